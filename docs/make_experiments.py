@@ -1,6 +1,6 @@
 """Writes results/*.json into docs/experiments.md and the cards of kbert's own models.
 
-    PYTHONPATH=. python docs/make_experiments.py
+    PYTHONPATH=.:recipes python docs/make_experiments.py
 
 The page receives a table of what these models reach, and a section for each result; saved_models/NAME/README.md the
 table of results/finetuning-NAME.json.
@@ -9,9 +9,11 @@ table of results/finetuning-NAME.json.
 import argparse
 import pathlib
 
-from kbert.experiments.paper_tables import TABLES, paper_table
-from kbert.experiments.report import describe_options, result_table
-from kbert.experiments.verdict import SEEN
+from experiments.compare_finetuning import RANDOM
+from experiments.paper_tables import TABLES, paper_table
+from experiments.report import describe_options, result_table
+from experiments.verdict import SEEN
+
 from kbert.files import read_json
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -49,7 +51,7 @@ def _between(page, begin, end, text):
 
 def _aims(results):
     """A table: what kbert's own models reach on held-out text, and whether they are ahead of random weights."""
-    lines = ["| | masked words | next sentences | ahead of random weights | not ahead | not measured |"]
+    lines = ["| | masked-LM accuracy | next-sentence accuracy | ahead of random weights | not ahead | not measured |"]
     lines.append("|---" * 6 + "|")
     for name, aims in AIMS.items():
         if not (path := results / f"finetuning-{name}.json").is_file():
@@ -83,12 +85,31 @@ def _section(path):
     minutes = [row["pretrained"]["minutes"] for row in result["rows"] if row["pretrained"]]
     minutes = dict.fromkeys(f"{one:,.0f}" for one in (min(minutes), max(minutes)))
     return (
-        f"{_head(result, path)}"
+        f"{_head(result, path)}{_random_weights(result, path)}"
         f"Pre-trainings: {pretraining}; {' to '.join(minutes)} minutes each. "
         f"Fine-tunings: seeds {_numbers(settings['seeds'])}; {rates}; "
         f"{_given(settings['finetuning'])}.{features} "
         f"Examples to learn from and to evaluate on: {_examples(result)}. {_made(result)}.\n"
     )
+
+
+def _random_weights(result, path):
+    """What random weights of the architecture reach with the same fine-tunings, where they were measured."""
+    other = path.with_name("pretraining.json")
+    if path == other or not other.is_file():
+        return ""
+    settings, others = result["settings"], read_json(other)
+    same = ("finetuning", "seeds", "learning_rates")
+    if any(settings[name] != others["settings"][name] for name in same):
+        return ""
+    if settings["pretraining"].get("size") != others["settings"]["pretraining"].get("size"):
+        return ""
+    [random] = [row["scores"] for row in others["rows"] if row["name"] == RANDOM]
+    columns = [
+        name for name, count in settings["examples"].items() if others["settings"]["examples"].get(name) == count
+    ]
+    figures = [f"{name} {random[name]['mean']:.1f} ± {random[name]['deviation']:.1f}" for name in columns]
+    return f"Random weights, with the same fine-tunings: {', '.join(figures)}.\n\n" if figures else ""
 
 
 def _numbers(values):

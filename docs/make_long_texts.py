@@ -1,7 +1,7 @@
 """Measures what windows contribute on long texts, and writes the table of docs/long-texts.md.
 
-    PYTHONPATH=. python docs/make_long_texts.py --novels 'novels/*.tar.gz' --output runs/long-texts
-    PYTHONPATH=. python docs/make_long_texts.py --page-only
+    PYTHONPATH=.:recipes python docs/make_long_texts.py --novels 'novels/*.tar.gz' --output runs/long-texts
+    PYTHONPATH=.:recipes python docs/make_long_texts.py --page-only
 
 The task: which author wrote a passage of about 600 words? --novels are text files, or archives of them, whose names
 begin with the author and an underscore. Of every author with three novels or more, passages of the last one (in the
@@ -15,11 +15,12 @@ import csv
 import pathlib
 import statistics
 
+from experiments.cells import Cells, model_name
+from experiments.downstream import Downstream
+from experiments.result import summary, when_and_with_what
+from experiments.verdict import judge
+
 from kbert.corpus.corpus_files import find_files, open_texts
-from kbert.experiments.cells import Cells, model_name
-from kbert.experiments.downstream import Downstream
-from kbert.experiments.result import summary, when_and_with_what
-from kbert.experiments.verdict import judge
 from kbert.files import atomic_file, read_json, write_json
 from kbert.tasks import Classification
 from kbert.training.console import log_to_console

@@ -1,6 +1,6 @@
 """Packs a pre-training as one of kbert's own models: saved_models/NAME/ with weights, an exported version and a card.
 
-    PYTHONPATH=. python docs/make_shipped_model.py --runs runs/tiny --records runs/records --name kbert-tiny
+    PYTHONPATH=.:recipes python docs/make_shipped_model.py --runs runs/tiny --records runs/records --name kbert-tiny
 
 --runs: of recipes/pretrain.py, finished or not, or RUN@STEP; of several the last one is packed, and the others are
 those that it continued. saved_models/NAME/ receives model/ (a kbert directory, weights in float16), 1/ (a SavedModel:
@@ -14,9 +14,10 @@ import pathlib
 import shutil
 import tempfile
 
-from kbert.experiments.report import describe_options, result_table
+from experiments.learning_curves import SCORES, curves_plot, curves_table, describe_plateau, read_points
+from experiments.report import describe_options, result_table
+
 from kbert.files import read_json
-from kbert.tasks.pretraining.learning_curves import SCORES, curves_plot, curves_table, describe_plateau, read_points
 
 ROOT = pathlib.Path(__file__).parent.parent
 TEMPLATE = ROOT / "docs/templates/model_card.md"

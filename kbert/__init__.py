@@ -1,10 +1,12 @@
 """kbert: BERT (Devlin et al. 2018) as a Keras 3 application.
 
 The public names below, and subpackages such as ``kbert.layers``, are resolved on first use, so that ``import kbert``
-costs nothing and the model side (config, layers, optim, models) never pulls in TensorFlow.
+costs nothing and the model side (config, layers, optim, models) never pulls in TensorFlow. Where TensorFlow is imported
+after kbert, its start-up messages are hidden; the environment variable ``TF_CPP_MIN_LOG_LEVEL=0`` shows them.
 """
 
 from kbert.lazy import lazy_exports
+from kbert.quiet_tensorflow import quiet_tensorflow
 from kbert.saved_classes import register_saved_classes
 
 __version__ = "0.1.0"
@@ -27,6 +29,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "build_pipeline": "weights.build_pipeline",
         "evaluate": "tasks.evaluate",
         "export": "serving.export",
+        "fill_mask": "tasks.masked_lm.fill_mask",
         "finetune": "tasks.finetune",
         "inspect": "inspection.inspect_model",
         "load_pretrained": "weights.load",
@@ -37,7 +40,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
     subpackages=(
         "answers",
         "corpus",
-        "experiments",
         "inspection",
         "layers",
         "models",
@@ -53,3 +55,4 @@ __all__, __getattr__, __dir__ = lazy_exports(
     ),
 )
 register_saved_classes()
+quiet_tensorflow()

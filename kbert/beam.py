@@ -1,6 +1,7 @@
 """Apache Beam: a pipeline on the runner of the user's choice, and the directory that its workers share."""
 
 import contextlib
+import hashlib
 import io
 import json
 import logging
@@ -17,6 +18,7 @@ from kbert.files import atomic_file
 _LOGGER = logging.getLogger("kbert")
 _ERROR = "error"  # prefix of the files in which workers report errors of the user's input
 _PROBE = "probe"
+_DIGEST = hashlib.sha256().digest_size
 _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Fault|Disk|Input)): (.*)$", re.MULTILINE)
 _loaded, _loading = {}, threading.Lock()
 
@@ -130,8 +132,20 @@ class SharedDirectory:
         """Whether a file is there."""
         return (self / name).is_file()
 
-    def read(self, name, start=0, size=-1) -> bytes:
-        """A file's content, or `size` bytes of it."""
+    def read(self, name) -> bytes:
+        """What `write` wrote.
+
+        Raises:
+            OSError: another content than was written.
+        """
+        content = (self / name).read_bytes()
+        digest, content = content[:_DIGEST], content[_DIGEST:]
+        if hashlib.sha256(content).digest() != digest:
+            raise OSError(f"{self / name} is damaged. Delete {self.path} and start again.")
+        return content
+
+    def read_part(self, name, start, size) -> bytes:
+        """`size` bytes of a file that was written with `writing`."""
         with open(self / name, "rb") as file:
             file.seek(start)
             return file.read(size)
@@ -143,9 +157,9 @@ class SharedDirectory:
             yield file
 
     def write(self, name, content: bytes) -> None:
-        """Writes a file."""
+        """Writes a file, with its hash."""
         with self.writing(name) as file:
-            file.write(content)
+            file.write(hashlib.sha256(content).digest() + content)
 
     def read_json(self, name):
         """What `write_json` wrote."""

@@ -75,10 +75,19 @@ def check_path(value, name: str, expected: str = "a path") -> pathlib.Path:
 
 
 def check_directory(value, name: str) -> pathlib.Path:
-    """The value as a path to write to, as `check_path`; NotADirectoryError if it, or a parent of it, is a file."""
+    """The value as a path to write to, as `check_path`.
+
+    Raises:
+        NotADirectoryError: it, or a parent of it, is a file or a symbolic link to nothing.
+    """
     path = check_path(value, name)
     here = path.absolute()
-    there = next(place for place in (here, *here.parents) if place.exists())
+    there = next(place for place in (here, *here.parents) if place.exists() or place.is_symlink())
+    if not there.exists():
+        raise NotADirectoryError(
+            f"{name} must be a directory. Received: {path}; {there} is a link to "
+            f"{os.readlink(there)}, which does not exist. Create that directory, or remove the link."
+        )
     if not there.is_dir():
         file = "which is a file" if there == here else f"but {there} is a file"
         raise NotADirectoryError(f"{name} must be a directory. Received: {path}, {file}")

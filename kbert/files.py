@@ -1,8 +1,10 @@
 """Atomic, synced files and directories; hashes; JSON with errors that name the fault."""
 
 import contextlib
+import ctypes
 import errno
 import fnmatch
+import glob
 import hashlib
 import json
 import os
@@ -15,7 +17,9 @@ from typing import Any
 from kbert.checks import check_bool
 
 _DEEPEST = 100  # levels of JSON: more than any file of the field has, fewer than exhaust Python's stack
+_LARGEST = 1 << 26  # bytes of JSON: a manifest of 100,000 shards has half of it
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)  # an old kernel, another file system
 
 
 def parse_json(text: str | bytes, where: str, **options) -> Any:
@@ -56,20 +60,38 @@ def _check_depth(value, where):
         level = [inner for inner in values if isinstance(inner, dict | list)]
 
 
-def read_json(path, kind: type = dict) -> Any:
+def read_small(path) -> bytes:
+    """The content of a file that describes something: a configuration, a manifest, a vocabulary.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: more than 64 MiB; the message names the file.
+    """
+    with open(path, "rb") as file:
+        content = file.read(_LARGEST + 1)
+    if len(content) > _LARGEST:
+        size = os.stat(path).st_size
+        raise ValueError(f"{path}: expected at most {_LARGEST:,} bytes. Received: {size:,} bytes. Is it another file?")
+    return content
+
+
+def read_json(path, kind: type = dict, *, data: bool = False) -> Any:
     """What a JSON file holds; a byte order mark is skipped.
 
     Args:
         kind: the type that is expected: dict, list, or object for any.
+        data: whether it holds a user's data, which may have any size.
 
     Raises:
         FileNotFoundError: no such file.
-        ValueError: no JSON (see `parse_json`), or a value of another kind; the message names the file.
+        ValueError: no JSON (see `parse_json`), a value of another kind, more than 64 MiB of no data; the message
+            names the file.
     """
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"Expected a JSON file. Received: {str(path)!r}, which is not a file.")
-    value = parse_json(path.read_bytes().removeprefix(b"\xef\xbb\xbf"), str(path))
+    content = path.read_bytes() if data else read_small(path)
+    value = parse_json(content.removeprefix(b"\xef\xbb\xbf"), str(path))
     if not isinstance(value, kind):
         names = {dict: "object", list: "list"}
         raise ValueError(f"{path}: expected a JSON {names.get(kind, kind.__name__)}. Received: {type(value).__name__}")
@@ -116,15 +138,31 @@ def write_json(path, value) -> None:
         file.write(content)
 
 
+def signed(content: dict) -> dict:
+    """The content with the SHA-256 of its JSON, for `check_signature`."""
+    return {**content, "sha256": _json_hash(content)}
+
+
+def check_signature(content: dict, path, advice: str) -> None:
+    """Raises ValueError, with the advice, unless the content is what was `signed`."""
+    if content.get("sha256") != _json_hash({name: value for name, value in content.items() if name != "sha256"}):
+        raise ValueError(f"{path} is damaged or was edited: its SHA-256 is not the one it ends with. {advice}")
+
+
+def _json_hash(content):
+    content = json.loads(json.dumps(content))  # as a reader gets it
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
 @contextlib.contextmanager
 def atomic_file(path, mode: str = "w") -> Iterator[Any]:
     """A file to write that gets its name, whole and flushed to the disk, when the block ends without an error.
 
     Args:
-        path: where to; its directory is there.
+        path: where to; its directory is there. Of a symbolic link, the file that it points to is replaced.
         mode: "w" (UTF-8, line ends as they are written) or "wb".
     """
-    path = pathlib.Path(path)
+    path = pathlib.Path(os.path.realpath(path))
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     with explain_full_disk(path):
@@ -165,6 +203,8 @@ def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
     """
     try:
         yield
+    except WriteFault:
+        raise
     except Exception as error:  # h5py and TensorFlow have errors of their own
         code = getattr(error, "errno", None)
         if code not in (*_FULL, errno.EIO):
@@ -212,7 +252,9 @@ def write_directory(path, write: Callable[[pathlib.Path], None], needed: int | N
     """Lets `write` fill a directory of another name beside `path`, flushes and renames it; replaces what was at `path`.
 
     Where `path` is a symbolic link the directory that it points to is replaced. If `write` fails, nothing of it
-    remains and `path` is as it was.
+    remains and `path` is as it was. A process that is killed leaves the old directory or the new one at `path`: the
+    two exchange their names in one step. On a file system that cannot do this there may be none for a moment, which
+    `remove_partial`, and the next call for the same path, put right.
 
     Args:
         write: function of the path to write to, an empty directory.
@@ -222,25 +264,54 @@ def write_directory(path, write: Callable[[pathlib.Path], None], needed: int | N
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.parent / f".{path.name}.{uuid.uuid4().hex[:8]}.tmp"
     with explain_full_disk(path, needed):
+        for old in path.parent.glob(f".{glob.escape(path.name)}.*.tmp.old"):
+            _put_back(old)
         try:
             partial.mkdir()
             write(partial)
             flush_tree(partial)
             if not path.exists():
                 os.rename(partial, path)
-            else:
-                old = partial.with_name(partial.name + ".old")
-                os.rename(path, old)
-                try:
-                    os.rename(partial, path)
-                except BaseException:
-                    os.rename(old, path)
-                    raise
-                flush(path.parent)  # the new name before the old content goes
-                shutil.rmtree(old)
-            flush(path.parent)
+            elif not _exchange(partial, path):
+                _rename_both(partial, path)
+            flush(path.parent)  # the new name before the old content goes
         finally:
             shutil.rmtree(partial, ignore_errors=True)
+
+
+def _exchange(one, other):
+    """Exchanges the names of two directories in one step; False where the system or file system cannot."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:  # another system than Linux
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0:
+        return True
+    code = ctypes.get_errno()
+    if code not in _NO_EXCHANGE:
+        raise OSError(code, os.strerror(code), str(other))
+    return False
+
+
+def _rename_both(partial, path):
+    """Gives a complete directory the name of another, which is deleted; a kill in between leaves what `_put_back` finds."""
+    old = partial.with_name(partial.name + ".old")
+    os.rename(path, old)
+    try:
+        os.rename(partial, path)
+    except BaseException:
+        os.rename(old, path)
+        raise
+    flush(path.parent)
+    shutil.rmtree(old)
+
+
+def _put_back(old):
+    """Gives the old directory of a killed `_rename_both` its name again, if the new one has not got it."""
+    path = old.with_name(old.name.removesuffix(".tmp.old").rpartition(".")[0].removeprefix("."))
+    if not path.exists():
+        os.rename(old, path)
+        flush(path.parent)
 
 
 def is_partial(name: str) -> bool:
@@ -250,6 +321,9 @@ def is_partial(name: str) -> bool:
 
 def remove_partial(directory) -> None:
     """Deletes what a killed process left half written in a directory that only this process writes to."""
+    for entry in pathlib.Path(directory).iterdir():
+        if entry.name.endswith(".tmp.old") and is_partial(entry.name):
+            _put_back(entry)
     for entry in pathlib.Path(directory).iterdir():
         if is_partial(entry.name):
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()

@@ -28,6 +28,10 @@ class CompatibleModel(keras.Model):
     `_get_metrics_result_or_logs`, `_eval_epoch_iterator`.
     """
 
+    # AutoGraph leaves a model alone in a user's own `tf.function`, as it does Keras' classes, and does not warn.
+    # Private: the mark of TensorFlow 2.21, which `do_not_convert` sets, too.
+    autograph_info__ = {}
+
     def check_inputs(self, inputs) -> None:
         """Raises ValueError for inputs that the model does not take; Keras' own errors do not name what is wrong."""
 

@@ -1,4 +1,4 @@
-"""A directory that one process at a time writes to."""
+"""A directory, or a file, that one process at a time writes to."""
 
 import contextlib
 import datetime
@@ -7,6 +7,7 @@ import logging
 import os
 import pathlib
 import socket
+from collections.abc import Iterator
 
 from kbert.files import explain_full_disk
 
@@ -28,7 +29,40 @@ def lock_directory(directory) -> None:
     """
     unlock_directory(directory)
     path = pathlib.Path(directory).resolve() / LOCK
-    while (handle := _try_lock(path)) is not None:
+    _lock(path, path.parent)
+
+
+@contextlib.contextmanager
+def locked_output(path) -> Iterator[pathlib.Path]:
+    """Claims a file to write for the block: another claim, of this process or another one, is an error.
+
+    The lock is the file ``.<name>.lock`` beside it. Directories that are missing are made, and deleted again at the
+    end if they are still empty.
+
+    Yields:
+        The path with symbolic links resolved: what they point to is written.
+
+    Raises:
+        BlockingIOError: another process, or another thread, writes there; the message says which process.
+    """
+    path = pathlib.Path(os.path.realpath(path))
+    new = [parent for parent in path.parents if not parent.exists()]
+    lock = path.with_name(f".{path.name}{LOCK}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _lock(lock, path)
+        try:
+            yield path
+        finally:
+            _unlock(lock)
+    finally:
+        for directory in new:
+            with contextlib.suppress(OSError):  # there is something in it
+                directory.rmdir()
+
+
+def _lock(path, claimed):
+    while (handle := _try_lock(path, claimed)) is not None:
         with contextlib.suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(handle), os.stat(path)):
                 break
@@ -42,11 +76,11 @@ def lock_directory(directory) -> None:
             os.ftruncate(handle, 0)
             os.write(handle, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode())
     except OSError:
-        unlock_directory(directory)
+        _unlock(path)
         raise
 
 
-def _try_lock(path):
+def _try_lock(path, claimed):
     """A handle with the lock, or None where the file system has no locks."""
     import fcntl  # POSIX only
 
@@ -58,19 +92,22 @@ def _try_lock(path):
         os.close(handle)
         if error.errno in _NO_LOCKS:
             path.unlink(missing_ok=True)
-            _LOGGER.warning("%s: this file system has no locks; let no other process write there.", path.parent)
+            _LOGGER.warning("%s: this file system has no locks; let no other process write there.", claimed)
             return None
         if not isinstance(error, BlockingIOError):
             raise
         raise BlockingIOError(
-            f"{path.parent} is in use by {holder}. Wait until it has ended, end it, or use another directory."
+            f"{claimed} is in use by {holder}. Wait until it has ended, end it, or write elsewhere."
         ) from None
     return handle
 
 
 def unlock_directory(directory) -> None:
     """Gives up the claim of `lock_directory`; does nothing where this process has none."""
-    path = pathlib.Path(directory).resolve() / LOCK
+    _unlock(pathlib.Path(directory).resolve() / LOCK)
+
+
+def _unlock(path):
     handle, process = _held.pop(path, (None, None))
     if handle is None:
         return

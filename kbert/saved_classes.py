@@ -6,9 +6,9 @@ class is therefore added to the table; it imports the class when a file needs it
 """
 
 import importlib
-import importlib.abc
-import importlib.util
 import sys
+
+from kbert.lazy import run_import
 
 _SUBPACKAGES = ("layers", "optim", "models", "text", "preprocessing", "pretraining", "answers", "pipelines")
 
@@ -17,8 +17,13 @@ def register_saved_classes():
     """Adds the placeholders: at once if Keras has been imported, otherwise when it is."""
     if "keras" in sys.modules:
         _register()
-    elif not any(isinstance(finder, _KerasFinder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _KerasFinder())
+    else:
+        run_import("keras", _import_and_register)
+
+
+def _import_and_register(execute, module):
+    execute(module)
+    _register()
 
 
 def _register():
@@ -38,29 +43,3 @@ class _StandIn:
 
     def from_config(self, config, **kwargs):
         return getattr(importlib.import_module(f"kbert.{self._subpackage}"), self._name).from_config(config, **kwargs)
-
-
-class _KerasFinder(importlib.abc.MetaPathFinder):
-    """Lets Python find Keras as usual, and registers the placeholders once Keras has been imported."""
-
-    _is_searching = False
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "keras" or self._is_searching:
-            return None
-        self._is_searching = True
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            self._is_searching = False
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def execute_and_register(module):
-                execute(module)
-                if self in sys.meta_path:
-                    sys.meta_path.remove(self)
-                    _register()
-
-            spec.loader.exec_module = execute_and_register
-        return spec

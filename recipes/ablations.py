@@ -12,9 +12,10 @@ for each table: the scores next to the paper's, and for each comparison whether 
 a tie (docs/experiments.md).
 """
 
+from experiments.paper_tables import TABLES
+
 from kbert import command_line as cli
 from kbert.command_line.flag_table import SIZES
-from kbert.experiments.paper_tables import TABLES
 
 
 def parse_arguments(argv):
@@ -56,11 +57,11 @@ def parse_arguments(argv):
 def main(argv=None):
     args = parse_arguments(argv)
     with cli.plain_errors():
-        from kbert.command_line.make_study import make_study
-        from kbert.experiments.describe_plan import describe_study_plan
-        from kbert.experiments.paper_tables import paper_table
-        from kbert.experiments.report import result_table
-        from kbert.experiments.run_table import run_table
+        from experiments.describe_plan import describe_study_plan
+        from experiments.make_study import make_study
+        from experiments.paper_tables import paper_table
+        from experiments.report import result_table
+        from experiments.run_table import run_table
 
         study = make_study(args, "ablations.py")
         names = TABLES if args.table == "all" else [args.table]

@@ -23,8 +23,9 @@ utilisation, the share of the maker's peak. Flash attention needs --dropout 0 th
 import json
 import sys
 
-from kbert.benchmarks.measure import PARTS, measure
-from kbert.benchmarks.settings import DATA, PRECISIONS
+from benchmarks.measure import PARTS, measure
+from benchmarks.settings import DATA, PRECISIONS
+
 from kbert.command_line import add_flags, make_parser, plain_errors, positive_float, positive_int, run_program
 
 
@@ -61,8 +62,8 @@ def main(argv=None):
     arguments = vars(parse_arguments(argv))
     part, as_json = arguments.pop("part"), arguments.pop("json")
     with plain_errors():
-        from kbert.benchmarks.settings import BenchmarkSettings
-        from kbert.benchmarks.table import measure_table, peer_lines, result_lines, table_lines
+        from benchmarks.settings import BenchmarkSettings
+        from benchmarks.table import measure_table, peer_lines, result_lines, table_lines
 
         settings = BenchmarkSettings(**arguments)
         if part == "all":

@@ -42,11 +42,11 @@ def parse_arguments(argv):
 def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
-        from kbert.experiments.compare_finetuning import compare_finetuning
-        from kbert.experiments.describe_plan import describe_comparison_plan
-        from kbert.experiments.grid import parse_grid
-        from kbert.experiments.named_tasks import named_tasks
-        from kbert.experiments.report import result_table
+        from experiments.compare_finetuning import compare_finetuning
+        from experiments.describe_plan import describe_comparison_plan
+        from experiments.grid import parse_grid
+        from experiments.named_tasks import named_tasks
+        from experiments.report import result_table
 
         tasks = named_tasks(args.task, glue=args.glue, ner=args.ner, squad=args.squad)
         finetuning = {"batch_size": args.batch_size}

@@ -36,7 +36,7 @@ def parse_arguments(argv):
 def main(argv=None):
     arguments = parse_arguments(argv)
     with plain_errors():
-        from kbert.experiments.compare_pretraining import compare_pretraining
+        from experiments.compare_pretraining import compare_pretraining
 
         print(compare_pretraining(arguments.runs, arguments.output, arguments.score))
 

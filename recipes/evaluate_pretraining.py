@@ -59,15 +59,15 @@ def describe(scores):
 
     masked, pairs = ("mlm_accuracy", "mlm_standard_error"), ("nsp_accuracy", "nsp_standard_error")
     lines = [
-        f"masked words    {percent(masked[0])} of {scores['masks']:,} (standard error {percent(masked[1])}; the most "
-        f"frequent token: {percent('unigram_accuracy')})",
-        f"loss            {scores['mlm_cross_entropy']:.3f} nats, perplexity {scores['mlm_perplexity']:.1f} (token "
-        f"frequencies: {scores['unigram_cross_entropy']:.3f} nats)",
+        f"masked-LM accuracy      {percent(masked[0])} of {scores['masks']:,} (standard error "
+        f"{percent(masked[1])}; the most frequent token: {percent('unigram_accuracy')})",
+        f"masked-LM loss          {scores['mlm_cross_entropy']:.3f} nats, perplexity {scores['mlm_perplexity']:.1f} "
+        f"(token frequencies: {scores['unigram_cross_entropy']:.3f} nats)",
     ]
     if "pairs" in scores:
         lines.append(
-            f"next sentences  {percent(pairs[0])} of {scores['pairs']:,} (standard error {percent(pairs[1])}; the more "
-            f"frequent answer: {percent('most_frequent_nsp')})"
+            f"next-sentence accuracy  {percent(pairs[0])} of {scores['pairs']:,} (standard error "
+            f"{percent(pairs[1])}; the more frequent answer: {percent('most_frequent_nsp')})"
         )
     return "\n".join(lines)
 

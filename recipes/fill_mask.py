@@ -33,14 +33,9 @@ def main(argv=None):
     args = parse_arguments(argv)
     with plain_errors():
         import kbert
-        from kbert.tasks.masked_lm.fill_masks import fill_masks
 
-        model = kbert.load_pretrained(args.model)
-        if "mlm_logits" not in model.output:
-            raise ValueError(f"{args.model}: expected a model with a masked-LM head. Received: a {model.task} model")
-        masks = max(text.count(MASK) for text in args.texts)
-        options = {"sequence_length": args.sequence_length, "max_masks": masks, "top_k": args.top_k}
-        for answer in fill_masks(kbert.build_pipeline(model, **options), args.texts):
+        options = {"top_k": args.top_k, "sequence_length": args.sequence_length}
+        for answer in kbert.fill_mask(args.model, args.texts, **options):
             if args.json:
                 print(json.dumps(answer, ensure_ascii=False))
                 continue

@@ -5,11 +5,11 @@ import pathlib
 import keras
 import numpy as np
 import pytest
+from benchmarks.settings import BenchmarkSettings
 from helpers.tiny_bert import VOCABULARY, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.answers.embedding import EmbeddingAnswers
-from kbert.benchmarks.settings import BenchmarkSettings
 from kbert.checks import (
     check_bool,
     check_integers,

@@ -1,17 +1,24 @@
 """Files whole or not at all, and JSON whose faults are named."""
 
+import ctypes
 import errno
 import hashlib
 import os
+import shutil
+import signal
+import tracemalloc
+import types
 
 import pytest
 
+from kbert import files
 from kbert.files import (
     atomic_file,
     explain_full_disk,
     is_partial,
     parse_json,
     read_json,
+    read_small,
     remove_partial,
     sha256,
     write_directory,
@@ -111,9 +118,97 @@ def test_everything_is_on_the_disk_before_it_gets_its_name(tmp_path, monkeypatch
 def test_what_a_killed_process_left_is_removed(tmp_path):
     (tmp_path / ".a.json.1234.tmp").write_text("")
     (tmp_path / ".model.1234.tmp.old").mkdir()
+    (tmp_path / "model").mkdir()
     (tmp_path / "a.json").write_text("{}")
     remove_partial(tmp_path)
-    assert os.listdir(tmp_path) == ["a.json"]
+    assert sorted(os.listdir(tmp_path)) == ["a.json", "model"]
+
+
+def killed(action):
+    """A process that ends with SIGKILL in `action`, a function of a function that kills."""
+    child = os.fork()
+    if not child:
+        action(lambda *arguments, **options: os.kill(os.getpid(), signal.SIGKILL))
+        os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+
+
+@pytest.mark.parametrize("step", ["first rename", "second rename", "exchange"])
+@pytest.mark.parametrize("recover", [remove_partial, None], ids=["remove_partial", "write_directory"])
+def test_a_kill_at_any_step_leaves_the_old_directory_or_the_new_one(tmp_path, step, recover):
+    path = tmp_path / "model"
+    write_directory(path, lambda place: (place / "a").write_text("old"))
+
+    def replace(kill):
+        rename = os.rename
+
+        def rename_and_die(old, new):
+            rename(old, new)
+            if (os.path.basename(new) == "model") == (step == "second rename"):
+                kill()
+
+        if step == "exchange":
+            shutil.rmtree = kill  # the deletion of the old one, which has the other's name now
+        else:
+            files._exchange = lambda one, other: False
+            os.rename = rename_and_die
+        write_directory(path, lambda place: (place / "a").write_text("new"))
+
+    killed(replace)
+    if step == "first rename":
+        assert not path.exists()
+    else:
+        assert (path / "a").read_text() == "new"
+    if recover is not None:
+        recover(tmp_path)
+        assert os.listdir(tmp_path) == ["model"]
+        assert (path / "a").read_text() == ("old" if step == "first rename" else "new")
+    else:
+        with pytest.raises(ZeroDivisionError):
+            write_directory(path, lambda place: 1 / 0)
+        assert (path / "a").read_text() == ("old" if step == "first rename" else "new")
+
+
+def test_a_file_system_that_cannot_exchange_names(tmp_path, monkeypatch):
+    code = [errno.EINVAL]
+
+    def renameat2(*arguments):
+        ctypes.set_errno(code[0])
+        return -1
+
+    library = types.SimpleNamespace(renameat2=renameat2)
+    monkeypatch.setattr(ctypes, "CDLL", lambda *arguments, **options: library)
+    for text in ("old", "new"):
+        write_directory(tmp_path / "model", lambda place: (place / text).write_text(""))
+    assert [entry.name for entry in tmp_path.rglob("*")] == ["model", "new"]
+    code[0] = errno.EACCES
+    with pytest.raises(PermissionError, match="model"):
+        write_directory(tmp_path / "model", lambda place: (place / "newer").write_text(""))
+    del library.renameat2  # another system than Linux
+    write_directory(tmp_path / "model", lambda place: (place / "newer").write_text(""))
+    assert [entry.name for entry in tmp_path.rglob("*")] == ["model", "newer"]
+
+
+def test_a_file_that_describes_something_is_not_read_beyond_a_limit(tmp_path):
+    with open(tmp_path / "config.json", "wb") as file:
+        file.truncate(8 << 30)  # sparse
+    tracemalloc.start()
+    for read in (read_json, read_small):
+        with pytest.raises(ValueError, match="config.json: expected at most 67,108,864 bytes. Received: 8,589,934,592"):
+            read(tmp_path / "config.json")
+    assert tracemalloc.get_traced_memory()[1] < 1 << 28
+    tracemalloc.stop()
+
+
+def test_a_link_to_a_file_stays_and_what_it_points_to_is_replaced(tmp_path):
+    (tmp_path / "disk").mkdir()
+    for name, old in (("there", "{}"), ("not yet", None)):
+        if old is not None:
+            (tmp_path / "disk" / name).write_text(old)
+        (tmp_path / name).symlink_to(tmp_path / "disk" / name)
+        write_json(tmp_path / name, {"a": 1})
+        assert (tmp_path / name).is_symlink() and read_json(tmp_path / "disk" / name) == {"a": 1}
+    assert sorted(os.listdir(tmp_path / "disk")) == ["not yet", "there"]
 
 
 def test_a_symbolic_link_is_followed_and_nothing_is_left_behind(tmp_path):
@@ -132,6 +227,7 @@ def test_a_symbolic_link_is_followed_and_nothing_is_left_behind(tmp_path):
 def test_a_directory_that_cannot_take_its_name_leaves_the_old_one(tmp_path, monkeypatch):
     write_directory(tmp_path / "model", lambda place: (place / "a").write_text("1"))
     rename = os.rename
+    monkeypatch.setattr(files, "_exchange", lambda one, other: False)
     monkeypatch.setattr(os, "rename", lambda old, new: 1 / 0 if old.name.endswith(".tmp") else rename(old, new))
     with pytest.raises(ZeroDivisionError):
         write_directory(tmp_path / "model", lambda place: (place / "b").write_text("2"))

@@ -13,11 +13,13 @@ from helpers.paths import ROOT
 from helpers.run_python import assert_imports_none
 
 ROOMS = (
-    "lazy saved_classes versions checks files locks beam stateless_random keras_compat xla config text corpus "
-    "pretraining preprocessing layers optim models answers pipelines weights training inspection tasks serving "
-    "experiments quickstart benchmarks command_line inspection.playground"
+    "lazy quiet_tensorflow saved_classes versions checks files locks beam stateless_random keras_compat xla config "
+    "text corpus pretraining preprocessing layers optim models answers pipelines weights training inspection tasks "
+    "serving command_line inspection.playground"
 ).split()
-BACKEND_NEUTRAL = "lazy saved_classes versions checks files locks keras_compat xla config layers optim models".split()
+BACKEND_NEUTRAL = (
+    "lazy quiet_tensorflow saved_classes versions checks files locks keras_compat xla config layers optim models"
+).split()
 
 
 # Which rooms of tasks use those of others; all else that several tasks use stands in kbert/tasks/ itself, beside them.

@@ -23,10 +23,11 @@ FIGURES = {  # page → what it says, in any number of lines
         "the share of the more frequent label ({tiny[constant][MRPC]:.1f} % of the dev examples",
         "kbert-mini's {mini[all_steps]:,} steps are {tiny[all_steps]:,} of kbert-tiny, from which it was grown, and "
         "{mini[steps]:,} of its own",
-        "**Next sentences, kbert-tiny** ({all_tiny[nsp_accuracy]:.1f} %): on the sample that is scored in training "
-        "(835 pairs) it reached {before_last[nsp_accuracy]:.1f} % after {first[steps]:,} steps at a constant rate, and "
-        "{last_8000[val_nsp_accuracy]:.1f} % and {tiny[nsp_accuracy]:.1f} % after 8,000 and {last[steps]:,} more",
-        "**Masked words, kbert-mini** ({all_mini[mlm_accuracy]:.1f} %; exactly {all_mini[mlm_accuracy]:.4f} % of "
+        "**Next-sentence accuracy, kbert-tiny** ({all_tiny[nsp_accuracy]:.1f} %): on the sample that is scored in "
+        "training (835 pairs) it reached {before_last[nsp_accuracy]:.1f} % after {first[steps]:,} steps at a "
+        "constant rate, and {last_8000[val_nsp_accuracy]:.1f} % and {tiny[nsp_accuracy]:.1f} % after 8,000 and "
+        "{last[steps]:,} more",
+        "**Masked-LM accuracy, kbert-mini** ({all_mini[mlm_accuracy]:.1f} %; exactly {all_mini[mlm_accuracy]:.4f} % of "
         "{all_mini[masks]:,}, with a standard error of {all_mini[standard_error]:.2f} points: at the aim rather "
         "than above it; {mini[mlm_accuracy]:.1f} % of its sample)",
         "({sample[nsp_accuracy]:.1f} to {grown[nsp_accuracy]:.1f} % on its sample); from step 16,000 "
@@ -37,7 +38,9 @@ FIGURES = {  # page → what it says, in any number of lines
         "{tiny[random][MRPC]:.1f} ± {tiny[random_deviations][MRPC]:.1f} %;",
         "score below the most frequent answer, {tiny[constant][MRPC]:.1f} %",
         "({tiny[grid][SST-2 0.001 6]:.1f} % with the first seed, {tiny[grid][SST-2 0.001 3]:.1f} % after 3 epochs)",
-        "takes {mini[minutes_each][NER]:.1f} minutes on these; STS-B takes {tiny[minutes_each][STS-B]:.1f} minutes",
+        "**MRPC and CoLA, kbert-mini** (MRPC {mini[scores][MRPC]:.1f} ± {mini[deviations][MRPC]:.1f} % against "
+        "{mini[random][MRPC]:.1f} ± {mini[random_deviations][MRPC]:.1f} %, CoLA {mini[scores][CoLA]:.1f} ± "
+        "{mini[deviations][CoLA]:.1f} against {mini[random][CoLA]:.1f} ± {mini[random_deviations][CoLA]:.1f})",
     ),
     "docs/fine-tuning.md": (
         "for entities it is 1e-3 (F1 {tiny[grid][NER 0.001 6]:.1f}; {tiny[grid][NER 0.0003 6]:.1f} at 3e-4 and "
@@ -57,7 +60,7 @@ FIGURES = {  # page → what it says, in any number of lines
     "docs/pretraining.md": (
         "| {after[mlm_accuracy]:.1f} % | ended at step {plateau[step]:,} ({plateau[tokens]:.0f} million tokens, "
         "{plateau[minutes]:.0f} minutes on one core) |",
-        "a masked-word accuracy of {shards[val_mlm_accuracy]:.1f} % after {shards[step]:,} steps",
+        "a masked-LM accuracy of {shards[val_mlm_accuracy]:.1f} % after {shards[step]:,} steps",
         "{shards[minutes]:.0f} minutes of one Zen 4 core",
         "kbert-tiny begins at {grown[mlm_cross_entropy]:.2f}, far below both",
         "{first[steps]:,} steps at a constant rate ({first[tokens]:.0f} million tokens, {first[minutes]:.0f} minutes",
@@ -76,7 +79,7 @@ FIGURES = {  # page → what it says, in any number of lines
         "| kbert-mini, right after growing | {grown[mlm_cross_entropy]:.2f} | {grown[mlm_accuracy]:.1f} % | "
         "{grown[nsp_accuracy]:.1f} % |",
         "| kbert-mini | {mini[mlm_cross_entropy]:.2f} | {mini[mlm_accuracy]:.1f} % | {mini[nsp_accuracy]:.1f} % |",
-        "it passes kbert-tiny's masked words after {passed:.1f} hours",
+        "it passes kbert-tiny's masked-LM accuracy after {passed:.1f} hours",
         "{mini[tokens]:.0f} million tokens are {mini_epochs:.2f} epochs of its corpus",
     ),
     "saved_models/kbert-tiny/README.md": (

@@ -260,6 +260,7 @@ FLAGS = {
     "keep-every": _number(
         "keep the checkpoints of every N steps, a multiple of --checkpoint-every, for --init RUN@STEP"
     ),
+    "keep-best": _switch("keep the checkpoint with the lowest held-out loss, for --init RUN@STEP"),
     "profile": _number("profile these steps, such as 20:25, for TensorBoard", steps_to_profile, "STEPS"),
     "json": _switch("print the metrics as one JSON object on the last line"),
     "overwrite": _switch("delete the results of another run in --output"),

@@ -25,12 +25,13 @@ def run_program(main, resumes: bool = False) -> None:
         if __name__ == "__main__":
             run_program(main, resumes=True)
     """
-    log_to_console()  # before TensorFlow is imported
     from kbert.training.signals import Interrupted, interrupt, let_signals_kill, take_signals
-    from kbert.training.workers import LostWorker, named_losses
 
     take_signals(interrupt)
     try:
+        log_to_console()  # before TensorFlow is imported
+        from kbert.training.workers import LostWorker, named_losses
+
         with named_losses():
             main()
     except KeyboardInterrupt as error:

@@ -1,12 +1,13 @@
 """The members of tar and zip archives, one stream at a time; a truncated archive is an error."""
 
 import contextlib
+import io
 import struct
 import tarfile
 import zipfile
 from collections.abc import Iterator
 
-from kbert.corpus.compressed import DAMAGED, open_decompressed
+from kbert.corpus.compressed import DAMAGED, decompressed
 
 # What the two modules raise for damaged archives: their own errors, and whatever else wrong numbers lead to.
 BROKEN = (
@@ -30,34 +31,45 @@ _HEADERS = (
 )
 
 
-def archive_members(path) -> Iterator[tuple[str, object]] | None:
-    """(name, binary stream) of each file in an archive, recognised by its first bytes; None for other files.
+def file_texts(path) -> Iterator[tuple[str, io.BufferedReader]]:
+    """(name, binary stream) of each text in a file: the file itself, or each member of an archive.
 
-    The members of a tar archive, compressed or not, come in its order, those of a zip sorted by name. Read each stream
-    to its end before asking for the next one.
+    Compression and archives are recognised by their first bytes. Members may be compressed, too. Those of a tar archive
+    come in its order, those of a zip sorted by name. Read each stream to its end before asking for the next one.
 
     Raises:
-        One of `BROKEN`, at once or later: the archive is damaged, encrypted, or compressed in an unsupported way.
+        One of `BROKEN`, at once or later: the archive is damaged, encrypted, or compressed in an unsupported way; it
+            holds no file; a member is an archive itself.
     """
-    with open_decompressed(path) as stream:
-        start = _read_fully(stream, tarfile.BLOCKSIZE)
-    if start.startswith(_ZIP):
-        return _zip_members(path)
-    return _tar_members(path) if _is_tar(start) else None
-
-
-def _read_fully(stream, size):
-    content = b""
-    while len(content) < size and (more := stream.read(size - len(content))):
-        content += more
-    return content
+    with open(path, "rb") as file, decompressed(file, path) as stream:
+        start = stream.peek(tarfile.BLOCKSIZE)
+        if start.startswith(_ZIP):
+            members = _zip_members(path)
+        elif _is_tar(start):
+            members = _tar_members(stream)
+        else:
+            yield path, stream
+            return
+        name = None
+        for member, content in members:
+            name = f"{path}:{member}"
+            try:
+                text = decompressed(content, name)
+                start = text.peek(tarfile.BLOCKSIZE)
+            except DAMAGED as error:
+                raise ValueError(f"Cannot read {name}: {error}. The member is damaged or truncated.") from error
+            if start.startswith(_ZIP) or (start and _is_tar(start)):
+                raise ValueError(f"{name} is an archive in an archive. Unpack it first.")
+            yield name, text
+        if name is None:
+            raise ValueError(f"{path}: expected text. Received: an archive without a file in it, or a file of zeros.")
 
 
 def _is_tar(start):
     if start[257:262] == b"ustar":
         return True
     try:
-        tarfile.TarInfo.frombuf(start, "utf-8", "surrogateescape")
+        tarfile.TarInfo.frombuf(start[: tarfile.BLOCKSIZE], "utf-8", "surrogateescape")
     except tarfile.EOFHeaderError:
         return True  # an empty archive
     except tarfile.HeaderError:
@@ -77,15 +89,14 @@ def _zip_members(path):
                 yield member.filename, stream
 
 
-def _tar_members(path):
-    with open_decompressed(path) as content:
-        with tarfile.open(fileobj=content, mode="r|", tarinfo=_Member) as archive:
-            for member in archive:
-                archive.members.clear()  # it keeps them all
-                if member.isfile():
-                    with contextlib.closing(archive.extractfile(member)) as stream:
-                        yield member.name, stream
-            _check_rest(archive.fileobj)
+def _tar_members(content):
+    with tarfile.open(fileobj=content, mode="r|", tarinfo=_Member) as archive:
+        for member in archive:
+            archive.members.clear()  # it keeps them all
+            if member.isfile():
+                with contextlib.closing(archive.extractfile(member)) as stream:
+                    yield member.name, stream
+        _check_rest(archive.fileobj)
 
 
 def _check_rest(stream):

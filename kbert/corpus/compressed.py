@@ -9,6 +9,7 @@ import zlib
 DAMAGED = (OSError, EOFError, zlib.error, lzma.LZMAError)  # what reading a damaged stream raises
 _CHUNK = 1 << 16
 _XZ_MEMORY = 1 << 28  # bytes; `xz -9` needs 65 MB, a crafted file may ask for 4 GB
+_PACKED = {b"\x1f\x8b": "gzip", b"BZh": "bzip2", b"\xfd7zXZ\x00": "xz"}
 _OTHERS = {  # formats that would be read as text
     b"\x28\xb5\x2f\xfd": "zstd",
     b"\x04\x22\x4d\x18": "lz4",
@@ -21,39 +22,61 @@ _OTHERS = {  # formats that would be read as text
 }
 
 
-def open_decompressed(path):
-    """A binary stream of a file's content; gzip, bzip2 and xz (recognised by their first bytes) are decompressed.
+def decompressed(stream, name) -> io.BufferedReader:
+    """A binary stream without its compression: gzip, bzip2 or xz, recognised by their first bytes.
+
+    Args:
+        stream: of a file, or of a member of an archive.
+        name: what errors call it.
 
     Raises:
-        ValueError: a format that is not supported.
-        OSError: no such file, or no permission. The errors of `DAMAGED`, also while reading: the file is damaged.
+        ValueError: a format that is not supported, or something compressed twice.
+        The errors of `DAMAGED`, also while reading: the file is damaged.
     """
-    with open(path, "rb") as file:
-        start = file.read(8)
-    for magic, name in _OTHERS.items():
+    stream = io.BufferedReader(stream, _CHUNK)
+    start = stream.peek(8)
+    for magic, format in _OTHERS.items():
         if start.startswith(magic):
-            raise ValueError(f"{path} is {name}, which is not supported. Give plain text, gzip, bzip2, xz, tar or zip.")
-    if start.startswith(b"\x1f\x8b"):
-        return gzip.open(path, "rb")
-    if start.startswith(b"BZh"):
-        return _Decompressed(path, bz2.BZ2Decompressor)
-    if start.startswith(b"\xfd7zXZ\x00"):
-        return _Decompressed(path, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), padding=b"\x00")
-    return open(path, "rb")
+            raise ValueError(
+                f"{name} is {format}, which is not supported. Give plain text, gzip, bzip2, xz, tar or zip."
+            )
+    packed = next((format for magic, format in _PACKED.items() if start.startswith(magic)), None)
+    if packed is None:
+        return stream
+    if packed == "gzip":
+        content = gzip.GzipFile(fileobj=stream)
+    elif packed == "bzip2":
+        content = _Decompressed(stream, bz2.BZ2Decompressor)
+    else:
+        content = _Decompressed(stream, lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY), padding=b"\x00")
+    content = io.BufferedReader(content, _CHUNK)
+    start = content.peek(8)
+    for magic, format in (_PACKED | _OTHERS).items():
+        if start.startswith(magic):
+            raise ValueError(f"{name} is {format}, compressed once more. Decompress it once.")
+    return content
 
 
 class _Decompressed(io.RawIOBase):
     """Concatenated streams of bzip2 or xz. Python's own readers skip whatever follows the first damaged header."""
 
-    def __init__(self, path, make_decompressor, padding=b""):
+    def __init__(self, file, make_decompressor, padding=b""):
         super().__init__()
-        self._file, self._make, self._padding = open(path, "rb"), make_decompressor, padding
+        self._file, self._make, self._padding = file, make_decompressor, padding
         self._decompressor = make_decompressor()
 
     def readable(self):
         return True
 
     def readinto(self, buffer):
+        """Fills the buffer, unless the file ends: what a text is shows in its first bytes, which streams may divide."""
+        with memoryview(buffer) as view:
+            filled = 0
+            while filled < len(view) and (size := self._read_part(view[filled:])):
+                filled += size
+            return filled
+
+    def _read_part(self, buffer):
         while True:
             content = b""
             if self._decompressor.eof:
@@ -74,7 +97,3 @@ class _Decompressed(io.RawIOBase):
             if content:
                 buffer[: len(content)] = content
                 return len(content)
-
-    def close(self):
-        self._file.close()
-        super().close()

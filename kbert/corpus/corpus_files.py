@@ -1,16 +1,20 @@
 """Files of a corpus: patterns → paths → texts, one line at a time, also from compressed files and archives."""
 
 import glob
-import io
 import itertools
 import os
+import warnings
 from collections.abc import Iterator
 
 from kbert.checks import check_path
-from kbert.corpus.archives import BROKEN, archive_members
-from kbert.corpus.compressed import open_decompressed
+from kbert.corpus.archives import BROKEN, file_texts
 
 LONGEST_LINE = 1 << 23  # bytes: what is held in memory at once, and tokenised
+_WINDOW = 1 << 16  # bytes that are judged at once: a text may begin like one and go on as something else
+_MOST_UNREADABLE = 0.1  # of the bytes of a text
+_FEW_UNREADABLE = 0.005  # half of what Latin-1 has in German
+_LEAST_UNREADABLE = 16  # bytes: fewer say nothing about a text
+_CONTROL = bytes({*range(32), 127} - set(b"\t\n\v\f\r"))
 
 
 def find_files(patterns):
@@ -21,8 +25,8 @@ def find_files(patterns):
 
     Raises:
         TypeError: something else.
-        ValueError: a pattern that matches no file, a directory, a file that cannot be opened or decompressed, UTF-16,
-            or nothing but empty files. The message names the pattern or file.
+        ValueError: a pattern that matches no file, a directory, a file that cannot be opened or decompressed, one that
+            begins with binary data, or nothing but empty files. The message names the pattern or file.
     """
     several = hasattr(patterns, "__iter__") and not isinstance(patterns, str)
     patterns = list(patterns) if several else [patterns]
@@ -49,37 +53,68 @@ def find_files(patterns):
 def open_texts(path) -> Iterator[tuple[str, Iterator[str]]]:
     """Yields (name, lines) for each text of a file: one, or one for each member of a tar or zip archive.
 
-    Gzip, bzip2, xz, tar (compressed or not) and zip are recognised by content. Lines end at "\n" only and come without
-    it; a byte order mark is removed; bytes that are not UTF-8 become U+FFFD, which the tokenizer deletes as it
-    does NUL. Read each `lines` to its end before asking for the next text. Memory is bounded by the longest line
-    allowed, 8 MiB, whatever the files decompress to.
+    Gzip, bzip2, xz, tar (compressed or not) and zip are recognised by content, and so are gzip, bzip2 and xz within an
+    archive. Lines end at "\n" only and come without it; a byte order mark is removed; bytes that are not UTF-8 become
+    U+FFFD, which the tokenizer deletes as it does NUL. Read each `lines` to its end before asking for the next text.
+    Memory is bounded by the longest line allowed, 8 MiB, whatever the files decompress to.
+
+    If more than half a percent of a text are control characters or not UTF-8, a UserWarning names it.
 
     Raises:
-        ValueError: while reading, if the file is damaged or a line is longer; names the file (and the line).
+        ValueError: while reading, if the file is damaged, a line is longer, or more than a tenth is control characters
+            or not UTF-8; names the file, and its member or line.
     """
     try:
-        members = archive_members(path)
-        if members is None:
-            with open_decompressed(path) as stream:
-                yield path, _lines(path, stream)
-        else:
-            for name, stream in members:
-                yield f"{path}:{name}", _lines(f"{path}:{name}", stream)
+        for name, stream in file_texts(path):
+            yield name, _lines(name, stream)
     except BROKEN as error:
         raise ValueError(_damaged(path, error)) from error
 
 
 def _lines(name, stream) -> Iterator[str]:
-    with io.BufferedReader(stream, 1 << 20) as reader:
+    window, window_size = [], 0  # lines that are not judged yet
+    size = unreadable = 0  # of those that are
+    with stream:
         for number in itertools.count(1):
-            line = _read_line(reader, name, number)
-            if not line:
-                return
+            line = _read_line(stream, name, number)
             if number == 1:
                 if line.startswith((b"\xff\xfe", b"\xfe\xff")):
                     raise ValueError(f"{name} is UTF-16. Convert it to UTF-8, e.g. iconv -f UTF-16 -t UTF-8.")
                 line = line.removeprefix(b"\xef\xbb\xbf")
+            window.append(line)
+            window_size += len(line)
+            if window_size >= _WINDOW or not line:
+                in_window = _unreadable(b"".join(window))
+                size, unreadable = size + window_size, unreadable + in_window
+                if not line:
+                    break
+                _check_readable(name, in_window, window_size)
+                window, window_size = [], 0
             yield line.removesuffix(b"\n").decode("utf-8", "replace")
+    _check_readable(name, unreadable, size)  # of a short text, too
+    if unreadable >= _LEAST_UNREADABLE and unreadable > _FEW_UNREADABLE * size:
+        warnings.warn(
+            f"{name}: {unreadable / size:.1%} of the text are control characters or not UTF-8, and left out. If it has "
+            "another encoding, convert it, e.g. iconv -f ISO-8859-1 -t UTF-8.",
+            stacklevel=2,
+        )
+
+
+def _unreadable(content):
+    """How many control characters and bytes that are not UTF-8 there are."""
+    control = len(content) - len(content.translate(None, _CONTROL))
+    if content.isascii():
+        return control
+    return control + content.decode("utf-8", "replace").count("\ufffd") - content.count(b"\xef\xbf\xbd")
+
+
+def _check_readable(name, unreadable, size):
+    if unreadable >= _LEAST_UNREADABLE and unreadable > _MOST_UNREADABLE * size:
+        raise ValueError(
+            f"{name}: expected text in UTF-8. Received: binary data, or another encoding: of {size:,} bytes, "
+            f"{unreadable / size:.0%} are control characters or not UTF-8. Leave it out, or convert it, e.g. iconv -f "
+            "WINDOWS-1252 -t UTF-8."
+        )
 
 
 def _read_line(reader, name, number):
@@ -95,11 +130,21 @@ def _read_line(reader, name, number):
     return line
 
 
+def is_parquet(path) -> bool:
+    """Whether a file is a Parquet file, by its first bytes."""
+    with open(path, "rb") as file:
+        return file.read(4) == b"PAR1"
+
+
 def _check(path):
     try:
-        members = archive_members(path)
-        if members is not None:
-            next(members, None)
+        if is_parquet(path):
+            return
+        for name, stream in file_texts(path):
+            start = stream.peek(_WINDOW)
+            if not start.startswith((b"\xff\xfe", b"\xfe\xff")):  # of UTF-16 there is more to say, on reading it
+                _check_readable(name, _unreadable(start), len(start))
+            break
     except BROKEN as error:
         raise ValueError(_damaged(path, error)) from error
 

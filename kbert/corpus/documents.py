@@ -1,21 +1,27 @@
 """Text files → documents, each a list of sentences: plain lines, running prose, or WikiExtractor's output."""
 
+import collections
+import functools
 import html
 import itertools
+import logging
 import re
 import warnings
 from collections.abc import Iterator
 
-from kbert.corpus.corpus_files import find_files, open_texts
+from kbert.corpus.corpus_files import find_files, is_parquet, open_texts
 from kbert.corpus.sentences import split_sentences
 
+_LOGGER = logging.getLogger("kbert")
 FORMATS = ("auto", "lines", "prose", "wikiextractor")
 _SAMPLE_LINES, _SAMPLE_CHARACTERS = 2000, 1 << 18
+_FEW = 10  # a tenth of the texts, or fewer, with more than half of the documents: a warning
 _NARROWEST_COLUMN = 40  # characters; shorter lines of equal length are probably sentences
 _LONGEST_WRAPPED = 120  # a longer line was not wrapped by hand or by an editor: it is a paragraph
 _LONGEST_BLOCK = 1 << 20  # characters of prose without an empty line that are split at once
 _LONGEST_DOCUMENT = 20_000  # sentences; a longer one (a dump in one file) becomes several documents
 _LONGEST_TEXT = 1 << 23  # characters, likewise
+_PARQUET_ROWS = 256  # in memory at once
 _FINISHED = re.compile(r"[.!?…。！？؟।][\"'”’»›)\]）」』]*$")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _HEADING_WORDS = 4  # some versions of WikiExtractor end headings with a full stop
@@ -26,7 +32,8 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
     """Reads a corpus of any size, one document at a time.
 
     Args:
-        patterns: path or glob pattern, or a list of them: plain or compressed files, tar or zip archives of text files.
+        patterns: path or glob pattern, or a list of them: plain or compressed files, tar or zip archives of text files;
+            Parquet files (needs pyarrow), where each row of the column ``text`` is a document of prose.
         format: "lines": one sentence per line, an empty line between documents, as the original's input.
             "prose": running text, an empty line between paragraphs, lines wrapped or not; each file is a document.
             "wikiextractor": `<doc …>` elements; prose only, without titles, headings, list items, tables.
@@ -51,20 +58,60 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
 
 
 def iterate_documents(files, format="auto", language="en"):
-    """As `read_documents`, for files that `find_files` has found, in the given order."""
+    """As `read_documents`, for files that `find_files` has found, in the given order.
+
+    At the end it logs how many of them had which format.
+    """
     if format not in FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}")
     return _documents(files, format, language)
 
 
-def file_documents(path, format="auto", language="en") -> Iterator[list[str]]:
-    """The documents of one file, which may be none; they do not depend on other files of the corpus."""
+def file_documents(path, format="auto", language="en", texts=None) -> Iterator[list[str]]:
+    """The documents of one file, which may be none; they do not depend on other files of the corpus.
+
+    Args:
+        texts: list to which the name, the format and the number of documents of each text are added.
+    """
+    if is_parquet(path):
+        reader, count = "prose" if format == "auto" else format, 0
+        for text in _parquet_texts(path):
+            for document in gather_documents(_READERS[reader](text.split("\n"), language, path)):
+                count += 1
+                yield document
+        if texts is not None:
+            texts.append((str(path), reader, count))
+        return
     for name, lines in open_texts(path):
         reader = format
         if format == "auto":
             sample = _sample(lines)
             reader, lines = detect_format(sample), itertools.chain(sample, lines)
-        yield from gather_documents(_READERS[reader](lines, language, name))
+        count = 0
+        for document in gather_documents(_READERS[reader](lines, language, name)):
+            count += 1
+            yield document
+        if texts is not None:
+            texts.append((str(name), reader, count))
+
+
+def _parquet_texts(path):
+    """The texts of the column ``text``, with one batch of rows in memory; rows without one are left out."""
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        message = f"{path} is a Parquet file, which needs pyarrow: pip install pyarrow"
+        raise ImportError(message, name="pyarrow") from error
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            names = file.schema_arrow.names
+            if "text" in names:
+                for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=["text"]):
+                    yield from filter(None, batch.column(0).cast(pyarrow.string()).to_pylist())
+                return
+    except (ValueError, OSError) as error:  # pyarrow's own errors are such
+        raise ValueError(f"{path} is damaged, or its column `text` holds no text: {error}") from error
+    raise ValueError(f"{path}: expected a column `text`, with a document in each row. Received: the columns {names}")
 
 
 def prose_sentences(text, language="en") -> list[str]:
@@ -108,13 +155,41 @@ def _is_wrapped(line, following, width):
 
 
 def _documents(files, format, language):
-    found = False
+    texts = []
     for path in files:
-        for document in file_documents(path, format, language):
-            found = True
-            yield document
-    if not found:
+        yield from file_documents(path, format, language, texts)
+    if not any(count for _, _, count in texts):
         raise_no_sentences(files, format)
+    report_formats(texts)
+
+
+def report_formats(texts) -> None:
+    """Logs how many texts of a corpus were read in which format, and warns if most documents come from few of them.
+
+    A text that is taken for lines by mistake may have a hundred documents, where as prose it would be one.
+
+    Args:
+        texts: (name, format, number of documents) of each.
+    """
+    counts = collections.Counter(reader for _, reader, _ in texts)
+    total = sum(count for *_, count in texts)
+    formats = ", ".join(f"{count:,} as {reader}" for reader, count in sorted(counts.items()))
+    _log_once(logging.INFO, f"{len(texts):,} texts ({formats}): {total:,} documents")
+    largest = sorted(texts, key=lambda text: (-text[2], text[0]))[: len(texts) // _FEW]
+    share = sum(count for *_, count in largest) / total
+    if share > 0.5:
+        names = ", ".join(f"{name} as {reader}" for name, reader, _ in largest[:3])
+        _log_once(
+            logging.WARNING,
+            f"{len(largest):,} of {len(texts):,} texts have {share:.1%} of the documents; the most: {names}. If a "
+            "format is wrong, name the right one (`format`, --format): documents of a few sentences make poor pairs.",
+        )
+
+
+@functools.cache
+def _log_once(level, message):
+    """What is read again in each epoch is told once."""
+    _LOGGER.log(level, "%s", message)
 
 
 def _sample(lines):

@@ -10,7 +10,7 @@ import os
 import pathlib
 import re
 
-from kbert.files import read_json
+from kbert.files import check_signature, read_json
 
 FORMAT = "kbert records 2"
 MANIFEST, UNFINISHED, VOCABULARY = "manifest.json", "unfinished.json", "vocab.txt"
@@ -73,7 +73,7 @@ def read_manifest(directory) -> dict:
         raise ValueError(f"{path} is damaged: {error}. {_ADVICE}") from None
     if manifest.get("format") != FORMAT:
         raise ValueError(f"{path}: expected the format {FORMAT!r}. Received: {manifest.get('format')!r}. {_ADVICE}")
-    check_signature(manifest, path)
+    check_signature(manifest, path, _ADVICE)
     _check_fields(manifest, _PARTS, path, "the manifest")
     _check_fields(manifest["vocabulary"], {"size": int, "sha256": str}, path, "vocabulary")
     _check_fields(manifest["tokenizer"], _TOKENIZER, path, "tokenizer")
@@ -119,22 +119,6 @@ def check_shards(shards, path) -> None:
 def token_type(vocabulary_size) -> str:
     """The type that token ids are stored in: two bytes where the vocabulary allows it."""
     return "uint16" if vocabulary_size <= 1 << 16 else "int32"
-
-
-def signed(content: dict) -> dict:
-    """The content with the SHA-256 of its JSON."""
-    return {**content, "sha256": _hash(content)}
-
-
-def check_signature(content: dict, path) -> None:
-    """Raises ValueError unless the content is what was `signed`."""
-    if content.get("sha256") != _hash({name: value for name, value in content.items() if name != "sha256"}):
-        raise ValueError(f"{path} is damaged or was edited: its SHA-256 is not the one it ends with. {_ADVICE}")
-
-
-def _hash(content):
-    content = json.loads(json.dumps(content))  # as a reader gets it
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _check_fields(values, kinds, path, where):

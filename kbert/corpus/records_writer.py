@@ -13,13 +13,11 @@ from kbert.corpus.records_manifest import (
     UNFINISHED,
     VOCABULARY,
     check_shards,
-    check_signature,
     read_manifest,
-    signed,
     token_type,
 )
 from kbert.corpus.shards import make_shards
-from kbert.files import atomic_file, is_partial, read_json, remove_partial, sha256
+from kbert.files import atomic_file, check_signature, is_partial, read_json, remove_partial, sha256, signed
 from kbert.locks import LOCK
 from kbert.text.same_tokenizer import resolve_settings
 from kbert.text.vocabulary import write_vocabulary
@@ -28,6 +26,7 @@ from kbert.versions import versions
 PACKAGES = ("tensorflow", "tensorflow-text", "sentencex", "numpy")  # which decide the tokens
 SHARED = "partial"  # what workers of a pipeline have finished
 _STATE = (MANIFEST, UNFINISHED, VOCABULARY)
+_AGAIN = "Give `overwrite` to start again."
 _MOST_TOKENS = 1 << 28  # of a shard, which training holds in memory
 _OTHERS = ("settings.json", "inputs.json", "metrics.json", LOCK, SHARED)
 
@@ -92,9 +91,9 @@ class RecordsWriter:
         path = self.directory / UNFINISHED
         try:
             state = read_json(path)
-            check_signature(state, path)
         except ValueError as error:
-            raise ValueError(f"{error} Give `overwrite` to start again.") from None
+            raise ValueError(f"{error} {_AGAIN}") from None
+        check_signature(state, path, _AGAIN)
         return state
 
     def _check_done(self):
@@ -104,7 +103,7 @@ class RecordsWriter:
             for suffix in ("tokens", "index"):
                 path = self.directory / f"{shard['name']}.{suffix}"
                 if not path.is_file() or sha256(path) != shard[f"{suffix}_sha256"]:
-                    raise ValueError(f"{path} is missing or damaged. Give `overwrite` to start again.")
+                    raise ValueError(f"{path} is missing or damaged. {_AGAIN}")
 
     def counts(self, gathered=()) -> dict[str, int]:
         """Documents, sentences and tokens of the shards that are written, and of some pools besides."""

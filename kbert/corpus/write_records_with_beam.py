@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.beam import SharedDirectory, import_beam, load_once, run_beam
-from kbert.corpus.documents import file_documents, iterate_documents, raise_no_sentences
+from kbert.corpus.documents import file_documents, iterate_documents, raise_no_sentences, report_formats
 from kbert.corpus.plan_rounds import plan_rounds
 from kbert.corpus.pool import TokenPool, is_held_out, pool_function, text_chunks
 from kbert.corpus.reading_errors import UnreadableInput
@@ -148,9 +148,11 @@ def _tokenize_file(job, number):
     if shared.exists(_name(number, "documents")) or shared.failed():
         return number
     sentences, sizes, held = [], [], []  # of each document
+    formats = []  # of each text
 
     def numbered():
-        for position, document in enumerate(file_documents(job.files[number], job.format, job.language)):
+        documents = file_documents(job.files[number], job.format, job.language, formats)
+        for position, document in enumerate(documents):
             sentences.append(len(document))
             sizes.append(sum(len(sentence.encode("utf-8", "replace")) for sentence in document))
             held.append(is_held_out(document, writer.held_out))
@@ -171,6 +173,7 @@ def _tokenize_file(job, number):
                     tokens.append(len(ids))
                 token_file.write(pool.token_ids.astype(_little(writer.token_type)).tobytes())
                 lengths_file.write(pool.sentence_lengths.astype("<i4").tobytes())
+        shared.write_json(_name(number, "formats"), formats)
         counts = np.array([sentences, sizes, held, kept, tokens], "<i8")  # [5, d]
         shared.write(_name(number, "documents"), counts.tobytes())  # with which the others are taken for complete
     return number
@@ -227,7 +230,7 @@ def _read_documents(shared, file, first, last, kind):
     ranges = ("lengths", "<i4", sentence_ends), ("tokens", _little(kind), token_ends)
     lengths, token_ids = (
         np.frombuffer(
-            shared.read(
+            shared.read_part(
                 _name(file, suffix),
                 int(ends[first]) * np.dtype(dtype).itemsize,
                 int(ends[last] - ends[first]) * np.dtype(dtype).itemsize,
@@ -249,14 +252,12 @@ def _assemble(job, writer):
     plan = shared.read_json(_PLAN)
     if not plan["documents"]:
         raise_no_sentences(job.files, job.format)
+    report_formats([tuple(text) for n in range(len(job.files)) for text in shared.read_json(_name(n, "formats"))])
     for number in range(plan["rounds"]):
         for position, about in enumerate(shared.read_json(_round(number))):
             held_out = about.pop("held_out")
             names = {suffix: f"round-{number:05d}-{position:05d}.{suffix}" for suffix in ("tokens", "index")}
             files = {suffix: shared.read(name) for suffix, name in names.items()}
-            for suffix, content in files.items():
-                if hashlib.sha256(content).hexdigest() != about[f"{suffix}_sha256"]:
-                    raise OSError(f"{shared / names[suffix]} is damaged. Delete {shared.path} and start again.")
             writer.add_shard(held_out, files, about)
     writer.done |= {"rounds": plan["rounds"], "documents_read": plan["documents"]}
     writer.write_manifest()

@@ -3,6 +3,7 @@
 Shapes: V vocabulary.
 """
 
+import importlib.util
 import logging
 import os
 import pathlib
@@ -126,7 +127,10 @@ def inspect(
     if data is not None:
         train, words = _split(data.up_to(max_words), None if dev is None else dev.up_to(max_words), seed)
         of_train, of_test = (_vectors(encoder, tokenizer, part, sequence_length) for part in (train, words))
-        found["probes"] = _probes(train, words, of_train, of_test, seed)
+        if importlib.util.find_spec("sklearn"):
+            found["probes"] = _probes(train, words, of_train, of_test, seed)
+        else:
+            _LOGGER.warning("no probes: they need scikit-learn, which pip install 'kbert[inspect]' installs")
         embeddings.append(labelled_vectors(words, of_test[:, -1], max_vectors))
         if isinstance(words, LabelledWords):
             found |= heads_and_words(encoder, tokenizer, words, sequence_length)

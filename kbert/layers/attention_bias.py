@@ -39,12 +39,14 @@ class AttentionBias(keras.layers.Layer):
         self.causal = check_bool(causal, "AttentionBias: `causal`")
 
     def call(self, padding_mask, part_ids=None):
-        allowed = ops.cast(padding_mask, "bool")[:, None, None, :]  # [B, 1, 1, S]
+        # Axes are added by expand_dims: LiteRT has no operation for None between two slices.
+        allowed = ops.expand_dims(ops.cast(padding_mask, "bool"), (1, 2))  # [B, 1, 1, S]
         if part_ids is not None:
-            allowed = ops.logical_and(allowed, ops.equal(part_ids[:, None, :, None], part_ids[:, None, None, :]))
+            is_same = ops.equal(ops.expand_dims(part_ids, (1, 3)), ops.expand_dims(part_ids, (1, 2)))
+            allowed = ops.logical_and(allowed, is_same)
         if self.causal:
             position = ops.arange(ops.shape(padding_mask)[1])
-            allowed = ops.logical_and(allowed, position[:, None] >= position[None, :])  # [B, 1, S, S]
+            allowed = ops.logical_and(allowed, ops.expand_dims(position, 1) >= position)  # [B, 1, S, S]
         return (1.0 - ops.cast(allowed, "float32")) * _FORBIDDEN
 
     def compute_output_spec(self, padding_mask, part_ids=None):

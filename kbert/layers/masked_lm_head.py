@@ -116,5 +116,5 @@ def _gather_positions(x, positions):
     """Rows of ``x`` [B, S, H] at ``positions`` [B, P], as [B * P, H]: one flat gather, cheaper than one per example."""
     batch, length, hidden_dim = ops.shape(x)
     offsets = ops.arange(batch, dtype="int32") * length
-    flat = ops.reshape(ops.cast(positions, "int32") + offsets[:, None], (-1,))
+    flat = ops.reshape(ops.cast(positions, "int32") + ops.expand_dims(offsets, 1), (-1,))
     return ops.take(ops.reshape(x, (-1, hidden_dim)), flat, axis=0)

@@ -53,13 +53,13 @@ class Pooler(keras.layers.Layer):
             if self.token == "first":
                 return self.dense(sequence_output[:, 0], training=training)  # [B, H]
             last = _last(ops.cast(padding_mask, "bool"))  # [B]
-            tokens = ops.take_along_axis(sequence_output, last[:, None, None], axis=1)
+            tokens = ops.take_along_axis(sequence_output, ops.expand_dims(last, (1, 2)), axis=1)
             return self.dense(tokens[:, 0], training=training)
         parts = ops.arange(1, self.num_parts + 1, dtype="int32")
-        belongs = ops.equal(part_ids[:, None, :], parts[None, :, None])  # [B, K, S]
+        belongs = ops.equal(ops.expand_dims(part_ids, 1), ops.expand_dims(parts, 1))  # [B, K, S]
         place = ops.argmax(belongs, axis=-1) if self.token == "first" else _last(belongs)  # [B, K]; 0: absent
         present = ops.cast(ops.any(belongs, axis=-1, keepdims=True), self.compute_dtype)  # [B, K, 1]
-        tokens = ops.take_along_axis(sequence_output, place[:, :, None], axis=1)
+        tokens = ops.take_along_axis(sequence_output, ops.expand_dims(place, 2), axis=1)
         return self.dense(tokens, training=training) * present  # [B, K, H]
 
     def compute_output_spec(self, sequence_output, part_ids=None, padding_mask=None, training=False):

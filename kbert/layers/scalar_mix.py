@@ -29,7 +29,7 @@ class ScalarMix(keras.layers.Layer):
         self.scale = self.add_weight(name="scale", shape=(), initializer="ones")
 
     def call(self, inputs):
-        weights = ops.softmax(self.scores)[:, None]  # [L, 1]
+        weights = ops.expand_dims(ops.softmax(self.scores), 1)  # [L, 1]
         return self.scale * ops.sum(weights * inputs, axis=-2)
 
     def compute_output_shape(self, input_shape):

@@ -46,7 +46,7 @@ class SinusoidalPositions(keras.layers.Layer):
     def call(self, position_ids):
         exponents = ops.arange(0, self.hidden_dim, 2, dtype="float32") / self.hidden_dim  # [H / 2]
         frequencies = ops.exp(-math.log(_LONGEST_WAVE) * exponents)
-        angles = ops.cast(position_ids, "float32")[..., None] * frequencies  # [..., H / 2]
+        angles = ops.expand_dims(ops.cast(position_ids, "float32"), -1) * frequencies  # [..., H / 2]
         waves = ops.stack([ops.sin(angles), ops.cos(angles)], axis=-1)  # [..., H / 2, 2]
         waves = ops.reshape(waves, (*ops.shape(position_ids), self.hidden_dim))
         return ops.cast(self.initializer_stddev * waves, self.compute_dtype)

@@ -10,8 +10,8 @@ import keras
 
 from kbert.keras_compat import CompatibleModel, deserialize, serialize_shared, set_untracked, without_collections
 from kbert.models.adapter import load_adapter, save_adapter
-from kbert.models.check_inputs import check_inputs
-from kbert.models.check_targets import check_targets, checked_dataset, lists_to_arrays
+from kbert.models.check_inputs import check_inputs, complete_inputs, lists_to_arrays
+from kbert.models.check_targets import check_targets, checked_dataset
 from kbert.models.class_weights import apply_class_weight
 from kbert.models.from_logits import losses_from_logits, metrics_from_logits
 from kbert.models.lora import add_lora, enable_lora, lora_layers, merge_lora, merged
@@ -25,6 +25,10 @@ from kbert.optim.adamw import AdamW
 
 class BertModel(CompatibleModel):
     """A functional `keras.Model` on batches (dicts of arrays): the base class of kbert's models, not used by itself.
+
+    A batch may lack ``padding_mask``, which is then True where a token is not [PAD] (of the tokenizer that the model
+    was loaded with, or 0), and ``segment_ids``, then all 0: token ids alone, without a dict, are a batch of most
+    models.
 
     Attributes of every model:
         config: the `BertConfig` of its encoder.
@@ -73,6 +77,10 @@ class BertModel(CompatibleModel):
     @pretrained.setter
     def pretrained(self, value):
         set_untracked(self, "_pretrained", value)
+
+    def __call__(self, inputs, *args, **kwargs):
+        # Not in `call`: Keras compares the inputs with those of the graph before that.
+        return super().__call__(complete_inputs(self, inputs), *args, **kwargs)
 
     def call(self, inputs, training=None, mask=None, **kwargs):
         self.check_inputs(inputs)
@@ -153,11 +161,11 @@ class BertModel(CompatibleModel):
         return train_in_parts(self, *args, self.micro_batches, self.compiles_gradient)
 
     def fit(self, x=None, y=None, *args, validation_data=None, class_weight=None, **kwargs):
-        x, y = lists_to_arrays(x), lists_to_arrays(y)
+        x, y, kwargs = self._arrays(x, y, kwargs)
         if class_weight is not None:  # Keras takes it only where labels have no key
             x, kwargs["sample_weight"] = apply_class_weight(self, x, y, kwargs.get("sample_weight"), class_weight)
         if isinstance(validation_data, tuple):
-            validation_data = tuple(lists_to_arrays(some) for some in validation_data)
+            validation_data = tuple(lists_to_arrays(part, len(self.output)) for part in validation_data)
             check_targets(self, *validation_data)
         else:
             validation_data = self._checked(validation_data)
@@ -165,16 +173,31 @@ class BertModel(CompatibleModel):
         return super().fit(x, y, *args, validation_data=validation_data, **kwargs)
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
-        x, y = lists_to_arrays(x), lists_to_arrays(y)
+        x, y, kwargs = self._arrays(x, y, kwargs)
         if not kwargs.get("_use_cached_eval_dataset"):  # otherwise `fit` calls, which has checked them
             x = self._checked(x, y, kwargs.get("sample_weight"))
         return super().evaluate(x, y, *args, **kwargs)
 
     def train_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
-        return super().train_on_batch(self._checked(x, y, sample_weight), y, sample_weight, *args, **kwargs)
+        x, y, weights = self._arrays(x, y, {"sample_weight": sample_weight})
+        return super().train_on_batch(self._checked(x, y, **weights), y, *weights.values(), *args, **kwargs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
-        return super().test_on_batch(self._checked(x, y, sample_weight), y, sample_weight, *args, **kwargs)
+        x, y, weights = self._arrays(x, y, {"sample_weight": sample_weight})
+        return super().test_on_batch(self._checked(x, y, **weights), y, *weights.values(), *args, **kwargs)
+
+    def predict(self, x, *args, **kwargs):
+        return super().predict(lists_to_arrays(x), *args, **kwargs)
+
+    def predict_on_batch(self, x):
+        return super().predict_on_batch(lists_to_arrays(x))
+
+    def _arrays(self, x, y, options):
+        """Inputs, labels and the options of `fit`, whose `sample_weight` may be a list too."""
+        outputs = len(self.output)
+        if options.get("sample_weight") is not None:
+            options = options | {"sample_weight": lists_to_arrays(options["sample_weight"], outputs)}
+        return lists_to_arrays(x), lists_to_arrays(y, outputs), options
 
     def _checked(self, x, y=None, sample_weight=None):
         """`x` itself if its labels are right; a dataset is returned with checks added to it."""
@@ -260,18 +283,40 @@ class BertModel(CompatibleModel):
         check_inputs(self, inputs)
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
-        """`keras.Model.export` with LoRA merged, and in a TensorFlow SavedModel every weight stored once."""
+        """`keras.Model.export` with LoRA merged, and in a TensorFlow SavedModel every weight stored once.
+
+        ``format="litert"`` writes a ``.tflite`` file for phones and ``format="onnx"`` a file for ONNX Runtime; both
+        take the model's inputs by name, in batches of any size and length, and need the extra ``mobile``.
+
+        Args:
+            filepath: the directory, or the file, to write.
+            format: as in Keras: "tf_saved_model", "litert", "onnx", "openvino" or "torch".
+            verbose: whether Keras says what it wrote.
+            input_signature: as in Keras; None: the model's inputs, with their names.
+            **kwargs: other arguments of Keras' exporter of this format.
+
+        Raises:
+            ValueError: a quantised model for LiteRT, which reads no int8 kernels of Keras; what Keras refuses.
+        """
         if lora_layers(self):
             return merged(self).export(filepath, format, verbose, input_signature, **kwargs)
-        if format != "tf_saved_model" or keras.backend.backend() != "tensorflow":
+        if format == "litert" and quantized_layers(self):
+            raise ValueError(
+                f"{type(self).__name__}.export: LiteRT cannot read Keras' int8 kernels. Received: a quantised model. "
+                'Export the model from before `quantize` by export(..., format="litert", '
+                "optimizations=[tf.lite.Optimize.DEFAULT]): LiteRT then makes int8 of it."
+            )
+        if keras.backend.backend() != "tensorflow":
             return super().export(filepath, format=format, verbose=verbose, input_signature=input_signature, **kwargs)
-        if input_signature is None:
+        if input_signature is None:  # Keras' own refuses a model that was not called yet, for ONNX
             input_signature = [
                 {
                     name: keras.InputSpec(dtype=tensor.dtype, shape=tensor.shape, name=name)
                     for name, tensor in self.input.items()
                 }
             ]
+        if format != "tf_saved_model":
+            return super().export(filepath, format=format, verbose=verbose, input_signature=input_signature, **kwargs)
         endpoint = {"serve": (lambda inputs: self(inputs, training=False), input_signature)}
         write_saved_model(filepath, endpoint)
 

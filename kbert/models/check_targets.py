@@ -6,6 +6,7 @@ Shapes: B batch, S sequence, C choices, N labels.
 import keras
 import numpy as np
 
+from kbert.models.check_inputs import complete_inputs
 from kbert.optim.cross_entropy import broadcast_weights, on_or_off, wrong_labels
 from kbert.optim.losses import ClassificationLoss, MultiLabelLoss, SpanLoss
 
@@ -20,7 +21,7 @@ def check_targets(model, inputs, labels, weights=None):
     not checked.
 
     Args:
-        inputs: the batch, a dict of arrays; its S positions or C choices are the classes of some outputs.
+        inputs: the batch as `fit` takes it; its S positions or C choices are the classes of some outputs.
         labels, weights: as `fit` takes them: arrays, or dicts of arrays by output.
     """
     for name, values, weight, loss in _targets(model, labels, weights):
@@ -38,14 +39,6 @@ def check_targets(model, inputs, labels, weights=None):
                 f"{_expected(model, name, number, loss)} Received: {values[index]} in row {index[0]}; "
                 f"{int(is_wrong.sum())} of {is_wrong.size} labels are outside."
             )
-
-
-def lists_to_arrays(values):
-    """Lists of numbers as arrays, also in a dict: Keras reads a list as one entry for each output."""
-    if isinstance(values, dict):
-        return {name: lists_to_arrays(value) for name, value in values.items()}
-    is_plain = isinstance(values, list) and values and not any(hasattr(value, "shape") for value in values)
-    return np.asarray(values) if is_plain and not isinstance(values[0], dict) else values
 
 
 def checked_dataset(model, dataset):
@@ -92,7 +85,12 @@ def _check_shape(model, name, values, loss):
         more = (1, 2) if isinstance(loss, SpanLoss) else (1,)  # classes as a column; a position with its row's length
         is_right = len(shape) == len(logits) - 1 or (len(shape) == len(logits) and shape[-1] in (None, *more))
     if not is_right:
-        raise ValueError(f"{_expected(model, name, logits[-1], loss)} Received: labels of shape {tuple(shape)}")
+        is_one_hot = not isinstance(loss, MultiLabelLoss) and len(shape) == len(logits) and shape[-1] == logits[-1]
+        hint = '. One-hot? Give labels.argmax(axis=-1), or compile with loss="categorical_crossentropy"'
+        raise ValueError(
+            f"{_expected(model, name, logits[-1], loss)} Received: labels of shape {tuple(shape)}"
+            + (hint if is_one_hot else "")
+        )
 
 
 def _wrong(model, name, inputs, values, weight, loss):
@@ -103,6 +101,7 @@ def _wrong(model, name, inputs, values, weight, loss):
         return is_wrong, values, None
     if isinstance(loss, MultiLabelLoss):
         return on_or_off(values, values, weight)[-1], values, model.output[name].shape[-1]
+    inputs = complete_inputs(model, inputs)
     number = limit = model.output[name].shape[-1] or keras.ops.shape(inputs["token_ids"])[1]  # N, or S or C
     if isinstance(loss, SpanLoss) and len(values.shape) == 2 and values.shape[1] == 2:
         values, limit = values[:, 0], values[:, 1]

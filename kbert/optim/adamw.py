@@ -184,11 +184,15 @@ class AdamW(keras.optimizers.Optimizer):
             for gradient, variable in zip(grads, trainable_variables, strict=True):
                 self._update(variable, gradient, *scalars)
             return
+        import tensorflow as tf
+
         variables = [v.value if isinstance(v, keras.Variable) else v for v in trainable_variables]
+        # In a user's tf.function, `extended.update` would have AutoGraph rewrite what it calls.
+        update = tf.autograph.experimental.do_not_convert(self._update)
 
         def update_everywhere(distribution, grads, *scalars):
             for gradient, variable in zip(grads, variables, strict=True):
-                distribution.extended.update(variable, self._update, args=(gradient, *scalars), group=False)
+                distribution.extended.update(variable, update, args=(gradient, *scalars), group=False)
 
         merge_replicas(update_everywhere, grads, *scalars)
 

@@ -7,12 +7,15 @@ import hashlib
 import json
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from kbert.answers.answers import Answers
 from kbert.checks import check_positive
 from kbert.keras_compat import deserialize, pass_inputs_unchanged
 from kbert.models.bert_model import BertModel
+from kbert.models.check_inputs import lists_to_arrays
+from kbert.models.check_targets import check_targets
 from kbert.models.lora import merged
 from kbert.models.precision import in_precision
 from kbert.models.write_saved_model import write_saved_model
@@ -20,7 +23,8 @@ from kbert.pipelines.label_ids import class_weight_ids, label_ids
 from kbert.pipelines.padded_batches import column_batches, count_batches, join_padded
 from kbert.pipelines.registry import register_classes, task_pipeline
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
-from kbert.pipelines.window_labels import split_texts, values_of_windows
+from kbert.pipelines.window_labels import check_rows, split_texts, values_of_windows
+from kbert.preprocessing.buckets import longest_first, padding_for, trim_padding
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
 from kbert.preprocessing.preprocessor import Preprocessor
 from kbert.preprocessing.strings import as_text, check_batches, string_columns
@@ -60,7 +64,7 @@ class Pipeline(keras.Model):
     spans ``answer, score, start, end, null_score, n_best_answers, n_best_scores, n_best_count``; tagging ``words, tags,
     scores, count`` or ``entities, types, starts, ends, scores, count`` (``kbert.build_pipeline(model,
     tagging_output="entities")``), as wide as the longest text has words or entities; fill-mask ``tokens, probabilities,
-    count``; next sentence ``is_next``; encoder ``embedding``.
+    count`` (as plain values: `kbert.fill_mask`); next sentence ``is_next``; encoder ``embedding``.
 
     Saving: ``pipeline.save("x.keras")`` saves everything, including the vocabulary; ``keras.models.load_model`` reads
     it in any process that has imported kbert. ``pipeline.export(directory)`` writes a SavedModel like Keras, but stores
@@ -158,14 +162,17 @@ class Pipeline(keras.Model):
     def compile(self, *args, **kwargs):
         self.model.compile(*args, **kwargs)
 
-    def fit(self, x=None, y=None, *args, validation_data=None, class_weight=None, **kwargs):
+    def fit(self, x=None, y=None, batch_size=None, *args, validation_data=None, class_weight=None, **kwargs):
         """`keras.Model.fit` of the model, on strings.
+
+        Every batch is padded to its longest text only, as in `kbert.finetune`: see `batches`.
 
         Args:
             x: strings as `predict` takes them, or a tf.data.Dataset of (strings, labels) or (strings, labels, weights).
             y: labels: of a model with labels, the label strings or class numbers from 0 (an error where a number is
                 also the label of another class); of others numbers; also a dict of them by output.
-            *args: batch_size, epochs, verbose, callbacks and so on, as in Keras.
+            batch_size: rows of a batch; None: 32, or those of the dataset.
+            *args: epochs, verbose, callbacks and so on, as in Keras.
             validation_data: (x, y), (x, y, weights), or a dataset.
             class_weight: {label string or class number: loss factor}, or, with `y` in a list or an array, "balanced":
                 every class has the same total weight. A number that is also another class's label is an error.
@@ -180,25 +187,30 @@ class Pipeline(keras.Model):
             TypeError: a generator, or another source that is neither strings nor a tf.data.Dataset.
         """
         if self.preprocessor.makes_labels:
-            return self._fit_on_masks(x, y, *args, validation_data=validation_data, **kwargs)
-        y = self._targets(y)
+            if class_weight is not None:
+                raise ValueError("Pipeline: a masked language model has no classes to weigh. Received: `class_weight`")
+            return self._fit_on_masks(x, y, batch_size, *args, validation_data=validation_data, **kwargs)
+        y, weights = self._targets(y), kwargs.pop("sample_weight", None)
+        if kwargs.get("validation_split") and not _makes_batches(x):
+            share = kwargs.pop("validation_split")
+            (x, y, weights), validation_data = split_texts(self._columns(x), share, y, weights)
+        elif isinstance(validation_data, tuple):
+            texts, labels, *rest = validation_data
+            validation_data = (texts, self._targets(labels), *rest)
         if isinstance(validation_data, tuple):
-            validation_data = self._labelled_batch(*validation_data)
+            size = kwargs.pop("validation_batch_size", None) or batch_size
+            steps = kwargs.get("validation_steps")
+            validation_data = self._array_batches(*validation_data, batch_size=size, steps=steps)
         elif validation_data is not None:
-            validation_data = self._dataset(validation_data)
-        if self.preprocessor.makes_windows and kwargs.get("validation_split") and not _makes_batches(x):
-            weights = kwargs.pop("sample_weight", None)
-            first, rest = split_texts(self._columns(x), kwargs.pop("validation_split"), y, weights)
-            x, y, kwargs["sample_weight"] = first
-            validation_data = self._batch(*rest)
-        if isinstance(validation_data, tuple):
-            validation_data = tuple(part for part in validation_data if part is not None)
-        kwargs |= {"validation_data": validation_data}
+            validation_data = self.batches(validation_data)
         if class_weight is not None:
-            kwargs["class_weight"] = class_weight_ids(
-                class_weight, self.answers.labels, y, kwargs.get("validation_split")
-            )
-        return self._with_batch(self.model.fit, x, y, *args, **kwargs)
+            class_weight = class_weight_ids(class_weight, self.answers.labels, y, kwargs.get("validation_split"))
+        kwargs |= {"validation_data": validation_data, "class_weight": class_weight}
+        if isinstance(x, tf.data.Dataset):
+            return self.model.fit(self.batches(x), y, batch_size, *args, sample_weight=weights, **kwargs)
+        shuffle = kwargs.pop("shuffle", True)
+        data = self._array_batches(x, y, weights, batch_size=batch_size, shuffle=shuffle)
+        return self.model.fit(data, None, None, *args, shuffle=False, **kwargs)
 
     def _fit_on_masks(
         self,
@@ -216,8 +228,7 @@ class Pipeline(keras.Model):
         """`fit` where masks are the labels: new ones each epoch, by the optimizer's step; those of validation stay."""
         if validation_split:
             columns = x if isinstance(x, dict) else self._columns(x)
-            training, validation_data = split_texts(columns, validation_split, y, sample_weight)
-            x, y, sample_weight = training
+            (x, y, sample_weight), validation_data = split_texts(columns, validation_split, y, sample_weight)
         if validation_data is not None:
             held_out = validation_data if isinstance(validation_data, tuple) else (validation_data,)
             validation_data = self._masked(*held_out, batch_size=validation_batch_size or batch_size or 32)
@@ -235,11 +246,15 @@ class Pipeline(keras.Model):
         next_sentence = "nsp_logits" in self.model.output
         return self.preprocessor.training_batches(x, y, sample_weight, next_sentence=next_sentence, **options)
 
-    def evaluate(self, x=None, y=None, *args, **kwargs):
+    def evaluate(self, x=None, y=None, batch_size=None, *args, sample_weight=None, steps=None, **kwargs):
         if self.preprocessor.makes_labels:
-            batches = self._masked(x, y, kwargs.pop("sample_weight", None), batch_size=kwargs.pop("batch_size", 32))
-            return self.model.evaluate(batches, *args, **kwargs)
-        return self._with_batch(self.model.evaluate, x, self._targets(y), *args, **kwargs)
+            batches = self._masked(x, y, sample_weight, batch_size=batch_size or 32)
+            return self.model.evaluate(batches, None, None, *args, steps=steps, **kwargs)
+        if isinstance(x, tf.data.Dataset):
+            kwargs["sample_weight"] = sample_weight
+            return self.model.evaluate(self.batches(x), self._targets(y), batch_size, *args, steps=steps, **kwargs)
+        data = self._array_batches(x, self._targets(y), sample_weight, batch_size=batch_size, steps=steps)
+        return self.model.evaluate(data, None, None, *args, steps=steps, **kwargs)
 
     def train_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
         if self.preprocessor.makes_labels:
@@ -254,6 +269,56 @@ class Pipeline(keras.Model):
             return self.model.test_on_batch(*next(iter(batches)), *args, **kwargs)
         return self.model.test_on_batch(*self._labelled_batch(x, y, sample_weight), *args, **kwargs)
 
+    def batches(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
+        """What `model` is trained and evaluated on, from batches of strings; `fit` and `evaluate` call it.
+
+        Every batch is padded to its longest text: to a multiple of 4; to one of a few lengths if XLA compiles the
+        model; to ``sequence_length``, a static shape, on a TPU, and for an encoder, whose labels may be by token.
+
+        Args:
+            dataset: of strings, (strings, labels) or (strings, labels, weights), as for `fit`.
+
+        Returns:
+            The dataset of the model's inputs, label numbers and weights.
+
+        Example::
+
+            pipeline.model.fit(pipeline.batches(dataset).prefetch(2), callbacks=[callback])
+        """
+        if not isinstance(dataset, tf.data.Dataset):
+            raise TypeError(f"Pipeline: expected a tf.data.Dataset of batches of strings. Received: {dataset!r:.100}")
+        check_batches(dataset, self.input_names, "Pipeline")
+
+        @tf.autograph.experimental.do_not_convert
+        def batch(strings, *labels):
+            return self._labelled_batch(strings, *labels)[: 1 + len(labels)]
+
+        return dataset.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
+
+    def _array_batches(self, x, y=None, weights=None, *, batch_size=None, shuffle=None, steps=None):
+        """The same from columns of strings; to evaluate (`shuffle` None), rows of similar length come together."""
+        inputs, y, weights = self._batch(x, lists_to_arrays(y), lists_to_arrays(weights))
+        check_targets(self.model, inputs, y, weights)
+        parts = tuple(part for part in (inputs, y, weights) if part is not None)
+        parts = keras.tree.map_structure(tf.convert_to_tensor, parts)
+        lengths = tf.math.count_nonzero(inputs["padding_mask"], axis=-1)
+        order = np.arange(len(lengths))
+        if shuffle is None and steps is None:
+            order, _ = longest_first(lengths if lengths.shape.rank == 1 else tf.reduce_max(lengths, axis=-1))
+        rows = tf.data.Dataset.from_tensor_slices(order)
+        if shuffle and len(order):
+            rows = rows.shuffle(len(order))
+
+        @tf.autograph.experimental.do_not_convert
+        def take(numbers):
+            some, *labels = keras.tree.map_structure(lambda part: tf.gather(part, numbers), parts)
+            return trim_padding(some, self._padding()), *labels
+
+        return rows.batch(batch_size or 32).map(take, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
+
+    def _padding(self):
+        return "full" if self.model.token_outputs else padding_for(self.model)  # labels by token have S values
+
     def _targets(self, y):
         """Labels as numbers."""
         if self.preprocessor.makes_windows and not isinstance(self.preprocessor, DocumentPreprocessor):
@@ -264,25 +329,6 @@ class Pipeline(keras.Model):
             )
         return label_ids(y, self.answers.labels, self.model.multi_label)
 
-    def _with_batch(self, method, x, y, *args, **kwargs):
-        """A method of the model, given what it is trained on."""
-        if isinstance(x, tf.data.Dataset):
-            return method(self._dataset(x), y, *args, **kwargs)
-        x, y, weights = self._batch(x, y, kwargs.pop("sample_weight", None))
-        return method(x, y, *args, **kwargs | ({} if weights is None else {"sample_weight": weights}))
-
-    def _dataset(self, dataset):
-        """What the model is trained on, from a tf.data.Dataset of (strings, labels …)."""
-        if not isinstance(dataset, tf.data.Dataset):
-            return self._batch(dataset)[0]
-        check_batches(dataset, self.input_names, "Pipeline")
-
-        @tf.autograph.experimental.do_not_convert
-        def batch(strings, *labels):
-            return self._labelled_batch(strings, *labels)[: 1 + len(labels)]
-
-        return dataset.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
-
     def _labelled_batch(self, x, y=None, sample_weight=None):
         return self._batch(x, self._targets(y), sample_weight)
 
@@ -290,10 +336,13 @@ class Pipeline(keras.Model):
         """(inputs, labels, weights) that the model is trained on, from strings, their labels as numbers and weights."""
         if _makes_batches(x):
             raise TypeError(f"Pipeline: give strings, or a tf.data.Dataset of batches of them. Received: {x!r}")
-        batch = self.preprocessor(self._columns(x))
+        columns = self._columns(x)
+        check_rows(columns, y, sample_weight)
+        batch = self.preprocessor(columns)
         if "window_row" in batch:
             y, sample_weight = (values_of_windows(values, batch["window_row"]) for values in (y, sample_weight))
-        return {name: batch[name] for name in self.model.input}, y, sample_weight
+        inputs = {name: batch[name] for name in self.model.input}
+        return trim_padding(inputs, self._padding()), y, sample_weight
 
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
         given = {"batch_size": batch_size, "steps": steps}
@@ -334,7 +383,10 @@ class Pipeline(keras.Model):
 
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
         if format != "tf_saved_model":
-            return super().export(filepath, format=format, verbose=verbose, input_signature=input_signature, **kwargs)
+            raise ValueError(
+                f"Pipeline.export: strings can be exported as a SavedModel only. Received: format={format!r}. "
+                f"Export the model on token ids, pipeline.model.export({str(filepath)!r}, format={format!r})."
+            )
         signature = [self.string_signature()] if input_signature is None else input_signature
         write_saved_model(filepath, {"serve": (self.merged()._serve, signature)})
 

@@ -22,6 +22,20 @@ def values_of_windows(values, window_row):
     return keras.tree.map_structure(lambda some: None if some is None else tf.gather(some, window_row), values)
 
 
+def check_rows(columns, *labels):
+    """Raises a ValueError if labels or weights are not as many as the texts, where both numbers are known.
+
+    Args:
+        columns: dict of strings [B].
+        *labels: as for `values_of_windows`.
+    """
+    rows = next(iter(columns.values())).shape[0]
+    for some in keras.tree.flatten(labels):
+        count = rows if some is None or not some.shape else some.shape[0]
+        if None not in (rows, count) and rows != count:
+            raise ValueError(f"Pipeline: expected a label and a weight for each of {rows} texts. Received: {count}")
+
+
 def split_texts(columns, share, *labels):
     """The first texts, and the last ones for validation: as Keras splits rows, before texts become windows.
 
@@ -35,6 +49,7 @@ def split_texts(columns, share, *labels):
     """
     if not 0 < share < 1:
         raise ValueError(f"Pipeline: `validation_split` must be between 0 and 1. Received: {share!r}")
+    check_rows(columns, *labels)
     size = int(next(iter(columns.values())).shape[0])
     at = math.floor(size * (1 - share))
     rows = np.arange(size)

@@ -69,7 +69,7 @@ def padding_for(model) -> str:
     """The `padding` for a model's batches: one shape on a TPU, a few if XLA compiles the model, otherwise any."""
     if isinstance(strategy_of(model), tf.distribute.TPUStrategy):
         return "full"
-    return "bucket" if model.jit_compile else "longest"
+    return "bucket" if model.jit_compile or model.compiles_gradient else "longest"
 
 
 def limit_batch_size(batch_size, rows) -> int:

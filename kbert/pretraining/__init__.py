@@ -15,5 +15,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "sentence_pairs": "pairs",
         "token_counts": "unigrams",
         "unigram_baseline": "unigrams",
+        "write_tfrecords": "tfrecords",
     },
 )

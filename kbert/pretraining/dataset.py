@@ -8,6 +8,8 @@ number of replicas.
 Shapes: B batch, S sequence, P predictions, K parts of a packed row, n sentences, r rows that are laid out at once.
 """
 
+import inspect
+
 import numpy as np
 import tensorflow as tf
 
@@ -25,6 +27,7 @@ from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, default_n
 from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens
 from kbert.pretraining.shared_graphs import shared_pairs, shared_rows
 from kbert.pretraining.sources import check_reading, held_out_shares, record_pools, resolve_held_out, text_documents
+from kbert.pretraining.tfrecords import check_tfrecords, is_tfrecords, tfrecord_rows
 from kbert.stateless_random import fold_in, permutation
 
 _ORDER, _ROWS, _FURTHER = 3, 4, 5  # keep these draws independent of other uses of the same seed
@@ -72,8 +75,9 @@ def pretraining_dataset(
     shards of records, and of the instances within a pool (a shard, or `pool_sentences` sentences of text).
 
     Args:
-        source: records directory, path(s) or glob pattern(s) of text (`kbert.corpus.read_documents`), or a
-            `kbert.corpus.DocumentList`.
+        source: records directory, path(s) or glob pattern(s) of text (`kbert.corpus.read_documents`), a
+            `kbert.corpus.DocumentList`, or path(s) or pattern(s) of the .tfrecord files of the original's
+            create_pretraining_data.py, whose pairs and masks are those of the files.
         tokenizer: `kbert.BertTokenizer`; for records the one they were made with (`Records(directory).tokenizer()`).
         batch_size: B, over all replicas.
         sequence_length: S.
@@ -159,6 +163,16 @@ def pretraining_dataset(
         masking = TokenMasking(tokenizer, max_predictions, whole_word=whole_word, **rates)
     if evaluation:
         seed, epochs = _EVALUATION_SEED, 1
+    if is_tfrecords(source):
+        decided = {"packed": packed, "whole_word": whole_word, "entity_ids": entity_ids, "dupe_factor": dupe_factor}
+        decided |= {"left_to_right": left_to_right, "random_next_rate": random_next_rate, **rates}
+        _check_decided(decided | {"data_service": data_service})
+        check_tfrecords(source, held_out, (sequence_length, max_predictions), evaluation)
+        lengths = {"sequence_length": sequence_length, "max_predictions": max_predictions}
+        which = {"seed": seed, "epochs": epochs, "evaluation": evaluation, "held_out": held_out}
+        drawn = tfrecord_rows(source, tokenizer, **lengths, **which, next_sentence=next_sentence)
+        dataset = drawn.skip(start_step * batch_size + start_row).batch(batch_size, drop_remainder=not evaluation)
+        return _finished(dataset, batch_size if evaluation else None, evaluation, batches, None)
     pairing = (max_tokens, short_sequence_rate, random_next_rate, next_sentence)
     sentence_pairs = shared_pairs(*pairing)
     parts = num_parts or default_num_parts(sequence_length)
@@ -215,10 +229,23 @@ def pretraining_dataset(
         next_sentence=next_sentence,
         num_parts=parts if packed else None,
     )
-    if evaluation or callable(epochs):
-        dataset = filled_batches(dataset, batch_size)
-    else:
-        dataset = dataset.rebatch(batch_size, drop_remainder=True)
+    is_filled = evaluation or callable(epochs)
+    dataset = dataset.rebatch(batch_size, drop_remainder=not is_filled)
+    return _finished(dataset, batch_size if is_filled else None, evaluation, batches, data_service)
+
+
+def _check_decided(options):
+    """Raises ValueError for an option, other than its default, that was decided when TFRecords were written."""
+    parameters = inspect.signature(pretraining_dataset).parameters
+    changed = {name: value for name, value in options.items() if value != parameters[name].default}
+    if changed:
+        shown = ", ".join(f"{name}={value!r}" for name, value in changed.items())
+        raise ValueError(f"pretraining_dataset: TFRecords were masked when they were written. Received: {shown}")
+
+
+def _finished(dataset, filled_size, evaluation, batches, data_service):
+    if filled_size is not None:
+        dataset = dataset.map(_graph(lambda *batch: _filled(batch, filled_size)))
     if batches is not None:
         dataset = dataset.take(batches)
     if data_service is not None:

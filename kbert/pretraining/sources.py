@@ -89,15 +89,11 @@ def text_documents(source, tokenizer, format, language, seed, epochs, evaluation
     files, read = _files_and_reader(source, format, language)
     document = _first_document(read(files), held_out, evaluation)
 
-    def order(epoch):
-        # Not NumPy's generator: its streams may change with its version.
-        key = {file: hashlib.blake2b(f"{seed}/{epoch}/{i}".encode()).digest() for i, file in enumerate(files)}
-        return files if evaluation else sorted(files, key=key.get)
-
     def documents(epochs=epochs):
         numbers = epochs() if callable(epochs) else itertools.count() if epochs is None else range(epochs)
         for epoch in numbers:
-            for number, sentences in enumerate(read(order(epoch))):
+            order = files if evaluation else file_order(files, seed, epoch)
+            for number, sentences in enumerate(read(order)):
                 if is_held_out(sentences, held_out) == evaluation:
                     yield epoch, number, sentences
 
@@ -108,6 +104,13 @@ def text_documents(source, tokenizer, format, language, seed, epochs, evaluation
             "tokenizer drops every character of them"
         )
     return documents
+
+
+def file_order(files, seed, epoch):
+    """The files of an epoch in the order of the seed."""
+    # Not NumPy's generator: its streams may change with its version.
+    key = {file: hashlib.blake2b(f"{seed}/{epoch}/{i}".encode()).digest() for i, file in enumerate(files)}
+    return sorted(files, key=key.get)
 
 
 def _first_document(documents, held_out, evaluation):

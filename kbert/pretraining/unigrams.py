@@ -11,6 +11,7 @@ from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.sources import resolve_held_out, text_documents
+from kbert.pretraining.tfrecords import is_tfrecords, tfrecord_token_ids
 
 
 def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=None):
@@ -47,9 +48,9 @@ def unigram_baseline(counts, evaluation):
         evaluation: dataset of (inputs, labels, sample_weight), `pretraining_dataset(..., evaluation=True)`.
 
     Returns:
-        dict: `cross_entropy`, mean over the masked tokens, in nats, to compare with the MLM loss; `accuracy` of always
-        predicting the most frequent token; `entropy` of the frequencies themselves, in nats; `masks`, the number of
-        masked tokens.
+        dict: `cross_entropy`, mean over the masked tokens, in nats, compared with the masked-LM loss; `accuracy` of
+        always predicting the most frequent token; `entropy` of the frequencies themselves, in nats; `masks`, the number
+        of masked tokens.
     """
     probabilities = (counts + 1) / (counts.sum() + len(counts))
     surprise = -np.log(probabilities)
@@ -76,6 +77,9 @@ def _token_ids(source, tokenizer, held_out):
         records.check_tokenizer(tokenizer)
         for shard in range(len(records.training)):
             yield records.pool(shard).token_ids.numpy()
+    elif is_tfrecords(source):
+        for token_ids in tfrecord_token_ids(source, held_out):
+            yield token_ids[~np.isin(token_ids, [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id])]
     else:
         documents = text_documents(source, tokenizer, "auto", "en", 0, 1, False, held_out)
         for _, _, pool in text_pools(documents, tokenizer).as_numpy_iterator():

@@ -7,7 +7,7 @@ from kbert.checks import check_path
 from kbert.keras_compat import is_tensorflow_op
 from kbert.serving import audit_files
 from kbert.serving.saved_model_file import SavedModelFile, find_export
-from kbert.serving.server_ops import CORE_OPS_SINCE_2_13, TEXT_OPS, forbidden
+from kbert.serving.server_ops import ROLE_OPS, TEXT_OPS, forbidden
 
 _OLDEST = "2.12"  # the oldest server that kbert's exports run in
 
@@ -57,7 +57,8 @@ class AuditReport:
 def audit(saved_model):
     """Checks that a stock TensorFlow Serving can run an exported SavedModel. The model is read, not run.
 
-    It checks every op of every function (linked into the stock servers since 2.12, without state or Python); the
+    It checks every op of every function (one that computes, and is linked into the stock servers since 2.12; files are
+    read and written by nothing but the SavedModel's own functions that restore and save its variables); the
     signatures (a default, the batch as first dimension everywhere, names that REST does not reserve); that each weight
     is stored once; that the warm-up requests match the signatures; and that a server accepts the batching parameters.
 
@@ -84,10 +85,15 @@ def audit(saved_model):
     ops = dict(sorted(model.ops().items()))
     servers = {op: TEXT_OPS.get(op) for op in ops if op in TEXT_OPS or not is_tensorflow_op(op)}
     problems = [
-        *_op_problems(ops, servers),
+        *_op_problems(model, servers),
         *(f"the function {name} is compiled by XLA, which has no strings" for name in model.compiled_functions()),
         *_signature_problems(model.signatures),
         *(f"the graph reads the file assets/{name}" for name in model.asset_names()),
+        *(
+            f"{file.name} stands beside saved_model.pb, and a loader may read it instead"
+            for file in sorted(path.glob("saved_model.*"))
+            if file.name != "saved_model.pb"
+        ),
         *audit_files.weight_problems(model),
         *audit_files.warmup_problems(path, model),
         *audit_files.batching_problems(path),
@@ -95,16 +101,14 @@ def audit(saved_model):
     return AuditReport(path, ops, servers, model.signatures, problems)
 
 
-def _op_problems(ops, servers):
-    for op in ops:
+def _op_problems(model, servers):
+    for op in sorted({op for role, body in model.bodies() for op in body if op not in ROLE_OPS[role]}):
         if op in servers:
             since = servers[op]
             if since is None:
                 yield f"{op} is in no stock server"
             elif _number(since) > _number(_OLDEST):
                 yield f"{op} is in no server before {since}"
-        elif op in CORE_OPS_SINCE_2_13:
-            yield f"{op} is not in TensorFlow 2.12, and so not in that server"
         elif reason := forbidden(op):
             yield f"{op} {reason}"
 

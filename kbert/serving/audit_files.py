@@ -6,27 +6,28 @@ import numpy as np
 
 from kbert.serving.batching import read_batching_parameters
 from kbert.serving.warmup import MAX_RECORDS, read_warmup
+from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
 
 _SMALLEST = 256  # bytes: smaller tensors may be equal by chance
 
 
 def weight_problems(model):
-    """Weights that are stored twice, or that the graph lacks; `model`: `SavedModelFile`. Yields str."""
-    import tensorflow as tf
+    """Weights that are stored twice, or that the graph lacks; `model`: `SavedModelFile`. Yields str.
 
-    prefix = str(model.path / "variables" / "variables")
-    if not tf.io.gfile.exists(prefix + ".index"):
+    Raises:
+        FileNotFoundError, ValueError: files of the weights are missing or damaged.
+    """
+    prefix = model.path / "variables" / "variables"
+    if not prefix.with_suffix(".index").is_file():
         if model.variable_bytes():
             yield "variables/ is missing"
         return
-    reader = tf.train.load_checkpoint(prefix)
+    checkpoint = TFCheckpointFile(prefix)
     seen, total = {}, 0
-    for name in sorted(reader.get_variable_to_shape_map()):
-        if name.endswith("OBJECT_GRAPH") or name.startswith("save_counter"):
+    for name, info in checkpoint.tensors.items():
+        if info.dtype == "string" or name.startswith("save_counter"):
             continue
-        value = np.asarray(reader.get_tensor(name))
-        if value.dtype == object:
-            continue
+        value = np.asarray(checkpoint.read(name))
         total += value.nbytes
         first = seen.setdefault((value.shape, hashlib.sha256(value.tobytes()).digest()), name)
         if first != name and value.nbytes >= _SMALLEST and np.any(value != value.flat[0]):

@@ -140,8 +140,6 @@ def _appears(partial, target):
 
 
 def _target(directory, version):
-    if directory.is_symlink() and not directory.exists():
-        raise FileExistsError(f"export: {directory} is a link to {os.readlink(directory)}, which does not exist")
     names = [entry.name for entry in directory.iterdir()] if directory.exists() else []
     entries = [name for name in names if not is_partial(name)]
     versions = [int(name) for name in entries if name.isdecimal()]

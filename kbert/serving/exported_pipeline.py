@@ -9,6 +9,7 @@ from kbert.checks import check_path
 from kbert.files import read_json, sha256
 from kbert.pipelines.registry import task_pipeline
 from kbert.preprocessing.strings import as_text, string_columns
+from kbert.serving.audit import audit
 from kbert.serving.saved_model_file import find_export
 
 
@@ -29,7 +30,8 @@ class ExportedPipeline:
     Raises:
         TypeError: no path.
         FileNotFoundError: no SavedModel there.
-        ValueError: a SavedModel that `kbert.export` has not written.
+        ValueError: a SavedModel that `kbert.export` has not written, a damaged one, or one that `kbert.audit` objects
+            to; it is audited before it is loaded, since loading runs its graph.
     """
 
     def __init__(self, directory):
@@ -46,6 +48,7 @@ class ExportedPipeline:
             self.max_rows = served["max_rows"]
         except (FileNotFoundError, KeyError, TypeError):
             raise ValueError(f"Expected a SavedModel of kbert.export, with card.json. Received: {self.path}") from None
+        audit(self.path).require_clean()
         self._saved_model = tf.saved_model.load(str(self.path))  # kept: the signatures do not keep it
         self.signatures = tuple(sorted(self._saved_model.signatures))
         self.output = self._saved_model.signatures["serving_default"].structured_outputs

@@ -8,6 +8,7 @@ Shapes: B batch, C choices.
 Source: tensorflow_serving/apis/*.proto, tensorflow/core/framework/tensor.proto, tensorflow/core/example/*.proto.
 """
 
+import itertools
 import math
 
 import numpy as np
@@ -18,7 +19,7 @@ from google.protobuf.message import DecodeError
 MAX_MESSAGE = 256 * 2**20
 KINDS = ("predict", "classify", "regress")
 _STRING = 7
-_MOST = 2**28  # values of a tensor: more than any answer has; a broken message must not exhaust the memory
+_LEAST = 2**12  # values, or rows without values, that a message may stand for, however short it is
 # DataType → (the layout of tensor_content, the field of single values)
 _TYPES = {
     1: ("<f4", "float_val"),
@@ -214,7 +215,7 @@ def tensor_proto_to_array(message):
         content = message.tensor_content
         values = np.frombuffer(content, layout) if content else np.array(getattr(message, field), layout)
     size = math.prod(shape)
-    if 0 < len(values) < size <= _MOST:  # TensorProto: the last value is repeated
+    if 0 < len(values) < size:  # TensorProto: the last value is repeated
         values = np.concatenate([values, np.repeat(values[-1:], size - len(values))])
     if len(values) != size:
         raise ValueError(f"expected {size} values, for shape {shape}. Received: {len(values)}")
@@ -230,6 +231,14 @@ def _bytes(value):
 
 
 def _arrays(tensors):
+    # A tensor may repeat its last value, and have rows without values: a short message must not exhaust the memory.
+    shapes = {name: [dim.size for dim in tensor.tensor_shape.dim] for name, tensor in tensors.items()}
+    entries = sum(abs(math.prod(itertools.takewhile(bool, shape))) for shape in shapes.values())
+    received = sum(tensor.ByteSize() for tensor in tensors.values())
+    if entries > max(received, _LEAST):
+        raise ValueError(
+            f"expected at most as many values as bytes. Received: shapes {shapes!s:.200}, {received} bytes"
+        )
     return {name: tensor_proto_to_array(tensors[name]) for name in sorted(tensors)}  # a map has no order
 
 

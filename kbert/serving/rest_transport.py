@@ -2,12 +2,13 @@
 
 import base64
 import http.client
+import io
 import json
 import time
 import urllib.parse
 
 import requests
-import urllib3.exceptions
+import urllib3
 
 from kbert.files import parse_json
 from kbert.serving.messages import MAX_MESSAGE
@@ -29,6 +30,8 @@ class RestTransport:
     def __init__(self, url, root_certificates, client_certificate):
         self.url = url
         self._session = requests.Session()
+        for scheme in ("http://", "https://"):
+            self._session.mount(scheme, _Adapter())
         self._session.headers.update({"Content-Type": "application/json", "Accept-Encoding": "identity"})
         # Not session.verify, which REQUESTS_CA_BUNDLE of the environment would override.
         self._verify = root_certificates and str(root_certificates)
@@ -85,10 +88,10 @@ class RestTransport:
 
     def _exchange(self, address, data, timeout):
         """(status, content)"""
-        deadline = time.monotonic() + timeout
         method = "GET" if data is None else "POST"
+        total = urllib3.Timeout(total=timeout)
         with self._session.request(
-            method, address, data=data, timeout=timeout, stream=True, allow_redirects=False, verify=self._verify
+            method, address, data=data, timeout=total, stream=True, allow_redirects=False, verify=self._verify
         ) as response:
             parts, size = [], 0
             while part := response.raw.read1(_PART):
@@ -98,9 +101,70 @@ class RestTransport:
                     raise ServingError(
                         f"{address}: expected an answer of at most {MAX_MESSAGE >> 20} MB. Received: one that is longer"
                     )
-                if time.monotonic() > deadline:
-                    raise TimeoutError
             return response.status_code, b"".join(parts)
+
+
+class _TimedReads(io.RawIOBase):
+    """A socket's bytes until its timeout, counted from now for all of them, not anew for each."""
+
+    def __init__(self, stream, connection):
+        super().__init__()
+        self._stream, self._connection = stream, connection
+        self._deadline = time.monotonic() + connection.gettimeout()
+
+    def readable(self):
+        return True
+
+    def readinto(self, buffer):
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError
+        self._connection.settimeout(left)
+        return self._stream.readinto(buffer)
+
+    def close(self):
+        self._stream.close()
+        super().close()
+
+
+class _TimedResponse(http.client.HTTPResponse):
+    """Of status line, headers and body together, none may come after the timeout, however slowly the bytes come."""
+
+    def __init__(self, sock, *arguments, **options):
+        super().__init__(sock, *arguments, **options)
+        self.fp = io.BufferedReader(_TimedReads(self.fp.detach(), sock), _PART)
+
+
+class HTTPConnection(urllib3.connection.HTTPConnection):
+    response_class = _TimedResponse
+
+
+class HTTPSConnection(urllib3.connection.HTTPSConnection):
+    response_class = _TimedResponse
+
+
+class _Pool(urllib3.HTTPConnectionPool):
+    ConnectionCls = HTTPConnection
+
+
+class _TlsPool(urllib3.HTTPSConnectionPool):
+    ConnectionCls = HTTPSConnection
+
+
+_POOLS = {"http": _Pool, "https": _TlsPool}
+
+
+class _Adapter(requests.adapters.HTTPAdapter):
+    """Reads answers by `_TimedResponse`, also through a proxy."""
+
+    def init_poolmanager(self, *arguments, **options):
+        super().init_poolmanager(*arguments, **options)
+        self.poolmanager.pool_classes_by_scheme = _POOLS
+
+    def proxy_manager_for(self, proxy, **options):
+        manager = super().proxy_manager_for(proxy, **options)
+        manager.pool_classes_by_scheme = _POOLS
+        return manager
 
 
 def request_json(body, **options):

@@ -58,6 +58,35 @@ class SavedModelFile:
         functions = {function.signature.name for function in self._graph.graph_def.library.function}
         return collections.Counter(node.op for node in self.nodes if node.op not in functions)
 
+    def bodies(self):
+        """(role, set of op names) of the graph and of each of its functions.
+
+        The role is "graph" for the graph, "save" or "restore" for the function that only the saver calls, and "serve"
+        for all others. The one that restores must read the file that the loader names, and no other.
+        """
+        graph, saver = self._graph.graph_def, self._graph.saver_def
+        functions = {function.signature.name: function for function in graph.library.function}
+        # names of nodes of the graph; None: what Python, or another function, calls
+        callers = {name: {None} for name in self._graph.object_graph_def.concrete_functions}
+        nodes = {node.name: node for node in graph.node}
+        for name, node in nodes.items():
+            for called in _called(node, functions):
+                callers.setdefault(called, set()).add(name)
+        for function in functions.values():
+            for node in function.node_def:
+                for called in _called(node, functions):
+                    callers.setdefault(called, set()).add(None)
+        yield "graph", {node.op for node in graph.node} - set(functions)
+        save, restore = saver.save_tensor_name.partition(":")[0], saver.restore_op_name
+        file = saver.filename_tensor_name.partition(":")[0]
+        for name, function in functions.items():
+            role = "serve"
+            if save != restore and callers.get(name) == {save}:
+                role = "save"
+            elif callers.get(name) == {restore} and _restores(function, nodes[restore], file):
+                role = "restore"
+            yield role, {node.op for node in function.node_def} - set(functions)
+
     def compiled_functions(self):
         """Names of the functions that must be compiled by XLA."""
         functions = self._graph.graph_def.library.function
@@ -65,20 +94,16 @@ class SavedModelFile:
 
     def variable_bytes(self):
         """Size of the variables that the graph declares, each once."""
-        import tensorflow as tf
-
         variables = {}
         for node in self.nodes:
             if node.op == "VarHandleOp":
                 shape = [dim.size for dim in node.attr["shape"].shape.dim]
-                size = math.prod(shape) * tf.as_dtype(node.attr["dtype"].type).size
+                size = math.prod(shape) * _dtype(node.attr["dtype"].type).size
                 variables[node.attr["shared_name"].s or node.name] = size
         return sum(variables.values())
 
     def example_features(self):
         """The features that the graph's parsers of tf.Examples require: a list of sets of names, one per parser."""
-        import tensorflow as tf
-
         graph, found = self._graph.graph_def, []
         for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
             constants = {node.name: node.attr["value"].tensor for node in nodes if node.op == "Const"}
@@ -86,13 +111,14 @@ class SavedModelFile:
                 if node.op != "ParseExampleV2":
                     continue
                 # serialized, names, sparse_keys, dense_keys, ragged_keys, then a default for each dense key
-                given = [constants.get(name.partition(":")[0]) for name in node.input]
-                names = [] if given[3] is None else tf.make_ndarray(given[3]).tolist()
-                defaults = given[5 : 5 + len(names)]
-                required = [
-                    n for n, d in zip(names, defaults, strict=True) if d is not None and not tf.size(tf.make_ndarray(d))
+                tensors = [constants.get(name.partition(":")[0]) for name in node.input]
+                keys = tensors[3].string_val if len(tensors) > 5 and tensors[3] is not None else ()
+                required = [  # those whose default has no value
+                    key.decode("utf-8", "replace")
+                    for key, default in zip(keys, tensors[5:], strict=False)
+                    if default is not None and any(dim.size == 0 for dim in default.tensor_shape.dim)
                 ]
-                found.append({name.decode() for name in required})
+                found.append(set(required))
         return found
 
     def asset_names(self):
@@ -134,10 +160,27 @@ def _serving_graph(path):
         content = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     except DecodeError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
-    for graph in content.meta_graphs:
-        if "serve" in graph.meta_info_def.tags:
-            return graph
-    raise ValueError(f"{path}: expected a graph with the tag `serve`.")
+    tags = [list(graph.meta_info_def.tags) for graph in content.meta_graphs]
+    if tags != [["serve"]]:  # loaders choose by the tags, and not all of them alike
+        raise ValueError(f"{path}: expected one graph, with the tag `serve`. Received: graphs with the tags {tags}")
+    return content.meta_graphs[0]
+
+
+def _called(node, functions):
+    """Names of the functions that a node calls, by its op or its attributes."""
+    if node.op in functions:
+        yield node.op
+    for value in node.attr.values():
+        for function in (value.func, *value.list.func):
+            if function.name:
+                yield function.name
+
+
+def _restores(function, call, file):
+    """Whether a function restores variables from its first argument, which its caller is given as the file's name."""
+    arguments = [argument.name for argument in function.signature.input_arg]
+    prefixes = [node.input[:1] for node in function.node_def if node.op == "RestoreV2"]
+    return call.input[:1] == [file] and all(prefix == arguments[:1] for prefix in prefixes)
 
 
 def _signature(value):
@@ -149,9 +192,16 @@ def _signature(value):
 
 
 def _tensor(info):
-    import tensorflow as tf
-
     shape = None
     if not info.tensor_shape.unknown_rank:
         shape = tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim)
-    return TensorSpec(info.name, tf.as_dtype(info.dtype).name, shape)
+    return TensorSpec(info.name, _dtype(info.dtype).name, shape)
+
+
+def _dtype(number):
+    import tensorflow as tf
+
+    try:
+        return tf.as_dtype(number)
+    except TypeError:
+        raise ValueError(f"saved_model.pb is damaged: expected the number of a data type. Received: {number}") from None

@@ -1,21 +1,44 @@
 """Which ops a stock tensorflow_model_server runs, and since which release."""
 
-# Core ops of TensorFlow 2.21 that TensorFlow 2.12 does not have: what TF_GetAllOpList returns in one, not the other.
-CORE_OPS_SINCE_2_13 = frozenset(
+# What kbert's exports contain: of every task, in float32 and bfloat16, frozen and quantised.
+_EXPORTED = """
+    Abs AddN AddV2 All Any ArgMax AsString Assert BatchMatMulV2 BatchMatMulV3 BiasAdd BroadcastTo Cast ConcatV2
+    Const Cumsum DenseBincount DivNoNan EnsureShape Equal Exp ExpandDims Fill FloorDiv FloorMod GatherNd GatherV2
+    Greater GreaterEqual Identity IdentityN If InvertPermutation IsFinite IsInf Less LessEqual Log LogicalAnd
+    LogicalNot LogicalOr LowerBound MatMul Max Maximum Mean Min Minimum Mul Neg NoOp NotEqual OnesLike Pack Pad
+    PadV2 ParseExampleV2 PartitionedCall Placeholder Pow Prod RaggedGather RaggedRange RaggedTensorToTensor Range
+    ReadVariableOp RealDiv ReduceJoin Reshape Round Rsqrt ScatterNd SegmentSum Select SelectV2 Shape Size Softmax
+    Square SquaredDifference Squeeze StatefulPartitionedCall StatelessIf StaticRegexFullMatch StaticRegexReplace
+    StopGradient StridedSlice StringJoin StringLength StringLower StringSplitV2 Sub Substr Sum Tanh
+    TensorListConcatV2 TensorListReserve TensorListSetItem TensorScatterUpdate Tile TopKV2 Transpose UnicodeDecode
+    UnicodeEncode UnicodeTranscode Unique Unpack UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentSum
+    UpperBound VarHandleOp Where While ZerosLike
     """
-    CheckPinned CollectiveAllToAllV2 ComputeDedupDataSize ComputeDedupDataSizeV2 ComputeDedupDataTupleMaskV2 Conv
-    ConvertToCooTensor ConvertToListOfSparseCoreCooTensors ConvertToSparseCoreCsrWrappedCooTensor DTensorAllToAll
-    CalibrationStatisticsSaver DatasetFingerprint DebugIdentityV3 DecodeJxl DecodeWebP DumpTensor
-    DynamicEnqueueTPUEmbeddingRaggedTensorBatch FFTND FinalizeTPUEmbeddingV2 GetMinibatchSplitsWithPhysicalReplica
-    GetMinibatchesInCsrWithPhysicalReplica GetStatsFromListOfSparseCoreCooTensors GetTpuTaskId GlobalIterId
-    GlobalShuffleDataset IFFTND IRFFTND IndexFlatMapDataset IteratorGetModelProto ListSnapshotChunksDataset RFFTND
-    RaggedFillEmptyRows RaggedFillEmptyRowsGrad RelayoutLike SegmentMaxV2 SegmentMinV2 SnapshotChunkDataset
-    SortListOfSparseCoreCooTensors SparseSegmentMeanGradV2 SparseSegmentSqrtNGradV2 SparseSegmentSumGradV2
-    StochasticCastToInt StoreMinibatchStatisticsInFdo TFRecordDatasetV2 TPUAnnotateTensorsWithDynamicShape
-    TPUCopyWithDynamicShape TPUDummyInput UpdateTaskIdAndGlobalCoreArray WeightedFlatMapDataset XlaLaunchV2
-    XlaRecvTPUEmbeddingActivationsV2 XlaRecvTPUEmbeddingDeduplicationDataV2 XlaSendTPUEmbeddingGradientsV2
-    """.split()
-)
+# What models of one's own may contain besides: ops that compute their outputs from their inputs, and do nothing else.
+_COMPUTING = """
+    Acos ArgMin Asin Atan Atan2 AvgPool BatchMatMul Bincount BitwiseAnd BitwiseOr BitwiseXor BroadcastArgs
+    Bucketize Case Ceil ClipByValue Concat ConcatOffset Conv2D Cos Cosh Cumprod CumulativeLogsumexp
+    DepthwiseConv2dNative DiagPart Einsum Elu Empty EmptyTensorList Erf Erfc Expm1 Floor FusedBatchNormV3 Gather
+    IsNan LeakyRelu LeftShift LinSpace Log1p LogSoftmax MatrixBandPart MatrixDiag MatrixDiagV3 MatrixSetDiagV3
+    MaxPool OneHot ParseExample PlaceholderWithDefault RaggedCross Rank Reciprocal RegexFullMatch RegexReplace Relu
+    Relu6 Reverse ReverseSequence ReverseV2 RightShift SegmentMax SegmentMean SegmentMin Selu ShapeN Sigmoid Sign
+    Sin Sinh Slice Softplus Softsign Split SplitV Sqrt StatelessCase StatelessWhile StringFormat StringStrip
+    StringToHashBucketFast StringUpper Tan TensorListConcat TensorListFromTensor TensorListGather TensorListGetItem
+    TensorListLength TensorListPopBack TensorListPushBack TensorListResize TensorListStack TensorScatterAdd
+    TensorScatterMax TensorScatterMin TopK TruncateDiv TruncateMod UnicodeDecodeWithOffsets UnicodeScript UniqueV2
+    UniqueWithCounts UnsortedSegmentJoin UnsortedSegmentProd Xlogy
+    """
+# Any other op may reach files, devices, processes or state of the server. All of these are in TensorFlow 2.12.
+SERVED_OPS = frozenset((_EXPORTED + _COMPUTING).split())
+
+# What the roles of `SavedModelFile.bodies` contain besides: a graph variables' initialisers, which no server calls; the
+# functions of the saver what writes and reads the variables' files. Servers call the one that restores.
+ROLE_OPS = {
+    "serve": frozenset(),
+    "graph": frozenset(("AssignVariableOp", "VarIsInitializedOp")),
+    "save": frozenset(("DisableCopyOnRead", "MergeV2Checkpoints", "SaveV2", "ShardedFilename")),
+    "restore": frozenset(("AssignVariableOp", "RestoreV2")),
+}
 
 # Ops of tensorflow-text and the first server that links them. The servers 2.12 to 2.19 hold tf-text 2.12.1, 2.20 holds
 # 2.20.0, and 2.11 held 2.8.2. (tensorflow_serving/model_servers/BUILD and workspace.bzl; tf-text's BUILD, ``ops_lib``.)
@@ -40,21 +63,18 @@ TEXT_OPS = {
     for name in names.split()
 }
 
-# What a server links but a model for strings must not use: state besides the weights (tables need files and an
-# initialiser that Keras' export loses), Python, and code compiled for one machine.
 _STATE = "is a lookup table, whose state is not a weight: exports lose it (keras-hub issue 2015); use a constant"
 _PYTHON = "calls Python, which a server has not"
 _COMPILED = "holds code compiled for one platform; export from the TensorFlow backend, without jit_compile"
-_FILES = "reads or writes files of the server"
-FORBIDDEN_CORE_OPS = {
-    **dict.fromkeys(("PyFunc", "PyFuncStateless", "EagerPyFunc"), _PYTHON),
-    **dict.fromkeys(("XlaCallModule", "XlaLaunch", "XlaLaunchV2", "_XlaCompile", "_XlaRun"), _COMPILED),
-    **dict.fromkeys(("ReadFile", "WriteFile", "WholeFileReaderV2", "MatchingFiles", "TextLineReaderV2"), _FILES),
-}
+_OTHER = "is not among the ops that models need (kbert/serving/server_ops.py): it may use files or state of the server"
 
 
 def forbidden(op):
     """Why a model for servers must not use a core op, or None."""
-    if "HashTable" in op or op.startswith(("LookupTable", "InitializeTable", "AnonymousMutableHash")):
+    if op in SERVED_OPS:
+        return None
+    if "HashTable" in op or op.startswith(("LookupTable", "InitializeTable")):
         return _STATE
-    return FORBIDDEN_CORE_OPS.get(op)
+    if "PyFunc" in op:
+        return _PYTHON
+    return _COMPILED if "Xla" in op else _OTHER

@@ -14,6 +14,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "Tagging": "tagging.task",
         "Task": "task",
         "evaluate_pretraining": "pretraining.evaluate_pretraining",
+        "finetune_grid": "finetune_grid",
         "glue": "glue_benchmark.task",
         "predict_file": "predict_file",
         "predict_file_with_beam": "predict_file_with_beam",

@@ -1,6 +1,7 @@
 """Rows of inputs → the same rows with a pipeline's answers, as the lines of an answer file."""
 
 import csv
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ def check_output(pipeline, output, overwrite: bool) -> None:
     Raises:
         ValueError: a name that ends otherwise; a table for answers that fit none.
         FileExistsError: the file exists, and may not be replaced.
+        IsADirectoryError: it is a directory.
     """
     check_bool(overwrite, "`overwrite`")
     if output.suffix.lower() not in FORMATS:
@@ -25,6 +27,8 @@ def check_output(pipeline, output, overwrite: bool) -> None:
             f"The answers {sorted(pipeline.output)} of a {pipeline.task} model fit no table; "
             "give --output a name in .jsonl"
         )
+    if output.is_dir():
+        raise IsADirectoryError(f"Expected a file for the answers. Received: {output}, which is a directory")
     if output.exists() and not overwrite:
         raise FileExistsError(f"{output} exists; --overwrite replaces it")
 
@@ -44,26 +48,31 @@ def answered_rows(
         pipeline: `kbert.Pipeline` or `kbert.serving.ExportedPipeline`.
         rows: at most `batch_size`.
         columns: input of the pipeline → column of the rows.
-        batch_size: rows per forward pass; fewer are filled up with copies of the last.
+        batch_size: rows per forward pass; fewer are filled up with empty ones.
 
     Raises:
         ValueError: a column has the name of an answer.
     """
-    padded = [*rows, *rows[-1:] * (batch_size - len(rows))]
-    answers = pipeline.predict_on_batch({name: [row[column] for row in padded] for name, column in columns.items()})
+    batch = {name: [row[column] for row in rows] for name, column in columns.items()}
+    for values in batch.values():
+        values.extend([_emptied(values[-1])] * (batch_size - len(rows)))
+    answers = pipeline.predict_on_batch(batch)
     for row, result in zip(rows, pipeline.answers.to_dicts(answers), strict=False):
         if clash := set(row) & set(result):
             raise ValueError(f"columns of the input have the names of answers: {sorted(clash)}; rename them")
         yield row, result
 
 
-def write_answers(file, rows: Iterable[tuple], answers, suffix: str, header: bool) -> None:
-    """Writes answered rows to a text file, .jsonl or .csv by `suffix`; `header`: whether a table begins here."""
+def _emptied(value):
+    """An input of the same kind without text: "" for a text, a list of them for choices."""
+    return [""] * len(value) if isinstance(value, list | tuple) else ""
+
+
+def answer_lines(rows: Iterable[tuple], answers, suffix: str, header: bool) -> bytes:
+    """The lines of answered rows, .jsonl or .csv by `suffix`; `header`: whether a table begins here."""
     if suffix.lower() == ".jsonl":
-        for row, result in rows:
-            file.write(json.dumps(row | result, ensure_ascii=False) + "\n")
-        return
-    writer = None
+        return "".join(json.dumps(row | result, ensure_ascii=False) + "\n" for row, result in rows).encode()
+    file, writer = io.StringIO(newline=""), None
     for row, result in rows:
         cells = row | answers.table_row(result)
         if writer is None:
@@ -71,3 +80,4 @@ def write_answers(file, rows: Iterable[tuple], answers, suffix: str, header: boo
             if header:
                 writer.writeheader()
         writer.writerow(cells)
+    return file.getvalue().encode()

@@ -6,10 +6,8 @@
 Parts are files in a directory that all workers share; only their numbers pass through the pipeline.
 """
 
-import contextlib
 import functools
 import hashlib
-import io
 import itertools
 import json
 import pathlib
@@ -17,8 +15,9 @@ from collections.abc import Mapping, Sequence
 
 from kbert.beam import SharedDirectory, delete_shared, import_beam, load_once, run_beam
 from kbert.checks import check_path
-from kbert.files import atomic_file, sha256
-from kbert.tasks.answered_rows import answered_rows, check_output, rows_at_once, write_answers
+from kbert.files import atomic_file, explain_full_disk, sha256
+from kbert.locks import locked_output
+from kbert.tasks.answered_rows import answer_lines, answered_rows, check_output, rows_at_once
 from kbert.tasks.prediction_rows import rows_to_answer
 
 _PART_ROWS = 1024  # about how many rows a worker answers at once
@@ -60,6 +59,7 @@ def predict_file_with_beam(
 
     Raises:
         FileExistsError: `output` exists.
+        BlockingIOError, FullDisk: as `predict_file`.
         ValueError: as `predict_file`; an unknown runner.
         RuntimeError: Apache Beam is not installed, workers do not see `shared` or have another model, or the pipeline
             failed.
@@ -67,33 +67,29 @@ def predict_file_with_beam(
     import_beam()
     source = check_path(source, "predict_file_with_beam: `source`")
     output, pipeline = check_path(output, "predict_file_with_beam: `output`"), load()
-    check_output(pipeline, output, overwrite)
-    columns, rows = rows_to_answer(pipeline, source, columns, keep, trained, **reading)
-    batch_size = rows_at_once(pipeline, batch_size)
-    job = _Job(load, pipeline.fingerprint(), columns, batch_size, output.suffix)
-    content = [sha256(source), job.fingerprint, columns, list(keep), batch_size, output.suffix, reading]
-    name = "answers-" + hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-    own = output.absolute().with_name(output.name + ".parts")
-    new_directories = [parent for parent in output.absolute().parents if not parent.exists()]
-    job.shared = SharedDirectory((own if shared is None else pathlib.Path(shared).absolute()) / name)
-    job.shared.open()
-    try:
-        parts = _write_parts(job, rows)
-        run_beam(runner, beam_flags, functools.partial(_build, job=job, parts=parts))
-        job.shared.raise_reported(ValueError)
-    except ValueError:
-        # An error of the rows would occur again; one of the runner's name must not cost what is done.
-        if job.shared.failed() or not any(pathlib.Path(job.shared.path).glob("answers-*")):
-            _delete(job, own)
-            for directory in new_directories:
-                with contextlib.suppress(OSError):
-                    directory.rmdir()
-        raise
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(output, "wb") as file:
-        for number in range(parts):
-            file.write(job.shared.read(_answers(number)))
-    _delete(job, own)
+    with explain_full_disk(output), locked_output(output) as place:
+        check_output(pipeline, output, overwrite)
+        columns, rows = rows_to_answer(pipeline, source, columns, keep, trained, **reading)
+        batch_size = rows_at_once(pipeline, batch_size)
+        job = _Job(load, pipeline.fingerprint(), columns, batch_size, output.suffix)
+        content = [sha256(source), job.fingerprint, columns, list(keep), batch_size, output.suffix, reading]
+        name = "answers-" + hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+        own = place.with_name(place.name + ".parts")
+        job.shared = SharedDirectory((own if shared is None else pathlib.Path(shared).absolute()) / name)
+        job.shared.open()
+        try:
+            parts = _write_parts(job, rows)
+            run_beam(runner, beam_flags, functools.partial(_build, job=job, parts=parts))
+            job.shared.raise_reported(ValueError)
+        except ValueError:
+            # An error of the rows would occur again; one of the runner's name must not cost what is done.
+            if job.shared.failed() or not any(pathlib.Path(job.shared.path).glob("answers-*")):
+                _delete(job, own)
+            raise
+        with atomic_file(place, "wb") as file:
+            for number in range(parts):
+                file.write(job.shared.read(_answers(number)))
+        _delete(job, own)
     return len(rows)
 
 
@@ -146,7 +142,7 @@ def _build(pipeline, job, parts):
 
 
 def _answer_part(job, number):
-    shared, text = job.shared, io.StringIO(newline="")
+    shared, lines = job.shared, []
     if shared.exists(_answers(number)) or shared.failed():
         return number
     with shared.reporting(number):
@@ -154,8 +150,8 @@ def _answer_part(job, number):
         for position, batch in enumerate(shared.read_json(_rows(number))):
             header = number == 0 and position == 0
             answered = answered_rows(pipeline, batch, job.columns, job.batch_size)
-            write_answers(text, answered, pipeline.answers, job.suffix, header)
-        shared.write(_answers(number), text.getvalue().encode())
+            lines.append(answer_lines(answered, pipeline.answers, job.suffix, header))
+        shared.write(_answers(number), b"".join(lines))
     return number
 
 

@@ -12,6 +12,8 @@ from kbert.pipelines.registry import task_pipeline
 from kbert.tasks.table import JSON_LINES, TABLES, iterate_json_lines, iterate_table, table_columns
 from kbert.tasks.text_files import iterate_lines
 
+_LONGEST = 1 << 20  # characters of a cell: an input takes some 200 bytes of memory for each, in every row of a batch
+
 
 class Rows(abc.ABC):
     """Rows of inputs, which may be more than fit into memory: every iteration begins anew."""
@@ -31,11 +33,28 @@ class Rows(abc.ABC):
             yield some
 
 
-class ColumnRows(Rows):
-    """Rows of columns in memory."""
+def _checked(row, where, number):
+    for name, cell in row.items():
+        size = sum(map(len, cell)) if isinstance(cell, list | tuple) else len(cell) if isinstance(cell, str) else 0
+        if size > _LONGEST:
+            raise ValueError(
+                f"{where} {number}: expected at most {_LONGEST:,} characters in {name!r}. Received: {size:,}. Divide "
+                "the text, or leave the row out."
+            )
+    return row
 
-    def __init__(self, columns: Mapping[str, Sequence[Any]]):
+
+class ColumnRows(Rows):
+    """Rows of columns in memory.
+
+    Raises:
+        ValueError: a cell that is too large; the message names the file and the row, from 1.
+    """
+
+    def __init__(self, path, columns: Mapping[str, Sequence[Any]]):
         self.columns = dict(columns)
+        for number, row in enumerate(self, start=1):
+            _checked(row, f"{path}, row", number)
 
     def __len__(self):
         return len(next(iter(self.columns.values())))
@@ -52,7 +71,8 @@ class TableRows(Rows):
         keep: of the columns to copy, whose values in JSON lines stay as they are.
 
     Raises:
-        ValueError: as `kbert.tasks.table.read_table`; a JSON object without one of the columns to keep.
+        ValueError: as `kbert.tasks.table.read_table`; a JSON object without one of the columns to keep; a cell that is
+            too large; the message names the line and the column.
     """
 
     def __init__(self, path, columns: Sequence[str], keep: Sequence[str]):
@@ -63,15 +83,16 @@ class TableRows(Rows):
         return self._number
 
     def __iter__(self):
+        where = f"{self.path}, line"
         if not self.keep or self.path.suffix.lower() not in JSON_LINES:
-            for _, row in iterate_table(self.path, [*self.columns, *self.keep]):
-                yield row
+            for number, row in iterate_table(self.path, [*self.columns, *self.keep]):
+                yield _checked(row, where, number)
             return
         objects = iterate_json_lines(self.path, as_written=False)
         for (_, row), (number, entry) in zip(iterate_table(self.path, self.columns), objects, strict=True):
             if missing := [name for name in self.keep if name not in entry]:
                 raise ValueError(f"{self.path}, line {number}: expected the keys {list(self.keep)}. Missing: {missing}")
-            yield row | {name: entry[name] for name in self.keep}
+            yield _checked(row, where, number) | {name: entry[name] for name in self.keep}
 
 
 class LineRows(Rows):
@@ -80,16 +101,15 @@ class LineRows(Rows):
     Bytes that are not UTF-8 become U+FFFD.
 
     Raises:
-        ValueError: other texts than these; while reading, a line that does not have exactly one tab, for two texts; the
-            message names the line.
+        ValueError: other texts than these; a line that does not have exactly one tab, for two texts; one that is too
+            large; the message names the line.
     """
 
     def __init__(self, path, names: Sequence[str]):
         self.path, self.names = pathlib.Path(path), tuple(names)
         if len(self.names) > 2:
             raise ValueError(f"{path}: expected a table, or a file that the task reads, with {list(names)}")
-        with open(path, "rb") as file:
-            self._number = sum(1 for _ in file)
+        self._number = sum(1 for _ in self)
 
     def __len__(self):
         return self._number
@@ -101,7 +121,7 @@ class LineRows(Rows):
                 raise ValueError(
                     f"{self.path}, line {number}: expected two texts with a tab between them. Received: {len(texts)}"
                 )
-            yield dict(zip(self.names, texts, strict=True))
+            yield _checked(dict(zip(self.names, texts, strict=True)), f"{self.path}, line", number)
 
 
 def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = (), **reading):
@@ -139,7 +159,7 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     if keep:
         rows = list(TableRows(path, (), keep))
         read |= {name: [row[name] for row in rows] for name in keep}
-    return ColumnRows(read)
+    return ColumnRows(path, read)
 
 
 def _check_inputs(pipeline, path, columns):

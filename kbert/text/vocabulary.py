@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from kbert.checks import check_path
-from kbert.files import atomic_file
+from kbert.files import atomic_file, read_small
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -12,12 +12,13 @@ PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]",
 def read_vocabulary(path: str | os.PathLike) -> list[str]:
     """Reads and checks a ``vocab.txt``.
 
-    As in the original, white space around a token is dropped, and so are a byte order mark and blank lines at the end.
+    As in the original, white space around a token is dropped, and an empty line is a token that occurs in no text. A
+    byte order mark is dropped too, and so are blank lines at the end.
 
     Raises:
         TypeError: no path.
         FileNotFoundError: no such file.
-        ValueError: not UTF-8, or rejected by `check_vocabulary`.
+        ValueError: not UTF-8, more than 64 MiB, or rejected by `check_vocabulary`.
 
     Example::
 
@@ -28,7 +29,7 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
     if not path.is_file():
         raise FileNotFoundError(f"No vocabulary file at {str(path)!r}. Expected a text file with one token per line.")
     try:
-        text = path.read_bytes().decode("utf-8-sig")
+        text = read_small(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"The vocabulary {str(path)!r} is not UTF-8: {error}. Convert it to UTF-8 first.") from error
     # Only "\n" ends a line: a vocabulary may hold U+2028 or U+0085 as tokens, at which str.splitlines would split.
@@ -51,9 +52,9 @@ def check_vocabulary(tokens: Sequence[str], source: str = "the vocabulary given"
     """Checks that `tokens` can be a BERT vocabulary.
 
     Raises:
-        ValueError: no sequence (of a dict or a set the order is not that of the ids), an empty token, a line break
-            inside one, a duplicate token, or a missing special token; the message names the source and the line (from
-            1, as editors count).
+        ValueError: no sequence (of a dict or a set the order is not that of the ids), a line break inside a token, a
+            duplicate token, an empty one at the end, which a file cannot hold, or a missing special token; the message
+            names the source and the line (from 1, as editors count).
     """
     if not isinstance(tokens, Sequence) or isinstance(tokens, str | bytes):
         raise ValueError(
@@ -65,11 +66,11 @@ def check_vocabulary(tokens: Sequence[str], source: str = "the vocabulary given"
         where = f"{source}, line {line} (id {line - 1})"
         if not isinstance(token, str):
             raise ValueError(f"{where}: a token must be a str. Received: {token!r}")
-        if not token:
-            raise ValueError(f"{where}: the token is empty. Every line must hold one token.")
+        if not token and line == len(tokens):
+            raise ValueError(f"{where}: the last token is empty, and would be lost in a file. Expected a token.")
         if "\n" in token or "\r" in token:
             raise ValueError(f"{where}: a token cannot contain a line break. Received: {token!r}")
-        if token in first_line:
+        if token and token in first_line:  # the original reads empty lines, and no word is looked up there
             raise ValueError(
                 f"{where}: the token {token!r} is also on line {first_line[token]}. Every token must occur once: "
                 "remove one of them (this changes the ids of all later tokens)."

@@ -123,8 +123,8 @@ def _limit(ids, starts, ends, splits, continues, characters, max_word_length, un
 
 
 def _matchable(vocabulary):
-    """The vocabulary for the op, which fails on tokens with white space or NUL inside; no word can match those."""
+    """The vocabulary for the op, which fails on empty tokens and white space or NUL in them; no word matches those."""
     return [
-        f"[unmatchable{i}]" if any(c.isspace() or c == "\0" for c in token) else token
+        f"[unmatchable{i}]" if not token or any(c.isspace() or c == "\0" for c in token) else token
         for i, token in enumerate(vocabulary)
     ]

@@ -3,8 +3,6 @@
 import logging
 import sys
 
-from kbert.training.quiet_tensorflow import quiet_tensorflow
-
 
 class _Stderr(logging.StreamHandler):
     """Writes to the current `sys.stderr`, which tests and notebooks replace."""
@@ -22,21 +20,25 @@ class _Stderr(logging.StreamHandler):
 
 
 def log_to_console() -> None:
-    """Shows kbert's log messages from level INFO on standard error, and hides TensorFlow's start-up messages.
+    """Shows kbert's log messages from level INFO on standard error.
 
     Programs and notebooks call it to show the progress of `kbert.finetune` and `kbert.pretrain`. Standard output is
-    left to a program's results, which other programs may read. A second call changes nothing. If the environment
-    variable ``TF_CPP_MIN_LOG_LEVEL`` is 0, the lines of TensorFlow are shown.
+    left to a program's results, which other programs may read. A second call changes nothing.
 
     Example::
 
         kbert.log_to_console()
         kbert.finetune("saved_models/kbert-tiny", task, train, dev, learning_rate=1e-3)  # step 50/344  loss 0.6931 …
     """
-    quiet_tensorflow()
+    logging.getLogger("tensorflow").addFilter(_is_no_retracing)
     logger = logging.getLogger("kbert")
     logger.propagate = False  # to the handler that TensorFlow's imports leave at the root: every line would come twice
     if not any(isinstance(handler, _Stderr) for handler in logger.handlers):
         logger.addHandler(_Stderr())
     if logger.level == logging.NOTSET:
         logger.setLevel(logging.INFO)
+
+
+def _is_no_retracing(record):
+    """Models that are run one after another look to TensorFlow like one that is traced again and again."""
+    return "triggered tf.function retracing" not in record.getMessage()

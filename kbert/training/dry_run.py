@@ -12,13 +12,13 @@ import keras
 from kbert.corpus.reading_errors import reading_errors
 from kbert.keras_compat import strategy_of
 from kbert.training.batch_memory import activation_bytes, batch_shape, memory_errors
-from kbert.training.flops import training_flops_per_token
+from kbert.training.flops import peak_accelerator_memory_bytes, peak_memory_bytes, training_flops_per_token
 from kbert.training.jax_devices import count_devices
 from kbert.training.repeated_batch import repeated_batch
 
 _MEASURED_FLOPS = 2e11  # of a step that is measured: seconds on a slow processor
 _STEPS = 3  # measured, after one that traces
-BYTES_PER_PARAMETER = 16  # weight, gradient and Adam's two moments in float32
+_OF_BOUND = 6  # a step of tiny takes so many times `activation_bytes` more from 64 to 256 rows of 128 tokens
 
 
 def estimate_training(model, dataset, steps) -> dict:
@@ -29,8 +29,8 @@ def estimate_training(model, dataset, steps) -> dict:
 
     Returns:
         dict: `parameters`, `trainable_parameters`, `batch_size`, `sequence_length`, `steps`, `tokens` (with
-        padding), `memory_bytes` (a lower bound: weights, gradients, optimizer and the activations that the gradient
-        needs), `seconds_per_step` and `seconds` of the whole run.
+        padding), `memory_bytes` (the peak of this process or its accelerator in the measured steps, and an
+        estimate for the rows that were not measured), `seconds_per_step` and `seconds` of the whole run.
 
     Raises:
         ValueError: the dataset is empty or reads a damaged file; a batch that does not fit into memory.
@@ -45,8 +45,8 @@ def estimate_training(model, dataset, steps) -> dict:
     measured = _measured_examples(model, examples, rows // examples, length)
     with memory_errors(measured * rows // examples, length):
         seconds = seconds_per_step(model, batch, measured) * examples / measured
+    bounds = [activation_bytes(model, number, length) for number in (measured * rows // examples, rows)]
     trainable = sum(math.prod(weight.shape) for weight in model.trainable_weights)
-    frozen = model.count_params() - trainable
     return {
         "parameters": model.count_params(),
         "trainable_parameters": trainable,
@@ -54,7 +54,7 @@ def estimate_training(model, dataset, steps) -> dict:
         "sequence_length": length,
         "steps": steps,
         "tokens": steps * rows * length,
-        "memory_bytes": BYTES_PER_PARAMETER * trainable + 4 * frozen + activation_bytes(model, rows, length),
+        "memory_bytes": peak_bytes() + _OF_BOUND * (bounds[1] - bounds[0]),
         "seconds_per_step": seconds,
         "seconds": seconds * steps,
     }
@@ -77,9 +77,14 @@ def format_estimate(estimate) -> str:
     return (
         f"{rows}{estimate['parameters']:,} parameters, {estimate['trainable_parameters']:,} of them trained\n"
         f"{stages}"
-        f"memory: at least {estimate['memory_bytes'] / 2**20:,.0f} MiB\n"
+        f"memory: about {estimate['memory_bytes'] / 2**20:,.0f} MiB\n"
         f"time: about {format_seconds(estimate['seconds'])} ({step})"
     )
+
+
+def peak_bytes() -> int:
+    """The most memory that this process, or its accelerator, has had in use."""
+    return peak_accelerator_memory_bytes() or peak_memory_bytes()
 
 
 def count_sequences(dataset, seconds=10.0) -> tuple[int, bool]:

@@ -11,6 +11,13 @@ from kbert.files import atomic_file, explain_full_disk, parse_json
 _LOGGER = logging.getLogger("kbert")
 
 
+def best_step(records) -> int | None:
+    """The step with the lowest held-out loss in the records of a history; None: none was measured."""
+    losses = {record["step"]: record["val_loss"] for record in records if record["step"] and "val_loss" in record}
+    losses = {step: loss for step, loss in losses.items() if loss is not None and math.isfinite(loss)}
+    return min(losses, key=losses.get, default=None)
+
+
 class History:
     """Records of a run in order, in memory and in a file.
 

@@ -10,7 +10,7 @@ from kbert.keras_compat import base_optimizer
 from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.callbacks import callback_list
 from kbert.training.checkpoints import Checkpoints
-from kbert.training.history import History
+from kbert.training.history import History, best_step
 from kbert.training.jax_devices import check_divides
 from kbert.training.log_names import readable_logs
 from kbert.training.signals import DeferredSignals, Interrupted
@@ -40,6 +40,7 @@ def fit_steps(
     checkpoint_every=1,
     keep=2,
     keep_every=None,
+    keep_best=False,
     real_share=None,
     real_tokens=None,
     evaluation=None,
@@ -77,6 +78,7 @@ def fit_steps(
             the history begins with these scores at step 0.
         keep: int, checkpoints to keep.
         keep_every: int, steps: checkpoints at its multiples are all kept; None: only the last `keep`.
+        keep_best: bool, whether the checkpoint with the lowest ``val_loss`` is kept, too.
         real_share: float, the share of tokens that are not padding, for "real_tokens_per_second".
         real_tokens: float, instead: how many tokens of a batch are not padding on average, if batches differ in length.
         evaluation: `kbert.training.DevEvaluation`, or None; its scores are in the logs of the window in
@@ -113,33 +115,41 @@ def fit_steps(
     if output is not None:
         output = check_directory(output, "fit_steps: `output`")
         output.mkdir(parents=True, exist_ok=True)
-        checkpoints = Checkpoints(output / CHECKPOINTS, model, keep, keep_every)
+        best = (lambda: best_step(history.records)) if keep_best else None
+        checkpoints = Checkpoints(output / CHECKPOINTS, model, keep, keep_every, best)
         step = checkpoints.restore()
         history = History(output / "history.jsonl", step, writes=is_chief(model))
     if budget is not None:
         clock = checkpoints.facts if step else {"elapsed": 0.0, "starts": [0]}
         budget.restore(step, clock["elapsed"], output)
         stages.restore(clock["starts"], budget.share)
-    recorder = StepRecorder(step, total_steps, stages, budget, real_tokens, evaluation)
+    interrupted = checkpoints.facts.get("window") if step else None
+    unrecorded = interrupted is not None and interrupted["whole"] and _last_step(history) != step
+    part = None if interrupted is None or interrupted["whole"] else interrupted
+    recorder = StepRecorder(step, total_steps, stages, budget, real_tokens, evaluation, part)
     if evaluation is not None:
         evaluation.begin(model, step, checkpoints, recorder, writes=is_chief(model))
         callbacks = [evaluation, *callbacks]
-    if stages.is_over(step):
+    if stages.is_over(step) and not unrecorded:
         _LOGGER.info("%s: all %s steps are done (checkpoint of step %s).", output, total_steps or step, step)
         return history.records
     if step:
         of = f"of {total_steps}" if budget is None else f"at {budget.share:.1%} of the time"
         _LOGGER.info("%s: resuming from the checkpoint of step %s %s.", output, step, of)
-    if evaluation is not None and evaluation.is_stopped:
-        return history.records
     try:
         with named_losses(), DeferredSignals() as signals:
             begun = None
             if validate_first and not step:
                 begun = stages.stages[-1]
                 _validate_first(model, begun.validation_data, validation_steps, history)
+            if unrecorded:  # a signal came between the last step of a window and its record
+                begun, logs = stages.at(step - 1), interrupted["logs"]
+                if step % (window * validation_every) == 0 or step == stages.end(step - 1):
+                    logs |= _validation(model, begun.validation_data, validation_steps)
+                if is_chief(model):
+                    history.append(logs)
             saver = StepSaver(checkpoints, history, recorder, signals, checkpoint_every * window)
-            while not stages.is_over(step):
+            while not (stages.is_over(step) or (evaluation is not None and evaluation.is_stopped)):
                 starts, stage = stages.begun(step), stages.at(step)
                 if begun is not None and begun is not stage:  # else Keras would trace one step for both shapes
                     model.make_train_function(force=True)
@@ -236,11 +246,22 @@ def _validated(step, windows, size, window, every, end):
 
 def _validate_first(model, data, steps, history):
     """Scores of the weights that the run starts from, as step 0 of the history."""
-    scores = readable_logs(model.evaluate(data, steps=steps, return_dict=True, verbose=0), model)
-    shown = "  ".join(f"{name} {value:.4f}" for name, value in scores.items())
+    scores = _validation(model, data, steps)
+    shown = "  ".join(f"{name.removeprefix('val_')} {value:.4f}" for name, value in scores.items())
     _LOGGER.info("before the first step: %s", shown)
     if is_chief(model) and not history.records:  # a run that was killed before its first checkpoint has them already
-        history.append({"step": 0} | {f"val_{name}": value for name, value in scores.items()})
+        history.append({"step": 0} | scores)
+
+
+def _validation(model, data, steps):
+    if data is None:
+        return {}
+    scores = readable_logs(model.evaluate(data, steps=steps, return_dict=True, verbose=0), model)
+    return {f"val_{name}": value for name, value in scores.items()}
+
+
+def _last_step(history):
+    return history.records[-1]["step"] if history.records else None
 
 
 def _check_length(dataset, steps, step):

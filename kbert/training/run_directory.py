@@ -49,7 +49,7 @@ class RunDirectory:
             if self.is_made:
                 self.path.rmdir()
 
-    def finish(self, metrics, save_model=None, keep_checkpoint=False, keep_every=None):
+    def finish(self, metrics, save_model=None, keep_checkpoint=False, keep_every=None, keep_step=None):
         """Write the model, then metrics.json, which marks the run as finished, then delete its checkpoints.
 
         Each step is flushed to disk before the next one: a run that looks finished is finished.
@@ -59,6 +59,7 @@ class RunDirectory:
             save_model: function of a path and of `made_by` that writes the model there; None for runs without one.
             keep_checkpoint: bool, whether the last checkpoint stays, so that the run can be extended.
             keep_every: int, steps: checkpoints of multiples of it stay; None: none of them.
+            keep_step: int, a step whose checkpoint stays, or None.
 
         Raises:
             FloatingPointError: a metric that is not finite; nothing is written or deleted.
@@ -78,6 +79,7 @@ class RunDirectory:
         write_json(self.path / METRICS, metrics)
         saved = checkpoint_paths(self.path / CHECKPOINTS)
         kept = {path for path in saved if is_milestone(checkpoint_step(path), keep_every)}
+        kept |= {path for path in saved if checkpoint_step(path) == keep_step}
         kept |= set(saved[-1:]) if keep_checkpoint else set()
         for checkpoint in set(saved) - kept:
             shutil.rmtree(checkpoint, ignore_errors=True)

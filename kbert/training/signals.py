@@ -1,9 +1,12 @@
 """SIGINT and SIGTERM as requests: current work is finished and saved before the program ends."""
 
+import functools
 import signal
+import sys
 import threading
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_LATER = 0.05  # seconds until a signal is sent again
 
 
 class Interrupted(KeyboardInterrupt):
@@ -24,9 +27,27 @@ class Interrupted(KeyboardInterrupt):
 
 
 def interrupt(number, frame):
-    """A signal handler that raises `Interrupted`; the next signal ends the process at once."""
+    """A signal handler that raises `Interrupted`; the next signal ends the process at once.
+
+    Python may run it in a callback whose errors it ignores (JAX has one for each garbage collection). Then the signal
+    is sent again.
+    """
+    handlers = {one: handler for one in _SIGNALS if (handler := signal.getsignal(one)) is not None}
+    sys.unraisablehook = functools.partial(_send_again, handlers, sys.unraisablehook)
     let_signals_kill()
     raise Interrupted(number)
+
+
+def _send_again(handlers, hook, ignored):
+    if not isinstance(ignored.exc_value, Interrupted):
+        hook(ignored)
+        return
+    sys.unraisablehook = hook
+    _set(handlers)
+    main, number = threading.main_thread().ident, ignored.exc_value.number
+    timer = threading.Timer(_LATER, signal.pthread_kill, (main, number))
+    timer.daemon = True
+    timer.start()
 
 
 def let_signals_kill():

@@ -1,10 +1,12 @@
 """Counts the steps of a run and completes the logs of its windows, for `kbert.training.resume`."""
 
+import math
 import time
 
 import keras
+import numpy as np
 
-from kbert.keras_compat import base_optimizer
+from kbert.keras_compat import base_optimizer, strategy_of
 from kbert.training.batch_memory import batch_shape
 from kbert.training.divergence import check_finite, check_window
 from kbert.training.flops import batch_flops
@@ -21,12 +23,14 @@ class StepRecorder(keras.callbacks.Callback):
         step: int, updates done in the whole run.
     """
 
-    def __init__(self, step, total_steps, stages, budget, real_tokens, evaluation):
+    def __init__(self, step, total_steps, stages, budget, real_tokens, evaluation, window=None):
         super().__init__()
         self.step, self.total_steps, self.stages, self.budget = step, total_steps, stages, budget
         self.real_tokens = real_tokens
         self.evaluation, self.paused = evaluation, 0.0  # seconds of evaluation since the last step
         self.first_step, self.losses = step, []
+        self.window = window  # the part of a window that an interrupted run has done: what `interrupted_window` gave
+        self.resumed = None  # that of the window now
 
     def begin(self, dataset, size, real_share):
         rows, length = batch_shape(dataset)
@@ -42,6 +46,9 @@ class StepRecorder(keras.callbacks.Callback):
         self.start = self.first_end = time.perf_counter()
         self.first_batches = self.batches = 0
         self.first_step, self.losses, self.paused = self.step, [], 0.0
+        self.resumed, self.window = self.window, None
+        if self.resumed is not None:
+            _set_sums(self.model, self.resumed["metrics"])
 
     def on_train_batch_end(self, batch, logs=None):
         self.end = time.perf_counter()
@@ -79,6 +86,18 @@ class StepRecorder(keras.callbacks.Callback):
         check_window(self.model, self.first_step, self.losses, {})
         check_finite(self.model, self.first_step, self.step)
 
+    def interrupted_window(self) -> dict:
+        """What the checkpoint keeps of a window that has no record yet; as JSON can hold it.
+
+        Returns:
+            dict: "whole", whether all its steps are done; "logs" so far; "metrics", the sums that these are made of.
+        """
+        logs = {name: float(value) for name, value in self.last_logs.items()}
+        self.complete(logs)
+        logs = {name: value if np.isfinite(value) else None for name, value in logs.items()}
+        whole = self.batches >= self.size or bool(self.model.stop_training)
+        return {"whole": whole, "logs": logs, "metrics": None if whole else _sums(self.model)}
+
     def complete(self, logs):
         """Check the logs of a window, or of its part so far, and add to them."""
         check_window(self.model, self.first_step, self.losses, logs)
@@ -92,6 +111,11 @@ class StepRecorder(keras.callbacks.Callback):
         logs.update(self._speed())
         if self.evaluation is not None:
             self.evaluation.merge(logs)
+        if self.resumed is not None:
+            before = self.resumed["logs"]
+            logs["seconds"] += before["seconds"]
+            for name in before.keys() - logs.keys():  # scores
+                logs[name] = before[name]
 
     def _speed(self):
         # The first batch of a window is not counted if there are others: it may include tracing, and validation before
@@ -110,3 +134,20 @@ class StepRecorder(keras.callbacks.Callback):
         if self.real_tokens:
             speed["real_tokens_per_second"] = self.real_tokens * batches / seconds
         return speed
+
+
+def _sums(model):
+    """The values of the metrics' variables, a list for each; None with several replicas, which have parts of them."""
+    strategy = strategy_of(model)
+    if strategy is not None and strategy.num_replicas_in_sync > 1:
+        return None
+    values = [keras.ops.convert_to_numpy(variable).ravel() for variable in model.metrics_variables]
+    return [[number if np.isfinite(number) else None for number in value.tolist()] for value in values]
+
+
+def _set_sums(model, values):
+    variables = model.metrics_variables
+    if values is None or [math.prod(variable.shape) for variable in variables] != [len(value) for value in values]:
+        return
+    for variable, value in zip(variables, values, strict=True):
+        variable.assign(np.reshape(np.array(value, "float64"), variable.shape).astype(variable.dtype))

@@ -1,4 +1,8 @@
-"""Writes history and checkpoints of a run, for `kbert.training.resume`."""
+"""Writes history and checkpoints of a run, for `kbert.training.resume`.
+
+A run that is interrupted within a window, or in the validation at its end, has no record of it yet: the checkpoint has
+the sums of the metrics so far, and the resumed run writes the record that an undisturbed one would have written.
+"""
 
 import keras
 
@@ -34,23 +38,25 @@ class StepSaver(keras.callbacks.Callback):
     def _save_if_interrupted(self):
         if self.signals.received:
             sync_state(self.model)
-            logs = {name: float(value) for name, value in self.recorder.last_logs.items()}
-            self.recorder.complete(logs)
+            window = self.recorder.interrupted_window()
             check_finite(self.model, self.recorder.first_step, self.recorder.step)
-            self._record(logs)
-            self._save()
+            self._save(window=window | {"logs": _recorded(window["logs"])})
 
     def _record(self, logs):
         if is_chief(self.model):
-            self.history.append({name: value for name, value in logs.items() if name not in _NOT_RECORDED})
+            self.history.append(_recorded(logs))
 
     def _clock(self):
         budget = self.recorder.budget
-        return None if budget is None else {"elapsed": budget.elapsed, "starts": self.recorder.stages.starts}
+        return {} if budget is None else {"elapsed": budget.elapsed, "starts": self.recorder.stages.starts}
 
-    def _save(self):
+    def _save(self, **facts):
         self.saved = self.recorder.step
         if self.checkpoints is not None and is_chief(self.model):
-            self.checkpoints.save(self.saved, self._clock())
+            self.checkpoints.save(self.saved, self._clock() | facts)
         self.signals.deferring = False
         self.signals.check()
+
+
+def _recorded(logs):
+    return {name: value for name, value in logs.items() if name not in _NOT_RECORDED}

@@ -1,4 +1,4 @@
-"""Downloads checkpoints from the Hugging Face hub; needs the optional huggingface_hub and a network."""
+"""Downloads checkpoints from the Hugging Face hub and uploads them; needs huggingface_hub and a network."""
 
 import pathlib
 import re
@@ -74,6 +74,46 @@ def download_from_hub(name: str, revision: str | None = None, token: str | None 
                 f"{source!r} does not exist here as a path, and could not be downloaded from the Hugging Face hub "
                 f"({type(error).__name__}: {reason}). {_by_hand(name)}"
             ) from error
+
+
+def check_hub_target(name) -> None:
+    """Raises an error, before anything is written, if a directory cannot be uploaded under this name.
+
+    Raises:
+        ImportError: huggingface_hub is not installed.
+        ValueError: no ``owner/name``.
+    """
+    found = _NAME.fullmatch(name) if isinstance(name, str) else None
+    if found is None or "/" not in name or found[2] is not None:
+        raise ValueError(
+            "save_pretrained: `push_to_hub` must be the name of a repository on the Hugging Face hub, as 'owner/name'. "
+            f"Received: {name!r}"
+        )
+    try:
+        import huggingface_hub  # noqa: F401
+    except ImportError as error:
+        message = "save_pretrained: `push_to_hub` needs huggingface_hub: pip install huggingface_hub"
+        raise ImportError(message, name="huggingface_hub") from error
+
+
+def upload_to_hub(directory, name: str) -> None:
+    """Uploads a directory as one commit to a repository on the hub; a new repository is private.
+
+    Raises:
+        OSError: the hub cannot be reached or refuses, with its reason.
+    """
+    import huggingface_hub
+
+    try:
+        huggingface_hub.create_repo(name, private=True, exist_ok=True)
+        huggingface_hub.upload_folder(repo_id=name, folder_path=str(directory), commit_message="Upload of kbert")
+    except Exception as error:  # without a network, the exception depends on the versions of three libraries
+        reason = (str(error) or repr(error)).splitlines()[0]
+        raise OSError(
+            f"save_pretrained: {directory} was written, but not uploaded to {name!r} "
+            f"({type(error).__name__}: {reason}). "
+            f"Log in (hf auth login), then: hf upload {name} {directory}"
+        ) from error
 
 
 def snapshot_commit(directory) -> str | None:

@@ -13,6 +13,7 @@ from kbert.weights.files.h5_write import h5_errors_raised
 from kbert.weights.formats.casing import warn_of_wrong_casing
 from kbert.weights.formats.registry import format_names, get_format
 from kbert.weights.formats.sizes import check_sequence_length, check_settings, check_vocabulary_size
+from kbert.weights.hub import check_hub_target, upload_to_hub
 
 
 def save_pretrained(
@@ -24,6 +25,7 @@ def save_pretrained(
     settings=None,
     made_by=None,
     overwrite=False,
+    push_to_hub=None,
     **options,
 ):
     """Writes a model with everything needed to use it: architecture, weights, vocabulary, labels, preprocessing.
@@ -43,11 +45,15 @@ def save_pretrained(
         settings: `ModelSettings` of a model; None: those it was loaded with. A pipeline has its own.
         made_by: JSON-able dict for the manifest: the settings of the run that made the model.
         overwrite: whether a directory of this format may be replaced.
+        push_to_hub: str, ``owner/name`` on the Hugging Face hub, to which the directory is uploaded, too (needs
+            huggingface_hub and a token: HF_TOKEN or ``hf auth login``). A new repository is private.
         **options: of one format: ``storage_dtype`` of "kbert", the type of the weights on disk ("float32", or
             "bfloat16" and "float16" for half the size; they are loaded as float32); ``optimizer`` of "google", a
             `kbert.AdamW` whose moments and step are written too (`load_slots` reads them).
 
     Raises:
+        ImportError: `push_to_hub`, and huggingface_hub is not installed.
+        OSError: the upload failed; the directory is there.
         TypeError: neither a kbert model nor a pipeline; `directory` is no path, `tokenizer` no `kbert.BertTokenizer`.
         FileExistsError: the directory holds something else, or a model without `overwrite`.
         NotADirectoryError: it, or a part of its path, is a file.
@@ -62,6 +68,8 @@ def save_pretrained(
         raise ValueError(f"save_pretrained: `format` must be one of {format_names()}. Received: {format!r}")
     path = check_directory(directory, "save_pretrained: `directory`")
     check_json("save_pretrained", made_by=made_by)
+    if push_to_hub is not None:
+        check_hub_target(push_to_hub)
     form = get_format(format)
     model, tokenizer, settings = resolve_parts(model_or_pipeline, tokenizer, settings, form.needs_tokenizer)
     model = merged(model)
@@ -80,6 +88,8 @@ def save_pretrained(
             form.write(partial, model, settings, vocabulary, made_by=made_by, **options)
 
     write_directory(directory, write, needed=4 * model.count_params())
+    if push_to_hub is not None:
+        upload_to_hub(path, push_to_hub)
 
 
 def _check_options(form, options):

@@ -7,7 +7,7 @@ import pytest
 from helpers.tiny_corpus import make_documents, write_lines
 
 from kbert.corpus.corpus_files import find_files
-from kbert.corpus.documents import iterate_documents
+from kbert.corpus.documents import _log_once, iterate_documents
 from kbert.corpus.plan_rounds import plan_rounds
 from kbert.corpus.pool import text_pools
 from kbert.corpus.reading_errors import UnreadableInput
@@ -50,12 +50,14 @@ def run(corpus, tokenizer, directory, **arguments):
     return write_records_with_beam(corpus, tokenizer, directory, **{"runner": "DirectRunner", **ARGUMENTS, **arguments})
 
 
-def test_two_processes_write_the_same_bytes(corpus, tokenizer, whole, tmp_path):
+def test_two_processes_write_the_same_bytes(corpus, tokenizer, whole, tmp_path, caplog):
     shared = tmp_path / "shared"
+    _log_once.cache_clear()  # `whole` has told the formats
     records = run(corpus, tokenizer, tmp_path / "records", beam_flags=TWO_PROCESSES, shared=shared)
     records.check_hashes()
     assert contents(tmp_path / "records") == whole
     assert list(shared.iterdir()) == []
+    assert f"{len(corpus):,} texts (" in caplog.text
 
 
 def test_a_stopped_run_goes_on_from_complete_files_and_rounds(corpus, tokenizer, whole, tmp_path, monkeypatch):

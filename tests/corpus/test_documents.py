@@ -170,6 +170,28 @@ def test_detect_format():
     assert detect_format([]) == "lines"
 
 
+def logged(caplog):
+    return [(record.levelname, record.getMessage()) for record in caplog.records if record.name == "kbert"]
+
+
+def test_formats_are_told_once(tmp_path, caplog):
+    for number in range(3):
+        write(tmp_path / f"{number}.txt", WRAPPED if number else LINES)
+    for _ in range(2):
+        assert len(list(read_documents(tmp_path / "*.txt"))) == 4
+    assert logged(caplog) == [("INFO", "3 texts (1 as lines, 2 as prose): 4 documents")]
+
+
+def test_most_documents_come_from_few_files(tmp_path, caplog):
+    """Manual pages of which some were taken for lines: hundreds of documents of a sentence or two."""
+    for number in range(20):
+        write(tmp_path / f"{number:02d}.txt", WRAPPED if number else "one\n\n" * 30)
+    list(read_documents(tmp_path / "*.txt"))
+    [(_, told), (level, warning)] = logged(caplog)
+    assert told == "20 texts (1 as lines, 19 as prose): 49 documents" and level == "WARNING"
+    assert warning.startswith("2 of 20 texts have 63.3% of the documents; the most: ") and "00.txt as lines" in warning
+
+
 def test_errors_before_reading(tmp_path):
     write(tmp_path / "empty.txt", b"")
     write(tmp_path / "utf16.txt", LINES.encode("utf-16"))

@@ -4,18 +4,17 @@ import json
 import shutil
 
 import pytest
+from experiments import cells as cells_module
+from experiments.cells import Cells, model_name
+from experiments.compare_finetuning import _describe_pretraining, compare_finetuning
+from experiments.grid import parse_grid
+from experiments.named_tasks import named_tasks
+from experiments.report import describe_options, result_csv, result_table
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json, run_recipe
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_glue import write_toy_glue
 from helpers.toy_tags import write_ner
-
-from kbert.experiments import cells as cells_module
-from kbert.experiments.cells import Cells, model_name
-from kbert.experiments.compare_finetuning import _describe_pretraining, compare_finetuning
-from kbert.experiments.grid import parse_grid
-from kbert.experiments.named_tasks import named_tasks
-from kbert.experiments.report import describe_options, result_csv, result_table
 
 QUICK = ("--batch-size", 8, "--sequence-length", 12, "--seeds", 0, "--grid", "learning_rate=1e-2,1e-3", "epochs=1")
 

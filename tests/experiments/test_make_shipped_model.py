@@ -85,7 +85,7 @@ def test_the_card(home, shipped):
     assert " 3 documents, 1,234 sentences, 5.6 million tokens" in " ".join(card.split())
     assert "**Training**: 3 steps" in card  # 2 of the one, 1 of the other
     last = [line for line in history if "val_mlm_cross_entropy" in line][-1]
-    assert f"MLM loss (nats) {last['val_mlm_cross_entropy']:.2f}" in card
+    assert f"masked-LM loss (nats) {last['val_mlm_cross_entropy']:.2f}" in card
     assert "| kbert-toy |  |  |  | 71.0 ± 1.4 |" in card and "- A sentence." in card
     assert "learning rate" in card and "{" not in card and str(home) not in card
     for name in ("model/manifest.json", "1/card.json", "history.jsonl"):

@@ -1,14 +1,14 @@
 """docs/experiments.md shows the figures of results/*.json, and every result there is one that the command writes."""
 
 import pytest
+from experiments.cells import CONSTANT
+from experiments.compare_finetuning import RANDOM
+from experiments.paper_tables import TABLES, paper_table
+from experiments.plot import result_plot
+from experiments.report import result_csv, result_table
 from helpers.docs_scripts import import_docs_script
 from helpers.paths import ROOT
 
-from kbert.experiments.cells import CONSTANT
-from kbert.experiments.compare_finetuning import RANDOM
-from kbert.experiments.paper_tables import TABLES, paper_table
-from kbert.experiments.plot import result_plot
-from kbert.experiments.report import result_csv, result_table
 from kbert.files import read_json, write_json
 
 COMPARISON = "finetuning-"
@@ -66,6 +66,11 @@ def test_a_page_with_a_result(make, tmp_path):
     assert "2026-11-22; a processor, 2 cores; keras 3.15." in page
     assert make.with_results(page, tmp_path) == page
     assert "No results." in make.with_results(page, tmp_path / "none")
+    other = result | {"table": "pretraining", "rows": [row, row | {"name": RANDOM, "pretrained": {}}]}
+    for seeds, number in (([0, 1], 1), ([0, 1, 2], 0)):  # below the table of the same settings alone
+        write_json(tmp_path / "pretraining.json", other | {"settings": settings | {"seeds": seeds}, "versions": {}})
+        page = make.with_results(page, tmp_path)
+        assert page.count("Random weights, with the same fine-tunings: MRPC 71.0 ± 1.4.") == number
 
 
 def test_what_a_table_says_of_its_runs(make, tmp_path):

@@ -1,10 +1,10 @@
 """The tables as data: the paper's figures, rows that can be trained, references that exist."""
 
 import pytest
+from experiments.paper_tables import TABLES, kept_every, milestone, needs_milestones, paper_table
+from experiments.table import Row, Table
 from helpers.pretraining_fields import pretraining_fields
 
-from kbert.experiments.paper_tables import TABLES, kept_every, milestone, needs_milestones, paper_table
-from kbert.experiments.table import Row, Table
 from kbert.models.feature_modes import FEATURE_MODES
 from kbert.tasks.finetuning_options import FinetuningOptions
 from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings

@@ -3,19 +3,20 @@
 import json
 
 import pytest
+from experiments import cells as cells_module
+from experiments import describe_plan, pretrained_rows
+from experiments.downstream import Downstream, chosen_by_column, downstream_tasks
+from experiments.make_study import make_study
+from experiments.paper_tables import paper_table
+from experiments.study import Study
+from experiments.table import Row
+from experiments.verdict import accuracy_without_context
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import as_flags, import_recipe, read_json, run_recipe
 from helpers.toy_study import VOCABULARY, study_arguments, write_study_home
 
 import kbert
-from kbert.command_line.make_study import make_study
 from kbert.corpus.records import Records
-from kbert.experiments import cells as cells_module
-from kbert.experiments import describe_plan, pretrained_rows
-from kbert.experiments.downstream import Downstream, chosen_by_column, downstream_tasks
-from kbert.experiments.paper_tables import paper_table
-from kbert.experiments.study import Study
-from kbert.experiments.table import Row
 from kbert.tasks.features.train import FeatureTraining
 
 FEATURES = FeatureTraining(steps=1, batch_size=4, units=4)
@@ -259,6 +260,16 @@ def test_minutes_are_those_of_the_steps(home):
     lines = [json.loads(line) for line in (path / "history.jsonl").read_text().splitlines()]
     assert found["minutes"] == pytest.approx(sum(line["seconds"] for line in lines) / 60) and found["minutes"] > 0
     assert found["minutes"] == read_json(path / "metrics.json")["minutes"] and found["epochs"] > 0
+
+
+@pytest.mark.usefixtures("made", "eagerly")
+def test_a_row_has_the_accuracy_that_needs_no_context(home):
+    toy, rows = study(home), {row.name: row for row in paper_table("table5").rows}
+    for name, rates in (("BERT", (0.8, 0.1, 0.1)), ("LTR & No NSP", (1.0, 0.0, 0.0))):
+        found = toy.pretrainings.describe(rows[name])
+        unigram = read_json(toy.pretrainings.path(rows[name]) / "metrics.json")["unigram"]["accuracy"]
+        assert found["accuracy_without_context"] == pytest.approx(accuracy_without_context(unigram, *rates))
+        assert found.get("left_to_right", False) == (name != "BERT")
 
 
 def test_what_cannot_work_is_said_before_anything_runs(home, tmp_path):

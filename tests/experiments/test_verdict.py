@@ -1,8 +1,8 @@
 """A difference is the paper's, a tie or the reverse by means and deviations alone."""
 
 import pytest
-
-from kbert.experiments.verdict import judge, sentence
+from experiments.result import judge_row
+from experiments.verdict import accuracy_without_context, is_trained, judge, sentence
 
 LOW, HIGH, WIDE = [70.0, 71.0, 72.0], [80.0, 81.0, 82.0], [60.0, 80.0, 100.0]
 
@@ -46,3 +46,37 @@ def test_a_sentence_names_every_column():
         "CoLA +10.0, spread 2.0: higher; the paper has no figure; NER +10.0, spread 2.0: the paper's sign is seen; "
         "RTE +9.0: one seed, no verdict; QNLI +10.0, spread 2.0: unequal; the paper's figures are the same."
     )
+
+
+@pytest.mark.parametrize(
+    "rates, least, accuracy, trained",  # of runs in which 4.4 % of the tokens are the most frequent one
+    [
+        ((0.8, 0.1, 0.1), 0.135, 0.277, True),
+        ((0.8, 0.1, 0.1), 0.135, 0.171, False),  # its loss did not fall steeply
+        ((1.0, 0.0, 0.0), 0.044, 0.044, False),
+        ((1.0, 0.0, 0.0), 0.044, 0.151, True),
+        ((0.8, 0.2, 0.0), 0.235, 0.344, True),
+        ((0.0, 0.2, 0.8), 0.200, 0.216, False),  # hardly more than the tokens that stay
+        ((0.0, 0.0, 1.0), 0.044, 0.044, False),
+    ],
+)
+def test_a_pretraining_that_knows_frequencies_and_kept_tokens_alone_is_not_trained(rates, least, accuracy, trained):
+    found = accuracy_without_context(0.044, *rates)
+    assert found == pytest.approx(least, abs=5e-4)
+    assert is_trained({"mlm_accuracy": accuracy, "accuracy_without_context": found}) == trained
+    assert is_trained({"mlm_accuracy": accuracy})  # nothing is known against it
+
+
+@pytest.mark.parametrize("row, reference", [(0.1, 0.3), (0.3, 0.1)])
+def test_a_row_that_is_not_trained_has_no_verdict(row, reference):
+    entries = [
+        {
+            "name": name,
+            "pretrained": {"mlm_accuracy": accuracy, "accuracy_without_context": 0.1},
+            "scores": {"NER": {"values": values}},
+        }
+        for name, accuracy, values in (("100/0/0", row, LOW), ("80/10/10", reference, HIGH))
+    ]
+    said = judge_row(entries[0], entries[1], lambda column: -0.5)
+    assert said == "100/0/0, against 80/10/10: NER -10.0, spread 2.0: not trained, no verdict."
+    assert entries[0]["verdicts"]["NER"]["word"] == "not trained"

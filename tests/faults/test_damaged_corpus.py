@@ -10,6 +10,7 @@ import tracemalloc
 import warnings
 import zipfile
 
+import numpy as np
 import pytest
 from helpers.packed import tar_of, zip_of
 from helpers.slow_but import slow_but
@@ -101,6 +102,99 @@ def test_what_is_no_text(tmp_path, start, name):
     (tmp_path / "a.txt").write_bytes(start + TEXT)
     with pytest.raises(ValueError, match=f"a.txt is {name}, which is not supported. Give plain text"):
         read_documents(tmp_path / "a.txt")  # before anything is read
+
+
+ARCHIVES = {"tar": tar_of, "tgz": lambda contents: tar_of(contents, gzip.compress), "zip": zip_of}
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+@pytest.mark.parametrize("archive", ARCHIVES)
+def test_compressed_members(tmp_path, archive, packer):
+    """A tar of texts, each compressed by itself, was read as text made of the compressed bytes."""
+    pack = PACKERS[packer]
+    (tmp_path / "a").write_bytes(TEXT)
+    expected = list(read_documents(tmp_path / "a", "lines"))
+    (tmp_path / "a").write_bytes(ARCHIVES[archive]([pack(TEXT), b"Plain .\n", pack(b""), pack(b"The last .\n")]))
+    assert list(read_documents(tmp_path / "a", "lines")) == [*expected, ["Plain ."], ["The last ."]]
+    refused(tmp_path / "a", ARCHIVES[archive]([b"one\n", pack(TEXT)[:-20]]), "Cannot read .*a:1.txt")
+    refused(tmp_path / "a", ARCHIVES[archive]([b"one\n", pack(pack(TEXT))]), "a:1.txt is .*, compressed once more")
+
+
+@pytest.mark.parametrize("packer", PACKERS)
+def test_compressed_twice(tmp_path, packer):
+    refused(tmp_path / "a.gz", PACKERS[packer](gzip.compress(TEXT)), "a.gz is gzip, compressed once more")
+
+
+@pytest.mark.parametrize("archive", ARCHIVES)
+@pytest.mark.parametrize("inner", [tar_of, zip_of, lambda contents: tar_of(contents, lzma.compress)])
+def test_archives_in_archives(tmp_path, archive, inner):
+    refused(tmp_path / "a", ARCHIVES[archive]([TEXT, inner([TEXT])]), "a:1.txt is an archive in an archive")
+
+
+def test_an_archive_without_files(tmp_path):
+    for content in (tar_of([]), zip_of([]), bytes(200_000), gzip.compress(bytes(10_240))):
+        refused(
+            tmp_path / "a", content, "a: expected text. Received: an archive without a file in it, or a file of zeros"
+        )
+
+
+def test_a_tar_whose_first_block_several_streams_hold(tmp_path):
+    whole = tar_of([b"one\n"])
+    (tmp_path / "a").write_bytes(b"".join(bz2.compress(whole[i : i + 100]) for i in range(0, len(whole), 100)))
+    assert list(read_documents(tmp_path / "a", "lines")) == [["one"]]
+
+
+_RNG = np.random.default_rng(0)
+RUSSIAN = "Это предложение на русском языке .\n" * 50
+BINARY = {
+    "random": _RNG.bytes(200_000),
+    "a little": _RNG.bytes(100),
+    "hdf5": b"\x89HDF\r\n\x1a\n" + bytes(2000) + b"weights" + bytes(500) + _RNG.bytes(5000),
+    "npy": b"\x93NUMPY\x01\x00v\x00{'descr': '<f4'}".ljust(128) + _RNG.normal(size=500).astype("<f4").tobytes(),
+    "AppleDouble": b"\x00\x05\x16\x07\x00\x02\x00\x00Mac OS X        " + bytes(120),
+    "integers": np.arange(5000, dtype="<i4").tobytes(),
+    "Windows-1251": RUSSIAN.encode("cp1251"),
+    "Shift JIS": ("日本語の文章です。\n" * 50).encode("shift_jis"),
+    "UTF-16 without a mark": TEXT.decode().encode("utf-16-le"),
+    "overstruck": b"".join(bytes([c, 8, c]) for c in TEXT),
+}
+
+
+@pytest.mark.parametrize("kind", BINARY)
+def test_binary_data_is_no_text(tmp_path, kind):
+    """As a file, behind a text, compressed, and as the member of an archive, whose name is in the error."""
+    message = "expected text in UTF-8. Received: binary data, or another encoding"
+    (tmp_path / "a").write_bytes(BINARY[kind])
+    with pytest.raises(ValueError, match=f"a: {message}"):
+        read_documents(tmp_path / "a")  # before anything is read
+    refused(tmp_path / "a", gzip.compress(BINARY[kind]), message)
+    for archive in ARCHIVES.values():
+        refused(tmp_path / "a", archive([TEXT, BINARY[kind]]), f"a:1.txt: {message}")
+    refused(tmp_path / "a", tar_of([TEXT, bz2.compress(BINARY[kind])]), f"a:1.txt: {message}")
+    if len(BINARY[kind]) > 100_000:
+        refused(tmp_path / "a", TEXT * 100 + BINARY[kind], f"a: {message}")
+
+
+@pytest.mark.parametrize(
+    "content, share",
+    [
+        ("Der Käufer geht langsam über die Straße und bleibt dann stehen .\n".encode("latin-1") * 50, "4.6%"),
+        (b"Most of it is quite plain, and as good as any text is. But here \x00\x01 .\n" * 50, "2.9%"),
+        ("Plain \ufffd words .\n".encode() * 50, None),  # somebody else has replaced them
+        (TEXT + b"\x00" * 15 + b"\n", None),
+        (RUSSIAN.encode(), None),
+        ("naïve café 中文 \U0001f600\n".encode() * 500, None),
+    ],
+)
+def test_text_that_is_damaged_in_places(tmp_path, content, share):
+    (tmp_path / "a.txt").write_bytes(content)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert list(read_documents(tmp_path / "a.txt", "lines"))
+    messages = [str(warning.message) for warning in caught if warning.category is UserWarning]
+    assert len(messages) == (share is not None)
+    for message in messages:
+        assert re.search(f"a.txt: {share} of the text are control characters or not UTF-8", message)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from helpers.tiny_corpus import make_documents, make_tokenizer
 
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
-from kbert.corpus.records_manifest import signed
+from kbert.files import signed
 from kbert.corpus.write_records import write_records
 from kbert.files import sha256
 from kbert.pretraining.dataset import pretraining_dataset

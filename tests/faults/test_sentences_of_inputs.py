@@ -138,8 +138,8 @@ def test_hugging_face_names(pipeline, as_tensors):
     ):
         with pytest.raises(ValueError, match=message):
             use(batch)
-    with pytest.raises(ValueError, match=r"BertEncoder: .*missing: \['segment_ids'\]"):
-        model.encoder({name: np.ones((2, 5), "int32") for name in ("token_ids", "padding_mask")})
+    with pytest.raises(ValueError, match=r"BertEncoder: .*missing: \['token_ids'\]"):
+        model.encoder({name: np.ones((2, 5), "int32") for name in ("segment_ids", "padding_mask")})
 
 
 @pytest.mark.parametrize("more", [[], ["[unused0]", "[unused1]"]])

@@ -152,13 +152,17 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         match = self._PATH.fullmatch(self.path)
         model, version, _, metadata = match.groups() if match else (None,) * 4
+        try:
+            served = self.models.find(model, version)
+        except KeyError as error:
+            return self._answer(404, {"error": f"Not found: {error}"})
         if not metadata:
-            return self._answer(404, {"error": "Not found"})
+            return self._answer(200, {"model_version_status": [{"version": "1", "state": "AVAILABLE"}]})
         from kbert.serving.saved_model_file import SavedModelFile
 
         signatures = {
             name: {"inputs": dict.fromkeys(s.inputs, {}), "outputs": dict.fromkeys(s.outputs, {})}
-            for name, s in SavedModelFile(self.models.find(model, version).path).signatures.items()
+            for name, s in SavedModelFile(served.path).signatures.items()
         }
         self._answer(200, {"metadata": {"signature_def": {"signature_def": signatures}}})
 

@@ -6,6 +6,7 @@ import numpy as np
 from helpers.tiny_corpus import make_documents, write_lines
 from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.dataset import pretraining_dataset
+from kbert.pretraining.tfrecords import is_tfrecords
 
 B, S, P = 5, 23, 4
 HELD_OUT = 0.2
@@ -21,7 +22,7 @@ def write_corpus(directory):
 def dataset_of(source, tokenizer, **arguments):
     defaults = {"batch_size": B, "sequence_length": S, "max_predictions": P}
     if not is_records(source):
-        defaults |= {"held_out": HELD_OUT, "pool_sentences": 50}
+        defaults |= {"held_out": HELD_OUT} | ({} if is_tfrecords(source) else {"pool_sentences": 50})
     return pretraining_dataset(source, tokenizer, **defaults | arguments)
 
 

@@ -46,6 +46,15 @@ KINDS = {
     "multiple_choice": (kbert.BertMultipleChoice, {}, {}, {"prompt": _TEXTS, "choices": _CHOICES}),
 }
 
+ON_THE_PAGE = {  # what docs/serving.md calls the models
+    "reviews": "single",
+    "similarity": "regression",
+    "bert": "fill_mask",
+    "minilm": "encoder",
+    "squad": "span",
+    "ner": "tagging",
+    "swag": "multiple_choice",
+}
 
 _LIKE_OTHERS = ("pair", "regression", "next_sentence")  # columns as span's, signatures as single's and fill_mask's
 SIGNATURES = {  # of each kind, beside serving_default

@@ -1,6 +1,8 @@
 """`kbert.inspect`: from a model and texts to figures, files and TensorBoard data."""
 
+import importlib.util
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from kbert.inspection.labelled_data import labelled_data
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.tagging.tagged_text import TaggedText
 
+FIND = importlib.util.find_spec
 SENTENCES = [["the", "film", "is", "good"], ["a", "bad", "film", "!"], ["paris", "france", "never", "was"]] * 4
 TAGS = [["O", "O", "O", "O"], ["O", "O", "O", "O"], ["B-LOC", "I-LOC", "O", "O"]] * 4
 DATA = {
@@ -65,6 +68,15 @@ def test_the_figures(found, pipeline):
     table = np.array(pipeline.model.encoder.token_embedding.embeddings)
     np.testing.assert_array_equal(words.vectors[0], table[-1])
     assert set(context.columns) == {"word", "pos", "entity type", "position", "sentence"}
+
+
+def test_without_scikit_learn_there_are_no_probes(pipeline, monkeypatch, caplog):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name, *rest: None if name == "sklearn" else FIND(name, *rest)
+    )
+    assert kbert.inspect(pipeline, ["the film"], DATA).probes == {}
+    assert "pip install 'kbert[inspect]'" in caplog.text
 
 
 def test_a_model_is_like_itself(pipeline):

@@ -114,3 +114,26 @@ def test_lora(on_jax):
 
 def test_the_batch_of_these_tests_is_a_pretraining_batch():
     assert set(pretraining_batch()) == {"token_ids", "segment_ids", "padding_mask", "mask_positions"}
+
+
+ON_TORCH = """
+import json
+import keras
+from helpers.batches import config, labels_of, plain_batch
+from kbert.models.classifier import BertClassifier
+
+keras.utils.set_random_seed(3)
+model = BertClassifier(config(), num_labels=3)
+model.compile(keras.optimizers.Adam(0.01))
+history = model.fit(plain_batch(), labels_of((5,), 3), epochs=20, verbose=0).history["loss"]
+logits = model.predict(plain_batch(), verbose=0)["logits"]
+print(json.dumps({"backend": keras.backend.backend(), "history": history, "shape": list(logits.shape)}))
+"""
+
+
+@pytest.mark.parity
+def test_a_task_model_trains_on_torch():
+    pytest.importorskip("torch")
+    result = run_python(ON_TORCH, backend="torch")
+    assert result["backend"] == "torch" and result["shape"] == [5, 3]
+    assert result["history"][-1] < 0.9 * result["history"][0]

@@ -274,8 +274,8 @@ def test_bad_batches():
     model, batch = BertClassifier(config()), plain_batch()
     with pytest.raises(ValueError, match=r"not taken by this model: \['mask_positions'\]"):
         model(pretraining_batch())
-    with pytest.raises(ValueError, match="segment_ids"):
-        model({name: x for name, x in batch.items() if name != "segment_ids"})
+    with pytest.raises(ValueError, match="missing: .*token_ids"):
+        model({name: x for name, x in batch.items() if name != "token_ids"})
     with pytest.raises(ValueError, match="position table"):
         model({name: np.tile(x, (1, 2)) for name, x in batch.items()})
     with pytest.raises(ValueError, match="position table"):

@@ -281,3 +281,30 @@ def test_pairs_as_tuples():
             ValueError, match=r"a dict with \['text', 'text_pair'\], or a list of such tuples. Received"
         ):
             pipeline.predict(wrong)
+
+
+def test_batches_are_as_long_as_their_longest_text(monkeypatch):
+    texts = ["good", "very bad film"] * 8
+    pipeline = kbert.build_pipeline(make().model, tiny_tokenizer(), labels=LABELS, sequence_length=16)
+    lengths = []
+
+    def step(data, method):
+        lengths.append(data[0]["token_ids"].shape[1])
+        return method(data)
+
+    for name in ("train_step", "test_step"):
+        method = getattr(pipeline.model, name)
+        monkeypatch.setattr(pipeline.model, name, functools.partial(step, method=method))
+    pipeline.fit(texts, NAMES, batch_size=8, verbose=0, validation_split=0.5)
+    assert lengths == [8, 8]
+    del lengths[:]
+    pipeline.evaluate(texts, NAMES, batch_size=8, verbose=0)
+    assert lengths == [8, 4]  # the longest first
+    data = tf.data.Dataset.from_tensor_slices((texts, NAMES)).batch(8)
+    inputs, labels = next(iter(pipeline.batches(data)))
+    assert inputs["token_ids"].shape == (8, 8) and labels.numpy().tolist() == [1, 0] * 4
+    monkeypatch.setattr(pipeline.model, "compiles_gradient", True)  # XLA: one of a few lengths
+    assert next(iter(pipeline.batches(data)))[0]["token_ids"].shape == (8, 16)
+    for y, weights in ((["good"] * 3, None), (NAMES, np.ones(3))):
+        with pytest.raises(ValueError, match="a label and a weight for each of 16 texts. Received: 3"):
+            pipeline.fit(texts, y, sample_weight=weights, verbose=0)

@@ -165,7 +165,7 @@ def test_on_a_tpu_every_batch_has_one_shape(monkeypatch):
         pass
 
     class Model:
-        jit_compile = False
+        jit_compile, compiles_gradient = False, False
         distribute_strategy = Strategy()
 
     assert padding_for(Model()) == "longest"

@@ -3,11 +3,11 @@
 import json
 
 import pytest
+from benchmarks import board, feed, peak
+from benchmarks.peak import model_products, with_gradients
 from helpers.run_recipe import as_flags, import_recipe
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, write_lines
 
-from kbert.benchmarks import board, feed, peak
-from kbert.benchmarks.peak import model_products, with_gradients
 from kbert.config import BertConfig
 from kbert.corpus.documents import read_documents
 from kbert.corpus.write_records import write_records

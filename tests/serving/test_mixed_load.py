@@ -7,7 +7,6 @@ import time
 
 import numpy as np
 import pytest
-from helpers.model_server import ModelServer
 
 from kbert.serving.client import ServingClient
 from kbert.serving.serving_error import ServingError
@@ -56,13 +55,6 @@ def hostile_requests():
     yield "no choices", "multiple_choice", {"prompt": [""], "choices": [[]]}
     yield "many prompts", "multiple_choice", {"prompt": [""] * 50_000, "choices": [[""]] * 50_000}
     yield "a long text among many", "tagging", {"text": ["a " * 40_000] + [""] * 4_000}
-
-
-@pytest.fixture(scope="module")
-def server(served_models):
-    pytest.importorskip("tensorflow_serving", reason="tensorflow-serving-api is not installed")
-    with ModelServer(served_models) as running:
-        yield running
 
 
 def ask_hostile(url, what, kind, columns):

@@ -2,6 +2,9 @@
 
 import importlib
 import json
+import os
+import resource
+import signal
 import tracemalloc
 import types
 
@@ -9,6 +12,7 @@ import pytest
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
+from kbert.files import FullDisk
 from kbert.tasks.predict_file import predict_file
 from kbert.tasks.prediction_rows import TableRows
 from kbert.training import progress
@@ -85,6 +89,143 @@ def test_only_the_same_run_is_continued(pipeline, source, tmp_path, monkeypatch)
     assert {row["label"] for row in rows} <= {"no", "yes"} and len(rows) == len(TEXTS)
     with pytest.raises(FileExistsError, match="exists; --overwrite replaces it"):
         run(other, source, tmp_path / "answers.jsonl")
+
+
+def test_one_process_at_a_time_writes_an_output(pipeline, source, tmp_path, monkeypatch):
+    output, answer = tmp_path / "new" / "answers.jsonl", pipeline.predict_on_batch
+
+    def answer_and_try(x):
+        for directory in ("new", "link"):
+            with pytest.raises(BlockingIOError, match=f"/new/answers.jsonl is in use by process {os.getpid()} on"):
+                run(pipeline, source, tmp_path / directory / "answers.jsonl", overwrite=True)
+        return answer(x)
+
+    (tmp_path / "link").symlink_to("new")
+    monkeypatch.setattr(pipeline, "predict_on_batch", answer_and_try)
+    assert run(pipeline, source, output) == len(TEXTS) == len(output.read_text().splitlines())
+    assert os.listdir(tmp_path / "new") == ["answers.jsonl"]
+
+
+def test_the_second_of_two_waits_for_no_chance_to_replace_the_first(pipeline, source, tmp_path, monkeypatch):
+    """It has looked for the output before the first began, and claims it when the first has ended."""
+    lock = module.locked_output
+
+    def lock_later(path):
+        monkeypatch.setattr(module, "locked_output", lock)
+        run(pipeline, source, path)
+        return lock(path)
+
+    monkeypatch.setattr(module, "locked_output", lock_later)
+    with pytest.raises(FileExistsError, match="exists; --overwrite replaces it"):
+        run(pipeline, source, tmp_path / "answers.jsonl")
+
+
+def flip_answers(partial, state):
+    partial.write_bytes(partial.read_bytes().replace(b'"label"', b'"lebal"', 1))
+
+
+def cut_answers(partial, state):
+    os.truncate(partial, partial.stat().st_size - 1)
+
+
+def raise_rows(partial, state):
+    state.write_text(state.read_text().replace('"rows": 10', '"rows": 12'))
+
+
+def empty_state(partial, state):
+    state.write_text("{}")
+
+
+@pytest.mark.parametrize("damage", [flip_answers, cut_answers, raise_rows, empty_state])
+def test_damage_of_what_is_done_is_an_error(pipeline, source, tmp_path, monkeypatch, damage):
+    run(pipeline, source, tmp_path / "whole.jsonl")
+    output = tmp_path / "answers.jsonl"
+    stop(pipeline, source, output, monkeypatch, KeyboardInterrupt())
+    damage(tmp_path / "answers.jsonl.partial", tmp_path / "answers.jsonl.partial.json")
+    with pytest.raises(ValueError, match=r"answers.jsonl.partial(.json)? is damaged( or was edited:|,) .*--overwrite starts again"):
+        run(pipeline, source, output)
+    assert run(pipeline, source, output, overwrite=True) == len(TEXTS)
+    assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_what_another_program_writes_meanwhile_is_an_error(pipeline, source, tmp_path, monkeypatch):
+    output, answer = tmp_path / "answers.jsonl", pipeline.predict_on_batch
+
+    def answer_and_write(x):
+        with open(tmp_path / "answers.jsonl.partial", "a") as file:
+            file.write("x")
+        return answer(x)
+
+    monkeypatch.setattr(pipeline, "predict_on_batch", answer_and_write)
+    with pytest.raises(ValueError, match="or another program has written to it"):
+        run(pipeline, source, output)
+    assert not output.exists()
+
+
+def test_a_full_disk_is_named_and_the_same_call_resumes(pipeline, source, tmp_path, monkeypatch):
+    """A limit of the size of a file, which the system enforces as it does the size of a disk."""
+    run(pipeline, source, tmp_path / "whole.jsonl")
+    output, answer = tmp_path / "answers.jsonl", pipeline.predict_on_batch
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    calls = []
+
+    def answer_with_limit(x):
+        calls.append(len(x["text"]))
+        if len(calls) == 3:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+        return answer(x)
+
+    monkeypatch.setattr(module, "_SECONDS", -1.0)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "predict_on_batch", answer_with_limit)
+        try:
+            with pytest.raises(FullDisk, match=r"answers.jsonl.*: not written, file too large: .*MB are free there"):
+                run(pipeline, source, output)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+            signal.signal(signal.SIGXFSZ, before)
+    assert json.loads((tmp_path / "answers.jsonl.partial.json").read_text())["rows"] == 10
+    assert run(pipeline, source, output) == len(TEXTS)
+    assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_through_a_link_the_file_is_written_that_it_points_to(pipeline, source, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "answers.jsonl").symlink_to(tmp_path / "disk" / "stored")
+    assert run(pipeline, source, tmp_path / "answers.jsonl") == len(TEXTS)  # of a link to nothing yet
+    first = (tmp_path / "disk" / "stored").read_bytes()
+    (tmp_path / "disk" / "stored").write_text("old")
+    assert run(pipeline, source, tmp_path / "answers.jsonl", overwrite=True) == len(TEXTS)
+    assert (tmp_path / "answers.jsonl").is_symlink() and os.listdir(tmp_path / "disk") == ["stored"]
+    assert (tmp_path / "disk" / "stored").read_bytes() == first
+    with pytest.raises(IsADirectoryError, match="Expected a file for the answers"):
+        (tmp_path / "a.csv").mkdir()
+        run(pipeline, source, tmp_path / "a.csv", overwrite=True)
+
+
+def test_the_last_batch_is_filled_with_empty_rows(pipeline, tmp_path, monkeypatch):
+    seen, answer = [], pipeline.predict_on_batch
+    monkeypatch.setattr(pipeline, "predict_on_batch", lambda x: seen.append(list(x["text"])) or answer(x))
+    (tmp_path / "t.txt").write_text("good\n" * 5 + "bad film\n")
+    predict_file(pipeline, tmp_path / "t.txt", tmp_path / "a.jsonl", batch_size=4)
+    assert seen == [["good"] * 4, ["good", "bad film", "", ""]]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.txt"])
+def test_a_cell_that_is_too_large_is_named_before_the_work(pipeline, tmp_path, monkeypatch, name):
+    monkeypatch.setattr("kbert.tasks.prediction_rows._LONGEST", 1000)
+    texts = ["a" * 1000, "b" * 1001]
+    if name == "t.jsonl":
+        (tmp_path / name).write_text("".join(json.dumps({"id": 1, "text": text}) + "\n" for text in texts))
+    else:
+        (tmp_path / name).write_text("text\n" * (name == "t.csv") + "\n".join(texts) + "\n")
+    monkeypatch.setattr(pipeline, "predict_on_batch", None)
+    line = 3 if name == "t.csv" else 2
+    message = f"{name}, line {line}: expected at most 1,000 characters in 'text'. Received: 1,001"
+    with pytest.raises(ValueError, match=message):
+        predict_file(pipeline, tmp_path / name, tmp_path / "new" / "a.jsonl")
+    assert os.listdir(tmp_path) == [name]
 
 
 def test_progress_says_how_much_there_is(pipeline, source, tmp_path, monkeypatch, caplog):

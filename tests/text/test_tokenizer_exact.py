@@ -108,7 +108,7 @@ def test_unassigned_and_private_characters_are_kept():
 
 @pytest.mark.parametrize("seed", range(12))
 def test_random_vocabularies(seed):
-    """Pieces that no vocabulary should have (white space, NUL, punctuation inside words) do not disturb the others."""
+    """Pieces that no vocabulary should have (empty, white space, NUL, inner punctuation) do not disturb the others."""
     generator = random.Random(seed)
     alphabet = "abcé!#[]中σς한\u0301 \t\x00\u200b'😀\u2028"
     words = set()
@@ -118,6 +118,7 @@ def test_random_vocabularies(seed):
         words.add(generator.choice(["", "##"]) + "".join(generator.choice(letters) for _ in range(length)))
     vocabulary = [*SPECIAL_TOKENS, *(words - set(SPECIAL_TOKENS))]
     generator.shuffle(vocabulary)
+    vocabulary[2:2] = [""] * (seed % 3)  # an empty line of the file
     settings = {
         "lowercase": seed % 2 == 0,
         "split_on_cjk": seed % 3 > 0,

@@ -2,7 +2,7 @@ import pytest
 
 from kbert.text.vocabulary import SPECIAL_TOKENS, check_vocabulary, read_vocabulary, write_vocabulary
 
-TOKENS = [*SPECIAL_TOKENS, "a", "##b", "\u2028", "\u00a0", "x\u2028y", "é", "…"]
+TOKENS = [*SPECIAL_TOKENS, "", "a", "", "##b", "\u2028", "\u00a0", "x\u2028y", "é", "…"]
 
 
 def test_round_trip(tmp_path):
@@ -27,7 +27,7 @@ def test_reads_what_editors_leave(tmp_path):
         ([*SPECIAL_TOKENS, "a", "b", "a"], r"line 8 \(id 7\).*'a' is also on line 6"),
         ([token for token in SPECIAL_TOKENS if token != "[MASK]"], r"without \[MASK\]"),
         ([], r"0 tokens, but without \[PAD\], \[UNK\], \[CLS\], \[SEP\], \[MASK\]"),
-        ([*SPECIAL_TOKENS, "", "a"], r"line 6 \(id 5\): the token is empty"),
+        ([*SPECIAL_TOKENS, "a", ""], r"line 7 \(id 6\): the last token is empty"),
         ([*SPECIAL_TOKENS, "a\nb"], "line break"),
         ([*SPECIAL_TOKENS, 7], "must be a str. Received: 7"),
         (
@@ -51,8 +51,8 @@ def test_errors_name_the_file(tmp_path):
     path = tmp_path / "words.txt"
     with pytest.raises(FileNotFoundError, match="words.txt"):
         read_vocabulary(path)
-    path.write_text("[PAD]\n\n[UNK]\n")
-    with pytest.raises(ValueError, match="words.txt, line 2"):
+    path.write_text("[PAD]\n\n[UNK]\n[UNK]\n")
+    with pytest.raises(ValueError, match="words.txt, line 4"):
         read_vocabulary(path)
     path.write_bytes("[PAD]\n".encode("utf-16"))
     with pytest.raises(ValueError, match="words.txt' is not UTF-8"):

@@ -15,6 +15,7 @@ def test_a_question_with_choices_counts_as_its_rows(monkeypatch, flops):
     model = kbert.BertMultipleChoice(tiny_config())
     model.compile()
     monkeypatch.setattr(dry_run, "_MEASURED_FLOPS", flops)
+    monkeypatch.setattr(dry_run, "peak_bytes", lambda: 1000)
     rows = []
 
     def one_second_a_row(model, batch, examples):
@@ -26,3 +27,5 @@ def test_a_question_with_choices_counts_as_its_rows(monkeypatch, flops):
     assert rows == [3 if flops == 1.0 else 12]
     assert (found["batch_size"], found["seconds_per_step"], found["seconds"]) == (12, 12.0, 120.0)
     assert found["tokens"] == 10 * 12 * 9
+    of_a_row = 4 * 9 * 2 * (4 * 12 + 20)  # bytes: tokens, layers, hidden and intermediate sizes
+    assert found["memory_bytes"] == 1000 + (6 * 9 * of_a_row if flops == 1.0 else 0)

@@ -1,8 +1,8 @@
 """SIGINT and SIGTERM: the step is finished and saved, one line says so, and the run resumes bit for bit."""
 
-import json
 import os
 import signal
+import subprocess
 import sys
 import textwrap
 import threading
@@ -18,6 +18,7 @@ from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 from kbert.command_line import program
+from kbert.training.history import read_history
 from kbert.training.resume import fit_steps
 from kbert.training.signals import Interrupted
 
@@ -46,6 +47,10 @@ class Send(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
         if self.model.optimizer.iterations.numpy() == self.step - 1:
             os.kill(os.getpid(), self.number)
+
+
+def without_times(history):
+    return [{k: v for k, v in record.items() if "second" not in k} for record in history]
 
 
 def steps_saved(output):
@@ -85,8 +90,8 @@ def test_the_step_is_finished_and_saved_and_the_run_resumes(tmp_path, caplog, un
     assert steps_saved(tmp_path)[-1] == step
     history, weights = tiny.run(tmp_path)
     assert_arrays_equal(weights, uninterrupted[1])
-    boundaries = sorted({4, 8, 11, step})
-    assert [record["step"] for record in history] == boundaries
+    assert without_times(history) == without_times(uninterrupted[0])
+    assert without_times(read_history(tmp_path / "history.jsonl")) == without_times(history)
 
 
 def test_validation_is_interrupted_too(tmp_path):
@@ -99,14 +104,29 @@ def test_validation_is_interrupted_too(tmp_path):
             tiny.model(),
             tiny.make_dataset,
             8,
-            tmp_path,
+            tmp_path / "interrupted",
             window=4,
             validation_data=tiny.make_dataset(300),
-            validation_steps=10**6,
+            validation_steps=3,
             callbacks=[InValidation()],
         )
-    assert steps_saved(tmp_path) == [4]
-    assert [json.loads(line)["step"] for line in (tmp_path / "history.jsonl").open()] == [4]
+    assert steps_saved(tmp_path / "interrupted") == [4]
+    validation = {"validation_data": tiny.make_dataset(300), "validation_steps": 3}
+    history, _ = tiny.run(tmp_path / "interrupted", **validation)
+    undisturbed, _ = tiny.run(tmp_path / "whole", **validation)
+    assert len(undisturbed) == 3 and "val_loss" in undisturbed[0]
+    assert without_times(history) == without_times(undisturbed)
+
+
+def test_the_second_interruption_of_a_window(tmp_path, uninterrupted):
+    for number, step in zip([*STATUS, *STATUS], (2, 4, 6, 11), strict=True):
+        with pytest.raises(Interrupted, match=f"after step {step}"):
+            callbacks = [Send(number, step)]
+            fit_steps(tiny.model(), tiny.make_dataset, tiny.STEPS, tmp_path, window=tiny.WINDOW, callbacks=callbacks)
+    for _ in range(2):  # the second time nothing is left to do
+        history, weights = tiny.run(tmp_path)
+        assert_arrays_equal(weights, uninterrupted[1])
+        assert without_times(history) == without_times(uninterrupted[0])
 
 
 def test_handlers_of_the_program_are_left_alone(tmp_path):
@@ -219,6 +239,48 @@ def test_the_line_says_what_is_left(monkeypatch, capsys, flags, resumes, hint):
         program.run_program(main, resumes=resumes)
     assert stop.value.code == STATUS[signal.SIGTERM]
     assert capsys.readouterr().err == f"\nInterrupted by SIGTERM.{hint}\n"
+
+
+def test_a_signal_in_a_callback_whose_errors_python_ignores_is_not_lost(monkeypatch, capsys):
+    class Ignored:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+
+    def main():
+        del_it = Ignored()
+        del del_it
+        for _ in range(500):
+            time.sleep(0.01)
+
+    monkeypatch.setattr(program, "log_to_console", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["recipe.py"])
+    monkeypatch.setattr(sys, "unraisablehook", lambda ignored: print("shown", file=sys.stderr))
+    with pytest.raises(SystemExit) as stop:
+        program.run_program(main)
+    assert stop.value.code == STATUS[signal.SIGINT]
+    assert capsys.readouterr().err == "\nInterrupted by SIGINT. No partial files were left.\n"
+
+
+@pytest.mark.parametrize("number", STATUS)
+def test_a_signal_while_a_program_is_imported(tmp_path, number):
+    """From its first line on, while NumPy and the rest are imported."""
+    script = """
+    import os, signal, sys
+    from kbert.command_line import run_program
+
+    class Killer:
+        def find_spec(self, name, path=None, target=None):
+            if name == "numpy":
+                os.kill(os.getpid(), int(sys.argv[1]))
+
+    sys.meta_path.insert(0, Killer())
+    run_program(lambda: print("done"))
+    """
+    command = [sys.executable, "-c", textwrap.dedent(script), str(int(number))]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert done.returncode == STATUS[number] and "done" not in done.stdout
+    assert done.stderr == f"\nInterrupted by {number.name}. No partial files were left.\n"
 
 
 def test_the_second_signal_ends_at_once(tmp_path):

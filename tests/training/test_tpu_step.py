@@ -10,10 +10,10 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from benchmarks.batches import synthetic_batch
+from benchmarks.settings import BenchmarkSettings
 
 from kbert import xla
-from kbert.benchmarks.batches import synthetic_batch
-from kbert.benchmarks.settings import BenchmarkSettings
 from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW

@@ -7,7 +7,7 @@ import types
 import pytest
 from helpers.hf_directory import GOLDEN
 from helpers.stored_models import load, make_model, save
-from helpers.tiny_bert import tiny_tokenizer
+from helpers.tiny_bert import VOCABULARY, tiny_tokenizer
 
 import kbert
 from kbert.weights.open_checkpoint import open_checkpoint
@@ -32,6 +32,17 @@ def test_every_format_is_recognised_by_content(format, place, saved, tmp_path):
     shutil.copytree(saved / format, tmp_path / place)
     assert format_of(tmp_path / place.split("/")[0]) == format
     assert format_of(str(tmp_path / place)) == format
+
+
+@pytest.mark.parametrize("format", ["kbert", "huggingface", "google", "kerashub"])
+def test_every_format_keeps_a_vocabulary_with_an_empty_line(format, tmp_path):
+    """As that of bert-base-japanese, whose other tokens keep their ids."""
+    tokens = ["" if token == "bad" else token for token in VOCABULARY]
+    tokenizer = kbert.BertTokenizer(tokens)
+    kbert.save_pretrained(make_model("encoder"), tmp_path / "model", format=format, tokenizer=tokenizer)
+    read = load(tmp_path / "model").pretrained.tokenizer
+    assert read.vocabulary == tokens
+    assert read(["a very bad film"]).to_list() == [[VOCABULARY.index(t) for t in ("a", "very", "[UNK]", "film")]]
 
 
 @pytest.mark.parametrize(

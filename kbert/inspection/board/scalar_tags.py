@@ -10,10 +10,11 @@ _LOSS = re.compile(r"loss|cross_entropy|perplexity|error|(^|_)(mse|mae)($|_)")
 _OPTIMIZER = ("learning_rate", "gradient_norm")
 _SPEED = re.compile(r"_per_second$|^(real_token_share|share_of_peak|peak_memory_gib|time_share|minutes)$")
 _DESCRIPTIONS = {
-    "accuracy/mlm_accuracy": "Share of the masked tokens that are predicted right. The run `baseline` always predicts "
-    "the most frequent token: a model that stays beside it has learned nothing from context.",
-    "accuracy/nsp_accuracy": "Share of the pairs whose label, IsNext or NotNext, is right. `baseline` always says the "
-    "more frequent one.",
+    "accuracy/mlm_accuracy": "Masked-LM accuracy: the share of the masked tokens that are predicted right. "
+    "The run `baseline` always predicts the most frequent token: a model that stays beside it has learned nothing "
+    "from context.",
+    "accuracy/nsp_accuracy": "Next-sentence accuracy: the share of the pairs whose label, IsNext or NotNext, "
+    "is right. `baseline` always says the more frequent one.",
     "loss/loss": "The sum of the model's losses. Where the curve of `validation` rises while that of `train` falls, "
     "the model learns its training examples by heart.",
     "loss/mlm_loss": "Cross entropy of the masked tokens, in nats. `baseline` knows their frequencies alone.",

@@ -7,10 +7,8 @@ import dataclasses
 
 import numpy as np
 
-from kbert.inspection.canvas import BLUE, FAINT, ORANGE, Canvas
+from kbert.inspection.charts import reliability_picture
 from kbert.inspection.markdown import markdown_table, percent
-
-_LEFT, _TOP, _SIDE, _COUNTS = 64, 48, 300, 70  # points: margins, the chart, the bars of counts below it
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -67,27 +65,4 @@ class Calibration:
         Returns:
             uint8 [height, width, 3].
         """
-        bins, bottom = len(self.counts), _TOP + _SIDE
-        canvas = Canvas(_LEFT + _SIDE + 150, bottom + _COUNTS + 64, title)
-        for tick in (0, 0.25, 0.5, 0.75, 1):
-            y = bottom - tick * _SIDE
-            canvas.line([(_LEFT, y), (_LEFT + _SIDE, y)], FAINT)
-            canvas.text(_LEFT - 8, y, percent(tick), anchor="rm")
-            canvas.text(_LEFT + tick * _SIDE, bottom + _COUNTS + 22, percent(tick), anchor="mm")
-        canvas.text(16, _TOP + _SIDE / 2, share, turned=True)
-        canvas.text(_LEFT + _SIDE / 2, bottom + _COUNTS + 44, f"probability of {of}", anchor="mm")
-        for n in np.flatnonzero(self.counts):
-            left, right = _LEFT + (n + 0.08) * _SIDE / bins, _LEFT + (n + 0.92) * _SIDE / bins
-            y, aim = bottom - self.accuracy[n] * _SIDE, bottom - self.confidence[n] * _SIDE
-            canvas.rectangle(left, y, right, bottom, fill=(*BLUE, 200))
-            canvas.line([((left + right) / 2, y), ((left + right) / 2, aim)], ORANGE, width=2)
-            canvas.line([(left, aim), (right, aim)], ORANGE, width=3)
-            height = (_COUNTS - 16) * self.counts[n] / self.counts.max()
-            canvas.rectangle(left, bottom + _COUNTS + 8 - height, right, bottom + _COUNTS + 8, fill=(*BLUE, 110))
-        canvas.line([(_LEFT, bottom), (_LEFT + _SIDE, _TOP)], dash=6)
-        canvas.line([(_LEFT, bottom), (_LEFT + _SIDE, bottom)])
-        for n, (text, colour) in enumerate(((f"{share} (bar)", BLUE), ("confidence (line)", ORANGE))):
-            canvas.text(_LEFT + _SIDE + 14, _TOP + 12 + 20 * n, text, colour=colour)
-        canvas.text(_LEFT + _SIDE + 14, _TOP + 52, "perfect (dashed)")
-        canvas.text(_LEFT + _SIDE + 14, bottom + _COUNTS / 2 + 8, "examples")
-        return canvas.pixels()
+        return reliability_picture(self.counts, self.confidence, self.accuracy, title, of, share)

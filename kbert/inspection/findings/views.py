@@ -3,8 +3,8 @@
 import numpy as np
 
 from kbert.inspection.analysis.attention_statistics import STATISTICS
+from kbert.inspection.charts import attention_picture, attribution_picture, heat_map, layer_chart
 from kbert.inspection.findings.inspection import Inspection
-from kbert.inspection.findings.pictures import attention_picture, attribution_picture, heat_map, layer_chart
 from kbert.inspection.markdown import escape, markdown_table, percent
 
 DRAWN_TEXTS = 2  # whose attention is drawn; of a base model the pictures of a text take 160 MB

@@ -149,7 +149,7 @@ class PlaygroundModels:
 
 
 def _learned_vocabulary():
-    from kbert.quickstart.installed_prose import STANDARD_LIBRARY, installed_documents
+    from kbert.corpus.installed_prose import STANDARD_LIBRARY, installed_documents
     from kbert.text.learn_vocabulary import learn_vocabulary
 
     documents = installed_documents((STANDARD_LIBRARY,), _LEARNED_SENTENCES)

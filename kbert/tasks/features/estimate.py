@@ -13,7 +13,7 @@ from kbert.tasks.features.extract import window_states
 from kbert.tasks.features.train import FeatureTraining, compiled_tagger
 from kbert.tasks.tagging.dataset import TaggedWindows
 from kbert.tasks.tagging.tagged_text import TaggedText
-from kbert.training.dry_run import BYTES_PER_PARAMETER, format_seconds, seconds_per_step
+from kbert.training.dry_run import format_seconds, peak_bytes, seconds_per_step
 from kbert.training.intervals import training_steps
 from kbert.training.made_by import METRICS
 
@@ -36,9 +36,8 @@ def estimate_feature_taggers(
 
     Returns:
         dict: of the features that are not there yet ``words``, ``windows``, ``bytes`` on the disk and ``seconds``;
-        ``steps`` and ``batch_size`` of a tagger; ``memory_bytes``, a lower bound: the encoder's weights, and weights,
-        gradients and moments of the largest tagger; and ``taggers``, {mode: its ``parameters`` and ``seconds``} of
-        those that are left to train.
+        ``steps`` and ``batch_size`` of a tagger; ``memory_bytes``, the peak of this process or its accelerator; and
+        ``taggers``, {mode: its ``parameters`` and ``seconds``} of those that are left to train.
     """
     directory, train = pathlib.Path(directory), texts["train"]
     left = [mode for mode in modes if not (directory / mode / METRICS).exists()]
@@ -54,9 +53,8 @@ def estimate_feature_taggers(
         found["seconds"] += _seconds_of_batch(encoder, batch, layers) * math.ceil(count / _WINDOWS)
     found["bytes"] = 2 * found["words"] * len(layers) * encoder.config.hidden_dim
     taggers = {mode: _tagger(mode, train, tags, encoder.config, training, steps) for mode in left}
-    largest = max((one["parameters"] for one in taggers.values()), default=0)
-    memory = 4 * encoder.count_params() + BYTES_PER_PARAMETER * largest
-    return found | {"steps": steps, "batch_size": training.batch_size, "memory_bytes": memory, "taggers": taggers}
+    found |= {"steps": steps, "batch_size": training.batch_size, "taggers": taggers}
+    return found | {"memory_bytes": peak_bytes()}
 
 
 def describe_estimate(estimate: dict) -> str:
@@ -73,7 +71,7 @@ def describe_estimate(estimate: dict) -> str:
     for mode, one in estimate["taggers"].items():
         lines.append(f"  {mode}: {one['parameters']:,} parameters, about {format_seconds(one['seconds'])}")
     seconds = estimate["seconds"] + sum(one["seconds"] for one in estimate["taggers"].values())
-    lines.append(f"memory: at least {estimate['memory_bytes'] / 2**20:,.0f} MiB")
+    lines.append(f"memory: about {estimate['memory_bytes'] / 2**20:,.0f} MiB")
     return "\n".join([*lines, f"time: about {format_seconds(seconds)} on this machine"])
 
 

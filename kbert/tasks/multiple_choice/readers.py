@@ -136,7 +136,7 @@ def read_dream(path) -> LabelledChoices:
         FileNotFoundError: no such file.
         ValueError: not DREAM's layout, or an answer that is not a choice; the message names file and dialogue.
     """
-    dialogues = read_json(path, object)
+    dialogues = read_json(path, object, data=True)
     prompts, choices, labels, places = [], [], [], []
     for number, entry in enumerate(dialogues if isinstance(dialogues, list) else [dialogues]):
         where = f"{path}, dialogue {number + 1}"

@@ -60,6 +60,7 @@ def pretrain(
     xla="auto",
     checkpoint_every=500,
     keep_every=None,
+    keep_best=False,
     log_every=None,
     callbacks=(),
     log_dir=None,
@@ -79,7 +80,8 @@ def pretrain(
     Args:
         corpus_or_records: a directory of records (`kbert.corpus.write_records`), path(s) or glob pattern(s) of text, or
             documents in memory: a list of documents, each a list of sentences, or rows with a column ``text`` (a dict,
-            a list of dicts, a pandas DataFrame, a finite tf.data.Dataset), each a document of running prose.
+            a list of dicts, a pandas DataFrame, a finite tf.data.Dataset), each a document of running prose; or
+            path(s) or pattern(s) of .tfrecord files of the original's create_pretraining_data.py.
         vocabulary: for text: path of a vocab.txt, list of tokens, or `kbert.BertTokenizer`. `init` and records have
             their own. Where several are given, tokens and settings must be the same.
         lowercase: bool, for a vocabulary that is not a tokenizer: False for cased text.
@@ -88,6 +90,8 @@ def pretrain(
         init: the model to start from instead of new weights: a source for `kbert.load_pretrained`, or a
             `kbert.BertPretrainer` or its pipeline, which is then trained itself (to resume, give it as it was at the
             start). The held-out scores before the first step are then `metrics["before"]`, on the rows of the others.
+            AdamW without bias correction takes over the moments of a checkpoint of Google's that has them; the schedule
+            begins anew.
         settings: str, a set of defaults for what is not given, "paper" or "small-budget"
             (`kbert.tasks.pretraining.named_settings`).
         steps: int, weight updates; the paper: 1,000,000.
@@ -139,14 +143,16 @@ def pretrain(
             the run is for plain rows in any case.
         fill_rows: bool, packed rows with further short pairs where they have space: for documents that are shorter than
             a row (`kbert.pretraining.further_parts`).
-        held_out: float, for text: the share of the documents that are only for evaluation, 0.01 by default; records
-            have their own.
+        held_out: float, for text: the share of the documents that are only for evaluation, 0.01 by default (of
+            TFRecords the share of the rows); records have their own.
         evaluation_batches: int, the number of batches made from the held-out documents.
         seed: int, determines new weights, dropout, pairs, masks and order.
         strategy, precision, xla, logical_cpus: see `kbert.training.choose_hardware`.
         checkpoint_every: int, steps between checkpoints; the held-out data are evaluated at the same time.
         keep_every: int, steps, a multiple of `checkpoint_every`: checkpoints at its multiples are kept for good.
             `kbert.load_pretrained("runs/tiny@20000")` loads the model of one.
+        keep_best: bool, keep the checkpoint with the lowest held-out loss for good: `metrics["best_step"]` names it,
+            and ``RUN@STEP`` loads it. The run's own model is that of its last step in any case.
         log_every: int, steps; by default the divisor of `checkpoint_every` nearest to 100.
         callbacks: further Keras callbacks, or one; their epochs are windows of `log_every` steps. None that sets the
             learning rate (LearningRateScheduler, ReduceLROnPlateau): `schedule` does.

@@ -94,12 +94,14 @@ def describe_data(settings, tokenizer, evaluation):
     counts = token_counts(settings.source, tokenizer, BASELINE_TOKENS, held_out=settings.held_out)
     unigram = unigram_baseline(counts, evaluation)
     _LOGGER.info(
-        "token frequencies alone: loss %.3f, accuracy %.1f%%", unigram["cross_entropy"], 100 * unigram["accuracy"]
+        "token frequencies alone: loss %.3f, masked-LM accuracy %.1f%%",
+        unigram["cross_entropy"],
+        100 * unigram["accuracy"],
     )
     if settings.next_sentence:
         labels = next_sentence_labels(evaluation)
         unigram["nsp_accuracy"] = float(labels.max() / labels.sum())
-        _LOGGER.info("always the more frequent next sentence label: accuracy %.1f%%", 100 * unigram["nsp_accuracy"])
+        _LOGGER.info("always the more frequent label: next-sentence accuracy %.1f%%", 100 * unigram["nsp_accuracy"])
     return statistics, unigram, _corpus_tokens(settings, counts)
 
 

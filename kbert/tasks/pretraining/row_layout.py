@@ -3,15 +3,18 @@
 import logging
 
 from kbert.pretraining.real_shares import real_shares
+from kbert.pretraining.tfrecords import is_tfrecords
 
 _LOGGER = logging.getLogger("kbert")
 _LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within parts costs, and a little more
 
 
 def choose_packing(settings, tokenizer):
-    """The settings with `packed` decided: if nothing was given, by `packing_pays`; rows that are filled are packed."""
+    """The settings with `packed` decided: by `packing_pays` if nothing was given; filled rows are, TFRecords not."""
     if settings.packed is not None:
         return settings
+    if is_tfrecords(settings.source):
+        return settings.with_packing(False)
     if settings.fill_rows:
         return settings.with_packing(True)
     names = ("next_sentence", "random_next_rate", "mask_rate", "left_to_right")

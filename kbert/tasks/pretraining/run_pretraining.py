@@ -1,6 +1,7 @@
 """The course of a pre-training: data, model, training, evaluation, saving."""
 
 import logging
+import os
 
 import keras
 
@@ -11,6 +12,7 @@ from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.models.quantized_layers import check_not_quantized
 from kbert.pipelines.settings import ModelSettings
 from kbert.pretraining.sources import check_held_out
+from kbert.pretraining.tfrecords import check_tfrecords, is_tfrecords
 from kbert.tasks.pretraining.check_run import check_run
 from kbert.tasks.pretraining.estimate import count_epochs, describe_plan, estimate_pretraining
 from kbert.tasks.pretraining.pretraining_data import baseline_curves, describe_data, make_evaluations, stage_dataset
@@ -22,13 +24,16 @@ from kbert.training.batch_memory import check_batch_memory
 from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.forecast import Forecast
 from kbert.training.hardware import choose_hardware
+from kbert.training.history import best_step
 from kbert.training.intervals import check_milestones, resolve_log_interval
 from kbert.training.made_by import note_origin
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import check_output, open_run
 from kbert.training.stages import Stage
 from kbert.training.time_budget import TimeBudget
+from kbert.weights.formats.google.slots import has_slots, load_slots
 from kbert.weights.save import save_pretrained
+from kbert.weights.source import local_source
 from kbert.weights.step_checkpoint import write_description
 from kbert.weights.step_paths import CHECKPOINTS
 
@@ -41,6 +46,7 @@ def run_pretraining(
     *,
     checkpoint_every,
     keep_every,
+    keep_best,
     log_every,
     callbacks,
     log_dir,
@@ -58,6 +64,10 @@ def run_pretraining(
     check_milestones(keep_every, checkpoint_every)
     if keep_every is not None and output is None and not dry_run:
         raise ValueError(f"pretrain: `keep_every` needs `output`. Received: keep_every={keep_every!r} and output=None")
+    keep_best = check_bool(keep_best, "pretrain: `keep_best`")
+    if keep_best and (output is None or settings.phases is not None):
+        received = f"output={output!r} and phases={settings.phases!r}"
+        raise ValueError(f"pretrain: `keep_best` needs `output` and rows of one length. Received: {received}")
     machine = {name: getattr(settings, name) for name in ("strategy", "precision", "xla", "logical_cpus")}
     hardware = choose_hardware(**machine, source=settings.init)
     stages = settings.stages()
@@ -68,7 +78,10 @@ def run_pretraining(
     # Before what takes long; of several workers the first tells the others in `open_run`.
     if output is not None and not overwrite and not dry_run and hardware.name != "multiworker":
         check_output(output, settings.to_dict(), schedule, undecided=["packed"] if settings.packed is None else [])
-    check_held_out(settings.source, settings.held_out)
+    if is_tfrecords(settings.source):
+        check_tfrecords(settings.source, settings.held_out)
+    else:
+        check_held_out(settings.source, settings.held_out)
     keras.utils.set_random_seed(settings.seed)
     model, tokenizer = starting_model(settings, hardware, keep_given=dry_run)
     check_not_quantized(model)
@@ -97,6 +110,8 @@ def run_pretraining(
             recipe="pretrain.py",
             schedule=schedule,
         )
+    with hardware.scope():
+        _load_moments(trained, settings)
     _LOGGER.info("%s", hardware.describe())
     evaluation = evaluations[stages[-1].number]
     try:
@@ -131,6 +146,7 @@ def run_pretraining(
         window=log_every,
         checkpoint_every=windows,
         keep_every=keep_every,
+        keep_best=keep_best,
         validation_every=windows,
         validate_first=settings.init is not None,
         stages=[Stage(stage.end, evaluations[stage.number], real[stage.number]) for stage in stages],
@@ -143,15 +159,29 @@ def run_pretraining(
         "epochs": count_epochs(settings, real, corpus_tokens, history[-1]["step"] if history else None),
     }
     metrics = measure_run(trained, evaluation, history, settings.steps, board if hardware.is_chief else [], about_data)
+    best = best_step(history) if keep_best else None
+    if best is not None:
+        metrics["best_step"] = best
     if run is not None:
 
         def save(path, made_by):
             save_pretrained(model, path, tokenizer=tokenizer, settings=model_settings, made_by=made_by, overwrite=True)
 
         keep_last = is_extendable and settings.schedule == "constant"
-        run.finish(metrics, save, keep_checkpoint=keep_last, keep_every=keep_every)
+        run.finish(metrics, save, keep_checkpoint=keep_last, keep_every=keep_every, keep_step=best)
     note_origin(model, run, metrics, "pretrain.py", settings.to_dict(), _INPUTS)
     return PretrainingRun(metrics, history, model, tokenizer, model_settings, run.path if run else None)
+
+
+def _load_moments(model, settings):
+    """Those of Google's checkpoint, if `init` is one that has them; the schedule is that of this run."""
+    if not isinstance(settings.init, str | os.PathLike) or settings.size is not None or settings.optimizer != "adamw":
+        return
+    path = local_source(settings.init)
+    # Bias correction would take moments of many steps for those of the first ones.
+    if path is not None and not settings.bias_correction and has_slots(path, model):
+        step = load_slots(model.optimizer, model, path, with_step=False)
+        _LOGGER.info("%s: the optimizer goes on with the moments of step %s there", settings.init, f"{step:,}")
 
 
 def _model_settings(model, settings, tokenizer):

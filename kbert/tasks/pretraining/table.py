@@ -10,12 +10,12 @@ def describe_scores(metrics: Mapping) -> str:
     unigram = metrics["unigram"]
     lines = [
         f"held-out masked tokens: loss {metrics['mlm_cross_entropy']:.3f} (token frequencies alone: "
-        f"{unigram['cross_entropy']:.3f}), right {metrics['mlm_accuracy']:.1%} "
+        f"{unigram['cross_entropy']:.3f}), masked-LM accuracy {metrics['mlm_accuracy']:.1%} "
         f"(always the most frequent: {unigram['accuracy']:.1%})"
     ]
     if "nsp_accuracy" in metrics:
         lines.append(
-            f"held-out next sentences: right {metrics['nsp_accuracy']:.1%} "
+            f"held-out pairs: next-sentence accuracy {metrics['nsp_accuracy']:.1%} "
             f"(always the more frequent label: {unigram['nsp_accuracy']:.1%})"
         )
     return "\n".join(lines)

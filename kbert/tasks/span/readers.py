@@ -107,7 +107,7 @@ def read_squad(path, *, labelled: bool = True) -> Questions:
 
     Source: rajpurkar.github.io/SQuAD-explorer; google-research/bert run_squad.py, ``read_squad_examples``.
     """
-    rows = list(_squad_rows(path, read_json(path, object), labelled))
+    rows = list(_squad_rows(path, read_json(path, object, data=True), labelled))
     if not rows:
         raise ValueError(f"{path} holds no question: expected data[…].paragraphs[…].qas[…].")
     ids, questions, contexts, answers, starts, places = zip(*rows, strict=True)

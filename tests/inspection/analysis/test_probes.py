@@ -1,69 +1,9 @@
-"""Linear probes: the solver, the control task, and that they give the same every time."""
+"""Linear probes: the control task, and that they give the same every time."""
 
 import numpy as np
 import pytest
 
-from kbert.inspection.analysis.logistic_regression import fit_logistic_regression
 from kbert.inspection.analysis.probes import probe_layers
-
-
-@pytest.fixture(scope="module")
-def mixture():
-    """Three overlapping clouds on axes of very different scale: (features [300, 4], labels)."""
-    rng = np.random.default_rng(3)
-    labels = rng.integers(0, 3, 300)
-    return (rng.normal(size=(300, 4)) + rng.normal(size=(3, 4))[labels]) * [1, 100, 0.01, 1] + [0, 5, 0, 7], labels
-
-
-def test_the_minimum_is_where_the_gradient_vanishes(mixture):
-    features, labels = mixture
-    fitted = fit_logistic_regression(features, labels, 3, l2=0.01, max_iterations=1000)
-    x = (features - features.mean(axis=0)) / features.std(axis=0)
-    logits = x @ fitted.kernel + fitted.bias
-    np.testing.assert_allclose(fitted.logits(features), logits)
-    probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-    errors = (probs - np.eye(3)[labels]) / len(labels)
-    np.testing.assert_allclose(x.T @ errors + 0.01 * fitted.kernel, 0, atol=2e-6)
-    np.testing.assert_allclose(errors.sum(axis=0), 0, atol=2e-6)
-
-
-@pytest.mark.parity
-def test_the_minimum_is_that_of_scikit_learn(mixture):
-    linear_model = pytest.importorskip("sklearn.linear_model")
-    features, labels = mixture
-    x = (features - features.mean(axis=0)) / features.std(axis=0)
-    theirs = linear_model.LogisticRegression(C=1 / (0.01 * len(x)), tol=1e-10, max_iter=1000).fit(x, labels)
-    ours = fit_logistic_regression(features, labels, 3, l2=0.01, max_iterations=1000)
-    np.testing.assert_allclose(ours.kernel, theirs.coef_.T, atol=1e-4)
-
-
-def test_it_stops_early_with_the_best_weights(mixture):
-    features, labels = mixture
-    rng = np.random.default_rng(0)
-    noise = rng.normal(size=(300, 200))  # enough to learn the training labels by heart
-    x, dev = (noise[:150], labels[:150]), (noise[150:], labels[150:])
-    early = fit_logistic_regression(*x, 3, dev=dev, l2=1e-6)
-    late = fit_logistic_regression(*x, 3, l2=1e-6)
-    assert early.iterations < late.iterations
-
-    def loss(model):
-        logits = model.logits(dev[0])
-        return (np.log(np.exp(logits).sum(axis=1)) - logits[range(150), dev[1]]).mean()
-
-    assert loss(early) <= min(loss(late), np.log(3) + 1e-9)
-
-
-@pytest.mark.parametrize(
-    "features, labels, message",
-    [
-        (np.ones((0, 2)), np.ones(0, int), "at least one"),
-        (np.full((2, 2), np.nan), np.zeros(2, int), "finite"),
-        (np.ones((2, 2)), np.array([0, 3]), "from 0 to 2. Received: 0 to 3"),
-    ],
-)
-def test_what_cannot_be_fitted_is_named(features, labels, message):
-    with pytest.raises(ValueError, match=message):
-        fit_logistic_regression(features, labels, 3)
 
 
 def words(count, seed):

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from helpers.picture_pixels import pixels_of
 from helpers.shown_text import shown_cells
 
-from kbert.inspection.canvas import ORANGE
+from kbert.inspection.charts import ORANGE
 from kbert.inspection.examples.calibration import Calibration
 
 
@@ -52,8 +53,8 @@ def test_the_gap_is_drawn():
     """The orange line stands at the confidence: higher for a model that is surer."""
     tops = []
     for sure in (0.65, 0.95):
-        pixels = Calibration.from_confidence([sure, sure], [True, False]).picture("Reliability").astype(int)
-        legend = 2 * 370  # points where the legend begins
-        rows = np.nonzero((np.abs(pixels[:, :legend] - ORANGE) < 3).all(axis=-1))[0]
-        tops.append(rows.min() / 2)
-    assert tops[0] - tops[1] == pytest.approx(0.3 * 300, abs=1)
+        pixels = Calibration.from_confidence([sure, sure], [True, False]).picture("Reliability")
+        rows, _ = pixels_of(pixels[:, :800], ORANGE)  # without the legend
+        tops.append(rows.min())
+    low, _ = pixels_of(pixels[:, :800], "#338ec1")  # the bar, up to 50 % in both
+    assert (tops[0] - tops[1]) / 0.3 == pytest.approx((low.min() - tops[1]) / 0.45, rel=0.05)

@@ -14,8 +14,8 @@ from kbert.inspection.analysis.attention_statistics import mean_statistics
 from kbert.inspection.analysis.probes import LayerProbes
 from kbert.inspection.analysis.text_states import TextStates
 from kbert.inspection.analysis.token_attributions import TokenAttributions
+from kbert.inspection.charts import MOST_BARS, attention_picture, attribution_picture
 from kbert.inspection.findings.inspection import Inspection
-from kbert.inspection.findings.pictures import MOST_BARS, attention_picture, attribution_picture
 from kbert.inspection.findings.report import report_html
 from kbert.inspection.findings.views import DRAWN_ATTRIBUTIONS, markdown_texts, pictures
 
@@ -54,7 +54,7 @@ def found():
     probs = (scores / scores.sum(axis=-1, keepdims=True)).astype("float32")
     states = TextStates((MARKUP, "b"), TOKENS, np.arange(4), np.zeros(4, int), rng.normal(size=(3, 4, 6)), probs, 5)
     scores = {"accuracy": [0.5, 0.9, 0.8], "macro_f1": [0.4, 0.9, 0.8], "control_accuracy": [0.5, 0.5, 0.6]}
-    counts = {"majority": 0.5, "train_words": 90, "test_words": 10, "unknown": 0, "iterations": [3, 3, 3]}
+    counts = {"majority": 0.5, "train_words": 90, "test_words": 10, "unknown": 0}
     probes = LayerProbes(MARKUP, ["a", MARKUP], **scores, **counts)
     return Inspection(
         MARKUP,
@@ -136,8 +136,7 @@ def test_pictures_of_attributions_do_not_grow_with_texts(found):
     strongest = np.argsort(-np.abs(values), kind="stable")[:MOST_BARS]
     short = attribution_picture([tokens[n] for n in strongest], values[strongest].tolist(), "a label")
     assert list(strongest) == list(range(0, 5 * MOST_BARS, 5)) and long.shape == short.shape
-    np.testing.assert_array_equal(long[110:], short[110:])  # below the line that says how many there are
-    assert (long[:110] != short[:110]).any()
+    assert (long != short).any()  # the title says how many there are
 
 
 def test_a_stronger_attention_is_darker(found):
@@ -147,8 +146,9 @@ def test_a_stronger_attention_is_darker(found):
     faint = attention_picture(0.3 * probs, TOKENS, "").astype(int)
     none = attention_picture(0 * probs, TOKENS, "").astype(int)
     assert dark.shape == none.shape and (none - dark).sum() > 2 * (none - faint).sum() > 0
-    where = np.argwhere((none != dark).any(axis=-1))  # one cell of 20 pixels, in the second row and third column
-    assert (where.max(axis=0) - where.min(axis=0) <= 22).all()
+    where = np.argwhere((none != dark).any(axis=-1))  # one cell
+    height, width = where.max(axis=0) - where.min(axis=0) + 1
+    assert len(where) > 0.95 * height * width and height * width < dark.shape[0] * dark.shape[1] / 16
 
 
 def test_markdown_shows_what_texts_say(found):

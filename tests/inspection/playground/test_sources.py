@@ -190,7 +190,7 @@ def test_no_one_waits_while_another_model_is_loaded(home, monkeypatch):
 
 
 def test_a_vocabulary_is_learned_where_none_is_given(monkeypatch):
-    from kbert.quickstart import installed_prose
+    from kbert.corpus import installed_prose
 
     sentences = ["The film is good and the song is bad.", "A very good film of Paris is never bad."] * 20
     monkeypatch.setattr(installed_prose, "installed_documents", lambda *_: iter([("python", "m", sentences)]))

@@ -104,6 +104,8 @@ def test_the_recipe(tmp_path, capsys):
     run_recipe("evaluate_pretraining", *flags, "--corpus", tmp_path / "corpus.txt", "--json")
     printed = capsys.readouterr().out
     scores = json.loads(printed.splitlines()[-1])
-    assert f"next sentences  {100 * scores['nsp_accuracy']:.1f} % of {scores['pairs']} (standard error" in printed
+    assert (
+        f"next-sentence accuracy  {100 * scores['nsp_accuracy']:.1f} % of {scores['pairs']} (standard error" in printed
+    )
     written = json.loads((tmp_path / "s.json").read_text())
     assert scores.items() <= written.items() and {"date", "versions", "settings"} <= written.keys()

@@ -11,11 +11,22 @@ from kbert.keras_compat import adam_moments, base_optimizer
 from kbert.optim.adamw import AdamW
 from kbert.weights.formats.export_tensors import tensor_names
 from kbert.weights.formats.google.names import NAMES
-from kbert.weights.formats.google.read import GLOBAL_STEP, SLOTS, read_google_checkpoint
+from kbert.weights.formats.google.read import GLOBAL_STEP, SLOTS, is_google_checkpoint, read_google_checkpoint
 from kbert.weights.formats.variables import sizes_of
 
 
-def load_slots(optimizer, model, source) -> int:
+def has_slots(path, model) -> bool:
+    """Whether a path is a checkpoint of Google's format that has all of the optimizer's values for a model."""
+    return is_google_checkpoint(path) and not _missing(read_google_checkpoint(path).tensors, model)
+
+
+def _missing(tensors, model):
+    stored = tensor_names(NAMES, model)
+    names = {f"{stored[v.path].name}/{slot}" for v in model.trainable_variables for slot in SLOTS} | {GLOBAL_STEP}
+    return sorted(names - set(tensors.tensors))
+
+
+def load_slots(optimizer, model, source, with_step: bool = True) -> int:
     """Loads the moments and the step of a checkpoint into an optimizer, so that training resumes.
 
     A learning rate schedule continues too, since it reads the step.
@@ -24,6 +35,7 @@ def load_slots(optimizer, model, source) -> int:
         optimizer: `kbert.AdamW` (or Keras' LossScaleOptimizer around one), before its first step.
         model: the model that it trains, with that checkpoint's weights.
         source: the checkpoint, as for `kbert.load_pretrained`.
+        with_step: False for the moments alone: the schedule begins anew.
 
     Returns:
         The number of steps done.
@@ -41,9 +53,7 @@ def load_slots(optimizer, model, source) -> int:
     checkpoint = read_google_checkpoint(check_path(source, "load_slots: `source`"))
     tensors, stored = checkpoint.tensors, tensor_names(NAMES, model)
     variables = model.trainable_variables
-    names = {f"{stored[v.path].name}/{slot}" for v in variables for slot in SLOTS} | {GLOBAL_STEP}
-    missing = sorted(names - set(tensors.tensors))
-    if missing:
+    if missing := _missing(tensors, model):
         raise ValueError(
             f"{tensors.path} lacks {len(missing)} of the optimizer's values, such as {missing[0]}. A released "
             "checkpoint has none of them: start with load_pretrained alone."
@@ -55,8 +65,8 @@ def load_slots(optimizer, model, source) -> int:
             values = tensors.read(f"{tensor.name}/{slot}")
             target.assign(tensor.to_kbert(values, variable.shape))
     step = int(tensors.read(GLOBAL_STEP))
-    optimizer.iterations.assign(step)
-    if adamw is not optimizer:
+    if with_step:
+        optimizer.iterations.assign(step)
         adamw.iterations.assign(step)
     return step
 

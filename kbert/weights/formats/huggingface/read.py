@@ -5,7 +5,7 @@ import pathlib
 import reprlib
 
 from kbert.config import POOLED_TOKENS
-from kbert.files import read_json
+from kbert.files import read_json, read_small
 from kbert.weights.files.tensor_file import TensorFile
 from kbert.weights.formats.huggingface.names import CONFIG_NAMES, NAMES
 from kbert.weights.formats.huggingface.tokenizer import read_huggingface_tokenizer
@@ -191,7 +191,7 @@ def _embedding(directory):
     modes = {"pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max", "pooling_mode_cls_token": "cls"}
     chosen = [name for name, value in read_json(path).items() if name.startswith("pooling_mode_") and value is True]
     modules = directory / "modules.json"
-    settings = {"normalize": modules.is_file() and b"Normalize" in modules.read_bytes()}
+    settings = {"normalize": modules.is_file() and b"Normalize" in read_small(modules)}
     if len(chosen) != 1 or chosen[0] not in modes:
         return settings, (f"sentence-transformers pools it by {chosen}, which kbert does not have: choose a `pooling`",)
     return {"pooling": modes[chosen[0]], **settings}, ()

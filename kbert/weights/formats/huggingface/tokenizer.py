@@ -30,7 +30,8 @@ def read_huggingface_tokenizer(directory, vocabulary=None) -> HuggingFaceTokeniz
     """Reads `vocab.txt` or, without it, `tokenizer.json`; settings from `tokenizer_config.json`, then `tokenizer.json`.
 
     Raises:
-        ValueError: damaged files, a vocabulary that BERT cannot have, special tokens with other names.
+        ValueError: damaged files, a vocabulary that BERT cannot have, special tokens with other names, a vocab.txt that
+            contradicts tokenizer.json.
 
     Source: transformers' BertTokenizer, whose own arguments (in `tokenizer_config.json`) override `tokenizer.json`.
     """
@@ -45,6 +46,7 @@ def read_huggingface_tokenizer(directory, vocabulary=None) -> HuggingFaceTokeniz
         tokens = read_vocabulary(vocabulary)
     elif (directory / VOCABULARY).is_file():
         tokens = read_vocabulary(directory / VOCABULARY)
+        _check_agreement(tokens, fast, directory)
     else:
         tokens = _vocabulary_of(fast, directory / TOKENIZER)
     if tokens is None:
@@ -87,6 +89,18 @@ def _vocabulary_of(fast, path):
     tokens = sorted(ids, key=ids.get)
     check_vocabulary(tokens, source=str(path))
     return tokens
+
+
+def _check_agreement(tokens, fast, directory):
+    """Raises ValueError where vocab.txt and tokenizer.json give an id different tokens: one of them was changed."""
+    ids = entry(fast.get("model", {}), "vocab", dict, directory / TOKENIZER, {})
+    for token, i in ids.items():
+        if type(i) is int and 0 <= i < len(tokens) and tokens[i] != (token.strip() or token):
+            raise ValueError(
+                f"{directory / VOCABULARY}, line {i + 1}: expected {token!r}, which has this id in {TOKENIZER}. "
+                f"Received: {tokens[i]!r}. One of the two files is of another model or was changed: replace it, or "
+                "delete it."
+            )
 
 
 def _append_added(tokens, config, fast, directory):

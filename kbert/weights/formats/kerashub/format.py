@@ -44,26 +44,10 @@ class KerasHubFormat(Format):
         return read_kerashub_preset(path.parent if path.is_file() else path, vocabulary)
 
     def write(self, directory, model, settings, vocabulary, *, made_by=None):
-        fields = CONFIG_NAMES.from_kbert(model.config)
-        tensors = export_tensors(NAMES, model)
-        check_single_label("kerashub", model)
-        check_head("kerashub", model, HEAD["head_activation"], HEAD["head_layer_norm_epsilon"])
-        check_pooler("kerashub", model, needed=True, reason="BertBackbone always has one")
-        other = kerashub_model(
-            fields,
-            model.task,
-            num_classes=model.num_labels or 1,
-            preprocessor=_preprocessor(model.task, settings, vocabulary),
-            dropout=getattr(model, "dropout", 0.1),
-        )
-        for variable in other.weights:
-            shape, values = tensors.pop(variable.path)
-            if tuple(variable.shape) != shape:
-                raise ValueError(f"{variable.path}: expected {shape}. Received: {variable.shape}, of this keras_hub")
-            variable.assign(values())
+        other = build_kerashub_model(model, settings, vocabulary)
         other.save_to_preset(str(directory))
         if vocabulary is not None and model.task == "encoder":
-            _tokenizer(settings, vocabulary).save_to_preset(str(directory))
+            kerashub_tokenizer(settings, vocabulary).save_to_preset(str(directory))
         write_kbert_settings(directory, settings)
 
     def reference_outputs(self, model, path, batch):
@@ -91,7 +75,34 @@ class KerasHubFormat(Format):
         return f"keras_hub {keras_hub.__version__}", found
 
 
-def _tokenizer(settings, vocabulary):
+def build_kerashub_model(model, settings, vocabulary):
+    """KerasHub's model with the weights of one of kbert's and, where it takes one, a preprocessor.
+
+    Raises:
+        ValueError: a model that KerasHub cannot hold, with the reason.
+    """
+    fields = CONFIG_NAMES.from_kbert(model.config)
+    tensors = export_tensors(NAMES, model)
+    check_single_label("kerashub", model)
+    check_head("kerashub", model, HEAD["head_activation"], HEAD["head_layer_norm_epsilon"])
+    check_pooler("kerashub", model, needed=True, reason="BertBackbone always has one")
+    other = kerashub_model(
+        fields,
+        model.task,
+        num_classes=model.num_labels or 1,
+        preprocessor=_preprocessor(model.task, settings, vocabulary),
+        dropout=getattr(model, "dropout", 0.1),
+    )
+    for variable in other.weights:
+        shape, values = tensors.pop(variable.path)
+        if tuple(variable.shape) != shape:
+            raise ValueError(f"{variable.path}: expected {shape}. Received: {variable.shape}, of this keras_hub")
+        variable.assign(values())
+    return other
+
+
+def kerashub_tokenizer(settings, vocabulary):
+    """KerasHub's tokenizer of this vocabulary."""
     import keras_hub
 
     wanted = settings.tokenizer
@@ -111,7 +122,7 @@ def _preprocessor(task, settings, vocabulary):
     import keras_hub
 
     preprocessor = getattr(keras_hub.models, _PREPROCESSORS[task])
-    return preprocessor(_tokenizer(settings, vocabulary), sequence_length=settings.sequence_length)
+    return preprocessor(kerashub_tokenizer(settings, vocabulary), sequence_length=settings.sequence_length)
 
 
 FORMAT = KerasHubFormat()

@@ -4,6 +4,7 @@ The JSON files are read here as plain data: no class is looked up by a name from
 """
 
 import dataclasses
+import functools
 import pathlib
 import reprlib
 
@@ -11,7 +12,7 @@ from kbert.files import read_json
 from kbert.text.vocabulary import read_vocabulary
 from kbert.weights.formats.kbert_settings import read_kbert_settings
 from kbert.weights.formats.kerashub.names import CONFIG_NAMES, NAMES
-from kbert.weights.formats.kerashub.weights_file import open_kerashub_weights
+from kbert.weights.formats.kerashub.weights_file import KerasHubVariables, open_kerashub_weights
 from kbert.weights.formats.tensor_checkpoint import NO_VOCABULARY, TensorCheckpoint, default_settings, described
 from kbert.weights.json_fields import entry
 
@@ -56,18 +57,53 @@ def read_kerashub_preset(path, vocabulary=None) -> TensorCheckpoint:
     if _class_of(content) != "BertBackbone":
         raise ValueError(f"{path / CONFIG}: kbert builds BERT, a BertBackbone. Received: {_class_of(content)}")
     fields = entry(content, "config", dict, path / CONFIG, {})
-    _refuse_quantised(fields, path / CONFIG)
-    config = CONFIG_NAMES.to_kbert(fields, str(path / CONFIG))
-    task, arguments, remarks = _task_of(path)
-    tokens, settings, more = _tokenizer_of(path, vocabulary)
-    stored = read_kbert_settings(path, task) or default_settings(task, config, {}, _length(path))
+    task_fields = read_json(path / TASK) if (path / TASK).is_file() else {}
+    tokenizer = _tokenizer_of(path, vocabulary)
+    opened = functools.partial(open_kerashub_weights, path)
+    return _checkpoint(path, path / CONFIG, fields, path / TASK, task_fields, tokenizer, _length(path), opened)
+
+
+def in_memory_checkpoint(model, tokenizer=None) -> TensorCheckpoint:
+    """The same of a model of KerasHub in memory, by the tokenizer that is given or else that of its preprocessor.
+
+    Raises:
+        TypeError: no BertBackbone, and no model with one.
+        ValueError: what kbert cannot represent, with the reason.
+    """
+    backbone = getattr(model, "backbone", model)
+    if type(backbone).__name__ != "BertBackbone":
+        raise TypeError(
+            "from_keras_hub: expected a keras_hub BertBackbone, a model with one, or a preset's name or path. "
+            f"Received: {type(model).__name__}"
+        )
+    preprocessor = None if model is backbone else model.preprocessor
+    tokenizer = tokenizer or (preprocessor and preprocessor.tokenizer)
+    named = (None, {}, (NO_VOCABULARY,)) if tokenizer is None else _tokenizer_in_memory(tokenizer)
+    where = pathlib.Path(f"keras_hub {type(model).__name__}")
+    task = {}
+    if model is not backbone:
+        names = ("num_classes", "dropout", "activation")
+        fields = {name: value for name, value in model.get_config().items() if name in names}
+        fields["activation"] = getattr(fields.get("activation"), "__name__", fields.get("activation"))
+        task = {"class_name": f"keras_hub>{type(model).__name__}", "config": fields}
+    length = preprocessor and preprocessor.sequence_length
+    fields = backbone.get_config()
+    return _checkpoint(where, where, fields, where, task, named, length, lambda *_: KerasHubVariables(where, model))
+
+
+def _checkpoint(path, config_path, fields, task_path, task_content, tokenizer, length, open_weights):
+    _refuse_quantised(fields, config_path)
+    config = CONFIG_NAMES.to_kbert(fields, str(config_path))
+    task, arguments, remarks = _task_of(task_content, task_path)
+    tokens, settings, more = tokenizer
+    stored = read_kbert_settings(path, task) or default_settings(task, config, {}, length)
     if stored.labels is not None and len(stored.labels) != arguments.get("num_labels"):
         stored = dataclasses.replace(stored, labels=None)
-    tensors = open_kerashub_weights(path, fields, config, task, arguments.get("num_labels", 1))
+    tensors = open_weights(fields, config, task, arguments.get("num_labels", 1))
     return TensorCheckpoint(
         format=NAMES.format,
         path=path,
-        config_path=path / CONFIG,
+        config_path=config_path,
         names=NAMES,
         config_names=CONFIG_NAMES,
         description=described(task, config, pooler=True, **arguments),
@@ -95,12 +131,11 @@ def _refuse_quantised(fields, path):
         raise ValueError(f"{path}: the weights are quantised ({kind}); kbert reads float32, float16 and bfloat16.")
 
 
-def _task_of(path):
-    """Task, constructor arguments, lines for the report."""
-    if not (path / TASK).is_file():
+def _task_of(content, path):
+    """Task, constructor arguments, lines for the report, of the content of task.json."""
+    if not content:
         return "encoder", {}, ()
-    content = read_json(path / TASK)
-    name, fields = _class_of(content), entry(content, "config", dict, path / TASK, {})
+    name, fields = _class_of(content), entry(content, "config", dict, path, {})
     task = TASKS.get(name)
     if task is None:
         return "encoder", {}, (f"a preset of {name}: its backbone is what kbert loads",)
@@ -108,12 +143,12 @@ def _task_of(path):
         return task, {"tied": True, **HEAD}, ()
     if fields.get("activation") not in (None, "linear"):
         raise ValueError(
-            f"{path / TASK}: a classifier with activation={fields['activation']!r} gives no logits, which kbert's "
+            f"{path}: a classifier with activation={fields['activation']!r} gives no logits, which kbert's "
             "does. Rebuild it with activation=None."
         )
     number, dropout = fields.get("num_classes"), {"dropout": fields.get("dropout", 0.1)}
     if type(number) is not int or number < 1:
-        raise ValueError(f"{path / TASK}: `num_classes` must be a positive integer. Received: {reprlib.repr(number)}")
+        raise ValueError(f"{path}: `num_classes` must be a positive integer. Received: {reprlib.repr(number)}")
     return ("regression", dropout, ()) if number == 1 else (task, {"num_labels": number, **dropout}, ())
 
 
@@ -129,8 +164,19 @@ def _tokenizer_of(path, vocabulary):
     name, fields = _class_of(content), entry(content, "config", dict, path / TOKENIZER, {})
     if name not in (None, "BertTokenizer"):
         return None, {}, (f"its {name} is not a tokenizer that kbert has: the model takes token ids, but no strings",)
-    settings = {argument: fields[its] for its, argument in _TOKENIZER_ARGUMENTS.items() if its in fields}
-    return tokens, settings, ()
+    return tokens, _settings_of(fields), ()
+
+
+def _settings_of(fields):
+    return {argument: fields[its] for its, argument in _TOKENIZER_ARGUMENTS.items() if its in fields}
+
+
+def _tokenizer_in_memory(tokenizer):
+    if type(tokenizer).__name__ != "BertTokenizer":
+        raise TypeError(
+            f"from_keras_hub: expected a keras_hub BertTokenizer as `tokenizer`. Received: {type(tokenizer).__name__}"
+        )
+    return tokenizer.get_vocabulary(), _settings_of(tokenizer.get_config()), ()
 
 
 def _merged(stored, stated):

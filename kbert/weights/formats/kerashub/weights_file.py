@@ -49,7 +49,7 @@ def open_kerashub_weights(path, fields: dict[str, Any], config: BertConfig, task
             f"{path / 'config.json'}: the sizes {SIZES} describe a model of {parameters_of(config)} parameters. "
             f"Received: {found} bytes of weights."
         )
-    return LoadedByKerasHub(path, [path / (SHARDS if sharded else WEIGHTS), *heads], fields, task, num_classes)
+    return _loaded_by_kerashub(path, [path / (SHARDS if sharded else WEIGHTS), *heads], fields, task, num_classes)
 
 
 def _shards(path):
@@ -64,26 +64,29 @@ def _shards(path):
     return [path.with_name(name) for name in sorted(set(names))]
 
 
-class LoadedByKerasHub:
-    """The same from KerasHub's own model."""
+class KerasHubVariables:
+    """The same from a model of KerasHub itself; `path` is for messages."""
 
-    def __init__(self, path, files, fields, task, num_classes):
-        from keras import ops
-
+    def __init__(self, path, model):
         self.path = path
-        try:
-            model = kerashub_model(fields, task, num_classes)
-            getattr(model, "backbone", model).load_weights(str(files[0]))
-            if len(files) > 1:
-                model.load_task_weights(str(files[1]))
-        except (ValueError, TypeError, KeyError, OSError) as error:
-            raise ValueError(f"{path}: the weights do not fit the config beside them: {error}") from error
         self._variables = {variable.path: variable for variable in model.weights}
-        self._to_numpy = ops.convert_to_numpy
         self.tensors = {name: TensorInfo(tuple(v.shape), "float32") for name, v in self._variables.items()}
 
     def read(self, name: str) -> np.ndarray:
-        return self._to_numpy(self._variables[name])
+        from keras import ops
+
+        return ops.convert_to_numpy(self._variables[name]).astype("float32", copy=False)
+
+
+def _loaded_by_kerashub(path, files, fields, task, num_classes):
+    try:
+        model = kerashub_model(fields, task, num_classes)
+        getattr(model, "backbone", model).load_weights(str(files[0]))
+        if len(files) > 1:
+            model.load_task_weights(str(files[1]))
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        raise ValueError(f"{path}: the weights do not fit the config beside them: {error}") from error
+    return KerasHubVariables(path, model)
 
 
 def kerashub_model(fields, task, num_classes=1, preprocessor=None, dropout=0.1):

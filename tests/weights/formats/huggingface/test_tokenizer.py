@@ -135,6 +135,18 @@ def test_another_tokenizer_is_none_that_kbert_has(directory, change, remark):
     assert read_huggingface_tokenizer(directory, GOLDEN / "google_pretraining/vocab.txt").vocabulary == VOCABULARY
 
 
+@pytest.mark.parametrize("change", ["swapped", "shifted"])
+def test_a_vocabulary_that_contradicts_tokenizer_json(directory, change):
+    *tokens, one, two = VOCABULARY
+    line = len(tokens) + 1
+    tokens += [two, one] if change == "swapped" else ["extra", one, two]
+    write_vocabulary(directory, tokens)
+    with pytest.raises(ValueError, match=rf"vocab.txt, line {line}: expected {one!r}, .* in tokenizer.json. Received: "):
+        read_huggingface_tokenizer(directory)
+    (directory / "tokenizer.json").unlink()
+    assert read_huggingface_tokenizer(directory).vocabulary == tokens
+
+
 def test_a_bpe_tokenizer_is_none_that_kbert_has(directory):
     edit(directory / "tokenizer.json", model={"type": "BPE", "vocab": {}})
     assert "BPE tokenizer, not WordPiece" in read_huggingface_tokenizer(directory).remarks[0]

@@ -16,7 +16,7 @@ from helpers.tiny_bert import VOCABULARY, randomise
 import kbert
 from kbert.weights.diagnostics.parity import measure_parity
 from kbert.weights.files.h5_file import H5File
-from kbert.weights.formats.kerashub.weights_file import LoadedByKerasHub
+from kbert.weights.formats.kerashub.weights_file import KerasHubVariables
 from kbert.weights.open_checkpoint import open_checkpoint
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras_hub") is None, reason="needs KerasHub")
@@ -291,7 +291,7 @@ def test_files_without_layer_names_are_loaded_by_kerashub(preset):
         with h5py.File(preset / name, "a") as file:
             file.visititems(lambda _, entry: entry.attrs.pop("name", None) and None)
     stored = open_checkpoint(preset)
-    assert isinstance(stored.tensors, LoadedByKerasHub)
+    assert isinstance(stored.tensors, KerasHubVariables)
     model = load(preset)
     assert_same_weights(model, expected)
 

@@ -1,0 +1,96 @@
+"""Words of a domain added to the vocabulary of a model.
+
+Shapes: V vocabulary, H hidden.
+"""
+
+import dataclasses
+import re
+
+import numpy as np
+from keras import ops
+
+from kbert.config import BertConfig
+from kbert.models.quantized_layers import check_not_quantized
+from kbert.text.tokenizer import BertTokenizer
+from kbert.weights.description import ModelDescription
+
+_UNUSED = re.compile(r"\[unused\d+\]")
+_BY_TOKEN = (  # the variables with a row for each token, [V, H] or [V]
+    "embeddings/token_embedding/embeddings",
+    "masked_lm_head/output_embeddings",
+    "masked_lm_head/output_bias",
+)
+
+
+def extend_vocabulary(model, words: list[str]):
+    """A copy of a model for which each of these words is one token.
+
+    A word takes the place of an [unused0], [unused1] … of the vocabulary, as BERT's have them, or, where none is left,
+    a new row at the end of the table. Its row is the mean of those of its former pieces. All other weights and ids stay
+    the same; longer words that begin with a new one are split after it. Continue the pre-training on text of the
+    domain, so that the new rows learn.
+
+    Args:
+        model: a model that was loaded with its tokenizer (`kbert.load_pretrained`), of any task; it stays as it is.
+        words: list of str, each a word as the tokenizer splits text: without white space or punctuation and, for an
+            uncased tokenizer, in lower case. Words that are tokens already are left out.
+
+    Returns:
+        The new model; ``pretrained.tokenizer`` has the new vocabulary.
+
+    Raises:
+        TypeError: `words` is no list of str.
+        ValueError: a model without a tokenizer, a quantised one, or something that the tokenizer would not give as one
+            token.
+
+    Example::
+
+        model = kbert.load_pretrained("bert-base-uncased", task="pretraining")
+        model = kbert.weights.extend_vocabulary(model, ["angioplasty", "stent"])
+        kbert.pretrain("medical/*.txt", init=model, steps=10_000, output="runs/medical")
+    """
+    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
+        raise TypeError(f"extend_vocabulary: `words` must be a list of str. Received: {words!r:.80}")
+    if model.pretrained is None or model.pretrained.tokenizer is None:
+        raise ValueError("extend_vocabulary: expected a model loaded with its tokenizer. Received: one without")
+    check_not_quantized(model)
+    old = model.pretrained.tokenizer
+    vocabulary = old.vocabulary
+    known = set(vocabulary)
+    words = [word for word in dict.fromkeys(words) if word not in known]
+    unused = [i for i, token in enumerate(vocabulary) if _UNUSED.fullmatch(token)]
+    ids = (unused + list(range(len(vocabulary), len(vocabulary) + len(words))))[: len(words)]
+    vocabulary += [""] * (max([len(vocabulary) - 1, *ids]) + 1 - len(vocabulary))
+    for word, i in zip(words, ids, strict=True):
+        vocabulary[i] = word
+    tokenizer = BertTokenizer(vocabulary, **old.settings())
+    _check_words(tokenizer, words, ids)
+    pieces = old(words).to_list() if words else []
+    description = ModelDescription.from_model(model)
+    fields = description.config.to_dict() | {"vocabulary_size": len(vocabulary)}
+    extended = dataclasses.replace(description, config=BertConfig.from_dict(fields)).build(model.dtype_policy)
+    values = {variable.path: ops.convert_to_numpy(variable) for variable in model.weights}
+    for variable in extended.weights:
+        value = values[variable.path]
+        if variable.path in _BY_TOKEN:
+            value = _with_rows(value, len(vocabulary), ids, pieces)
+        variable.assign(value)
+    extended.pretrained = dataclasses.replace(model.pretrained, tokenizer=tokenizer)
+    return extended
+
+
+def _check_words(tokenizer, words, ids):
+    for word, i, found in zip(words, ids, tokenizer(words).to_list() if words else [], strict=True):
+        if found != [i]:
+            pieces = [tokenizer.id_to_token(piece) for piece in found]
+            raise ValueError(
+                "extend_vocabulary: expected words as the tokenizer splits text, without white space or punctuation "
+                f"and in its letter case. Received: {word!r}, which it reads as {pieces}"
+            )
+
+
+def _with_rows(value, size, ids, pieces):
+    rows = np.concatenate([value, np.zeros((size - len(value), *value.shape[1:]), value.dtype)])
+    for i, of_word in zip(ids, pieces, strict=True):
+        rows[i] = value[of_word].astype("float32").mean(axis=0)
+    return rows

@@ -1,0 +1,170 @@
+"""Records of the original's create_pretraining_data.py: written, read as its run_pretraining.py does, learnt."""
+
+import itertools
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.compare import assert_arrays_equal
+from helpers.pretraining_batches import B, P, S, assert_equal, batches, dataset_of, originals, rows
+from helpers.tiny_corpus import VOCABULARY
+
+import kbert
+from kbert.pretraining import token_counts, write_tfrecords
+
+LENGTHS = {"batch_size": B, "sequence_length": S, "max_predictions": P}
+
+
+@pytest.fixture(scope="module")
+def written(corpus, tokenizer, tmp_path_factory):
+    """(pattern, batches): two files of the rows of 40 batches."""
+    directory = tmp_path_factory.mktemp("tfrecords")
+    some = dataset_of(corpus, tokenizer).take(40)
+    assert write_tfrecords(some, [directory / "a.tfrecord", directory / "b.tfrecord"]) == 40 * B
+    return str(directory / "*.tfrecord"), batches(some)
+
+
+def read_as_the_original(path):
+    """The rows of a file by the features and the casts of `input_fn_builder` in run_pretraining.py."""
+    features = {
+        "input_ids": tf.io.FixedLenFeature([S], tf.int64),
+        "input_mask": tf.io.FixedLenFeature([S], tf.int64),
+        "segment_ids": tf.io.FixedLenFeature([S], tf.int64),
+        "masked_lm_positions": tf.io.FixedLenFeature([P], tf.int64),
+        "masked_lm_ids": tf.io.FixedLenFeature([P], tf.int64),
+        "masked_lm_weights": tf.io.FixedLenFeature([P], tf.float32),
+        "next_sentence_labels": tf.io.FixedLenFeature([1], tf.int64),
+    }
+    for record in tf.data.TFRecordDataset(str(path)):
+        example = tf.io.parse_single_example(record, features)
+        yield {name: value.numpy() for name, value in example.items()}
+
+
+def test_the_original_reads_what_is_written(written):
+    pattern, expected = written
+    files = sorted(tf.io.gfile.glob(pattern))
+    read = itertools.chain(*zip(*map(read_as_the_original, files), strict=True))  # in turn, as they were written
+    for inputs, labels, weights in expected:
+        for row in range(B):
+            example = next(read)
+            np.testing.assert_array_equal(example["input_ids"], inputs["token_ids"][row])
+            np.testing.assert_array_equal(example["input_mask"], inputs["padding_mask"][row])
+            np.testing.assert_array_equal(example["segment_ids"], inputs["segment_ids"][row])
+            np.testing.assert_array_equal(example["masked_lm_positions"], inputs["mask_positions"][row])
+            np.testing.assert_array_equal(example["masked_lm_ids"], labels["mlm_logits"][row])
+            np.testing.assert_array_equal(example["masked_lm_weights"], weights["mlm_logits"][row])
+            assert example["next_sentence_labels"] == [labels["nsp_logits"][row]]
+    assert next(read, None) is None
+
+
+def test_an_epoch_has_every_row_once_in_the_order_of_the_seed(written, tokenizer):
+    pattern, expected = written
+    training, held_out = (dataset_of(pattern, tokenizer, **which) for which in ({}, {"evaluation": True}))
+    held_out = batches(held_out)
+    real = sum(int((weights["nsp_logits"] > 0).sum()) for _, _, weights in held_out)
+    assert 0 < real < 40 * B / 2
+    epoch = dataset_of(pattern, tokenizer, epochs=1, batch_size=1)
+    assert len(rows(epoch.as_numpy_iterator())) == 40 * B - real
+    assert sorted(rows(epoch.as_numpy_iterator()) + rows(held_out)[:real]) == sorted(rows(expected))
+    kept = {row.tobytes() for row in originals(batches(epoch))}
+    assert kept.isdisjoint(row.tobytes() for row in originals(held_out)[:real])
+    straight = batches(training, 90)  # more than two epochs
+    number = (40 * B - real) // B
+    assert rows(straight[:number]) != rows(straight[number : 2 * number])
+    assert_equal(straight[70:], batches(dataset_of(pattern, tokenizer, start_step=70), 20))
+    assert_equal(straight[:5], batches(dataset_of(pattern, tokenizer), 5))
+    assert rows(straight[:5]) != rows(batches(dataset_of(pattern, tokenizer, seed=1), 5))
+
+
+def test_the_specification_is_that_of_text(corpus, written, tokenizer):
+    of_text, of_records = (dataset_of(source, tokenizer) for source in (corpus, written[0]))
+    assert of_text.element_spec == of_records.element_spec
+    without = dataset_of(written[0], tokenizer, next_sentence=False).element_spec
+    assert "nsp_logits" not in without[1] | without[2]
+
+
+def test_token_counts_are_those_of_the_text_in_the_rows(written, tokenizer):
+    counts = token_counts(written[0], tokenizer, held_out=0.0)
+    ids = originals(written[1])
+    expected = np.bincount(ids.ravel(), minlength=len(VOCABULARY))
+    expected[[tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id]] = 0
+    np.testing.assert_array_equal(counts, expected)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_pretrain_learns_from_them_and_resumes(written, tokenizer, tmp_path):
+    class Killed(Exception):
+        pass
+
+    options = {**LENGTHS, "vocabulary": tokenizer, "held_out": 0.2, "evaluation_batches": 1, "steps": 2}
+    options |= {"log_every": 1, "checkpoint_every": 1}
+    expected = kbert.pretrain(written[0], **options)
+    assert expected.metrics["unigram"]["masks"] > 0
+
+    def kill(batch, logs):
+        if int(stop.model.optimizer.iterations.numpy()) == 2:
+            raise Killed
+
+    stop = keras.callbacks.LambdaCallback()
+    stop.on_train_batch_end = kill
+    with pytest.raises(Killed):
+        kbert.pretrain(written[0], output=tmp_path / "run", callbacks=stop, **options)
+    resumed = kbert.pretrain(written[0], output=tmp_path / "run", **options)
+    assert_arrays_equal(expected.model.get_weights(), resumed.model.get_weights())
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        (
+            {"sequence_length": 24},
+            r"a\.tfrecord has rows of sequence_length=23 .*=4.*Received: 24 and 4",
+        ),
+        ({"max_predictions": 5}, "max_predictions=4.*Received: 23 and 5"),
+        ({"whole_word": True}, "masked when they were written.*Received: whole_word=True"),
+        ({"mask_rate": 0.3}, "Received: mask_rate=0.3"),
+        ({"packed": True}, "Received: packed=True"),
+        ({"held_out": 0.0, "evaluation": True}, "held_out=0"),
+        ({"held_out": 0.9999999}, "none .* for training"),
+    ],
+)
+def test_what_they_cannot_be_is_an_error(written, tokenizer, options, message):
+    with pytest.raises(ValueError, match=message):
+        dataset_of(written[0], tokenizer, **options)
+
+
+def test_pretrain_refuses_what_was_decided_when_they_were_written(written, tokenizer):
+    with pytest.raises(ValueError, match="Received: mask_rate=0.2"):
+        kbert.pretrain(written[0], vocabulary=tokenizer, steps=1, **LENGTHS, mask_rate=0.2)
+
+
+def test_ids_beyond_the_vocabulary_and_damage_are_named(written, corpus, tokenizer, tmp_path):
+    [inputs, labels, weights] = batches(dataset_of(corpus, tokenizer), 1)[0]
+    inputs["token_ids"] = np.full_like(inputs["token_ids"], len(VOCABULARY))
+    path = tmp_path / "x.tfrecord"
+    write_tfrecords([(inputs, labels, weights)], path)
+    with pytest.raises(ValueError, match=rf"{path}.*from 0 to {len(VOCABULARY) - 1}. Received: .*{len(VOCABULARY)}"):
+        batches(dataset_of(path, tokenizer, evaluation=True, held_out=0.999))
+    content = bytearray(open(tf.io.gfile.glob(written[0])[0], "rb").read())
+    path.write_bytes(content[:-5])
+    with pytest.raises(ValueError, match=rf"{path}.*truncated"):
+        batches(dataset_of(path, tokenizer, evaluation=True, held_out=0.999))
+    content[-9] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=rf"{path}.*corrupted"):
+        batches(dataset_of(path, tokenizer, evaluation=True, held_out=0.999))
+    path.write_bytes(b"no record at all")
+    with pytest.raises(ValueError, match=rf"{path}.*damaged"):
+        dataset_of(path, tokenizer)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        writer.write(tf.train.Example().SerializeToString())
+    with pytest.raises(ValueError, match=rf"{path}: .*input_ids"):
+        dataset_of(path, tokenizer)
+
+
+def test_packed_rows_and_rows_without_next_sentences_are_not_written(corpus, tokenizer, tmp_path):
+    for options in ({"packed": True}, {"next_sentence": False}):
+        with pytest.raises(ValueError, match="plain rows with next sentences"):
+            write_tfrecords(dataset_of(corpus, tokenizer, **options).take(1), tmp_path / "x.tfrecord")
+        assert not list(tmp_path.iterdir())

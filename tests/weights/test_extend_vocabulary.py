@@ -1,0 +1,64 @@
+"""Words added to a vocabulary: unused places first, rows from the mean of their pieces, nothing else changed."""
+
+import numpy as np
+import pytest
+from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer
+
+import kbert
+from kbert.weights import extend_vocabulary
+
+TABLE = "embeddings/token_embedding/embeddings"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    path = tmp_path_factory.mktemp("model") / "tiny"
+    kbert.save_pretrained(make_pretrainer(16), path, tokenizer=make_tokenizer())
+    return kbert.load_pretrained(path)
+
+
+def test_words_take_unused_places_then_new_rows(model, tmp_path):
+    extended = extend_vocabulary(model, ["abc", "xy", "a", "abc"])
+    tokenizer = extended.pretrained.tokenizer
+    expected = [token if token != "[unused0]" else "abc" for token in VOCABULARY] + ["xy"]
+    assert tokenizer.vocabulary == expected and extended.config.vocabulary_size == len(VOCABULARY) + 1
+    pieces = ["abc", "xy", "xy", "##z", "b"]
+    assert [piece.decode() for piece in tokenizer.pieces(["abc xy xyz b"])[0].numpy()] == pieces
+    old, new = ({v.path: v.numpy() for v in one.weights} for one in (model, extended))
+    assert old.keys() == new.keys()
+    for path in old.keys() - {TABLE, "masked_lm_head/output_bias"}:
+        np.testing.assert_array_equal(old[path], new[path], err_msg=path)
+    for path in (TABLE, "masked_lm_head/output_bias"):
+        for word, i in (("abc", 1), ("xy", len(VOCABULARY))):
+            ids = [VOCABULARY.index(piece) for piece in (word[0], *(f"##{letter}" for letter in word[1:]))]
+            np.testing.assert_allclose(new[path][i], old[path][ids].mean(axis=0), rtol=1e-6, atol=1e-9)
+        others = [i for i in range(len(VOCABULARY)) if i != 1]
+        np.testing.assert_array_equal(new[path][others], old[path][others])
+    kbert.save_pretrained(extended, tmp_path / "saved")
+    again = kbert.load_pretrained(tmp_path / "saved")
+    assert again.pretrained.tokenizer.vocabulary == expected
+    assert model.pretrained.tokenizer.vocabulary == VOCABULARY
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_its_pre_training_goes_on(model):
+    extended = extend_vocabulary(model, ["abc", "xy"])
+    row = extended.encoder.weights[0].numpy()[1].copy()
+    options = {"batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False, "held_out": 0.2}
+    documents = [["abc xy abc xy .", *document] for document in make_documents(60)]
+    run = kbert.pretrain(documents, init=extended, steps=2, **options)
+    assert run.tokenizer.vocabulary[1] == "abc"
+    assert not np.array_equal(run.model.encoder.weights[0].numpy()[1], row)
+
+
+@pytest.mark.parametrize("word", ["Abc", "a-b", "a b", "", "ä"])
+def test_what_is_no_word_of_the_tokenizer_is_an_error(model, word):
+    with pytest.raises(ValueError, match="token is empty" if not word else f"Received: '{word}', which it reads as"):
+        extend_vocabulary(model, [word])
+
+
+def test_a_string_and_a_model_without_tokenizer_are_errors(model):
+    with pytest.raises(TypeError, match="`words` must be a list of str. Received: 'abc'"):
+        extend_vocabulary(model, "abc")
+    with pytest.raises(ValueError, match="loaded with its tokenizer"):
+        extend_vocabulary(make_pretrainer(16), ["abc"])

@@ -227,8 +227,9 @@ class Pipeline(keras.Model):
     ):
         """`fit` where masks are the labels: new ones each epoch, by the optimizer's step; those of validation stay."""
         if validation_split:
-            columns = x if isinstance(x, dict) else self._columns(x)
-            (x, y, sample_weight), validation_data = split_texts(columns, validation_split, y, sample_weight)
+            labels = (lists_to_arrays(y), lists_to_arrays(sample_weight))
+            columns = self.preprocessor.training_columns(x)
+            (x, y, sample_weight), validation_data = split_texts(columns, validation_split, *labels)
         if validation_data is not None:
             held_out = validation_data if isinstance(validation_data, tuple) else (validation_data,)
             validation_data = self._masked(*held_out, batch_size=validation_batch_size or batch_size or 32)
@@ -243,6 +244,8 @@ class Pipeline(keras.Model):
         return self.model.fit(batches, None, None, *args, validation_data=validation_data, shuffle=False, **kwargs)
 
     def _masked(self, x, y=None, sample_weight=None, **options):
+        if _makes_batches(x) and not isinstance(x, tf.data.Dataset):
+            raise TypeError(f"Pipeline: give strings, or a tf.data.Dataset of batches of them. Received: {x!r}")
         next_sentence = "nsp_logits" in self.model.output
         return self.preprocessor.training_batches(x, y, sample_weight, next_sentence=next_sentence, **options)
 

@@ -106,7 +106,7 @@ class FillMaskPreprocessor(Preprocessor):
                 `kbert.pretrain`.
             y: of pairs, 0 = IsNext, 1 = random, -1 = not known; also in a dict by ``nsp_logits``.
             weights: a number for each text.
-            batch_size: B; None: a single batch.
+            batch_size: B; None: a single batch, of texts or pairs in memory.
             next_sentence: bool, whether the model has the head.
             step: function that gives the number of the step at which an epoch begins; None: always the same masks.
             shuffle: bool, whether texts in memory come in a new order each epoch.
@@ -115,14 +115,18 @@ class FillMaskPreprocessor(Preprocessor):
         seed = self.masking.get("seed", 0)
         if step is None:
             seed, step, shuffle = _FIXED_SEED, lambda: 0, False
+        if batch_size is None and (_are_documents(x) or isinstance(x, tf.data.Dataset)):
+            raise TypeError("Pipeline: a single batch is of texts or pairs; documents and datasets are for `fit`.")
+        if isinstance(x, tf.data.Dataset) and (y is not None or weights is not None):
+            raise ValueError("Pipeline: a dataset has labels and weights in its elements. Received: others beside it")
         if _are_documents(x):
             if y is not None or weights is not None:
                 raise ValueError("Pipeline: documents make their own labels, and take no weights. Received: some")
             options = {name: value for name, value in self.masking.items() if name not in ("seed", "max_predictions")}
-            dataset = pretraining_dataset(
+            return pretraining_dataset(
                 x if isinstance(x, DocumentList) else DocumentList(x),
                 masking.tokenizer,
-                batch_size=batch_size or 2**20,
+                batch_size=batch_size,
                 sequence_length=self.sequence_length,
                 max_predictions=masking.max_predictions,
                 seed=seed,
@@ -132,7 +136,6 @@ class FillMaskPreprocessor(Preprocessor):
                 left_to_right=self.causal,
                 **options,
             )
-            return dataset
         if isinstance(x, tf.data.Dataset):
             check_batches(x, self.input_names, "Pipeline")
             dataset = x.map(lambda *batch: self._texts(*(batch if len(batch) < 4 else [batch])))
@@ -147,19 +150,28 @@ class FillMaskPreprocessor(Preprocessor):
             batch_size=batch_size,
             sequence_length=self.sequence_length,
             next_sentence=next_sentence,
-            is_endless=isinstance(x, tf.data.Dataset) and int(x.cardinality()) == tf.data.INFINITE_CARDINALITY,
+            is_counted=not isinstance(x, tf.data.Dataset),
         )
+
+    def training_columns(self, x):
+        """The columns of texts or pairs: dict of string tensors [B]."""
+        if _are_documents(x):
+            raise ValueError(
+                "Pipeline: `validation_split` divides texts and pairs. Give some of the documents as `validation_data`."
+            )
+        is_pair = "text_pair" in (x.columns if hasattr(x, "columns") else x if isinstance(x, dict) else ())
+        names = ("text", "text_pair") if is_pair else ("text",)
+        return dict(zip(names, string_columns(x, names, "Pipeline"), strict=True))
 
     def _texts(self, x, y=None, weights=None):
         """(columns of strings [B], labels int32 [B], weights float32 [B])."""
-        is_pair = "text_pair" in (x.columns if hasattr(x, "columns") else x if isinstance(x, dict) else ())
-        columns = tuple(string_columns(x, ("text", "text_pair") if is_pair else ("text",), "Pipeline"))
+        columns = tuple(self.training_columns(x).values())
         size = tf.shape(columns[0])
         if isinstance(y, dict):
             if set(y) != {"nsp_logits"}:
                 raise ValueError(f"Pipeline: masks are made here; labels are of `nsp_logits`. Received: {sorted(y)}")
             y = y["nsp_logits"]
-        if y is not None and not is_pair:
+        if y is not None and len(columns) == 1:
             raise ValueError("Pipeline: only pairs, `text` and `text_pair`, take labels. Received: labels of texts")
         labels = tf.fill(size, -1) if y is None else tf.reshape(tf.cast(tf.convert_to_tensor(y), tf.int32), size)
         weights = tf.ones(size) if weights is None else tf.cast(tf.convert_to_tensor(weights), tf.float32)

@@ -67,7 +67,7 @@ def streamed_texts(dataset, *, step: Callable[[], int]):
     return chunks.map(_graph(lambda epoch, chunk: (epoch, chunk[0], *chunk[1])))
 
 
-def masked_batches(chunks, tokenizer, masking, *, seed, batch_size, sequence_length, next_sentence, is_endless=False):
+def masked_batches(chunks, tokenizer, masking, *, seed, batch_size, sequence_length, next_sentence, is_counted):
     """The rows of chunks of texts, masked, in batches of one size; rows that fill up the last one have weight 0.
 
     A text longer than a row becomes windows, which do not overlap; of a pair the longer text is truncated. The masks of
@@ -77,8 +77,8 @@ def masked_batches(chunks, tokenizer, masking, *, seed, batch_size, sequence_len
         chunks: of `texts_in_memory` or `streamed_texts`.
         masking: `TokenMasking` or `NextTokens`.
         batch_size: B; None: all rows are one batch.
-        is_endless: bool, whether the texts never end, so that they cannot be counted.
         next_sentence: bool, whether labels have ``nsp_logits``; their weight is 0 where there is none.
+        is_counted: bool, whether the dataset knows its length, for which all texts are tokenised once more.
 
     Returns:
         tf.data.Dataset of (inputs, labels, weights), as `pretraining_dataset` gives them.
@@ -127,9 +127,8 @@ def masked_batches(chunks, tokenizer, masking, *, seed, batch_size, sequence_len
     if batch_size is None:
         return rows.rebatch(2**31)
     batches = with_options(filled_batches(rows, batch_size)).prefetch(tf.data.AUTOTUNE)
-    if is_endless:
+    if not is_counted:
         return batches
-    # Keras asks a dataset of unknown length for a batch too many, and counts it in the loss.
     number = drawn.reduce(tf.constant(0, tf.int64), _graph(lambda n, drawn: n + tf.size(drawn[2], tf.int64) - 1))
     return with_known_length(batches, -(-int(number) // batch_size))
 

@@ -2,8 +2,10 @@
 
 import keras
 import numpy as np
+import pandas as pd
 import pytest
 import tensorflow as tf
+from helpers.run_python import run_python
 from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
 
 import kbert
@@ -78,6 +80,120 @@ def test_fit_in_every_form_falls_and_continues(tmp_path):
     again = keras.models.load_model(tmp_path / "p.keras")
     assert again.fit(TEXTS, epochs=1, verbose=0).history == pipeline.fit(TEXTS, epochs=1, verbose=0).history
     assert pipeline.predict(["a [MASK] ."])["tokens"].shape[0] == 1
+
+
+def stream():
+    """Batches of texts whose number nobody knows."""
+    return tf.data.Dataset.from_generator(lambda: (TEXTS[n : n + 4] for n in range(0, len(TEXTS), 4)), tf.string)
+
+
+def test_the_loss_is_the_mean_over_batches_of_data_of_unknown_length_too():
+    pipeline = build(seed=1)
+    pipeline.compile(keras.optimizers.SGD(0.0))
+    texts = stream().map(lambda text: tf.ensure_shape(text, [None]))
+    for x in (DOCUMENTS, texts):
+        batches = pipeline.preprocessor.training_batches(x, batch_size=B, next_sentence=True)
+        assert batches.cardinality() == tf.data.UNKNOWN_CARDINALITY
+        before = int(pipeline.model.optimizer.iterations)
+        held_out = [pipeline.model.test_on_batch(*batch) for batch in batches]
+        losses = [pipeline.model.test_on_batch(*batch) for batch in batches_of(pipeline, x, step=before)]
+        history = pipeline.fit(x, batch_size=B, validation_data=x, verbose=0).history
+        np.testing.assert_allclose(history["loss"], np.mean([np.ravel(loss)[0] for loss in losses]), rtol=1e-5)
+        np.testing.assert_allclose(history["val_loss"], np.mean([np.ravel(loss)[0] for loss in held_out]), rtol=1e-5)
+        assert int(pipeline.model.optimizer.iterations) == before + len(losses)
+        np.testing.assert_allclose(pipeline.evaluate(x, None, B, verbose=0)[0], history["val_loss"][0], rtol=1e-5)
+
+
+def test_an_endless_stream_of_texts_trains_for_the_steps_that_are_asked_for():
+    pipeline = build(seed=1)
+    texts = stream().map(lambda text: tf.ensure_shape(text, [None])).repeat()
+    pipeline.fit(texts, batch_size=B, epochs=2, steps_per_epoch=3, verbose=0)
+    assert int(pipeline.model.optimizer.iterations) == 6
+
+
+def test_data_frames_weights_and_single_batches():
+    table = pd.DataFrame({"text": TEXTS[:16], "text_pair": TEXTS[1:17], "rest": range(16)})
+    labels = {"nsp_logits": [n % 2 for n in range(16)]}
+    one, other = build(seed=1), build(seed=1)
+    options = {"epochs": 2, "batch_size": B, "verbose": 0, "sample_weight": [1.0, 0.5] * 8, "validation_split": 0.25}
+    columns = {"text": TEXTS[:16], "text_pair": TEXTS[1:17]}
+    assert one.fit(table, labels, **options).history == other.fit(columns, labels, **options).history
+    # Rows of weight 0 teach nothing: masks are those of the row's number, whatever other rows there are.
+    one, other, all_rows = build(seed=1), build(seed=1), build(seed=1)
+    for pipeline, weights in ((one, [1.0] * 8 + [0.0] * 8), (other, None), (all_rows, [1.0] * 16)):
+        texts = TEXTS[:8] if pipeline is other else TEXTS[:16]
+        pipeline.train_on_batch(texts, sample_weight=weights)
+    for value, same in zip(one.model.get_weights(), other.model.get_weights(), strict=True):
+        np.testing.assert_allclose(value, same, atol=1e-6)
+    differences = zip(one.model.get_weights(), all_rows.model.get_weights(), strict=True)
+    assert any(np.abs(value - different).max() > 1e-3 for value, different in differences)
+    assert np.ravel(one.test_on_batch(TEXTS[:8]))[0] == pytest.approx(one.evaluate(TEXTS[:8], verbose=0)[0], rel=1e-5)
+    for batches in (DOCUMENTS, stream()):
+        with pytest.raises(TypeError, match="single batch"):
+            one.train_on_batch(batches)
+    with pytest.raises(TypeError, match="tf.data.Dataset"):
+        one.fit(iter([TEXTS]))
+    with pytest.raises(ValueError, match="validation_data"):
+        one.fit(DOCUMENTS, validation_split=0.5)
+
+
+def test_later_epochs_draw_anew_from_the_distribution_of_pretraining_dataset():
+    """`fit` names an epoch by its first step, pretraining_dataset by its number: the same draws, in another order."""
+    pipeline, tokenizer = build(seed=3, max_predictions=P), make_tokenizer()
+    steps = range(0, 320, 4)
+    masked = {"fit": 0, "dataset": 0}
+    shares = {name: np.zeros(3) for name in masked}
+    documents = DocumentList([[text] for text in TEXTS])
+    options = {"batch_size": 64, "sequence_length": S, "max_predictions": P, "seed": 3, "held_out": 0.0}
+    options |= {"next_sentence": False, "short_sequence_rate": 0.0}
+    sources = {
+        "fit": [batch for step in steps for batch in batches_of(pipeline, TEXTS, step=step, batch_size=64)],
+        "dataset": pretraining_dataset(documents, tokenizer, epochs=len(steps), **options).as_numpy_iterator(),
+    }
+    for name, batches in sources.items():
+        for inputs, labels, weights in batches:
+            is_real = weights["mlm_logits"] > 0
+            ids = np.take_along_axis(inputs["token_ids"], inputs["mask_positions"], 1)[is_real]
+            kept = ids == labels["mlm_logits"][is_real]
+            is_mask = ids == tokenizer.mask_id
+            shares[name] += is_mask.sum(), kept.sum(), (~kept & ~is_mask).sum()
+            masked[name] += is_real.sum()
+    for name in masked:
+        np.testing.assert_allclose(shares[name] / masked[name], [0.8, 0.1, 0.1], atol=0.02)
+    assert masked["fit"] == pytest.approx(masked["dataset"], rel=0.02)  # whose last rows are dropped
+
+
+REPLICAS = """
+import json, sys
+import keras, numpy as np, tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+sys.path.insert(0, sys.argv[1])
+from test_fit_on_masks import DOCUMENTS, TEXTS, build
+import kbert
+
+def losses(**compiled):
+    pipeline = build(seed=1)
+    pipeline.compile(kbert.AdamW(0.01), **compiled)
+    options = {"batch_size": 8, "epochs": 2, "verbose": 0}
+    return [pipeline.fit(x, validation_data=(TEXTS[:9],), **options).history for x in (TEXTS, DOCUMENTS)]
+
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with strategy.scope():
+    two = losses()
+result = {"replicas": strategy.num_replicas_in_sync, "two": two, "one": losses(), "xla": losses(jit_compile=True)}
+print(json.dumps(result))
+"""
+
+
+def test_two_replicas_and_xla_train_as_one_device_does():
+    result = run_python(REPLICAS, __file__.rpartition("/")[0])
+    assert result["replicas"] == 2
+    for other in ("two", "xla"):
+        for history, expected in zip(result[other], result["one"], strict=True):
+            for name in ("loss", "val_loss"):
+                np.testing.assert_allclose(history[name], expected[name], rtol=1e-3)
 
 
 def test_windows_pairs_labels_and_weights():

@@ -14,6 +14,7 @@ def main(argv=None):
     parser.add_argument("--texts", type=pathlib.Path, required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--output", type=pathlib.Path, required=True)
+    parser.add_argument("--sequence-length", type=int, default=128, help="tokens of a row, at most the model's")
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=32)
     args = parser.parse_args(argv)
@@ -26,7 +27,7 @@ def main(argv=None):
 
     # The model, with the preprocessing that masks its texts.
     model = kbert.load_pretrained(args.model, task="masked_lm")
-    pipeline = kbert.build_pipeline(model, sequence_length=128, masking={"seed": 1})
+    pipeline = kbert.build_pipeline(model, sequence_length=args.sequence_length, masking={"seed": 1})
 
     pipeline.compile(kbert.AdamW(1e-4))
     history = pipeline.fit(

@@ -1,10 +1,13 @@
 """pipeline.fit of masked language models: strings in every form, masks of their own each epoch, all by the seed."""
 
+import runpy
+
 import keras
 import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
+from helpers.paths import ROOT
 from helpers.run_python import run_python
 from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
 
@@ -220,3 +223,14 @@ def test_a_masked_language_model_without_next_sentences_and_its_settings(tmp_pat
     kbert.save_pretrained(pipeline, tmp_path / "saved")
     stored = kbert.build_pipeline(tmp_path / "saved").preprocessor.masking
     assert stored == {"whole_word": True, "mask_rate": 0.3}
+
+
+def test_the_recipe_continues_a_saved_model(tmp_path):
+    kbert.save_pretrained(build(next_sentence=False), tmp_path / "model")
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    output = tmp_path / "output"
+    arguments = ["--texts", tmp_path / "texts.txt", "--model", tmp_path / "model", "--output", output, "--epochs", 1]
+    arguments += ["--sequence-length", S]
+    recipe = runpy.run_path(str(ROOT / "recipes" / "pretrain_with_fit.py"))
+    history = recipe["main"]([str(argument) for argument in arguments])
+    assert np.isfinite(history["val_loss"]).all() and kbert.load_pretrained(output, task="masked_lm") is not None

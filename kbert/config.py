@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 from typing import Any
 
 from kbert.checks import check_bool, check_numbers, check_positive
@@ -136,3 +137,10 @@ class BertConfig:
     def to_json(self) -> str:
         """All fields as a JSON object, one a line."""
         return json.dumps(self.to_dict(), indent=2) + "\n"
+
+
+def default_max_predictions(sequence_length: int, mask_rate: float = 0.15, left_to_right: bool = False) -> int:
+    """20 of 128 tokens and 80 of 512, as the original at a rate of 15 %; of a left-to-right model all tokens."""
+    if left_to_right:
+        return max(1, sequence_length - 2)
+    return min(sequence_length, math.ceil(sequence_length * 20 / 128 * (mask_rate / 0.15)))

@@ -37,6 +37,7 @@ class FreshFunctions:
         return is_changed
 
 
+@keras.saving.register_keras_serializable("kbert")
 class CompatibleModel(FreshFunctions, keras.Model):
     """A `keras.Model` that learns its shapes under a strategy, and checks its inputs before Keras does.
 
@@ -44,9 +45,11 @@ class CompatibleModel(FreshFunctions, keras.Model):
     and with several workers on any batch (keras issue 20585). Here one replica's part of the batch does. Without a
     strategy, Keras 3.15 creates the optimizer's variables and those of several losses while it traces the first step,
     and TensorFlow then traces that step a second time; here they exist before. On an empty dataset Keras 3.15 trains
-    and evaluates nothing without a word, or run eagerly fails on its metrics. Private: `_maybe_symbolic_build`,
+    and evaluates nothing without a word, or run eagerly fails on its metrics. Of a dataset of unknown length Keras 3.15
+    asks for one batch too many: the step that finds none has counted a batch of a static size by then, so that the mean
+    of the loss is too low; here a step begins once it has its batch. Private: `_maybe_symbolic_build`,
     `_assert_input_compatibility`, `_distribute_strategy`, `_compile_loss`, `_compile_metrics`, `_distributed_dataset`,
-    `_get_metrics_result_or_logs`, `_eval_epoch_iterator`.
+    `_get_metrics_result_or_logs`, `_eval_epoch_iterator`, `_make_function`.
     """
 
     # AutoGraph leaves a model alone in a user's own `tf.function`, as it does Keras' classes, and does not warn.
@@ -84,6 +87,11 @@ class CompatibleModel(FreshFunctions, keras.Model):
                 self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 
+    def _make_function(self, step_function, *args, **kwargs):
+        if keras.backend.backend() == "tensorflow":
+            step_function = _after_its_batch(step_function)
+        return super()._make_function(step_function, *args, **kwargs)
+
     def _get_metrics_result_or_logs(self, logs):
         if not logs:  # of the first epoch, or of an evaluation
             is_validation = getattr(self, "_eval_epoch_iterator", None) is not None
@@ -97,6 +105,17 @@ class CompatibleModel(FreshFunctions, keras.Model):
         return super()._assert_input_compatibility(*arguments)
 
 
+def _after_its_batch(step_function):
+    """A step of which nothing runs before its batch is there."""
+    import tensorflow as tf
+
+    def step(data):
+        with tf.control_dependencies([part for part in tf.nest.flatten(data) if tf.is_tensor(part)]):
+            return step_function(data)
+
+    return step
+
+
 def pass_inputs_unchanged(layer) -> None:
     """A layer's call gets its inputs as they are given: strings, lists, int64 keys, logits of any dtype.
 
@@ -105,6 +124,14 @@ def pass_inputs_unchanged(layer) -> None:
     """
     layer._convert_input_args = False
     layer._allow_non_tensor_positional_args = True
+
+
+def clear_losses(layer) -> None:
+    """Forgets what a layer's `add_loss` was given. Private: `_clear_losses`.
+
+    Keras 3.15 does it where a model is called; the losses of replicas, which wait for each other in between, add up.
+    """
+    layer._clear_losses()
 
 
 def set_direction(metric, direction) -> None:
@@ -253,7 +280,7 @@ def sync_state(model) -> None:
 def with_known_length(dataset, count):
     """A `tf.data.Dataset` that says how many batches it has.
 
-    Keras 3.15 asks a dataset of unknown length for one batch too many, and counts it in the mean of the loss.
+    Keras 3.15 warns at the end of a dataset of unknown length, and cannot show how much of it is left.
     """
     import tensorflow as tf
 

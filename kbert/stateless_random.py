@@ -19,8 +19,8 @@ def fold_in(key, *data):
     """Mixes `data` into `key`, one after the other: a new key for this epoch, for this example.
 
     Args:
-        key: int, int32 or int64 tensor: a seed or the result of another `fold_in`.
-        *data: ints, int32 or int64 tensors that broadcast with `key`.
+        key: int, or integers as a tensor, a Keras variable or a list: a seed or the result of another `fold_in`.
+        *data: the same, of shapes that broadcast with `key`.
 
     Returns:
         int64 tensor of the broadcast shape. `fold_in(key, a, b)` is `fold_in(fold_in(key, a), b)`; the order matters.
@@ -96,4 +96,6 @@ def _int64(value):
     if isinstance(value, int):
         value = (value + 2**63) % 2**64 - 2**63  # any Python integer wraps into 64 bits
         return tf.constant(value, tf.int64)
-    return tf.cast(value, tf.int64)
+    if isinstance(value, list | tuple):
+        return tf.stack([_int64(part) for part in value])
+    return tf.cast(tf.convert_to_tensor(value), tf.int64)  # `tf.cast` itself cannot read a Keras variable

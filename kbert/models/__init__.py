@@ -13,6 +13,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "BertRegressor": "regressor",
         "BertSpanExtractor": "span_extractor",
         "BertTagger": "tagger",
+        "CompatibleModel": "bert_model",
         "average_models": "average",
         "grow_model": "grow",
     },

@@ -6,6 +6,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "AdamW": "adamw",
+        "AddLoss": "losses",
         "ClassificationLoss": "losses",
         "CrossEntropy": "metrics",
         "Lamb": "lamb",

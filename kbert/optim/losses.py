@@ -10,6 +10,7 @@ number of axes.
 import keras
 from keras import ops
 
+from kbert.keras_compat import clear_losses, deserialize
 from kbert.optim.cross_entropy import IGNORED_LABEL, broadcast_weights, cross_entropy, on_or_off, without_padding
 from kbert.optim.metrics import squared_errors
 from kbert.optim.replicas import count_replicas, sum_over_replicas
@@ -213,6 +214,50 @@ class RegressionLoss(WeightedMeanLoss):
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         return squared_errors(y_true, y_pred, sample_weight)
+
+
+@keras.saving.register_keras_serializable("kbert")
+class AddLoss(keras.layers.Layer):
+    """A loss as the last layer of a functional model, which then trains without labels: ``model.fit(texts)``.
+
+    Keras' own losses take labels from `fit`; here they are made inside the model, as masks are.
+
+    Args:
+        loss: one of the losses here.
+        **kwargs: name, dtype, trainable.
+
+    Inputs:
+        y_true, y_pred, sample_weight: as the loss takes them.
+
+    Outputs: `y_pred`.
+
+    Example::
+
+        inputs, mask_ids, mask_weights = TokenMasking(tokenizer)(TextPreprocessor(tokenizer)(text))
+        logits = pretrainer(inputs)["mlm_logits"]
+        model = keras.Model(text, AddLoss(MaskedLanguageModelLoss())(mask_ids, logits, mask_weights))
+    """
+
+    def __init__(self, loss, **kwargs):
+        super().__init__(**kwargs)
+        self.loss = loss
+
+    def call(self, y_true, y_pred, sample_weight=None):
+        value = self.loss(y_true, y_pred, sample_weight)
+        clear_losses(self)
+        # Keras divides what is added by the number of replicas, of which the losses here add up the shares.
+        self.add_loss(value * count_replicas())
+        return y_pred
+
+    def compute_output_spec(self, y_true, y_pred, sample_weight=None):
+        return keras.KerasTensor(y_pred.shape, dtype=y_pred.dtype)
+
+    def get_config(self):
+        return {**super().get_config(), "loss": self.loss}
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "loss": deserialize(config["loss"])})
 
 
 def _global_mean(total, weight, epsilon):

@@ -187,6 +187,10 @@ class Pipeline(FreshFunctions, keras.Model):
                 of their own.
             TypeError: a generator, or another source that is neither strings nor a tf.data.Dataset.
         """
+        if self.preprocessor.makes_labels:
+            if class_weight is not None:
+                raise ValueError("Pipeline: a masked language model has no classes to weigh. Received: `class_weight`")
+            return self._fit_on_masks(x, y, batch_size, *args, validation_data=validation_data, **kwargs)
         y, weights = self._targets(y), kwargs.pop("sample_weight", None)
         if kwargs.get("validation_split") and not _makes_batches(x):
             share = kwargs.pop("validation_split")
@@ -209,7 +213,47 @@ class Pipeline(FreshFunctions, keras.Model):
         data = self._array_batches(x, y, weights, batch_size=batch_size, shuffle=shuffle)
         return self.model.fit(data, None, None, *args, shuffle=False, **kwargs)
 
+    def _fit_on_masks(
+        self,
+        x,
+        y=None,
+        batch_size=None,
+        *args,
+        validation_data=None,
+        validation_split=0.0,
+        validation_batch_size=None,
+        sample_weight=None,
+        shuffle=True,
+        **kwargs,
+    ):
+        """`fit` where masks are the labels: new ones each epoch, by the optimizer's step; those of validation stay."""
+        if validation_split:
+            labels = (lists_to_arrays(y), lists_to_arrays(sample_weight))
+            columns = self.preprocessor.training_columns(x)
+            (x, y, sample_weight), validation_data = split_texts(columns, validation_split, *labels)
+        if validation_data is not None:
+            held_out = validation_data if isinstance(validation_data, tuple) else (validation_data,)
+            validation_data = self._masked(*held_out, batch_size=validation_batch_size or batch_size or 32)
+        batches = self._masked(
+            x,
+            y,
+            sample_weight,
+            batch_size=batch_size or 32,
+            step=lambda: int(keras.ops.convert_to_numpy(self.model.optimizer.iterations)),
+            shuffle=shuffle,
+        )
+        return self.model.fit(batches, None, None, *args, validation_data=validation_data, shuffle=False, **kwargs)
+
+    def _masked(self, x, y=None, sample_weight=None, **options):
+        if _makes_batches(x) and not isinstance(x, tf.data.Dataset):
+            raise TypeError(f"Pipeline: give strings, or a tf.data.Dataset of batches of them. Received: {x!r}")
+        next_sentence = "nsp_logits" in self.model.output
+        return self.preprocessor.training_batches(x, y, sample_weight, next_sentence=next_sentence, **options)
+
     def evaluate(self, x=None, y=None, batch_size=None, *args, sample_weight=None, steps=None, **kwargs):
+        if self.preprocessor.makes_labels:
+            batches = self._masked(x, y, sample_weight, batch_size=batch_size or 32)
+            return self.model.evaluate(batches, None, None, *args, steps=steps, **kwargs)
         if isinstance(x, tf.data.Dataset):
             kwargs["sample_weight"] = sample_weight
             return self.model.evaluate(self.batches(x), self._targets(y), batch_size, *args, steps=steps, **kwargs)
@@ -217,9 +261,16 @@ class Pipeline(FreshFunctions, keras.Model):
         return self.model.evaluate(data, None, None, *args, steps=steps, **kwargs)
 
     def train_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+        if self.preprocessor.makes_labels:
+            step = int(keras.ops.convert_to_numpy(self.model.optimizer.iterations))
+            batches = self._masked(x, y, sample_weight, batch_size=None, step=lambda: step)
+            return self.model.train_on_batch(*next(iter(batches)), *args, **kwargs)
         return self.model.train_on_batch(*self._labelled_batch(x, y, sample_weight), *args, **kwargs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+        if self.preprocessor.makes_labels:
+            batches = self._masked(x, y, sample_weight, batch_size=None)
+            return self.model.test_on_batch(*next(iter(batches)), *args, **kwargs)
         return self.model.test_on_batch(*self._labelled_batch(x, y, sample_weight), *args, **kwargs)
 
     def batches(self, dataset: tf.data.Dataset) -> tf.data.Dataset:

@@ -14,6 +14,7 @@ _PREPROCESSING = (
     "sequence_length",
     "pair",
     "max_masks",
+    "masking",
     "doc_stride",
     "max_query_length",
     "window_pooling",
@@ -54,6 +55,7 @@ class ModelSettings:
     sequence_length: int = DEFAULT_SEQUENCE_LENGTH  # S of the preprocessor
     pair: bool = False  # whether the inputs are pairs of texts
     max_masks: int = 8  # the most [MASK]s of a text that fill-mask answers
+    masking: dict[str, Any] = dataclasses.field(default_factory=dict)  # of `fit`: arguments of TokenMasking
     doc_stride: int = 128  # tokens from one window of a long text to the next
     max_query_length: int = 64  # the most tokens of a question
     window_pooling: str | None = None  # long texts: None truncates, "max" or "mean" pools their windows' logits

@@ -28,6 +28,7 @@ class Preprocessor(keras.layers.Layer):
         list_columns: those of them that hold several strings per row, [B, C].
         pair: whether a row has a second text.
         makes_windows: whether a call takes `max_windows`, and a long text becomes several rows.
+        makes_labels: whether the labels of `fit` are made from the texts, by `training_batches`.
         option_names: arguments of the constructor that are settings of the model, stored with it under these names.
 
     Raises:
@@ -38,6 +39,7 @@ class Preprocessor(keras.layers.Layer):
     list_columns: tuple[str, ...] = ()
     pair: bool = False
     makes_windows: bool = False
+    makes_labels: bool = False
     option_names: tuple[str, ...] = ()
 
     def __init__(self, tokenizer, sequence_length, **kwargs):

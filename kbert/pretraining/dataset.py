@@ -89,7 +89,8 @@ def pretraining_dataset(
             is read and tokenised again, but not laid out and masked.
         start_row: number of rows to skip as well, where the batches before had other sizes.
         epochs: how often each document is visited; None: infinitely often. Rows of the last epoch that do not fill a
-            batch are dropped.
+            batch are dropped. Of text also a function that is called as an iteration begins, and returns the numbers of
+            its epochs; rows of weight 0 then fill up the last batch.
         evaluation: whether to give the held-out documents instead of the others: once, always with the same pairs,
             masks and order, built immediately and kept in memory. Rows that fill up the last batch have weight 0.
         batches: the maximum number of batches. With `evaluation` each shard of records gives its share of them; of a
@@ -142,7 +143,7 @@ def pretraining_dataset(
     counts = {"batch_size": batch_size, "sequence_length": sequence_length, "pool_sentences": pool_sentences}
     batch_size, sequence_length, pool_sentences = check_positive(owner, **counts).values()
     optional = {"epochs": epochs, "batches": batches, "num_parts": num_parts, "dupe_factor": dupe_factor}
-    given = {name: value for name, value in optional.items() if value is not None}
+    given = {name: value for name, value in optional.items() if value is not None and not callable(value)}
     epochs, batches, num_parts, dupe_factor = (optional | check_positive(owner, **given)).values()
     places = check_integers(owner, 0, start_step=start_step, start_row=start_row, seed=seed)
     start_step, start_row, seed = places.values()
@@ -173,7 +174,7 @@ def pretraining_dataset(
         which = {"seed": seed, "epochs": epochs, "evaluation": evaluation, "held_out": held_out}
         drawn = tfrecord_rows(source, tokenizer, **lengths, **which, next_sentence=next_sentence)
         dataset = drawn.skip(start_step * batch_size + start_row).batch(batch_size, drop_remainder=not evaluation)
-        return _finished(dataset, batch_size, evaluation, batches, None)
+        return _finished(dataset, batch_size if evaluation else None, evaluation, batches, None)
     pairing = (max_tokens, short_sequence_rate, random_next_rate, next_sentence)
     sentence_pairs = shared_pairs(*pairing)
     parts = num_parts or default_num_parts(sequence_length)
@@ -219,19 +220,20 @@ def pretraining_dataset(
             table, splits = arrange_in_rows(table, rows, fold_in(seed, _ROWS, epoch, first))
         return _token_columns(pool, entity_ids), table, splits
 
-    def divide(first, values, table, splits):
-        starts = tf.data.Dataset.range(first, tf.size(splits, tf.int64) - 1, _ROWS_AT_ONCE)
-        return starts.map(_graph(lambda start: (values, *_rows_from(start, table, splits))))
-
     drawn = pools.map(_graph(draw), num_parallel_calls=2, deterministic=True)
     if shares is not None:
         drawn = tf.data.Dataset.zip(drawn, tf.data.Dataset.from_tensor_slices(shares)).map(_graph(_first_rows))
-    dataset = drawn.scan(tf.constant(rows_before, tf.int64), _graph(_skip)).prefetch(1).flat_map(_graph(divide))
-    layout = {"sequence_length": sequence_length, "next_sentence": next_sentence}
-    lay_out = shared_rows(masking, dataset.element_spec, num_parts=parts if packed else None, **layout)
-    dataset = dataset.map(_graph(lay_out), num_parallel_calls=2, deterministic=True)
-    dataset = dataset.rebatch(batch_size, drop_remainder=not evaluation)
-    return _finished(dataset, batch_size, evaluation, batches, data_service)
+    dataset = masked_rows(
+        drawn,
+        masking,
+        rows_before=rows_before,
+        sequence_length=sequence_length,
+        next_sentence=next_sentence,
+        num_parts=parts if packed else None,
+    )
+    is_filled = evaluation or callable(epochs)
+    dataset = dataset.rebatch(batch_size, drop_remainder=not is_filled)
+    return _finished(dataset, batch_size if is_filled else None, evaluation, batches, data_service)
 
 
 def _check_decided(options):
@@ -243,16 +245,53 @@ def _check_decided(options):
         raise ValueError(f"pretraining_dataset: TFRecords were masked when they were written. Received: {shown}")
 
 
-def _finished(dataset, batch_size, evaluation, batches, data_service):
-    if evaluation:
-        dataset = dataset.map(_graph(lambda *batch: _filled(batch, batch_size)))
+def _finished(dataset, filled_size, evaluation, batches, data_service):
+    if filled_size is not None:
+        dataset = dataset.map(_graph(lambda *batch: _filled(batch, filled_size)))
     if batches is not None:
         dataset = dataset.take(batches)
     if data_service is not None:
         dataset = from_service(dataset, data_service)
     if evaluation:
         dataset = _in_memory(dataset)
-    return _with_options(dataset).prefetch(tf.data.AUTOTUNE)
+    return with_options(dataset).prefetch(tf.data.AUTOTUNE)
+
+
+def masked_rows(drawn, masking, *, sequence_length, next_sentence, num_parts=None, rows_before=0):
+    """Rows laid out and masked, some hundred at once.
+
+    Args:
+        drawn: tf.data.Dataset of (values, `PairTable`, splits), see `kbert.pretraining.packed_rows.packed_rows`, and
+            columns with one value a row [r], which are returned as well.
+        num_parts: K of packed rows; None: plain ones.
+        rows_before: int, how many rows are left out at the beginning.
+
+    Returns:
+        tf.data.Dataset of (inputs, labels, weights, *columns).
+    """
+
+    def divide(first, values, table, splits, *columns):
+        starts = tf.data.Dataset.range(first, tf.size(splits, tf.int64) - 1, _ROWS_AT_ONCE)
+        return starts.map(_graph(lambda start: (values, *_rows_from(start, table, splits, columns))))
+
+    rows = drawn.scan(tf.constant(rows_before, tf.int64), _graph(_skip)).prefetch(1).flat_map(_graph(divide))
+    lay_out = shared_rows(
+        masking,
+        rows.element_spec[:3],
+        sequence_length=sequence_length,
+        next_sentence=next_sentence,
+        num_parts=num_parts,
+    )
+
+    def masked(values, table, splits, *columns):
+        return *lay_out(values, table, splits), *columns
+
+    return rows.map(_graph(masked), num_parallel_calls=2, deterministic=True)
+
+
+def filled_batches(rows, batch_size):
+    """Batches of one size; rows that fill up the last one have weight 0."""
+    return rows.rebatch(batch_size).map(_graph(lambda *batch: _filled(batch, batch_size)))
 
 
 def _token_columns(pool, entity_ids):
@@ -270,15 +309,16 @@ def _first_rows(element, rows):
 
 def _skip(remaining, element):
     """Skips the first `remaining` rows of all pools."""
-    values, table, splits = element
+    values, table, splits, *columns = element
     skipped = tf.minimum(remaining, tf.size(splits, tf.int64) - 1)
-    return remaining - skipped, (skipped, values, table, splits)
+    return remaining - skipped, (skipped, values, table, splits, *columns)
 
 
-def _rows_from(first, table, splits):
-    """The pairs and splits of r rows, from row `first` on."""
+def _rows_from(first, table, splits, columns):
+    """The pairs, splits and columns of r rows, from row `first` on."""
     splits = splits[first : first + _ROWS_AT_ONCE + 1]
-    return PairTable(*(column[splits[0] : splits[-1]] for column in table)), splits - splits[0]
+    columns = tuple(column[first : first + _ROWS_AT_ONCE] for column in columns)
+    return PairTable(*(column[splits[0] : splits[-1]] for column in table)), splits - splits[0], *columns
 
 
 def _filled(batch, batch_size):
@@ -307,7 +347,7 @@ def _in_memory(dataset):
     return tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(lambda *columns: np.stack(columns), *batches))
 
 
-def _with_options(dataset):
+def with_options(dataset):
     options = tf.data.Options()
     options.deterministic = True
     # Every worker makes the whole batch and takes its part, because batches cannot be divided by files.

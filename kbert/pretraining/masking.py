@@ -3,13 +3,15 @@
 Shapes: B batch, S sequence, P predictions, V vocabulary, u units (tokens, words or entities) of a row, at most S.
 """
 
+import random
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that configs that hold one can be read
 from kbert.checks import check_numbers, check_positive
-from kbert.keras_compat import deserialize, pass_inputs_unchanged
+from kbert.keras_compat import deserialize, pass_inputs_unchanged, set_untracked
 from kbert.stateless_random import fold_in, random_integers, uniform
 
 OPTIONS = ("max_predictions", "mask_rate", "mask_token_rate", "keep_rate", "random_token_rate", "whole_word")
@@ -37,20 +39,27 @@ class TokenMasking(keras.layers.Layer):
     The result is a function of `keys` alone, row by row: the same whatever the batch, its size or its padding.
     It works on whole batches with core ops: eagerly, in tf.data, inside a model, or under XLA.
 
+    Inside a model it masks in training only, like `keras.layers.Dropout`: with `training=False` and without `keys`, as
+    in `predict`, the tokens stay as they are, the positions are those of [MASK] in them, and the weights are 0. Under a
+    strategy each replica masks its rows as one device would mask them in the whole batch.
+
     Args:
         tokenizer: `kbert.BertTokenizer`; gives the special ids, the vocabulary size and the "##" pieces.
         max_predictions: P, the maximum number of masks in a row.
         mask_rate: float in (0, 1], of all tokens.
         mask_token_rate, keep_rate, random_token_rate: floats, of the chosen tokens; they add up to 1.
         whole_word: whether words are units.
-        seed: int, for the layer's own keys (used where a call gives none). None: a random one.
+        seed: int, for the layer's own keys (used where a call gives none), which are new at every call; None: a random
+            one. Or an integer Keras variable, such as ``optimizer.iterations``: the keys are then a function of its
+            value at the call, and a saved layer keeps that value as its seed.
         **kwargs: name, dtype, trainable.
 
     Inputs:
         batch: dict with ``token_ids`` int32 [B, S] and ``padding_mask`` bool [B, S]; other entries pass through.
-        keys: int64 [B], e.g. ``fold_in(seed, epoch, example)`` of `kbert.stateless_random`; None: new ones from the
+        keys: integers [B], e.g. ``fold_in(seed, epoch, example)`` of `kbert.stateless_random`; None: new ones from the
             layer's seed at every call.
         entity_ids: int32 [B, S], 0 = outside of any entity, or None.
+        training: whether to mask without `keys`; None, as where nothing says: yes.
 
     Outputs:
         ``(inputs, mask_ids, mask_weights)``: `batch` with corrupted ``token_ids`` and with ``mask_positions`` int32
@@ -92,24 +101,31 @@ class TokenMasking(keras.layers.Layer):
         self.mask_token_rate, self.keep_rate, self.random_token_rate = shares.values()
         self.tokenizer = tokenizer
         self.whole_word = whole_word
-        self.seed = seed
-        self.seed_generator = keras.random.SeedGenerator(seed)
-        if keras.backend.backend() != "tensorflow":
+        set_untracked(self, "seed", seed)  # a variable belongs to whoever changes it
+        set_untracked(self, "_first_seed", random.randint(0, 2**31 - 1) if seed is None else seed)
+        self._calls = None
+        if isinstance(seed, keras.Variable):
+            pass
+        elif keras.backend.backend() == "tensorflow":
+            # Not Keras' seed generator, whose state is not saved with a model: masks would begin anew.
+            self._calls = self.add_weight((), "zeros", "int64", trainable=False, name="calls")
+        else:
             # In a graph of TensorFlow another backend's state would be read once, when the graph is made.
             with tf.init_scope():
                 self._calls = tf.Variable(0, dtype=tf.int64, trainable=False)
-            self._first_seed = int(keras.ops.convert_to_numpy(self.seed_generator.state.value)[0])
         self._is_continuation = None  # numpy bool [V], once the vocabulary is known
         pass_inputs_unchanged(self)  # keys are int64; and nothing moves to another backend
 
-    def call(self, batch, keys=None, entity_ids=None):
+    def call(self, batch, keys=None, entity_ids=None, training=None):
         if not {"token_ids", "padding_mask"} <= batch.keys():
             raise ValueError(f"TokenMasking: the batch needs `token_ids` and `padding_mask`. Received: {list(batch)}")
         token_ids = tf.convert_to_tensor(batch["token_ids"], tf.int32)  # [B, S]
         padding_mask = tf.convert_to_tensor(batch["padding_mask"], tf.bool)  # [B, S]
         entity_ids = None if entity_ids is None else tf.convert_to_tensor(entity_ids)
+        if keys is None and training is not None and not training:
+            return self._without_masks(batch, token_ids)
         if keys is None:
-            keys = fold_in(self._next_seed(), tf.range(tf.shape(token_ids)[0]))
+            keys = fold_in(self._next_seed(), _rows_of_whole_batch(tf.shape(token_ids)[0]))
         is_candidate = padding_mask & (token_ids != self.tokenizer.cls_id) & (token_ids != self.tokenizer.sep_id)
         budget = self._budget(padding_mask, is_candidate)  # [B]
         noise = uniform(fold_in(keys, _SELECTION), tf.shape(token_ids)[1])  # [B, S]
@@ -130,11 +146,17 @@ class TokenMasking(keras.layers.Layer):
         wanted = tf.cast(tf.round(tf.cast(lengths, tf.float64) * self.mask_rate), tf.int32)
         return tf.clip_by_value(wanted, 1, self.max_predictions)
 
+    def _without_masks(self, batch, token_ids):
+        """The text as it is, with the positions of the [MASK]s that it has."""
+        positions, is_mask = ascending_positions(token_ids == self.tokenizer.mask_id, self.max_predictions)
+        no_ids = tf.zeros_like(positions)
+        return {**batch, "mask_positions": positions}, no_ids, tf.zeros_like(is_mask, tf.float32)
+
     def _next_seed(self):
-        if keras.backend.backend() != "tensorflow":
-            return fold_in(self._first_seed, self._calls.assign_add(1))
-        seed = tf.cast(self.seed_generator.next(), tf.int64)  # [2]
-        return fold_in(seed[0], seed[1])
+        if self._calls is None:
+            numbers = tf.reshape(tf.convert_to_tensor(self.seed), [-1])  # of a seed generator: two
+            return fold_in(0, *tf.unstack(numbers))
+        return fold_in(self._first_seed, self._calls.assign_add(1))
 
     def _budget(self, padding_mask, is_candidate):
         """Number of masks of each row, int32 [B]."""
@@ -172,7 +194,7 @@ class TokenMasking(keras.layers.Layer):
         kept_or_random = tf.where(choice >= 1.0 - self.random_token_rate, tf.cast(random_ids, tf.int32), mask_ids)
         return tf.where(choice < self.mask_token_rate, self.tokenizer.mask_id, kept_or_random)
 
-    def compute_output_spec(self, batch, keys=None, entity_ids=None):
+    def compute_output_spec(self, batch, keys=None, entity_ids=None, training=None):
         size = batch["token_ids"].shape[0]
         # New symbols also for what passes through: one tensor cannot be input and output of the same layer.
         inputs = {name: keras.KerasTensor(x.shape, dtype=x.dtype) for name, x in batch.items()}
@@ -184,12 +206,21 @@ class TokenMasking(keras.layers.Layer):
         )
 
     def get_config(self):
-        options = {name: getattr(self, name) for name in (*OPTIONS, "seed")}
-        return {**super().get_config(), "tokenizer": self.tokenizer, **options}
+        options = {name: getattr(self, name) for name in OPTIONS}
+        seed = int(self._next_seed()) % 2**31 if self._calls is None else self.seed
+        return {**super().get_config(), "tokenizer": self.tokenizer, **options, "seed": seed}
 
     @classmethod
     def from_config(cls, config):
         return cls(**{**config, "tokenizer": deserialize(config["tokenizer"])})
+
+
+def _rows_of_whole_batch(number):
+    """The numbers of this replica's rows in the batch of all replicas, int32 [B]."""
+    context, rows = tf.distribute.get_replica_context(), tf.range(number)
+    if context is None or context.num_replicas_in_sync == 1:
+        return rows
+    return rows + number * tf.cast(context.replica_id_in_sync_group, tf.int32)
 
 
 def _choose_tokens(is_candidate, noise, budget, max_predictions):

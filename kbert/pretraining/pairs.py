@@ -26,7 +26,7 @@ class PairTable(NamedTuple):
     """Pairs as ranges of the pool's tokens, already truncated; all [p], in the order of the documents.
 
     a_start, a_length, b_start, b_length: int32; b_length is 0 for single segments.
-    is_random: bool, the second segment comes from a random position (label 1).
+    is_random: bool, the second segment comes from a random position (label 1); or int32, -1 = not known.
     keys: int64, the key of all further draws for the example, such as its masks.
     """
 
@@ -64,6 +64,11 @@ def max_pair_tokens(sequence_length, next_sentence=True) -> int:
     if sequence_length < special + 2:
         raise ValueError(f"`sequence_length` must be at least {special + 2} here. Received: {sequence_length}")
     return sequence_length - special
+
+
+def example_keys(seed, epoch, document_ids, sentence):
+    """The keys of the masks of examples that begin at these sentences of their documents, int64 [p]."""
+    return fold_in(seed, _PAIRS, epoch, document_ids, sentence, _EXAMPLE)
 
 
 def sentence_pairs(

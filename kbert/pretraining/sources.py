@@ -90,7 +90,8 @@ def text_documents(source, tokenizer, format, language, seed, epochs, evaluation
     document = _first_document(read(files), held_out, evaluation)
 
     def documents(epochs=epochs):
-        for epoch in itertools.count() if epochs is None else range(epochs):
+        numbers = epochs() if callable(epochs) else itertools.count() if epochs is None else range(epochs)
+        for epoch in numbers:
             order = files if evaluation else file_order(files, seed, epoch)
             for number, sentences in enumerate(read(order)):
                 if is_held_out(sentences, held_out) == evaluation:

@@ -28,7 +28,7 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
     | multiple_choice | |
     | span | ``doc_stride, max_query_length, n_best, max_answer_length, null_threshold`` |
     | tagging | ``labels, doc_stride, tagging_output`` |
-    | masked_lm, pretraining | ``max_masks, top_k`` |
+    | masked_lm, pretraining | ``max_masks, masking, top_k`` |
     | next_sentence | ``pair`` |
     | encoder | ``pair, pooling, normalize`` |
 
@@ -53,6 +53,7 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
             every question is answered.
         tagging_output: what a tagger returns: the "tags" of all words (the default) or "entities".
         max_masks: how many [MASK]s of a text are answered at most; 8 by default.
+        masking: dict of arguments of `kbert.pretraining.TokenMasking` for the texts of `fit`; the paper's by default.
         top_k: how many tokens to propose for each [MASK]; 5 by default.
         pooling: how an encoder's hidden states become an embedding: "mean" (the default), "max", "cls" or "pooler".
         normalize: whether embeddings are scaled to length 1; False by default.

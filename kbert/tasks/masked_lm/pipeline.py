@@ -16,7 +16,7 @@ class MaskedLmPipeline(TaskPipeline):
     task = "masked_lm"
     model_class = BertPretrainer
     model_arguments = {"masked_lm": True, "next_sentence": False}
-    options = ("max_masks", "top_k")
+    options = ("max_masks", "masking", "top_k")
     heads = ("masked_lm_head",)
 
     def parts(self, model, tokenizer, settings):
@@ -33,6 +33,7 @@ class MaskedLmPipeline(TaskPipeline):
             settings["sequence_length"],
             settings["max_masks"],
             causal=model.config.causal,
+            masking=settings["masking"],
             name="preprocessor",
         )
         return preprocessor, FillMaskAnswers(preprocessor.tokenizer, settings["top_k"], name="answers")

@@ -4,6 +4,8 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable
 
+from kbert.config import default_max_predictions
+
 
 @dataclasses.dataclass(frozen=True)
 class Phase:
@@ -22,13 +24,6 @@ class Phase:
     share: float
     batch_size: int
     max_predictions: int
-
-
-def default_max_predictions(sequence_length: int, mask_rate: float = 0.15, left_to_right: bool = False) -> int:
-    """20 of 128 tokens and 80 of 512, as the original at a rate of 15 %; of a left-to-right model all tokens."""
-    if left_to_right:
-        return max(1, sequence_length - 2)
-    return min(sequence_length, math.ceil(sequence_length * 20 / 128 * (mask_rate / 0.15)))
 
 
 def read_phases(

@@ -1,0 +1,236 @@
+"""pipeline.fit of masked language models: strings in every form, masks of their own each epoch, all by the seed."""
+
+import runpy
+
+import keras
+import numpy as np
+import pandas as pd
+import pytest
+import tensorflow as tf
+from helpers.paths import ROOT
+from helpers.run_python import run_python
+from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
+
+import kbert
+from kbert.corpus.document_list import DocumentList
+from kbert.pretraining.dataset import pretraining_dataset
+
+DOCUMENTS = make_documents(30, seed=2, sizes=(1, 3), words=(2, 5))
+TEXTS = [sentence for document in DOCUMENTS for sentence in document]
+S, P, B = 32, 5, 8
+
+
+def build(next_sentence=True, **masking):
+    model = make_pretrainer(S, hidden_dropout=0.0, attention_dropout=0.0)
+    if not next_sentence:
+        model = kbert.BertPretrainer(model.encoder, next_sentence=False)
+    pipeline = kbert.build_pipeline(model, make_tokenizer(), sequence_length=S, top_k=2, masking=masking)
+    pipeline.compile(kbert.AdamW(0.01))
+    return pipeline
+
+
+def batches_of(pipeline, x, *labels, step=0, **options):
+    options = {"batch_size": B, "next_sentence": True, "step": None if step is None else lambda: step} | options
+    return list(pipeline.preprocessor.training_batches(x, *labels, **options).as_numpy_iterator())
+
+
+def rows_of(batches):
+    """Rows of non-zero weight as hashable values, in any order."""
+    rows = []
+    for inputs, labels, weights in batches:
+        real = weights["mlm_logits"].sum(1) > 0
+        columns = (inputs["token_ids"], inputs["mask_positions"], labels["mlm_logits"])
+        rows += [tuple(np.concatenate(row).tolist()) for row in zip(*(c[real] for c in columns), strict=True)]
+    return sorted(rows)
+
+
+def test_rows_and_masks_are_those_of_pretraining_dataset():
+    pipeline = build(seed=3, max_predictions=P)
+    options = {"batch_size": B, "sequence_length": S, "max_predictions": P, "seed": 3, "held_out": 0.0}
+    own = batches_of(pipeline, DOCUMENTS)
+    expected = list(pretraining_dataset(DocumentList(DOCUMENTS), make_tokenizer(), epochs=1, **options))
+    assert len(expected) > 2
+    for one, other in zip(own[: len(expected)], expected, strict=True):
+        tf.nest.map_structure(np.testing.assert_array_equal, one, other)
+    documents = DocumentList([[text] for text in TEXTS])
+    options |= {"next_sentence": False, "short_sequence_rate": 0.0, "epochs": lambda: [0, 7]}
+    expected = [
+        tf.nest.map_structure(np.asarray, batch)
+        for batch in pretraining_dataset(documents, make_tokenizer(), **options)
+    ]
+    own = rows_of(batches_of(pipeline, TEXTS) + batches_of(pipeline, TEXTS, step=7))
+    assert own == rows_of(expected)
+
+
+def test_each_epoch_has_masks_of_its_own_and_the_seed_decides_all():
+    one, again = build(seed=3), build(seed=3)
+    assert rows_of(batches_of(one, TEXTS)) == rows_of(batches_of(again, TEXTS))
+    assert rows_of(batches_of(one, TEXTS)) != rows_of(batches_of(one, TEXTS, step=5))
+    assert rows_of(batches_of(one, TEXTS)) != rows_of(batches_of(build(seed=4), TEXTS))
+    fixed = [rows_of(batches_of(pipeline, TEXTS, step=None)) for pipeline in (one, build(seed=4))]
+    assert fixed[0] == fixed[1]
+
+
+def test_fit_in_every_form_falls_and_continues(tmp_path):
+    pipeline = build(seed=1)
+    data = tf.data.Dataset.from_tensor_slices(TEXTS).batch(4)
+    for x in (TEXTS, {"text": TEXTS}, data, DOCUMENTS):
+        history = pipeline.fit(x, batch_size=B, epochs=2, validation_data=(TEXTS[:9],), verbose=0).history
+        assert np.isfinite(history["loss"]).all() and "val_loss" in history
+    before = pipeline.evaluate(TEXTS, verbose=0, return_dict=True)["loss"]
+    assert before == pytest.approx(pipeline.evaluate(TEXTS, verbose=0, return_dict=True)["loss"])
+    pipeline.save(tmp_path / "p.keras")
+    again = keras.models.load_model(tmp_path / "p.keras")
+    assert again.fit(TEXTS, epochs=1, verbose=0).history == pipeline.fit(TEXTS, epochs=1, verbose=0).history
+    assert pipeline.predict(["a [MASK] ."])["tokens"].shape[0] == 1
+
+
+def stream():
+    """Batches of texts whose number nobody knows."""
+    return tf.data.Dataset.from_generator(lambda: (TEXTS[n : n + 4] for n in range(0, len(TEXTS), 4)), tf.string)
+
+
+def test_the_loss_is_the_mean_over_batches_of_data_of_unknown_length_too():
+    pipeline = build(seed=1)
+    pipeline.compile(keras.optimizers.SGD(0.0))
+    texts = stream().map(lambda text: tf.ensure_shape(text, [None]))
+    for x in (DOCUMENTS, texts):
+        batches = pipeline.preprocessor.training_batches(x, batch_size=B, next_sentence=True)
+        assert batches.cardinality() == tf.data.UNKNOWN_CARDINALITY
+        before = int(pipeline.model.optimizer.iterations)
+        held_out = [pipeline.model.test_on_batch(*batch) for batch in batches]
+        losses = [pipeline.model.test_on_batch(*batch) for batch in batches_of(pipeline, x, step=before)]
+        history = pipeline.fit(x, batch_size=B, validation_data=x, verbose=0).history
+        np.testing.assert_allclose(history["loss"], np.mean([np.ravel(loss)[0] for loss in losses]), rtol=1e-5)
+        np.testing.assert_allclose(history["val_loss"], np.mean([np.ravel(loss)[0] for loss in held_out]), rtol=1e-5)
+        assert int(pipeline.model.optimizer.iterations) == before + len(losses)
+        np.testing.assert_allclose(pipeline.evaluate(x, None, B, verbose=0)[0], history["val_loss"][0], rtol=1e-5)
+
+
+def test_an_endless_stream_of_texts_trains_for_the_steps_that_are_asked_for():
+    pipeline = build(seed=1)
+    texts = stream().map(lambda text: tf.ensure_shape(text, [None])).repeat()
+    pipeline.fit(texts, batch_size=B, epochs=2, steps_per_epoch=3, verbose=0)
+    assert int(pipeline.model.optimizer.iterations) == 6
+
+
+def test_data_frames_weights_and_single_batches():
+    table = pd.DataFrame({"text": TEXTS[:16], "text_pair": TEXTS[1:17], "rest": range(16)})
+    labels = {"nsp_logits": [n % 2 for n in range(16)]}
+    one, other = build(seed=1), build(seed=1)
+    options = {"epochs": 2, "batch_size": B, "verbose": 0, "sample_weight": [1.0, 0.5] * 8, "validation_split": 0.25}
+    columns = {"text": TEXTS[:16], "text_pair": TEXTS[1:17]}
+    assert one.fit(table, labels, **options).history == other.fit(columns, labels, **options).history
+    # Rows of weight 0 teach nothing: masks are those of the row's number, whatever other rows there are.
+    one, other, all_rows = build(seed=1), build(seed=1), build(seed=1)
+    for pipeline, weights in ((one, [1.0] * 8 + [0.0] * 8), (other, None), (all_rows, [1.0] * 16)):
+        texts = TEXTS[:8] if pipeline is other else TEXTS[:16]
+        pipeline.train_on_batch(texts, sample_weight=weights)
+    for value, same in zip(one.model.get_weights(), other.model.get_weights(), strict=True):
+        np.testing.assert_allclose(value, same, atol=1e-6)
+    differences = zip(one.model.get_weights(), all_rows.model.get_weights(), strict=True)
+    assert any(np.abs(value - different).max() > 1e-3 for value, different in differences)
+    assert np.ravel(one.test_on_batch(TEXTS[:8]))[0] == pytest.approx(one.evaluate(TEXTS[:8], verbose=0)[0], rel=1e-5)
+    for batches in (DOCUMENTS, stream()):
+        with pytest.raises(TypeError, match="single batch"):
+            one.train_on_batch(batches)
+    with pytest.raises(TypeError, match="tf.data.Dataset"):
+        one.fit(iter([TEXTS]))
+    with pytest.raises(ValueError, match="validation_data"):
+        one.fit(DOCUMENTS, validation_split=0.5)
+
+
+def test_later_epochs_draw_anew_from_the_distribution_of_pretraining_dataset():
+    """`fit` names an epoch by its first step, pretraining_dataset by its number: the same draws, in another order."""
+    pipeline, tokenizer = build(seed=3, max_predictions=P), make_tokenizer()
+    steps = iter(range(0, 10**6, 4))
+    own = pipeline.preprocessor.training_batches(TEXTS, batch_size=64, next_sentence=True, step=lambda: next(steps))
+    masked = {"fit": 0, "dataset": 0}
+    shares = {name: np.zeros(3) for name in masked}
+    documents = DocumentList([[text] for text in TEXTS])
+    options = {"batch_size": 64, "sequence_length": S, "max_predictions": P, "seed": 3, "held_out": 0.0}
+    options |= {"next_sentence": False, "short_sequence_rate": 0.0}
+    sources = {
+        "fit": [batch for _ in range(60) for batch in own.as_numpy_iterator()],
+        "dataset": pretraining_dataset(documents, tokenizer, epochs=60, **options).as_numpy_iterator(),
+    }
+    for name, batches in sources.items():
+        for inputs, labels, weights in batches:
+            is_real = weights["mlm_logits"] > 0
+            ids = np.take_along_axis(inputs["token_ids"], inputs["mask_positions"], 1)[is_real]
+            kept = ids == labels["mlm_logits"][is_real]
+            is_mask = ids == tokenizer.mask_id
+            shares[name] += is_mask.sum(), kept.sum(), (~kept & ~is_mask).sum()
+            masked[name] += is_real.sum()
+    for name in masked:
+        np.testing.assert_allclose(shares[name] / masked[name], [0.8, 0.1, 0.1], atol=0.02)
+    assert masked["fit"] == pytest.approx(masked["dataset"], rel=0.02)  # whose last rows are dropped
+
+
+REPLICAS = """
+import json, sys
+import tensorflow as tf
+tf.config.set_logical_device_configuration(
+    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
+)
+sys.path.insert(0, sys.argv[1])
+from test_fit_on_masks import DOCUMENTS, TEXTS, build, kbert
+
+def losses(**compiled):
+    pipeline = build(seed=1)
+    pipeline.compile(kbert.AdamW(0.01), **compiled)
+    options = {"batch_size": 8, "epochs": 2, "verbose": 0}
+    return pipeline.fit(TEXTS, validation_data=DOCUMENTS[:9], **options).history
+
+strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+with strategy.scope():
+    two = losses()
+result = {"replicas": strategy.num_replicas_in_sync, "two": two, "one": losses(), "xla": losses(jit_compile=True)}
+print(json.dumps(result))
+"""
+
+
+def test_two_replicas_and_xla_train_as_one_device_does():
+    result = run_python(REPLICAS, __file__.rpartition("/")[0])
+    assert result["replicas"] == 2
+    for other in ("two", "xla"):
+        for name in ("loss", "val_loss"):
+            np.testing.assert_allclose(result[other][name], result["one"][name], rtol=1e-3)
+
+
+def test_windows_pairs_labels_and_weights():
+    pipeline = build(seed=1)
+    long = " ".join(["a b c d e f g"] * 20)
+    rows = batches_of(pipeline, [long])
+    inputs, labels, weights = rows[0]
+    assert np.sum(inputs["padding_mask"][weights["mlm_logits"].sum(1) > 0]) == 140 + 2 * 5  # 30 tokens a window
+    assert not weights["nsp_logits"].any() and inputs["token_ids"].shape == (B, S)
+    pairs = {"text": TEXTS[:8], "text_pair": TEXTS[1:9]}
+    y, weight = [0, 1, 0, 1, 0, 1, -1, 0], [1.0, 2, 1, 1, 1, 1, 1, 0.0]
+    ((inputs, labels, weights),) = batches_of(pipeline, pairs, {"nsp_logits": y}, weight, shuffle=False)
+    order = np.argsort(labels["nsp_logits"], kind="stable")
+    assert sorted(weights["nsp_logits"].tolist()) == [0, 0, 1, 1, 1, 1, 1, 2] and len(order) == 8
+    assert inputs["segment_ids"].max() == 1
+    with pytest.raises(ValueError, match="only pairs"):
+        pipeline.fit(TEXTS, [0] * len(TEXTS))
+    with pytest.raises(ValueError, match="masking"):
+        build(rate=0.2)
+
+
+def test_a_masked_language_model_without_next_sentences_and_its_settings(tmp_path):
+    pipeline = build(next_sentence=False, whole_word=True, mask_rate=0.3)
+    pipeline.fit(TEXTS, epochs=1, verbose=0, validation_split=0.2)
+    kbert.save_pretrained(pipeline, tmp_path / "saved")
+    stored = kbert.build_pipeline(tmp_path / "saved").preprocessor.masking
+    assert stored == {"whole_word": True, "mask_rate": 0.3}
+
+
+def test_the_recipe_continues_a_saved_model(tmp_path):
+    kbert.save_pretrained(build(next_sentence=False), tmp_path / "model")
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    output = tmp_path / "output"
+    arguments = ["--texts", tmp_path / "texts.txt", "--model", tmp_path / "model", "--output", output, "--epochs", 1]
+    arguments += ["--sequence-length", S]
+    recipe = runpy.run_path(str(ROOT / "recipes" / "pretrain_with_fit.py"))
+    history = recipe["main"]([str(argument) for argument in arguments])
+    assert np.isfinite(history["val_loss"]).all() and kbert.load_pretrained(output, task="masked_lm") is not None

@@ -50,6 +50,9 @@ class CompatibleModel(FreshFunctions, keras.Model):
     of the loss is too low; here a step begins once it has its batch. Private: `_maybe_symbolic_build`,
     `_assert_input_compatibility`, `_distribute_strategy`, `_compile_loss`, `_compile_metrics`, `_distributed_dataset`,
     `_get_metrics_result_or_logs`, `_eval_epoch_iterator`, `_make_function`.
+
+    Raises:
+        ValueError: on `fit` and `evaluate`, a dataset without a batch.
     """
 
     # AutoGraph leaves a model alone in a user's own `tf.function`, as it does Keras' classes, and does not warn.

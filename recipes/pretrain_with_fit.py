@@ -8,6 +8,8 @@ One text a line; a text longer than a row becomes windows. Masks are made inside
 import argparse
 import pathlib
 
+from kbert.command_line import plain_errors, run_program
+
 
 def main(argv=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -19,27 +21,28 @@ def main(argv=None):
     parser.add_argument("--batch-size", type=int, default=32)
     args = parser.parse_args(argv)
 
-    import kbert
+    with plain_errors():
+        import kbert
 
-    # The data: strings, of which some are held out.
-    texts = [line.strip() for line in args.texts.read_text("utf-8").splitlines() if line.strip()]
-    held_out = max(1, len(texts) // 20)
+        # The data: strings, of which some are held out.
+        texts = [line.strip() for line in args.texts.read_text("utf-8").splitlines() if line.strip()]
+        held_out = max(1, len(texts) // 20)
 
-    # The model, with the preprocessing that masks its texts.
-    model = kbert.load_pretrained(args.model, task="masked_lm")
-    pipeline = kbert.build_pipeline(model, sequence_length=args.sequence_length, masking={"seed": 1})
+        # The model, with the preprocessing that masks its texts.
+        model = kbert.load_pretrained(args.model, task="masked_lm")
+        pipeline = kbert.build_pipeline(model, sequence_length=args.sequence_length, masking={"seed": 1})
 
-    pipeline.compile(kbert.AdamW(1e-4))
-    history = pipeline.fit(
-        texts[held_out:],
-        validation_data=(texts[:held_out],),
-        epochs=args.epochs,
-        batch_size=args.batch_size,
-        verbose=2,
-    )
-    kbert.save_pretrained(pipeline, args.output)
-    return history.history
+        pipeline.compile(kbert.AdamW(1e-4))
+        history = pipeline.fit(
+            texts[held_out:],
+            validation_data=(texts[:held_out],),
+            epochs=args.epochs,
+            batch_size=args.batch_size,
+            verbose=2,
+        )
+        kbert.save_pretrained(pipeline, args.output)
+        return history.history
 
 
 if __name__ == "__main__":
-    main()
+    run_program(main)

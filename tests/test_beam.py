@@ -101,4 +101,4 @@ def test_a_file_counts_as_tokenised_when_all_of_it_is_there(tmp_path, monkeypatc
     monkeypatch.setattr(job.shared, "write", lambda name, content: there.append((name, job.shared.exists(tokens))))
     tokens = "file-000000.tokens"
     module._tokenize_file(job, 0)
-    assert there == [("file-000000.documents", True)]
+    assert there == [("file-000000.formats", True), ("file-000000.documents", True)]

@@ -17,11 +17,12 @@ _LEAST_UNREADABLE = 16  # bytes: fewer say nothing about a text
 _CONTROL = bytes({*range(32), 127} - set(b"\t\n\v\f\r"))
 
 
-def find_files(patterns):
+def find_files(patterns, are_texts: bool = True):
     """The files that paths and glob patterns match, sorted and without duplicates; all are checked before any is read.
 
     Args:
         patterns: a path or glob pattern (`**` matches across directories), or a list of them.
+        are_texts: whether the beginning of each is looked at, as of a corpus.
 
     Raises:
         TypeError: something else.
@@ -46,7 +47,8 @@ def find_files(patterns):
     if not paths:
         raise ValueError("Expected at least one path or pattern. Received: an empty list of patterns.")
     for path in paths:
-        _check(path)
+        if are_texts:
+            _check(path)
     if all(os.path.getsize(path) == 0 for path in paths):
         raise ValueError(f"The corpus is empty: {_some(paths)} have no content.")
     return sorted(paths)

@@ -57,7 +57,8 @@ class Pooler(keras.layers.Layer):
             return self.dense(tokens[:, 0], training=training)
         parts = ops.arange(1, self.num_parts + 1, dtype="int32")
         belongs = ops.equal(ops.expand_dims(part_ids, 1), ops.expand_dims(parts, 1))  # [B, K, S]
-        place = ops.argmax(belongs, axis=-1) if self.token == "first" else _last(belongs)  # [B, K]; 0: absent
+        is_first = self.token == "first"
+        place = ops.argmax(ops.cast(belongs, "int32"), axis=-1) if is_first else _last(belongs)  # [B, K]; 0: absent
         present = ops.cast(ops.any(belongs, axis=-1, keepdims=True), self.compute_dtype)  # [B, K, 1]
         tokens = ops.take_along_axis(sequence_output, ops.expand_dims(place, 2), axis=1)
         return self.dense(tokens, training=training) * present  # [B, K, H]

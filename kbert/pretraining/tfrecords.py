@@ -46,7 +46,7 @@ def check_tfrecords(source, held_out=None, lengths=None, evaluation=None) -> Non
         lengths: (sequence length, maximum number of predictions) that are expected, or None.
         evaluation: bool, whether rows for evaluation are needed, or those for training; None: both.
     """
-    files = find_files(source)
+    files = find_files(source, are_texts=False)
     found = _lengths_of(files[0])
     if lengths not in (None, found):
         raise ValueError(
@@ -72,7 +72,7 @@ def tfrecord_rows(
     Files are visited in an order of their own in each epoch, and the rows of a file are shuffled in pools of 4096. A
     row is held out by a hash of its text: the same text with other masks is held out, too.
     """
-    files, lengths = find_files(source), (sequence_length, max_predictions)
+    files, lengths = find_files(source, are_texts=False), (sequence_length, max_predictions)
     specification = (tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int64), tf.TensorSpec([None], tf.string))
     pools = tf.data.Dataset.from_generator(
         lambda: _raw_pools(files, seed, epochs, evaluation), output_signature=specification
@@ -96,7 +96,7 @@ def tfrecord_rows(
 
 def tfrecord_token_ids(source, held_out):
     """Yields the token ids of pools of rows for training, with their masks undone, [r, S]."""
-    files = find_files(source)
+    files = find_files(source, are_texts=False)
     lengths = _lengths_of(files[0])
     for _, _, records in _raw_pools(files, 0, 1, True):
         rows = _parse(records, *lengths)

@@ -9,17 +9,13 @@ import time
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from benchmarks.peak import model_products, race_at_peak, with_gradients
 from benchmarks.peers import fastest_peers, hub_backbone, with_and_without_xla
 from benchmarks.settings import STEPS, UNCOUNTED, batches
-from benchmarks.text import real_batches
-from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
-from kbert.pretraining.packed_rows import default_num_parts
 from kbert.training.flops import training_flops_per_token
 
 
@@ -112,6 +108,8 @@ def board(settings):
         less; `once_seconds`, what the first call takes more than a later one: graphs and the first sample; and the
         settings.
     """
+    from kbert.inspection.board.tensor_board import TensorBoard  # not above: see `feed`
+
     config = settings.config()
     hardware = settings.hardware()
     model = BertPretrainer(config)
@@ -188,6 +186,11 @@ def feed(settings):
         processor time, medians of the rounds; `input_processor_share`, by how much more processor time a step takes
         with the pipeline; and the settings.
     """
+    import tensorflow as tf  # not above: training runs on JAX without TensorFlow too
+
+    from benchmarks.text import real_batches
+    from kbert.pretraining.packed_rows import default_num_parts
+
     config = settings.config()
     hardware = settings.hardware()
     pipeline = real_batches(settings)

@@ -80,7 +80,7 @@ def test_table_and_plot(points, tmp_path):
     assert len(set(curves)) == len(curves) == 2 * 3 * 2 * 2  # runs, scores, axes, training and held-out
     assert sum(one.startswith("plateau ") for one in ids) == 3 * 2  # the one plateau in each panel
     texts = [element.text for element in drawn.iter() if element.tag.endswith("text")]
-    assert {"a<b", "million tokens", "hours of training", "MLM loss (nats)"} <= set(texts)
+    assert {"a<b", "million tokens", "hours of training", "masked-LM loss (nats)"} <= set(texts)
 
 
 def test_a_history_without_speeds_has_hours_alone(tmp_path):

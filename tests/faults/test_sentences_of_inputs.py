@@ -162,7 +162,7 @@ def test_text_without_a_word():
 def test_documents_that_are_none(tmp_path):
     for documents, message in (
         (["a sentence"], r"documents\[0\]: expected a list of sentences. Received: 'a sentence'"),
-        ([["a"], None], r"documents\[1\]: expected a list of sentences. Received: 'None'"),
+        ([["a"], None], r"documents\[1\]: expected a list of sentences. Received: None"),
         ([["a"], ["b", None]], r"documents\[1\]\[1\]: expected str. Received: None"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -1,6 +1,7 @@
 """Attention bias, pooler, normalisation, activations, initialiser: their values."""
 
 import math
+import pathlib
 
 import keras
 import numpy as np
@@ -189,6 +190,8 @@ def test_dense_in_training_equals_inference_and_its_derived_gradient(layer, axes
 @pytest.mark.parametrize("layer", [LoraDense, TaskHead])
 def test_the_bias_gradient_in_bfloat16_is_summed_in_float32(layer):
     """TensorFlow's own BiasAddGrad adds 4,096 rows in bfloat16."""
+    # Without instructions for bfloat16, a product rounds the sums of its blocks.
+    limit = 2**-8 if "avx512_bf16" in pathlib.Path("/proc/cpuinfo").read_text() else 2**-6
     layer, x = layer(8, dtype="mixed_bfloat16"), tf.zeros((4096, 4))
     layer(x)
     dy = tf.cast(1.0 + np.random.default_rng(3).normal(size=(4096, 8)), "bfloat16")
@@ -198,7 +201,7 @@ def test_the_bias_gradient_in_bfloat16_is_summed_in_float32(layer):
             y = tf.cast(layer(x, training=training), "bfloat16")
         (gradient,) = tape.gradient(y, [layer.trainable_variables[1].value], dy)
         errors[training] = float(tf.reduce_max(tf.abs(gradient / exact - 1.0)))
-    assert errors[True] < 2**-8 < 0.05 < errors[False]
+    assert errors[True] < limit < 0.05 < errors[False]
 
 
 def test_activations():

@@ -295,6 +295,8 @@ def test_batches_are_as_long_as_their_longest_text(monkeypatch):
     for name in ("train_step", "test_step"):
         method = getattr(pipeline.model, name)
         monkeypatch.setattr(pipeline.model, name, functools.partial(step, method=method))
+    pipeline.model.make_train_function(force=True)  # other tests have used the model
+    pipeline.model.make_test_function(force=True)
     pipeline.fit(texts, NAMES, batch_size=8, verbose=0, validation_split=0.5)
     assert lengths == [8, 8]
     del lengths[:]

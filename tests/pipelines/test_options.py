@@ -83,7 +83,8 @@ def plain(models):
 
 def test_all_options_are_tried():
     fields = {field.name for field in dataclasses.fields(ModelSettings)}
-    elsewhere = {"thresholds"}  # of multi-label classifiers alone: tests/models/test_multi_label.py
+    # Of multi-label classifiers (tests/models/test_multi_label.py) and of training (test_fit_on_masks.py) alone.
+    elsewhere = {"thresholds", "masking"}
     assert set(VALUES) == fields - {"task", "tokenizer", "options"} - elsewhere
     for word in task_names():
         assert set(task_pipeline(word).options) - elsewhere == TAKEN[word]

@@ -34,6 +34,7 @@ def test_round_trip():
         "max_query_length": 5,
         "window_pooling": "max",
         "tokenizer": {"lowercase": False},
+        "masking": {},
     }
     assert ModelSettings.from_dict(fields) == settings
     assert ModelSettings.from_dict({}) == ModelSettings()

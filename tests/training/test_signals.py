@@ -219,7 +219,8 @@ def test_a_recipe_without_checkpoints(home, tmp_path, recipe, name, hint, number
     (line,) = lines_about(out + errors)
     assert line == f"Interrupted by {signal.Signals(number).name}. {hint}"
     assert not output.exists()
-    assert bool(list(output.parent.iterdir())) == ("resumes" in hint)  # what is answered so far, or nothing
+    left = list(output.parent.iterdir()) if output.parent.exists() else []
+    assert bool(left) == ("resumes" in hint)  # what is answered so far, or nothing
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_its_pre_training_goes_on(model):
 
 @pytest.mark.parametrize("word", ["Abc", "a-b", "a b", "", "ä"])
 def test_what_is_no_word_of_the_tokenizer_is_an_error(model, word):
-    with pytest.raises(ValueError, match="token is empty" if not word else f"Received: '{word}', which it reads as"):
+    with pytest.raises(ValueError, match=f"Received: '{word}', which it reads as"):
         extend_vocabulary(model, [word])
 
 

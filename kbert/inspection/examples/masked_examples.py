@@ -1,6 +1,6 @@
 """A few held-out examples of pre-training as text: the original, the masked input, the model's guesses, the pairs.
 
-Shapes: B batch, S sequence, P predictions, V vocabulary.
+Shapes: B batch, S sequence, P predictions, K parts of a packed row, V vocabulary.
 """
 
 import keras

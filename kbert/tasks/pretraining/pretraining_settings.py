@@ -303,7 +303,8 @@ class PretrainingSettings:
 
         found = {}
         if not isinstance(self.source, DocumentList):
-            found = {"records": self.source} if self.reads_records else {"corpus": find_files(self.source)}
+            files = self.source if self.reads_records else find_files(self.source, are_texts=False)
+            found = {"records" if self.reads_records else "corpus": files}
         for name, value in (("vocab", self.vocabulary), ("init", self.init), ("names", self.names)):
             if isinstance(value, str | os.PathLike):
                 found[name] = local_source(value) or value if name == "init" else value

@@ -164,3 +164,28 @@ def test_mini_beats_random_weights_on_named_entities(shared_data):
         scores[row] = 100 * run.metrics["dev"]["f1"]
     assert rows["kbert-mini"]["mean"] - rows["random weights"]["mean"] > MARGIN
     assert scores["kbert-mini"] - scores["random weights"] > MARGIN, scores
+
+
+SENTIMENT = HOME / "kbert-mini-sentiment"
+
+
+@pytest.mark.usefixtures("offline")
+def test_the_sentiment_model_answers_as_its_card_and_its_export():
+    card = (SENTIMENT / "README.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([^|]+) \| (positive|negative) \| ([\d.]+)% \|$", card, re.M)
+    texts, labels, percents = (list(column) for column in zip(*rows, strict=True))
+    answers = kbert.build_pipeline(SENTIMENT).predict(texts, verbose=0)
+    assert answers["label"].tolist() == labels and len(set(labels)) == 2
+    np.testing.assert_allclose(100 * answers["probabilities"].max(-1), [float(x) for x in percents], atol=0.06)
+    exported = ExportedPipeline(SENTIMENT / "1").predict_on_batch({"text": texts})
+    np.testing.assert_allclose(exported["probabilities"], answers["probabilities"], atol=0.02)
+
+
+def test_the_sentiment_model_is_as_good_as_its_card_says(shared_data):
+    lines = (shared_data / "glue/SST-2/dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
+    texts, numbers = zip(*(line.split("\t") for line in lines), strict=True)
+    labels = [("negative", "positive")[int(number)] for number in numbers]
+    task = kbert.tasks.Classification()
+    scores = kbert.evaluate(SENTIMENT, task, {"text": [text.strip() for text in texts], "label": labels})
+    card = (SENTIMENT / "README.md").read_text(encoding="utf-8")
+    assert f"**{scores['accuracy']:.1%}**" in card and scores["examples"] == 872

@@ -70,7 +70,6 @@ def main():
         constant=f"{constant:.1%}",
         chosen=f"{run.metrics['dev']['accuracy']:.1%}",
         train=f"{len(train):,}",
-        minutes=f"{run.metrics['minutes']:.0f}",
         settings=settings,
         answers="\n".join(rows),
     )

@@ -23,10 +23,15 @@ def main(argv=None):
 
     with plain_errors():
         import kbert
+        from kbert.checks import check_directory
+
+        check_directory(args.output, "--output")  # before the work
 
         # The data: strings, of which some are held out.
         texts = [line.strip() for line in args.texts.read_text("utf-8").splitlines() if line.strip()]
         held_out = max(1, len(texts) // 20)
+        if len(texts) < 2:
+            raise ValueError(f"{args.texts}: expected at least two texts, a line each. Received: {len(texts)}")
 
         # The model, with the preprocessing that masks its texts.
         model = kbert.load_pretrained(args.model, task="masked_lm")

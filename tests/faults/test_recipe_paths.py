@@ -57,7 +57,7 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "prepare_records": ("--corpus", "<corpus.txt>", "--vocab", "<vocab.txt>", "--output", "<new>", "--held-out", 0.2),
     "pretrain": ("--corpus", "<corpus.txt>", "--vocab", "<vocab.txt>", "--output", "<new>", *SHORT, "--held-out", 0.2),
     "pretrain_with_fit": (
-        *as_flags(texts="<texts.txt>", model="<init>", output="<new>", epochs=1, sequence_length=16),
+        *as_flags(texts="<corpus.txt>", model="<init>", output="<new>", epochs=1, sequence_length=16),
     ),
     "pretrain_on_batches": ("--batches", "<batches>", "--init", "<init>", "--output", "<new>", "--steps", 1),
     "query_server": ("--question", "who", "--context-file", "<texts.txt>", "--model", "squad"),

@@ -68,6 +68,7 @@ PRETRAIN = {
 def test_the_first_page(place):
     write_table(place / "reviews.csv", sentences(80), header=("review", "stars"))
     smaller = {
+        '"saved_models/kbert-mini-sentiment"': repr(str(ROOT / "saved_models/kbert-mini-sentiment")),
         '"google-bert/bert-base-uncased"': '"runs/tiny"',
         'output="runs/tiny"': 'output="runs/new"',
         "epochs=3": "epochs=1",

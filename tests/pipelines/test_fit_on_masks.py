@@ -4,7 +4,6 @@ import runpy
 
 import keras
 import numpy as np
-import pandas as pd
 import pytest
 import tensorflow as tf
 from helpers.paths import ROOT
@@ -114,7 +113,9 @@ def test_an_endless_stream_of_texts_trains_for_the_steps_that_are_asked_for():
     assert int(pipeline.model.optimizer.iterations) == 6
 
 
+@pytest.mark.parity
 def test_data_frames_weights_and_single_batches():
+    pd = pytest.importorskip("pandas")
     table = pd.DataFrame({"text": TEXTS[:16], "text_pair": TEXTS[1:17], "rest": range(16)})
     labels = {"nsp_logits": [n % 2 for n in range(16)]}
     one, other = build(seed=1), build(seed=1)

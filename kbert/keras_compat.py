@@ -90,8 +90,24 @@ class CompatibleModel(FreshFunctions, keras.Model):
                 self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 
+    def fit(self, x=None, *args, validation_data=None, **kwargs):
+        ends = _ends_unannounced(x) and not kwargs.get("steps_per_epoch")
+        self._wait_for_batches(ends or (_ends_unannounced(validation_data) and not kwargs.get("validation_steps")))
+        return super().fit(x, *args, validation_data=validation_data, **kwargs)
+
+    def evaluate(self, x=None, *args, **kwargs):
+        if not kwargs.get("_use_cached_eval_dataset"):  # otherwise `fit` calls
+            self._wait_for_batches(_ends_unannounced(x) and not kwargs.get("steps"))
+        return super().evaluate(x, *args, **kwargs)
+
+    def _wait_for_batches(self, waits: bool) -> None:
+        """Whether steps wait for their batch: only where they must, as it costs the half of two cores."""
+        if waits != self.__dict__.get("_waits", False):
+            self.__dict__["_waits"] = waits  # neither tracked nor saved by Keras
+            self.train_function = self.test_function = None
+
     def _make_function(self, step_function, *args, **kwargs):
-        if keras.backend.backend() == "tensorflow":
+        if self.__dict__.get("_waits", False):
             step_function = _after_its_batch(step_function)
         return super()._make_function(step_function, *args, **kwargs)
 
@@ -106,6 +122,12 @@ class CompatibleModel(FreshFunctions, keras.Model):
     def _assert_input_compatibility(self, *arguments):
         self.check_inputs(arguments[0])
         return super()._assert_input_compatibility(*arguments)
+
+
+def _ends_unannounced(data) -> bool:
+    """Whether it is a tf.data.Dataset whose number of batches is not known."""
+    cardinality = getattr(data, "cardinality", None)
+    return keras.backend.backend() == "tensorflow" and callable(cardinality) and int(cardinality()) == -2
 
 
 def _after_its_batch(step_function):

@@ -98,7 +98,7 @@ def test_filling_masks(models, capsys):
     assert best["token"] == wanted["tokens"][0, 0, 0]
     np.testing.assert_allclose(best["probability"], wanted["probabilities"][0, 0, 0], rtol=1e-5)
     [answer] = kbert.fill_mask(load(models / "google"), texts[0], top_k=2)  # of one text, and a loaded model
-    assert [one["text"] for one in answer["masks"][0]] == [one["text"] for one in first["masks"][0]]
+    assert [one["text"] for one in answer["masks"][0]] == [one["text"] for one in first["masks"][0][:2]]
 
 
 def test_the_text_with_the_token_in_place():

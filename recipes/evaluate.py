@@ -46,7 +46,7 @@ def parse_arguments(argv):
 def main(argv=None):
     args = parse_arguments(argv)
     with cli.plain_errors():
-        from kbert.tasks.evaluate import check_examples, describe_scores, evaluate_dev_sets, load_ensemble
+        from kbert.finetuning.evaluate import check_examples, describe_scores, evaluate_dev_sets, load_ensemble
         from kbert.training.hardware import choose_hardware
         from kbert.training.run_directory import open_run
 

@@ -36,7 +36,7 @@ def main(argv=None):
     args = parse_arguments(argv)
     with cli.plain_errors():
         from kbert.files import write_json
-        from kbert.tasks import evaluate_pretraining
+        from kbert.pretraining import evaluate_pretraining
         from kbert.training import choose_hardware
         from kbert.versions import versions
 

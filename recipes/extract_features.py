@@ -43,9 +43,9 @@ def main(argv=None):
     args, start = parse_arguments(argv), time.monotonic()
     with plain_errors():
         import kbert
+        from kbert.finetuning.features.extract import check_layers, text_features
+        from kbert.finetuning.features.write_features import write_features
         from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
-        from kbert.tasks.features.extract import check_layers, text_features
-        from kbert.tasks.features.write_features import write_features
         from kbert.tasks.text_files import iterate_lines
         from kbert.training.hardware import choose_hardware
 

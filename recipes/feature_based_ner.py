@@ -41,9 +41,9 @@ def main(argv=None):
     args = parse_arguments(argv)
     with cli.plain_errors():
         import kbert
-        from kbert.tasks.features.estimate import describe_estimate, estimate_feature_taggers
-        from kbert.tasks.features.table import describe_scores
-        from kbert.tasks.features.train import FeatureTraining, train_feature_taggers
+        from kbert.finetuning.features.estimate import describe_estimate, estimate_feature_taggers
+        from kbert.finetuning.features.table import describe_scores
+        from kbert.finetuning.features.train import FeatureTraining, train_feature_taggers
         from kbert.training.hardware import choose_hardware
         from kbert.training.run_directory import open_run
 

@@ -35,7 +35,7 @@ def parse_arguments(argv):
 
 def prepare(args):
     """All fine-tunings, ready to start."""
-    from kbert.tasks.glue_benchmark.grid import GlueGrid
+    from kbert.finetuning.glue_grid import GlueGrid
 
     options = cli.finetuning_options(args)
     grid = {"rates": options.pop("learning_rate"), "train_examples": args.train_examples, "tests": args.submission}

@@ -57,10 +57,10 @@ def main(argv=None):
     args, start = parse_arguments(argv), time.monotonic()
     with cli.plain_errors():
         from kbert.files import write_json
+        from kbert.finetuning.predict_file import predict_file
+        from kbert.finetuning.predict_file_with_beam import predict_file_with_beam
         from kbert.serving.pipeline_loader import pipeline_loader
         from kbert.serving.provenance import trained_options
-        from kbert.tasks.predict_file import predict_file
-        from kbert.tasks.predict_file_with_beam import predict_file_with_beam
 
         options = cli.given(args, "sequence_length", "top_k", "tagging_output") | cli.stored_options(args)
         load = pipeline_loader(args.model, args.precision, **options)

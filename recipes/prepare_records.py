@@ -38,7 +38,7 @@ def main(argv=None):
     as_json, output = arguments.pop("json"), arguments["output"]
     with plain_errors():
         from kbert.pretraining.dataset_statistics import format_report
-        from kbert.tasks.pretraining.prepare_records import prepare_records
+        from kbert.pretraining.run.prepare_records import prepare_records
 
         metrics = prepare_records(**arguments)
     counts = {name: count for name, count in metrics.items() if name != "data"}

@@ -58,7 +58,7 @@ def main(argv=None):
     corpus, records, as_json = (arguments.pop(name) for name in ("corpus", "records", "json"))
     with plain_errors():
         import kbert
-        from kbert.tasks.pretraining.table import describe_estimate, describe_run
+        from kbert.pretraining.run.table import describe_estimate, describe_run
 
         run = kbert.pretrain(records or corpus, **arguments)
     print(describe_estimate(run.metrics) if arguments["dry_run"] else describe_run(run))

@@ -38,7 +38,7 @@ def main(argv=None):
     arguments = vars(parse_arguments(argv))
     batches, as_json = arguments.pop("batches"), arguments.pop("json")
     with plain_errors():
-        from kbert.tasks.pretraining.pretrain_on_batches import describe_batches, pretrain_on_batches
+        from kbert.pretraining.run.pretrain_on_batches import describe_batches, pretrain_on_batches
         from kbert.training.dry_run import format_estimate
 
         print(describe_batches(batches))

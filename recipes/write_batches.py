@@ -38,7 +38,7 @@ def main(argv=None):
     arguments = vars(parse_arguments(argv))
     as_json, output = arguments.pop("json"), arguments.pop("output")
     with plain_errors():
-        from kbert.tasks.pretraining.write_batches import write_batches
+        from kbert.pretraining.run.write_batches import write_batches
 
         manifest = write_batches(arguments.pop("records"), output, **arguments)
     size = sum(file["bytes"] for file in manifest["files"])

@@ -170,7 +170,7 @@ _TOGETHER = (  # folders and files that run in one process, as they share
         "tests/recipes/test_checkpoint_recipes.py",
         "tests/test_migrate_page.py",
     ),
-    ("tests/tasks/pretraining/",),  # graphs of datasets
+    ("tests/pretraining/run/",),  # graphs of datasets
     ("tests/inspection/playground/",),  # models in memory
     ("tests/inspection/browser/",),  # a browser
 )

@@ -22,6 +22,8 @@ from kbert.checks import (
     shown,
 )
 from kbert.corpus.write_records import write_records
+from kbert.finetuning.finetuning_options import FinetuningOptions
+from kbert.finetuning.predict_file import predict_file
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.layers.attention_bias import AttentionBias
 from kbert.layers.bilstm import BiLstm
@@ -30,9 +32,7 @@ from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
 from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.serving.pipeline_loader import pipeline_loader
-from kbert.tasks.finetuning_options import FinetuningOptions
 from kbert.tasks.labels import label_ids
-from kbert.tasks.predict_file import predict_file
 from kbert.tasks.table import Table
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.training.run_directory import open_run
@@ -286,9 +286,9 @@ def test_a_path_that_is_none_names_its_argument():
         (lambda wrong: kbert.tasks.MultipleChoice().read(wrong), "path"),
         (lambda wrong: kbert.tasks.glue("SST-2").read(wrong), "path"),
         (lambda wrong: kbert.tasks.glue("SST-2").dev_sets(wrong), "path"),
-        (lambda wrong: kbert.tasks.predict_file(pipeline, wrong, "a.jsonl"), "source"),
-        (lambda wrong: kbert.tasks.predict_file(pipeline, "a", wrong), "output"),
-        (lambda wrong: kbert.tasks.read_rows(pipeline, wrong, {}), "path"),
+        (lambda wrong: kbert.finetuning.predict_file(pipeline, wrong, "a.jsonl"), "source"),
+        (lambda wrong: kbert.finetuning.predict_file(pipeline, "a", wrong), "output"),
+        (lambda wrong: kbert.finetuning.read_rows(pipeline, wrong, {}), "path"),
         (lambda wrong: kbert.serving.trained_options(wrong), "source"),
         (lambda wrong: kbert.weights.load_slots(kbert.AdamW(1e-3), encoder, wrong), "source"),
         (lambda wrong: encoder.load_adapter(wrong), "path"),

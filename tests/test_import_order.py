@@ -1,7 +1,7 @@
 """The rooms of the house: imports point upwards only, and importing kbert costs nothing.
 
-The playground lies in kbert/inspection/, for what it is, but uses all the rooms: it is the last one, which no other may
-import.
+Two lie in the folder of what they are about, but use later rooms: the playground, in kbert/inspection/, is the last
+one, which no other may import; pre-training as one call, in kbert/pretraining/, comes after fine-tuning.
 """
 
 import ast
@@ -15,7 +15,7 @@ from helpers.run_python import assert_imports_none
 ROOMS = (
     "lazy quiet_tensorflow saved_classes versions checks files locks beam stateless_random keras_compat xla config "
     "text corpus pretraining preprocessing layers optim models answers pipelines weights training inspection tasks "
-    "serving command_line inspection.playground"
+    "finetuning pretraining.run serving command_line inspection.playground"
 ).split()
 BACKEND_NEUTRAL = (
     "lazy quiet_tensorflow saved_classes versions checks files locks keras_compat xla config layers optim models"
@@ -24,7 +24,6 @@ BACKEND_NEUTRAL = (
 
 # Which rooms of tasks use those of others; all else that several tasks use stands in kbert/tasks/ itself, beside them.
 TASK_ROOMS = {
-    "features": {"tagging"},  # features are for tagging
     "glue_benchmark": {"classification", "regression"},  # its tasks
     "pretraining": {"masked_lm"},  # a pre-training model fills masks
     "labelled_columns.py": {"tagging"},  # reads the files of tagged words, with any columns

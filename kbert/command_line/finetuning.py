@@ -27,7 +27,7 @@ def add_finetuning_flags(parser: argparse.ArgumentParser, **overrides: dict) -> 
 
 def finetuning_options(arguments: argparse.Namespace) -> dict:
     """The flags of `add_finetuning_flags`, as `kbert.finetune` takes them."""
-    from kbert.tasks.finetuning_options import FinetuningOptions
+    from kbert.finetuning.finetuning_options import FinetuningOptions
 
     names = {field.name for field in dataclasses.fields(FinetuningOptions)} | {"log_dir", "profile", "overwrite"}
     return {name: value for name, value in vars(arguments).items() if name in names}
@@ -49,7 +49,7 @@ def run_finetuning(arguments: argparse.Namespace, recipe: str, read):
         read: function of the arguments that returns task, training examples and dev examples. Errors in these, in the
             model or in --output are printed as one line; errors in training keep their traceback.
     """
-    from kbert.tasks.finetuning import Finetuning
+    from kbert.finetuning.finetuning import Finetuning
     from kbert.training.dry_run import format_estimate
 
     with plain_errors():

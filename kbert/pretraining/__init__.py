@@ -10,6 +10,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "aligned_spans": "aligned_spans",
         "dataset_statistics": "dataset_statistics",
         "format_report": "dataset_statistics",
+        "evaluate_pretraining": "run.evaluate_pretraining",
         "known_names": "known_names",
         "pretraining_dataset": "dataset",
         "sentence_pairs": "pairs",

@@ -51,7 +51,7 @@ class BatchFiles(keras.utils.PyDataset):
     """The batches in a directory, in order, as `model.fit` takes them on every backend.
 
     Args:
-        directory: written by `kbert.tasks.pretraining.write_batches` or recipes/write_batches.py.
+        directory: written by `kbert.pretraining.run.write_batches` or recipes/write_batches.py.
         start_step: int, the number of the first batch.
         evaluation: whether to give the batches of the held-out documents instead.
 

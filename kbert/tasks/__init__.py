@@ -1,4 +1,4 @@
-"""Tasks: examples, training data, scores and prediction files of each, and fine-tuning and evaluation on top."""
+"""Tasks: examples, model, preprocessor, answers, training data and scores of each."""
 
 from kbert.lazy import lazy_exports
 
@@ -13,12 +13,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "SpanExtraction": "span.task",
         "Tagging": "tagging.task",
         "Task": "task",
-        "evaluate_pretraining": "pretraining.evaluate_pretraining",
-        "finetune_grid": "finetune_grid",
         "glue": "glue_benchmark.task",
-        "predict_file": "predict_file",
-        "predict_file_with_beam": "predict_file_with_beam",
         "read_columns": "in_memory",
-        "read_rows": "prediction_rows",
     },
 )

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from experiments.downstream import Downstream
 from kbert.files import read_json, write_json
-from kbert.tasks.finetuning import Finetuning
+from kbert.finetuning.finetuning import Finetuning
 from kbert.training.inputs import identify_inputs
 from kbert.training.made_by import MODEL
 from kbert.versions import versions

@@ -11,8 +11,8 @@ from experiments.cells import CONSTANT, WORST, Cells, model_name
 from experiments.downstream import Downstream, count_examples
 from experiments.report import judge_row, summary, when_and_with_what, write_result
 from kbert.checks import check_bool
-from kbert.tasks.finetuning import Finetuning
-from kbert.tasks.finetuning_options import FinetuningOptions
+from kbert.finetuning.finetuning import Finetuning
+from kbert.finetuning.finetuning_options import FinetuningOptions
 from kbert.training.made_by import describe_maker
 from kbert.training.processor_name import processor_name
 

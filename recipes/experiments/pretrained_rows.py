@@ -19,13 +19,13 @@ from kbert.corpus.corpus_files import find_files
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.files import read_json
+from kbert.finetuning.identify import identify_model, identify_vocabulary
+from kbert.pretraining.run.named_settings import complete_settings
+from kbert.pretraining.run.pretrain import pretrain
+from kbert.pretraining.run.pretraining_settings import SEQUENCE_LENGTH, PretrainingSettings
+from kbert.pretraining.run.row_layout import choose_packing
+from kbert.pretraining.run.starting_model import source_tokenizer
 from kbert.pretraining.sources import HELD_OUT
-from kbert.tasks.identify import identify_model, identify_vocabulary
-from kbert.tasks.pretraining.named_settings import complete_settings
-from kbert.tasks.pretraining.pretrain import pretrain
-from kbert.tasks.pretraining.pretraining_settings import SEQUENCE_LENGTH, PretrainingSettings
-from kbert.tasks.pretraining.row_layout import choose_packing
-from kbert.tasks.pretraining.starting_model import source_tokenizer
 from kbert.training.history import History, training_minutes
 from kbert.training.inputs import identify_inputs
 from kbert.training.intervals import log_interval

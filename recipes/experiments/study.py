@@ -14,8 +14,8 @@ from experiments.downstream import NER, SQUAD, Downstream, chosen_by_column, cou
 from experiments.paper_tables import Row, Table
 from experiments.pretrained_rows import PretrainedRows, run_folder
 from kbert.files import read_json
+from kbert.finetuning.features.train import FeatureTraining, train_feature_taggers
 from kbert.models.feature_modes import FEATURE_MODES
-from kbert.tasks.features.train import FeatureTraining, train_feature_taggers
 from kbert.training.made_by import INPUTS, METRICS
 from kbert.training.processor_name import processor_name
 from kbert.weights.load import load_pretrained

@@ -22,8 +22,8 @@ from kbert.command_line import (
     run_program,
     settings_of,
 )
-from kbert.tasks.finetuning import Finetuning
-from kbert.tasks.finetuning_options import FinetuningOptions
+from kbert.finetuning.finetuning import Finetuning
+from kbert.finetuning.finetuning_options import FinetuningOptions
 
 
 def _parser(*names, **overrides):

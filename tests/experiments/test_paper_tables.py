@@ -4,9 +4,9 @@ import pytest
 from experiments.paper_tables import TABLES, Row, Table, kept_every, milestone, needs_milestones, paper_table
 from helpers.pretraining_fields import pretraining_fields
 
+from kbert.finetuning.finetuning_options import FinetuningOptions
 from kbert.models.feature_modes import FEATURE_MODES
-from kbert.tasks.finetuning_options import FinetuningOptions
-from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
+from kbert.pretraining.run.pretraining_settings import PretrainingSettings
 
 
 @pytest.mark.parametrize("name", TABLES)

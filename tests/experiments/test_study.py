@@ -17,7 +17,7 @@ from helpers.toy_study import VOCABULARY, study_arguments, write_study_home
 
 import kbert
 from kbert.corpus.records import Records
-from kbert.tasks.features.train import FeatureTraining
+from kbert.finetuning.features.train import FeatureTraining
 
 FEATURES = FeatureTraining(steps=1, batch_size=4, units=4)
 

@@ -12,7 +12,7 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 import kbert
 from kbert.command_line import inputs_of
 from kbert.corpus.write_records import write_records
-from kbert.tasks import finetuning
+from kbert.finetuning import finetuning
 from kbert.tasks.glue_benchmark.submission import collect_models
 from kbert.training import resume
 
@@ -109,7 +109,7 @@ def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypat
 
     monkeypatch.setattr(resume, "fit_steps", fit_steps)
     monkeypatch.setattr(finetuning, "fit_steps", fit_steps)
-    pretrain = importlib.import_module("kbert.tasks.pretraining.run_pretraining")
+    pretrain = importlib.import_module("kbert.pretraining.run.run_pretraining")
     monkeypatch.setattr(pretrain, "fit_steps", fit_steps)
     monkeypatch.setattr(pretrain, "choose_packing", lambda settings, tokenizer: settings.with_packing(False))
     monkeypatch.setattr(pretrain, "make_evaluations", lambda *args: {0: [None]})  # what is read is looked at before

@@ -86,10 +86,10 @@ MORE = {  # other flags that take a path
     "convert_checkpoint": [("--from", "<init>", "--to", "kbert", "--vocab", "<vocab.txt>", "--output", "out")],
 }
 NO_PATHS = {"serve_data"}
-PRETRAINING = "kbert.tasks.pretraining.run_pretraining"
+PRETRAINING = "kbert.pretraining.run.run_pretraining"
 TRAINERS = (
-    *("kbert.tasks.finetuning", "kbert.tasks.features.train"),
-    *(PRETRAINING, "kbert.tasks.pretraining.pretrain_on_batches"),
+    *("kbert.finetuning.finetuning", "kbert.finetuning.features.train"),
+    *(PRETRAINING, "kbert.pretraining.run.pretrain_on_batches"),
 )
 BEFORE_AN_OUTPUT = {
     **{f"{trainer}.fit_steps": None for trainer in TRAINERS},  # an output is looked at before any training

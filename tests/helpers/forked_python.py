@@ -16,7 +16,7 @@ import time
 
 from helpers.fork_server import ForkServer, redirect, serve
 
-MODULES = ("tensorflow", "tensorflow_text", "keras", "kbert.training.resume", "kbert.tasks.finetune")
+MODULES = ("tensorflow", "tensorflow_text", "keras", "kbert.training.resume", "kbert.finetuning.finetune")
 _POLL_SECONDS = 0.02
 _server = None
 

@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 
 import kbert
-from kbert.tasks.pretraining.pretraining_settings import PretrainingSettings
+from kbert.pretraining.run.pretraining_settings import PretrainingSettings
 
 
 def pretraining_fields(**given) -> dict:

@@ -17,7 +17,7 @@ MODULES = (
     "kbert.pretraining.unigrams kbert.inspection.examples.masked_examples kbert.models.classifier "
     "kbert.models.pretrainer kbert.optim.losses kbert.optim.metrics kbert.weights.build_pipeline "
     "kbert.tasks.labelled_documents kbert.tasks.label_evaluation kbert.tasks.training_dataset "
-    "kbert.tasks.classification.task kbert.tasks.finetune kbert.tasks.pretraining.pretrain "
+    "kbert.tasks.classification.task kbert.finetuning.finetune kbert.pretraining.run.pretrain "
     "kbert.inspection.examples.dev_examples kbert.training.callbacks kbert.training.hardware kbert.training.resume "
     "kbert.training.run_directory kbert.weights.load kbert.weights.save"
 ).split()

@@ -9,9 +9,9 @@ from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_tags import tagged_sentences, write_conll
 
 from kbert.files import write_json
+from kbert.finetuning.features import extract as features
+from kbert.finetuning.features import train as feature_data
 from kbert.models.feature_modes import FEATURE_MODES
-from kbert.tasks.features import extract as features
-from kbert.tasks.features import train as feature_data
 
 MODE = "weighted-sum-last-four"
 

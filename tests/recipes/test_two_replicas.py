@@ -12,7 +12,7 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
-from kbert.tasks import finetuning
+from kbert.finetuning import finetuning
 from kbert.tasks.pretraining import run_pretraining
 from kbert.training.hardware import choose_hardware
 

@@ -8,9 +8,9 @@ from helpers.tiny_directory import write_tiny_directory
 from helpers.tiny_finetuning import NO_DEV
 
 import kbert
-from kbert.tasks.finetuning import Finetuning
+from kbert.finetuning.finetuning import Finetuning
+from kbert.pretraining.run.corpus_source import corpus_source
 from kbert.tasks.in_memory import column_names, read_columns
-from kbert.tasks.pretraining.corpus_source import corpus_source
 
 
 class ClassLabel:

@@ -13,9 +13,9 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from helpers.tiny_finetuning import QUICK
 
 import kbert
+from kbert.finetuning.predict_file import predict_file
 from kbert.inspection.playground.app import PlaygroundApp
 from kbert.pipelines import registry
-from kbert.tasks.predict_file import predict_file
 
 TEXTS = ["good film", "a very bad film !", "never", "paris is good ."]
 

@@ -7,7 +7,7 @@ import pytest
 from helpers import tiny_pretraining as tiny
 
 import kbert
-from kbert.tasks.pretraining.pretrain_on_batches import pretrain_on_batches
+from kbert.pretraining.run.pretrain_on_batches import pretrain_on_batches
 from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.resume import fit_steps
 

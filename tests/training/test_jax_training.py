@@ -15,8 +15,8 @@ from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
 from kbert.pretraining.batch_files import BatchFiles
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.tasks.pretraining.pretrain_on_batches import describe_batches, pretrain_on_batches
-from kbert.tasks.pretraining.write_batches import write_batches
+from kbert.pretraining.run.pretrain_on_batches import describe_batches, pretrain_on_batches
+from kbert.pretraining.run.write_batches import write_batches
 
 B, S, P, STEPS = 4, 24, 4, 6
 SETTINGS = {"batch_size": B, "sequence_length": S, "max_predictions": P, "seed": 3, "packed": False}
@@ -120,7 +120,7 @@ TRAIN = (
     + """
 import json, os, shutil, signal, sys
 import keras
-from kbert.tasks.pretraining.pretrain_on_batches import pretrain_on_batches
+from kbert.pretraining.run.pretrain_on_batches import pretrain_on_batches
 from kbert.training.signals import Interrupted
 
 batches, packed_batches, init, output, settings = *sys.argv[1:5], json.loads(sys.argv[5])

@@ -3,7 +3,7 @@
 import pytest
 
 from kbert.optim.schedule import WarmupLinearDecay
-from kbert.tasks.pretraining.pretraining_optimizer import make_clock_rate, make_schedule
+from kbert.pretraining.run.pretraining_optimizer import make_clock_rate, make_schedule
 from kbert.training.time_budget import TimeBudget
 
 

@@ -6,8 +6,8 @@ import pytest
 from helpers.tiny_bert import VOCABULARY, tiny_config, tiny_tokenizer
 
 import kbert
+from kbert.finetuning.finetuned_run import FinetunedRun
 from kbert.pipelines.settings import ModelSettings
-from kbert.tasks.finetuned_run import FinetunedRun
 
 
 def loaded(tmp_path, model, **settings):

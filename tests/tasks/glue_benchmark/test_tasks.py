@@ -7,7 +7,7 @@ from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_glue import OTHER, TEST_ROWS, write_toy_glue
 
 import kbert
-from kbert.tasks.finetuning import Finetuning
+from kbert.finetuning.finetuning import Finetuning
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES
 from kbert.tasks.metrics import CLASS_METRICS, NUMBER_METRICS
 

@@ -1,0 +1,161 @@
+"""Writes a pipeline's answers to every row of a file; a killed run resumes."""
+
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+
+from kbert.checks import check_path, differing
+from kbert.files import check_signature, explain_full_disk, flush, read_json, sha256, signed, write_json
+from kbert.finetuning.answered_rows import answer_lines, answered_rows, check_output, rows_at_once
+from kbert.finetuning.prediction_rows import rows_to_answer
+from kbert.locks import locked_output
+from kbert.training.progress import PredictionProgress
+
+_LOGGER = logging.getLogger("kbert")
+_SECONDS = 20.0  # between two states from which a killed run can resume
+_AGAIN = "--overwrite starts again"
+
+
+def predict_file(
+    pipeline,
+    source,
+    output,
+    *,
+    columns: Mapping[str, str] | None = None,
+    trained: Mapping | None = None,
+    keep: Sequence[str] = (),
+    batch_size: int = 32,
+    overwrite: bool = False,
+    **reading,
+) -> int:
+    """Writes the answers to all rows of a file, in their order; logs how many are done.
+
+    The output file appears when all rows are done. Until then the answers go to ``<output>.partial``, and
+    ``<output>.partial.json`` records how many there are, and their hash. After a kill, the same call resumes from
+    there with the same result as an uninterrupted one. One process at a time writes to an output. Of a symbolic link,
+    the file that it points to is written.
+
+    Args:
+        pipeline: `kbert.Pipeline` or `kbert.serving.ExportedPipeline`.
+        source: file of inputs: see `kbert.finetuning.read_rows`.
+        output: .jsonl, or .csv if an answer is a row of a table.
+        columns: input of the pipeline → column of the file.
+        trained: `kbert.serving.trained_options` of the model: its columns and format, unless others are
+            given. Where a table has no such columns, and by default, they have the names of the inputs.
+        keep: columns of the input to copy to the output, in addition to the texts.
+        overwrite: replace an existing `output`, or the unfinished one of another run.
+        batch_size: rows per forward pass, of an export at most what it answers at once.
+        **reading: how the task's reader reads `source`.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        FileExistsError: `output` exists, or is being written from other inputs, another model or other options.
+        ValueError: no rows; columns that are missing or have the names of answers; answers that do not fit a table; a
+            cell that is too large; an unfinished output that was damaged.
+        BlockingIOError: another process writes to `output`.
+        FullDisk: the disk is full; the same call resumes.
+    """
+    source = check_path(source, "predict_file: `source`")
+    output = check_path(output, "predict_file: `output`")
+    with explain_full_disk(output), locked_output(output) as place:
+        check_output(pipeline, output, overwrite)
+        columns, rows = rows_to_answer(pipeline, source, columns, keep, trained, **reading)
+        batch_size = rows_at_once(pipeline, batch_size)
+        run = {
+            "source": sha256(source),
+            "columns": columns,
+            "keep": list(keep),
+            "batch_size": batch_size,
+            "reading": reading,
+            "pipeline": pipeline.fingerprint(),
+        }
+        with _Unfinished(place, run, overwrite) as unfinished:
+            progress = PredictionProgress(len(rows), batch_size, before=unfinished.rows)
+            if unfinished.rows:
+                _LOGGER.info("%s: %s of %s rows are done; resuming.", output, f"{unfinished.rows:,}", f"{len(rows):,}")
+            for batch in rows.batches(unfinished.rows, batch_size):
+                answered = answered_rows(pipeline, batch, columns, batch_size)
+                lines = answer_lines(answered, pipeline.answers, output.suffix, header=not unfinished.rows)
+                unfinished.add(lines, len(batch))
+                progress.done(unfinished.rows)
+    return unfinished.rows
+
+
+class _Unfinished:
+    """The output while it is written: a file, and next to it a record of how much of it is complete, and its hash."""
+
+    def __init__(self, output, run, overwrite):
+        self.output, self.run = output, json.loads(json.dumps(run))
+        self.partial = output.with_name(output.name + ".partial")
+        self.state = output.with_name(output.name + ".partial.json")
+        self.rows, self.size, self.hash = self._stored(overwrite)
+        self.file = open(self.partial, "ab")  # noqa: SIM115 - closed by __exit__
+        self.file.truncate(self.size)
+        self.saved_at = time.monotonic()
+
+    def _stored(self, overwrite):
+        """(rows, bytes, hash of these bytes) of an earlier run."""
+        if not (self.state.is_file() and self.partial.is_file()):
+            return 0, 0, hashlib.sha256()
+        try:
+            stored = read_json(self.state)
+            check_signature(stored, self.state, _AGAIN)
+            if changed := differing(stored["run"], self.run):
+                raise FileExistsError(f"{self.partial} was started with another {' and '.join(changed)}; {_AGAIN}")
+            return stored["rows"], stored["bytes"], self._hash(stored["bytes"], stored["answers_sha256"])
+        except (ValueError, FileExistsError):
+            if not overwrite:
+                raise
+            return 0, 0, hashlib.sha256()
+
+    def _hash(self, size, expected):
+        """The hash of the first bytes of the file; ValueError if it is not the expected one."""
+        digest, left = hashlib.sha256(), size
+        with open(self.partial, "rb") as file:
+            while block := file.read(min(left, 1 << 20)):
+                digest.update(block)
+                left -= len(block)
+        if digest.hexdigest() != expected:
+            raise ValueError(f"{self.partial} is damaged, or another program has written to it; {_AGAIN}")
+        return digest
+
+    def __enter__(self):
+        return self
+
+    def add(self, lines, rows):
+        """Appends the answers to the next rows."""
+        self.file.write(lines)
+        self.hash.update(lines)
+        self.rows, self.size = self.rows + rows, self.size + len(lines)
+        if time.monotonic() - self.saved_at > _SECONDS:
+            self._save()
+            self.saved_at = time.monotonic()
+
+    def _save(self):
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        done = {"rows": self.rows, "bytes": self.size, "answers_sha256": self.hash.hexdigest()}
+        write_json(self.state, signed({"run": self.run, **done}))
+
+    def __exit__(self, kind, error, traceback):
+        if kind is None:
+            self.file.close()
+            flush(self.partial)
+            self._hash(self.partial.stat().st_size, self.hash.hexdigest())
+            os.replace(self.partial, self.output)
+            self.state.unlink(missing_ok=True)
+            flush(self.output.parent)
+            return
+        if issubclass(kind, KeyboardInterrupt) and self.rows:
+            self._save()
+        with contextlib.suppress(OSError):  # the disk is full
+            self.file.close()
+        if issubclass(kind, ValueError) or not self.state.is_file():
+            self.partial.unlink()  # an error in the rows would occur again
+            self.state.unlink(missing_ok=True)

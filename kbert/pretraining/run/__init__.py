@@ -1,0 +1,1 @@
+"""Pre-training as one call, its records, stored batches and evaluation."""

@@ -1,0 +1,99 @@
+"""How well a stored model predicts masked tokens and next sentences of held-out text."""
+
+import math
+
+import numpy as np
+
+from kbert.pretraining.dataset import pretraining_dataset
+from kbert.pretraining.run.corpus_source import corpus_source
+from kbert.pretraining.run.phases import default_max_predictions
+from kbert.pretraining.unigrams import token_counts, unigram_baseline
+from kbert.training.log_names import readable_logs
+from kbert.weights.load import load_pretrained
+
+_HEADS = {"masked_lm": False, "pretraining": True}  # task → whether it predicts next sentences
+BASELINE_TOKENS = 2_000_000
+
+
+def evaluate_pretraining(
+    source, corpus_or_records, *, held_out=None, sequence_length=128, batch_size=32, format=None, language=None
+) -> dict[str, float | int]:
+    """Scores a stored model on all held-out documents of a corpus, each with the same pairs and masks for every model.
+
+    `kbert.pretrain` measures a sample of them while it trains. A checkpoint of another library is scored on your text
+    in the same way; models can be compared if they have the same vocabulary.
+
+    Args:
+        source: of a model with a masked-LM head, as for `kbert.load_pretrained`.
+        corpus_or_records: paths of text, documents in memory or the directory of records, as for `kbert.pretrain`;
+            records must have the vocabulary of the model.
+        held_out: of text, the share of documents that are scored; 0.01 by default.
+        sequence_length: tokens per row. 15 % of them are masked.
+        batch_size: rows per forward pass; it changes neither pairs nor masks.
+        format, language: of text, as for `pretraining_dataset`.
+
+    Returns:
+        dict: ``mlm_accuracy``, ``mlm_cross_entropy`` (in nats) and ``mlm_perplexity``, each with the token frequencies
+        of the other documents as a baseline (``unigram_accuracy``, ``unigram_cross_entropy``); of a model with a
+        next-sentence head ``nsp_accuracy`` and ``most_frequent_nsp``, the accuracy of always saying what
+        is more frequent; ``masks`` and ``pairs``, how many were scored; ``mlm_standard_error`` and
+        ``nsp_standard_error`` of the accuracies, for independent masks and pairs.
+
+    Raises:
+        TypeError: `source` is no path or name.
+        FileNotFoundError: no such model or corpus.
+        ValueError: a model without a masked-LM head or without a vocabulary; a left-to-right one; records with another
+            vocabulary; no held-out documents.
+
+    Example::
+
+        kbert.pretraining.evaluate_pretraining("saved_models/kbert-mini", "records")["mlm_perplexity"]
+    """
+    model = load_pretrained(source)
+    if model.task not in _HEADS or model.config.causal:
+        kind = f"a left-to-right {model.task}" if model.config.causal else f"a {model.task}"
+        raise ValueError(
+            "evaluate_pretraining: expected a bidirectional model with a masked-LM head (task masked_lm or "
+            f"pretraining). Received: {kind} model"
+        )
+    tokenizer = model.pretrained.tokenizer
+    if tokenizer is None:
+        raise ValueError(f"evaluate_pretraining: expected a model with its vocabulary. Received: {source} without one")
+    corpus_or_records = corpus_source(corpus_or_records)
+    next_sentence = _HEADS[model.task]
+    dataset = pretraining_dataset(
+        corpus_or_records,
+        tokenizer,
+        batch_size=batch_size,
+        sequence_length=sequence_length,
+        max_predictions=default_max_predictions(sequence_length),
+        held_out=held_out,
+        next_sentence=next_sentence,
+        evaluation=True,
+        **{name: value for name, value in {"format": format, "language": language}.items() if value is not None},
+    )
+    model.compile()
+    scores = readable_logs(model.evaluate(dataset, return_dict=True, verbose=0), model)
+    counts = token_counts(corpus_or_records, tokenizer, BASELINE_TOKENS, held_out=held_out)
+    unigram = unigram_baseline(counts, dataset)
+    found = {name: scores[name] for name in ("mlm_accuracy", "mlm_cross_entropy", "mlm_perplexity")}
+    found |= {f"unigram_{name}": unigram[name] for name in ("accuracy", "cross_entropy")} | {"masks": unigram["masks"]}
+    found["mlm_standard_error"] = _standard_error(found["mlm_accuracy"], found["masks"])
+    if next_sentence:
+        labels = next_sentence_labels(dataset)
+        found |= {"nsp_accuracy": scores["nsp_accuracy"], "pairs": int(labels.sum())}
+        found["most_frequent_nsp"] = float(labels.max() / labels.sum())
+        found["nsp_standard_error"] = _standard_error(found["nsp_accuracy"], found["pairs"])
+    return found
+
+
+def next_sentence_labels(dataset) -> np.ndarray:
+    """How many pairs of a dataset have each next-sentence label: float [2]."""
+    counts = np.zeros(2)
+    for _, labels, weights in dataset.as_numpy_iterator():
+        np.add.at(counts, labels["nsp_logits"], weights["nsp_logits"])
+    return counts
+
+
+def _standard_error(share, count):
+    return math.sqrt(share * (1 - share) / count)

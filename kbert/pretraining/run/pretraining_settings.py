@@ -1,0 +1,311 @@
+"""The settings of a pre-training, which must be the same when it is resumed."""
+
+import copy
+import dataclasses
+import math
+import os
+
+from kbert.checks import check_bool, check_integers, check_numbers, check_peak, check_positive
+from kbert.config import POSITION_EMBEDDINGS
+from kbert.corpus.document_list import DocumentList
+from kbert.corpus.records_manifest import is_records
+from kbert.finetuning.identify import identify_model, identify_source, identify_vocabulary
+from kbert.pretraining.packed_rows import default_num_parts
+from kbert.pretraining.run.named_settings import complete_settings
+from kbert.pretraining.run.phases import Phase, default_max_predictions, read_phases, read_ramp
+from kbert.pretraining.run.plan import PlannedStage, count_steps, plan_stages
+from kbert.pretraining.sources import resolve_held_out
+from kbert.weights.source import local_source
+
+SCHEDULES = ("linear", "constant", "stable")
+OPTIMIZERS = ("adamw", "lamb")
+POSITION_INITIALIZERS = ("normal", "sinusoidal")
+_COUNTS = ("batch_size", "sequence_length", "evaluation_batches", "accumulate", "steps_per_execution")
+_OPTIONAL_COUNTS = ("steps", "warmup_steps", "max_predictions", "span_length", "dupe_factor", "logical_cpus")
+_WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
+SEQUENCE_LENGTH, WEIGHT_DECAY = 128, 0.01
+_MASK_RATE = 0.15
+_RATES = ("mask_rate", "mask_token_rate", "keep_rate", "random_token_rate")
+_INTERVALS = {  # of what may be None
+    "(0, inf)": ("hours",),
+    "(0, 1]": ("layer_decay",),
+    "[0, 1]": ("warmup_share", "weight_decay", "random_next_rate", *_RATES[1:]),
+    "[0, 1)": ("dropout",),
+}
+_FLAGS = ("lowercase", "whole_word", "next_sentence", "left_to_right", "fill_rows")
+_OPTIONAL_FLAGS = ("bias_correction", "rematerialize", "packed")
+_OF_MASKS = (*_RATES, "span_length", "whole_word", "names")
+_CHOICES = {
+    "schedule": SCHEDULES,
+    "optimizer": OPTIMIZERS,
+    "position_embedding": POSITION_EMBEDDINGS,
+    "position_initializer": POSITION_INITIALIZERS,
+}
+_OF_NEW_WEIGHTS = ("size", "position_embedding", "position_initializer", "initializer_stddev")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PretrainingSettings:
+    """The arguments of `kbert.pretrain` that decide its result, checked and complete.
+
+    Where several phases are given, `sequence_length` is the longest of theirs.
+
+    Raises:
+        ValueError: a value out of range, or arguments that exclude each other.
+    """
+
+    source: object
+    vocabulary: object
+    lowercase: bool
+    size: str | None
+    init: object
+    settings: str | None
+    steps: int | None
+    hours: float | None
+    phases: tuple[Phase, ...] | None
+    batch_size: int | None
+    batch_size_ramp: tuple[int, float] | None
+    accumulate: int
+    steps_per_execution: int
+    optimizer: str
+    learning_rate: float | None
+    warmup_steps: int | None
+    warmup_share: float | None
+    schedule: str | None
+    bias_correction: bool | None
+    layer_decay: float | None
+    rematerialize: bool | None
+    sequence_length: int | None
+    max_predictions: int | None
+    whole_word: bool
+    next_sentence: bool
+    left_to_right: bool
+    dropout: float | None
+    packed: bool | None
+    held_out: float | None
+    evaluation_batches: int
+    seed: int
+    strategy: str
+    logical_cpus: int | None
+    precision: str
+    xla: str
+    mask_rate: float | None = None
+    mask_token_rate: float | None = None
+    keep_rate: float | None = None
+    random_token_rate: float | None = None
+    span_length: int | None = None
+    random_next_rate: float | None = None
+    dupe_factor: int | None = None
+    fill_rows: bool = False
+    position_embedding: str | None = None
+    position_initializer: str | None = None
+    initializer_stddev: float | str | None = None
+    names: str | os.PathLike | None = None
+    weight_decay: float | None = None
+
+    def __post_init__(self):
+        for name in (*_FLAGS, *self._given(*_OPTIONAL_FLAGS)):
+            self._set(**{name: check_bool(getattr(self, name), f"pretrain: `{name}`")})
+        self._check_objective()
+        named = complete_settings(self.settings, vars(self))
+        if self.init is not None:  # a model that is given has its own
+            not_its = _OF_NEW_WEIGHTS if isinstance(self.init, str | os.PathLike) else (*_OF_NEW_WEIGHTS, "dropout")
+            named = {name: value for name, value in named.items() if name not in not_its}
+        if self.position_embedding == "sinusoidal":
+            named.pop("position_initializer", None)
+        self._set(**named)
+        self._complete_phases()
+        counts = {name: getattr(self, name) for name in _COUNTS} | self._given(*_OPTIONAL_COUNTS)
+        self._set(**check_positive("pretrain", **counts), **check_integers("pretrain", 0, seed=self.seed))
+        self._set(learning_rate=check_peak("pretrain", self.learning_rate, "`schedule` chooses its course"))
+        for interval, names in _INTERVALS.items():
+            self._set(**check_numbers("pretrain", interval, **self._given(*names)))
+        self._complete_warmup()
+        for name, value in self._given(*_CHOICES).items():
+            if value not in _CHOICES[name]:
+                raise ValueError(f"pretrain: `{name}` must be one of {_CHOICES[name]}. Received: {value!r}")
+        self._check_batches()
+        self._check_combinations()
+
+    def _given(self, *names):
+        return {name: value for name in names if (value := getattr(self, name)) is not None}
+
+    def _set(self, **values):
+        for name, value in values.items():
+            object.__setattr__(self, name, value)
+
+    def _complete_phases(self):
+        if self.phases is None:
+            length = SEQUENCE_LENGTH if self.sequence_length is None else self.sequence_length
+            self._set(**check_positive("pretrain", sequence_length=length))
+            if self.max_predictions is None:
+                self._set(max_predictions=self._default_predictions(self.sequence_length))
+            return
+        if self.sequence_length is not None:
+            raise ValueError(
+                f"pretrain: `phases` have sequence lengths. Received: sequence_length={self.sequence_length} as well"
+            )
+        phases = read_phases(self.phases, self.batch_size, self.max_predictions, self._default_predictions)
+        self._set(phases=phases, sequence_length=max(phase.sequence_length for phase in phases))
+
+    def _default_predictions(self, length):
+        return default_max_predictions(length, self.mask_rate or _MASK_RATE, self.left_to_right)
+
+    def _check_objective(self):
+        """What is predicted, and from which rows."""
+        masks = {name: getattr(self, name) for name in _OF_MASKS}
+        given = {name: value for name, value in masks.items() if value is not None and value is not False}
+        if self.left_to_right and given:
+            raise ValueError(
+                f"pretrain: `left_to_right` predicts every token and masks none. Received: {given} as well"
+            )
+        if self.span_length is not None and (self.whole_word or self.names is not None):
+            other = "whole_word" if self.whole_word else "names"
+            raise ValueError(f"pretrain: expected either `span_length` or `{other}`. Received: both")
+        if self.random_next_rate is not None and not self.next_sentence:
+            raise ValueError(
+                "pretrain: `random_next_rate` is for next sentence prediction. "
+                f"Received: {self.random_next_rate} and next_sentence={self.next_sentence}"
+            )
+        if self.fill_rows and self.packed is False:
+            raise ValueError("pretrain: `fill_rows` is for packed rows. Received: packed=False as well")
+        # `max_predictions` depends on it.
+        self._set(**check_numbers("pretrain", "(0, 1]", **self._given("mask_rate")))
+
+    def objective(self) -> dict:
+        """What the rows of a run predict, as arguments of `pretraining_dataset`, without those that were not given."""
+        names = ("next_sentence", "whole_word", "left_to_right", "random_next_rate", "dupe_factor", "fill_rows")
+        return self._given(*names, *_RATES)
+
+    def _complete_warmup(self):
+        """Checks the length of the run, and gives it a warm-up."""
+        if (self.steps is None) == (self.hours is None):
+            raise ValueError(
+                f"pretrain: expected either `steps` or `hours`. Received: steps={self.steps}, hours={self.hours}"
+            )
+        if self.warmup_share is not None and self.warmup_steps is not None:
+            raise ValueError(
+                "pretrain: expected either `warmup_steps` or `warmup_share`. "
+                f"Received: warmup_steps={self.warmup_steps}, warmup_share={self.warmup_share}"
+            )
+        if self.hours is not None:
+            if self.warmup_steps is not None:
+                raise ValueError(
+                    "pretrain: a run of `hours` takes `warmup_share`, a share of its time. "
+                    f"Received: warmup_steps={self.warmup_steps}"
+                )
+            if self.warmup_share is None:
+                self._set(warmup_share=_WARMUP_SHARE)
+            return
+        if self.warmup_steps is None:
+            # Without bias correction the first hundreds of updates are several times too large: after too short a
+            # warm-up the run stays on the plateau of token frequencies (docs/log.md).
+            steps = min(_WARMUP, math.ceil(self.steps * _WARMUP_SHARE))
+            if self.warmup_share is not None:
+                steps = max(1, math.ceil(self.steps * self.warmup_share))
+            self._set(warmup_steps=steps, warmup_share=None)  # with these steps, not the share, a run can be extended
+        if self.warmup_steps > self.steps:
+            raise ValueError(
+                f"pretrain: `warmup_steps` must be at most `steps`. Received: {self.warmup_steps} of {self.steps}"
+            )
+        if self.steps % self.steps_per_execution:
+            raise ValueError(
+                "pretrain: `steps` must be a multiple of `steps_per_execution`. "
+                f"Received: {self.steps} and {self.steps_per_execution}"
+            )
+
+    def _check_batches(self):
+        self._set(batch_size_ramp=read_ramp(self.batch_size_ramp))
+        sizes = {stage.batch_size for stage in self.stages()}
+        if self.batch_size_ramp is not None and self.batch_size_ramp[0] >= max(sizes):
+            raise ValueError(
+                "pretrain: `batch_size_ramp` must begin below the batch size. "
+                f"Received: {self.batch_size_ramp[0]}, of {max(sizes)}"
+            )
+        if self.steps is not None:
+            count_steps(self.stages(), self.steps, self.steps_per_execution)  # an error if a phase has none
+        if self.weight_decay is None:
+            self._set(weight_decay=WEIGHT_DECAY)
+
+    @property
+    def num_parts(self) -> int:
+        """K of packed rows, the same for all phases."""
+        return default_num_parts(self.sequence_length)
+
+    def with_packing(self, packed) -> "PretrainingSettings":
+        """The same settings with `packed` decided."""
+        decided = copy.copy(self)
+        decided._set(packed=packed)
+        return decided
+
+    def stages(self) -> list[PlannedStage]:
+        """The parts of the run, in order."""
+        one = Phase(self.sequence_length, 1.0, self.batch_size, self.max_predictions)
+        return plan_stages(self.phases or (one,), self.batch_size_ramp)
+
+    def _check_combinations(self):
+        if self.vocabulary is None and self.init is None and not self.reads_records:
+            raise ValueError(
+                "pretrain: a corpus of text needs `vocabulary` (recipes/learn_vocabulary.py makes one) or `init`."
+            )
+        if self.vocabulary is not None and self.reads_records:
+            raise ValueError("pretrain: records have a vocabulary of their own. Received: `vocabulary` as well")
+        if self.vocabulary is not None and isinstance(self.init, str | os.PathLike):
+            raise ValueError("pretrain: `init` has a vocabulary of its own. Received: `vocabulary` as well")
+        self._set(held_out=resolve_held_out("pretrain", self.source, self.held_out))
+        if not self.lowercase and not isinstance(self.vocabulary, str | os.PathLike | list | tuple):
+            raise ValueError(
+                "pretrain: `lowercase` goes with a `vocabulary` file: tokenizers, `init` and records have a "
+                "setting of their own. Received: lowercase=False"
+            )
+        self._check_new_weights()
+
+    def _check_new_weights(self):
+        given = self._given(*_OF_NEW_WEIGHTS)
+        if isinstance(self.init, str | os.PathLike):
+            given.pop("size", None)  # it grows to this size
+        if self.init is not None and given:
+            raise ValueError(f"pretrain: `init` has an architecture and weights of its own. Received: {given} as well")
+        stddev = self.initializer_stddev
+        if isinstance(stddev, str) and stddev != "scaled":
+            raise ValueError(f'pretrain: `initializer_stddev` must be a number, or "scaled". Received: {stddev!r}')
+        if not isinstance(stddev, str):
+            self._set(**check_numbers("pretrain", "(0, inf)", **self._given("initializer_stddev")))
+        if self.position_embedding == "sinusoidal" and self.position_initializer is not None:
+            raise ValueError(
+                "pretrain: `position_initializer` is of learned positions. Received: "
+                f"{self.position_initializer!r} and position_embedding='sinusoidal'"
+            )
+
+    @property
+    def reads_records(self) -> bool:
+        """Whether `source` is a directory of records."""
+        return is_records(self.source)
+
+    def to_dict(self) -> dict:
+        """The settings in JSON form; objects are identified by the hash of their content."""
+        fields = dict(vars(self))
+        if self.phases is not None:
+            fields["phases"] = [dataclasses.asdict(phase) for phase in self.phases]
+        source, vocabulary, init = (fields.pop(name) for name in ("source", "vocabulary", "init"))
+        fields["records" if self.reads_records else "corpus"] = identify_source(source)
+        fields["vocab"] = identify_vocabulary(vocabulary)
+        if (names := fields.pop("names")) is not None:
+            fields["names"] = os.fspath(names)
+        fields["init"] = identify_model(init)
+        if fields["weight_decay"] == WEIGHT_DECAY:
+            del fields["weight_decay"]  # as in runs that were started when it was not an option
+        return fields
+
+    def inputs(self) -> dict:
+        """The files that the run reads, by argument, as `open_run` takes them."""
+        from kbert.corpus.corpus_files import find_files
+
+        found = {}
+        if not isinstance(self.source, DocumentList):
+            files = self.source if self.reads_records else find_files(self.source, are_texts=False)
+            found = {"records" if self.reads_records else "corpus": files}
+        for name, value in (("vocab", self.vocabulary), ("init", self.init), ("names", self.names)):
+            if isinstance(value, str | os.PathLike):
+                found[name] = local_source(value) or value if name == "init" else value
+        return found

@@ -1,0 +1,188 @@
+"""The course of a pre-training: data, model, training, evaluation, saving."""
+
+import logging
+import os
+
+import keras
+
+from kbert.checks import check_bool
+from kbert.inspection.board.log_directory import log_directory
+from kbert.inspection.board.tensor_board import TensorBoard
+from kbert.inspection.examples.masked_examples import MaskedExamples
+from kbert.models.quantized_layers import check_not_quantized
+from kbert.pipelines.settings import ModelSettings
+from kbert.pretraining.run.check_run import check_run
+from kbert.pretraining.run.estimate import count_epochs, describe_plan, estimate_pretraining
+from kbert.pretraining.run.pretraining_data import baseline_curves, describe_data, make_evaluations, stage_dataset
+from kbert.pretraining.run.pretraining_optimizer import compile_models, make_clock_rate, make_schedule
+from kbert.pretraining.run.pretraining_run import PretrainingRun, measure_run
+from kbert.pretraining.run.row_layout import choose_packing, model_of_rows
+from kbert.pretraining.run.starting_model import starting_model
+from kbert.pretraining.sources import check_held_out
+from kbert.pretraining.tfrecords import check_tfrecords, is_tfrecords
+from kbert.training.batch_memory import check_batch_memory
+from kbert.training.callbacks import ConsoleProgress, callback_list
+from kbert.training.forecast import Forecast
+from kbert.training.hardware import choose_hardware
+from kbert.training.history import best_step
+from kbert.training.intervals import check_milestones, resolve_log_interval
+from kbert.training.made_by import note_origin
+from kbert.training.resume import fit_steps
+from kbert.training.run_directory import check_output, open_run
+from kbert.training.stages import Stage
+from kbert.training.time_budget import TimeBudget
+from kbert.weights.formats.google.slots import has_slots, load_slots
+from kbert.weights.save import save_pretrained
+from kbert.weights.source import local_source
+from kbert.weights.step_checkpoint import write_description
+from kbert.weights.step_paths import CHECKPOINTS
+
+_LOGGER = logging.getLogger("kbert")
+_INPUTS = ("records", "corpus", "vocab", "init", "names")
+
+
+def run_pretraining(
+    settings,
+    *,
+    checkpoint_every,
+    keep_every,
+    keep_best,
+    log_every,
+    callbacks,
+    log_dir,
+    profile,
+    data_service,
+    output,
+    overwrite,
+    dry_run,
+) -> PretrainingRun:
+    """Trains as the settings say; `kbert.pretrain` explains the arguments."""
+    overwrite, dry_run = check_bool(overwrite, "pretrain: `overwrite`"), check_bool(dry_run, "pretrain: `dry_run`")
+    logs = log_directory("pretrain", log_dir, output, profile)
+    callbacks = callback_list("pretrain", callbacks, has_own_rate=True)
+    log_every = resolve_log_interval("pretrain", checkpoint_every, log_every)
+    check_milestones(keep_every, checkpoint_every)
+    if keep_every is not None and output is None and not dry_run:
+        raise ValueError(f"pretrain: `keep_every` needs `output`. Received: keep_every={keep_every!r} and output=None")
+    keep_best = check_bool(keep_best, "pretrain: `keep_best`")
+    if keep_best and (output is None or settings.phases is not None):
+        received = f"output={output!r} and phases={settings.phases!r}"
+        raise ValueError(f"pretrain: `keep_best` needs `output` and rows of one length. Received: {received}")
+    machine = {name: getattr(settings, name) for name in ("strategy", "precision", "xla", "logical_cpus")}
+    hardware = choose_hardware(**machine, source=settings.init)
+    stages = settings.stages()
+    check_run(settings, hardware, log_every, data_service)
+    # Phases, a ramp and the clock are shares of the run: of a longer one the steps done would have been others.
+    is_extendable = settings.hours is None and len(stages) == 1
+    schedule = make_schedule if is_extendable else None
+    # Before what takes long; of several workers the first tells the others in `open_run`.
+    if output is not None and not overwrite and not dry_run and hardware.name != "multiworker":
+        check_output(output, settings.to_dict(), schedule, undecided=["packed"] if settings.packed is None else [])
+    if is_tfrecords(settings.source):
+        check_tfrecords(settings.source, settings.held_out)
+    else:
+        check_held_out(settings.source, settings.held_out)
+    keras.utils.set_random_seed(settings.seed)
+    model, tokenizer = starting_model(settings, hardware, keep_given=dry_run)
+    check_not_quantized(model)
+    settings = choose_packing(settings, tokenizer)
+    with hardware.scope():
+        trained = model_of_rows(model, settings)
+    if settings.rematerialize is not None:
+        for block in model.encoder.blocks:
+            block.rematerialize = settings.rematerialize
+    compile_models(trained, model, settings, hardware)
+    for stage in stages:
+        check_batch_memory(trained, stage.batch_size, stage.phase.sequence_length)
+    evaluations = make_evaluations(settings, tokenizer)
+    model_settings = _model_settings(model, settings, tokenizer)
+    if dry_run:
+        metrics = estimate_pretraining(settings, tokenizer, trained, hardware)
+        return PretrainingRun(metrics, [], model, tokenizer, model_settings)
+    run = None
+    if output is not None:
+        run = open_run(
+            output,
+            settings.to_dict(),
+            overwrite,
+            hardware,
+            inputs=settings.inputs(),
+            recipe="pretrain.py",
+            schedule=schedule,
+        )
+    with hardware.scope():
+        _load_moments(trained, settings)
+    _LOGGER.info("%s", hardware.describe())
+    evaluation = evaluations[stages[-1].number]
+    try:
+        statistics, unigram, corpus_tokens = describe_data(settings, tokenizer, evaluation)
+    except Exception:  # after an empty or damaged corpus no files remain
+        if run is not None and not run.resume:
+            run.discard()
+        raise
+    real = [1 - one["padding_share"] for one in statistics]
+    _LOGGER.info("%s", describe_plan(settings, model, real, corpus_tokens))
+    if run is not None and run.is_chief:
+        write_description(run.path / CHECKPOINTS, model, model_settings, tokenizer.vocabulary)
+    budget, forecast = None, []
+    if settings.hours is not None:
+        budget = TimeBudget(3600 * settings.hours, make_clock_rate(vars(settings)))
+        tokens = stages[0].batch_size * stages[0].phase.sequence_length
+        forecast = [Forecast(budget, tokens, real[0], corpus_tokens)]
+    windows = int(checkpoint_every) // log_every
+    board, examples = [], []
+    if logs is not None:
+        shown = next(iter(evaluations[stages[0].number]))
+        about = settings.to_dict() | model.config.to_dict() | {"parameters": model.count_params()}
+        curves, more = baseline_curves(unigram), {"batch": shown, "profile": profile, "wait_for_finish": True}
+        board = [TensorBoard(logs, settings=about, baseline=curves, **more)]
+        if not settings.left_to_right:  # which has no masks to show
+            examples = [MaskedExamples(tokenizer.vocabulary, shown, logs, every=windows)]
+    history = fit_steps(
+        trained,
+        lambda start_step, starts: stage_dataset(settings, tokenizer, start_step, starts, data_service),
+        settings.steps,
+        run.path if run else None,
+        window=log_every,
+        checkpoint_every=windows,
+        keep_every=keep_every,
+        keep_best=keep_best,
+        validation_every=windows,
+        validate_first=settings.init is not None,
+        stages=[Stage(stage.end, evaluations[stage.number], real[stage.number]) for stage in stages],
+        budget=budget,
+        callbacks=[ConsoleProgress(), *forecast, *board, *examples, *callbacks],
+    )
+    about_data = {
+        "unigram": unigram,
+        "data": statistics[0] if len(statistics) == 1 else statistics,
+        "epochs": count_epochs(settings, real, corpus_tokens, history[-1]["step"] if history else None),
+    }
+    metrics = measure_run(trained, evaluation, history, settings.steps, board if hardware.is_chief else [], about_data)
+    best = best_step(history) if keep_best else None
+    if best is not None:
+        metrics["best_step"] = best
+    if run is not None:
+
+        def save(path, made_by):
+            save_pretrained(model, path, tokenizer=tokenizer, settings=model_settings, made_by=made_by, overwrite=True)
+
+        keep_last = is_extendable and settings.schedule == "constant"
+        run.finish(metrics, save, keep_checkpoint=keep_last, keep_every=keep_every, keep_step=best)
+    note_origin(model, run, metrics, "pretrain.py", settings.to_dict(), _INPUTS)
+    return PretrainingRun(metrics, history, model, tokenizer, model_settings, run.path if run else None)
+
+
+def _load_moments(model, settings):
+    """Those of Google's checkpoint, if `init` is one that has them; the schedule is that of this run."""
+    if not isinstance(settings.init, str | os.PathLike) or settings.size is not None or settings.optimizer != "adamw":
+        return
+    path = local_source(settings.init)
+    # Bias correction would take moments of many steps for those of the first ones.
+    if path is not None and not settings.bias_correction and has_slots(path, model):
+        step = load_slots(model.optimizer, model, path, with_step=False)
+        _LOGGER.info("%s: the optimizer goes on with the moments of step %s there", settings.init, f"{step:,}")
+
+
+def _model_settings(model, settings, tokenizer):
+    return ModelSettings(task=model.task, sequence_length=settings.sequence_length, tokenizer=tokenizer.settings())

@@ -1,0 +1,265 @@
+"""kbert.finetune: what it takes, keeps, resumes and leaves alone."""
+
+import dataclasses
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.run_eagerly import run_eagerly
+from helpers.run_recipe import read_json
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, same
+
+import kbert
+from kbert.finetuning.finetuning import Finetuning
+from kbert.tasks.task import Evaluation
+from kbert.training.hardware import Hardware
+
+
+@pytest.fixture(autouse=True, scope="module")
+def op_by_op():
+    """All runs but that of `test_what_happens_is_logged`."""
+    with run_eagerly():
+        yield
+
+
+@dataclasses.dataclass(frozen=True)
+class Scripted(kbert.tasks.Classification):
+    """Scores as they are written down, one an evaluation; a step of training tells which comes next."""
+
+    script: tuple[float, ...] = (0.5, 0.9, 0.7, 0.8)
+
+    def evaluate(self, pipeline, examples, **options):
+        done = int(pipeline.model.optimizer.iterations.numpy())
+        return Evaluation({"accuracy": self.script[done // 3 - 1]}, None)
+
+
+@pytest.fixture(scope="module")
+def run(init, tmp_path_factory):
+    return kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path_factory.mktemp("runs") / "run", **QUICK)
+
+
+def test_metrics_are_those_of_the_file(run):
+    assert read_json(run.path / "metrics.json") == run.metrics
+    assert (
+        set(run.metrics["dev"]) == {"accuracy"} and run.metrics["constant_answer"].keys() >= run.metrics["dev"].keys()
+    )
+
+
+def test_the_best_weights_are_kept(init, run):
+    assert run.metrics["kept_step"] == 6
+    assert [(one["step"], one["accuracy"]) for one in run.metrics["evaluations"]] == [
+        (3, 0.5),
+        (6, 0.9),
+        (9, 0.7),
+        (12, 0.8),
+    ]
+    stored = kbert.load_pretrained(run.path).get_weights()
+    assert same(stored, run.pipeline.model.get_weights())
+    until = []
+    at_best = AtStep(6, lambda model: until.extend(weights(model)))
+    last = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK, keep="last", callbacks=[at_best])
+    assert last.metrics["kept_step"] == 12 and not same(stored, last.pipeline.model.get_weights())
+    assert same(until, stored)
+
+
+def weights(model):
+    return [variable.numpy() for variable in model.weights]
+
+
+class AtStep(keras.callbacks.Callback):
+    """Calls a function of the model after a step."""
+
+    def __init__(self, step, call):
+        super().__init__()
+        self.step, self.call = step, call
+
+    def on_train_batch_end(self, batch, logs=None):
+        if int(self.model.optimizer.iterations.numpy()) == self.step:
+            self.call(self.model)
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.parametrize("step", [pytest.param(7, marks=pytest.mark.slow), 11])
+def test_a_run_killed_after_its_best_epoch_is_resumed_to_the_same_model(init, run, tmp_path, step):
+    def kill(model):
+        raise Killed
+
+    with pytest.raises(Killed):  # the last checkpoint is of step 4 or 8: before or after the best evaluation
+        kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path / "run", callbacks=[AtStep(step, kill)], **QUICK)
+    assert (tmp_path / "run" / "checkpoints" / "best-0000000006.npz").exists()
+    unfinished = kbert.load_pretrained(tmp_path / "run")  # its last checkpoint
+    assert unfinished.task == run.pipeline.model.task
+    assert list(unfinished.pretrained.settings.labels) == list(run.pipeline.settings()["labels"])
+    resumed = kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path / "run", **QUICK)
+    assert same(resumed.pipeline.model.get_weights(), run.pipeline.model.get_weights())
+    for name in ("dev", "evaluations", "kept_step"):
+        assert resumed.metrics[name] == run.metrics[name]
+    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert [record["step"] for record in resumed.history] == [record["step"] for record in run.history]
+
+
+def test_history_has_the_scores(run):
+    assert [r["val_accuracy"] for r in run.history if "val_accuracy" in r] == [0.5, 0.9, 0.7, 0.8]
+
+
+def test_patience(init, run, tmp_path, monkeypatch):
+    """Without an output nothing is written, and the best weights are those that a run with one stores."""
+    monkeypatch.chdir(tmp_path)
+    stopped = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK, patience=1)
+    assert [one["step"] for one in stopped.metrics["evaluations"]] == [3, 6, 9]
+    assert stopped.metrics["kept_step"] == 6 and stopped.history[-1]["step"] == stopped.metrics["steps"] == 9
+    assert stopped.path is None and not list(tmp_path.iterdir())
+    assert same(stopped.pipeline.model.get_weights(), run.pipeline.model.get_weights())
+
+
+def test_neither_evaluation_nor_an_output_changes_anything(init, tmp_path):
+    steps = SHORT | {"steps": 2, "evaluate_every": None}
+    silent = kbert.finetune(init, TASK, ROWS, **steps)
+    often = kbert.finetune(init, TASK, ROWS, DEV, tmp_path, **steps | {"evaluate_every": 1}, keep="last")
+    assert same(silent.pipeline.model.get_weights(), often.pipeline.model.get_weights())
+    assert len(often.metrics["evaluations"]) == 2 and "dev" not in silent.metrics
+
+
+def test_what_happens_is_logged(init, caplog):
+    caplog.set_level("INFO", logger="kbert")
+    tf.config.run_functions_eagerly(False)
+    run = kbert.finetune(init, TASK, ROWS, DEV, **SHORT)
+    tf.config.run_functions_eagerly(True)
+    assert "no dev set" not in caplog.text
+    assert all(np.isfinite(value).all() for value in run.pipeline.model.get_weights())
+    lines = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith("step 2, dev: loss") for line in lines)
+    assert any(line.startswith("first step done after") for line in lines)
+    assert any(line.startswith("step 4/4") for line in lines)
+
+
+def test_a_notebook_does_not_print_every_row(run):
+    examples = TASK.examples(ROWS)
+    assert repr(examples) == "<LabelledText: 30 rows of rows in memory>"
+    assert len(repr(run)) < 2000 and "kept_step" in repr(run) and "learning_rate" not in repr(run)
+
+
+@pytest.mark.parametrize("task", [kbert.tasks.Classification, "classification"])
+def test_what_is_no_task_object_is_named(init, run, task):
+    with pytest.raises(
+        TypeError, match=r"expected `task` as a task object, such as kbert\.tasks.*Received: .*lassification"
+    ):
+        kbert.finetune(init, task, ROWS, **NO_DEV)
+    with pytest.raises(TypeError, match=r"evaluate: expected `task` as a task object"):
+        kbert.evaluate(run.pipeline, task, ROWS)
+
+
+@dataclasses.dataclass(frozen=True)
+class Errors(kbert.tasks.Regression):
+    """The error rises from one evaluation to the next."""
+
+    def evaluate(self, pipeline, examples, **options):
+        done = int(pipeline.model.optimizer.iterations.numpy())
+        return Evaluation({"mean_squared_error": {2: 0.1, 4: 9.0}[done]}, None)
+
+
+def test_the_lowest_error_is_the_best(init):
+    rows = [(text, len(label)) for text, label in ROWS]
+    run = kbert.finetune(init, Errors(metrics="mean_squared_error"), rows, rows[:9], **SHORT)
+    assert [one["step"] for one in run.metrics["evaluations"]] == [2, 4] and run.metrics["kept_step"] == 2
+
+
+@pytest.mark.parametrize("keep, step, kept", [("best", 1, 1), ("best", 3, 2), ("last", 3, 3)])
+def test_a_run_that_a_callback_stopped(init, keep, step, kept):
+    """The figures are of the steps that were done, and of the weights that the model has."""
+    seen = []
+
+    def stop(model):
+        seen.extend(weights(model))
+        model.stop_training = True
+
+    run = kbert.finetune(init, TASK, ROWS, DEV, callbacks=AtStep(step, stop), **SHORT | {"keep": keep})
+    assert run.metrics["steps"] == run.history[-1]["step"] == step
+    assert run.metrics["kept_step"] == kept
+    assert same(seen, run.pipeline.model.get_weights()) == (kept == step)
+    assert run.metrics["dev"]["accuracy"] == kbert.evaluate(run.pipeline, TASK, DEV)["accuracy"]
+
+
+class Seen(keras.callbacks.Callback):
+    """What a callback is told."""
+
+    def __init__(self):
+        super().__init__()
+        self.calls = []
+
+    def on_train_begin(self, logs=None):
+        self.calls.append("begin")
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self.calls.append(("from", epoch))
+
+    def on_epoch_end(self, epoch, logs=None):
+        self.calls.append(("to", epoch, logs["step"], logs["val_accuracy"]))
+
+    def on_train_end(self, logs=None):
+        self.calls.append("end")
+
+
+def test_epochs_of_callbacks_end_with_an_evaluation(init):
+    """Windows of two steps, of which three of six, and the last one, which is half a window, have an evaluation."""
+    plan = QUICK | {"steps": 11, "evaluate_every": 3}
+    seen, stop = Seen(), keras.callbacks.EarlyStopping("val_accuracy", patience=9)
+    kbert.finetune(init, Scripted(script=(0.5, 0.9, 0.7, 0.7)), ROWS, DEV, callbacks=[seen, stop], **plan)
+    ends = [call for call in seen.calls if call[0] == "to"]
+    assert [(epoch, score) for _, epoch, _, score in ends] == [(0, 0.5), (1, 0.9), (2, 0.7), (3, 0.7)]
+    assert seen.calls[0] == "begin" and seen.calls[-1] == "end" and len(seen.calls) == 10
+    assert [call for call in seen.calls if call[0] == "from"] == [("from", n) for n in range(4)]
+    assert (stop.best, stop.wait) == (0.9, 2)
+
+
+@pytest.mark.filterwarnings("error:Early stopping")
+@pytest.mark.parametrize("lower", [False, True])
+def test_callbacks_watch_official_metrics(init, lower):
+    rows = [(text, len(label)) for text, label in ROWS]
+    task, data = (Errors(metrics="mean_squared_error"), rows) if lower else (TASK, ROWS)
+    stop = keras.callbacks.EarlyStopping("val_mean_squared_error" if lower else "val_macro_f1")
+    kbert.finetune(init, task, data, data[:9], callbacks=stop, **SHORT)
+    assert stop.monitor_op is (keras.ops.less if lower else keras.ops.greater)
+
+
+@pytest.mark.parametrize("in_pipeline", [False, True])
+def test_an_estimate_leaves_the_model_as_it_is(init, in_pipeline):
+    model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
+    model.compile("sgd")
+    optimizer, before = model.optimizer, model.get_weights()
+    work = Finetuning(kbert.build_pipeline(model) if in_pipeline else model, TASK, ROWS, **NO_DEV, accumulate=2)
+    assert work.pipeline.model is model and work.estimate()["seconds_per_step"] > 0
+    assert same(before, model.get_weights()) and (model.optimizer, model.micro_batches) == (optimizer, 1)
+
+
+def test_xla_where_it_is_asked_for(init):
+    assert Finetuning(init, TASK, ROWS, **NO_DEV, xla="on").hardware.jit_compile
+    assert not Finetuning(init, TASK, ROWS, **NO_DEV, xla="off").hardware.jit_compile
+
+
+def test_accumulated_batches_are_the_batch(init):
+    """Without dropout, in two steps: the rows of a step are the same ones, in two parts."""
+    plan = QUICK | {"steps": 2, "dropout": 0.0, "keep": "last", "layer_decay": 0.5, "evaluate_every": None}
+    plan |= {"warmup_share": 0.5, "weight_decay": 0.3}
+    whole, parts = (kbert.finetune(init, TASK, ROWS, **plan, accumulate=n).pipeline.model for n in (1, 2))
+    assert whole.optimizer.layer_decay == parts.optimizer.layer_decay == 0.5
+    assert (whole.optimizer.weight_decay, whole.optimizer._learning_rate.warmup_steps) == (0.3, 1)
+    assert parts.micro_batches == 2 and int(parts.optimizer.iterations.numpy()) == 2
+    for one, other in zip(whole.get_weights(), parts.get_weights(), strict=True):
+        np.testing.assert_allclose(one, other, atol=2e-6)
+    with pytest.raises(ValueError, match=r"multiple of `accumulate`, 3. Received: \[8\]"):
+        kbert.finetune(init, TASK, ROWS, **NO_DEV, accumulate=3)
+    for name in ("layer_decay", "warmup_share", "weight_decay"):
+        with pytest.raises(ValueError, match=f"`{name}` must be"):
+            kbert.finetune(init, TASK, ROWS, **NO_DEV, **{name: 1.5})
+
+
+def test_replicas_divide_their_shares(init, monkeypatch):
+    two = Hardware(object(), "mirrored", 2, "float32", False, ())
+    monkeypatch.setattr("kbert.finetuning.finetuning.choose_hardware", lambda *arguments, **options: two)
+    with pytest.raises(ValueError, match=r"multiple of `accumulate`, 8 times the 2 replicas. Received: \[8\]"):
+        kbert.finetune(init, TASK, ROWS, **NO_DEV, accumulate=8)

@@ -1,0 +1,236 @@
+"""kbert.finetune: the models and options that it takes, and what it records of them."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from helpers.run_eagerly import run_eagerly
+from helpers.run_recipe import read_json
+from helpers.tiny_directory import write_table
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, same
+
+import kbert
+from kbert.finetuning.finetuning import Finetuning
+from kbert.finetuning.finetuning_options import FinetuningOptions
+
+
+@pytest.fixture(autouse=True, scope="module")
+def op_by_op():
+    with run_eagerly():
+        yield
+
+
+def test_models_and_pipelines_are_trained_themselves(init, caplog):
+    caplog.set_level("INFO", logger="kbert")
+    encoder = kbert.load_pretrained(init, "encoder")
+    before = encoder.get_weights()
+    run = kbert.finetune(encoder, TASK, ROWS, DEV, **(QUICK | {"steps": 2}))
+    assert run.pipeline.model.encoder is encoder and not same(before, encoder.get_weights())
+    again = kbert.finetune(run.pipeline, TASK, ROWS, **(NO_DEV | {"steps": 2}), class_weight={"good": 2.0})
+    assert again.pipeline.model is run.pipeline.model
+    assert "no dev set: nothing is evaluated, and the weights of the last step are kept" in caplog.text
+    with pytest.raises(ValueError, match="a source that is loaded"):
+        kbert.finetune(encoder, TASK, ROWS, dropout=0.1)
+    with pytest.raises(ValueError, match="`class_weight` for the labels.*Received: 'fine'"):
+        kbert.finetune(encoder, TASK, ROWS, class_weight={"fine": 1.0}, sequence_length=9)
+
+
+def test_the_dtype_policy_is_honoured_whether_passed_or_global(init):
+    def policies(source=init, **options):
+        work = Finetuning(source, TASK, ROWS, **NO_DEV, **options)
+        return work.hardware.precision, work.pipeline.model.dtype_policy.name, keras.config.dtype_policy().name
+
+    half, full = "mixed_bfloat16", "float32"
+    assert policies(precision=half) == (half, half, full)
+    encoder = kbert.load_pretrained(init, "encoder", dtype=half)
+    assert policies(encoder) == (half, half, full)
+    with pytest.raises(ValueError, match=r"`precision` must be 'mixed_bfloat16'.*'float32'"):
+        policies(encoder, precision=full)
+    with pytest.raises(ValueError, match="class_weight"):
+        policies(precision=half, class_weight={"fine": 1.0})
+    assert keras.config.dtype_policy().name == full
+    keras.config.set_dtype_policy(half)
+    try:
+        assert policies() == (half, half, half)
+        assert policies(precision=full) == (full, full, half)
+    finally:
+        keras.config.set_dtype_policy(full)
+
+
+def test_random_weights_keep_only_the_architecture(init):
+    rows = [*ROWS, ("the film", "so so")]
+
+    def built(**options):
+        return Finetuning(init, TASK, rows, **(NO_DEV | options)).pipeline.model
+
+    loaded, fresh = built(), built(random_weights=True, dropout=0.0)
+    again, other = (built(random_weights=True, dropout=0.0, seed=seed) for seed in (0, 1))
+    kernels = [
+        next(v.numpy() for v in m.weights if v.path.endswith("attention/query/kernel"))
+        for m in (kbert.load_pretrained(init, task="encoder"), loaded, fresh, again, other)
+    ]
+    np.testing.assert_array_equal(kernels[0], kernels[1])
+    np.testing.assert_array_equal(kernels[2], kernels[3])
+    assert np.abs(kernels[2] - kernels[0]).max() > 0.01
+    assert np.abs(kernels[2] - kernels[4]).max() > 0.01
+    assert (fresh.num_labels, fresh.dropout, fresh.config.attention_dropout) == (3, 0.0, 0.0)
+    assert (loaded.dropout, loaded.config.attention_dropout) == (0.1, 0.1)
+    assert fresh.count_params() == loaded.count_params()
+
+
+def test_other_rows_do_not_resume(init, tmp_path):
+    Finetuning(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK).open()
+    for rows, message in ((ROWS[:-1], "other rows in train"), (ROWS, None)):
+        work = Finetuning(init, TASK, rows, DEV, tmp_path / "run", **QUICK)
+        kbert_locks_free(tmp_path / "run")
+        if message:
+            with pytest.raises(ValueError, match=message):
+                work.open()
+        else:
+            assert work.open().resume
+    with pytest.raises(FileExistsError, match="seed: 0 there, 1 now"):
+        Finetuning(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK, seed=1).open()
+
+
+def test_another_model_does_not_resume(init, tmp_path):
+    """A model or a pipeline that is given is known by its weights, its sizes and what is frozen, not by its path."""
+    model, again = (kbert.load_pretrained(init, "classification", labels=["bad", "good"]) for _ in range(2))
+    again.set_weights(model.get_weights())
+    pipelines = [kbert.build_pipeline(one, sequence_length=9) for one in (model, again)]
+    for number, (first, second) in enumerate(((model, again), pipelines)):
+        path = tmp_path / str(number)
+        Finetuning(first, TASK, ROWS, DEV, path, **QUICK).open()
+        kbert_locks_free(path)
+        work = Finetuning(second, TASK, ROWS, DEV, path, **QUICK)
+        again.encoder.trainable = False  # once it is opened, what happens to the model is the training itself
+        assert work.open().resume
+        kbert_locks_free(path)
+        with pytest.raises(FileExistsError, match=r"other settings \(init: \{'sha256': .* there, .* now\)"):
+            Finetuning(second, TASK, ROWS, DEV, path, **QUICK).open()
+        again.encoder.trainable = True
+        again.weights[0].assign_add([[1e-3]])
+        with pytest.raises(FileExistsError, match=r"other settings \(init"):
+            Finetuning(second, TASK, ROWS, DEV, path, **QUICK).open()
+        again.set_weights(model.get_weights())
+
+
+def test_a_run_records_all_that_it_reads(init, tmp_path):
+    for name in ("train", "dev", "more"):
+        write_table(tmp_path / f"{name}.csv", ROWS)
+    files = {name: TASK.read(tmp_path / f"{name}.csv") for name in ("train", "dev", "more")}
+    work = Finetuning(
+        init, TASK, files["train"], files["dev"], tmp_path / "run", more_dev={"_more": files["more"]}, **QUICK
+    )
+    work.open()
+    recorded = read_json(tmp_path / "run" / "inputs.json")
+    assert set(recorded["inputs"]) == {"train", "dev", "more_dev", "init"} and set(recorded["made_by"]) == {"init"}
+    assert recorded["examples"] == {name: files[name].fingerprint() for name in ("train", "dev")}
+    train, dev = files["train"].split(0.2)
+    Finetuning(init, TASK, train, dev, tmp_path / "split", **QUICK).open()
+    assert set(read_json(tmp_path / "split" / "inputs.json")["inputs"]) == {"train", "init"}
+
+
+def kbert_locks_free(path):
+    from kbert.locks import unlock_directory
+
+    unlock_directory(path)
+
+
+def test_an_estimate_writes_nothing(init, tmp_path):
+    work = Finetuning(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK)
+    estimate = work.estimate()
+    assert not (tmp_path / "run").exists()
+    model = work.pipeline.model
+    assert (estimate["examples"], estimate["windows"], estimate["steps"]) == (30, 30, 12)
+    assert estimate["parameters"] == estimate["trainable_parameters"] == model.count_params()
+    assert estimate["memory_bytes"] > 16 * model.count_params() and estimate["seconds"] > 0
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"steps": 0}, "`steps` must be a positive integer. Received: 0"),
+        ({"epochs": 0}, r"`epochs` must be a number in \(0, inf\). Received: 0"),
+        ({"layer_decay": "x"}, r"`layer_decay` must be a number in \(0, 1\]. Received: 'x'"),
+        ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\). Received: '0.1'"),
+        ({"seed": "3"}, "`seed` must be an integer of at least 0. Received: '3'"),
+        ({"batch_size": None}, "`batch_size` must be a positive integer. Received: None"),
+        ({"learning_rate": lambda step: 1e-3}, "must be a number, the peak; the schedule is the paper's. Received: <f"),
+        ({"keep": "first"}, '"best" or "last"'),
+        ({"evaluate_every": "day"}, "evaluate_every"),
+    ],
+)
+def test_wrong_options_are_named(init, options, message):
+    with pytest.raises(ValueError, match=message):
+        kbert.finetune(init, TASK, ROWS, **options)
+
+
+def test_numbers_of_numpy_are_pythons():
+    given = {"steps": np.int64(4), "evaluate_every": np.int64(2), "learning_rate": np.float32(0.5), "seed": np.int32(3)}
+    found = FinetuningOptions(**given).to_dict()
+    assert json.loads(json.dumps(found)) == found
+    assert {name: found[name] for name in given} == {name: value.item() for name, value in given.items()}
+
+
+@pytest.mark.parametrize("option", ["epochs", "learning_rate"])
+def test_a_rate_that_is_no_number_is_named(init, option):
+    with pytest.raises(ValueError, match=rf"`{option}` must be a number in \(0, inf\). Received: '3'"):
+        kbert.finetune(init, TASK, ROWS, **(NO_DEV | {option: "3"}))
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"patience": 3}, "`patience` needs `dev`. Received: patience=3"),
+        ({"more_dev": {"_x": DEV}}, r"`more_dev` needs `dev`. Received: more_dev=\['_x'\]"),
+        ({"evaluate_every": 3}, "`evaluate_every` needs `dev`. Received: evaluate_every=3 and dev=None"),
+        (
+            {"profile": "1:2"},
+            "`profile` needs a directory for the logs, `log_dir` or `output`. Received: profile='1:2'",
+        ),
+    ],
+)
+def test_what_would_be_ignored_is_refused(init, options, message):
+    with pytest.raises(ValueError, match=f"finetune: {message}"):
+        kbert.finetune(init, TASK, ROWS, **NO_DEV | options)
+
+
+def test_a_pipeline_keeps_its_length(init):
+    """Of `init` it is 16."""
+    length = {"batch_size": 8, "steps": 1}
+    loaded = kbert.load_pretrained(init)
+    assert Finetuning(loaded, TASK, ROWS, **length).pipeline.settings()["sequence_length"] == 16
+    masks = kbert.build_pipeline(loaded, sequence_length=11)
+    run = Finetuning(masks, TASK, ROWS, **length)
+    assert run.pipeline.settings()["sequence_length"] == 11
+    assert masks.tokenizer.special_tokens_in_text and not run.pipeline.tokenizer.special_tokens_in_text
+    again = Finetuning(run.pipeline, TASK, ROWS, **length)
+    assert again.pipeline.settings()["sequence_length"] == 11
+    given = Finetuning(run.pipeline, TASK, ROWS, **length, sequence_length=9)
+    assert given.pipeline.settings()["sequence_length"] == 9
+    questions = {"question": ["the film ?"], "context": ["the film"], "answer": ["film"], "answer_start": [4]}
+    longest = loaded.config.max_sequence_length  # below the default of spans, which is not that of texts
+    spans = Finetuning(masks, kbert.tasks.SpanExtraction(doc_stride=4), questions, **length)
+    assert spans.pipeline.settings()["sequence_length"] == min(384, longest) > 11
+
+
+def test_what_is_no_model_is_named(init, tmp_path):
+    from kbert.finetuning.finetuned_run import FinetunedRun
+
+    pipeline = Finetuning(init, TASK, ROWS, **NO_DEV).pipeline
+    run = FinetunedRun({}, [], pipeline, None)
+    hint = r".* Received: FinetunedRun; give its `pipeline`"
+    with pytest.raises(TypeError, match=f"finetune: `source` must be .* a kbert.Pipeline{hint}"):
+        kbert.finetune(run, TASK, ROWS, **NO_DEV)
+    with pytest.raises(TypeError, match=f"evaluate: `pipeline` must be .* a kbert.Pipeline{hint}"):
+        kbert.evaluate(run, TASK, ROWS)
+    with pytest.raises(TypeError, match=f"export: `pipeline` must be .* a kbert.Pipeline{hint}"):
+        kbert.export(run, "nowhere")
+    with pytest.raises(TypeError, match=f"save_pretrained: expected a kbert model or a kbert.Pipeline{hint}"):
+        kbert.save_pretrained(run, tmp_path / "model")
+    with pytest.raises(TypeError, match="`source` must be the path of a model or its name .* Received: FinetunedRun$"):
+        kbert.load_pretrained(run)
+    model = kbert.BertClassifier(pipeline.model.config, num_labels=2)
+    with pytest.raises(ValueError, match=r"`source` must be .* or a pipeline.* Received: a BertClassifier without"):
+        kbert.finetune(model, TASK, ROWS, **NO_DEV)

@@ -1,0 +1,103 @@
+"""kbert.finetune(lora_rank=…): what is trained, stored and resumed."""
+
+import keras
+import numpy as np
+import pytest
+from helpers.run_eagerly import run_eagerly
+from helpers.run_recipe import read_json
+from helpers.tiny_directory import sentences
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, same
+
+import kbert
+from kbert.finetuning.finetuning import Finetuning
+from kbert.models.lora import lora_layers
+
+LORA = QUICK | {"lora_rank": 2, "learning_rate": 0.03, "dropout": 0.0}
+TEXTS = [text for text, _ in sentences(5, start=40)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def op_by_op():
+    with run_eagerly():
+        yield
+
+
+@pytest.fixture(scope="module")
+def run(init, tmp_path_factory):
+    return kbert.finetune(init, TASK, ROWS, DEV, tmp_path_factory.mktemp("runs") / "run", **LORA)
+
+
+def probabilities(pipeline):
+    return pipeline.predict(TEXTS)["probabilities"]
+
+
+def test_the_matrices_and_the_head_are_trained(init, run):
+    model, base = run.pipeline.model, kbert.load_pretrained(init, "classification", labels=["bad", "good"])
+    blocks = base.config.num_layers
+    assert [rank for rank, _ in lora_layers(model).values()] == [2] * 2 * blocks
+    assert len(model.trainable_variables) == 2 * 2 * blocks + 2
+    assert all(np.any(variable.numpy() != 0) for variable in model.trainable_variables)
+    learnt = {id(variable) for variable in model.trainable_variables}
+    frozen = [variable.numpy() for variable in model.encoder.weights if id(variable) not in learnt]
+    assert same(frozen, base.encoder.get_weights())
+    assert read_json(run.path / "settings.json")["lora_rank"] == 2
+
+
+def test_what_is_stored(init, run, tmp_path):
+    """A model in which LoRA is merged, and the adapter, for the model that the run started from."""
+    stored = kbert.load_pretrained(run.path)
+    assert not lora_layers(stored)
+    np.testing.assert_allclose(probabilities(kbert.build_pipeline(stored)), probabilities(run.pipeline), atol=1e-5)
+    kbert.export(run.pipeline, tmp_path / "served")
+    base = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
+    base.load_adapter(run.path / "adapter.npz")
+    assert same(base.get_weights(), run.pipeline.model.get_weights())
+
+
+class Killed(Exception):
+    pass
+
+
+class KilledAt(keras.callbacks.Callback):
+    def __init__(self, step):
+        super().__init__()
+        self.step = step
+
+    def on_train_batch_end(self, batch, logs=None):
+        if int(self.model.optimizer.iterations.numpy()) == self.step:
+            raise Killed
+
+
+def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
+    with pytest.raises(Killed):
+        kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", callbacks=KilledAt(11), **LORA)
+    with pytest.raises(FileNotFoundError, match="as of a run with LoRA; finish the run"):
+        kbert.load_pretrained(tmp_path / "run")
+    with pytest.raises(FileExistsError, match="lora_rank: 2 there, None now"):
+        kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA | {"lora_rank": None})
+    resumed = kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA)
+    assert same(resumed.pipeline.model.get_weights(), run.pipeline.model.get_weights())
+    assert same(*(kbert.load_pretrained(path).get_weights() for path in (resumed.path, run.path)))
+    assert resumed.metrics["evaluations"] == run.metrics["evaluations"]
+
+
+def test_the_seed_determines_the_matrices(init):
+    work = Finetuning(init, TASK, ROWS, **SHORT | {"evaluate_every": None}, lora_rank=2)
+    keras.utils.set_random_seed(9)
+    one, other = work.run(), kbert.finetune(init, TASK, ROWS, **SHORT | {"evaluate_every": None}, lora_rank=2)
+    assert same(one.pipeline.model.get_weights(), other.pipeline.model.get_weights())
+
+
+def test_a_given_model_has_lora_when_its_training_begins(init):
+    model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
+    work = Finetuning(model, TASK, ROWS, **NO_DEV, lora_rank=2)
+    estimate = work.estimate()
+    rows = 2 * (2 * 15) * 2 + 2 * 15 + 2  # of query and value, and of the head
+    assert estimate["trainable_parameters"] == rows and estimate["memory_bytes"] > 4 * estimate["parameters"]
+    assert not lora_layers(model)
+    work.run()
+    assert lora_layers(model) and work.pipeline.model is model
+    with pytest.raises(ValueError, match=r"finetune: `lora_rank` needs a model without LoRA.*merge_lora"):
+        kbert.finetune(model, TASK, ROWS, **NO_DEV, lora_rank=2)
+    with pytest.raises(ValueError, match="finetune: `lora_rank` must be a positive integer. Received: 0"):
+        kbert.finetune(init, TASK, ROWS, **NO_DEV, lora_rank=0)

@@ -1,0 +1,275 @@
+"""Predictions of a file: a killed run is continued with the same result, and the output appears whole."""
+
+import importlib
+import json
+import os
+import resource
+import signal
+import tracemalloc
+import types
+
+import pytest
+from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+
+import kbert
+from kbert.files import FullDisk
+from kbert.finetuning.predict_file import predict_file
+from kbert.finetuning.prediction_rows import TableRows
+from kbert.training import progress
+
+module = importlib.import_module("kbert.finetuning.predict_file")  # its name means the function
+TEXTS = [f"{word} film {'very ' * (n % 4)}good" for n, word in enumerate(["the", "a", "bad", "never"] * 6)]
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    model = randomise(kbert.BertClassifier(tiny_config(num_layers=1)))
+    return kbert.build_pipeline(model, tiny_tokenizer(), labels=["bad", "good"])
+
+
+@pytest.fixture
+def source(tmp_path):
+    path = tmp_path / "texts.csv"
+    path.write_text("id,text\n" + "".join(f'{n},"{text}"\n' for n, text in enumerate(TEXTS)))
+    return path
+
+
+def run(pipeline, source, output, **arguments):
+    return predict_file(pipeline, source, output, **{"keep": ["id"], "batch_size": 5, **arguments})
+
+
+def stop(pipeline, source, output, monkeypatch, error):
+    """A run that writes its state after every batch and is stopped after the second."""
+    answer, left = pipeline.predict_on_batch, [2]
+
+    def answer_or_stop(x):
+        if not left[0]:
+            raise error
+        left[0] -= 1
+        return answer(x)
+
+    monkeypatch.setattr(module, "_SECONDS", -1.0)
+    with monkeypatch.context() as patch, pytest.raises(type(error)):
+        patch.setattr(pipeline, "predict_on_batch", answer_or_stop)
+        run(pipeline, source, output)
+
+
+@pytest.mark.parametrize("name", ["answers.jsonl", "answers.csv"])
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), OSError(28, "No space left on device")])
+def test_a_stopped_run_is_continued_with_the_same_result(pipeline, source, tmp_path, monkeypatch, name, error):
+    assert run(pipeline, source, tmp_path / f"whole-{name}") == len(TEXTS)
+    stop(pipeline, source, tmp_path / name, monkeypatch, error)
+    assert not (tmp_path / name).exists()
+    state = json.loads((tmp_path / f"{name}.partial.json").read_text())
+    assert state["rows"] == 10
+    with open(tmp_path / f"{name}.partial", "a") as file:
+        file.write('{"text": "half of a li')  # what a kill left behind the last state
+    answered = []
+    answer = pipeline.predict_on_batch
+    monkeypatch.setattr(pipeline, "predict_on_batch", lambda x: answered.append(len(x["text"])) or answer(x))
+    assert run(pipeline, source, tmp_path / name) == len(TEXTS)
+    assert len(answered) == 3  # of five batches
+    assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, f"whole-{name}", "texts.csv"])
+
+
+def test_only_the_same_run_is_continued(pipeline, source, tmp_path, monkeypatch):
+    stop(pipeline, source, tmp_path / "answers.jsonl", monkeypatch, KeyboardInterrupt())
+    other = kbert.build_pipeline(pipeline.model, tiny_tokenizer(), labels=["no", "yes"])
+    for changed, arguments in (("batch_size", {"batch_size": 4}), ("keep", {"keep": []})):
+        with pytest.raises(FileExistsError, match=f"was started with another {changed}; --overwrite starts again"):
+            run(pipeline, source, tmp_path / "answers.jsonl", **arguments)
+    with pytest.raises(FileExistsError, match="was started with another pipeline"):
+        run(other, source, tmp_path / "answers.jsonl")
+    source.write_text(source.read_text().replace("never", "paris"))
+    with pytest.raises(FileExistsError, match="was started with another source"):
+        run(pipeline, source, tmp_path / "answers.jsonl")
+    assert run(other, source, tmp_path / "answers.jsonl", overwrite=True) == len(TEXTS)
+    rows = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert {row["label"] for row in rows} <= {"no", "yes"} and len(rows) == len(TEXTS)
+    with pytest.raises(FileExistsError, match="exists; --overwrite replaces it"):
+        run(other, source, tmp_path / "answers.jsonl")
+
+
+def test_one_process_at_a_time_writes_an_output(pipeline, source, tmp_path, monkeypatch):
+    output, answer = tmp_path / "new" / "answers.jsonl", pipeline.predict_on_batch
+
+    def answer_and_try(x):
+        for directory in ("new", "link"):
+            with pytest.raises(BlockingIOError, match=f"/new/answers.jsonl is in use by process {os.getpid()} on"):
+                run(pipeline, source, tmp_path / directory / "answers.jsonl", overwrite=True)
+        return answer(x)
+
+    (tmp_path / "link").symlink_to("new")
+    monkeypatch.setattr(pipeline, "predict_on_batch", answer_and_try)
+    assert run(pipeline, source, output) == len(TEXTS) == len(output.read_text().splitlines())
+    assert os.listdir(tmp_path / "new") == ["answers.jsonl"]
+
+
+def test_the_second_of_two_waits_for_no_chance_to_replace_the_first(pipeline, source, tmp_path, monkeypatch):
+    """It has looked for the output before the first began, and claims it when the first has ended."""
+    lock = module.locked_output
+
+    def lock_later(path):
+        monkeypatch.setattr(module, "locked_output", lock)
+        run(pipeline, source, path)
+        return lock(path)
+
+    monkeypatch.setattr(module, "locked_output", lock_later)
+    with pytest.raises(FileExistsError, match="exists; --overwrite replaces it"):
+        run(pipeline, source, tmp_path / "answers.jsonl")
+
+
+def flip_answers(partial, state):
+    partial.write_bytes(partial.read_bytes().replace(b'"label"', b'"lebal"', 1))
+
+
+def cut_answers(partial, state):
+    os.truncate(partial, partial.stat().st_size - 1)
+
+
+def raise_rows(partial, state):
+    state.write_text(state.read_text().replace('"rows": 10', '"rows": 12'))
+
+
+def empty_state(partial, state):
+    state.write_text("{}")
+
+
+@pytest.mark.parametrize("damage", [flip_answers, cut_answers, raise_rows, empty_state])
+def test_damage_of_what_is_done_is_an_error(pipeline, source, tmp_path, monkeypatch, damage):
+    run(pipeline, source, tmp_path / "whole.jsonl")
+    output = tmp_path / "answers.jsonl"
+    stop(pipeline, source, output, monkeypatch, KeyboardInterrupt())
+    damage(tmp_path / "answers.jsonl.partial", tmp_path / "answers.jsonl.partial.json")
+    with pytest.raises(
+        ValueError, match=r"answers.jsonl.partial(.json)? is damaged( or was edited:|,) .*--overwrite starts again"
+    ):
+        run(pipeline, source, output)
+    assert run(pipeline, source, output, overwrite=True) == len(TEXTS)
+    assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_what_another_program_writes_meanwhile_is_an_error(pipeline, source, tmp_path, monkeypatch):
+    output, answer = tmp_path / "answers.jsonl", pipeline.predict_on_batch
+
+    def answer_and_write(x):
+        with open(tmp_path / "answers.jsonl.partial", "a") as file:
+            file.write("x")
+        return answer(x)
+
+    monkeypatch.setattr(pipeline, "predict_on_batch", answer_and_write)
+    with pytest.raises(ValueError, match="or another program has written to it"):
+        run(pipeline, source, output)
+    assert not output.exists()
+
+
+def test_a_full_disk_is_named_and_the_same_call_resumes(pipeline, source, tmp_path, monkeypatch):
+    """A limit of the size of a file, which the system enforces as it does the size of a disk."""
+    run(pipeline, source, tmp_path / "whole.jsonl")
+    output, answer = tmp_path / "answers.jsonl", pipeline.predict_on_batch
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    calls = []
+
+    def answer_with_limit(x):
+        calls.append(len(x["text"]))
+        if len(calls) == 3:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1, hard))
+        return answer(x)
+
+    monkeypatch.setattr(module, "_SECONDS", -1.0)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "predict_on_batch", answer_with_limit)
+        try:
+            with pytest.raises(FullDisk, match=r"answers.jsonl.*: not written, file too large: .*MB are free there"):
+                run(pipeline, source, output)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+            signal.signal(signal.SIGXFSZ, before)
+    assert json.loads((tmp_path / "answers.jsonl.partial.json").read_text())["rows"] == 10
+    assert run(pipeline, source, output) == len(TEXTS)
+    assert output.read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_through_a_link_the_file_is_written_that_it_points_to(pipeline, source, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "answers.jsonl").symlink_to(tmp_path / "disk" / "stored")
+    assert run(pipeline, source, tmp_path / "answers.jsonl") == len(TEXTS)  # of a link to nothing yet
+    first = (tmp_path / "disk" / "stored").read_bytes()
+    (tmp_path / "disk" / "stored").write_text("old")
+    assert run(pipeline, source, tmp_path / "answers.jsonl", overwrite=True) == len(TEXTS)
+    assert (tmp_path / "answers.jsonl").is_symlink() and os.listdir(tmp_path / "disk") == ["stored"]
+    assert (tmp_path / "disk" / "stored").read_bytes() == first
+    with pytest.raises(IsADirectoryError, match="Expected a file for the answers"):
+        (tmp_path / "a.csv").mkdir()
+        run(pipeline, source, tmp_path / "a.csv", overwrite=True)
+
+
+def test_the_last_batch_is_filled_with_empty_rows(pipeline, tmp_path, monkeypatch):
+    seen, answer = [], pipeline.predict_on_batch
+    monkeypatch.setattr(pipeline, "predict_on_batch", lambda x: seen.append(list(x["text"])) or answer(x))
+    (tmp_path / "t.txt").write_text("good\n" * 5 + "bad film\n")
+    predict_file(pipeline, tmp_path / "t.txt", tmp_path / "a.jsonl", batch_size=4)
+    assert seen == [["good"] * 4, ["good", "bad film", "", ""]]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.jsonl", "t.txt"])
+def test_a_cell_that_is_too_large_is_named_before_the_work(pipeline, tmp_path, monkeypatch, name):
+    monkeypatch.setattr("kbert.finetuning.prediction_rows._LONGEST", 1000)
+    texts = ["a" * 1000, "b" * 1001]
+    if name == "t.jsonl":
+        (tmp_path / name).write_text("".join(json.dumps({"id": 1, "text": text}) + "\n" for text in texts))
+    else:
+        (tmp_path / name).write_text("text\n" * (name == "t.csv") + "\n".join(texts) + "\n")
+    monkeypatch.setattr(pipeline, "predict_on_batch", None)
+    line = 3 if name == "t.csv" else 2
+    message = f"{name}, line {line}: expected at most 1,000 characters in 'text'. Received: 1,001"
+    with pytest.raises(ValueError, match=message):
+        predict_file(pipeline, tmp_path / name, tmp_path / "new" / "a.jsonl")
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_progress_says_how_much_there_is(pipeline, source, tmp_path, monkeypatch, caplog):
+    stop(pipeline, source, tmp_path / "answers.jsonl", monkeypatch, KeyboardInterrupt())
+    clock = iter(range(0, 1000, 11))
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    caplog.clear()
+    with caplog.at_level("INFO", logger="kbert"):
+        run(pipeline, source, tmp_path / "answers.jsonl")
+    lines = [record.getMessage() for record in caplog.records]
+    # Of 24 rows 10 were done before: five take 11 seconds.
+    assert lines[1] == f"15 of {len(TEXTS)} rows predicted, 0:00:{11 * (len(TEXTS) - 15) // 5:02d} left"
+
+
+def test_an_error_in_the_rows_leaves_nothing(pipeline, tmp_path):
+    (tmp_path / "table.csv").write_text("text,label\ngood,1\n")
+    with pytest.raises(ValueError, match="have the names of answers: .'label'"):
+        predict_file(pipeline, tmp_path / "table.csv", tmp_path / "new/answers.jsonl", keep=["label"])
+    with pytest.raises(ValueError, match=r"Expected `columns` of the inputs \['text'\].* Received: \['txt'\]"):
+        predict_file(pipeline, tmp_path / "table.csv", tmp_path / "new/answers.jsonl", columns={"txt": "label"})
+    with pytest.raises(ValueError, match=r"Expected no \['format'\] for the inputs of a classification model"):
+        predict_file(pipeline, tmp_path / "table.csv", tmp_path / "new/answers.jsonl", format="swag")
+    assert [path.name for path in tmp_path.iterdir()] == ["table.csv"]
+
+
+@pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.jsonl"])
+def test_a_table_is_read_as_it_is_answered(tmp_path, name):
+    """The rows of `read_table`, but not all at once; from any row on."""
+    rows = [{"id": str(n), "text": f"text {n} {'word ' * 100}"} for n in range(4000)]
+    with open(tmp_path / name, "w") as file:
+        if name == "t.jsonl":
+            file.writelines(json.dumps(row) + "\n" for row in rows)
+        else:
+            separator = "," if name == "t.csv" else "\t"
+            file.writelines(separator.join(row) + "\n" for row in [["id", "text"], *(row.values() for row in rows)])
+    found = TableRows(tmp_path / name, ["text"], ["id"])
+    assert len(found) == 4000
+    assert [row for batch in found.batches(0, 64) for row in batch] == rows
+    assert next(found.batches(3990, 64)) == rows[3990:] and list(found.batches(4000, 64)) == []
+    tracemalloc.start()
+    for _ in TableRows(tmp_path / name, ["text"], []).batches(0, 10):
+        pass
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 500_000 < (tmp_path / name).stat().st_size / 4

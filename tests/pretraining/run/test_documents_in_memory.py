@@ -1,0 +1,110 @@
+"""`kbert.pretrain` on documents in memory: the run of the same text in a file, resumed only with the same documents."""
+
+import keras
+import pytest
+import tensorflow as tf
+from helpers.compare import assert_arrays_equal
+from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
+
+import kbert
+from kbert.corpus.document_list import DocumentList, texts_as_documents
+from kbert.corpus.documents import read_documents
+from kbert.files import read_json
+from kbert.pretraining.dataset import pretraining_dataset
+from kbert.pretraining.run.corpus_source import corpus_source
+from kbert.pretraining.unigrams import token_counts
+
+DOCUMENTS = make_documents(60)
+SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False, "held_out": 0.2}
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_they_are_the_run_of_a_file_and_resume_with_themselves_only(tmp_path):
+    write_lines(tmp_path / "corpus.txt", DOCUMENTS)
+    options = {"vocabulary": make_tokenizer(), "log_every": 1, "checkpoint_every": 1} | SHORT
+    expected = kbert.pretrain(tmp_path / "corpus.txt", **options)
+
+    def kill(batch, logs):
+        if batch == 0 and int(stop.model.optimizer.iterations.numpy()) == 2:
+            raise Killed
+
+    stop = keras.callbacks.LambdaCallback()
+    stop.on_train_batch_end = kill
+    with pytest.raises(Killed):
+        kbert.pretrain(DOCUMENTS, output=tmp_path / "run", callbacks=stop, **options)
+    settings = read_json(tmp_path / "run" / "settings.json")
+    assert settings["corpus"]["documents"] == 60 and len(settings["corpus"]["sha256"]) == 64
+    with pytest.raises(FileExistsError, match="corpus"):
+        kbert.pretrain(DOCUMENTS[:-1], output=tmp_path / "run", **options)
+    resumed = kbert.pretrain(DOCUMENTS, output=tmp_path / "run", **options)
+    assert [record["step"] for record in resumed.history] == [1, 2]
+    assert_arrays_equal(expected.model.get_weights(), resumed.model.get_weights())
+
+
+def test_documents_are_those_of_a_file(tmp_path):
+    documents = [[" One line.", "", "Two."], [], ["Three.\n"], ["x"] * 20_001]
+    (tmp_path / "corpus.txt").write_text("One line.\nTwo.\n\nThree.\n\n" + "x\n" * 20_001)
+    assert list(DocumentList(documents)) == list(read_documents(tmp_path / "corpus.txt", "lines"))
+    assert DocumentList(documents).fingerprint() != DocumentList(documents[::-1]).fingerprint()
+
+
+def test_texts_in_every_form():
+    texts = ["Mr. Smith came. He sat.", "Another text."]
+    expected = [["Mr. Smith came.", "He sat."], ["Another text."]]
+    dataset = tf.data.Dataset.from_tensor_slices({"text": texts})
+    for form in ({"text": texts}, [{"text": text} for text in texts], dataset, dataset.batch(2)):
+        assert list(corpus_source(form)) == expected
+    assert list(corpus_source(expected)) == expected
+    assert list(corpus_source(texts)) == list(read_documents(texts)) == expected
+    assert [len(one) for one in corpus_source(["a " * 200, "short", "Two lines\nof one."])] == [1, 1, 1]
+    assert corpus_source("corpus/*.txt") == "corpus/*.txt" and corpus_source(["*.txt"]) == ["*.txt"]
+
+
+def test_files_and_mistyped_names_are_no_texts(tmp_path):
+    file = tmp_path / "Is this a name?"
+    file.write_text("A first sentence.\nAnother one.")
+    sources = [[str(file), "A text that is a text."], [f"{tmp_path}/Is this*?"], ["my corpus.txt"], ["corpus/*.txt"]]
+    for source in sources:
+        assert texts_as_documents(source) is source
+    with pytest.raises(ValueError, match="No file matches 'A text that is a text.'"):
+        list(read_documents(sources[0]))
+    with pytest.raises(ValueError, match="No file matches 'my corpus.txt'. Give"):
+        read_documents(sources[2])
+
+
+def test_texts_are_a_pretraining_dataset_and_counted():
+    texts, tokenizer = [" ".join(document) for document in DOCUMENTS], make_tokenizer()
+    assert isinstance(texts_as_documents(texts), DocumentList)
+    options = {"batch_size": 4, "sequence_length": 16, "held_out": 0.2}
+    counts = [token_counts(source, tokenizer, held_out=0.2) for source in (texts, texts_as_documents(texts))]
+    assert_arrays_equal(counts[:1], counts[1:])
+    batches = [
+        next(iter(pretraining_dataset(source, tokenizer, **options))) for source in (texts, texts_as_documents(texts))
+    ]
+    assert_arrays_equal(*[tf.nest.flatten(batch) for batch in batches])
+
+
+@pytest.mark.parametrize(
+    "corpus, error, message",
+    [
+        (["my corpus.txt", "x"], ValueError, r"No file matches 'my corpus.txt'.* each a list of sentences"),
+        (["x" * 250 + "/" + "y" * 250], ValueError, r"No file matches 'x{70,}….* each a list of sentences"),
+        ("A long text.\n" * 10_000, ValueError, r"No file matches 'A long text.{50,70}…. Give"),
+        ([["a"], "b"], TypeError, r"documents\[1\]: expected a document as a list of sentences.* Received: 'b'"),
+        ([["a", 3]], TypeError, r"documents\[0\]: expected .* Received: 3$"),
+        ([[], [" "]], ValueError, "at least one sentence"),
+        ([["\u200b" * n] for n in range(1, 41)], ValueError, "at least one token .* Received: <DocumentList: 40"),
+        ({"words": ["a"]}, ValueError, r"missing: \['text'\]"),
+        ({"text": "A text."}, TypeError, "the column 'text' as a list, with a value a row. Received: 'A text.'"),
+        ({"text": [None]}, TypeError, "texts .str. in the column `text`. Received: None$"),
+        (iter([["a"]]), TypeError, "`corpus_or_records` must be .* Received: list_iterator"),
+        ([], ValueError, "an empty list"),
+    ],
+)
+def test_what_is_no_corpus_is_named(corpus, error, message):
+    with pytest.raises(error, match=message):
+        kbert.pretrain(corpus, vocabulary=make_tokenizer(), **SHORT)

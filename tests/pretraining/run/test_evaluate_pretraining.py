@@ -1,0 +1,110 @@
+"""Scores of stored models on all held-out documents, against logits that this test weighs itself."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from helpers.run_recipe import run_recipe
+from helpers.tiny_bert import randomise, tiny_config
+from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
+
+import kbert
+from kbert.pretraining import evaluate_pretraining, pretraining_dataset, token_counts
+
+pytestmark = pytest.mark.usefixtures("eagerly")
+OPTIONS = {"sequence_length": 16, "batch_size": 4}
+
+
+def store(path, model_class=kbert.BertPretrainer, tokenizer=None, causal=False, **options):
+    tokenizer = tokenizer or make_tokenizer()
+    config = tiny_config(vocabulary_size=tokenizer.vocabulary_size, causal=causal)
+    model = randomise(model_class(config, **options))
+    kbert.save_pretrained(model, path, tokenizer=tokenizer)
+    return model
+
+
+def test_the_scores_are_those_of_the_logits(tmp_path, records):
+    model = store(tmp_path / "model")
+    found = evaluate_pretraining(tmp_path / "model", records, **OPTIONS)
+    log_softmax = keras.ops.log_softmax
+    losses, hits, nsp_hits, nsp_labels = [], [], [], []
+    for inputs, labels, weights in pretraining_dataset(
+        records, make_tokenizer(), evaluation=True, max_predictions=3, **OPTIONS
+    ):
+        outputs = model(inputs)
+        real = weights["mlm_logits"].numpy() > 0
+        ids = labels["mlm_logits"].numpy()[real]
+        surprise = -log_softmax(outputs["mlm_logits"]).numpy()[real]
+        losses.extend(surprise[range(len(ids)), ids])
+        hits.extend(surprise.argmin(-1) == ids)
+        real = weights["nsp_logits"].numpy() > 0
+        truth = labels["nsp_logits"].numpy()[real]
+        surprise = -log_softmax(outputs["nsp_logits"]).numpy()[real]
+        nsp_hits.extend(surprise.argmin(-1) == truth)
+        nsp_labels.extend(truth)
+    assert (found["masks"], found["pairs"]) == (len(hits), len(nsp_hits)) and len(nsp_hits) > 30
+    share, pairs = np.mean(nsp_hits), len(nsp_hits)
+    assert found == pytest.approx(
+        {
+            "mlm_accuracy": np.mean(hits),
+            "mlm_cross_entropy": np.mean(losses),
+            "mlm_perplexity": np.exp(np.mean(losses)),
+            "nsp_accuracy": share,
+            "masks": len(hits),
+            "pairs": pairs,
+            "most_frequent_nsp": max(np.mean(nsp_labels), 1 - np.mean(nsp_labels)),
+            "mlm_standard_error": np.std(hits) / np.sqrt(len(hits)),
+            "nsp_standard_error": np.sqrt(share * (1 - share) / pairs),
+            "unigram_accuracy": found["unigram_accuracy"],
+            "unigram_cross_entropy": found["unigram_cross_entropy"],
+        },
+        rel=1e-4,
+    )
+    most_frequent = token_counts(records, make_tokenizer()).argmax()
+    assert 0 < found["unigram_accuracy"] < 0.5 and most_frequent > 4
+
+
+def test_batches_do_not_change_the_scores(tmp_path, records):
+    store(tmp_path / "model", next_sentence=False)
+    first, second = (
+        evaluate_pretraining(tmp_path / "model", records, sequence_length=16, batch_size=n) for n in (4, 7)
+    )
+    assert first == pytest.approx(second, rel=1e-5) and "pairs" not in first
+
+
+def test_what_cannot_be_scored(tmp_path, records):
+    store(tmp_path / "classifier", kbert.BertClassifier)
+    store(tmp_path / "left", next_sentence=False, causal=True)
+    store(tmp_path / "other", tokenizer=kbert.BertTokenizer([*make_tokenizer().vocabulary, "more"]))
+    model = kbert.load_pretrained(tmp_path / "other")
+    kbert.save_pretrained(model, tmp_path / "without", format="huggingface")
+    for file in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
+        (tmp_path / "without" / file).unlink(missing_ok=True)
+    for name, message in (
+        ("classifier", "expected a bidirectional model with a masked-LM head .*a classification model"),
+        ("left", "Received: a left-to-right masked_lm model"),
+        ("other", "vocabular"),
+        ("without", "expected a model with its vocabulary"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            evaluate_pretraining(tmp_path / name, records, **OPTIONS)
+    store(tmp_path / "model")
+    with pytest.raises(ValueError, match="records have held-out documents of their own"):
+        evaluate_pretraining(tmp_path / "model", records, held_out=0.1, **OPTIONS)
+    with pytest.raises(TypeError, match="path of a model"):
+        evaluate_pretraining(None, records)
+
+
+def test_the_recipe(tmp_path, capsys):
+    store(tmp_path / "model")
+    write_lines(tmp_path / "corpus.txt", make_documents(60))
+    flags = ("--model", tmp_path / "model", "--held-out", 0.2, "--sequence-length", 16, "--output", tmp_path / "s.json")
+    run_recipe("evaluate_pretraining", *flags, "--corpus", tmp_path / "corpus.txt", "--json")
+    printed = capsys.readouterr().out
+    scores = json.loads(printed.splitlines()[-1])
+    assert (
+        f"next-sentence accuracy  {100 * scores['nsp_accuracy']:.1f} % of {scores['pairs']} (standard error" in printed
+    )
+    written = json.loads((tmp_path / "s.json").read_text())
+    assert scores.items() <= written.items() and {"date", "versions", "settings"} <= written.keys()

@@ -1,0 +1,146 @@
+"""The settings of a pre-training: what they complete, refuse and store, and the new weights that they ask for."""
+
+import json
+
+import keras
+import numpy as np
+import pytest
+from helpers.pretraining_fields import pretraining_fields
+from helpers.tiny_corpus import make_tokenizer
+
+from kbert.optim.schedule import WarmupLinearDecay
+from kbert.pretraining.run.pretraining_settings import PretrainingSettings
+from kbert.pretraining.run.starting_model import starting_model
+from kbert.training.hardware import choose_hardware
+
+TEXT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False, "held_out": 0.2}
+
+
+def test_settings_are_complete_and_identify_objects():
+    fields = pretraining_fields(vocabulary=make_tokenizer()) | TEXT | {"packed": None, "weight_decay": None}
+    settings = PretrainingSettings(**fields).to_dict()
+    assert "weight_decay" not in settings  # that of all runs before it was an option: they still resume
+    assert PretrainingSettings(**fields | {"weight_decay": 0.0}).to_dict()["weight_decay"] == 0.0
+    assert settings["corpus"] == ["a.txt"] and (settings["warmup_steps"], settings["max_predictions"]) == (1, 3)
+    assert len(settings["vocab"]["sha256"]) == 64 and settings["vocab"]["lowercase"] is True
+    for name, value in (
+        ("schedule", "cosine"),
+        ("learning_rate", 0.0),
+        ("dropout", 1.0),
+        ("steps", 0),
+        ("layer_decay", 2.0),
+        ("weight_decay", -0.1),
+    ):
+        with pytest.raises(ValueError, match=f"`{name}`"):
+            PretrainingSettings(**fields | {name: value})
+    for change, message in (
+        ({"hours": 1.0}, "either `steps` or `hours`"),
+        ({"steps": None}, "either `steps` or `hours`"),
+        ({"steps": None, "hours": -1.0}, r"`hours` must be a number in \(0, inf\). Received: -1.0"),
+        ({"steps": None, "hours": 1.0, "warmup_steps": 3}, "takes `warmup_share`"),
+        ({"warmup_steps": 1, "warmup_share": 0.1}, "either `warmup_steps` or `warmup_share`"),
+        ({"phases": ["16:0.8", "24:0.2"], "sequence_length": None}, r"each of `phases` needs a step.* phases\[1\], 20"),
+        ({"phases": ["16:1"]}, "`phases` have sequence lengths. Received: sequence_length=16"),
+        ({"batch_size_ramp": (4, 0.5)}, "must begin below the batch size. Received: 4, of 4"),
+        ({"left_to_right": True, "keep_rate": 0.0}, "masks none. Received: {'keep_rate': 0.0}"),
+        ({"left_to_right": True, "whole_word": True}, "masks none"),
+        ({"span_length": 3, "whole_word": True}, "either `span_length` or `whole_word`"),
+        ({"span_length": 3, "names": "names.txt"}, "either `span_length` or `names`"),
+        ({"left_to_right": True, "names": "names.txt"}, "masks none. Received: {'names': 'names.txt'}"),
+        ({"random_next_rate": 0.5, "next_sentence": False}, "`random_next_rate` is for next sentence prediction"),
+        ({"mask_rate": 0.0}, r"`mask_rate` must be a number in \(0, 1\]"),
+        ({"mask_rate": "0.15"}, r"`mask_rate` must be a number in \(0, 1\]. Received: '0.15'"),
+        ({"keep_rate": "0.1"}, r"`keep_rate` must be a number in \[0, 1\]. Received: '0.1'"),
+        ({"span_length": 0}, "`span_length` must be a positive integer"),
+        ({"dupe_factor": True}, "`dupe_factor` must be a positive integer"),
+        ({"sequence_length": 16.5}, "pretrain: `sequence_length` must be a positive integer. Received: 16.5"),
+        ({"evaluation_batches": None}, "`evaluation_batches` must be a positive integer. Received: None"),
+        ({"logical_cpus": "2"}, "`logical_cpus` must be a positive integer. Received: '2'"),
+        ({"seed": -1}, "`seed` must be an integer of at least 0. Received: -1"),
+        ({"steps": None, "hours": "1"}, r"`hours` must be a number in \(0, inf\). Received: '1'"),
+        ({"learning_rate": "1e-4"}, r"`learning_rate` must be a number in \(0, inf\). Received: '1e-4'"),
+        ({"learning_rate": WarmupLinearDecay(1e-3, 1, 9)}, "the peak; `schedule` chooses its course. Received: <kbert"),
+        ({"packed": "yes"}, "pretrain: `packed` must be True or False. Received: 'yes'"),
+        ({"whole_word": "no"}, "pretrain: `whole_word` must be True or False. Received: 'no'"),
+        ({"warmup_share": 1.5}, r"`warmup_share` must be a number in \[0, 1\]. Received: 1.5"),
+        ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\). Received: '0.1'"),
+        ({"held_out": 1.0}, r"`held_out` must be a number in \[0, 1\). Received: 1.0"),
+        ({"fill_rows": True, "packed": False}, "`fill_rows` is for packed rows"),
+        ({"position_embedding": "none"}, "`position_embedding` must be one of"),
+        ({"initializer_stddev": 0.0}, r"`initializer_stddev` must be a number in \(0, inf\). Received: 0.0"),
+        ({"initializer_stddev": "scale"}, "`initializer_stddev` must be a number, or \"scaled\". Received: 'scale'"),
+        ({"position_initializer": "none"}, "`position_initializer` must be one of"),
+        ({"position_initializer": "normal", "position_embedding": "sinusoidal"}, "is of learned positions"),
+        ({"init": "runs/tiny", "vocabulary": None, "position_embedding": "learned"}, "an architecture and weights of"),
+        ({"init": "runs/tiny", "vocabulary": None, "initializer_stddev": 0.1}, "an architecture and weights of"),
+        ({"steps_per_execution": 3}, "multiple of `steps_per_execution`"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            PretrainingSettings(**fields | change)
+    with pytest.raises(ValueError, match="in the order of their ids, as a list.* Received: dict"):
+        PretrainingSettings(**fields | {"vocabulary": {"[PAD]": 0}}).to_dict()
+
+
+def test_numbers_of_numpy_are_pythons():
+    given = {"steps": np.int64(4), "batch_size": np.int32(2), "sequence_length": np.uint8(16), "seed": np.int64(3)}
+    given |= {"learning_rate": np.float32(0.5), "dropout": np.float64(0.25), "packed": np.False_}
+    given |= {"initializer_stddev": np.float32(0.25)}
+    settings = PretrainingSettings(**pretraining_fields() | given).to_dict()
+    assert {name: settings[name] for name in given} == {name: value.item() for name, value in given.items()}
+    assert json.loads(json.dumps(settings)) == settings
+
+
+@pytest.mark.parametrize(
+    "changes, predictions",
+    [({}, 20), ({"mask_rate": 0.15}, 20), ({"mask_rate": 0.3}, 40), ({"left_to_right": True}, 126)],
+)
+def test_as_many_predictions_as_the_objective_has(changes, predictions):
+    fields = pretraining_fields(steps=10)
+    assert PretrainingSettings(**fields | changes).max_predictions == predictions
+    phases = PretrainingSettings(**fields | changes | {"phases": ["128:1"]}).phases
+    assert phases[0].max_predictions == predictions
+
+
+def test_a_share_of_warmup_is_stored_as_steps(tmp_path):
+    """A run with it is extended by the steps that the error message names."""
+    fields = pretraining_fields(steps=1000, schedule="constant")
+    share, steps = (PretrainingSettings(**fields | given) for given in ({"warmup_share": 0.05}, {"warmup_steps": 50}))
+    assert share.to_dict() == steps.to_dict()
+    small = [PretrainingSettings(**fields | {"settings": "small-budget", "warmup_steps": n}) for n in (None, 50)]
+    assert small[0].to_dict() == small[1].to_dict()
+
+
+def test_named_settings_are_stored_as_what_they_mean():
+    fields = pretraining_fields(steps=1000)
+    paper = PretrainingSettings(**fields | {"settings": "paper"}).to_dict()
+    assert (paper["warmup_steps"], paper["batch_size"], paper["sequence_length"]) == (10, 256, 512)
+    assert [phase["max_predictions"] for phase in paper["phases"]] == [20, 80]
+    given = {"settings": "small-budget", "batch_size": 8, "hours": 2.0, "steps": None}
+    small = PretrainingSettings(**fields | given).to_dict()
+    assert (small["warmup_share"], small["batch_size"], small["dropout"], small["learning_rate"]) == (
+        0.05,
+        8,
+        0.0,
+        1e-3,
+    )
+
+
+def test_new_weights():
+    fields = pretraining_fields(vocabulary=make_tokenizer(), steps=10)
+    hardware = choose_hardware("one", "float32", "off", None)
+    normal, _ = starting_model(PretrainingSettings(**fields), hardware)
+    wide, _ = starting_model(PretrainingSettings(**fields | {"initializer_stddev": 0.09}), hardware)
+    settings = PretrainingSettings(**fields | {"initializer_stddev": 0.09, "position_initializer": "sinusoidal"})
+    waves, _ = starting_model(settings, hardware)
+    layers = [model.encoder.embeddings.position_embedding for model in (normal, wide, waves)]
+    tables = [keras.ops.convert_to_numpy(layer.embeddings) for layer in layers]
+    np.testing.assert_allclose([table.std() for table in tables[:2]], [0.0176, 0.0792], rtol=0.02)  # truncated
+    positions, wave = np.arange(512)[:, None], np.arange(64)
+    angles = positions / 10000 ** (2 * wave / 128)
+    np.testing.assert_allclose(tables[2][:, 0::2], 0.09 * np.sin(angles), atol=1e-4)
+    np.testing.assert_allclose(tables[2][:, 1::2], 0.09 * np.cos(angles), atol=1e-4)
+    assert waves.config.position_embedding == "learned" and waves.config.initializer_stddev == 0.09
+    assert layers[2].trainable
+    small, _ = starting_model(PretrainingSettings(**fields | {"settings": "small-budget", "size": "mini"}), hardware)
+    assert small.config.initializer_stddev == pytest.approx(0.02 * 3**0.5)
+    assert keras.ops.convert_to_numpy(small.encoder.embeddings.position_embedding.embeddings)[0, 0] == 0.0

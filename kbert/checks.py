@@ -3,6 +3,7 @@
 import numbers
 import os
 import pathlib
+from collections.abc import Sequence
 
 
 def check_positive(owner: str, **values) -> dict[str, int]:
@@ -92,6 +93,32 @@ def check_directory(value, name: str) -> pathlib.Path:
         file = "which is a file" if there == here else f"but {there} is a file"
         raise NotADirectoryError(f"{name} must be a directory. Received: {path}, {file}")
     return path
+
+
+def check_output_file(
+    output, overwrite: bool, endings: Sequence[str] = (), others: Sequence[pathlib.Path] = ()
+) -> pathlib.Path:
+    """The path of a file to write: it can be written, and does not exist unless it may be replaced.
+
+    Args:
+        endings: those that it may have, such as ``(".jsonl",)``; empty: any.
+        others: files that are written beside it, which must not exist either.
+
+    Raises:
+        ValueError: another ending.
+        IsADirectoryError, FileExistsError, PermissionError: what is there.
+    """
+    output = check_path(output, "`output`")
+    if endings and output.suffix.lower() not in endings:
+        raise ValueError(f"`output` must end in {' or '.join(endings)}. Received: {output}")
+    if output.is_dir():
+        raise IsADirectoryError(f"`output` must be a file. Received: {output}, which is a directory")
+    if not overwrite and (existing := [path for path in (output, *others) if path.exists()]):
+        raise FileExistsError(f"{existing[0]} already exists; `overwrite` (--overwrite) replaces it")
+    parent = next(parent for parent in output.absolute().parents if parent.exists())
+    if not parent.is_dir() or not os.access(parent, os.W_OK):
+        raise PermissionError(f"`output` cannot be written: {parent} is not a directory in which you may write")
+    return output
 
 
 def check_labels(labels, owner: str) -> list[str]:

@@ -39,8 +39,10 @@ class Command:
             is a list.
         report: function of the result that prints it for people; None: nothing is printed.
         as_json: function of the result that gives what ``--json`` prints on the last line; None: no such flag.
+        failed: function of the result: whether the exit status is 1.
         tasks: for a verb with a parameter ``task``: function that gives the classes of task objects by word; the word
             comes first, and the fields of its class are flags.
+        partial_task: whether the verb takes, instead of a task object, the fields that are given, as a dict.
         resumes: whether the same command resumes a killed run.
         epilog: examples, for the help.
     """
@@ -49,7 +51,9 @@ class Command:
     positional: tuple[str, ...] = ()
     report: Callable[[Any], None] | None = None
     as_json: Callable[[Any], Any] | None = None
+    failed: Callable[[Any], bool] | None = None
     tasks: Callable[[], Mapping[str, type]] | None = None
+    partial_task: bool = False
     resumes: bool = False
     epilog: str = ""
 
@@ -90,12 +94,14 @@ def read_word(text: str, annotation):
     """A word of the command line as a value: as JSON, such as 3, 1e-4, null or {"a": 2}, unless a string is meant."""
     if text.lower() == "none" and _accepts(annotation, type(None)):
         return None
-    if _accepts(annotation, str):
-        return text
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except ValueError:
         return text
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if _accepts(annotation, str) and not (is_number and (_accepts(annotation, int) or _accepts(annotation, float))):
+        return text
+    return value
 
 
 def _members(annotation) -> tuple:
@@ -137,8 +143,14 @@ def flags_of(function: Callable, names: Sequence[str] | None = None, prefix: tup
             for flag in flags_of(annotation, None, (*prefix, name)):
                 own = REQUIRED if parameter.default is REQUIRED else getattr(parameter.default, flag.path[-1])
                 yield dataclasses.replace(flag, default=own)
-        elif Any not in _members(annotation):
+        elif _members(annotation) != (Any,):
             yield Flag((*prefix, name), annotation, parameter.default, help_texts.get(name, ""))
+
+
+def suggest(word: str, known: Sequence[str] | Mapping, otherwise: str) -> str:
+    """The sentence of an error about an unknown word: what was meant, or `otherwise`."""
+    near = difflib.get_close_matches(word, known, 1)
+    return f"Did you mean {near[0]}?" if near else otherwise
 
 
 class _Parser(argparse.ArgumentParser):
@@ -152,9 +164,8 @@ class _Parser(argparse.ArgumentParser):
                 f"Did you mean {near[0]}?" if near else f"See {self.prog} --help"
             )
         elif choice := re.match(r"argument \S+: invalid choice: '(.*?)' \(choose from (.*)\)", message):
-            near = difflib.get_close_matches(choice[1], re.findall(r"[\w-]+", choice[2]), 1)
-            hint = f"Did you mean {near[0]}?" if near else f"Known: {choice[2]}"
-            message = f"{self.prog}: unknown {choice[1]!r}. {hint}"
+            known = re.findall(r"[\w-]+", choice[2])
+            message = f"{self.prog}: unknown {choice[1]!r}. {suggest(choice[1], known, f'Known: {choice[2]}')}"
         message = re.sub(r"^argument (\S+?)(?:, \S+)*: ", r"\1 ", message)
         self.exit(2, f"error: {message}\n")
 
@@ -165,7 +176,8 @@ def make_parser(prog: str, command: Command, task_class: type | None = None) -> 
     about = re.split(r"\n(?=Args:|Returns:|Raises:)", doc)[0].strip()
     parser = _Parser(
         prog=prog,
-        description=about,
+        usage=" ".join([prog, *(name.upper() for name in command.positional), "[flags]"]),
+        description=about.replace("``", ""),
         epilog=textwrap.dedent(command.epilog).strip() or None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -174,7 +186,7 @@ def make_parser(prog: str, command: Command, task_class: type | None = None) -> 
     task_flags = [] if task_class is None else [*flags_of(task_class)]
     own = {flag.path for flag in task_flags}
     for flag in flags_of(command.verb, command.positional):
-        if flag.path[-1] == "task" or flag.path in own:
+        if (flag.path == ("task",) and command.tasks is not None) or flag.path in own:
             continue
         group = groups.setdefault(flag.path[:-1], None) or parser.add_argument_group(".".join(flag.path[:-1]))
         groups[flag.path[:-1]] = group
@@ -192,7 +204,7 @@ def make_parser(prog: str, command: Command, task_class: type | None = None) -> 
 
 
 def _add_flag(group, flag: Flag, is_positional: bool, name: str | None = None) -> None:
-    text = flag.help.replace("%", "%%")
+    text = flag.help.replace("%", "%%").replace("``", "")
     if flag.default is not REQUIRED and flag.default is not None and flag.default != ():
         text += f" (default: {to_json(flag.default)})"
     item, options = _item_type(flag.annotation), {"default": argparse.SUPPRESS, "help": text}
@@ -282,13 +294,11 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
         else:
             values[place] = value
     if unknown := [name for name in values if name not in parameters]:
-        near = difflib.get_close_matches(unknown[0], parameters, 1)
-        raise ValueError(
-            f"--config {words.config}: unknown option {unknown[0]!r}. "
-            + (f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(parameters)}")
-        )
+        hint = suggest(unknown[0], parameters, f"Known: {', '.join(parameters)}")
+        raise ValueError(f"--config {words.config}: unknown option {unknown[0]!r}. {hint}")
     if task_class is not None:
-        values["task"] = task_class(**values.get("task", {}))
+        fields = values.get("task", {})
+        values["task"] = fields if command.partial_task and isinstance(task_class, type) else task_class(**fields)
     for name, parameter in parameters.items():
         is_group = isinstance(parameter.annotation, type) and issubclass(parameter.annotation, Options)
         if is_group and isinstance(
@@ -339,8 +349,25 @@ def print_config(command: Command, values: Mapping[str, Any], task_class: type |
     print(yaml.safe_dump(full, sort_keys=False, allow_unicode=True), end="")
 
 
-def run_command(command: Command | Callable, argv: Sequence[str] | None = None, prog: str | None = None) -> None:
-    """Runs a typed function, or a `Command`, with the words of the command line.
+def execute(command: Command, argv: Sequence[str], prog: str):
+    """Calls the verb that the words of a command line mean, and prints its report; returns its result.
+
+    Errors in a user's input end the program with one line, those of training and saving are raised.
+    """
+    with plain_errors():
+        values, words = parse_call(prog, command, argv)
+        result = command.verb(**values)
+    if command.report is not None:
+        command.report(result)
+    if command.as_json is not None and words.json:
+        print(json.dumps(command.as_json(result), ensure_ascii=False))
+    if command.failed is not None and command.failed(result):
+        sys.exit(1)
+    return result
+
+
+def run_command(command: Command | Callable, argv: Sequence[str] | None = None, prog: str | None = None):
+    """Runs a typed function, or a `Command`, as the program that the words of the command line mean.
 
     Example::
 
@@ -351,22 +378,12 @@ def run_command(command: Command | Callable, argv: Sequence[str] | None = None, 
             run_command(main)
     """
     command = command if isinstance(command, Command) else Command(verb=command)
-    argv = sys.argv[1:] if argv is None else argv
+    words = sys.argv[1:] if argv is None else argv
     prog = prog or pathlib.Path(sys.argv[0]).name
-
-    def main() -> None:
-        with plain_errors():
-            values, words = parse_call(prog, command, argv)
-            result = command.verb(**values)
-        if command.report is not None:
-            command.report(result)
-        if command.as_json is not None and words.json:
-            print(json.dumps(command.as_json(result), ensure_ascii=False))
-
-    run_program(main, command.resumes)
+    return run_program(lambda: execute(command, words, prog), command.resumes)
 
 
-def run_program(main, resumes: bool = False) -> None:
+def run_program(main, resumes: bool = False):
     """Runs `main` as a program in which external causes of failure end with one line.
 
     These are a signal, divergence, a disk error, a lost worker, a damaged input or too little memory. The exit
@@ -375,6 +392,7 @@ def run_program(main, resumes: bool = False) -> None:
 
     Args:
         main: function without arguments.
+        partial_task: whether the verb takes, instead of a task object, the fields that are given, as a dict.
         resumes: whether the same command resumes a run from its checkpoints; with --dry-run there is no run.
 
     """
@@ -387,7 +405,7 @@ def run_program(main, resumes: bool = False) -> None:
         from kbert.training.workers import LostWorker, named_losses
 
         with named_losses():
-            main()
+            return main()
     except KeyboardInterrupt as error:
         let_signals_kill()
         stopped = error if isinstance(error, Interrupted) else Interrupted()

@@ -81,16 +81,16 @@ def _convert(value, annotation):
         return _convert_choice(value, arguments)
     if origin is tuple or origin in (list, Sequence):
         return _convert_items(value, origin, arguments)
-    if isinstance(annotation, type) and issubclass(annotation, Options):
-        if isinstance(value, Mapping):
-            return annotation(**value)
-        if not isinstance(value, annotation):
+    if origin in (dict, Mapping):
+        if not isinstance(value, Mapping):
             raise _Unfit
-        return value
+        return {_convert(key, arguments[0]): _convert(item, arguments[1]) for key, item in value.items()}
     return _convert_plain(value, annotation)
 
 
 def _convert_plain(value, annotation):
+    if annotation is Any or not isinstance(annotation, type | None):
+        return value
     if annotation is bool:
         try:
             return check_bool(value, "")
@@ -101,11 +101,11 @@ def _convert_plain(value, annotation):
         if isinstance(value, bool) or not isinstance(value, number) or not math.isfinite(value):
             raise _Unfit
         return annotation(value)
-    if annotation is str and not isinstance(value, str):
-        raise _Unfit
-    if annotation is os.PathLike and not isinstance(value, os.PathLike):
-        raise _Unfit
-    if annotation in (type(None), None) and value is not None:
+    if annotation is None:
+        annotation = type(None)
+    if issubclass(annotation, Options) and isinstance(value, Mapping):
+        return annotation(**value)
+    if not isinstance(value, annotation):
         raise _Unfit
     return value
 
@@ -149,6 +149,7 @@ _WORDS = {
     float: "a number",
     str: "a string",
     os.PathLike: "a path",
+    Mapping: "a dict",
     type(None): "None",
 }
 
@@ -162,12 +163,14 @@ def describe_type(annotation) -> str:
     if origin in (typing.Union, types.UnionType):
         if os.PathLike in arguments:
             arguments = [argument for argument in arguments if argument is not str]
-        words = [describe_type(argument) for argument in arguments]
+        words = [describe_type(argument) for argument in arguments if argument is not Any]
         return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
     if origin is Literal:
         return repr(arguments[0]) if len(arguments) == 1 else f"one of {arguments}"
     if origin is tuple and arguments[-1:] != (Ellipsis,):
         return f"({', '.join(map(describe_type, arguments))})"
+    if origin in (dict, Mapping):
+        return f"a dict of {describe_type(arguments[1])}"
     if origin in (tuple, list, Sequence):
         return f"a list, each item {describe_type(arguments[0])}"
     words = {
@@ -176,6 +179,7 @@ def describe_type(annotation) -> str:
         float: "a number",
         str: "a string",
         os.PathLike: "a path",
+        Mapping: "a dict",
         type(None): "None",
     }
     return words.get(annotation) or f"a {getattr(annotation, '__name__', annotation)}"
@@ -231,6 +235,8 @@ def to_json(value):
         return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [to_json(item) for item in value]
+    if isinstance(value, numbers.Real) and not isinstance(value, int):
+        return float(value)
     return os.fspath(value) if isinstance(value, os.PathLike) else value
 
 
@@ -239,7 +245,8 @@ class Arguments(types.SimpleNamespace):
 
     def settings(self) -> dict[str, Any]:
         """Those with an annotation that is not `PASSING`, as JSON."""
-        return {name: to_json(getattr(self, name)) for name in self._settings}
+        values = {name: to_json(getattr(self, name)) for name in self._settings}
+        return {name: value for name, value in values.items() if value != {}}  # a group of which none defines the run
 
 
 def verb(run: Callable[[Arguments], Any]):
@@ -271,8 +278,7 @@ def verb(run: Callable[[Arguments], Any]):
         typed = {name: one for name, one in annotations.items() if one is not inspect.Parameter.empty}
         settings = [name for name, annotation in typed.items() if not is_passing(annotation)]
 
-        @functools.wraps(declared)
-        def call(*args, **kwargs):
+        def arguments(*args, **kwargs) -> Arguments:
             _suggest(declared.__name__, kwargs, signature.parameters)
             bound = signature.bind(*args, **kwargs)
             bound.apply_defaults()
@@ -280,8 +286,13 @@ def verb(run: Callable[[Arguments], Any]):
                 name: check_option(declared.__name__, name, value, typed[name]) if name in typed else value
                 for name, value in bound.arguments.items()
             }
-            return run(Arguments(**values, _settings=settings))
+            return Arguments(**values, _settings=settings)
 
+        @functools.wraps(declared)
+        def call(*args, **kwargs):
+            return run(arguments(*args, **kwargs))
+
+        call.arguments = arguments  # for those who prepare a call and run it later
         return call
 
     return decorate

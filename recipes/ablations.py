@@ -40,13 +40,12 @@ def parse_arguments(argv):
     cli.add_flags(
         parser,
         *("glue", "ner", "squad", "train-examples", "restarts", "epochs", "batch-size", "learning-rate"),
-        *("sequence-length", "dropout", "bias-correction", "pretraining-batch-size", "pretraining-length"),
+        *("sequence-length", "dropout", "pretraining-batch-size", "pretraining-length"),
         *("pretraining-learning-rate", "pretraining-precision", "feature-epochs", "feature-units", "dry-run"),
         epochs={"default": 3.0},
         learning_rate={"metavar": "X[,X…]", "type": cli.rates, "default": "1e-4"},
         sequence_length={"default": None, "help": "tokens of a row in fine-tuning (default: 128, for SQuAD 384)"},
         dropout={"help": "in fine-tuning (default: the models' own)"},
-        bias_correction={"help": "Adam's bias correction, in fine-tuning"},
         dry_run={"help": "count what is left to do, estimate the first pre-training, and train nothing"},
     )
     tasks = "of --glue, as NAME[:TRAIN[:DEV]]: MRPC SST-2:1000"

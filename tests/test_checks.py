@@ -22,7 +22,6 @@ from kbert.checks import (
     shown,
 )
 from kbert.corpus.write_records import write_records
-from kbert.finetuning.finetuning_options import FinetuningOptions
 from kbert.finetuning.predict_file import predict_file
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.layers.attention_bias import AttentionBias
@@ -127,7 +126,6 @@ MADE = {
         "causal special_tokens_in_text",
     ),
     "TensorBoard": (lambda **flag: TensorBoard("logs", **flag), "graph wait_for_finish"),
-    "finetune": (FinetuningOptions, "bias_correction bilstm group_by_length random_weights"),
     "": (BenchmarkSettings, "packed frozen_weights peers"),
 }
 
@@ -183,7 +181,7 @@ def test_a_directory_is_no_file_and_not_below_one(tmp_path):
         (lambda place: kbert.save_pretrained(pipeline, place), "save_pretrained: `directory`"),
         (lambda place: kbert.export(pipeline, place), "export: `directory`"),
         (lambda place: kbert.finetune(pipeline, task, row, output=place), "finetune: `output`"),
-        (lambda place: kbert.finetune(pipeline, task, row, log_dir=place), "finetune: `log_dir`"),
+        (lambda place: kbert.finetune(pipeline, task, row, bookkeeping={"log_dir": place}), "finetune: `log_dir`"),
         (lambda place: kbert.pretrain(made, vocabulary=tiny_tokenizer(), steps=1, output=place), "pretrain: `output`"),
         (lambda place: kbert.inspect(pipeline, directory=place), "inspect: `directory`"),
         (lambda place: kbert.inspect(pipeline, log_dir=place), "inspect: `log_dir`"),
@@ -299,7 +297,7 @@ def test_a_path_that_is_none_names_its_argument():
                 call(wrong)
     for call, name in [
         (lambda wrong: kbert.finetune(pipeline, task, row, output=wrong), "finetune: `output`"),
-        (lambda wrong: kbert.finetune(pipeline, task, row, log_dir=wrong), "finetune: `log_dir`"),
+        (lambda wrong: kbert.finetune(pipeline, task, row, bookkeeping={"log_dir": wrong}), "finetune: `log_dir`"),
         (lambda wrong: kbert.inspect(pipeline, directory=wrong), "inspect: `directory`"),
         (lambda wrong: kbert.inspect(pipeline, log_dir=wrong), "inspect: `log_dir`"),
         (lambda wrong: kbert.load_pretrained("x", vocabulary=wrong), "load_pretrained: `vocabulary`"),

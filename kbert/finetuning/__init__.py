@@ -5,7 +5,8 @@ from kbert.lazy import lazy_exports
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "finetune_grid": "finetune_grid",
+        "finetune_glue": "grid",
+        "finetune_grid": "grid",
         "predict_file": "predict_file",
         "predict_file_with_beam": "predict_file_with_beam",
         "read_rows": "prediction_rows",

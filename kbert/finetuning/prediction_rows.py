@@ -165,7 +165,7 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
 def _check_inputs(pipeline, path, columns):
     there = table_columns(path)
     if missing := [name for name, column in columns.items() if column not in there]:
-        flags = " and ".join(f"--{name.replace('_', '-')}-column" for name in missing)
+        flags = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
         raise ValueError(
             f"{path}: expected the columns {list(columns.values())}, for the inputs {list(columns)} of a "
             f"{pipeline.task} model. Received: {there}; missing: {[columns[name] for name in missing]}. "

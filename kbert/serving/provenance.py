@@ -7,10 +7,7 @@ from kbert.files import read_json
 from kbert.serving.saved_model_file import find_export
 from kbert.training.made_by import describe_maker
 from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directory
-from kbert.weights.origin import origin_of
-
-_READING = ("text", "text_pair", "label", "label_separator", "prompt", "choices", "format")
-_READING += ("scheme", "tag_column", "context")
+from kbert.weights.origin import origin_of, reading_fields
 
 
 def provenance(model) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -47,8 +44,7 @@ def trained_options(source) -> dict[str, Any]:
         run = read_json(card).get("made_by", {}).get("run") if card.is_file() else None
     else:
         run = describe_maker(source)
-    settings = (run or {}).get("settings", {})
-    return {name: settings[name] for name in _READING if settings.get(name) is not None}
+    return reading_fields(run)
 
 
 def _metrics_of(path):

@@ -116,7 +116,8 @@ def _what_is_there(path, found, settings, finished):
 
 
 def _is_trained_model(found, settings):
-    """Whether only `init` differs, and that by the hash of a model in memory, which a run trains itself."""
-    if found is None or differing(found, settings) != ["init"]:
+    """Whether only the model differs, and that by the hash of one in memory, which a run trains itself."""
+    names = [] if found is None else differing(found, settings)
+    if names not in (["init"], ["source"]):
         return False
-    return isinstance(found.get("init"), dict) and isinstance(settings.get("init"), dict)
+    return isinstance(found.get(names[0]), dict) and isinstance(settings.get(names[0]), dict)

@@ -56,10 +56,25 @@ def trained_columns(model) -> dict[str, str]:
     run = origin.run
     if origin.path is not None and (manifest := origin.path / MANIFEST).is_file():
         run = read_json(manifest).get("made_by") or {}
-    settings = run.get("settings")
-    if not isinstance(settings, Mapping):  # a description of the user's own
-        return {}
-    return {name: settings[name] for name in ("text", "text_pair") if isinstance(settings.get(name), str)}
+    fields = trained_task(run)
+    return {name: fields[name] for name in ("text", "text_pair") if isinstance(fields.get(name), str)}
+
+
+_READING = ("text", "text_pair", "label", "label_separator", "prompt", "choices", "format")
+_READING += ("scheme", "tag_column", "context")
+
+
+def reading_fields(run: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Those fields of the task object of a fine-tuning that say how its files were read."""
+    fields = trained_task(run)
+    return {name: fields[name] for name in _READING if fields.get(name) is not None}
+
+
+def trained_task(run: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """The fields of the task object of a fine-tuning, from the description of its run; {} if it has none."""
+    settings = (run or {}).get("settings")
+    task = settings.get("task") if isinstance(settings, Mapping) else None  # it may be a description of the user's own
+    return task if isinstance(task, Mapping) else {}
 
 
 def _checksum(model):

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 
 from experiments.downstream import Downstream
 from kbert.files import read_json, write_json
-from kbert.finetuning.finetuning import Finetuning
+from kbert.finetuning.finetune import finetune
 from kbert.training.inputs import identify_inputs
 from kbert.training.made_by import MODEL
 from kbert.versions import versions
@@ -78,9 +78,8 @@ class Cells:
         gc.collect()  # models are in reference cycles; free the last one before the next is built
         record = {"init": model_name(init), "task": task.name, "metric": task.metric, "options": options}
         record |= {"recorded": datetime.datetime.now(datetime.UTC).isoformat(), "versions": versions()}
-        finetuning = Finetuning(init, task.task, task.train, task.dev, recipe=self.recipe, **options)
         try:
-            metrics = finetuning.run().metrics
+            metrics = finetune(init, task.task, task.train, task.dev, **options).metrics
         except FloatingPointError as error:
             _LOGGER.warning("%s, %s: %s", task.name, options, error)
             return record | {"percent": None, "diverged": str(error)}

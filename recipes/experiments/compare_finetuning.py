@@ -1,6 +1,7 @@
 """What pre-training brings: a model against random weights of its architecture, fine-tuned alike on several tasks."""
 
 import dataclasses
+import inspect
 import itertools
 import json
 import logging
@@ -11,8 +12,7 @@ from experiments.cells import CONSTANT, WORST, Cells, model_name
 from experiments.downstream import Downstream, count_examples
 from experiments.report import judge_row, summary, when_and_with_what, write_result
 from kbert.checks import check_bool
-from kbert.finetuning.finetuning import Finetuning
-from kbert.finetuning.finetuning_options import FinetuningOptions
+from kbert.finetuning.finetune import finetune
 from kbert.training.made_by import describe_maker
 from kbert.training.processor_name import processor_name
 
@@ -34,7 +34,7 @@ def parse_grid(words: Sequence[str]) -> list[dict]:
     choices = {}
     for word in words:
         name, equals, values = word.partition("=")
-        if not equals or not values or name in choices or name not in FinetuningOptions.__dataclass_fields__:
+        if not equals or not values or name in choices or name not in inspect.signature(finetune).parameters:
             raise ValueError(
                 f"expected NAME=VALUE[,VALUE…], each option of kbert.finetune once, as learning_rate=1e-4,3e-4. "
                 f"Received: {word!r}"
@@ -45,7 +45,7 @@ def parse_grid(words: Sequence[str]) -> list[dict]:
             raise ValueError(f"{name}: expected numbers, true, false or null. Received: {values!r}") from None
     cells = [dict(zip(choices, values, strict=True)) for values in itertools.product(*choices.values())]
     for cell in cells:
-        FinetuningOptions(**cell)  # raises
+        finetune.arguments(None, None, None, **cell)  # raises
     return cells
 
 
@@ -115,7 +115,7 @@ def compare_finetuning(
                 f"compare_finetuning: {sorted(_OWN)} are set for each fine-tuning, expected other options. "
                 f"Received: {options}"
             )
-        FinetuningOptions(**options)  # raises before anything runs
+        finetune.arguments(None, None, None, **options)  # raises before anything runs
     name = name or model_name(init)
     starts = {name: (init, False), RANDOM: (init, True)} | {model_name(one): (one, False) for one in other_models}
     if len(starts) < 2 + len(other_models):
@@ -173,8 +173,8 @@ def _plan(cells, tasks, starts, grid, seeds, choose_on, finetuning):
     if first is None:
         return {"left": left, "first": None}
     source, task, options = first
-    finetuned = Finetuning(str(source), task.task, task.train, task.dev, recipe=cells.recipe, **options)
-    return {"left": left, "first": finetuned.estimate()}
+    estimate = finetune(str(source), task.task, task.train, task.dev, dry_run=True, **options).metrics
+    return {"left": left, "first": estimate}
 
 
 def _scored(cells, source, task, shared, grid, seeds, choose_on):

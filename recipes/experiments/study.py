@@ -216,7 +216,7 @@ def make_study(arguments: argparse.Namespace, recipe: str) -> Study:
     pretraining = {name: getattr(arguments, name) for name in names}
     pretraining |= {"batch_size": arguments.pretraining_batch_size, "sequence_length": arguments.pretraining_length}
     pretraining |= {"precision": arguments.pretraining_precision, "learning_rate": arguments.pretraining_learning_rate}
-    names = ("epochs", "batch_size", "sequence_length", "dropout", "bias_correction")
+    names = ("epochs", "batch_size", "sequence_length", "dropout")
     features = {"epochs": arguments.feature_epochs, "units": arguments.feature_units, "evaluate_every": None}
     return Study(
         arguments.records or arguments.corpus,

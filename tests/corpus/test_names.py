@@ -1,7 +1,7 @@
 """Names of several words by their capitals, and the recipe that writes them."""
 
 import pytest
-from helpers.run_recipe import run_recipe
+from helpers.run_recipe import run_kbert
 
 from kbert.corpus.names import frequent_names, read_names, sentence_names
 
@@ -37,13 +37,12 @@ def test_frequent_names():
 
 def test_the_recipe(tmp_path, capsys):
     (tmp_path / "corpus.txt").write_text("He left New York .\nThey like New York .\n\nSo did John Smith .\n")
-    flags = ("--corpus", tmp_path / "corpus.txt", "--output", tmp_path / "names.txt", "--min-count", 1)
-    run_recipe("learn_names", *flags)
+    flags = (tmp_path / "corpus.txt", "--output", tmp_path / "names.txt", "--min-count", 1)
+    run_kbert("names", *flags)
     assert read_names(tmp_path / "names.txt") == ["New York", "John Smith"]
     assert "2 names, such as New York, John Smith" in capsys.readouterr().out
-    with pytest.raises(SystemExit):
-        run_recipe("learn_names", *flags)
-    assert "names.txt already exists; --overwrite replaces it" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="names.txt already exists; `overwrite`"):
+        run_kbert("names", *flags)
     (tmp_path / "names.txt").write_text("\n")
     with pytest.raises(ValueError, match="names.txt: expected names, one a line. Received: an empty file"):
         read_names(tmp_path / "names.txt")

@@ -35,16 +35,16 @@ def arguments(home, *more):
 @pytest.fixture(scope="module")
 def made(home):
     """The command, interrupted in its fifth fine-tuning and given again; counts what was run."""
-    count, run = [0], cells_module.Finetuning.run
+    count, finetune = [0], cells_module.finetune
 
-    def counted(self):
+    def counted(*arguments, **options):
         count[0] += 1
         if count[0] == 5:
             raise KeyboardInterrupt
-        return run(self)
+        return finetune(*arguments, **options)
 
     with run_eagerly(), pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cells_module.Finetuning, "run", counted)
+        patch.setattr(cells_module, "finetune", counted)
         with pytest.raises(KeyboardInterrupt):
             run_recipe("compare_finetuning", *arguments(home))
         first = read_json(home / "runs" / "results" / "finetuning-toy.json")
@@ -101,7 +101,7 @@ def test_the_result(home, made):
 
 def test_random_weights_do_not_depend_on_the_weights(home, made, monkeypatch):
     """A later checkpoint of the same run is compared with the random weights that are there."""
-    monkeypatch.setattr(cells_module, "Finetuning", None)
+    monkeypatch.setattr(cells_module, "finetune", None)
     shutil.copytree(home / "toy", home / "later")
     with open(home / "later" / "model.weights.h5", "ab") as file:
         file.write(b"other")
@@ -115,28 +115,24 @@ def test_random_weights_do_not_depend_on_the_weights(home, made, monkeypatch):
 
 
 class Made:
-    """Stands for `Finetuning`: a score by start, rate and seed; the highest rate diverges."""
+    """Stands for `finetune`: a score by start, rate and seed; the highest rate diverges."""
 
     seen = []
 
-    def __init__(self, init, task, train, dev, *, recipe, **options):
-        self.options, self.sizes = options, (len(train), len(dev))
+    def __init__(self, init, task, train, dev, **options):
         self.seen.append((len(train), len(dev), options))
-
-    def run(self):
-        rate, random_weights = self.options["learning_rate"], self.options["random_weights"]
+        rate, random_weights = options["learning_rate"], options["random_weights"]
         if rate > 1e-2:
             raise FloatingPointError("Expected finite losses")
-        score = {1e-3: 0.5, 1e-4: 0.6 if random_weights else 0.8}[rate] + self.options["seed"] / 100
+        score = {1e-3: 0.5, 1e-4: 0.6 if random_weights else 0.8}[rate] + options["seed"] / 100
         metrics = {"dev": {"accuracy": score}, "constant_answer": {"accuracy": 0.5}, "steps": 1, "minutes": 0.1}
-        self.metrics = metrics | {"train_examples": self.sizes[0], "dev_examples": self.sizes[1]}
-        return self
+        self.metrics = metrics | {"train_examples": len(train), "dev_examples": len(dev)}
 
 
 @pytest.fixture
 def toy(home, tmp_path, monkeypatch):
     """`compare_finetuning` with made-up scores."""
-    monkeypatch.setattr(cells_module, "Finetuning", Made)
+    monkeypatch.setattr(cells_module, "finetune", Made)
     monkeypatch.setattr(Made, "seen", [])
     tasks = named_tasks(["SST-2:20:6"], glue=home / "glue")
 
@@ -212,12 +208,12 @@ def test_what_cannot_work_is_said_before_anything_runs(home, toy, tmp_path):
 
 
 def test_words(tmp_path):
-    assert parse_grid(["learning_rate=1e-4,3e-4", "bias_correction=true"]) == [
-        {"learning_rate": 1e-4, "bias_correction": True},
-        {"learning_rate": 3e-4, "bias_correction": True},
+    assert parse_grid(["learning_rate=1e-4,3e-4", "group_by_length=true"]) == [
+        {"learning_rate": 1e-4, "group_by_length": True},
+        {"learning_rate": 3e-4, "group_by_length": True},
     ]
-    options = {"learning_rate": 3e-4, "epochs": 3, "dropout": 0.0, "bias_correction": True, "bilstm": False}
-    assert describe_options(options) == "learning rate 0.0003, epochs 3, dropout 0, bias correction, no bilstm"
+    options = {"learning_rate": 3e-4, "epochs": 3, "dropout": 0.0, "group_by_length": True, "bilstm": False}
+    assert describe_options(options) == "learning rate 0.0003, epochs 3, dropout 0, group by length, no bilstm"
     assert model_name("runs/tiny/model") == "tiny" == model_name("saved_models/tiny")
     (checkpoint := tmp_path / "tiny" / "checkpoints" / "step-0000000200").mkdir(parents=True)
     assert model_name(checkpoint) == "tiny@200"

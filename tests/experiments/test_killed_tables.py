@@ -81,7 +81,7 @@ def scores(output):
     "module, training, step",
     [
         ("kbert.pretraining.run.run_pretraining", 1, 5),  # after the checkpoint of step 4
-        ("kbert.finetuning.finetuning", 1, 2),
+        ("kbert.finetuning.run_finetuning", 1, 2),
         ("kbert.finetuning.features.train", 3, 110),  # after that of step 100
     ],
     ids=["pre-training", "fine-tuning", "tagger on features"],
@@ -93,7 +93,7 @@ def test_a_killed_table_has_the_scores_of_one_made_at_once(home, tmp_path, unint
     assert not (tmp_path / "results").exists()
     status, printed = run_alone(RECIPES / "ablations.py", *given)
     assert status == 0, printed
-    assert ("resuming from the checkpoint of step" in printed) == (module != "kbert.finetuning.finetuning")
+    assert ("resuming from the checkpoint of step" in printed) == (module != "kbert.finetuning.run_finetuning")
     assert scores(tmp_path) == uninterrupted
 
 

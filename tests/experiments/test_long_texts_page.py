@@ -56,7 +56,7 @@ def test_what_is_measured(make, passages, tmp_path, monkeypatch):
     assert [row["name"] for row in result["rows"]] == list(names)
     assert [row["steps"] for row in result["rows"]] == [3, 6], "12 passages, of 2 windows each"
     assert result["constant"] == 50 and result["settings"]["labels"] == 2
-    monkeypatch.setattr("experiments.cells.Finetuning", None)  # nothing is trained again
+    monkeypatch.setattr("experiments.cells.finetune", None)  # nothing is trained again
     assert make.measure(model, passages, [0], rows, **options)["rows"] == result["rows"]
     page = make.with_result(make.PAGE.read_text(encoding="utf-8"), result)
     assert f"| windows, `mean` | 1 | 6 | {result['rows'][1]['accuracy']['mean']:.1f} % | one seed |" in page

@@ -58,10 +58,9 @@ def made(home):
 
         return run
 
-    finetune = cells_module.Finetuning.run
     with run_eagerly(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(pretrained_rows, "pretrain", counted("pretrain", pretrained_rows.pretrain))
-        patch.setattr(cells_module.Finetuning, "run", counted("finetune", finetune, limit=2))
+        patch.setattr(cells_module, "finetune", counted("finetune", cells_module.finetune, limit=2))
         with pytest.raises(KeyboardInterrupt):
             run_recipe("ablations", *study_arguments(home, home / "runs", "table5"))
         first = dict(counts)
@@ -185,7 +184,7 @@ def study(home, source="records", **options):
     )
     pretraining = {"size": "tiny", "steps": 5, "seed": 0, "batch_size": 64, "sequence_length": 16}
     pretraining |= {"precision": "float32", "packed": False}  # as TOY, and what its runs decide
-    finetuning = {"epochs": 1.0, "batch_size": 8, "sequence_length": 16, "dropout": None, "bias_correction": False}
+    finetuning = {"epochs": 1.0, "batch_size": 8, "sequence_length": 16, "dropout": None}
     shared = {"pretraining": pretraining, "finetuning": finetuning, "feature_training": FEATURES}
     return Study(home / source, home / "runs", tasks, **shared | options)
 

@@ -88,7 +88,7 @@ MORE = {  # other flags that take a path
 NO_PATHS = {"serve_data"}
 PRETRAINING = "kbert.pretraining.run.run_pretraining"
 TRAINERS = (
-    *("kbert.finetuning.finetuning", "kbert.finetuning.features.train"),
+    *("kbert.finetuning.run_finetuning", "kbert.finetuning.features.train"),
     *(PRETRAINING, "kbert.pretraining.run.pretrain_on_batches"),
 )
 BEFORE_AN_OUTPUT = {

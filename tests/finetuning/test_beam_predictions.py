@@ -116,12 +116,12 @@ def test_workers_must_find_the_same_model(models, source, tmp_path):
 
 def test_the_recipe_answers_with_an_export(models, tmp_path):
     """With a runner and without one."""
-    from helpers.run_recipe import read_json, run_recipe
+    from helpers.run_recipe import read_json, run_kbert
 
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS) + "\n")
-    flags = ("--model", models / "exported", "--input", tmp_path / "texts.txt", "--batch-size", 5)
-    run_recipe("predict", *flags, "--output", tmp_path / "plain.jsonl")
-    run_recipe(
+    flags = ("--source", models / "exported", "--input", tmp_path / "texts.txt", "--batch-size", 5)
+    run_kbert("predict", *flags, "--output", tmp_path / "plain.jsonl")
+    run_kbert(
         "predict", *flags, "--output", tmp_path / "beam.jsonl", "--runner", "DirectRunner", "--", "--job_name=answers"
     )
     assert (tmp_path / "beam.jsonl").read_bytes() == (tmp_path / "plain.jsonl").read_bytes()
@@ -129,6 +129,6 @@ def test_the_recipe_answers_with_an_export(models, tmp_path):
     rows = [json.loads(line) for line in (tmp_path / "beam.jsonl").read_text().splitlines()]
     assert [row["text"] for row in rows] == TEXTS and {row["label"] for row in rows} <= {"bad", "good"}
     with pytest.raises(SystemExit, match=r"exported is a SavedModel, whose settings are fixed. Received: \['top_k'"):
-        run_recipe("predict", *flags, "--output", tmp_path / "no.jsonl", "--top-k", 3)
+        run_kbert("predict", *flags, "--output", tmp_path / "no.jsonl", "--top-k", 3)
     with pytest.raises(SystemExit, match=r"settings are fixed. Received: \['precision'\]"):
-        run_recipe("predict", *flags, "--output", tmp_path / "no.jsonl", "--precision", "float32")
+        run_kbert("predict", *flags, "--output", tmp_path / "no.jsonl", "--precision", "float32")

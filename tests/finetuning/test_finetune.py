@@ -8,10 +8,9 @@ import pytest
 import tensorflow as tf
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
-from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, same
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, calling, prepare, same
 
 import kbert
-from kbert.finetuning.finetuning import Finetuning
 from kbert.tasks.task import Evaluation
 from kbert.training.hardware import Hardware
 
@@ -58,7 +57,7 @@ def test_the_best_weights_are_kept(init, run):
     assert same(stored, run.pipeline.model.get_weights())
     until = []
     at_best = AtStep(6, lambda model: until.extend(weights(model)))
-    last = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK, keep="last", callbacks=[at_best])
+    last = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK | calling([at_best]), keep="last")
     assert last.metrics["kept_step"] == 12 and not same(stored, last.pipeline.model.get_weights())
     assert same(until, stored)
 
@@ -89,7 +88,7 @@ def test_a_run_killed_after_its_best_epoch_is_resumed_to_the_same_model(init, ru
         raise Killed
 
     with pytest.raises(Killed):  # the last checkpoint is of step 4 or 8: before or after the best evaluation
-        kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path / "run", callbacks=[AtStep(step, kill)], **QUICK)
+        kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path / "run", **QUICK | calling([AtStep(step, kill)]))
     assert (tmp_path / "run" / "checkpoints" / "best-0000000006.npz").exists()
     unfinished = kbert.load_pretrained(tmp_path / "run")  # its last checkpoint
     assert unfinished.task == run.pipeline.model.task
@@ -177,7 +176,7 @@ def test_a_run_that_a_callback_stopped(init, keep, step, kept):
         seen.extend(weights(model))
         model.stop_training = True
 
-    run = kbert.finetune(init, TASK, ROWS, DEV, callbacks=AtStep(step, stop), **SHORT | {"keep": keep})
+    run = kbert.finetune(init, TASK, ROWS, DEV, **SHORT | {"keep": keep} | calling(AtStep(step, stop)))
     assert run.metrics["steps"] == run.history[-1]["step"] == step
     assert run.metrics["kept_step"] == kept
     assert same(seen, run.pipeline.model.get_weights()) == (kept == step)
@@ -208,7 +207,7 @@ def test_epochs_of_callbacks_end_with_an_evaluation(init):
     """Windows of two steps, of which three of six, and the last one, which is half a window, have an evaluation."""
     plan = QUICK | {"steps": 11, "evaluate_every": 3}
     seen, stop = Seen(), keras.callbacks.EarlyStopping("val_accuracy", patience=9)
-    kbert.finetune(init, Scripted(script=(0.5, 0.9, 0.7, 0.7)), ROWS, DEV, callbacks=[seen, stop], **plan)
+    kbert.finetune(init, Scripted(script=(0.5, 0.9, 0.7, 0.7)), ROWS, DEV, **plan | calling([seen, stop]))
     ends = [call for call in seen.calls if call[0] == "to"]
     assert [(epoch, score) for _, epoch, _, score in ends] == [(0, 0.5), (1, 0.9), (2, 0.7), (3, 0.7)]
     assert seen.calls[0] == "begin" and seen.calls[-1] == "end" and len(seen.calls) == 10
@@ -222,7 +221,7 @@ def test_callbacks_watch_official_metrics(init, lower):
     rows = [(text, len(label)) for text, label in ROWS]
     task, data = (Errors(metrics="mean_squared_error"), rows) if lower else (TASK, ROWS)
     stop = keras.callbacks.EarlyStopping("val_mean_squared_error" if lower else "val_macro_f1")
-    kbert.finetune(init, task, data, data[:9], callbacks=stop, **SHORT)
+    kbert.finetune(init, task, data, data[:9], **SHORT | calling(stop))
     assert stop.monitor_op is (keras.ops.less if lower else keras.ops.greater)
 
 
@@ -231,35 +230,36 @@ def test_an_estimate_leaves_the_model_as_it_is(init, in_pipeline):
     model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
     model.compile("sgd")
     optimizer, before = model.optimizer, model.get_weights()
-    work = Finetuning(kbert.build_pipeline(model) if in_pipeline else model, TASK, ROWS, **NO_DEV, accumulate=2)
+    work = prepare(
+        kbert.build_pipeline(model) if in_pipeline else model, TASK, ROWS, **NO_DEV, optimizer={"accumulate": 2}
+    )
     assert work.pipeline.model is model and work.estimate()["seconds_per_step"] > 0
     assert same(before, model.get_weights()) and (model.optimizer, model.micro_batches) == (optimizer, 1)
 
 
 def test_xla_where_it_is_asked_for(init):
-    assert Finetuning(init, TASK, ROWS, **NO_DEV, xla="on").hardware.jit_compile
-    assert not Finetuning(init, TASK, ROWS, **NO_DEV, xla="off").hardware.jit_compile
+    assert prepare(init, TASK, ROWS, **NO_DEV, machine={"xla": "on"}).hardware.jit_compile
+    assert not prepare(init, TASK, ROWS, **NO_DEV, machine={"xla": "off"}).hardware.jit_compile
 
 
 def test_accumulated_batches_are_the_batch(init):
     """Without dropout, in two steps: the rows of a step are the same ones, in two parts."""
-    plan = QUICK | {"steps": 2, "dropout": 0.0, "keep": "last", "layer_decay": 0.5, "evaluate_every": None}
-    plan |= {"warmup_share": 0.5, "weight_decay": 0.3}
-    whole, parts = (kbert.finetune(init, TASK, ROWS, **plan, accumulate=n).pipeline.model for n in (1, 2))
+    plan = QUICK | {"steps": 2, "dropout": 0.0, "keep": "last", "evaluate_every": None, "warmup_share": 0.5}
+    optimizer = {"layer_decay": 0.5, "weight_decay": 0.3}
+    whole, parts = (
+        kbert.finetune(init, TASK, ROWS, **plan, optimizer=optimizer | {"accumulate": n}).pipeline.model for n in (1, 2)
+    )
     assert whole.optimizer.layer_decay == parts.optimizer.layer_decay == 0.5
     assert (whole.optimizer.weight_decay, whole.optimizer._learning_rate.warmup_steps) == (0.3, 1)
     assert parts.micro_batches == 2 and int(parts.optimizer.iterations.numpy()) == 2
     for one, other in zip(whole.get_weights(), parts.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-6)
     with pytest.raises(ValueError, match=r"multiple of `accumulate`, 3. Received: \[8\]"):
-        kbert.finetune(init, TASK, ROWS, **NO_DEV, accumulate=3)
-    for name in ("layer_decay", "warmup_share", "weight_decay"):
-        with pytest.raises(ValueError, match=f"`{name}` must be"):
-            kbert.finetune(init, TASK, ROWS, **NO_DEV, **{name: 1.5})
+        kbert.finetune(init, TASK, ROWS, **NO_DEV, optimizer={"accumulate": 3})
 
 
 def test_replicas_divide_their_shares(init, monkeypatch):
     two = Hardware(object(), "mirrored", 2, "float32", False, ())
-    monkeypatch.setattr("kbert.finetuning.finetuning.choose_hardware", lambda *arguments, **options: two)
+    monkeypatch.setattr("kbert.finetuning.run_finetuning.choose_hardware", lambda *arguments, **options: two)
     with pytest.raises(ValueError, match=r"multiple of `accumulate`, 8 times the 2 replicas. Received: \[8\]"):
-        kbert.finetune(init, TASK, ROWS, **NO_DEV, accumulate=8)
+        kbert.finetune(init, TASK, ROWS, **NO_DEV, optimizer={"accumulate": 8})

@@ -3,16 +3,15 @@
 import numpy as np
 import pytest
 from helpers.run_recipe import read_json
-from helpers.tiny_finetuning import NO_DEV, ROWS, TASK
+from helpers.tiny_finetuning import NO_DEV, ROWS, TASK, prepare
 
 import kbert
-from kbert.finetuning.finetuning import Finetuning
 
 
 def test_balanced_classes_weigh_the_same(init):
     from kbert.tasks.training_dataset import class_weights
 
-    work = Finetuning(init, TASK, ROWS, **NO_DEV)
+    work = prepare(init, TASK, ROWS, **NO_DEV)
     factors = class_weights("balanced", work.pipeline, work.train)
     sums = [factors[work.train.labels == n].sum() for n in (0, 1)]
     assert sums == pytest.approx([15, 15])
@@ -30,7 +29,7 @@ def test_balanced_classes_weigh_the_same(init):
     "class_weight, message",
     [
         ({"fine": 2.0}, r"for the labels \['bad', 'good'\], or the classes 0 to 1. Received: 'fine'"),
-        ("balance", r"`class_weight` as \{label: factor\} or \"balanced\". Received: 'balance'"),
+        ("balance", "`class_weight` must be 'balanced', a dict or None. Received: 'balance'"),
         ({"good": -1.0}, "expected `class_weight` of at least 0 for 'good'. Received: -1.0"),
         ({"good": float("nan")}, "expected `class_weight` of at least 0 for 'good'. Received: nan"),
     ],
@@ -45,10 +44,10 @@ def test_keys_and_factors_of_class_weights_are_those_of_a_pipeline(init, tmp_pat
     stars = [(text, {"good": "2", "bad": "1"}[label]) for text, label in ROWS]
     expected = r"finetune: expected strings as keys of `class_weight`.*the label '1'; write \{\"1\": 5\.0\}"
     with pytest.raises(ValueError, match=expected):
-        Finetuning(init, TASK, stars, class_weight={1: 5.0}, **NO_DEV)
-    work = Finetuning(init, TASK, stars, output=tmp_path / "run", class_weight={"1": np.float32(5.0)}, **NO_DEV)
+        prepare(init, TASK, stars, class_weight={1: 5.0}, **NO_DEV)
+    work = prepare(init, TASK, stars, output=tmp_path / "run", class_weight={"1": np.float32(5.0)}, **NO_DEV)
     work.open()
     assert read_json(tmp_path / "run" / "settings.json")["class_weight"] == {"1": 5.0}
     regression = kbert.tasks.Regression()
     with pytest.raises(ValueError, match="`class_weight` is for models with labels. Received: 'balanced'"):
-        Finetuning(init, regression, [(text, "1.5") for text, _ in ROWS], class_weight="balanced", **NO_DEV)
+        prepare(init, regression, [(text, "1.5") for text, _ in ROWS], class_weight="balanced", **NO_DEV)

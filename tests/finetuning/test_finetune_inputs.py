@@ -8,11 +8,9 @@ import pytest
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.tiny_directory import write_table
-from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, same
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, prepare, same
 
 import kbert
-from kbert.finetuning.finetuning import Finetuning
-from kbert.finetuning.finetuning_options import FinetuningOptions
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -38,22 +36,22 @@ def test_models_and_pipelines_are_trained_themselves(init, caplog):
 
 def test_the_dtype_policy_is_honoured_whether_passed_or_global(init):
     def policies(source=init, **options):
-        work = Finetuning(source, TASK, ROWS, **NO_DEV, **options)
+        work = prepare(source, TASK, ROWS, **NO_DEV, **options)
         return work.hardware.precision, work.pipeline.model.dtype_policy.name, keras.config.dtype_policy().name
 
     half, full = "mixed_bfloat16", "float32"
-    assert policies(precision=half) == (half, half, full)
+    assert policies(machine={"precision": half}) == (half, half, full)
     encoder = kbert.load_pretrained(init, "encoder", dtype=half)
     assert policies(encoder) == (half, half, full)
     with pytest.raises(ValueError, match=r"`precision` must be 'mixed_bfloat16'.*'float32'"):
-        policies(encoder, precision=full)
+        policies(encoder, machine={"precision": full})
     with pytest.raises(ValueError, match="class_weight"):
-        policies(precision=half, class_weight={"fine": 1.0})
+        policies(machine={"precision": half}, class_weight={"fine": 1.0})
     assert keras.config.dtype_policy().name == full
     keras.config.set_dtype_policy(half)
     try:
         assert policies() == (half, half, half)
-        assert policies(precision=full) == (full, full, half)
+        assert policies(machine={"precision": full}) == (full, full, half)
     finally:
         keras.config.set_dtype_policy(full)
 
@@ -62,7 +60,7 @@ def test_random_weights_keep_only_the_architecture(init):
     rows = [*ROWS, ("the film", "so so")]
 
     def built(**options):
-        return Finetuning(init, TASK, rows, **(NO_DEV | options)).pipeline.model
+        return prepare(init, TASK, rows, **(NO_DEV | options)).pipeline.model
 
     loaded, fresh = built(), built(random_weights=True, dropout=0.0)
     again, other = (built(random_weights=True, dropout=0.0, seed=seed) for seed in (0, 1))
@@ -80,9 +78,9 @@ def test_random_weights_keep_only_the_architecture(init):
 
 
 def test_other_rows_do_not_resume(init, tmp_path):
-    Finetuning(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK).open()
+    prepare(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK).open()
     for rows, message in ((ROWS[:-1], "other rows in train"), (ROWS, None)):
-        work = Finetuning(init, TASK, rows, DEV, tmp_path / "run", **QUICK)
+        work = prepare(init, TASK, rows, DEV, tmp_path / "run", **QUICK)
         kbert_locks_free(tmp_path / "run")
         if message:
             with pytest.raises(ValueError, match=message):
@@ -90,7 +88,7 @@ def test_other_rows_do_not_resume(init, tmp_path):
         else:
             assert work.open().resume
     with pytest.raises(FileExistsError, match="seed: 0 there, 1 now"):
-        Finetuning(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK, seed=1).open()
+        prepare(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK, seed=1).open()
 
 
 def test_another_model_does_not_resume(init, tmp_path):
@@ -100,18 +98,18 @@ def test_another_model_does_not_resume(init, tmp_path):
     pipelines = [kbert.build_pipeline(one, sequence_length=9) for one in (model, again)]
     for number, (first, second) in enumerate(((model, again), pipelines)):
         path = tmp_path / str(number)
-        Finetuning(first, TASK, ROWS, DEV, path, **QUICK).open()
+        prepare(first, TASK, ROWS, DEV, path, **QUICK).open()
         kbert_locks_free(path)
-        work = Finetuning(second, TASK, ROWS, DEV, path, **QUICK)
+        work = prepare(second, TASK, ROWS, DEV, path, **QUICK)
         again.encoder.trainable = False  # once it is opened, what happens to the model is the training itself
         assert work.open().resume
         kbert_locks_free(path)
-        with pytest.raises(FileExistsError, match=r"other settings \(init: \{'sha256': .* there, .* now\)"):
-            Finetuning(second, TASK, ROWS, DEV, path, **QUICK).open()
+        with pytest.raises(FileExistsError, match=r"other settings \(source: \{'sha256': .* there, .* now\)"):
+            prepare(second, TASK, ROWS, DEV, path, **QUICK).open()
         again.encoder.trainable = True
         again.weights[0].assign_add([[1e-3]])
-        with pytest.raises(FileExistsError, match=r"other settings \(init"):
-            Finetuning(second, TASK, ROWS, DEV, path, **QUICK).open()
+        with pytest.raises(FileExistsError, match=r"other settings \(source"):
+            prepare(second, TASK, ROWS, DEV, path, **QUICK).open()
         again.set_weights(model.get_weights())
 
 
@@ -119,16 +117,16 @@ def test_a_run_records_all_that_it_reads(init, tmp_path):
     for name in ("train", "dev", "more"):
         write_table(tmp_path / f"{name}.csv", ROWS)
     files = {name: TASK.read(tmp_path / f"{name}.csv") for name in ("train", "dev", "more")}
-    work = Finetuning(
+    work = prepare(
         init, TASK, files["train"], files["dev"], tmp_path / "run", more_dev={"_more": files["more"]}, **QUICK
     )
     work.open()
     recorded = read_json(tmp_path / "run" / "inputs.json")
-    assert set(recorded["inputs"]) == {"train", "dev", "more_dev", "init"} and set(recorded["made_by"]) == {"init"}
+    assert set(recorded["inputs"]) == {"train", "dev", "more_dev", "source"} and set(recorded["made_by"]) == {"source"}
     assert recorded["examples"] == {name: files[name].fingerprint() for name in ("train", "dev")}
     train, dev = files["train"].split(0.2)
-    Finetuning(init, TASK, train, dev, tmp_path / "split", **QUICK).open()
-    assert set(read_json(tmp_path / "split" / "inputs.json")["inputs"]) == {"train", "init"}
+    prepare(init, TASK, train, dev, tmp_path / "split", **QUICK).open()
+    assert set(read_json(tmp_path / "split" / "inputs.json")["inputs"]) == {"train", "source"}
 
 
 def kbert_locks_free(path):
@@ -138,7 +136,7 @@ def kbert_locks_free(path):
 
 
 def test_an_estimate_writes_nothing(init, tmp_path):
-    work = Finetuning(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK)
+    work = prepare(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK)
     estimate = work.estimate()
     assert not (tmp_path / "run").exists()
     model = work.pipeline.model
@@ -150,14 +148,17 @@ def test_an_estimate_writes_nothing(init, tmp_path):
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"steps": 0}, "`steps` must be a positive integer. Received: 0"),
+        ({"steps": 0}, "`steps` must be a positive integer or None. Received: 0"),
         ({"epochs": 0}, r"`epochs` must be a number in \(0, inf\). Received: 0"),
-        ({"layer_decay": "x"}, r"`layer_decay` must be a number in \(0, 1\]. Received: 'x'"),
-        ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\). Received: '0.1'"),
+        ({"optimizer": {"layer_decay": "x"}}, r"`layer_decay` must be a number in \(0, 1\] or None. Received: 'x'"),
+        ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\) or None. Received: '0.1'"),
         ({"seed": "3"}, "`seed` must be an integer of at least 0. Received: '3'"),
         ({"batch_size": None}, "`batch_size` must be a positive integer. Received: None"),
-        ({"learning_rate": lambda step: 1e-3}, "must be a number, the peak; the schedule is the paper's. Received: <f"),
-        ({"keep": "first"}, '"best" or "last"'),
+        (
+            {"learning_rate": lambda step: 1e-3},
+            r"must be a number in \(0, inf\), the peak of the verb's own schedule. Received: <f",
+        ),
+        ({"keep": "first"}, r"one of \('best', 'last'\)"),
         ({"evaluate_every": "day"}, "evaluate_every"),
     ],
 )
@@ -168,14 +169,14 @@ def test_wrong_options_are_named(init, options, message):
 
 def test_numbers_of_numpy_are_pythons():
     given = {"steps": np.int64(4), "evaluate_every": np.int64(2), "learning_rate": np.float32(0.5), "seed": np.int32(3)}
-    found = FinetuningOptions(**given).to_dict()
+    found = kbert.finetune.arguments(None, None, None, **given).settings()
     assert json.loads(json.dumps(found)) == found
     assert {name: found[name] for name in given} == {name: value.item() for name, value in given.items()}
 
 
 @pytest.mark.parametrize("option", ["epochs", "learning_rate"])
 def test_a_rate_that_is_no_number_is_named(init, option):
-    with pytest.raises(ValueError, match=rf"`{option}` must be a number in \(0, inf\). Received: '3'"):
+    with pytest.raises(ValueError, match=rf"`{option}` must be a number in \(0, inf\).* Received: '3'"):
         kbert.finetune(init, TASK, ROWS, **(NO_DEV | {option: "3"}))
 
 
@@ -186,7 +187,7 @@ def test_a_rate_that_is_no_number_is_named(init, option):
         ({"more_dev": {"_x": DEV}}, r"`more_dev` needs `dev`. Received: more_dev=\['_x'\]"),
         ({"evaluate_every": 3}, "`evaluate_every` needs `dev`. Received: evaluate_every=3 and dev=None"),
         (
-            {"profile": "1:2"},
+            {"bookkeeping": {"profile": "1:2"}},
             "`profile` needs a directory for the logs, `log_dir` or `output`. Received: profile='1:2'",
         ),
     ],
@@ -200,25 +201,25 @@ def test_a_pipeline_keeps_its_length(init):
     """Of `init` it is 16."""
     length = {"batch_size": 8, "steps": 1}
     loaded = kbert.load_pretrained(init)
-    assert Finetuning(loaded, TASK, ROWS, **length).pipeline.settings()["sequence_length"] == 16
+    assert prepare(loaded, TASK, ROWS, **length).pipeline.settings()["sequence_length"] == 16
     masks = kbert.build_pipeline(loaded, sequence_length=11)
-    run = Finetuning(masks, TASK, ROWS, **length)
+    run = prepare(masks, TASK, ROWS, **length)
     assert run.pipeline.settings()["sequence_length"] == 11
     assert masks.tokenizer.special_tokens_in_text and not run.pipeline.tokenizer.special_tokens_in_text
-    again = Finetuning(run.pipeline, TASK, ROWS, **length)
+    again = prepare(run.pipeline, TASK, ROWS, **length)
     assert again.pipeline.settings()["sequence_length"] == 11
-    given = Finetuning(run.pipeline, TASK, ROWS, **length, sequence_length=9)
+    given = prepare(run.pipeline, TASK, ROWS, **length, sequence_length=9)
     assert given.pipeline.settings()["sequence_length"] == 9
     questions = {"question": ["the film ?"], "context": ["the film"], "answer": ["film"], "answer_start": [4]}
     longest = loaded.config.max_sequence_length  # below the default of spans, which is not that of texts
-    spans = Finetuning(masks, kbert.tasks.SpanExtraction(doc_stride=4), questions, **length)
+    spans = prepare(masks, kbert.tasks.SpanExtraction(doc_stride=4), questions, **length)
     assert spans.pipeline.settings()["sequence_length"] == min(384, longest) > 11
 
 
 def test_what_is_no_model_is_named(init, tmp_path):
-    from kbert.finetuning.finetuned_run import FinetunedRun
+    from kbert.finetuning.finetune import FinetunedRun
 
-    pipeline = Finetuning(init, TASK, ROWS, **NO_DEV).pipeline
+    pipeline = prepare(init, TASK, ROWS, **NO_DEV).pipeline
     run = FinetunedRun({}, [], pipeline, None)
     hint = r".* Received: FinetunedRun; give its `pipeline`"
     with pytest.raises(TypeError, match=f"finetune: `source` must be .* a kbert.Pipeline{hint}"):

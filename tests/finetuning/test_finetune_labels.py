@@ -5,10 +5,9 @@ import numpy as np
 import pytest
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_directory import sentences
-from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, same
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, prepare, same
 
 import kbert
-from kbert.finetuning.finetuning import Finetuning
 
 SEVERAL = kbert.tasks.Classification(label_separator="|")
 WORDS = ("good", "film", "book")
@@ -54,7 +53,7 @@ def names_of(work, examples):
 def test_a_head_with_the_same_labels_goes_on_in_its_order(stored):
     labels = ["good", "bad"]
     source, head = stored("classification", labels)
-    work = Finetuning(source, TASK, ROWS, DEV, more_dev={"_more": ROWS}, class_weight={"bad": 3.0}, **QUICK)
+    work = prepare(source, TASK, ROWS, DEV, more_dev={"_more": ROWS}, class_weight={"bad": 3.0}, **QUICK)
     assert work.pipeline.answers.labels == tuple(labels) and goes_on(work, head)
     rows = {"train": (work.train, ROWS), "dev": (work.dev, DEV), "more": (work.more_dev["_more"], ROWS)}
     for examples, given in rows.values():
@@ -67,7 +66,7 @@ def test_a_head_with_other_labels_is_new(stored, caplog):
     for labels in (["fine", "poor"], ["bad", "good", "so so"]):
         source, head = stored("classification", labels)
         caplog.clear()
-        work = Finetuning(source, TASK, ROWS, DEV, **QUICK)
+        work = prepare(source, TASK, ROWS, DEV, **QUICK)
         assert work.pipeline.answers.labels == ("bad", "good")
         assert len(labels) == 3 or not goes_on(work, head)
         assert "classifier_head: newly initialised" in caplog.text
@@ -77,7 +76,7 @@ def test_f1_of_three_labels_is_refused_before_training(init, caplog):
     task = kbert.tasks.Classification(metrics=("f1", "accuracy"))
     for dev in (None, SINGLE[:9]):
         with pytest.raises(ValueError, match="'f1' is of two labels, here there are 3, .'book', 'film', 'good'.: use"):
-            Finetuning(init, task, SINGLE, dev, **(QUICK if dev else NO_DEV))
+            prepare(init, task, SINGLE, dev, **(QUICK if dev else NO_DEV))
     pipeline = kbert.build_pipeline(kbert.load_pretrained(init, "classification", num_labels=3), labels=list(WORDS))
     with pytest.raises(ValueError, match=r"'f1' is of two labels, here there are 3"):
         kbert.evaluate(pipeline, task, SINGLE)
@@ -87,43 +86,43 @@ def test_f1_of_three_labels_is_refused_before_training(init, caplog):
 def test_a_head_with_default_names_goes_on(stored, labels, caplog):
     source, head = stored("classification", labels)
     caplog.clear()
-    work = Finetuning(source, TASK, ROWS, **NO_DEV)
+    work = prepare(source, TASK, ROWS, **NO_DEV)
     assert work.pipeline.answers.labels == ("bad", "good") and goes_on(work, head)
     assert "classifier_head: newly initialised" not in caplog.text
 
 
 def test_tags_are_labels_too(stored):
     task = kbert.tasks.Tagging()
-    tags = list(Finetuning(stored("tagging", ["a", "b"])[0], task, TAGGED, **NO_DEV).pipeline.answers.labels)
+    tags = list(prepare(stored("tagging", ["a", "b"])[0], task, TAGGED, **NO_DEV).pipeline.answers.labels)
     source, head = stored("tagging", tags[::-1])
-    work = Finetuning(source, task, TAGGED, TAGGED, **QUICK)
+    work = prepare(source, task, TAGGED, TAGGED, **QUICK)
     assert list(work.pipeline.answers.labels) == tags[::-1] and goes_on(work, head)
     others = stored("tagging", [f"{tag}-other" for tag in tags])
-    work = Finetuning(others[0], task, TAGGED, **NO_DEV)
+    work = prepare(others[0], task, TAGGED, **NO_DEV)
     assert list(work.pipeline.answers.labels) == tags and not goes_on(work, others[1])
 
 
 def test_one_label_a_text_from_a_multi_label_model_and_the_reverse(stored):
     """The head goes on with the same labels, without thresholds; the given model stays what it is."""
     source, head = stored("classification", WORDS, multi_label=True, thresholds=[0.3, 0.4, 0.5])
-    work = Finetuning(source, kbert.tasks.Classification(), SINGLE, **(NO_DEV | {"steps": 1}))
+    work = prepare(source, kbert.tasks.Classification(), SINGLE, **(NO_DEV | {"steps": 1}))
     assert not work.pipeline.model.multi_label and "thresholds" not in work.pipeline.settings()
     assert work.pipeline.answers.labels == WORDS and goes_on(work, head)
     assert np.isfinite(work.run().history[-1]["loss"])
     source, head = stored("classification", WORDS)
-    work = Finetuning(source, SEVERAL, MANY, **NO_DEV)
+    work = prepare(source, SEVERAL, MANY, **NO_DEV)
     assert work.pipeline.model.multi_label and goes_on(work, head)
     assert not getattr(getattr(source, "model", source), "multi_label", False)
 
 
 def test_thresholds_stay_with_their_labels_and_go_with_others(stored):
     source, head = stored("classification", WORDS, multi_label=True, thresholds=[0.3, 0.4, 0.5])
-    work = Finetuning(source, SEVERAL, MANY, **NO_DEV)
+    work = prepare(source, SEVERAL, MANY, **NO_DEV)
     assert work.pipeline.answers.labels == WORDS and goes_on(work, head)
     assert work.pipeline.answers.thresholds == (0.3, 0.4, 0.5)
     for names in ({"good": "x", "film": "y", "book": "z"}, {"book": "good"}):
         rows = [(text, "|".join(sorted({names.get(one, one) for one in label.split("|")}))) for text, label in MANY]
-        work = Finetuning(source, SEVERAL, rows, **NO_DEV)
+        work = prepare(source, SEVERAL, rows, **NO_DEV)
         assert set(work.pipeline.answers.labels) == {names.get(word, word) for word in WORDS}
         assert work.pipeline.answers.thresholds is None
 
@@ -136,12 +135,20 @@ class Stop(keras.callbacks.Callback):
 
 @pytest.mark.slow  # without labels of its own: test_finetune.py
 def test_a_run_whose_head_goes_on_in_its_own_order_is_resumed_exactly(init, tmp_path):
-    short = QUICK | {"steps": 4, "evaluate_every": 4, "checkpoint_every": 2}
+    short = QUICK | {"steps": 4, "evaluate_every": 4, "bookkeeping": {"checkpoint_every": 2}}
+    stopping = {"bookkeeping": {"checkpoint_every": 2, "callbacks": [Stop()]}}
     model = kbert.load_pretrained(init, "classification", num_labels=2)
     kbert.save_pretrained(kbert.build_pipeline(model, labels=["good", "bad"], sequence_length=9), tmp_path / "it")
     whole = kbert.finetune(tmp_path / "it", TASK, ROWS, DEV, tmp_path / "whole", **short)
     with pytest.raises(InterruptedError):
-        kbert.finetune(tmp_path / "it", TASK, ROWS, DEV, tmp_path / "run", callbacks=[Stop()], **short)
+        kbert.finetune(
+            tmp_path / "it",
+            TASK,
+            ROWS,
+            DEV,
+            tmp_path / "run",
+            **short | {"bookkeeping": {"checkpoint_every": 2, "callbacks": [Stop()]}},
+        )
     assert kbert.load_pretrained(tmp_path / "run").pretrained.settings.labels == ["good", "bad"]
     resumed = kbert.finetune(tmp_path / "it", TASK, ROWS, DEV, tmp_path / "run", **short)
     assert same(resumed.pipeline.model.get_weights(), whole.pipeline.model.get_weights())

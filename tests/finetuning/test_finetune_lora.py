@@ -6,10 +6,9 @@ import pytest
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.tiny_directory import sentences
-from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, same
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, calling, prepare, same
 
 import kbert
-from kbert.finetuning.finetuning import Finetuning
 from kbert.models.lora import lora_layers
 
 LORA = QUICK | {"lora_rank": 2, "learning_rate": 0.03, "dropout": 0.0}
@@ -70,7 +69,7 @@ class KilledAt(keras.callbacks.Callback):
 
 def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
     with pytest.raises(Killed):
-        kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", callbacks=KilledAt(11), **LORA)
+        kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA | calling(KilledAt(11)))
     with pytest.raises(FileNotFoundError, match="as of a run with LoRA; finish the run"):
         kbert.load_pretrained(tmp_path / "run")
     with pytest.raises(FileExistsError, match="lora_rank: 2 there, None now"):
@@ -82,7 +81,7 @@ def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
 
 
 def test_the_seed_determines_the_matrices(init):
-    work = Finetuning(init, TASK, ROWS, **SHORT | {"evaluate_every": None}, lora_rank=2)
+    work = prepare(init, TASK, ROWS, **SHORT | {"evaluate_every": None}, lora_rank=2)
     keras.utils.set_random_seed(9)
     one, other = work.run(), kbert.finetune(init, TASK, ROWS, **SHORT | {"evaluate_every": None}, lora_rank=2)
     assert same(one.pipeline.model.get_weights(), other.pipeline.model.get_weights())
@@ -90,7 +89,7 @@ def test_the_seed_determines_the_matrices(init):
 
 def test_a_given_model_has_lora_when_its_training_begins(init):
     model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
-    work = Finetuning(model, TASK, ROWS, **NO_DEV, lora_rank=2)
+    work = prepare(model, TASK, ROWS, **NO_DEV, lora_rank=2)
     estimate = work.estimate()
     rows = 2 * (2 * 15) * 2 + 2 * 15 + 2  # of query and value, and of the head
     assert estimate["trainable_parameters"] == rows and estimate["memory_bytes"] > 4 * estimate["parameters"]
@@ -99,5 +98,5 @@ def test_a_given_model_has_lora_when_its_training_begins(init):
     assert lora_layers(model) and work.pipeline.model is model
     with pytest.raises(ValueError, match=r"finetune: `lora_rank` needs a model without LoRA.*merge_lora"):
         kbert.finetune(model, TASK, ROWS, **NO_DEV, lora_rank=2)
-    with pytest.raises(ValueError, match="finetune: `lora_rank` must be a positive integer. Received: 0"):
+    with pytest.raises(ValueError, match="finetune: `lora_rank` must be a positive integer or None. Received: 0"):
         kbert.finetune(init, TASK, ROWS, **NO_DEV, lora_rank=0)

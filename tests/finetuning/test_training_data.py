@@ -6,10 +6,10 @@ import itertools
 import numpy as np
 import pytest
 from helpers.tiny_directory import sentences
+from helpers.tiny_finetuning import prepare
 from helpers.toy_tags import tagged_sentences
 
 import kbert
-from kbert.finetuning.finetuning import Finetuning
 
 ROWS = sentences(13)
 WORDS = [word for word, _ in tagged_sentences(11)], [tags for _, tags in tagged_sentences(11)]
@@ -29,11 +29,11 @@ TASKS = {
 def prepared(init):
     """Function from a key of TASKS to the run of that task."""
 
-    def prepare(name):
+    def of_task(name):
         task, rows, length = TASKS[name]
-        return Finetuning(init, task, rows, sequence_length=length, batch_size=4, seed=3)
+        return prepare(init, task, rows, sequence_length=length, batch_size=4, seed=3)
 
-    return functools.cache(prepare)
+    return functools.cache(of_task)
 
 
 GROUPED = ("classification", "span")  # texts, and windows; the others are slow

@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 from helpers.paths import ROOT
+from kbert.cli import execute
+from kbert.commands import COMMANDS
 from kbert.training.console import log_to_console
 
 RECIPES = ROOT / "recipes"
@@ -35,9 +37,23 @@ def run_recipe(name, *arguments):
     import_recipe(name).main([str(argument) for argument in arguments])
 
 
+def run_kbert(word, *arguments):
+    """Runs a command of ``kbert`` here; returns the result of its verb."""
+    log_to_console()
+    return execute(COMMANDS[word], [str(argument) for argument in arguments], f"kbert {word}")
+
+
+def run_kbert_alone(*arguments, **environment):
+    """Runs ``kbert`` in a process of its own; returns what it printed and logged, and raises if it failed."""
+    return _run_alone([sys.executable, "-m", "kbert", *map(str, arguments)], environment)
+
+
 def run_recipe_alone(name, *arguments, **environment):
     """Runs a recipe in a process of its own; returns what it printed and logged, and raises if it failed."""
-    command = [sys.executable, str(RECIPES / f"{name}.py"), *map(str, arguments)]
+    return _run_alone([sys.executable, str(RECIPES / f"{name}.py"), *map(str, arguments)], environment)
+
+
+def _run_alone(command, environment):
     done = subprocess.run(
         command, env=os.environ | {"PYTHONPATH": str(ROOT)} | environment, capture_output=True, text=True, check=False
     )

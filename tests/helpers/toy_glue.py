@@ -8,7 +8,7 @@ STS_HEADER = ("index", "genre", "filename", "year", "old_index", "source1", "sou
 MNLI_HEADER = ("index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse")
 MNLI_HEADER += ("sentence1_parse", "sentence2_parse", "sentence1", "sentence2")
 TEST_ROWS = 7
-GLUE_QUICK = ("--batch-size", 8, "--sequence-length", 9, "--learning-rate", 1e-2)
+GLUE_QUICK = ("--batch-sizes", 8, "--sequence-length", 9, "--learning-rates", 1e-2)
 
 
 def write_glue_home(path):
@@ -19,8 +19,10 @@ def write_glue_home(path):
 
 
 def glue_arguments(home, task, output, *more):
-    """Those of finetune_glue.py for what `write_glue_home` wrote."""
-    return ("--task", task, "--data", home / "glue", "--init", home / "init", "--output", output, *GLUE_QUICK, *more)
+    """Those of ``kbert glue`` for what `write_glue_home` wrote; `task` "all": all of them."""
+    tasks = () if task == "all" else ("--tasks", task)
+    where = ("--directory", home / "glue", "--source", home / "init", "--output", output)
+    return (*where, *tasks, *GLUE_QUICK, *more)
 
 
 def write_toy_glue(path, train=60, dev=20):

@@ -9,9 +9,9 @@ import kbert
 from kbert.corpus.document_list import DocumentList
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.real_shares import real_shares
+from kbert.pretraining.run import run_pretraining
 from kbert.pretraining.sources import check_held_out
 from kbert.pretraining.unigrams import token_counts
-from kbert.tasks.pretraining import run_pretraining
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -12,7 +12,7 @@ from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from kbert.corpus.documents import read_documents
 from kbert.corpus.records import Records
 from kbert.corpus.write_records import write_records
-from kbert.tasks.pretraining import prepare_records
+from kbert.pretraining.run import prepare_records
 from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import write_vocabulary
 

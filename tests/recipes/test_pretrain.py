@@ -16,7 +16,7 @@ from helpers.run_recipe import RECIPES, as_flags, read_json, run_recipe
 from helpers.tiny_corpus import LETTERS, VOCABULARY, write_lines
 
 import kbert
-from kbert.tasks.pretraining import run_pretraining
+from kbert.pretraining.run import run_pretraining
 
 QUICK = (
     *as_flags(batch_size=8, sequence_length=24, max_predictions=4, learning_rate=5e-4, held_out=0.2),

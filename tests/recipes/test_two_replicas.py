@@ -13,7 +13,7 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
 from kbert.finetuning import finetuning
-from kbert.tasks.pretraining import run_pretraining
+from kbert.pretraining.run import run_pretraining
 from kbert.training.hardware import choose_hardware
 
 # A process of its own, whose CPU is two devices.

@@ -5,7 +5,7 @@ import shutil
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.run_recipe import run_recipe
+from helpers.run_recipe import run_kbert
 from tensorflow.core.protobuf import saved_model_pb2
 
 import kbert
@@ -357,14 +357,14 @@ def test_damaged_and_absent_models(tmp_path):
 
 
 def test_the_recipe(served_models, tmp_path, capsys):
-    run_recipe("audit_saved_model", served_models["encoder"].path.parent)
+    run_kbert("audit", served_models["encoder"].path.parent)
     assert "signature embed" in capsys.readouterr().out
     tf.saved_model.save(module := _Foreign(lambda text: {"n": tf.size(text)}), str(tmp_path), signatures=module.serve)
     with pytest.raises(SystemExit, match="1"):
-        run_recipe("audit_saved_model", tmp_path, "--json")
+        run_kbert("audit", tmp_path, "--json")
     assert '"problems": ["serving_default: the output n' in capsys.readouterr().out
     with pytest.raises(SystemExit, match="error: Expected a SavedModel"):
-        run_recipe("audit_saved_model", tmp_path / "nothing")
+        run_kbert("audit", tmp_path / "nothing")
 
 
 def test_classify_and_regress_must_look_as_servers_want(served_models, tmp_path):

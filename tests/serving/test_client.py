@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from helpers.paths import ROOT
 from helpers.run_python import assert_imports_none
-from helpers.run_recipe import run_recipe
+from helpers.run_recipe import run_kbert
 from helpers.served_models import ON_THE_PAGE, SIGNATURES
 
 from kbert.serving.client import ServingClient, trim_answers
@@ -178,7 +178,7 @@ def test_the_recipe_classifies_and_regresses(server, url, served_models, capsys,
     rows = [dict(zip(names, texts, strict=False)) for texts in zip(TEXTS, PAIRS, strict=True)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
     asked = ["--input", tmp_path / "rows.jsonl", "--signature", verb, "--timeout", PATIENT, "--url", url]
-    run_recipe("query_server", *asked, "--model", kind)
+    run_kbert("query", *asked, "--model", kind)
     printed = capsys.readouterr()
     columns = {name: [row[name] for row in rows] for name in names}
     expected = served_models[kind].pipeline.predict(columns, verbose=0)
@@ -198,42 +198,42 @@ def test_the_recipe_classifies_and_regresses(server, url, served_models, capsys,
 
 def test_the_recipe(server, served_models, capsys, tmp_path):
     common = ["--timeout", PATIENT, "--url", server.rest, "--model"]
-    run_recipe("query_server", "good", "bad film", *common, "single")
+    run_kbert("query", "good", "bad film", *common, "single")
     printed = capsys.readouterr()
     answers = [json.loads(line) for line in printed.out.splitlines()]
     expected = served_models["single"].pipeline.predict(["good", "bad film"], verbose=0)
     assert [answer["label"] for answer in answers] == expected["label"].tolist()
     assert printed.err.startswith("curl ") and "/v1/models/single:predict" in printed.err
     (tmp_path / "rows.jsonl").write_text('{"text": "a", "text_pair": "b"}\n\n{"text": "c", "text_pair": ""}\n')
-    run_recipe("query_server", "--input", tmp_path / "rows.jsonl", "--batch-size", 1, *common, "regression")
+    run_kbert("query", "--input", tmp_path / "rows.jsonl", "--batch-size", 1, *common, "regression")
     rows = [json.loads(line)["score"] for line in capsys.readouterr().out.splitlines()]
     expected = served_models["regression"].pipeline.predict({"text": ["a", "c"], "text_pair": ["b", ""]}, verbose=0)
     np.testing.assert_allclose(rows, expected["score"], atol=1e-5, rtol=0)
-    run_recipe("query_server", "--pair", "a", "b", *common, "regression")
+    run_kbert("query", "--pair", "a", "b", *common, "regression")
     assert json.loads(capsys.readouterr().out)["score"] == pytest.approx(rows[0], abs=1e-6)
     (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n{"words": "b"}\n')
     with pytest.raises(SystemExit, match="line 2: expected an object with"):
-        run_recipe("query_server", "--input", tmp_path / "rows.jsonl", *common, "single")
+        run_kbert("query", "--input", tmp_path / "rows.jsonl", *common, "single")
     for arguments in (["--question", "Who?"], ["--prompt", "x"], ["a", "--pair", "b", "c"], []):
         with pytest.raises(SystemExit):
-            run_recipe("query_server", *arguments, *common, "single")
+            run_kbert("query", *arguments, *common, "single")
 
 
 def test_questions_and_choices_of_the_recipe(url, served_models, capsys, tmp_path):
     (tmp_path / "context.txt").write_text("A film \U0001f600 of London.\n", encoding="utf-8")
     common = ["--timeout", PATIENT, "--url", url, "--model"]
     asked = ["--question", "the capital?", "--context-file", tmp_path / "context.txt"]
-    run_recipe("query_server", *asked, *common, "span")
+    run_kbert("query", *asked, *common, "span")
     answer = json.loads(capsys.readouterr().out)
     assert (answer["answer"], answer["start"], answer["end"]) == ("London", 12, 18)
-    run_recipe("query_server", "--prompt", "the film", "--choice", "good", "--choice", "", *common, "multiple_choice")
+    run_kbert("query", "--prompt", "the film", "--choices", "good", "", *common, "multiple_choice")
     printed = capsys.readouterr()
     answer = json.loads(printed.out)
     assert answer["choice"] == 0 and answer["probabilities"] == pytest.approx([1, 0])
     assert printed.err.startswith("curl ") and "http://" in printed.err and ":predict" in printed.err
     rows = [{"prompt": text, "choices": choices} for text, choices in zip(TEXTS, CHOICES, strict=True)]
     (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    run_recipe("query_server", "--input", tmp_path / "rows.jsonl", *common, "multiple_choice")
+    run_kbert("query", "--input", tmp_path / "rows.jsonl", *common, "multiple_choice")
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     expected = served_models["multiple_choice"].pipeline.predict({"prompt": TEXTS, "choices": CHOICES}, verbose=0)
     np.testing.assert_allclose([row["probabilities"] for row in answers], expected["probabilities"], atol=1e-5, rtol=0)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.json_server import json_server
-from helpers.run_recipe import run_recipe
+from helpers.run_recipe import run_kbert
 
 from kbert.serving.client import ServingClient
 from kbert.serving.serving_error import ServingError
@@ -182,9 +182,9 @@ def test_classes_and_scores_that_are_none(results):
 def test_the_recipe_says_it_in_one_line(capsys):
     with json_server({"outputs": {"label": ["good"]}}) as (address, _):
         with pytest.raises(SystemExit, match="error: .*expected a list of 2 answers"):
-            run_recipe("query_server", "a", "b", "--url", address, "--model", "m")
+            run_kbert("query", "a", "b", "--url", address, "--model", "m")
     with pytest.raises(SystemExit, match="error: .*cannot be reached: .*Without a server, recipes/predict.py answers"):
-        run_recipe("query_server", "a", "--url", address, "--model", "m", "--tries", 1)
+        run_kbert("query", "a", "--url", address, "--model", "m", "--tries", 1)
 
 
 def test_a_single_output_gets_its_name_once_for_all():

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 import trustme
 from helpers.json_server import json_server
-from helpers.run_recipe import run_recipe
+from helpers.run_recipe import run_kbert
 
 from kbert.serving.client import ServingClient
 from kbert.serving.serving_error import ServingError
@@ -89,7 +89,7 @@ def test_the_recipe(authority, capsys):
     root, (certificate, key) = arguments["root_certificates"], arguments["client_certificate"]
     with https_server(authority, asks_for_clients=True) as url:
         tls = ["--root-certificates", root, "--client-certificate", certificate, key]
-        run_recipe("query_server", "a", "--url", url, "--model", "m", *tls)
+        run_kbert("query", "a", "--url", url, "--model", "m", *tls)
     assert json.loads(capsys.readouterr().out) == {"label": "good"}
 
 

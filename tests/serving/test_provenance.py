@@ -41,7 +41,7 @@ def test_of_a_run_without_output_its_settings_and_metrics_are_known(init):
     run = kbert.finetune(init, TASK, ROWS, DEV, **SHORT)
     made_by, metrics = provenance(run.pipeline.model)
     assert set(made_by) == {"run"} and made_by["run"]["recipe"] == "kbert.finetune"
-    assert made_by["run"]["settings"]["text"] == TASK.text and metrics == run.metrics
+    assert made_by["run"]["settings"]["task"]["text"] == TASK.text and metrics == run.metrics
     assert str(init) not in str(made_by)
 
 

@@ -5,10 +5,9 @@ import types
 import pytest
 from helpers.compare import assert_tree_equal
 from helpers.tiny_directory import write_tiny_directory
-from helpers.tiny_finetuning import NO_DEV
+from helpers.tiny_finetuning import NO_DEV, prepare
 
 import kbert
-from kbert.finetuning.finetuning import Finetuning
 from kbert.pretraining.run.corpus_source import corpus_source
 from kbert.tasks.in_memory import column_names, read_columns
 
@@ -120,7 +119,7 @@ def test_predict_takes_the_columns_of_the_training(tmp_path, output):
 @pytest.mark.parametrize("names, dev", [(["train", "validation"], "validation"), (["train", "test"], None)])
 def test_finetune_takes_both_splits_of_one_dict(tmp_path, names, dev):
     init = write_tiny_directory(tmp_path / "init")
-    made = Finetuning(init, kbert.tasks.Classification(), splits(*names))
+    made = prepare(init, kbert.tasks.Classification(), splits(*names))
     assert made.train[0]["text"] == "train" and (made.dev and made.dev[0]["text"]) == dev
 
 

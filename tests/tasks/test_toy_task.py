@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.playground import asking
-from helpers.run_recipe import run_recipe
+from helpers.run_recipe import run_kbert
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from helpers.tiny_finetuning import QUICK
@@ -57,10 +57,9 @@ def test_it_is_fine_tuned_evaluated_and_predicted(tmp_path, capsys):
     assert kbert.load_pretrained(run.path).pretrained.settings.get("threshold") == run.metrics["threshold"]
     scores = kbert.evaluate([run.path, run.pipeline], task, rows[16:])  # an ensemble of twice the same
     assert scores == pytest.approx(run.metrics["dev"], abs=1e-5) and scores["examples"] == 8
-    flags = ("--text-column", "text", "--label-column", "politeness", "--json")
-    run_recipe("evaluate", "--model", run.path, "--data", files[1], *flags)
+    run_kbert("evaluate", run.path, "--examples", files[1], "--json")
     assert json.loads(capsys.readouterr().out.splitlines()[-1]) == pytest.approx(scores, abs=1e-5)
-    run_recipe("predict", "--model", run.path, "--input", files[1], "--output", tmp_path / "answers.jsonl")
+    run_kbert("predict", "--source", run.path, "--input", files[1], "--output", tmp_path / "answers.jsonl")
     answers = [json.loads(line)["politeness"] for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
     np.testing.assert_allclose(answers, found, atol=1e-5)
 

@@ -30,7 +30,9 @@ def test_it_goes_with_plain_fit(caplog):
 
 
 CALLS = {
-    "finetune": lambda **options: kbert.finetune("nowhere/init", kbert.tasks.Classification(), [("a", "b")], **options),
+    "finetune": lambda output=None, **bookkeeping: kbert.finetune(
+        "nowhere/init", kbert.tasks.Classification(), [("a", "b")], output=output, bookkeeping=bookkeeping
+    ),
     "pretrain": lambda **options: kbert.pretrain("nowhere.txt", vocabulary="nowhere.txt", steps=1, **options),
     "pretrain_on_batches": lambda **options: pretrain_on_batches("nowhere", **options),
     "fit_steps": lambda **options: fit_steps(tiny.model(), tiny.make_dataset, 1, **options),

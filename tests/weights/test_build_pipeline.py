@@ -6,7 +6,7 @@ import pytest
 from helpers.tiny_bert import VOCABULARY, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.finetuning.finetuned_run import FinetunedRun
+from kbert.finetuning.finetune import FinetunedRun
 from kbert.pipelines.settings import ModelSettings
 
 

@@ -15,7 +15,7 @@ import pytest
 from golden.hf_real_make import CLOZES, LOGIT_STEP, SENTENCES, STATE_STEP, TOP
 from helpers.hf_directory import GOLDEN
 from helpers.paths import ROOT
-from helpers.run_recipe import run_recipe
+from helpers.run_recipe import run_kbert
 from helpers.slow_but import slow_but
 from helpers.stored_models import assert_same_weights, load
 
@@ -78,7 +78,7 @@ def test_masked_lm_logits(weights, golden):
 
 @pytest.mark.usefixtures("eagerly")
 def test_the_fill_mask_recipe(weights, golden, capsys):
-    run_recipe("fill_mask", *CLOZES, "--model", weights / "bert-tiny-mlm", "--top-k", TOP, "--json")
+    run_kbert("fill-mask", *CLOZES, "--source", weights / "bert-tiny-mlm", "--top-k", TOP, "--json")
     answers = [json.loads(line) for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
     assert [answer["text"] for answer in answers] == CLOZES
     masks = [mask for answer in answers for mask in answer["masks"]]
@@ -124,6 +124,6 @@ def test_parity_with_transformers(weights, name):
 @pytest.mark.slow
 def test_sts_b(weights, shared_data, capsys):
     """Spearman's correlation on STS-B's dev set; sentence-transformers reports 0.867 for this model."""
-    run_recipe("embed_sentences", "--sts-b", shared_data / "glue", "--model", weights / "all-MiniLM-L6-v2", "--json")
+    run_kbert("embed", "--sts-b", shared_data / "glue", "--source", weights / "all-MiniLM-L6-v2", "--json")
     metrics = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert abs(metrics["spearman"] - 0.867) < 0.002

@@ -11,7 +11,7 @@ import numpy as np
 
 from kbert.files import atomic_file
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, GlueTask
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, GlueTask, glue_name
 from kbert.tasks.predict_scores import predict_scores
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
@@ -74,6 +74,21 @@ def collect_models(runs, given: Iterable[tuple[str, object]], constant: Collecti
         raise ValueError(f"expected either a model or --constant for each task. Received: both for {twice}")
     if not models and not constant:
         raise ValueError(f"{runs}: expected folders of tasks with a model/ in them. Received: none")
+    return models
+
+
+def parse_models(words: Iterable[str]) -> list[tuple[str, str]]:
+    """(task, source) of words such as "SST-2=runs/sst2".
+
+    Raises:
+        ValueError: a word of another form.
+    """
+    models = []
+    for word in words:
+        task, equals, source = word.partition("=")
+        if not equals or glue_name(task) not in GLUE_TASKS:
+            raise ValueError(f"`models`: expected TASK=SOURCE, TASK one of {list(GLUE_TASKS)}. Received: {word!r}")
+        models.append((glue_name(task), source))
     return models
 
 

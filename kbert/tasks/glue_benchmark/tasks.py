@@ -1,12 +1,16 @@
 """The GLUE tasks (Wang et al. 2018) as data: columns and labels of each file, official metrics, the paper's figures."""
 
 import dataclasses
+import logging
 import pathlib
+import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from kbert.tasks.labelled_text import LabelledText, from_table
 from kbert.tasks.table import read_table
+
+_LOGGER = logging.getLogger("kbert")
 
 
 class UnlabelledTexts(NamedTuple):
@@ -221,3 +225,52 @@ SUBMISSION_FILES = {file: task for task in GLUE_TASKS.values() for file in task.
 def glue_name(name: str) -> str:
     """A task's name as GLUE writes it, from a name in any case; anything else is returned as it is."""
     return _NAMES.get(name.lower(), name) if isinstance(name, str) else name
+
+
+AVERAGED = tuple(name for name in GLUE_TASKS if name != "WNLI")  # in the paper's Table 1
+
+
+def present_tasks(directory, names: Sequence[str] = (), tests: bool = False) -> list[GlueTask]:
+    """The tasks to train; all of their files exist.
+
+    Args:
+        names: of tasks, in any case; none: those whose folder exists.
+        tests: whether the test files must exist and be readable, too.
+
+    Raises:
+        FileNotFoundError, ValueError: unknown task, or a file that is missing or damaged.
+    """
+    directory, names = pathlib.Path(directory), [glue_name(name) for name in names]
+    if unknown := [name for name in names if name not in GLUE_TASKS]:
+        raise ValueError(f"`tasks`: expected names of {list(GLUE_TASKS)}. Received: {unknown[0]!r}")
+    tasks = [GLUE_TASKS[name] for name in names]
+    if not names:
+        tasks = [task for task in GLUE_TASKS.values() if (directory / task.name).is_dir()]
+        if not tasks:
+            raise ValueError(f"{directory}: expected folders of GLUE tasks. Received: none of {list(GLUE_TASKS)}")
+        if absent := [name for name, task in GLUE_TASKS.items() if task not in tasks]:
+            _LOGGER.info("%s has no folder for %s: skipped.", directory, ", ".join(absent))
+    for task in tasks:
+        for split in task.splits:
+            task.path(directory, split)
+        for file in task.tests if tests else ():
+            task.read_test(directory, file)
+    return tasks
+
+
+def best_setting(grid: Mapping) -> Mapping:
+    """Of the result of `finetune_grid`, mean and deviation of the dev scores at the settings of the best run."""
+    names = ("learning_rate", "epochs", "batch_size")
+    return next(each for each in grid["settings"] if all(each[name] == grid["best"][name] for name in names))
+
+
+def average(grids: Mapping[str, Mapping]) -> float | None:
+    """The paper's average in percent: each first metric but WNLI's, MNLI on both dev sets; None if one is missing.
+
+    Args:
+        grids: task → result of `finetune_grid`.
+    """
+    if any(name not in grids for name in AVERAGED):
+        return None
+    columns = [(name, GLUE_TASKS[name].metrics[0]) for name in AVERAGED] + [("MNLI", "accuracy_mm")]
+    return 100 * statistics.mean(best_setting(grids[name])["mean"][column] for name, column in columns)

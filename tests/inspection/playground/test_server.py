@@ -6,7 +6,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from helpers.run_recipe import run_recipe
+from helpers.run_recipe import run_kbert
 
 from kbert.inspection.playground.server import PlaygroundServer
 
@@ -76,6 +76,6 @@ def test_the_recipe(home, monkeypatch, capsys):
 
     monkeypatch.setattr(PlaygroundServer, "serve", serve)
     models = [home / "models" / kind for kind in ("span", "pair")]
-    run_recipe("playground", "--model", models[0], "--model", models[1], "--vocab", home / "vocab.txt", "--port", 0)
+    run_kbert("playground", *models, "--vocabulary", home / "vocab.txt", "--port", 0)
     assert [model["name"] for model in served["models"]["models"]] == ["span", "pair"]
     assert served["address"].startswith("http://127.0.0.1:") and served["address"] in capsys.readouterr().out

@@ -7,9 +7,9 @@ import pytest
 from helpers.pretraining_fields import pretraining_fields
 
 import kbert
+from kbert.pretraining.run import check_run as module
 from kbert.pretraining.run.check_run import check_run
 from kbert.pretraining.run.pretraining_settings import PretrainingSettings
-from kbert.tasks.pretraining import check_run as module
 from kbert.training.hardware import Hardware
 
 ONE = Hardware(object(), "one", 1, "float32", False, ())

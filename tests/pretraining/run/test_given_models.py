@@ -10,7 +10,7 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, mak
 
 import kbert
 from kbert.keras_compat import adam_moments
-from kbert.tasks.pretraining import run_pretraining
+from kbert.pretraining.run import run_pretraining
 from kbert.weights import load_slots
 
 pytestmark = pytest.mark.usefixtures("same_data")

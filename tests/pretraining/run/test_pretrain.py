@@ -15,8 +15,8 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, mak
 import kbert
 from kbert.config import BertConfig
 from kbert.files import read_json
+from kbert.pretraining.run import run_pretraining
 from kbert.pretraining.run.pretraining_settings import PretrainingSettings
-from kbert.tasks.pretraining import run_pretraining
 from kbert.training.dry_run import count_sequences, format_estimate
 
 pytestmark = pytest.mark.usefixtures("same_data")

@@ -16,7 +16,7 @@ from kbert.files import read_json, write_json
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.tasks.pretraining import run_pretraining
+from kbert.pretraining.run import run_pretraining
 from kbert.training.inputs import identify_inputs
 from kbert.training.time_budget import TimeBudget
 from kbert.weights.step_checkpoint import ARRAYS, read_step_checkpoint

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_directory import write_tiny_directory
+from helpers.tiny_finetuning import prepare
 from helpers.toy_glue import OTHER, TEST_ROWS, write_toy_glue
 
 import kbert
-from kbert.finetuning.finetuning import Finetuning
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES
 from kbert.tasks.metrics import CLASS_METRICS, NUMBER_METRICS
 
@@ -144,7 +144,7 @@ def test_a_directory_to_evaluate_on_is_its_dev_split(toy, name):
 def test_finetune_and_evaluate_take_the_dev_split(toy, tmp_path):
     task = kbert.tasks.glue("RTE")
     options = {"batch_size": 8, "sequence_length": 9, "steps": 1}
-    work = Finetuning(write_tiny_directory(tmp_path / "init"), task, toy, toy, more_dev={"_more": toy}, **options)
+    work = prepare(write_tiny_directory(tmp_path / "init"), task, toy, toy, more_dev={"_more": toy}, **options)
     assert (len(work.train), len(work.dev), len(work.more_dev["_more"])) == (60, 20, 20)
     with run_eagerly():
         assert kbert.evaluate(work.pipeline, task, toy)["examples"] == 20

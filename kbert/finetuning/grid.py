@@ -1,0 +1,288 @@
+"""The paper's choice of hyperparameters on dev, on any task, and on all of GLUE (section 4.1 and appendix A.3)."""
+
+import functools
+import gc
+import itertools
+import logging
+import os
+import shutil
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kbert.checks import check_directory, differing
+from kbert.files import read_json, write_directory, write_json
+from kbert.finetuning.finetune import finetune
+from kbert.options import (
+    Arguments,
+    Bookkeeping,
+    Count,
+    Machine,
+    Natural,
+    Optimizer,
+    PathLike,
+    Peak,
+    Positive,
+    ShareBelowOne,
+    verb,
+)
+
+_LOGGER = logging.getLogger("kbert")
+GRID = "grid.json"
+SUBMISSION = "submission"  # the folder of the output in which the test files are answered
+
+
+def finetune_grid(
+    source,
+    task,
+    train,
+    dev,
+    output,
+    *,
+    learning_rates: Sequence[float] = (5e-5, 3e-5, 2e-5),
+    epochs: Sequence[float] = (2, 3, 4),
+    batch_sizes: Sequence[int] = (16, 32),
+    seeds: Sequence[int] = (0,),
+    dry_run: bool = False,
+    **options,
+) -> dict[str, Any]:
+    """Fine-tunes with every combination of these settings, and keeps the model that is best on `dev`.
+
+    The defaults are the paper's values. Each combination is a run in a folder of its own, which resumes; finished ones
+    are not repeated when the same call is made again.
+
+    Args:
+        source: the path or the name of a model: each run starts from it anew.
+        task, train, dev, **options: see `kbert.finetune`.
+        output: directory that receives a folder for each run, ``model/`` (that of the best run, a kbert directory)
+            and ``grid.json`` (what is returned).
+        learning_rates, epochs, batch_sizes, seeds: the values to try.
+        dry_run: train nothing: ``runs`` is the number that is left to do, ``first`` the estimate of the first of them.
+
+    Returns:
+        dict: ``best``, the settings, folder and dev scores of the best run (of equal ones the first); ``runs``, the
+        same of all of them; ``metric``, the one that decided; ``settings``, of each combination without the seed the
+        ``mean`` of the dev scores and, of several seeds, their ``deviation``; ``constant_answer``, ``train_examples``.
+
+    Raises:
+        TypeError: `source` is a model in memory, which the first run would change.
+        ValueError: no values to try, no `dev`; as `kbert.finetune`.
+        FileExistsError: a folder has a run with other settings or examples.
+
+    Source: Devlin et al. 2018, section 4.1 and appendix A.3.
+
+    Example::
+
+        grid = kbert.finetuning.finetune_grid("google-bert/bert-base-uncased", task, train, dev, "runs/reviews-grid")
+        grid["best"]["learning_rate"], kbert.load_pretrained("runs/reviews-grid")
+    """
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError(
+            "finetune_grid: expected `source` as the path or the name of a model, from which each run starts anew. "
+            f"Received: {type(source).__name__}"
+        )
+    points = [
+        {"learning_rate": rate, "epochs": number, "batch_size": size, "seed": seed}
+        for rate, number, size, seed in itertools.product(learning_rates, epochs, batch_sizes, seeds)
+    ]
+    if not points or dev is None:
+        raise ValueError(
+            "finetune_grid: expected at least one value of each setting, and `dev` to choose by. "
+            f"Received: {len(points)} combinations and dev={'None' if dev is None else 'examples'}"
+        )
+    train, dev = task.examples(train), task.examples(dev, dev=True)
+    output = check_directory(output, "finetune_grid: `output`")
+    calls = {
+        _folder(point): finetune.arguments(source, task, train, dev, output / _folder(point), **point, **options)
+        for point in points
+    }
+    left = [folder for folder, call in calls.items() if not _is_finished(call, train, dev)]
+    if dry_run:
+        first = finetune(**_again(calls[left[0]], dry_run=True)).metrics if left else None
+        return {"runs": len(left), "first": first}
+    runs = []
+    for point, (folder, call) in zip(points, calls.items(), strict=True):
+        metrics = _train(call) if folder in left else read_json(call.output / "metrics.json")
+        runs.append(point | {"folder": folder, "dev": metrics["dev"]})
+        _LOGGER.info("%s: %s", folder, _numbers(metrics["dev"]))
+    result = _summarise(task, runs) | {name: metrics[name] for name in ("constant_answer", "train_examples")}
+    if _is_chief(options.get("machine", Machine())):
+        copy = functools.partial(shutil.copytree, output / result["best"]["folder"] / "model", dirs_exist_ok=True)
+        write_directory(output / "model", copy)
+        write_json(output / GRID, result)
+    return result
+
+
+def _folder(point: Mapping[str, float]) -> str:
+    return "rate-{learning_rate:g}-epochs-{epochs:g}-batch-{batch_size}-seed-{seed}".format(**point)
+
+
+def _again(call: Arguments, **others) -> dict[str, Any]:
+    """The arguments of a call, with others."""
+    return {name: value for name, value in vars(call).items() if name != "_settings"} | others
+
+
+def _train(call: Arguments) -> dict[str, Any]:
+    call.output.parent.mkdir(parents=True, exist_ok=True)
+    metrics = finetune(**_again(call)).metrics
+    gc.collect()  # models are in reference cycles; free the last one before the next is built
+    return metrics
+
+
+def _is_finished(call: Arguments, train, dev) -> bool:
+    """Whether the run of these arguments is finished; FileExistsError if it is one of others."""
+    from kbert.finetuning.identify import identify_model
+
+    if not (call.output / "metrics.json").exists():
+        return False
+    stored = read_json(call.output / "settings.json")
+    expected = call.settings() | {"source": identify_model(call.source), "task": call.task.to_dict()}
+    expected = {name: value for name, value in expected.items() if name not in ("train", "dev")}
+    changed = differing({name: stored.get(name) for name in expected}, expected)
+    examples = {"train": train.fingerprint(), "dev": dev.fingerprint()}
+    changed += differing(read_json(call.output / "inputs.json")["examples"], examples)
+    if changed:
+        raise FileExistsError(
+            f"{call.output} holds a finished run with other {', '.join(changed)}. Give another `output`, or delete the "
+            "folder."
+        )
+    return True
+
+
+def _is_chief(machine: Machine) -> bool:
+    from kbert.training.hardware import choose_hardware
+
+    return choose_hardware(machine.strategy, machine.precision, machine.xla, machine.logical_cpus).is_chief
+
+
+def _numbers(scores: Mapping[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in scores.items() if isinstance(value, int | float)}
+
+
+def _summarise(task, runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The best run, and mean and deviation of each combination over its seeds."""
+    metric = task.metrics[0]
+    choose = min if metric in task.lower_is_better else max
+    settings = []
+    for key, group in itertools.groupby(runs, key=lambda run: (run["learning_rate"], run["epochs"], run["batch_size"])):
+        scores = [_numbers(run["dev"]) for run in group]
+        values = {name: [each[name] for each in scores] for name in scores[0]}
+        settings.append(
+            {
+                **dict(zip(("learning_rate", "epochs", "batch_size"), key, strict=True)),
+                "mean": {name: statistics.mean(each) for name, each in values.items()},
+                "deviation": {name: statistics.stdev(each) for name, each in values.items() if len(each) > 1},
+            }
+        )
+    best = choose(runs, key=lambda run: run["dev"][metric])
+    return {"metric": metric, "best": best, "runs": runs, "settings": settings}
+
+
+def _run_glue(arguments: Arguments) -> dict[str, Any]:
+    from kbert.tasks.glue_benchmark.submission import submit
+    from kbert.tasks.glue_benchmark.task import glue
+    from kbert.tasks.glue_benchmark.tasks import average, present_tasks
+
+    asked = arguments
+    tasks = present_tasks(asked.directory, asked.tasks, tests=asked.submission)
+    examples = {task.name: _glue_examples(task, asked) for task in tasks}  # all are read before the first is trained
+    output = check_directory(asked.output, "finetune_glue: `output`")
+    results = {}
+    for task in tasks:
+        train, dev = examples[task.name]
+        results[task.name] = finetune_grid(
+            asked.source,
+            glue(task.name),
+            train,
+            dev.pop(""),
+            output / task.name,
+            learning_rates=asked.learning_rates,
+            epochs=asked.epochs,
+            batch_sizes=asked.batch_sizes,
+            seeds=asked.seeds,
+            dry_run=asked.dry_run,
+            more_dev=dev,
+            steps=asked.steps,
+            sequence_length=asked.sequence_length,
+            dropout=asked.dropout,
+            random_weights=asked.random_weights,
+            optimizer=asked.optimizer,
+            machine=asked.machine,
+            bookkeeping=asked.bookkeeping,
+        )
+    if asked.dry_run:
+        return {"tasks": results}
+    result = {"tasks": results, "average": average(results)}
+    if _is_chief(asked.machine):
+        write_json(output / "glue.json", result)
+        if asked.submission:
+            models = {task.name: [output / task.name / "model"] for task in tasks}
+            _LOGGER.info("%s", submit(models, (), asked.directory, output / SUBMISSION, max(asked.batch_sizes)))
+    return result
+
+
+def _glue_examples(task, asked: Arguments):
+    """Training texts, and the texts to evaluate on: {"": dev, "_mm": the other dev set of MNLI}."""
+    train = task.read(asked.directory, "train")
+    dev = {split.removeprefix("dev"): task.read(asked.directory, split) for split in task.dev_splits}
+    for name, examples in {"train": train, **{f"dev{suffix}": one for suffix, one in dev.items()}}.items():
+        if examples.skipped:
+            _LOGGER.info("%s, %s: %d rows without all their cells are skipped", task.name, name, examples.skipped)
+    if asked.train_examples is not None and asked.train_examples < len(train):
+        _, train = train.split(asked.train_examples)
+    return train, dev
+
+
+@verb(_run_glue)
+def finetune_glue(
+    source: PathLike,
+    directory: PathLike,
+    output: PathLike,
+    *,
+    tasks: tuple[str, ...] = (),
+    learning_rates: tuple[Peak, ...] = (5e-5,),
+    epochs: tuple[Positive, ...] = (3.0,),
+    batch_sizes: tuple[Count, ...] = (32,),
+    seeds: tuple[Natural, ...] = (0,),
+    steps: Count | None = None,
+    train_examples: Count | None = None,
+    submission: bool = False,
+    sequence_length: Count | None = None,
+    dropout: ShareBelowOne | None = None,
+    random_weights: bool = False,
+    optimizer: Optimizer = Optimizer(),
+    machine: Machine = Machine(),
+    bookkeeping: Bookkeeping = Bookkeeping(),
+    dry_run: bool = False,
+) -> dict[str, Any]:
+    """Fine-tunes on the tasks of GLUE as in section 4.1 of the paper, each by `finetune_grid`.
+
+    The paper: batches of 32, 3 epochs, learning rates of 5e-5, 4e-5, 3e-5 and 2e-5 for base and large; several seeds
+    with a different head, order and dropout. The run that is best on dev is kept. A killed call goes on when it is made
+    again.
+
+    Args:
+        source: the path or the name of a model.
+        directory: of the official download, with a folder for each task.
+        output: directory that receives the result of `finetune_grid` in a folder for each task, and ``glue.json``.
+        tasks: names such as ``SST-2``; none: all whose folder exists.
+        learning_rates, epochs, batch_sizes, seeds: the values to try.
+        steps: weight updates of each run, instead of `epochs`.
+        train_examples: train on that many of each task, drawn at random, the same ones for every seed; None: all.
+        submission: answer the test files with what was kept, in ``submission/`` of `output`, zipped for the server.
+        sequence_length, dropout, random_weights, optimizer, machine, bookkeeping: see `kbert.finetune`.
+        dry_run: train nothing: of each task the number of runs that are left, and an estimate of the first.
+
+    Returns:
+        dict: ``tasks``, {name: what `finetune_grid` returns}; ``average``, the paper's in percent, of each first metric
+        but WNLI's, with MNLI on both dev sets; None if a task is missing.
+
+    Raises:
+        FileNotFoundError, ValueError: an unknown task, or a file that is missing or damaged; as `finetune_grid`.
+
+    Source: Devlin et al. 2018, section 4.1 and table 1.
+
+    Example::
+
+        kbert.finetuning.finetune_glue("saved_models/kbert-tiny", "glue", "runs/glue", tasks=("SST-2",), seeds=(0, 1))
+    """

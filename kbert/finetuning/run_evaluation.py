@@ -1,0 +1,192 @@
+"""The official scores of a trained pipeline, or of several together."""
+
+import dataclasses
+import logging
+import os
+import time
+from collections.abc import Mapping, Sequence
+
+from kbert.finetuning.identify import identify_model
+from kbert.models.average import average_models
+from kbert.options import Arguments
+from kbert.pipelines.pipeline import Pipeline
+from kbert.pipelines.registry import task_class
+from kbert.tasks.examples import Examples
+from kbert.tasks.task import Evaluation, Task
+from kbert.training.hardware import choose_hardware
+from kbert.training.made_by import describe_maker
+from kbert.training.run_directory import open_run
+from kbert.weights.build_pipeline import build_pipeline
+from kbert.weights.origin import origin_of, reading_fields
+from kbert.weights.resolve_pipeline import resolve_pipeline
+from kbert.weights.source import local_source
+
+_LOGGER = logging.getLogger("kbert")
+
+
+def run_evaluation(asked: Arguments):
+    """What `kbert.evaluate` does, in order: load, read, check, answer and score, write."""
+    options = {}
+    if asked.window_pooling != "stored":
+        options["window_pooling"] = None if asked.window_pooling == "off" else asked.window_pooling
+    if asked.null_threshold != "stored":
+        options["null_threshold"] = None if asked.null_threshold == "off" else asked.null_threshold
+    pipeline = asked.pipeline
+    if not isinstance(pipeline, Pipeline) or options:
+        machine = asked.machine
+        with choose_hardware(machine.strategy, machine.precision, logical_cpus=machine.logical_cpus).scope():
+            pipeline = load_ensemble(asked.pipeline, **options)
+    task, sets = _read(asked, pipeline)
+    sets = {suffix: check_examples(pipeline, task, examples) for suffix, examples in sets.items()}
+    run = None
+    if asked.output is not None:
+        run = open_run(
+            asked.output,
+            asked.settings() | {"pipeline": _names(asked.pipeline), "task": task.to_dict()},
+            asked.overwrite,
+            inputs={"examples": [one.path for one in sets.values() if one.path] or None},
+            recipe="kbert.evaluate",
+        )
+    result = evaluate_dev_sets(pipeline, task, sets, asked.batch_size)
+    if run is not None:
+        if result.write:
+            result.write(run.path)
+        run.finish(result.scores)
+    return (result.scores, result) if asked.return_predictions else result.scores
+
+
+def _names(pipelines) -> list:
+    sources = pipelines if isinstance(pipelines, list) else [pipelines]
+    return [identify_model(source) for source in sources]
+
+
+def _read(asked: Arguments, pipeline: Pipeline) -> tuple[Task, dict[str, Examples]]:
+    """The task object, and the examples by the suffix of their metrics."""
+    task, trained, fields = asked.task, {}, {}
+    if asked.examples is None:
+        raise TypeError("evaluate: missing a required argument: `examples`")
+    if task is None or isinstance(task, Mapping):
+        fields = dict(task or {})
+        trained = _as_trained(asked.pipeline, pipeline, fields)
+        task = task_class(pipeline.model.task).from_options(trained | fields)
+    if not isinstance(task, Task):
+        raise TypeError(
+            "evaluate: expected `task` as a task object, such as kbert.tasks.Classification(text=..., label=...). "
+            f"Received: {task!r}"
+        )
+    if not isinstance(asked.examples, str | os.PathLike):
+        return task, {"": task.examples(asked.examples, dev=True)}
+    try:
+        return task, task.dev_sets(asked.examples)
+    except ValueError as error:
+        taken = {name: value for name, value in trained.items() if name not in fields}
+        if not taken or trained.get("format", "table") != "table":
+            raise
+        shown = ", ".join(f"{name}={value!r}" for name, value in taken.items())
+        said = str(error).removesuffix(".")
+        raise ValueError(f"{said}. Fields of the task that are not given are as in the training: {shown}") from error
+
+
+_COLUMNS = {"text", "text_pair", "label", "prompt", "choices"}
+
+
+def _as_trained(source, pipeline: Pipeline, fields: Mapping) -> dict:
+    """How the files were read that the first model was fine-tuned on; a format only if no column is given."""
+    first = source[0] if isinstance(source, list) and source else source
+    run = describe_maker(local_source(first) or first) if isinstance(first, str | os.PathLike) else None
+    if isinstance(first, Pipeline) and (origin := origin_of(pipeline.model)) is not None:
+        run = origin.run if origin.path is None else describe_maker(origin.path)
+    trained = reading_fields(run)
+    if fields.keys() & _COLUMNS:
+        trained.pop("format", None)
+    return trained
+
+
+def evaluate_pipeline(pipeline: Pipeline, task: Task, examples, batch_size: int = 32) -> Evaluation:
+    """Evaluates one pipeline on examples that `check_examples` gave, and logs the speed."""
+    start = time.perf_counter()
+    result = task.evaluate(pipeline, examples, batch_size=batch_size)
+    seconds = time.perf_counter() - start
+    _LOGGER.info(
+        "%s examples evaluated in %.1f s: %.0f a second", f"{len(examples):,}", seconds, len(examples) / seconds
+    )
+    return result
+
+
+def evaluate_dev_sets(pipeline: Pipeline, task: Task, dev_sets: Mapping[str, Examples], batch_size=32) -> Evaluation:
+    """What `evaluate_pipeline` gives for the first of several sets of examples, with the metrics of the others."""
+    results = {suffix: evaluate_pipeline(pipeline, task, one, batch_size) for suffix, one in dev_sets.items()}
+    scores = dict(results[""].scores)
+    for suffix, result in results.items():
+        scores |= {name + suffix: result.scores[name] for name in task.metrics}
+    return dataclasses.replace(results[""], scores=scores)
+
+
+def describe_scores(scores: Mapping) -> str:
+    """Scores as lines, for printing; those of each type of entities last."""
+    types = {f"{name} {metric}": x for name, one in scores.get("types", {}).items() for metric, x in one.items()}
+    values = {name: value for name, value in scores.items() if name != "types"} | types
+    return "\n".join(f"{k}: {v}" if isinstance(v, int) else f"{k}: {v:.4f}" for k, v in values.items())
+
+
+def check_examples(pipeline: Pipeline, task: Task, examples):
+    """The examples with their labels as the pipeline's model has them.
+
+    Raises:
+        ValueError: a pipeline of another task or of other inputs, a label that it does not know.
+    """
+    task.check_pipeline(pipeline)
+    task.check_examples(pipeline, examples)
+    return task.for_model(examples, pipeline.settings())
+
+
+def load_ensemble(sources, **options) -> Pipeline:
+    """One pipeline of several models, whose outputs are the means of theirs; for one source its own pipeline.
+
+    The threshold for "no answer" is the mean of the models'.
+
+    Args:
+        sources: a source for `kbert.load_pretrained` or a `kbert.Pipeline`, or a list of such.
+        **options: of `kbert.build_pipeline`, instead of the stored ones.
+
+    Raises:
+        TypeError: neither a source nor a pipeline.
+        ValueError: no model; one that was not fine-tuned; models with other preprocessing, labels or vocabulary.
+    """
+    alone = not isinstance(sources, Sequence) or isinstance(sources, str)
+    sources = [sources] if alone else list(sources)
+    if not sources:
+        raise ValueError("evaluate: `pipeline` must be a model, or a list of at least one. Received: []")
+    pipelines = [resolve_pipeline("evaluate: `pipeline`", one) for one in sources]
+    names = [f"model {n}" if isinstance(one, Pipeline) else str(one) for n, one in enumerate(sources)]
+    for name, pipeline in zip(names, pipelines, strict=True):
+        try:
+            task_class(pipeline.model.task)
+        except ValueError as error:
+            raise ValueError(f"{name}: expected a fine-tuned model. {error}") from None
+    if len(pipelines) == 1 and not options and isinstance(sources[0], Pipeline):
+        return pipelines[0]
+    _check_alike(names, pipelines)
+    settings = [pipeline.options() for pipeline in pipelines]
+    fields = {name: value for name, value in settings[0].items() if name != "doc_stride"}
+    if "doc_stride" in settings[0] and fields.get("window_pooling", "spans"):
+        fields["doc_stride"] = settings[0]["doc_stride"]
+    thresholds = [one["null_threshold"] for one in settings if one.get("null_threshold") is not None]
+    if thresholds:
+        fields["null_threshold"] = sum(thresholds) / len(thresholds)
+    model = average_models([pipeline.model for pipeline in pipelines])
+    return build_pipeline(model, pipelines[0].tokenizer, **(fields | options))
+
+
+def _check_alike(names, pipelines):
+    """Models of an ensemble must take the same batches, and their outputs must have the same meaning."""
+    first = pipelines[0]
+    for name, pipeline in zip(names, pipelines, strict=True):
+        ours, theirs = first.settings() | {"null_threshold": None}, pipeline.settings() | {"null_threshold": None}
+        differing = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
+        if first.tokenizer.vocabulary != pipeline.tokenizer.vocabulary:
+            differing.append("vocabulary")
+        if differing:
+            raise ValueError(
+                f"{name}: expected the preprocessing and labels of {names[0]}. Received: other {differing}"
+            )

@@ -1,0 +1,365 @@
+"""What `kbert.finetune` does, in the order in which it happens: read, build, open the run, train, evaluate, save."""
+
+import dataclasses
+import logging
+import pathlib
+from typing import Any
+
+import keras
+
+from kbert.finetuning.finetune import FinetunedRun
+from kbert.finetuning.identify import identify_model
+from kbert.finetuning.starting_pipeline import starting_pipeline
+from kbert.inspection.board.log_directory import log_directory
+from kbert.inspection.board.tensor_board import TensorBoard
+from kbert.inspection.examples.dev_examples import DevExamples
+from kbert.keras_compat import set_untracked
+from kbert.models.bert_model import BertModel
+from kbert.models.copy_model import copy_model
+from kbert.models.lora import lora_layers
+from kbert.models.quantized_layers import check_not_quantized
+from kbert.optim.make_optimizer import make_optimizer
+from kbert.optim.schedule import WarmupLinearDecay
+from kbert.options import Arguments, to_json
+from kbert.pipelines.pipeline import Pipeline
+from kbert.tasks.examples import Examples
+from kbert.tasks.in_memory import has_splits
+from kbert.tasks.task import Evaluation, Task
+from kbert.training.accumulation import check_accumulation
+from kbert.training.callbacks import ConsoleProgress, callback_list
+from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
+from kbert.training.dry_run import estimate_training
+from kbert.training.evaluation_epochs import EvaluationEpochs
+from kbert.training.hardware import choose_hardware
+from kbert.training.history import training_minutes
+from kbert.training.intervals import check_intervals, log_interval, log_interval_for, training_steps
+from kbert.training.made_by import note_origin
+from kbert.training.resume import fit_steps
+from kbert.training.run_directory import open_run
+from kbert.weights.build_pipeline import build_pipeline
+from kbert.weights.origin import trained_columns
+from kbert.weights.save import resolve_parts, save_pretrained
+from kbert.weights.source import check_source, local_source
+from kbert.weights.step_checkpoint import write_description
+from kbert.weights.step_paths import CHECKPOINTS
+
+_LOGGER = logging.getLogger("kbert")
+_CHECKPOINT_EVERY = 200  # steps
+_LOG_EVERY = 50  # steps, about: a divisor of checkpoint_every
+
+
+class Finetuning:
+    """A fine-tuning that is ready to start: everything is read, built and checked, and nothing is written yet.
+
+    Args:
+        arguments: those of `kbert.finetune`, as ``kbert.finetune.arguments(…)`` gives them.
+        more_settings: further settings that define the run, for settings.json.
+
+    Attributes:
+        task, train, dev, more_dev: as completed: labels as numbers, without examples that cannot be learned.
+        pipeline: `kbert.Pipeline`, before its training.
+    """
+
+    def __init__(self, arguments: Arguments, more_settings: dict[str, Any] | None = None):
+        self.asked = arguments
+        self._more_settings = more_settings or {}
+        self._run = None
+        self._check()
+        self._read()
+        self._build()
+
+    def _check(self) -> None:
+        asked = self.asked
+        if not isinstance(asked.task, Task):
+            raise TypeError(
+                "finetune: expected `task` as a task object, such as kbert.tasks.Classification(text=..., label=...). "
+                f"Received: {asked.task!r}"
+            )
+        if not isinstance(asked.source, BertModel | Pipeline):
+            check_source("finetune: `source`", asked.source, "a kbert model", "a kbert.Pipeline")
+        self.output = None if asked.output is None else pathlib.Path(asked.output)
+        self.log_dir = log_directory("finetune", asked.bookkeeping.log_dir, asked.output, asked.bookkeeping.profile)
+        self._checkpoint_every = asked.bookkeeping.checkpoint_every or _CHECKPOINT_EVERY
+        self.callbacks = callback_list("finetune", asked.bookkeeping.callbacks, has_own_rate=True)
+
+    # Read
+
+    def _read(self) -> None:
+        asked = self.asked
+        train = asked.task.examples(asked.train)
+        dev, from_dict = asked.dev, has_splits(asked.train) and "validation" in asked.train
+        if dev is None and from_dict:
+            dev = asked.train
+        if dev is None:
+            self._check_without_dev()
+        if isinstance(dev, float):
+            train, dev = train.split(dev)
+        self.dev = None if dev is None else asked.task.examples(dev, dev=True)
+        self.more_dev = {
+            suffix: asked.task.examples(examples, dev=True) for suffix, examples in (asked.more_dev or {}).items()
+        }
+        self._examples = {"train": train, "dev": self.dev}  # as given
+        self.task, self.train = asked.task.for_training(train)
+
+    def _check_without_dev(self) -> None:
+        """Raises ValueError for what only evaluations on `dev` use."""
+        asked = self.asked
+        every = None if asked.evaluate_every == "epoch" else asked.evaluate_every  # the default
+        needs = {"more_dev": list(asked.more_dev or ()), "patience": asked.patience, "evaluate_every": every}
+        for name, value in needs.items():
+            if value:
+                raise ValueError(f"finetune: `{name}` needs `dev`. Received: {name}={value!r} and dev=None")
+
+    # Build
+
+    def _build(self) -> None:
+        asked, machine = self.asked, self.asked.machine
+        self.hardware = choose_hardware(
+            machine.strategy, machine.precision, machine.xla, machine.logical_cpus, source=asked.source
+        )
+        check_accumulation(asked.optimizer.accumulate, self.hardware, [asked.batch_size])
+        settings = self.task.settings(self.train)
+        if self.dev is not None:
+            self.task.check_dev(self.dev, settings)
+        self._take_labels(settings)
+        keras.utils.set_random_seed(asked.seed)
+        with self.hardware.scope():
+            self.pipeline = starting_pipeline(asked.source, self.task, settings, asked)
+        check_not_quantized(self.pipeline.model)
+        if asked.lora_rank and lora_layers(self.pipeline.model):
+            raise ValueError("finetune: `lora_rank` needs a model without LoRA. Call its `merge_lora()` first.")
+        self._init = identify_model(asked.source)  # now: a model that is given is trained itself
+        self._take_labels(self.pipeline.settings())  # in the order of a head that is trained further
+        if asked.class_weight is not None:
+            self.task.check_class_weight(asked.class_weight, self.pipeline, self.train)
+
+    def _take_labels(self, settings) -> None:
+        """Labels become numbers, in the order that the settings have."""
+        self.train = self.task.for_model(self.train, settings)
+        self.dev = None if self.dev is None else self.task.for_model(self.dev, settings)
+        self.more_dev = {suffix: self.task.for_model(one, settings) for suffix, one in self.more_dev.items()}
+
+    # Open
+
+    def settings(self) -> dict[str, Any]:
+        """The settings that define the run, as in settings.json; ``kbert finetune --config`` takes them."""
+        paths = {name: examples and examples.path for name, examples in self._examples.items()}
+        if isinstance(self.asked.dev, float):
+            paths["dev"] = self.asked.dev
+        task = {"task": self.asked.task.to_dict()}
+        return self.asked.settings() | {"source": self._init} | task | to_json(paths) | self._more_settings
+
+    def open(self):
+        """Opens the output directory by the rule of `open_run`; `run` does this if it was not done before."""
+        if self._run is None and self.output is not None:
+            self._run = open_run(
+                self.output,
+                self.settings(),
+                self.asked.overwrite,
+                self.hardware,
+                inputs=self._files(),
+                recipe="kbert.finetune",
+                examples={name: one.fingerprint() for name, one in self._examples.items() if one is not None},
+            )
+        return self._run
+
+    def _files(self) -> dict[str, Any]:
+        files = {name: one.path for name, one in self._examples.items() if one is not None and one.path}
+        if files.get("dev") == files.get("train"):
+            files.pop("dev", None)  # held out of it
+        files["more_dev"] = [one.path for one in self.more_dev.values() if one.path] or None
+        if not isinstance(self.asked.source, BertModel | Pipeline):
+            files["source"] = local_source(self.asked.source) or self.asked.source
+        return files
+
+    # Train
+
+    def estimate(self) -> dict[str, Any]:
+        """Estimates the training on a copy of the model, with its numbers of examples and windows.
+
+        Returns:
+            dict of ``examples`` and ``windows``, and the result of `kbert.training.dry_run.estimate_training`.
+        """
+        data = self._training_data()
+        with self.hardware.scope():
+            model = copy_model(self.pipeline.model)
+        self._compile(model, steps := self._steps(data))
+        estimate = estimate_training(model, data.make_dataset(), steps)
+        return {"examples": len(self.train), "windows": data.windows} | estimate
+
+    def run(self) -> FinetunedRun:
+        """Trains, evaluates and saves; an unfinished run in the output is resumed."""
+        if self.asked.dry_run:
+            return FinetunedRun(self.estimate(), [], self.pipeline, None)
+        run = self.open()
+        _LOGGER.info(self.hardware.describe())
+        data, model = self._training_data(), self.pipeline.model
+        steps = self._steps(data)
+        self._log_plan(data, steps)
+        self._compile(model, steps)
+        if run is not None and run.is_chief:
+            _, tokenizer, settings = resolve_parts(self.pipeline)
+            settings = dataclasses.replace(settings, task=model.task)
+            write_description(run.path / CHECKPOINTS, model, settings, tokenizer.vocabulary)
+        evaluation, window = self._evaluation(data, steps)
+        board = self._board(data) if self.log_dir else []
+        examples = [DevExamples(evaluation, self.log_dir)] if self.log_dir and evaluation else []
+        history = fit_steps(
+            model,
+            data.make_dataset,
+            steps,
+            self.output,
+            window=window,
+            checkpoint_every=self._checkpoint_every // window,
+            callbacks=[*self._callers_callbacks(evaluation), ConsoleProgress(), *board, *examples],
+            real_tokens=self.asked.batch_size * data.real_tokens,
+            evaluation=evaluation,
+        )
+        done = history[-1]["step"] if history else steps  # a callback or `patience` may stop a run
+        result, metrics = (None, {}) if evaluation is None else self._score_kept(evaluation)
+        metrics |= self._describe(data, history, done)
+        if board and self.hardware.is_chief:
+            scores, step = (history[-1], done) if result is None else (result.scores, evaluation.kept_step)
+            board[0].finish(scores | {"minutes": metrics["minutes"]}, step)
+        if result is not None and result.settings:
+            self.pipeline = build_pipeline(model, self.pipeline.tokenizer, **self.pipeline.options() | result.settings)
+        if run is not None:
+            self._save(run, result, metrics)
+        note_origin(model, run, metrics, "kbert.finetune", self.settings(), ("source", *self._examples))
+        set_untracked(self.pipeline, "trained_columns", trained_columns(model))
+        return FinetunedRun(metrics, history, self.pipeline, self.output)
+
+    def _log_plan(self, data, steps: int) -> None:
+        windows = f" in {data.windows:,} windows" if data.windows != len(self.train) else ""
+        evaluated = f", {len(self.dev):,} to evaluate on" if self.dev is not None else ""
+        _LOGGER.info(
+            "%s examples%s to learn from%s; %s steps", f"{len(self.train):,}", windows, evaluated, f"{steps:,}"
+        )
+        if self.dev is None:
+            _LOGGER.info("no dev set: nothing is evaluated, and the weights of the last step are kept")
+
+    def _training_data(self):
+        asked = self.asked
+        weights = {} if asked.class_weight is None else {"class_weight": asked.class_weight}
+        return self.task.training_data(
+            self.pipeline,
+            self.train,
+            **weights,
+            batch_size=asked.batch_size,
+            seed=asked.seed,
+            padding="full" if self.hardware.name == "tpu" else "bucket" if self.hardware.jit_compile else "longest",
+            group_by_length=asked.group_by_length,
+        )
+
+    def _steps(self, data) -> int:
+        return self.asked.steps or training_steps(data.rows, self.asked.batch_size, self.asked.epochs)
+
+    def _compile(self, model, steps: int) -> None:
+        asked, optimizer = self.asked, self.asked.optimizer
+        schedule = WarmupLinearDecay(asked.learning_rate, int(asked.warmup_share * steps), steps)
+        with self.hardware.scope():
+            if asked.lora_rank:  # not before: a model that is given stays as it is until its training begins
+                keras.utils.set_random_seed(asked.seed)
+                model.enable_lora(asked.lora_rank)
+            model.compile(
+                make_optimizer(optimizer, schedule),
+                micro_batches=optimizer.accumulate,
+                jit_compile=self.hardware.jit_compile,
+            )
+
+    def _board(self, data) -> list[TensorBoard]:
+        model = self.pipeline.model
+        return [
+            TensorBoard(
+                self.log_dir,
+                settings=self.settings() | model.config.to_dict() | {"parameters": model.count_params()},
+                baseline={} if self.dev is None else self._constant_answer(self.dev),
+                batch=lambda: next(iter(data.make_dataset())),
+                profile=self.asked.bookkeeping.profile,
+                wait_for_finish=True,
+            )
+        ]
+
+    def _callers_callbacks(self, evaluation):
+        if evaluation is None or not self.callbacks:
+            return self.callbacks
+        modes = {name: "min" if name in self.task.lower_is_better else "max" for name in self.task.metrics}
+        return [EvaluationEpochs(self.callbacks, evaluation, modes)]
+
+    # Evaluate
+
+    def _evaluation(self, data, steps: int) -> tuple[DevEvaluation | None, int]:
+        """The evaluation on `dev`, and the steps of a window of logs, with one evaluation at most."""
+        asked, log_every = self.asked, self.asked.bookkeeping.log_every
+        if log_every is not None:
+            check_intervals(self._checkpoint_every, log_every)
+        if self.dev is None:
+            return None, log_every or log_interval(self._checkpoint_every, _LOG_EVERY)
+        due = evaluation_steps(steps, asked.evaluate_every, data.rows / asked.batch_size)
+        evaluation = DevEvaluation(
+            self._score_dev,
+            due,
+            self.task.metrics[0],
+            self.output,
+            keep=asked.keep,
+            patience=asked.patience,
+            lower_is_better=self.task.metrics[0] in self.task.lower_is_better,
+        )
+        return evaluation, log_interval_for(due, self._checkpoint_every, log_every or _LOG_EVERY)
+
+    def _score_dev(self) -> Evaluation:
+        """The scores on the dev set, which also chooses settings such as the null threshold."""
+        return self._score(self.dev, choose=True)
+
+    def _score(self, examples: Examples, choose: bool = False) -> Evaluation:
+        is_static = self.hardware.name == "tpu"
+        return self.task.evaluate(
+            self.pipeline, examples, choose=choose, batch_size=self.asked.batch_size, static=is_static
+        )
+
+    def _constant_answer(self, examples: Examples) -> dict[str, float]:
+        """The scores of the training examples' most frequent answer."""
+        return self.task.baseline_scores(self.train.baseline(), examples)
+
+    def _score_kept(self, evaluation: DevEvaluation) -> tuple[Evaluation, dict[str, Any]]:
+        """Restores and evaluates the weights that are kept; returns the evaluation and its part of metrics.json."""
+        evaluation.restore_kept(self.pipeline.model)
+        step, result = evaluation.last
+        if result is None or step != evaluation.kept_step:
+            result = self._score_dev()
+        scores, constant = dict(result.scores), dict(self._constant_answer(self.dev))
+        for suffix, examples in self.more_dev.items():
+            more, baseline = self._score(examples).scores, self._constant_answer(examples)
+            scores |= {name + suffix: more[name] for name in self.task.metrics}
+            constant |= {name + suffix: baseline[name] for name in self.task.metrics}
+        return result, {
+            "dev": scores,
+            **result.settings,
+            "constant_answer": constant,
+            "evaluations": evaluation.records,
+            "kept_step": evaluation.kept_step,
+        }
+
+    # Save
+
+    def _describe(self, data, history: list[dict], steps: int) -> dict[str, Any]:
+        speeds = [record["real_tokens_per_second"] for record in history if "real_tokens_per_second" in record]
+        return {
+            "task": self.task.to_dict(),  # with what the training examples decided
+            "train_examples": len(self.train),
+            "train_windows": data.windows,
+            "dev_examples": 0 if self.dev is None else len(self.dev),
+            "steps": steps,
+            "minutes": training_minutes(history),
+            "real_tokens_per_second": sum(speeds) / len(speeds) if speeds else None,
+        }
+
+    def _save(self, run, result: Evaluation | None, metrics: dict[str, Any]) -> None:
+        def save(path, made_by):
+            save_pretrained(self.pipeline, path, made_by=made_by, overwrite=True)
+            if self.asked.lora_rank:
+                self.pipeline.model.save_adapter(run.path / "adapter.npz")
+            if result is not None and result.write is not None:
+                result.write(run.path)
+
+        run.finish(metrics, save)

@@ -1,0 +1,21 @@
+"""The optimizer that the options of a verb name."""
+
+from kbert.optim.adamw import AdamW
+from kbert.optim.lamb import Lamb
+from kbert.options import Optimizer
+
+
+def make_optimizer(options: Optimizer, learning_rate) -> AdamW:
+    """AdamW or LAMB with these options.
+
+    Args:
+        learning_rate: a number or a schedule.
+    """
+    if options.name == "lamb":
+        return Lamb(learning_rate, weight_decay=options.weight_decay, layer_decay=options.layer_decay)
+    return AdamW(
+        learning_rate,
+        weight_decay=options.weight_decay,
+        bias_correction=options.bias_correction,
+        layer_decay=options.layer_decay,
+    )

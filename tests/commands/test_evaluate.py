@@ -1,0 +1,121 @@
+"""Scores of a stored model."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.run_recipe import read_json, run_kbert
+from helpers.tiny_directory import VOCABULARY, sentences, write_table, write_tiny_directory
+from helpers.toy_glue import write_toy_glue
+
+import kbert
+from kbert import BertTokenizer
+from kbert.pipelines.settings import ModelSettings
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
+
+pytestmark = pytest.mark.usefixtures("eagerly")
+
+ROWS = sentences(13)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """model/ (a classifier), init/ (no classifier), test.csv."""
+    path = tmp_path_factory.mktemp("home")
+    write_tiny_directory(path / "init")
+    write_tiny_directory(path / "plain", task="classification", num_labels=2)
+    settings = ModelSettings(labels=["bad", "good"], sequence_length=9)
+    model = kbert.load_pretrained(path / "plain")
+    kbert.save_pretrained(model, path / "model", tokenizer=BertTokenizer(VOCABULARY), settings=settings)
+    write_table(path / "test.csv", ROWS)
+    return path
+
+
+def _arguments(home, *more, model="model"):
+    return (home / model, "--examples", home / "test.csv", *more)
+
+
+def test_the_scores_are_those_of_the_answers(home, tmp_path, capsys):
+    run_kbert("evaluate", *_arguments(home, "--output", tmp_path / "out", "--batch-size", 4, "--json"))
+    scores = read_json(tmp_path / "out" / "metrics.json")
+    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == scores
+    answers = kbert.build_pipeline(kbert.load_pretrained(home / "model")).predict([text for text, _ in ROWS])["label"]
+    assert scores["accuracy"] == sum(a == b for a, (_, b) in zip(answers, ROWS, strict=True)) / 13
+    assert (scores["examples"], set(scores)) == (13, {"examples", "loss", "accuracy", "macro_f1", "matthews"})
+    assert read_json(tmp_path / "out" / "settings.json")["pipeline"] == [str(home / "model")]
+
+
+def test_a_glue_task(home, tmp_path, capsys):
+    write_tiny_directory(tmp_path / "model", task="classification", num_labels=2)  # labels "0" and "1"
+    (tmp_path / "glue" / "SST-2").mkdir(parents=True)
+    rows = [(text, int(label == "good")) for text, label in ROWS]
+    write_table(tmp_path / "glue" / "SST-2" / "dev.tsv", rows, header=("sentence", "label"))
+    run_kbert("evaluate", "glue", tmp_path, "--examples", tmp_path / "glue", "--name", "SST-2", "--json")
+    scores = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(scores) == {"examples", "loss", "accuracy"}
+    run_kbert("evaluate", "classification", *_arguments(home, "--metrics", "f1", "--json"))
+    assert set(json.loads(capsys.readouterr().out.splitlines()[-1])) == {"examples", "loss", "f1"}
+    with pytest.raises(SystemExit, match=r"expected a model for SST-2, .*Received: .* \['bad', 'good'\]"):
+        run_kbert("evaluate", "glue", home / "model", "--examples", tmp_path / "glue", "--name", "SST-2")
+
+
+def test_both_dev_sets_of_mnli(tmp_path, capsys):
+    task = GLUE_TASKS["MNLI"]
+    write_toy_glue(tmp_path / "glue")
+    write_tiny_directory(tmp_path / "plain", task="classification", num_labels=3)
+    settings = ModelSettings(labels=list(task.labels), sequence_length=16, pair=True)
+    tokenizer = BertTokenizer(VOCABULARY)
+    kbert.save_pretrained(
+        kbert.load_pretrained(tmp_path / "plain"), tmp_path / "model", tokenizer=tokenizer, settings=settings
+    )
+    run_kbert("evaluate", "glue", tmp_path / "model", "--examples", tmp_path / "glue", "--name", "MNLI", "--json")
+    scores = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(scores) == {"examples", "loss", "accuracy", "accuracy_mm"}
+    dev = task.read(tmp_path / "glue", "dev_mm")
+    answers = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "model")).predict(dev.columns)["label"]
+    assert scores["accuracy_mm"] == np.mean(answers == np.array(task.labels)[dev.labels])
+
+
+@pytest.mark.parametrize(
+    "model, flags, message",
+    [
+        (
+            "init",
+            (),
+            "expected a fine-tuned model. Expected a task that is fine-tuned on examples. Received: 'pretraining'",
+        ),
+        ("model", ("--text-pair", "label"), "was trained on single texts. Received: pairs of texts"),
+        ("model", ("--examples", "{home}/none.csv"), "none.csv.*is not a file"),
+        ("model", ("--label", "stars"), "test.csv, line 1: .*missing: .'stars'"),
+        ("model", ("--examples", "{home}/other.csv"), r"other.csv, line 2: .*\['bad', 'good'\]. Received: 'ugly'"),
+    ],
+)
+def test_what_is_wrong_is_named(home, tmp_path, model, flags, message):
+    write_table(home / "other.csv", [("a", "ugly")])
+    flags = [flag.format(home=home) for flag in flags]
+    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+        run_kbert("evaluate", "classification", *_arguments(home, *flags, "--output", tmp_path / "out", model=model))
+    assert not (tmp_path / "out").exists()
+
+
+def test_columns_have_the_defaults_of_the_task(home, capsys):
+    run_kbert("evaluate", home / "model", "--examples", home / "test.csv", "--json")
+    default = capsys.readouterr().out
+    run_kbert("evaluate", "classification", *_arguments(home, "--text", "text", "--label", "label", "--json"))
+    assert capsys.readouterr().out == default and json.loads(default.splitlines()[-1])["examples"] == 13
+
+
+def test_columns_are_those_that_the_model_was_trained_on(home, tmp_path, capsys):
+    made_by = {"settings": {"task": {"text": "said", "text_pair": None, "label": "mood"}}}
+    kbert.save_pretrained(kbert.build_pipeline(kbert.load_pretrained(home / "model")), tmp_path, made_by=made_by)
+    trained, other = tmp_path / "trained.csv", home / "test.csv"
+    write_table(trained, ROWS, header=("said", "mood"))
+    printed = []
+    for task, flags in (([], ("--examples", trained)), (["classification"], ("--examples", other, "--label", "label"))):
+        text = ("--text", "text") if task else ()
+        run_kbert("evaluate", *task, tmp_path, *flags, *text, "--json")
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    missing = r"test.csv, line 1: .* missing: \['mood'\].* as in the training: label='mood'$"
+    with pytest.raises(SystemExit, match=missing):
+        run_kbert("evaluate", "classification", tmp_path, "--examples", other, "--text", "text")

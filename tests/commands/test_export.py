@@ -1,0 +1,60 @@
+"""export.py: a kbert directory in, a SavedModel out; without flags: test_finetune_classifier.py."""
+
+import json
+
+import pytest
+import tensorflow as tf
+from helpers.run_recipe import run_kbert
+from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+
+import kbert
+
+
+def test_a_version_and_its_answers(tmp_path, capsys):
+    model = randomise(kbert.BertClassifier(tiny_config(num_layers=1)))
+    pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["bad", "good"], sequence_length=13)
+    kbert.save_pretrained(pipeline, tmp_path / "run/model")
+    (tmp_path / "run/metrics.json").write_text('{"accuracy": 0.75}')
+    more = ("--version", 7, "--precision", "float32")
+    run_kbert("export", "--source", tmp_path / "run", "--output", tmp_path / "saved_models/mine", *more)
+    printed = capsys.readouterr().out
+    assert f"Wrote {tmp_path}/saved_models/mine/7 (" in printed
+    assert "serving_default: text -> label, probabilities" in printed
+    assert "classify: inputs -> classes, scores" in printed and "MODEL_NAME=mine" in printed
+    card = json.loads((tmp_path / "saved_models/mine/7/card.json").read_text("utf-8"))
+    assert card["metrics"] == {"accuracy": 0.75} and card["precision"] == "float32"
+    settings = {
+        "version": 7,
+        "layers": None,
+        "sequence_length": None,
+        "task": None,
+        "top_k": None,
+        "window_pooling": "stored",
+        "null_threshold": "stored",
+        "max_request_bytes": 2**20,
+        "max_request_tokens": 2**17,
+        "precision": "float32",
+        "frozen_weights": False,
+    }
+    manifest = json.loads((tmp_path / "run/model/manifest.json").read_text("utf-8"))
+    settings |= {"weights_sha256": manifest["files"]["model.weights.h5"]["sha256"], "run": {}}  # saved by no recipe
+    assert card["made_by"] == {"recipe": "kbert export", "model": "run"} | settings  # no path of this machine
+    serve = tf.saved_model.load(str(tmp_path / "saved_models/mine/7")).signatures["serving_default"]
+    texts = ["good film", "a bad film"]
+    assert serve(text=tf.constant(texts))["label"].numpy().tolist() == [
+        label.encode() for label in pipeline.predict(texts, verbose=0)["label"]
+    ]
+
+
+def test_errors_are_one_line(tmp_path):
+    kbert.save_pretrained(kbert.BertEncoder(tiny_config()), tmp_path / "model", tokenizer=tiny_tokenizer())
+    arguments = ["--source", tmp_path / "model", "--output", tmp_path / "out"]
+    with pytest.raises(
+        SystemExit, match="error: features: `layers` must be a list of hidden states, -3 to 2. Received: \\[9\\]"
+    ):
+        run_kbert("export", *arguments, "--layers", 9)
+    with pytest.raises(SystemExit, match="error: load_pretrained: `task` must be one of"):
+        run_kbert("export", *arguments, "--task", "poetry")
+    with pytest.raises(SystemExit, match="2"):
+        run_kbert("export", *arguments, "--precision", "int8")
+    assert not (tmp_path / "out").exists()

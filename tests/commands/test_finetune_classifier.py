@@ -1,0 +1,243 @@
+"""Fine-tuning on one's own table: what it learns, leaves behind, takes up again and refuses."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from helpers.paths import ROOT
+from helpers.run_recipe import as_flags, read_json, run_kbert
+from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+
+import kbert
+from kbert.files import sha256
+from kbert.weights.formats.kbert.read import read_kbert_directory
+
+QUICK = as_flags(
+    batch_size=8, sequence_length=9, learning_rate=2e-3, **{"bookkeeping.checkpoint_every": 10}, evaluate_every=30
+)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    """init/ (a pre-trained model), train.csv and dev.csv."""
+    path = tmp_path_factory.mktemp("home")
+    write_tiny_directory(path / "init")
+    write_table(path / "train.csv", sentences(61))
+    write_table(path / "dev.csv", sentences(21, start=61))
+    return path
+
+
+def _arguments(home, output, *more):
+    return (
+        *as_flags(train=home / "train.csv", dev=0.1, text="text", label="label", source=home / "init"),
+        *as_flags(output=output),
+        *QUICK,
+        *more,
+    )
+
+
+@pytest.fixture(scope="module")
+def run(home):
+    run_kbert(
+        "finetune",
+        "classification",
+        *_arguments(home, home / "run", "--dev", home / "dev.csv", "--dropout", 0, "--steps", 60),
+    )
+    return home / "run"
+
+
+def test_it_learns(run):
+    metrics = read_json(run / "metrics.json")
+    assert metrics["dev"]["accuracy"] == 1.0
+    assert metrics["dev"]["loss"] < 0.05
+    assert metrics["dev"]["examples"] == 21
+    assert metrics["constant_answer"]["accuracy"] == pytest.approx(14 / 21)
+    assert (metrics["train_examples"], metrics["steps"]) == (61, 60)
+
+
+def test_what_it_leaves_answers_strings(run):
+    model = kbert.load_pretrained(run)
+    pipeline = kbert.build_pipeline(model)
+    assert pipeline.predict(["the kind film .", "the grim film ."])["label"].tolist() == ["good", "bad"]
+    assert model.pretrained.settings.labels == ["bad", "good"]
+    assert model.pretrained.settings.sequence_length == 9
+    assert model.config.hidden_dropout == 0.0  # --dropout
+
+
+def test_settings_history_logs_but_no_checkpoints(run, home):
+    settings = read_json(run / "settings.json")
+    assert settings["train"] == str(home / "train.csv")
+    assert settings["learning_rate"] == 2e-3
+    assert [json.loads(line)["step"] for line in (run / "history.jsonl").open()] == [10, 20, 30, 40, 50, 60]
+    left = {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "evaluations.jsonl", "logs"}
+    assert {path.name for path in run.iterdir()} == left
+    assert any((run / "logs").rglob("events*"))
+
+
+def test_the_card_of_an_exported_model_leads_back_to_its_data_and_its_runs(home, run, tmp_path, capsys):
+    run_kbert("export", "--source", run, "--output", tmp_path / "saved_models" / "mine")
+    assert f"Wrote {tmp_path}/saved_models/mine/1 (" in capsys.readouterr().out
+    card = read_json(tmp_path / "saved_models" / "mine" / "1" / "card.json")
+    made_by, metrics = card["made_by"]["run"], read_json(run / "metrics.json")
+    assert made_by == read_json(run / "model" / "manifest.json")["made_by"]
+    assert card["made_by"]["weights_sha256"] == sha256(run / "model" / "model.weights.h5")
+    assert made_by["recipe"] == "kbert.finetune" and made_by["settings"]["learning_rate"] == 2e-3
+    for name in ("train", "dev"):
+        file = home / f"{name}.csv"
+        expected = {"name": file.name, "files": 1, "bytes": file.stat().st_size, "sha256": sha256(file)}
+        assert made_by["inputs"][name] == expected
+    assert card["metrics"]["dev"] == made_by["metrics"]["dev"] == metrics["dev"]
+    init = made_by["inputs"]["source"]
+    assert init["name"] == "init" and init["made_by"] == read_json(home / "init" / "manifest.json")["made_by"]
+    assert str(home) not in json.dumps(card)
+
+
+def test_a_finished_run_is_not_touched(run, home, capsys):
+    before = (run / "metrics.json").read_bytes()
+    with pytest.raises(SystemExit, match="holds the finished run of these settings.*--overwrite;.*which would delete"):
+        run_kbert(
+            "finetune",
+            "classification",
+            *_arguments(home, run, "--dev", home / "dev.csv", "--dropout", 0, "--steps", 60),
+        )
+    assert (run / "metrics.json").read_bytes() == before
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_pairs_from_tsv_and_a_held_out_share(home, tmp_path):
+    ones, twos = sentences(40), sentences(40, start=1)
+    rows = [(f'"{a}', b, int(x == y)) for (a, x), (b, y) in zip(ones, twos, strict=True)]  # a lone " is text
+    write_table(tmp_path / "pairs.tsv", rows, header=("one", "two", "same"))
+    run_kbert(
+        "finetune",
+        "classification",
+        *as_flags(train=tmp_path / "pairs.tsv", dev=0.1, text="one", text_pair="two", label="same"),
+        *as_flags(source=home / "init", output=tmp_path / "run"),
+        *QUICK,
+        *as_flags(epochs=1),
+        *("--metrics", "f1", "accuracy"),
+    )
+    metrics = read_json(tmp_path / "run" / "metrics.json")
+    assert (metrics["train_examples"], metrics["dev"]["examples"], metrics["steps"]) == (36, 4, 4)
+    assert list(metrics["constant_answer"]) == metrics["task"]["metrics"] == ["f1", "accuracy"]
+    stored = read_kbert_directory(tmp_path / "run" / "model")
+    assert stored.settings.pair
+    assert stored.settings.labels == ["0", "1"]
+
+
+def test_regression_from_json_lines(home, tmp_path):
+    rows = [{"text": text, "stars": 1 if label == "good" else -0.5} for text, label in sentences(61)]
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run_kbert(
+        "finetune",
+        "regression",
+        *as_flags(train=tmp_path / "a.jsonl", dev=0.1, text="text", label="stars"),
+        *as_flags(source=home / "init", output=tmp_path / "run"),
+        *QUICK,
+        *as_flags(steps=60, dropout=0),
+    )
+    metrics = read_json(tmp_path / "run" / "metrics.json")
+    assert set(metrics["dev"]) == {"examples", "loss", "pearson", "spearman"}
+    assert metrics["dev"]["pearson"] > 0.9
+    assert metrics["dev"]["loss"] < 0.1  # a constant answer's is 0.5
+    assert kbert.load_pretrained(tmp_path / "run").task == "regression"
+
+
+def test_other_settings_do_not_resume(home, run, tmp_path):
+    with pytest.raises(SystemExit, match="an unfinished run with other settings .*seed: 1 there, 0 now"):
+        shutil.copytree(run, tmp_path / "run")
+        (tmp_path / "run" / "metrics.json").unlink()
+        settings = read_json(tmp_path / "run" / "settings.json") | {"seed": 1}
+        (tmp_path / "run" / "settings.json").write_text(json.dumps(settings))
+        more = ("--dev", home / "dev.csv", "--dropout", 0, "--steps", 60)
+        run_kbert("finetune", "classification", *_arguments(home, tmp_path / "run", *more))
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_factors_of_labels(home, tmp_path):
+    run_kbert(
+        "finetune",
+        "classification",
+        *_arguments(home, tmp_path / "run", "--steps", 1, "--class-weight", '{"good": 2, "bad": 0.5}'),
+    )
+    assert read_json(tmp_path / "run" / "settings.json")["class_weight"] == {"bad": 0.5, "good": 2.0}
+    for flags, message in (
+        (('{"fine": 2}',), r"for the labels \['bad', 'good'\].*Received: 'fine'"),
+        (("balanced", "--label-separator", "|"), "`class_weight` is for texts with one label each"),
+    ):
+        with pytest.raises(SystemExit, match=f"error: .*{message}"):
+            run_kbert("finetune", "classification", *_arguments(home, tmp_path / "other", "--class-weight", *flags))
+    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_dry_run_writes_nothing(home, tmp_path, capsys):
+    run_kbert("finetune", "classification", *_arguments(home, tmp_path / "run", "--dry-run"))
+    printed = capsys.readouterr().out
+    assert "20 steps" in printed and "parameters" in printed and "memory: about" in printed and "time: about" in printed
+    assert not (tmp_path / "run").exists()
+
+
+BAD = [
+    (("--label", "stars"), {}, r"train.csv, line 1: expected the columns \['text', 'stars'\]"),
+    (("--dev", "dev.csv"), {"dev.csv": "text,label\na,good\nb,dull\n"}, "dev.csv, line 3: .*Received: 'dull'"),
+    (
+        ("--train", "one.csv"),
+        {"one.csv": "text,label\na,1\nb,1\n"},
+        r"at least two different labels. Received: \['1'\]",
+    ),
+    (("--train", "gap.csv"), {"gap.csv": "text,label\na,1\nb,\n"}, "gap.csv, line 3: expected a label in 'label'"),
+    (("--dev", 0.999), {}, "train.csv: expected to hold out 1 to 60 of 61 examples. Received: a share of 0.999"),
+    (("--sequence-length", 17), {}, "at most the model's position table, 16. Received: 17"),
+    (("--sequence-length", 2), {}, "`sequence_length` must be at least 3"),
+]
+
+
+@pytest.mark.parametrize("flags, files, message", BAD, ids=lambda value: value[0] if isinstance(value, tuple) else None)
+def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, monkeypatch, flags, files, message):
+    monkeypatch.chdir(tmp_path)
+    for name, content in files.items():
+        (tmp_path / name).write_text(content)
+    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+        run_kbert("finetune", "classification", *_arguments(home, tmp_path / "run", *flags))
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_damaged_model_is_an_error(home, tmp_path):
+    write_tiny_directory(tmp_path / "init")
+    with (tmp_path / "init" / "model.weights.h5").open("r+b") as weights:
+        weights.truncate(1000)
+    with pytest.raises(SystemExit, match="error: .*model.weights.h5 is damaged"):
+        run_kbert("finetune", "classification", *_arguments(home, tmp_path / "run", "--source", tmp_path / "init"))
+    assert not (tmp_path / "run").exists()
+
+
+def test_other_content_in_the_output_is_an_error(home, tmp_path):
+    (tmp_path / "thesis.txt").write_text("precious")
+    with pytest.raises(SystemExit, match="error: .*holds other files than a run's"):
+        run_kbert("finetune", "classification", *_arguments(home, tmp_path))
+    assert (tmp_path / "thesis.txt").read_text() == "precious"
+
+
+@pytest.mark.slow  # under faults: faults/test_injected_faults.py; what it calls: tasks/test_finetune.py
+def test_a_run_that_is_killed_goes_on_exactly(home, tmp_path):
+    more = ("--dev", home / "dev.csv", "--steps", 2000)
+    run_kbert("finetune", "classification", *_arguments(home, tmp_path / "whole", *more))
+    arguments = _arguments(home, tmp_path / "killed", *more)
+    command = [sys.executable, "-m", "kbert", "finetune", "classification", *map(str, arguments)]
+    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}) as process:
+        while not list((tmp_path / "killed").glob("checkpoints/step-*100")):
+            time.sleep(0.01)
+            assert process.poll() is None
+        process.kill()
+    assert not (tmp_path / "killed" / "metrics.json").exists()
+    run_kbert("finetune", "classification", *arguments)
+    one, two = (read_json(tmp_path / name / "metrics.json") for name in ("whole", "killed"))
+    assert one["dev"] == two["dev"]
+    one, two = (kbert.load_pretrained(tmp_path / name).get_weights() for name in ("whole", "killed"))
+    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))

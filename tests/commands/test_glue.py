@@ -1,0 +1,166 @@
+"""GLUE by the command: seeds, rates, the table, a killed call, all tasks and their submission."""
+
+import json
+import shutil
+import zipfile
+
+import numpy as np
+import pytest
+from helpers.run_eagerly import run_eagerly
+from helpers.run_recipe import read_json, run_kbert
+from helpers.toy_glue import TEST_ROWS, glue_arguments, write_glue_home
+
+import kbert
+from kbert.tasks.glue_benchmark.table import describe_scores
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES
+
+SEEDS = ("--train-examples", 40, "--epochs", 1, "--seeds", 3, 4, "--dropout", 0)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return write_glue_home(tmp_path_factory.mktemp("home"))
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_one_run_of_a_pair_task(home, tmp_path, capsys):
+    run_kbert("glue", *glue_arguments(home, "mrpc", tmp_path / "run", "--steps", 3, "--json"))
+    printed = capsys.readouterr().out
+    result = read_json(tmp_path / "run" / "glue.json")
+    assert json.loads(printed.splitlines()[-1]) == result
+    grid = result["tasks"]["MRPC"]
+    dev = grid["best"]["dev"]
+    assert set(dev) == {"examples", "loss", "f1", "accuracy"} and result["average"] is None
+    rows = {line[:42].strip(): line[42:].split() for line in printed.splitlines()}
+    assert rows["MRPC"] == ["f1", "accuracy"]
+    assert rows["paper: BERT-base, test"] == ["88.9", "-"]
+    assert rows["paper: BERT-base, dev"] == ["-", "86.7"]
+    assert rows["a constant answer, dev"] == [f"{100 * grid['constant_answer'][m]:.1f}" for m in ("f1", "accuracy")]
+    assert rows["this run, dev (60 examples)"] == [f"{100 * dev[m]:.1f}" for m in ("f1", "accuracy")]
+    assert kbert.load_pretrained(tmp_path / "run" / "MRPC").pretrained.settings.pair
+
+
+@pytest.fixture(scope="module")
+def seeds(home):
+    with run_eagerly():
+        run_kbert("glue", *glue_arguments(home, "SST-2", home / "seeds", *SEEDS))
+    return home / "seeds"
+
+
+def test_seeds_are_summed_up_and_the_best_is_kept(seeds):
+    grid = read_json(seeds / "SST-2" / "grid.json")
+    runs = {run["seed"]: read_json(seeds / "SST-2" / run["folder"] / "metrics.json") for run in grid["runs"]}
+    losses = [runs[seed]["dev"]["loss"] for seed in (3, 4)]
+    accuracies = [runs[seed]["dev"]["accuracy"] for seed in (3, 4)]
+    (settings,) = grid["settings"]
+    assert losses[0] != losses[1]
+    assert settings["mean"]["loss"] == pytest.approx(np.mean(losses))
+    assert settings["deviation"]["loss"] == pytest.approx(np.std(losses, ddof=1))
+    assert grid["best"]["seed"] == (3 if accuracies[0] >= accuracies[1] else 4)
+    assert (grid["train_examples"], grid["best"]["learning_rate"]) == (40, 0.01)
+    best = seeds / "SST-2" / grid["best"]["folder"]
+    for name in ("config.json", "model.weights.h5", "manifest.json"):
+        assert (seeds / "SST-2" / "model" / name).read_bytes() == (best / "model" / name).read_bytes()
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_killed_call_repeats_only_what_is_not_finished(home, seeds, tmp_path, capsys):
+    shutil.copytree(seeds, tmp_path / "run")
+    (second,) = (tmp_path / "run" / "SST-2").glob("*-seed-4")
+    shutil.rmtree(second)
+    arguments = glue_arguments(home, "SST-2", tmp_path / "run", *SEEDS)
+    run_kbert("glue", *arguments, "--dry-run")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["SST-2: 1 runs left", "40 examples in 40 rows"] and lines[-1].startswith("time: about")
+    assert not second.exists()
+    (first,) = (tmp_path / "run" / "SST-2").glob("*-seed-3/metrics.json")
+    before = first.read_bytes()
+    run_kbert("glue", *arguments)
+    assert first.read_bytes() == before
+    assert read_json(tmp_path / "run" / "glue.json") == read_json(seeds / "glue.json")
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_rates_are_a_grid(home, tmp_path):
+    more = ("--train-examples", 16, "--steps", 2, "--seeds", 0, 1, "--learning-rates", 1e-2, 1e-5, "--dropout", 0)
+    grid = run_kbert("glue", *glue_arguments(home, "CoLA", tmp_path, *more))["tasks"]["CoLA"]
+    assert [each["learning_rate"] for each in grid["settings"]] == [1e-2, 1e-5] and len(grid["runs"]) == 4
+    assert grid["best"]["dev"]["matthews"] == max(run["dev"]["matthews"] for run in grid["runs"])
+    lines = describe_scores(GLUE_TASKS["CoLA"], grid).splitlines()
+    assert [line.split(",")[0] for line in lines[-4:-2]] == ["rate 0.01", "rate 1e-05"]
+    assert lines[-2].startswith("the best run, dev") and lines[-1].startswith("this run, dev (16 examples, 2 seeds)")
+    assert " ± " in lines[-1] and len({len(line) for line in lines}) == 1
+
+
+@pytest.fixture(scope="module")
+def everything(home):
+    more = ("--steps", 1, "--train-examples", 8, "--submission", "--dropout", 0)
+    run_kbert("glue", *glue_arguments(home, "all", home / "everything", *more))
+    return home / "everything"
+
+
+@pytest.mark.slow
+def test_all_tasks_and_the_average(everything):
+    result = read_json(everything / "glue.json")
+    assert set(result["tasks"]) == set(GLUE_TASKS)
+    dev = {name: grid["best"]["dev"] for name, grid in result["tasks"].items()}
+    assert set(dev["MNLI"]) == {"examples", "loss", "accuracy", "accuracy_mm"}
+    assert set(result["tasks"]["MNLI"]["constant_answer"]) == {"accuracy", "accuracy_mm"}
+    nine = [dev["CoLA"]["matthews"], dev["STS-B"]["spearman"], dev["MRPC"]["f1"], dev["QQP"]["f1"]]
+    nine += [dev[name]["accuracy"] for name in ("SST-2", "MNLI", "QNLI", "RTE")] + [dev["MNLI"]["accuracy_mm"]]
+    assert result["average"] == pytest.approx(100 * np.mean(nine))
+    assert kbert.load_pretrained(everything / "RTE").pretrained.settings.labels == ["entailment", "not_entailment"]
+
+
+@pytest.mark.slow
+def test_the_submission(home, everything):
+    with zipfile.ZipFile(everything / "submission" / "submission.zip") as archive:
+        files = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert set(files) == {f"{file}.tsv" for file in SUBMISSION_FILES}
+    for file, task in SUBMISSION_FILES.items():
+        assert (everything / "submission" / f"{file}.tsv").read_text() == files[f"{file}.tsv"]
+        header, *lines = [line.split("\t") for line in files[f"{file}.tsv"].splitlines()]
+        assert header == ["index", "prediction"]
+        assert [line[0] for line in lines] == [str(n) for n in range(TEST_ROWS + (file == "QQP"))]
+        columns = task.read_test(home / "glue", file).columns
+        answers = kbert.build_pipeline(kbert.load_pretrained(everything / task.name)).predict(columns, verbose=0)
+        if task.regression:
+            assert [float(line[1]) for line in lines] == pytest.approx(np.clip(answers["score"], 0, 5), abs=1e-3)
+            assert all(len(line[1].split(".")[1]) == 3 for line in lines)
+        else:
+            assert [line[1] for line in lines] == answers["label"].tolist()
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_absent_tasks_are_left_out(home, tmp_path, capsys):
+    for name in ("CoLA", "RTE"):
+        shutil.copytree(home / "glue" / name, tmp_path / "glue" / name)
+    more = ("--directory", tmp_path / "glue", "--steps", 1, "--train-examples", 8, "--submission")
+    result = run_kbert("glue", *glue_arguments(home, "all", tmp_path / "run", *more))
+    logged = capsys.readouterr().err
+    assert "has no folder for SST-2, MRPC" in logged and "The server also requires SST-2, MRPC" in logged
+    assert len((tmp_path / "run" / "submission" / "RTE.tsv").read_text().splitlines()) == 1 + TEST_ROWS
+    assert list(result["tasks"]) == ["CoLA", "RTE"] and result["average"] is None
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (("--tasks", "MRPC", "--directory", "glue/SST-2"), "MRPC.*Received: 'glue/SST-2'|missing"),
+        (("--directory", "init"), "expected folders of GLUE tasks"),
+        (("--directory", "untested", "--submission"), "SST-2/test.tsv"),
+        (("--tasks", "XNLI"), "expected names of .*Received: 'XNLI'"),
+        (("--directory", "broken"), "WNLI/train.tsv, line 6: expected 4 cells"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, monkeypatch, flags, message):
+    monkeypatch.chdir(home)
+    shutil.copytree(home / "glue" / "SST-2", home / "untested" / "SST-2", dirs_exist_ok=True)
+    (home / "untested" / "SST-2" / "test.tsv").unlink()
+    for name in ("SST-2", "WNLI"):
+        shutil.copytree(home / "glue" / name, home / "broken" / name, dirs_exist_ok=True)
+    lines = (home / "broken" / "WNLI" / "train.tsv").read_text("utf-8").splitlines()
+    (home / "broken" / "WNLI" / "train.tsv").write_text("\n".join([*lines[:5], "1\tone\ttwo"]) + "\n", "utf-8")
+    with pytest.raises(SystemExit, match=f"error: .*({message})"):
+        run_kbert("glue", *glue_arguments(home, "all", tmp_path / "run", *flags))
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,226 @@
+"""predict.py: every kind of input and output; nothing half written."""
+
+import csv
+import json
+
+import pytest
+from helpers.run_recipe import read_json, run_kbert
+from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+
+import kbert
+
+TEXTS = ["The film is good.", "", 'a "very, bad" film\u2028!', "中 é", "good", "never never", "was bad"]
+PAIRS = ["Good?", "never", "", "paris", "the capital", "x", "is"]
+LABELS = ["bad", "good"]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """The directory with a model of every kind, and their pipelines."""
+    path, tokenizer, config = tmp_path_factory.mktemp("models"), tiny_tokenizer(), tiny_config()
+    pipelines = {
+        "single": kbert.build_pipeline(kbert.BertClassifier(config), tokenizer, labels=LABELS),
+        "pair": kbert.build_pipeline(kbert.BertClassifier(config), tokenizer, labels=LABELS, pair=True),
+        "regression": kbert.build_pipeline(kbert.BertRegressor(config), tokenizer),
+        "fill_mask": kbert.build_pipeline(kbert.BertPretrainer(config), tokenizer, top_k=2),
+    }
+    for name, pipeline in pipelines.items():
+        randomise(pipeline.model)
+        kbert.save_pretrained(pipeline, path / name)
+    return path, pipelines
+
+
+def predict(models, kind, source, output, *more):
+    run_kbert("predict", "--source", models[0] / kind, "--input", source, "--output", output, "--batch-size", 3, *more)
+
+
+def read_jsonl(path):
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[:-1]]
+
+
+def write_table(path, **columns):
+    rows = list(zip(*columns.values(), strict=True))
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(dict(zip(columns, row, strict=True))) + "\n" for row in rows))
+    elif path.suffix == ".csv":
+        with open(path, "w", newline="", encoding="utf-8") as file:
+            csv.writer(file).writerows([list(columns), *rows])
+    else:
+        path.write_text("\n".join("\t".join(row) for row in [list(columns), *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_lines_to_jsonl(models, tmp_path):
+    source = tmp_path / "texts.txt"
+    source.write_bytes("\ufeff".encode() + "\r\n".join(TEXTS).encode() + b"\nbyte \xff film")
+    predict(models, "single", source, tmp_path / "deep/er/answers.jsonl")
+    rows = read_jsonl(tmp_path / "deep/er/answers.jsonl")
+    about = read_json(tmp_path / "deep/er/answers.metrics.json")
+    assert about["texts"] == 8 and about["settings"]["batch_size"] == 3 and about["settings"]["input"] == str(source)
+    texts = [*TEXTS, "byte \ufffd film"]
+    assert [row["text"] for row in rows] == texts
+    expected = models[1]["single"].predict([*TEXTS, b"byte \xff film".decode("utf-8", "replace")], verbose=0)
+    assert [row["label"] for row in rows] == expected["label"].tolist()
+    for row, probabilities in zip(rows, expected["probabilities"], strict=True):
+        assert list(row["probabilities"].values()) == pytest.approx(probabilities, abs=1e-5)
+
+
+@pytest.mark.parametrize("kind", [".csv", pytest.param(".tsv", marks=pytest.mark.slow), ".jsonl"])
+@pytest.mark.usefixtures("eagerly")
+def test_tables_of_pairs_to_csv(models, tmp_path, kind):
+    columns = {"id": [f"{i}" for i in range(7)], "one": TEXTS, "two": PAIRS, "other": ["x"] * 7}
+    source = write_table(tmp_path / f"pairs{kind}", **columns)
+    more = ("--text", "one", "--text-pair", "two", "--keep", "id")
+    predict(models, "pair", source, tmp_path / "answers.csv", *more)
+    with open(tmp_path / "answers.csv", newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert list(rows[0]) == ["one", "two", "id", "label", "probability_bad", "probability_good"]
+    assert [row["one"] for row in rows] == TEXTS and [row["id"] for row in rows] == columns["id"]
+    expected = models[1]["pair"].predict({"text": TEXTS, "text_pair": PAIRS}, verbose=0)
+    assert [row["label"] for row in rows] == expected["label"].tolist()
+    assert [float(row["probability_good"]) for row in rows] == pytest.approx(expected["probabilities"][:, 1], abs=1e-5)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_columns_that_the_model_was_trained_on_are_the_default(models, tmp_path):
+    made_by = {"settings": {"task": {"text": "asked", "text_pair": "answered", "label": "right"}}}
+    kbert.save_pretrained(models[1]["pair"], tmp_path / "model", made_by=made_by)
+    few = {"metrics": {}, "made_by": {"run": made_by}, "max_request_tokens": 3 * 16}  # three rows
+    kbert.export(models[1]["pair"], tmp_path / "exported", **few)
+    trained = write_table(tmp_path / "trained.csv", asked=TEXTS, answered=PAIRS)
+    plain = write_table(tmp_path / "plain.jsonl", text=TEXTS, text_pair=PAIRS)
+    found = {}
+    for model, source, *more in [
+        ("model", trained),
+        ("model", plain),
+        ("exported", trained, "--batch-size", 8),  # beyond the limit of the export
+        ("model", trained, "--text", "answered"),
+    ]:
+        predict((tmp_path,), model, source, tmp_path / "out.jsonl", *more, "--overwrite")
+        found[(model, source.suffix, *more[1:])] = read_jsonl(tmp_path / "out.jsonl")
+    rows, named, exported, swapped = found.values()
+    assert [list(row)[:2] for row in (rows[0], named[0])] == [["asked", "answered"], ["text", "text_pair"]]
+    scores = [[row["probabilities"]["good"] for row in some] for some in (rows, named, exported, swapped)]
+    assert scores[0] == scores[1] and scores[2] == pytest.approx(scores[0], abs=1e-5) and scores[3] != scores[0]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_what_is_kept_of_json_lines_stays_as_it_is(models, tmp_path):
+    kept = {"number": 1.50, "flag": True, "list": [1, {"a": None}]}
+    (tmp_path / "t.jsonl").write_text(json.dumps({"text": 5, **kept}) + "\n")
+    predict(models, "single", tmp_path / "t.jsonl", tmp_path / "a.jsonl", "--keep", *kept, "text")
+    (row,) = read_jsonl(tmp_path / "a.jsonl")
+    assert list(row) == ["text", *kept, "label", "probabilities"]
+    assert {name: row[name] for name in ("text", *kept)} == {"text": "5", **kept}
+    with pytest.raises(SystemExit, match="t.jsonl, line 1: expected the keys .'id'"):
+        predict(models, "single", tmp_path / "t.jsonl", tmp_path / "b.jsonl", "--keep", "id")
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_same_name_in_another_format(models, tmp_path):
+    (tmp_path / "t.txt").write_text("good\n")
+    predict(models, "single", tmp_path / "t.txt", tmp_path / "a.jsonl")
+    with pytest.raises(SystemExit, match="a.metrics.json already exists"):
+        predict(models, "single", tmp_path / "t.txt", tmp_path / "a.csv")
+    assert not (tmp_path / "a.csv").exists()
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_whether_a_text_goes_on(models, tmp_path):
+    model = kbert.load_pretrained(models[0] / "fill_mask", task="next_sentence")
+    kbert.save_pretrained(kbert.build_pipeline(model), tmp_path / "next")
+    (tmp_path / "t.txt").write_text("good\tbad\nfilm\tfilm\n")
+    predict((tmp_path,), "next", tmp_path / "t.txt", tmp_path / "a.csv")
+    lines = (tmp_path / "a.csv").read_text().splitlines()
+    assert lines[0] == "text,text_pair,is_next" and len(lines) == 3
+    assert all(0 < float(line.split(",")[2]) < 1 for line in lines[1:])
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_lines_of_pairs_and_a_replaced_output(models, tmp_path):
+    source, output = tmp_path / "pairs.txt", tmp_path / "answers.jsonl"
+    source.write_text("good film\tbad film\n\tParis\n")
+    output.write_text("old")
+    with pytest.raises(SystemExit):
+        predict(models, "pair", source, output)
+    assert output.read_text() == "old"
+    predict(models, "pair", source, output, "--overwrite")
+    assert [(row["text"], row["text_pair"]) for row in read_jsonl(output)] == [("good film", "bad film"), ("", "Paris")]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_scores_and_masks(models, tmp_path):
+    source = tmp_path / "texts.txt"
+    source.write_text("good [MASK]\nnone\n")
+    predict(models, "regression", source, tmp_path / "scores.csv")
+    assert (tmp_path / "scores.csv").read_text().splitlines()[0] == "text,score"
+    predict(models, "fill_mask", source, tmp_path / "masks.jsonl", "--top-k", 3, "--sequence-length", 9)
+    rows = read_jsonl(tmp_path / "masks.jsonl")
+    assert [len(row["masks"]) for row in rows] == [1, 0] and len(rows[0]["masks"][0]) == 3
+    best = models[1]["fill_mask"].predict(["good [MASK]"], verbose=0)
+    assert rows[0]["masks"][0][0]["token"] == best["tokens"][0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    "kind,name,content,more,message",
+    [
+        ("pair", "p.txt", "a\tb\nonly one\n", (), "line 2: expected two texts with a tab"),
+        ("single", "t.csv", "txt,label\na,b\n", (), "missing: .'text'.. --text .in Python `columns`. can name"),
+        ("fill_mask", "t.csv", "question,context\na,b\n", (), r"inputs \['text'\] of a pretraining model. Received: "),
+        ("single", "t.csv", "text,label\na,b\n", ("--keep", "label"), "have the names of answers: .'label'"),
+        ("single", "t.txt", "", ("--output", "new/er/answers.jsonl"), "holds no text"),
+        ("fill_mask", "t.txt", "[MASK]\n", ("--output", "answers.csv"), "give --output a name in .jsonl"),
+        ("single", "t.txt", "good\n", ("--output", "answers.txt"), "must end in .jsonl or .csv"),
+        ("single", "t.txt", "good\n", ("--keep", "id"), "`keep` needs an input with columns"),
+        ("single", "t.txt", "good\n", ("--sequence-length", "99"), "at most the model's position table"),
+    ],
+)
+def test_errors_are_one_line_and_leave_nothing(models, tmp_path, monkeypatch, kind, name, content, more, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / name).write_text(content)
+    with pytest.raises(SystemExit, match=message):
+        predict(models, kind, name, "answers.jsonl", *more)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize("flags", [("--top-k", 3), ("--tagging-output", "tags"), ("--null-threshold", "off")])
+def test_a_flag_of_another_task_is_an_error(models, tmp_path, flags):
+    source = write_table(tmp_path / "in.csv", text=TEXTS)
+    with pytest.raises(SystemExit, match=r"error: build_pipeline: a classification model takes the options \['seq"):
+        predict(models, "single", source, tmp_path / "out.jsonl", *flags)
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_flags_that_turn_off_what_is_stored(tmp_path):
+    threshold = -1e6  # "no answer" always
+    model = randomise(kbert.BertSpanExtractor(tiny_config(num_layers=1)))
+    stored = {"span": kbert.build_pipeline(model, tiny_tokenizer(), null_threshold=threshold)}
+    model = randomise(kbert.BertClassifier(tiny_config(num_layers=1)), scale=1.5)
+    stored["windows"] = kbert.build_pipeline(
+        model, tiny_tokenizer(), window_pooling="max", doc_stride=3, sequence_length=7
+    )
+    for name, pipeline in stored.items():
+        kbert.save_pretrained(pipeline, tmp_path / name)
+    asked = write_table(tmp_path / "asked.csv", question=["film ?"] * 2, context=["the film is good", "a bad film"])
+    long = write_table(tmp_path / "long.csv", text=["good bad paris film never . " * 5])
+    answers = {}
+    for name, source, *flags in [
+        ("span", asked),
+        ("span", asked, "--null-threshold", "off"),
+        ("span", asked, "--null-threshold", 1e6),
+        ("windows", long),
+        ("windows", long, "--window-pooling", "off"),
+        ("windows", long, "--window-pooling", "mean"),
+    ]:
+        predict((tmp_path,), name, source, tmp_path / "out.jsonl", *flags, "--overwrite")
+        answers[(name, *flags)] = read_jsonl(tmp_path / "out.jsonl")
+    given, off, high = ([row["answer"] for row in rows] for key, rows in answers.items() if key[0] == "span")
+    assert given == ["", ""] and all(off) and off == high
+    pooled = [rows[0]["probabilities"] for key, rows in answers.items() if key[0] == "windows"]
+    assert len({json.dumps(one) for one in pooled}) == 3
+    plain = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "windows"), window_pooling=None)
+    expected = plain.predict(["good bad paris film never . " * 5], verbose=0)["probabilities"][0]
+    assert list(pooled[1].values()) == pytest.approx(expected.tolist(), abs=1e-5)
+    with pytest.raises(SystemExit):
+        predict((tmp_path,), "span", asked, tmp_path / "other.jsonl", "--null-threshold", "nan")

@@ -1,0 +1,61 @@
+"""`finetune_grid`: the best on dev is kept, a killed grid goes on, other settings and examples are refused."""
+
+import importlib
+
+import pytest
+from helpers.tiny_directory import write_tiny_directory
+from helpers.tiny_finetuning import DEV, ROWS, TASK
+
+import kbert
+from kbert.files import read_json
+from kbert.finetuning import finetune_grid
+
+pytestmark = pytest.mark.usefixtures("eagerly")
+
+VALUES = {"learning_rates": (1e-9, 2e-3), "epochs": (1,), "batch_sizes": (8,)}
+OPTIONS = {"sequence_length": 9}
+
+
+@pytest.fixture
+def source(tmp_path):
+    return write_tiny_directory(tmp_path / "tiny")
+
+
+def test_the_best_on_dev_is_kept_and_a_killed_grid_goes_on(source, tmp_path, monkeypatch):
+    module = importlib.import_module("kbert.finetuning.grid")
+    started, finetune = [], module.finetune
+
+    def killed_at_the_second(*arguments, **options):
+        started.append(options["learning_rate"])
+        if len(started) == 2:
+            raise KeyboardInterrupt
+        return finetune(*arguments, **options)
+
+    killed_at_the_second.arguments = finetune.arguments
+    monkeypatch.setattr(module, "finetune", killed_at_the_second)
+    output = tmp_path / "grid"
+    with pytest.raises(KeyboardInterrupt):
+        finetune_grid(source, TASK, ROWS, DEV, output, **VALUES, **OPTIONS)
+    result = finetune_grid(source, TASK, ROWS, DEV, output, **VALUES, **OPTIONS)
+    assert started == [1e-9, 2e-3, 2e-3]  # the finished one is not repeated
+    scores = {run["learning_rate"]: run["dev"][result["metric"]] for run in result["runs"]}
+    assert set(scores) == set(VALUES["learning_rates"])
+    assert scores[result["best"]["learning_rate"]] == max(scores.values())
+    assert result == read_json(output / "grid.json")
+    folder = output / result["best"]["folder"]
+    assert (output / "model/manifest.json").read_bytes() == (folder / "model/manifest.json").read_bytes()
+    assert kbert.load_pretrained(output).task == "classification"
+    for examples, options, name in ((ROWS[:-1], {}, "train"), (ROWS, {"warmup_share": 0.2}, "warmup_share")):
+        with pytest.raises(FileExistsError, match=f"a finished run with other {name}"):
+            finetune_grid(source, TASK, examples, DEV, output, **VALUES, **OPTIONS, **options)
+    assert len(started) == 3
+
+
+def test_what_is_no_grid_is_an_error(source, tmp_path):
+    with pytest.raises(ValueError, match="at least one value .* Received: 0 combinations"):
+        finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", epochs=())
+    with pytest.raises(ValueError, match="dev=None"):
+        finetune_grid(source, TASK, ROWS, None, tmp_path / "grid")
+    with pytest.raises(TypeError, match="the path or the name of a model"):
+        finetune_grid(kbert.load_pretrained(source), TASK, ROWS, DEV, tmp_path / "grid")
+    assert not (tmp_path / "grid").exists()

@@ -3,7 +3,7 @@
 The command `kbert` (`kbert.commands`) is made by it, and a recipe with flags is, too: ``run_command(main)``.
 
 Every parameter is a flag, ``--batch-size`` for ``batch_size``; a field of a group of `kbert.options.Options` is
-``--machine.strategy``; one of the task ``--text``. Types and bounds are those of the annotations, the help is the
+``--strategy``; one of the task ``--text``. Types and bounds are those of the annotations, the help is the
 docstring's. ``--config FILE`` reads values from YAML or JSON, such as a run's settings.json; flags override it.
 """
 
@@ -24,7 +24,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn
 
-from kbert.options import Options, check_option, option_help, to_json
+from kbert.options import Options, check_option, into_groups, option_help, to_json
 
 REQUIRED = inspect.Parameter.empty
 
@@ -40,11 +40,12 @@ class Command:
         report: function of the result that prints it for people; None: nothing is printed.
         as_json: function of the result that gives what ``--json`` prints on the last line; None: no such flag.
         failed: function of the result: whether the exit status is 1.
-        tasks: for a verb with a parameter ``task``: function that gives the classes of task objects by word; the word
-            comes first, and the fields of its class are flags.
+        tasks: for a verb with a parameter ``task``: function that gives by word what imports the class of task objects; the
+            word comes first, and the fields of the class are flags.
         partial_task: whether the verb takes, instead of a task object, the fields that are given, as a dict.
         resumes: whether the same command resumes a killed run.
         epilog: examples, for the help.
+        about: what the help says instead of the verb's docstring.
     """
 
     verb: Callable
@@ -52,10 +53,11 @@ class Command:
     report: Callable[[Any], None] | None = None
     as_json: Callable[[Any], Any] | None = None
     failed: Callable[[Any], bool] | None = None
-    tasks: Callable[[], Mapping[str, type]] | None = None
+    tasks: Callable[[], Mapping[str, Callable[[], Callable]]] | None = None
     partial_task: bool = False
     resumes: bool = False
     epilog: str = ""
+    about: str = ""
 
     @property
     def summary(self) -> str:
@@ -74,8 +76,8 @@ class Flag:
 
     @property
     def name(self) -> str:
-        """As on the command line, without dashes: ``machine.logical-cpus``."""
-        return ".".join(self.path).replace("_", "-")
+        """As on the command line, without dashes: ``logical-cpus``."""
+        return self.path[-1].replace("_", "-")
 
     def parse(self, text: str):
         """The value that a word of the command line means.
@@ -173,7 +175,7 @@ class _Parser(argparse.ArgumentParser):
 def make_parser(prog: str, command: Command, task_class: type | None = None) -> argparse.ArgumentParser:
     """The parser of a command, for one class of task objects where it has a task."""
     doc = inspect.getdoc(command.verb) or ""
-    about = re.split(r"\n(?=Args:|Returns:|Raises:)", doc)[0].strip()
+    about = (command.about or re.split(r"\n(?=Args:|Returns:|Raises:)", doc)[0]).strip()
     parser = _Parser(
         prog=prog,
         usage=" ".join([prog, *(name.upper() for name in command.positional), "[flags]"]),
@@ -285,26 +287,21 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
     if "task" in values:
         values["task"] = {name: value for name, value in values["task"].items() if name != "task"}
     for dest, value in vars(words).items():
+        place, *path = dest.split(".")
         if dest in ("config", "print_config", "json"):
             continue
-        place, *path = dest.split(".")
         if path:
-            values.setdefault(place, {})
-            values[place] = {**values[place], path[0]: value}
+            values[place] = {**values.get(place, {}), path[0]: value}
         else:
             values[place] = value
-    if unknown := [name for name in values if name not in parameters]:
-        hint = suggest(unknown[0], parameters, f"Known: {', '.join(parameters)}")
-        raise ValueError(f"--config {words.config}: unknown option {unknown[0]!r}. {hint}")
+    try:
+        values = into_groups(prog, inspect.signature(command.verb), values)
+    except TypeError as error:
+        raise ValueError(f"--config {words.config}: {error}") from None
     if task_class is not None:
         fields = values.get("task", {})
         values["task"] = fields if command.partial_task and isinstance(task_class, type) else task_class(**fields)
     for name, parameter in parameters.items():
-        is_group = isinstance(parameter.annotation, type) and issubclass(parameter.annotation, Options)
-        if is_group and isinstance(
-            values.get(name), Mapping
-        ):  # the verb's own defaults, which may differ from the group's
-            values[name] = dataclasses.replace(parameter.default, **values[name])
         if parameter.default is REQUIRED and name not in values and parameter.kind is not parameter.VAR_KEYWORD:
             flag = name.upper() if name in command.positional else f"--{name.replace('_', '-')}"
             parser.error(f"{flag} is required. See {prog} --help")
@@ -324,9 +321,9 @@ def _config_of(argv: Sequence[str]) -> dict[str, Any]:
 def _choose_task(prog: str, command: Command, argv: list[str], config: Mapping):
     tasks = command.tasks()
     if argv and argv[0] in tasks:
-        return tasks[argv[0]], f"{prog} {argv[0]}", argv[1:]
+        return tasks[argv[0]](), f"{prog} {argv[0]}", argv[1:]
     if config.get("task", {}).get("task") in tasks:
-        return tasks[config["task"]["task"]], prog, argv
+        return tasks[config["task"]["task"]](), prog, argv
     parser = _Parser(prog=prog, description=command.summary, usage=f"{prog} TASK [--help] [flags]", allow_abbrev=False)
     parser.add_argument("task", metavar="TASK", choices=tuple(tasks), help=", ".join(tasks))
     if inspect.signature(command.verb).parameters["task"].default is REQUIRED or argv in (["--help"], ["-h"]):

@@ -243,6 +243,18 @@ def to_json(value):
 class Arguments(types.SimpleNamespace):
     """The checked arguments of a call of a verb, by name: ``arguments.batch_size``."""
 
+    def flat(self, with_passing: bool = True) -> dict[str, Any]:
+        """All of them by name, the fields of groups by their own; without `PASSING` ones those that define a run."""
+        values: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, Options):
+                for field in dataclasses.fields(value):
+                    if with_passing or not is_passing(field.type):
+                        values[field.name] = getattr(value, field.name)
+            elif name != "_settings" and (with_passing or name in self._settings):
+                values[name] = value
+        return values
+
     def settings(self) -> dict[str, Any]:
         """Those with an annotation that is not `PASSING`, as JSON."""
         values = {name: to_json(getattr(self, name)) for name in self._settings}
@@ -255,6 +267,7 @@ def verb(run: Callable[[Arguments], Any]):
     The declaration, with its docstring, is all that `help` and the command `kbert` need, and imports nothing; `run`
     imports what does the work. An argument is checked by its annotation (`check_option`), and all of them are given to
     `run` as one object, so that an option is named where it is defined and where it is used, and nowhere between.
+    Options of a group can be given by their own names, too (`into_groups`).
 
     Raises:
         TypeError: from the verb, for missing or unknown arguments.
@@ -279,8 +292,7 @@ def verb(run: Callable[[Arguments], Any]):
         settings = [name for name, annotation in typed.items() if not is_passing(annotation)]
 
         def arguments(*args, **kwargs) -> Arguments:
-            _suggest(declared.__name__, kwargs, signature.parameters)
-            bound = signature.bind(*args, **kwargs)
+            bound = signature.bind(*args, **into_groups(declared.__name__, signature, kwargs))
             bound.apply_defaults()
             values = {
                 name: check_option(declared.__name__, name, value, typed[name]) if name in typed else value
@@ -298,12 +310,42 @@ def verb(run: Callable[[Arguments], Any]):
     return decorate
 
 
-def _suggest(owner: str, given: Mapping, known: Mapping) -> None:
-    for name in given:
-        if name not in known:
+def into_groups(owner: str, signature: inspect.Signature, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments of a verb, those that are fields of a group in the group.
+
+    A field of a group can be given by its own name, in Python, as a flag and in a configuration file:
+    ``strategy="one"`` is ``machine=Machine(strategy="one")``.
+
+    Raises:
+        TypeError: an unknown name; the message has one that is near.
+    """
+    groups = {
+        name: parameter.default
+        for name, parameter in signature.parameters.items()
+        if isinstance(parameter.default, Options)
+    }
+    owners = {field.name: name for name, group in groups.items() for field in dataclasses.fields(group)}
+    arguments: dict[str, Any] = {}
+    fields: dict[str, dict[str, Any]] = {}
+    for name, value in given.items():
+        if name in groups and isinstance(value, Mapping):
+            fields.setdefault(name, {}).update(value)
+        elif name in signature.parameters:
+            arguments[name] = value
+        elif name in owners:
+            annotation = next(field.type for field in dataclasses.fields(groups[owners[name]]) if field.name == name)
+            fields.setdefault(owners[name], {})[name] = check_option(owner, name, value, annotation)
+        else:
+            known = [*signature.parameters, *owners]
             near = difflib.get_close_matches(name, known, 1)
             hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(known)}"
             raise TypeError(f"{owner}: got an unknown argument `{name}`. {hint}")
+    for name, values in fields.items():
+        unknown = [field for field in values if owners.get(field) != name]
+        if unknown:
+            raise TypeError(f"{owner}: `{name}` has no field `{unknown[0]}`")
+        arguments[name] = dataclasses.replace(arguments.get(name, groups[name]), **values)
+    return arguments
 
 
 def option_help(documented) -> dict[str, str]:
@@ -362,11 +404,11 @@ class Bookkeeping(Options):
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Optimizer(Options):
+class Optimization(Options):
     """The update of the weights; the defaults are the paper's.
 
     Args:
-        name: "adamw", or "lamb" for batches of thousands of sequences.
+        optimizer: "adamw", or "lamb" for batches of thousands of sequences.
         weight_decay: of all weights but biases and layer normalisations; times the learning rate, at each step.
         bias_correction: Adam as published, with bias correction; BERT was trained without. "lamb" always has it.
         layer_decay: the ratio of a layer's learning rate to that of the layer above; None: the same rate for all.
@@ -374,7 +416,7 @@ class Optimizer(Options):
             same update.
     """
 
-    name: Literal["adamw", "lamb"] = "adamw"
+    optimizer: Literal["adamw", "lamb"] = "adamw"
     weight_decay: Share = 0.01
     bias_correction: bool = False
     layer_decay: NonzeroShare | None = None

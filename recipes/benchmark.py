@@ -20,62 +20,83 @@ which a trial found it fastest (docs/performance.md). FLOPs are counted by one f
 utilisation, the share of the maker's peak. Flash attention needs --dropout 0 there.
 """
 
-import json
 import sys
+from typing import Literal
 
 from benchmarks.settings import DATA, PRECISIONS
-from benchmarks.table import PARTS, measure
+from benchmarks.table import PARTS
 
-from kbert.command_line import add_flags, make_parser, plain_errors, positive_float, positive_int, run_program
-
-
-def parse_arguments(argv):
-    parser = make_parser(__doc__)
-    add = parser.add_argument
-    add("part", choices=[*PARTS, "all"], help="what to measure")
-    add_flags(
-        parser,
-        *("size", "batch-size", "sequence-length", "max-predictions", "precision", "xla", "dropout"),
-        *("corpus", "records", "vocab", "model", "json"),
-        size={"default": "mini", "help": "of the model"},
-        batch_size={"help": "rows per batch"},
-        sequence_length={"help": "tokens of a row"},
-        max_predictions={"default": 20, "help": "masked positions in a row"},
-        precision={"choices": PRECISIONS, "default": "float32", "help": "of the arithmetic"},
-        dropout={"help": "train: dropout rate (default: 0.1)"},
-        corpus={"help": "text to use (default: the prose of this Python installation)"},
-        records={"help": "records, written by prepare_records.py, instead of text"},
-        vocab={"help": "a vocab.txt (default: one of 8,000 tokens is learned from the prose)"},
-        model={"required": False, "help": "serve, operations, all: the encoder to export (peers: of Hugging Face)"},
-    )
-    data = "train, encode: random token ids, or batches of --corpus or --records (default: synthetic)"
-    add("--data", default="synthetic", choices=DATA, help=data)
-    add("--packed", action="store_true", help="input, feed: with packed rows")
-    add("--frozen-weights", action="store_true", help="serve, operations, all: the weights are constants")
-    add("--seconds", type=positive_float, default=5.0, help="duration of one round of one system (default: 5)")
-    add("--rounds", type=positive_int, default=5, metavar="N", help="number of rounds (default: 5)")
-    add("--peers", action="store_true", help="also measure other libraries that are installed")
-    return parser.parse_args(argv)
+from kbert.cli import Command, run_command
+from kbert.options import Count, PathLike, Positive, ShareBelowOne, verb
+from kbert.pretraining.run.pretrain import SIZES
 
 
-def main(argv=None):
-    arguments = vars(parse_arguments(argv))
-    part, as_json = arguments.pop("part"), arguments.pop("json")
-    with plain_errors():
-        from benchmarks.settings import BenchmarkSettings
-        from benchmarks.table import measure_table, peer_lines, result_lines, table_lines
+def _run(asked) -> tuple[str, dict]:
+    from benchmarks.settings import BenchmarkSettings
+    from benchmarks.table import measure, measure_table
 
-        settings = BenchmarkSettings(**arguments)
-        if part == "all":
-            result = measure_table([sys.executable, __file__], settings)
-            lines = table_lines(result)
-        else:
-            result = measure(part, settings)
-            lines = peer_lines(result) + ([] if as_json else result_lines(result))
+    settings = {name: value for name, value in asked.flat().items() if name != "part"}
+    if asked.part == "all":
+        return "all", measure_table([sys.executable, __file__], BenchmarkSettings(**settings))
+    return asked.part, measure(asked.part, BenchmarkSettings(**settings))
+
+
+@verb(_run)
+def benchmark(
+    part: Literal[(*PARTS, "all")],
+    *,
+    size: SIZES = "mini",
+    batch_size: Count = 32,
+    sequence_length: Count = 128,
+    max_predictions: Count = 20,
+    precision: Literal[PRECISIONS] = "float32",
+    xla: Literal["auto", "on", "off"] = "auto",
+    dropout: ShareBelowOne | None = None,
+    data: Literal[DATA] = "synthetic",
+    corpus: list[str] | None = None,
+    records: PathLike | None = None,
+    vocabulary: PathLike | None = None,
+    packed: bool = False,
+    model: PathLike | None = None,
+    frozen_weights: bool = False,
+    seconds: Positive = 5.0,
+    rounds: Count = 5,
+    peers: bool = False,
+) -> tuple[str, dict]:
+    """Measures the speed of kbert, alone or compared with other installed libraries.
+
+    Args:
+        part: what to measure.
+        size: of the model.
+        batch_size: rows per batch.
+        sequence_length: tokens of a row.
+        max_predictions: masked positions in a row.
+        precision: of the arithmetic.
+        xla: whether to compile.
+        dropout: train: dropout rate; None: 0.1.
+        data: train, encode: random token ids, or batches of `corpus` or `records`.
+        corpus: text to use; none: the prose of this Python installation.
+        records: directory of ``kbert records``, instead of text.
+        vocabulary: a vocab.txt; None: one of 8,000 tokens is learned from the prose.
+        packed: input, feed: with packed rows.
+        model: serve, operations, all: the encoder to export (peers: of Hugging Face).
+        frozen_weights: serve, operations, all: the weights are constants.
+        seconds: duration of one round of one system.
+        rounds: number of rounds.
+        peers: also measure other libraries that are installed.
+    """
+
+
+def report(result: tuple[str, dict]) -> None:
+    """Prints what was measured."""
+    from benchmarks.table import peer_lines, result_lines, table_lines
+
+    part, measured = result
+    lines = table_lines(measured) if part == "all" else peer_lines(measured) + result_lines(measured)
     print("\n".join(lines))
-    if as_json:
-        print(json.dumps(result))
 
+
+COMMAND = Command(verb=benchmark, positional=("part",), report=report, as_json=lambda result: result[1], about=__doc__)
 
 if __name__ == "__main__":
-    run_program(main)
+    run_command(COMMAND)

@@ -18,8 +18,9 @@ import sys
 import time
 from collections import Counter
 
-from kbert.command_line import add_flags, make_parser, plain_errors, run_program
+from kbert.cli import Command, run_command
 from kbert.corpus.installed_prose import installed_documents
+from kbert.options import Count, PathLike
 
 SHIPPED = pathlib.Path(__file__).parent.parent / "saved_models" / "kbert-tiny"
 QUESTIONS = (
@@ -290,22 +291,27 @@ def describe_results(metrics: dict, output: pathlib.Path) -> str:
     return "\n".join(lines)
 
 
-def main(argv=None):
-    parser = make_parser(__doc__)
-    output = {"required": False, "default": pathlib.Path("runs/quickstart"), "help": "directory for all results"}
-    steps = {"default": 700, "help": "pre-training steps"}
-    add_flags(parser, "output", "steps", "overwrite", output=output, steps=steps)
-    args = parser.parse_args(argv)
-    start = time.perf_counter()
-    with plain_errors():
-        from kbert.files import write_json
+def quickstart(
+    *, output: PathLike = pathlib.Path("runs/quickstart"), steps: Count = 700, overwrite: bool = False
+) -> tuple[dict, pathlib.Path]:
+    """Runs everything once, from text to a served answer, and returns the metrics and where they are.
 
-        claim_directory(args.output, args.overwrite)
-        metrics = run(args.output, args.steps)
+    Args:
+        output: directory for all results.
+        steps: pre-training steps.
+        overwrite: delete what an earlier call wrote to `output`.
+    """
+    from kbert.files import write_json
+
+    start, output = time.perf_counter(), pathlib.Path(output)
+    claim_directory(output, overwrite)
+    metrics = run(output, steps)
     metrics["minutes"] = (time.perf_counter() - start) / 60
-    write_json(args.output / "metrics.json", metrics)
-    print(describe_results(metrics, args.output))
+    write_json(output / "metrics.json", metrics)
+    return metrics, output
 
+
+COMMAND = Command(verb=quickstart, report=lambda result: print(describe_results(*result)), about=__doc__)
 
 if __name__ == "__main__":
-    run_program(main)
+    run_command(COMMAND)

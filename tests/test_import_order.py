@@ -15,7 +15,7 @@ from helpers.run_python import assert_imports_none
 ROOMS = (
     "lazy quiet_tensorflow saved_classes versions checks options files locks beam stateless_random keras_compat xla "
     "config text corpus pretraining preprocessing layers optim models answers pipelines weights training inspection "
-    "tasks finetuning pretraining.run serving cli command_line inspection.playground"
+    "tasks finetuning pretraining.run serving inspection.playground cli commands __main__"
 ).split()
 BACKEND_NEUTRAL = (
     "lazy quiet_tensorflow saved_classes versions checks options files locks keras_compat xla config layers optim "
@@ -79,6 +79,8 @@ def test_every_folder_and_module_is_a_room():
 def test_imports_point_upwards():
     for path in FILES:
         for room, line in _imported_rooms(path):
+            if room == "kbert" and _room(path) == "commands":
+                continue  # commands use the public names, as their users do
             assert room in ROOMS, f"{path.name}:{line} imports kbert.{room}, which is not a room"
             assert ROOMS.index(room) <= ROOMS.index(_room(path)), (
                 f"{path.relative_to(ROOT)}:{line} ({_room(path)}) imports {room}, which comes after it"

@@ -13,7 +13,7 @@ from kbert.options import (
     Count,
     Machine,
     NonzeroShare,
-    Optimizer,
+    Optimization,
     Options,
     PathLike,
     Peak,
@@ -124,7 +124,7 @@ def test_unknown_and_missing_arguments():
 def test_the_help_of_an_option_is_its_sentence_in_the_docstring():
     both = "how long, and which weights: those of the last step."
     assert option_help(train) == {"source": "what is trained: a model.", "steps": both, "keep": both}
-    for group in (Machine, Optimizer):
+    for group in (Machine, Optimization):
         assert option_help(group).keys() == {field.name for field in dataclasses.fields(group)}
 
 
@@ -139,3 +139,16 @@ def test_bounds_are_open_or_closed():
 
 def test_options_import_nothing_heavy():
     assert_imports_none("import kbert.options", "tensorflow", "keras", "numpy")
+
+
+def test_options_of_a_group_have_their_own_names():
+    arguments = train("model", rate=0.5, log_every=2, masking={"path": "a"})
+    assert arguments.masking == Masking(rate=0.5, log_every=2, path="a")
+    assert train("model", masking=Masking(rate=0.5), log_every=2).masking == Masking(rate=0.5, log_every=2)
+    assert arguments.flat()["rate"] == 0.5 and arguments.flat()["steps"] == 3
+    with pytest.raises(TypeError, match="got an unknown argument `rat`. Did you mean `rate`"):
+        train("model", rat=0.5)
+    with pytest.raises(TypeError, match="train: `masking` has no field `steps`"):
+        train("model", masking={"steps": 1})
+    with pytest.raises(ValueError, match="^train: `rate` must be "):
+        train("model", rate=2)

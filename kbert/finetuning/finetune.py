@@ -12,7 +12,7 @@ from kbert.options import (
     Count,
     Machine,
     Natural,
-    Optimizer,
+    Optimization,
     PathLike,
     Peak,
     Positive,
@@ -74,7 +74,7 @@ def finetune(
     keep: Literal["best", "last"] = "best",
     patience: Count | None = None,
     more_dev=None,
-    optimizer: Optimizer = Optimizer(),
+    optimization: Optimization = Optimization(),
     machine: Machine = Machine(),
     bookkeeping: Bookkeeping = Bookkeeping(),
     overwrite: Annotated[bool, PASSING] = False,
@@ -122,7 +122,7 @@ def finetune(
         keep: "best" or "last": which weights are kept.
         patience: with `dev`, stop after this many evaluations without improvement; None: never.
         more_dev: with `dev`, {suffix: examples}, scored at the end; their metrics have this suffix.
-        optimizer: `kbert.options.Optimizer`: weight decay, bias correction, decay by layer, micro-batches.
+        optimization: `kbert.options.Optimization`: weight decay, bias correction, decay by layer, micro-batches.
         machine: `kbert.options.Machine`: strategy, precision, XLA.
         bookkeeping: `kbert.options.Bookkeeping`: checkpoints, TensorBoard, your own callbacks. With `dev` their epochs
             end with each evaluation, and the logs have its scores (``val_accuracy`` …); without, with each window of

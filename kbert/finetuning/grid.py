@@ -19,7 +19,7 @@ from kbert.options import (
     Count,
     Machine,
     Natural,
-    Optimizer,
+    Optimization,
     PathLike,
     Peak,
     Positive,
@@ -123,7 +123,6 @@ def _again(call: Arguments, **others) -> dict[str, Any]:
 
 
 def _train(call: Arguments) -> dict[str, Any]:
-    call.output.parent.mkdir(parents=True, exist_ok=True)
     metrics = finetune(**_again(call)).metrics
     gc.collect()  # models are in reference cycles; free the last one before the next is built
     return metrics
@@ -206,7 +205,7 @@ def _run_glue(arguments: Arguments) -> dict[str, Any]:
             sequence_length=asked.sequence_length,
             dropout=asked.dropout,
             random_weights=asked.random_weights,
-            optimizer=asked.optimizer,
+            optimization=asked.optimization,
             machine=asked.machine,
             bookkeeping=asked.bookkeeping,
         )
@@ -250,7 +249,7 @@ def finetune_glue(
     sequence_length: Count | None = None,
     dropout: ShareBelowOne | None = None,
     random_weights: bool = False,
-    optimizer: Optimizer = Optimizer(),
+    optimization: Optimization = Optimization(),
     machine: Machine = Machine(),
     bookkeeping: Bookkeeping = Bookkeeping(),
     dry_run: bool = False,
@@ -270,7 +269,7 @@ def finetune_glue(
         steps: weight updates of each run, instead of `epochs`.
         train_examples: train on that many of each task, drawn at random, the same ones for every seed; None: all.
         submission: answer the test files with what was kept, in ``submission/`` of `output`, zipped for the server.
-        sequence_length, dropout, random_weights, optimizer, machine, bookkeeping: see `kbert.finetune`.
+        sequence_length, dropout, random_weights, optimization, machine, bookkeeping: see `kbert.finetune`.
         dry_run: train nothing: of each task the number of runs that are left, and an estimate of the first.
 
     Returns:

@@ -117,7 +117,7 @@ class Finetuning:
         self.hardware = choose_hardware(
             machine.strategy, machine.precision, machine.xla, machine.logical_cpus, source=asked.source
         )
-        check_accumulation(asked.optimizer.accumulate, self.hardware, [asked.batch_size])
+        check_accumulation(asked.optimization.accumulate, self.hardware, [asked.batch_size])
         settings = self.task.settings(self.train)
         if self.dev is not None:
             self.task.check_dev(self.dev, settings)
@@ -255,15 +255,15 @@ class Finetuning:
         return self.asked.steps or training_steps(data.rows, self.asked.batch_size, self.asked.epochs)
 
     def _compile(self, model, steps: int) -> None:
-        asked, optimizer = self.asked, self.asked.optimizer
+        asked = self.asked
         schedule = WarmupLinearDecay(asked.learning_rate, int(asked.warmup_share * steps), steps)
         with self.hardware.scope():
             if asked.lora_rank:  # not before: a model that is given stays as it is until its training begins
                 keras.utils.set_random_seed(asked.seed)
                 model.enable_lora(asked.lora_rank)
             model.compile(
-                make_optimizer(optimizer, schedule),
-                micro_batches=optimizer.accumulate,
+                make_optimizer(asked.optimization, schedule),
+                micro_batches=asked.optimization.accumulate,
                 jit_compile=self.hardware.jit_compile,
             )
 

@@ -2,16 +2,16 @@
 
 from kbert.optim.adamw import AdamW
 from kbert.optim.lamb import Lamb
-from kbert.options import Optimizer
+from kbert.options import Optimization
 
 
-def make_optimizer(options: Optimizer, learning_rate) -> AdamW:
+def make_optimizer(options: Optimization, learning_rate) -> AdamW:
     """AdamW or LAMB with these options.
 
     Args:
         learning_rate: a number or a schedule.
     """
-    if options.name == "lamb":
+    if options.optimizer == "lamb":
         return Lamb(learning_rate, weight_decay=options.weight_decay, layer_decay=options.layer_decay)
     return AdamW(
         learning_rate,

@@ -1,10 +1,8 @@
 """The pre-trainings behind the rows of tables: each made once, whichever rows need it."""
 
-import dataclasses
 import functools
 import gc
 import hashlib
-import inspect
 import json
 import logging
 import os
@@ -55,10 +53,7 @@ def decide_packing(source, pretraining) -> bool:
         source: of `kbert.pretrain`.
         pretraining: its other arguments, without `packed`.
     """
-    fields = {field.name for field in dataclasses.fields(PretrainingSettings)}
-    parameters = inspect.signature(pretrain).parameters.values()
-    arguments = {one.name: one.default for one in parameters if one.default is not one.empty} | dict(pretraining)
-    settings = PretrainingSettings(source=source, **{name: arguments[name] for name in arguments if name in fields})
+    settings = PretrainingSettings(pretrain.arguments(source, **pretraining), source)
     tokenizer = source_tokenizer(settings)
     if tokenizer is None and isinstance(settings.init, str | os.PathLike):
         tokenizer = load_pretrained(settings.init, "encoder").pretrained.tokenizer

@@ -1,6 +1,5 @@
 """The pre-trainings and fine-tunings behind tables: each made once, whichever rows and tables need it."""
 
-import argparse
 import dataclasses
 import gc
 import itertools
@@ -13,9 +12,11 @@ from experiments.cells import WORST, Cells
 from experiments.downstream import NER, SQUAD, Downstream, chosen_by_column, count_examples, named_tasks
 from experiments.paper_tables import Row, Table
 from experiments.pretrained_rows import PretrainedRows, run_folder
+from kbert.corpus.records_manifest import is_records
 from kbert.files import read_json
 from kbert.finetuning.features.train import FeatureTraining, train_feature_taggers
 from kbert.models.feature_modes import FEATURE_MODES
+from kbert.options import Arguments
 from kbert.training.made_by import INPUTS, METRICS
 from kbert.training.processor_name import processor_name
 from kbert.weights.load import load_pretrained
@@ -206,25 +207,27 @@ class Study:
         return self.finetuning | dict(task.options) | given
 
 
-def make_study(arguments: argparse.Namespace, recipe: str) -> Study:
+def make_study(arguments: Arguments, recipe: str) -> Study:
     """The `Study` that the flags of recipes/ablations.py describe."""
     words = [*arguments.tasks, *([NER] if arguments.ner else []), *([SQUAD] if arguments.squad else [])]
     if limit := arguments.train_examples:  # of the tasks that have no limits of their own
         words = [word if ":" in word else f"{word}:{limit}" for word in words]
     tasks = named_tasks(words, glue=arguments.glue, ner=arguments.ner, squad=arguments.squad)
-    names = ("vocabulary", "size", "steps", "hours", "settings", "held_out", "seed")
-    pretraining = {name: getattr(arguments, name) for name in names}
+    names = ("vocabulary", "size", "steps", "hours", "settings", "held_out")
+    pretraining = {name: getattr(arguments, name) for name in names} | {"seed": arguments.seeds[0]}
     pretraining |= {"batch_size": arguments.pretraining_batch_size, "sequence_length": arguments.pretraining_length}
     pretraining |= {"precision": arguments.pretraining_precision, "learning_rate": arguments.pretraining_learning_rate}
     names = ("epochs", "batch_size", "sequence_length", "dropout")
     features = {"epochs": arguments.feature_epochs, "units": arguments.feature_units, "evaluate_every": None}
+    sources = list(arguments.corpus_or_records)
+    source = sources[0] if len(sources) == 1 and is_records(sources[0]) else sources
     return Study(
-        arguments.records or arguments.corpus,
+        source,
         arguments.output,
         tasks,
         pretraining={name: value for name, value in pretraining.items() if value is not None},
-        seeds=range(arguments.seed, arguments.seed + arguments.restarts),
-        rates=arguments.learning_rate,
+        seeds=arguments.seeds,
+        rates=arguments.learning_rates,
         finetuning={name: getattr(arguments, name) for name in names},
         feature_training=FeatureTraining(**features),
         recipe=recipe,

@@ -17,9 +17,7 @@ import kbert
 from kbert.files import sha256
 from kbert.weights.formats.kbert.read import read_kbert_directory
 
-QUICK = as_flags(
-    batch_size=8, sequence_length=9, learning_rate=2e-3, **{"bookkeeping.checkpoint_every": 10}, evaluate_every=30
-)
+QUICK = as_flags(batch_size=8, sequence_length=9, learning_rate=2e-3, checkpoint_every=10, evaluate_every=30)
 
 
 @pytest.fixture(scope="module")

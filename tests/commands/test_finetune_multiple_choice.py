@@ -49,7 +49,7 @@ def _arguments(home, output, *more):
         *TABLE,
         *as_flags(source=home / "init", output=output),
         *QUICK,
-        *as_flags(**{"bookkeeping.checkpoint_every": 10}, steps=40),
+        *as_flags(checkpoint_every=10, steps=40),
         *more,
     )
 

@@ -18,7 +18,7 @@ QUICK = as_flags(
     batch_size=8,
     sequence_length=16,
     learning_rate=3e-3,
-    **{"bookkeeping.checkpoint_every": 10},
+    checkpoint_every=10,
     dropout=0,
     evaluate_every=60,
 )

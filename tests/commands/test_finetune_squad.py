@@ -56,7 +56,7 @@ def arguments(home, output, *more, version="2.0"):
         *as_flags(train=home / f"train-v{version}.json", dev=home / f"dev-v{version}.json", version=version),
         *as_flags(source=home / "init", output=output, batch_size=8, sequence_length=16),
         *as_flags(doc_stride=5, max_query_length=3, max_answer_length=4, n_best=5, learning_rate=2e-3),
-        *as_flags(**{"bookkeeping.checkpoint_every": 10}, steps=30, evaluate_every=30),
+        *as_flags(checkpoint_every=10, steps=30, evaluate_every=30),
         *more,
     )
 

@@ -26,9 +26,7 @@ def test_long_texts_by_windows(tmp_path, capsys):
     command = (
         *as_flags(train=tmp_path / "train.csv", dev=tmp_path / "dev.csv"),
         *columns,
-        *as_flags(
-            source=tmp_path / "init", sequence_length=12, steps=5, **{"bookkeeping.checkpoint_every": 5}, batch_size=8
-        ),
+        *as_flags(source=tmp_path / "init", sequence_length=12, steps=5, checkpoint_every=5, batch_size=8),
         *as_flags(window_pooling="max", doc_stride=5, output=True),
     )
     run_kbert("finetune", "classification", *command, tmp_path / "run")

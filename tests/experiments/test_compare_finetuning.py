@@ -28,8 +28,8 @@ def home(tmp_path_factory):
 
 
 def arguments(home, *more):
-    places = ("--init", home / "toy", "--output", home / "runs", "--glue", home / "glue", "--ner", home / "ner")
-    return (*places, "--task", "SST-2:16", "NER", *QUICK, *more)
+    places = ("--source", home / "toy", "--output", home / "runs", "--glue", home / "glue", "--ner", home / "ner")
+    return (*places, "--tasks", "SST-2:16", "NER", *QUICK, *more)
 
 
 @pytest.fixture(scope="module")

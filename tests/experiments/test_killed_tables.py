@@ -18,6 +18,7 @@ ENVIRONMENT = os.environ | {"PYTHONPATH": str(ROOT)}
 KILLED = """
 import importlib, os, signal, sys
 import keras
+from kbert.cli import execute
 
 module, training, step = importlib.import_module(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 count, fit_steps = 0, module.fit_steps
@@ -37,7 +38,7 @@ def fit(*args, callbacks=(), **options):
 
 module.fit_steps = fit
 sys.path.insert(0, sys.argv[4])
-importlib.import_module("ablations").main(sys.argv[5:])
+execute(importlib.import_module("ablations").COMMAND, sys.argv[5:], "ablations")
 """
 
 
@@ -56,8 +57,8 @@ def run_alone(*arguments):
 def of_table_7(home, output):
     """Arguments: a pre-training of 10 steps, a fine-tuning of 3 (12 sentences, 8 a batch) and taggers of 120 (32)."""
     steps = as_flags(steps=10, epochs=2, feature_epochs=320, feature_units=4)
-    given = as_flags(table="table7", records=home / "records", ner=home / "ner", output=output)
-    return (*given, *QUICK, *steps)
+    given = as_flags(table="table7", ner=home / "ner", output=output)
+    return (home / "records", *given, *QUICK, *steps)
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +103,7 @@ def test_names_and_questions_by_the_clock(home, tmp_path):
     """The row of names, the column of SQuAD, and pre-trainings of --hours."""
     (tmp_path / "names.txt").write_text("good film\nbad film\n")
     files = as_flags(names=tmp_path / "names.txt", squad=write_toy_squad(tmp_path / "squad"), output=tmp_path / "runs")
-    run_recipe("ablations", *as_flags(table="masking", records=home / "records", hours=1e-4), *files, *QUICK)
+    run_recipe("ablations", home / "records", *as_flags(table="masking", hours=1e-4), *files, *QUICK)
     result = read_json(tmp_path / "runs" / "results" / "masking.json")
     names = [row["name"] for row in result["rows"]]
     assert (names[:2], names[-1], len(names)) == (["BERT", "names"], "most frequent answer", 8)
@@ -113,10 +114,8 @@ def test_names_and_questions_by_the_clock(home, tmp_path):
 
 
 def test_every_table_killed_and_resumed(home, tmp_path):
-    more = as_flags(
-        held_out=0.2, ner=home / "ner", feature_units=4, feature_epochs=1, sizes=["tiny", "mini"], restarts=1
-    )
-    given = study_arguments(home, tmp_path, "all", *more, source=("corpus", "vocab"))
+    more = as_flags(held_out=0.2, ner=home / "ner", feature_units=4, feature_epochs=1, sizes=["tiny", "mini"], seeds=0)
+    given = study_arguments(home, tmp_path, "all", *more, of_text=True)
     command = [str(part) for part in (sys.executable, RECIPES / "ablations.py", *given)]
     process = subprocess.Popen(command, env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     while not (tmp_path / "results" / "table5.json").exists():

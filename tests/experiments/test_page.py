@@ -87,7 +87,7 @@ def test_what_a_table_says_of_its_runs(make, tmp_path):
     for name in ("table6", "table7"):
         write_json(tmp_path / f"{name}.json", result | {"table": name})
     page = make.with_results(make.PAGE.read_text(encoding="utf-8"), tmp_path)
-    runs = "Fine-tunings: seeds 0, 1; learning rates 0.0001, 0.0003; no bias correction."
+    runs = "Fine-tunings: seeds 0, 1; learning rates 0.0001, 0.0003."
     assert f"\nPre-trainings: steps 12,000, packed; 61 to 100 minutes each. {runs} Examples" in page
     assert f"\nPre-trainings: size tiny, steps 12,000, packed; 61 to 100 minutes each. {runs} Taggers on" in page
     assert page.count("Taggers on features: units 4.") == 1

@@ -2,11 +2,10 @@
 
 import pytest
 from experiments.paper_tables import TABLES, Row, Table, kept_every, milestone, needs_milestones, paper_table
-from helpers.pretraining_fields import pretraining_fields
+from helpers.pretraining_fields import pretraining_fields, pretraining_settings
 
 from kbert.finetuning.finetune import finetune
 from kbert.models.feature_modes import FEATURE_MODES
-from kbert.pretraining.run.pretraining_settings import PretrainingSettings
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -15,7 +14,7 @@ def test_every_row_can_be_pretrained_and_finetuned(name):
     table = paper_table(name)
     assert table.name == name and table.title and len(table.rows) > 1
     for row in table.rows:
-        PretrainingSettings(**fields | dict(row.pretraining))
+        pretraining_settings(**fields | dict(row.pretraining))
         finetune.arguments(None, None, None, **row.finetuning)
         assert row.feature_mode in (None, *FEATURE_MODES)
         assert (table.reference_of(row) is None) == (row.name in (table.reference, *FIRST))

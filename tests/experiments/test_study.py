@@ -16,6 +16,7 @@ from helpers.run_recipe import as_flags, import_recipe, read_json, run_recipe
 from helpers.toy_study import VOCABULARY, study_arguments, write_study_home
 
 import kbert
+from kbert.cli import parse_call
 from kbert.corpus.records import Records
 from kbert.finetuning.features.train import FeatureTraining
 
@@ -100,7 +101,7 @@ def test_the_table(home, made):
 @pytest.mark.usefixtures("made", "eagerly")
 def test_a_dry_run_says_what_is_left(home, tmp_path, capsys):
     recipe = study_arguments(home, home / "runs", "table5", "--dry-run")
-    run_recipe("ablations", *recipe, "--learning-rate", "1e-3,1e-4")  # of which the first was taken before
+    run_recipe("ablations", *recipe, "--learning-rates", "1e-3", "1e-4")  # of which the first was taken before
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
         "0 of 3 pre-trainings are left to do",
@@ -145,17 +146,21 @@ def test_the_left_to_right_model_and_its_bilstm(home, made):
     assert sorted(one.get("bilstm", False) for one in options) == [False, True]
 
 
-def test_restarts_are_seeds_and_pre_trainings_have_a_rate_of_their_own(home, tmp_path):
+def _study_of(arguments):
     recipe = import_recipe("ablations")
-    given = study_arguments(home, tmp_path, "table5", *as_flags(restarts=3, seed=4, pretraining_learning_rate=3e-4))
-    args = recipe.parse_arguments([str(part) for part in given])
-    toy = make_study(args, "ablations.py")
+    values, _ = parse_call("ablations", recipe.COMMAND, [str(part) for part in arguments])
+    return make_study(recipe.ablations.arguments(**values), "ablations.py")
+
+
+def test_restarts_are_seeds_and_pre_trainings_have_a_rate_of_their_own(home, tmp_path):
+    given = study_arguments(home, tmp_path, "table5", *as_flags(seeds=[4, 5, 6], pretraining_learning_rate=3e-4))
+    toy = _study_of(given)
     assert toy.seeds == [4, 5, 6] and toy.pretrainings.arguments["learning_rate"] == 3e-4 and toy.rates == [1e-3]
 
 
 def test_limits_that_a_task_names_are_its_own(home, tmp_path):
     given = study_arguments(home, tmp_path, "table5", "--tasks", "SST-2:12", "MRPC", "STS-B:9:3")
-    toy = make_study(import_recipe("ablations").parse_arguments([str(part) for part in given]), "ablations.py")
+    toy = _study_of(given)
     found = {name: (one["train"], one["dev"]) for name, one in toy.settings()["examples"].items()}
     assert found == {"SST-2": (12, 20), "MRPC": (8, 20), "STS-B": (9, 3)}
 

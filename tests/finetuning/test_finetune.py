@@ -231,7 +231,7 @@ def test_an_estimate_leaves_the_model_as_it_is(init, in_pipeline):
     model.compile("sgd")
     optimizer, before = model.optimizer, model.get_weights()
     work = prepare(
-        kbert.build_pipeline(model) if in_pipeline else model, TASK, ROWS, **NO_DEV, optimizer={"accumulate": 2}
+        kbert.build_pipeline(model) if in_pipeline else model, TASK, ROWS, **NO_DEV, optimization={"accumulate": 2}
     )
     assert work.pipeline.model is model and work.estimate()["seconds_per_step"] > 0
     assert same(before, model.get_weights()) and (model.optimizer, model.micro_batches) == (optimizer, 1)
@@ -245,21 +245,19 @@ def test_xla_where_it_is_asked_for(init):
 def test_accumulated_batches_are_the_batch(init):
     """Without dropout, in two steps: the rows of a step are the same ones, in two parts."""
     plan = QUICK | {"steps": 2, "dropout": 0.0, "keep": "last", "evaluate_every": None, "warmup_share": 0.5}
-    optimizer = {"layer_decay": 0.5, "weight_decay": 0.3}
-    whole, parts = (
-        kbert.finetune(init, TASK, ROWS, **plan, optimizer=optimizer | {"accumulate": n}).pipeline.model for n in (1, 2)
-    )
+    plan |= {"layer_decay": 0.5, "weight_decay": 0.3}
+    whole, parts = (kbert.finetune(init, TASK, ROWS, **plan, accumulate=n).pipeline.model for n in (1, 2))
     assert whole.optimizer.layer_decay == parts.optimizer.layer_decay == 0.5
     assert (whole.optimizer.weight_decay, whole.optimizer._learning_rate.warmup_steps) == (0.3, 1)
     assert parts.micro_batches == 2 and int(parts.optimizer.iterations.numpy()) == 2
     for one, other in zip(whole.get_weights(), parts.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-6)
     with pytest.raises(ValueError, match=r"multiple of `accumulate`, 3. Received: \[8\]"):
-        kbert.finetune(init, TASK, ROWS, **NO_DEV, optimizer={"accumulate": 3})
+        kbert.finetune(init, TASK, ROWS, **NO_DEV, optimization={"accumulate": 3})
 
 
 def test_replicas_divide_their_shares(init, monkeypatch):
     two = Hardware(object(), "mirrored", 2, "float32", False, ())
     monkeypatch.setattr("kbert.finetuning.run_finetuning.choose_hardware", lambda *arguments, **options: two)
     with pytest.raises(ValueError, match=r"multiple of `accumulate`, 8 times the 2 replicas. Received: \[8\]"):
-        kbert.finetune(init, TASK, ROWS, **NO_DEV, optimizer={"accumulate": 8})
+        kbert.finetune(init, TASK, ROWS, **NO_DEV, optimization={"accumulate": 8})

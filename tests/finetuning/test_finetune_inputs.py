@@ -150,7 +150,7 @@ def test_an_estimate_writes_nothing(init, tmp_path):
     [
         ({"steps": 0}, "`steps` must be a positive integer or None. Received: 0"),
         ({"epochs": 0}, r"`epochs` must be a number in \(0, inf\). Received: 0"),
-        ({"optimizer": {"layer_decay": "x"}}, r"`layer_decay` must be a number in \(0, 1\] or None. Received: 'x'"),
+        ({"optimization": {"layer_decay": "x"}}, r"`layer_decay` must be a number in \(0, 1\] or None. Received: 'x'"),
         ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\) or None. Received: '0.1'"),
         ({"seed": "3"}, "`seed` must be an integer of at least 0. Received: '3'"),
         ({"batch_size": None}, "`batch_size` must be a positive integer. Received: None"),

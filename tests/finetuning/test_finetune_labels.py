@@ -147,7 +147,7 @@ def test_a_run_whose_head_goes_on_in_its_own_order_is_resumed_exactly(init, tmp_
             ROWS,
             DEV,
             tmp_path / "run",
-            **short | {"bookkeeping": {"checkpoint_every": 2, "callbacks": [Stop()]}},
+            **short | stopping,
         )
     assert kbert.load_pretrained(tmp_path / "run").pretrained.settings.labels == ["good", "bad"]
     resumed = kbert.finetune(tmp_path / "it", TASK, ROWS, DEV, tmp_path / "run", **short)

@@ -20,12 +20,12 @@ STEPS = 8
 _SHORT = ("--batch-size", 4, "--sequence-length", 16, "--checkpoint-every", 2, "--steps", STEPS)
 _PRETRAIN = (*_SHORT, "--max-predictions", 3, "--evaluation-batches", 1, "--log-every", 1)
 RECIPES = {
-    "text": ("pretrain", {"--corpus": "corpus.txt", "--vocab": "vocab.txt"}, (*_PRETRAIN, "--held-out", 0.2)),
-    "records": ("pretrain", {"--records": "records", "--init": "init"}, _PRETRAIN),
+    "text": ("pretrain", {"": "corpus.txt", "--vocabulary": "vocab.txt"}, (*_PRETRAIN, "--held-out", 0.2)),
+    "records": ("pretrain", {"": "records", "--init": "init"}, _PRETRAIN),
     "table": (
-        "finetune_classifier",
-        {"--train": "train.csv", "--init": "init"},
-        (*_SHORT, "--text-column", "text", "--label-column", "label"),
+        "finetune classification",
+        {"--train": "train.csv", "--source": "init"},
+        (*_SHORT, "--dev", 0.1),
     ),
 }
 _SIGNALS = {"SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
@@ -78,7 +78,7 @@ class FaultRun:
         self.processes, self.place, self.output = processes, place, place / "run"
         self.recipe, inputs, flags = RECIPES[recipe]
         self.inputs = [place / name for name in inputs.values()]
-        paths = [part for flag, name in inputs.items() for part in (flag, place / name)]
+        paths = [part for flag, name in inputs.items() for part in (flag, place / name) if part]
         self.arguments = [*paths, *flags, "--output", self.output]
 
     def undisturbed(self):

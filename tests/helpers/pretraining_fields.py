@@ -1,14 +1,14 @@
-"""The fields of the settings of a pre-training."""
-
-import dataclasses
-import inspect
+"""The settings of a pre-training, as `kbert.pretrain` completes them."""
 
 import kbert
 from kbert.pretraining.run.pretraining_settings import PretrainingSettings
 
 
 def pretraining_fields(**given) -> dict:
-    """Arguments of `PretrainingSettings` as `kbert.pretrain` gives them, by default of a text."""
-    parameters = inspect.signature(kbert.pretrain).parameters
-    names = {field.name for field in dataclasses.fields(PretrainingSettings)} - {"source"}
-    return {name: parameters[name].default for name in names} | {"source": "a.txt", "vocabulary": "vocab.txt"} | given
+    """Arguments of `pretraining_settings`, by default of a text."""
+    return {"source": "a.txt", "vocabulary": "vocab.txt"} | given
+
+
+def pretraining_settings(source, **arguments) -> PretrainingSettings:
+    """What `kbert.pretrain` makes of these arguments."""
+    return PretrainingSettings(kbert.pretrain.arguments(source, **arguments), source)

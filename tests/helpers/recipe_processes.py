@@ -37,7 +37,7 @@ class Ended:
 
 
 class RecipeProcesses:
-    """Starts recipes under file_faults.c, which is compiled into `directory`; a context manager.
+    """Starts commands of kbert under file_faults.c, which is compiled into `directory`; a context manager.
 
     Args:
         directory: path.
@@ -63,15 +63,15 @@ class RecipeProcesses:
         self._server.close()
 
     def start(self, recipe, arguments, output, fault=NO_FAULT):
-        """Begins a recipe that writes to the directory `output`; returns the process' number.
+        """Begins a command, such as "finetune span", that writes to `output`; returns the process' number.
 
         fault: "action" ("kill", "full", "fail", "signal"), "moment" (of file operations below `output`), "number" (of
         the signal or the error); "file_size" that no file may exceed; "poison", a step.
         """
         log = self.directory / f"log-{len(self._logs)}"
         answer = self._server.ask(
-            recipe=str(ROOT / "recipes" / f"{recipe}.py"),
-            arguments=[str(a) for a in arguments],
+            recipe=str(ROOT / "kbert" / "__main__.py"),
+            arguments=[*recipe.split(), *map(str, arguments)],
             log=str(log),
             within=os.path.realpath(output),
             report=str(self.directory / f"unsynced-{len(self._logs)}"),

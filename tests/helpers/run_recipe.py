@@ -34,7 +34,7 @@ def as_flags(**given):
 
 def run_recipe(name, *arguments):
     """Runs a recipe here; starting TensorFlow anew would take longer than most tests."""
-    import_recipe(name).main([str(argument) for argument in arguments])
+    return execute(import_recipe(name).COMMAND, [str(argument) for argument in arguments], name)
 
 
 def run_kbert(word, *arguments):

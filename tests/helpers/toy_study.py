@@ -14,7 +14,7 @@ VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 VOCABULARY += sorted({"the", "a", ".", "kind", "play", *GOOD, *BAD, *NOUNS})
 QUICK = (
     *as_flags(pretraining_batch_size=64, pretraining_length=16, pretraining_precision="float32"),
-    *as_flags(epochs=1, batch_size=8, sequence_length=16, restarts=1, learning_rate="1e-3"),
+    *as_flags(epochs=1, batch_size=8, sequence_length=16, learning_rates=1e-3),
 )
 TOY = (*as_flags(steps=5, tasks="SST-2", train_examples=8), *QUICK)
 
@@ -46,8 +46,7 @@ def write_toy_squad(path):
     return path
 
 
-def study_arguments(home, output, table, *more, source=("records",)):
+def study_arguments(home, output, table, *more, of_text=False):
     """Those of ablations.py for what `write_study_home` wrote."""
-    files = {"records": home / "records", "corpus": home / "corpus.txt", "vocab": home / "vocab.txt"}
-    given = as_flags(table=table, glue=home / "glue", output=output, **{name: files[name] for name in source})
-    return (*given, *TOY, *more)
+    source = (home / "corpus.txt", *as_flags(vocabulary=home / "vocab.txt")) if of_text else (home / "records",)
+    return (*source, *as_flags(table=table, glue=home / "glue", output=output), *TOY, *more)

@@ -5,7 +5,7 @@ import json
 import pytest
 from benchmarks import peak, training
 from benchmarks.peak import model_products, with_gradients
-from helpers.run_recipe import as_flags, import_recipe
+from helpers.run_recipe import as_flags, run_recipe
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, write_lines
 
 from kbert.config import BertConfig
@@ -18,7 +18,7 @@ QUICK = as_flags(size="tiny", batch_size="4", sequence_length="25", seconds="0.0
 
 
 def benchmark(capsys, *arguments):
-    import_recipe("benchmark").main([str(argument) for argument in (*arguments, *QUICK)])
+    run_recipe("benchmark", *arguments, *QUICK)
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
@@ -42,7 +42,7 @@ def test_encoding_of_real_batches_counts_their_padding(tmp_path, capsys):
     write_lines(tmp_path / "corpus.txt", [["a b c .", "d e .", "f g h i ."]] * 20)
     (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
     result = benchmark(
-        capsys, "encode", "--data", "real", "--corpus", tmp_path / "corpus.txt", "--vocab", tmp_path / "vocab.txt"
+        capsys, "encode", "--data", "real", "--corpus", tmp_path / "corpus.txt", "--vocabulary", tmp_path / "vocab.txt"
     )
     assert 0 < result["real_tokens_per_second"] < result["tokens_per_second"]
 

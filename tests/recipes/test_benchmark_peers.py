@@ -10,7 +10,7 @@ from benchmarks import torch_worker
 from benchmarks.peers import WORKS, TorchPeer, fastest_setting, race, timed, torch_config, torch_settings
 from benchmarks.settings import BenchmarkSettings
 from benchmarks.table import measure_table, table_lines
-from helpers.run_recipe import import_recipe
+from helpers.run_recipe import run_recipe
 from helpers.tiny_bert import tiny_config
 
 (NAME,) = WORKS["encode"]
@@ -155,7 +155,7 @@ def test_encoding_with_peers_names_their_settings(monkeypatch, capsys):
     monkeypatch.setattr(peers, "TorchPeer", Torch)
     monkeypatch.setattr(peers, "torch_settings", lambda precision: [f"{precision}, tuned", f"{precision}, default"])
     arguments = ["encode", "--size", "tiny", "--batch-size", "2", "--sequence-length", "8", "--seconds", "0.05"]
-    import_recipe("benchmark").main([*arguments, "--rounds", "1", "--peers", "--json"])
+    run_recipe("benchmark", *arguments, "--rounds", "1", "--peers", "--json")
     printed = capsys.readouterr().out
     result = json.loads(printed.splitlines()[-1])
     assert result["peer_settings"][NAME] == "float32, tuned" and result["peers"][NAME] == pytest.approx(32.0)
@@ -164,7 +164,7 @@ def test_encoding_with_peers_names_their_settings(monkeypatch, capsys):
     assert closed == ["float32, default", "float32, tuned", "float32, default"]  # the slower one before the race
     assert np.isfinite(result["share_of_matmul_peak"]) and "float32, tuned" in printed
     try:
-        import_recipe("benchmark").main([*arguments, "--rounds", "1", "--peers", "--precision", "mixed_bfloat16"])
+        run_recipe("benchmark", *arguments, "--rounds", "1", "--peers", "--precision", "mixed_bfloat16")
     finally:
         keras.config.set_dtype_policy("float32")
     logged = capsys.readouterr().err

@@ -5,7 +5,7 @@ import json
 import pytest
 from benchmarks import serving
 from benchmarks.settings import BenchmarkSettings
-from helpers.run_recipe import import_recipe
+from helpers.run_recipe import run_recipe
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
@@ -20,10 +20,9 @@ def model(tmp_path_factory):
 
 
 def test_the_figures(model, monkeypatch, capsys):
-    benchmark = import_recipe("benchmark")
     monkeypatch.setattr(serving, "_load_alone", lambda path: (0.5, 123))  # a process of its own: see below
     arguments = ["serve", "--model", str(model), "--seconds", "0.05", "--rounds", "1", "--batch-size", "4", "--json"]
-    benchmark.main(arguments)
+    run_recipe("benchmark", *arguments)
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     assert 0 < result["short_p50_ms"] <= result["short_p95_ms"] <= result["short_p99_ms"]
     assert result["long_p50_ms"] > 0 and result["mixed_texts_per_second"] > 0
@@ -34,10 +33,9 @@ def test_the_figures(model, monkeypatch, capsys):
 @pytest.mark.slow
 def test_the_operations_of_encoding_and_of_serving(model, capsys):
     """Each block has six products with weights, and the pooler one."""
-    benchmark = import_recipe("benchmark")
     common = ["--seconds", "0.05", "--batch-size", "4", "--sequence-length", "16"]
     for more, blocks in ((["--size", "tiny"], 2), (["--model", str(model)], tiny_config().num_layers)):
-        benchmark.main(["operations", *common, *more, "--json"])
+        run_recipe("benchmark", "operations", *common, *more, "--json")
         result = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert result["milliseconds"] > 0 and result["frozen_weights"] is False
         found = result["operations"]
@@ -46,7 +44,7 @@ def test_the_operations_of_encoding_and_of_serving(model, capsys):
         assert ("long_text_operations" in result) == ("--model" in more)
         total = sum(one["milliseconds"] for one in found.values())
         assert 0 < total and list(found) == sorted(found, key=lambda kind: -found[kind]["milliseconds"])
-    benchmark.main(["operations", *common, "--size", "tiny"])
+    run_recipe("benchmark", "operations", *common, "--size", "tiny")
     printed = capsys.readouterr().out
     assert "MatMul" in printed and " ms in 1" in printed
 

@@ -23,7 +23,7 @@ def test_table_and_plot(tmp_path, capsys):
     write(tmp_path / "a<b", [{"step": 1, "seconds": 1800}, {"step": 2, "seconds": 1800, loss: 4.5}])
     made = {"recorded": "2026-11-20T12:00:00+00:00", "versions": {"kbert": "0.9"}}
     write_json(tmp_path / "slow" / "inputs.json", made)
-    run_recipe("compare_pretraining", "--runs", tmp_path / "slow", tmp_path / "a<b", "--output", tmp_path / "out")
+    run_recipe("compare_pretraining", tmp_path / "slow", tmp_path / "a<b", "--output", tmp_path / "out")
     table = (tmp_path / "out" / "comparison.md").read_text()
     assert table.strip() in capsys.readouterr().out
     assert table.splitlines()[0] == "| hours | slow | a<b |"
@@ -50,11 +50,11 @@ def test_a_line_that_is_being_written_is_dropped(tmp_path, capsys):
     write(tmp_path / "run", [{"step": 1, "seconds": 1800, "val_mlm_cross_entropy": 5.0}, {"step": 2, "seconds": None}])
     with open(tmp_path / "run" / "history.jsonl", "a") as file:
         file.write('{"step": 3, "sec')
-    run_recipe("compare_pretraining", "--runs", tmp_path / "run", "--output", tmp_path / "out")
+    run_recipe("compare_pretraining", tmp_path / "run", "--output", tmp_path / "out")
     assert "| 0.50 | 5.000 |" in capsys.readouterr().out
 
 
 def test_a_run_without_the_score_is_named(tmp_path):
     write(tmp_path / "run", [{"step": 1, "seconds": 1.0}])
     with pytest.raises(SystemExit, match="history.jsonl: expected lines with 'val_mlm_cross_entropy'"):
-        run_recipe("compare_pretraining", "--runs", tmp_path / "run", "--output", tmp_path / "out")
+        run_recipe("compare_pretraining", tmp_path / "run", "--output", tmp_path / "out")

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
-from helpers.forked_recipe import start_recipe
+from helpers.forked_kbert import start_kbert
 from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
@@ -208,9 +208,10 @@ def test_perplexity_is_a_number_that_json_holds():
 def test_a_recipe_that_diverges_says_so_in_one_line_and_leaves_no_metrics(tmp_path):
     write_tiny_directory(tmp_path / "init")
     write_table(tmp_path / "train.csv", sentences(48))
-    done = start_recipe(
-        "finetune_classifier",
-        *as_flags(train=tmp_path / "train.csv", text_column="text", label_column="label", init=tmp_path / "init"),
+    done = start_kbert(
+        "finetune",
+        "classification",
+        *as_flags(train=tmp_path / "train.csv", dev=0.1, source=tmp_path / "init"),
         *as_flags(steps="20", batch_size="8", sequence_length="9", learning_rate="1e38", checkpoint_every="10"),
         *as_flags(output=tmp_path / "run"),
     ).finish()

@@ -82,13 +82,13 @@ def test_of_two_workers_the_first_writes_what_the_recipe_leaves(tmp_path):
     write_tiny_directory(tmp_path / "init")
     write_table(tmp_path / "train.csv", sentences(48))
     arguments = (
-        *as_flags(train=tmp_path / "train.csv", text_column="text", label_column="label", init=tmp_path / "init"),
+        *as_flags(train=tmp_path / "train.csv", dev=0.1, source=tmp_path / "init"),
         *as_flags(steps=6, batch_size=8, sequence_length=9, dropout=0, learning_rate=1e-3, checkpoint_every=3),
     )
-    recipe = "recipes/finetune_classifier.py"
-    finish([start(recipe, *arguments, "--output", tmp_path / "one")])
+    command = ("-m", "kbert", "finetune", "classification")
+    finish([start(*command, *arguments, "--output", tmp_path / "one")])
     both = (*arguments, "--output", tmp_path / "two", "--strategy", "multiworker")
-    finish([start(recipe, *both, TF_CONFIG=config) for config in cluster()])
+    finish([start(*command, *both, TF_CONFIG=config) for config in cluster()])
     one, two = (kbert.load_pretrained(tmp_path / name).get_weights() for name in ("one", "two"))
     for a, b in zip(one, two, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-5)
@@ -101,10 +101,10 @@ def test_a_directory_that_the_first_refuses_ends_all_with_its_reason(tmp_path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.tex").write_text("years of work")
     arguments = (
-        *as_flags(train=tmp_path / "train.csv", text_column="text", label_column="label", init=tmp_path / "init"),
+        *as_flags(train=tmp_path / "train.csv", dev=0.1, source=tmp_path / "init"),
         *as_flags(steps=6, sequence_length=9, output=tmp_path / "run", strategy="multiworker"),
     )
-    workers = [start("recipes/finetune_classifier.py", *arguments, TF_CONFIG=config) for config in cluster()]
+    workers = [start("-m", "kbert", "finetune", "classification", *arguments, TF_CONFIG=config) for config in cluster()]
     for worker in workers:
         _, errors = worker.communicate(timeout=600)
         assert worker.returncode == 1 and "other files than a run's" in errors and "Traceback" not in errors, errors
@@ -154,7 +154,7 @@ TRAINING = """
 import json, os, sys
 from helpers import tiny_pretraining as tiny
 from kbert.training.hardware import choose_hardware
-from kbert.command_line.program import run_program
+from kbert.cli import run_program
 from kbert.training.resume import fit_steps
 
 output, kill_at = sys.argv[1], int(sys.argv[2])

@@ -12,12 +12,12 @@ import keras
 import pytest
 from helpers import tiny_pretraining as tiny
 from helpers.compare import assert_arrays_equal
+from helpers.forked_kbert import start_kbert
 from helpers.forked_python import ForkedPython
-from helpers.forked_recipe import start_recipe
 from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
-from kbert.command_line import program
+from kbert import cli as program
 from kbert.training.history import read_history
 from kbert.training.resume import fit_steps
 from kbert.training.signals import Interrupted
@@ -160,8 +160,9 @@ def home(tmp_path_factory):
 
 def training(home, output, steps=100_000):
     return (
-        "finetune_classifier",
-        *as_flags(train=home / "train.csv", text_column="text", label_column="label", init=home / "init", steps=steps),
+        "finetune",
+        "classification",
+        *as_flags(train=home / "train.csv", dev=0.1, source=home / "init", steps=steps),
         *as_flags(batch_size=8, sequence_length=9, checkpoint_every=10, output=output),
     )
 
@@ -189,7 +190,7 @@ def lines_about(printed):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=_SLOW)])
 def test_a_recipe_that_trains(home, tmp_path, number):
-    process = start_recipe(*training(home, tmp_path / "run"))
+    process = start_kbert(*training(home, tmp_path / "run"))
     wait_for(tmp_path / "run" / "history.jsonl", process)
     process.send_signal(number)
     out, errors = process.communicate()
@@ -211,7 +212,7 @@ def test_a_recipe_that_trains(home, tmp_path, number):
 )
 def test_a_recipe_without_checkpoints(home, tmp_path, recipe, name, hint, number):
     output = tmp_path / "new" / name
-    process = start_recipe(*recipe, "--model", home / "classifier", "--input", home / "texts.txt", "--output", output)
+    process = start_kbert(*recipe, "--model", home / "classifier", "--input", home / "texts.txt", "--output", output)
     wait_for(output.parent, process)
     process.send_signal(number)
     out, errors = process.communicate()
@@ -270,7 +271,7 @@ def test_a_signal_while_a_program_is_imported(tmp_path, number):
     """From its first line on, while NumPy and the rest are imported."""
     script = """
     import os, signal, sys
-    from kbert.command_line import run_program
+    from kbert.cli import run_program
 
     class Killer:
         def find_spec(self, name, path=None, target=None):

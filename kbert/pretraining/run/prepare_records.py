@@ -15,8 +15,6 @@ from kbert.pretraining.sources import check_held_out
 from kbert.text.tokenizer import BertTokenizer
 from kbert.training.run_directory import open_run
 
-_NOT_SETTINGS = ("vocabulary", "output", "overwrite", "runner", "beam_flags", "shared")
-
 
 def prepare_records(
     corpus,
@@ -58,18 +56,23 @@ def prepare_records(
             documents, inputs that changed since the run was started.
         FileExistsError: `output` holds finished records, a run with other settings, or other files.
     """
-    settings = {name: value for name, value in locals().items() if name not in _NOT_SETTINGS}
-    settings |= check_integers("prepare_records", 5, sequence_length=sequence_length)
     division = checked_division("prepare_records", shard_tokens, shuffle_shards, held_out, seed)
-    settings |= division
     output, files = pathlib.Path(output), find_files(corpus)
-    settings |= {"corpus": [os.fspath(file) for file in files], "vocab": os.fspath(vocabulary)}
+    settings = {
+        "corpus": [os.fspath(file) for file in files],
+        "vocabulary": os.fspath(vocabulary),
+        "lowercase": lowercase,
+        "format": format,
+        "language": language,
+        **check_integers("prepare_records", 5, sequence_length=sequence_length),
+        **division,
+    }
     tokenizer = BertTokenizer(vocabulary, lowercase=lowercase)
     next(iterate_documents(files, format, language))  # after an empty corpus no files remain
     if held_out:  # which pre-training, but no other reader of records needs
         check_held_out(files, held_out, format, language)
-    inputs = {"corpus": files, "vocab": pathlib.Path(vocabulary)}
-    run = open_run(output, settings, overwrite, inputs=inputs, recipe="prepare_records.py")
+    inputs = {"corpus": files, "vocabulary": pathlib.Path(vocabulary)}
+    run = open_run(output, settings, overwrite, inputs=inputs, recipe="kbert records")
     try:
         source = {"format": format, "language": language}
         files_read = [[path, os.path.getsize(path)] for path in files]

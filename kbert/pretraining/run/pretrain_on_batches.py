@@ -143,7 +143,7 @@ def pretrain_on_batches(
     if output is not None:
         inputs = {"batches": pathlib.Path(directory) / MANIFEST, "init": init}
         inputs = {name: path for name, path in inputs.items() if path is not None}
-        run = open_run(output, settings, overwrite, hardware, inputs=inputs, recipe="pretrain_on_batches.py")
+        run = open_run(output, settings, overwrite, hardware, inputs=inputs, recipe="kbert pretrain-on-batches")
         if run.is_chief:
             write_description(run.path / CHECKPOINTS, model, model_settings, vocabulary)
     windows = int(checkpoint_every) // log_every

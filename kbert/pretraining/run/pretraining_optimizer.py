@@ -2,8 +2,7 @@
 
 import math
 
-from kbert.optim.adamw import AdamW
-from kbert.optim.lamb import Lamb
+from kbert.optim.make_optimizer import make_optimizer
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.optim.warmup_stable_decay import WarmupStableDecay
 
@@ -36,15 +35,10 @@ def make_clock_rate(settings):
 def compile_models(trained, model, settings, hardware, steps_per_execution=None):
     """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0; or what was asked for."""
     named = vars(settings)
-    options = {"layer_decay": settings.layer_decay, "weight_decay": settings.weight_decay}
     with hardware.scope():
         rate = make_schedule(named) if settings.hours is None else make_clock_rate(named)(0.0)
-        if settings.optimizer == "lamb":
-            optimizer = Lamb(rate, **options)
-        else:
-            optimizer = AdamW(rate, bias_correction=settings.bias_correction, **options)
         compile_with(
-            optimizer,
+            make_optimizer(settings, rate),
             trained,
             model,
             micro_batches=settings.accumulate,

@@ -5,11 +5,10 @@ import dataclasses
 import math
 import os
 
-from kbert.checks import check_bool, check_integers, check_numbers, check_peak, check_positive
-from kbert.config import POSITION_EMBEDDINGS
 from kbert.corpus.document_list import DocumentList
 from kbert.corpus.records_manifest import is_records
 from kbert.finetuning.identify import identify_model, identify_source, identify_vocabulary
+from kbert.options import Arguments, to_json
 from kbert.pretraining.packed_rows import default_num_parts
 from kbert.pretraining.run.named_settings import complete_settings
 from kbert.pretraining.run.phases import Phase, default_max_predictions, read_phases, read_ramp
@@ -17,97 +16,33 @@ from kbert.pretraining.run.plan import PlannedStage, count_steps, plan_stages
 from kbert.pretraining.sources import resolve_held_out
 from kbert.weights.source import local_source
 
-SCHEDULES = ("linear", "constant", "stable")
-OPTIMIZERS = ("adamw", "lamb")
-POSITION_INITIALIZERS = ("normal", "sinusoidal")
-_COUNTS = ("batch_size", "sequence_length", "evaluation_batches", "accumulate", "steps_per_execution")
-_OPTIONAL_COUNTS = ("steps", "warmup_steps", "max_predictions", "span_length", "dupe_factor", "logical_cpus")
 _WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
-SEQUENCE_LENGTH, WEIGHT_DECAY = 128, 0.01
+SEQUENCE_LENGTH = 128
 _MASK_RATE = 0.15
 _RATES = ("mask_rate", "mask_token_rate", "keep_rate", "random_token_rate")
-_INTERVALS = {  # of what may be None
-    "(0, inf)": ("hours",),
-    "(0, 1]": ("layer_decay",),
-    "[0, 1]": ("warmup_share", "weight_decay", "random_next_rate", *_RATES[1:]),
-    "[0, 1)": ("dropout",),
-}
-_FLAGS = ("lowercase", "whole_word", "next_sentence", "left_to_right", "fill_rows")
-_OPTIONAL_FLAGS = ("bias_correction", "rematerialize", "packed")
 _OF_MASKS = (*_RATES, "span_length", "whole_word", "names")
-_CHOICES = {
-    "schedule": SCHEDULES,
-    "optimizer": OPTIMIZERS,
-    "position_embedding": POSITION_EMBEDDINGS,
-    "position_initializer": POSITION_INITIALIZERS,
-}
 _OF_NEW_WEIGHTS = ("size", "position_embedding", "position_initializer", "initializer_stddev")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingSettings:
-    """The arguments of `kbert.pretrain` that decide its result, checked and complete.
+    """The arguments of `kbert.pretrain` that decide its result, complete, by their own names.
 
     Where several phases are given, `sequence_length` is the longest of theirs.
 
+    Args:
+        asked: the checked arguments.
+        source: paths, or a `DocumentList`.
+
     Raises:
-        ValueError: a value out of range, or arguments that exclude each other.
+        ValueError: arguments that exclude each other.
     """
 
-    source: object
-    vocabulary: object
-    lowercase: bool
-    size: str | None
-    init: object
-    settings: str | None
-    steps: int | None
-    hours: float | None
-    phases: tuple[Phase, ...] | None
-    batch_size: int | None
-    batch_size_ramp: tuple[int, float] | None
-    accumulate: int
-    steps_per_execution: int
-    optimizer: str
-    learning_rate: float | None
-    warmup_steps: int | None
-    warmup_share: float | None
-    schedule: str | None
-    bias_correction: bool | None
-    layer_decay: float | None
-    rematerialize: bool | None
-    sequence_length: int | None
-    max_predictions: int | None
-    whole_word: bool
-    next_sentence: bool
-    left_to_right: bool
-    dropout: float | None
-    packed: bool | None
-    held_out: float | None
-    evaluation_batches: int
-    seed: int
-    strategy: str
-    logical_cpus: int | None
-    precision: str
-    xla: str
-    mask_rate: float | None = None
-    mask_token_rate: float | None = None
-    keep_rate: float | None = None
-    random_token_rate: float | None = None
-    span_length: int | None = None
-    random_next_rate: float | None = None
-    dupe_factor: int | None = None
-    fill_rows: bool = False
-    position_embedding: str | None = None
-    position_initializer: str | None = None
-    initializer_stddev: float | str | None = None
-    names: str | os.PathLike | None = None
-    weight_decay: float | None = None
-
-    def __post_init__(self):
-        for name in (*_FLAGS, *self._given(*_OPTIONAL_FLAGS)):
-            self._set(**{name: check_bool(getattr(self, name), f"pretrain: `{name}`")})
+    def __init__(self, asked: Arguments, source):
+        fields = asked.flat(with_passing=False) | {"corpus_or_records": source}
+        self._names = tuple(fields)
+        self._set(**fields)
         self._check_objective()
-        named = complete_settings(self.settings, vars(self))
+        named = complete_settings(self.settings, fields)
         if self.init is not None:  # a model that is given has its own
             not_its = _OF_NEW_WEIGHTS if isinstance(self.init, str | os.PathLike) else (*_OF_NEW_WEIGHTS, "dropout")
             named = {name: value for name, value in named.items() if name not in not_its}
@@ -115,29 +50,25 @@ class PretrainingSettings:
             named.pop("position_initializer", None)
         self._set(**named)
         self._complete_phases()
-        counts = {name: getattr(self, name) for name in _COUNTS} | self._given(*_OPTIONAL_COUNTS)
-        self._set(**check_positive("pretrain", **counts), **check_integers("pretrain", 0, seed=self.seed))
-        self._set(learning_rate=check_peak("pretrain", self.learning_rate, "`schedule` chooses its course"))
-        for interval, names in _INTERVALS.items():
-            self._set(**check_numbers("pretrain", interval, **self._given(*names)))
         self._complete_warmup()
-        for name, value in self._given(*_CHOICES).items():
-            if value not in _CHOICES[name]:
-                raise ValueError(f"pretrain: `{name}` must be one of {_CHOICES[name]}. Received: {value!r}")
         self._check_batches()
         self._check_combinations()
+
+    @property
+    def source(self):
+        """What is read: paths, or a `DocumentList`."""
+        return self.corpus_or_records
 
     def _given(self, *names):
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
     def _set(self, **values):
-        for name, value in values.items():
-            object.__setattr__(self, name, value)
+        vars(self).update(values)
 
     def _complete_phases(self):
         if self.phases is None:
             length = SEQUENCE_LENGTH if self.sequence_length is None else self.sequence_length
-            self._set(**check_positive("pretrain", sequence_length=length))
+            self._set(sequence_length=length)
             if self.max_predictions is None:
                 self._set(max_predictions=self._default_predictions(self.sequence_length))
             return
@@ -169,8 +100,6 @@ class PretrainingSettings:
             )
         if self.fill_rows and self.packed is False:
             raise ValueError("pretrain: `fill_rows` is for packed rows. Received: packed=False as well")
-        # `max_predictions` depends on it.
-        self._set(**check_numbers("pretrain", "(0, 1]", **self._given("mask_rate")))
 
     def objective(self) -> dict:
         """What the rows of a run predict, as arguments of `pretraining_dataset`, without those that were not given."""
@@ -224,8 +153,6 @@ class PretrainingSettings:
             )
         if self.steps is not None:
             count_steps(self.stages(), self.steps, self.steps_per_execution)  # an error if a phase has none
-        if self.weight_decay is None:
-            self._set(weight_decay=WEIGHT_DECAY)
 
     @property
     def num_parts(self) -> int:
@@ -245,9 +172,7 @@ class PretrainingSettings:
 
     def _check_combinations(self):
         if self.vocabulary is None and self.init is None and not self.reads_records:
-            raise ValueError(
-                "pretrain: a corpus of text needs `vocabulary` (recipes/learn_vocabulary.py makes one) or `init`."
-            )
+            raise ValueError("pretrain: a corpus of text needs `vocabulary` (kbert vocabulary makes one) or `init`.")
         if self.vocabulary is not None and self.reads_records:
             raise ValueError("pretrain: records have a vocabulary of their own. Received: `vocabulary` as well")
         if self.vocabulary is not None and isinstance(self.init, str | os.PathLike):
@@ -266,11 +191,6 @@ class PretrainingSettings:
             given.pop("size", None)  # it grows to this size
         if self.init is not None and given:
             raise ValueError(f"pretrain: `init` has an architecture and weights of its own. Received: {given} as well")
-        stddev = self.initializer_stddev
-        if isinstance(stddev, str) and stddev != "scaled":
-            raise ValueError(f'pretrain: `initializer_stddev` must be a number, or "scaled". Received: {stddev!r}')
-        if not isinstance(stddev, str):
-            self._set(**check_numbers("pretrain", "(0, inf)", **self._given("initializer_stddev")))
         if self.position_embedding == "sinusoidal" and self.position_initializer is not None:
             raise ValueError(
                 "pretrain: `position_initializer` is of learned positions. Received: "
@@ -284,18 +204,15 @@ class PretrainingSettings:
 
     def to_dict(self) -> dict:
         """The settings in JSON form; objects are identified by the hash of their content."""
-        fields = dict(vars(self))
+        fields = {name: getattr(self, name) for name in self._names}
         if self.phases is not None:
             fields["phases"] = [dataclasses.asdict(phase) for phase in self.phases]
-        source, vocabulary, init = (fields.pop(name) for name in ("source", "vocabulary", "init"))
-        fields["records" if self.reads_records else "corpus"] = identify_source(source)
-        fields["vocab"] = identify_vocabulary(vocabulary)
-        if (names := fields.pop("names")) is not None:
-            fields["names"] = os.fspath(names)
-        fields["init"] = identify_model(init)
-        if fields["weight_decay"] == WEIGHT_DECAY:
-            del fields["weight_decay"]  # as in runs that were started when it was not an option
-        return fields
+        identified = {
+            "corpus_or_records": identify_source(self.source),
+            "vocabulary": identify_vocabulary(self.vocabulary),
+            "init": identify_model(self.init),
+        }
+        return to_json(fields | identified)
 
     def inputs(self) -> dict:
         """The files that the run reads, by argument, as `open_run` takes them."""
@@ -304,8 +221,8 @@ class PretrainingSettings:
         found = {}
         if not isinstance(self.source, DocumentList):
             files = self.source if self.reads_records else find_files(self.source, are_texts=False)
-            found = {"records" if self.reads_records else "corpus": files}
-        for name, value in (("vocab", self.vocabulary), ("init", self.init), ("names", self.names)):
+            found = {"corpus_or_records": files}
+        for name, value in (("vocabulary", self.vocabulary), ("init", self.init), ("names", self.names)):
             if isinstance(value, str | os.PathLike):
                 found[name] = local_source(value) or value if name == "init" else value
         return found

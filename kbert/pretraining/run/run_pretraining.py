@@ -5,17 +5,19 @@ import os
 
 import keras
 
-from kbert.checks import check_bool
 from kbert.inspection.board.log_directory import log_directory
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.models.quantized_layers import check_not_quantized
+from kbert.options import Arguments
 from kbert.pipelines.settings import ModelSettings
 from kbert.pretraining.run.check_run import check_run
+from kbert.pretraining.run.corpus_source import check_paths, corpus_source
 from kbert.pretraining.run.estimate import count_epochs, describe_plan, estimate_pretraining
 from kbert.pretraining.run.pretraining_data import baseline_curves, describe_data, make_evaluations, stage_dataset
 from kbert.pretraining.run.pretraining_optimizer import compile_models, make_clock_rate, make_schedule
 from kbert.pretraining.run.pretraining_run import PretrainingRun, measure_run
+from kbert.pretraining.run.pretraining_settings import PretrainingSettings
 from kbert.pretraining.run.row_layout import choose_packing, model_of_rows
 from kbert.pretraining.run.starting_model import starting_model
 from kbert.pretraining.sources import check_held_out
@@ -38,45 +40,37 @@ from kbert.weights.step_checkpoint import write_description
 from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
-_INPUTS = ("records", "corpus", "vocab", "init", "names")
+_INPUTS = ("corpus_or_records", "vocabulary", "init", "names")
+_CHECKPOINT_EVERY = 500  # steps
 
 
-def run_pretraining(
-    settings,
-    *,
-    checkpoint_every,
-    keep_every,
-    keep_best,
-    log_every,
-    callbacks,
-    log_dir,
-    profile,
-    data_service,
-    output,
-    overwrite,
-    dry_run,
-) -> PretrainingRun:
-    """Trains as the settings say; `kbert.pretrain` explains the arguments."""
-    overwrite, dry_run = check_bool(overwrite, "pretrain: `overwrite`"), check_bool(dry_run, "pretrain: `dry_run`")
-    logs = log_directory("pretrain", log_dir, output, profile)
-    callbacks = callback_list("pretrain", callbacks, has_own_rate=True)
-    log_every = resolve_log_interval("pretrain", checkpoint_every, log_every)
+def run_pretraining(asked: Arguments) -> PretrainingRun:
+    """Trains as was asked for; `kbert.pretrain` explains the arguments."""
+    source = corpus_source(asked.corpus_or_records)
+    settings = PretrainingSettings(asked, source)
+    check_paths(source)
+    bookkeeping, output, dry_run = asked.bookkeeping, asked.output, asked.dry_run
+    logs = log_directory("pretrain", bookkeeping.log_dir, output, bookkeeping.profile)
+    callbacks = callback_list("pretrain", bookkeeping.callbacks, has_own_rate=True)
+    checkpoint_every = bookkeeping.checkpoint_every or _CHECKPOINT_EVERY
+    log_every = resolve_log_interval("pretrain", checkpoint_every, bookkeeping.log_every)
+    keep_every, keep_best = bookkeeping.keep_every, bookkeeping.keep_best
     check_milestones(keep_every, checkpoint_every)
     if keep_every is not None and output is None and not dry_run:
         raise ValueError(f"pretrain: `keep_every` needs `output`. Received: keep_every={keep_every!r} and output=None")
-    keep_best = check_bool(keep_best, "pretrain: `keep_best`")
     if keep_best and (output is None or settings.phases is not None):
         received = f"output={output!r} and phases={settings.phases!r}"
         raise ValueError(f"pretrain: `keep_best` needs `output` and rows of one length. Received: {received}")
-    machine = {name: getattr(settings, name) for name in ("strategy", "precision", "xla", "logical_cpus")}
-    hardware = choose_hardware(**machine, source=settings.init)
+    hardware = choose_hardware(
+        settings.strategy, settings.precision, settings.xla, settings.logical_cpus, source=settings.init
+    )
     stages = settings.stages()
-    check_run(settings, hardware, log_every, data_service)
+    check_run(settings, hardware, log_every, asked.rows.data_service)
     # Phases, a ramp and the clock are shares of the run: of a longer one the steps done would have been others.
     is_extendable = settings.hours is None and len(stages) == 1
     schedule = make_schedule if is_extendable else None
     # Before what takes long; of several workers the first tells the others in `open_run`.
-    if output is not None and not overwrite and not dry_run and hardware.name != "multiworker":
+    if output is not None and not asked.overwrite and not dry_run and hardware.name != "multiworker":
         check_output(output, settings.to_dict(), schedule, undecided=["packed"] if settings.packed is None else [])
     if is_tfrecords(settings.source):
         check_tfrecords(settings.source, settings.held_out)
@@ -104,10 +98,10 @@ def run_pretraining(
         run = open_run(
             output,
             settings.to_dict(),
-            overwrite,
+            asked.overwrite,
             hardware,
             inputs=settings.inputs(),
-            recipe="pretrain.py",
+            recipe="kbert.pretrain",
             schedule=schedule,
         )
     with hardware.scope():
@@ -134,13 +128,21 @@ def run_pretraining(
     if logs is not None:
         shown = next(iter(evaluations[stages[0].number]))
         about = settings.to_dict() | model.config.to_dict() | {"parameters": model.count_params()}
-        curves, more = baseline_curves(unigram), {"batch": shown, "profile": profile, "wait_for_finish": True}
-        board = [TensorBoard(logs, settings=about, baseline=curves, **more)]
+        board = [
+            TensorBoard(
+                logs,
+                settings=about,
+                baseline=baseline_curves(unigram),
+                batch=shown,
+                profile=bookkeeping.profile,
+                wait_for_finish=True,
+            )
+        ]
         if not settings.left_to_right:  # which has no masks to show
             examples = [MaskedExamples(tokenizer.vocabulary, shown, logs, every=windows)]
     history = fit_steps(
         trained,
-        lambda start_step, starts: stage_dataset(settings, tokenizer, start_step, starts, data_service),
+        lambda start_step, starts: stage_dataset(settings, tokenizer, start_step, starts, asked.rows.data_service),
         settings.steps,
         run.path if run else None,
         window=log_every,
@@ -169,7 +171,7 @@ def run_pretraining(
 
         keep_last = is_extendable and settings.schedule == "constant"
         run.finish(metrics, save, keep_checkpoint=keep_last, keep_every=keep_every, keep_step=best)
-    note_origin(model, run, metrics, "pretrain.py", settings.to_dict(), _INPUTS)
+    note_origin(model, run, metrics, "kbert.pretrain", settings.to_dict(), _INPUTS)
     return PretrainingRun(metrics, history, model, tokenizer, model_settings, run.path if run else None)
 
 

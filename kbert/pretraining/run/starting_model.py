@@ -107,10 +107,10 @@ def _check_records(settings, tokenizer):
         path = local_source(settings.init)  # of a run's checkpoint or a file of weights, it stands beside it
         there = [] if path is None else [path / "vocab.txt", path.parent / "vocab.txt"]
         vocabulary = next(filter(pathlib.Path.is_file, there), "vocab.txt of the model")
-        cased = "" if tokenizer.settings()["lowercase"] else " --cased"
+        cased = "" if tokenizer.settings()["lowercase"] else " --no-lowercase"
         raise ValueError(
             f"pretrain: expected records with the vocabulary of `init`, {settings.init}, which its weights are for. "
-            f"Received: {settings.source}. Prepare the records again: prepare_records.py --vocab {vocabulary}{cased}"
+            f"Received: {settings.source}. Prepare the records again: kbert records --vocabulary {vocabulary}{cased}"
         ) from error
 
 

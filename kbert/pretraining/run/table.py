@@ -32,5 +32,5 @@ def describe_run(run) -> str:
     return (
         f"\n{describe_scores(run.metrics)}\n{run.metrics['minutes']:.1f} minutes\n"
         f"The model is in {run.path / 'model'}, the curves in {run.path / 'logs'}\n"
-        f"Next: python recipes/finetune_classifier.py --init {run.path} --train my.csv …"
+        f"Next: kbert finetune classification --source {run.path} --train my.csv …"
     )

@@ -4,12 +4,11 @@ import dataclasses
 import types
 
 import pytest
-from helpers.pretraining_fields import pretraining_fields
+from helpers.pretraining_fields import pretraining_fields, pretraining_settings
 
 import kbert
 from kbert.pretraining.run import check_run as module
 from kbert.pretraining.run.check_run import check_run
-from kbert.pretraining.run.pretraining_settings import PretrainingSettings
 from kbert.training.hardware import Hardware
 
 ONE = Hardware(object(), "one", 1, "float32", False, ())
@@ -18,7 +17,7 @@ JAX = Hardware(None, "mirrored", 2, "float32", True, ())
 
 
 def settings_of(**given):
-    return PretrainingSettings(**pretraining_fields(steps=1000) | given)
+    return pretraining_settings(**pretraining_fields(steps=1000) | given)
 
 
 def test_what_goes_together():

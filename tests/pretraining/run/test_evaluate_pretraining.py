@@ -5,7 +5,7 @@ import json
 import keras
 import numpy as np
 import pytest
-from helpers.run_recipe import run_recipe
+from helpers.run_recipe import run_kbert
 from helpers.tiny_bert import randomise, tiny_config
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 
@@ -100,7 +100,7 @@ def test_the_recipe(tmp_path, capsys):
     store(tmp_path / "model")
     write_lines(tmp_path / "corpus.txt", make_documents(60))
     flags = ("--model", tmp_path / "model", "--held-out", 0.2, "--sequence-length", 16, "--output", tmp_path / "s.json")
-    run_recipe("evaluate_pretraining", *flags, "--corpus", tmp_path / "corpus.txt", "--json")
+    run_kbert("evaluate-pretraining", *flags, "--corpus", tmp_path / "corpus.txt", "--json")
     printed = capsys.readouterr().out
     scores = json.loads(printed.splitlines()[-1])
     assert (

@@ -5,14 +5,13 @@ import logging
 import numpy as np
 import pytest
 from helpers.compare import assert_arrays_equal
-from helpers.pretraining_fields import pretraining_fields
+from helpers.pretraining_fields import pretraining_fields, pretraining_settings
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import make_pretrainer, make_tokenizer
 
 import kbert
 from kbert.files import read_json
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.run.pretraining_settings import PretrainingSettings
 from kbert.pretraining.run.row_layout import choose_packing, model_of_rows
 
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 64, "evaluation_batches": 1}
@@ -24,7 +23,7 @@ def model():
 
 
 def settings_of(source, **given):
-    return PretrainingSettings(**pretraining_fields(source=source, vocabulary=None) | SHORT | given)
+    return pretraining_settings(**pretraining_fields(source=source, vocabulary=None) | SHORT | given)
 
 
 def test_short_pairs_are_packed_and_full_rows_are_not(records, caplog):

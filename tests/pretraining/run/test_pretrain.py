@@ -8,7 +8,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.compare import assert_arrays_equal
-from helpers.pretraining_fields import pretraining_fields
+from helpers.pretraining_fields import pretraining_fields, pretraining_settings
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer, write_lines
 
@@ -16,7 +16,6 @@ import kbert
 from kbert.config import BertConfig
 from kbert.files import read_json
 from kbert.pretraining.run import run_pretraining
-from kbert.pretraining.run.pretraining_settings import PretrainingSettings
 from kbert.training.dry_run import count_sequences, format_estimate
 
 pytestmark = pytest.mark.usefixtures("same_data")
@@ -245,11 +244,11 @@ def test_a_dry_run_says_what_it_would_take(home, tmp_path, monkeypatch):
 
 
 def test_the_share_that_is_held_out_is_of_text(home):
-    assert PretrainingSettings(**pretraining_fields(steps=2)).held_out == 0.01
+    assert pretraining_settings(**pretraining_fields(steps=2)).held_out == 0.01
     records = pretraining_fields(source=home / "records", vocabulary=None, steps=2)
-    assert PretrainingSettings(**records).to_dict()["held_out"] is None
+    assert pretraining_settings(**records).to_dict()["held_out"] is None
     with pytest.raises(ValueError, match="pretrain: records have held-out documents of their own.* held_out=0.01"):
-        PretrainingSettings(**records | {"held_out": 0.01})
+        pretraining_settings(**records | {"held_out": 0.01})
 
 
 @pytest.mark.usefixtures("no_estimate")

@@ -5,11 +5,10 @@ import json
 import keras
 import numpy as np
 import pytest
-from helpers.pretraining_fields import pretraining_fields
+from helpers.pretraining_fields import pretraining_fields, pretraining_settings
 from helpers.tiny_corpus import make_tokenizer
 
 from kbert.optim.schedule import WarmupLinearDecay
-from kbert.pretraining.run.pretraining_settings import PretrainingSettings
 from kbert.pretraining.run.starting_model import starting_model
 from kbert.training.hardware import choose_hardware
 
@@ -18,9 +17,9 @@ TEXT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches"
 
 def test_settings_are_complete_and_identify_objects():
     fields = pretraining_fields(vocabulary=make_tokenizer()) | TEXT | {"packed": None, "weight_decay": None}
-    settings = PretrainingSettings(**fields).to_dict()
+    settings = pretraining_settings(**fields).to_dict()
     assert "weight_decay" not in settings  # that of all runs before it was an option: they still resume
-    assert PretrainingSettings(**fields | {"weight_decay": 0.0}).to_dict()["weight_decay"] == 0.0
+    assert pretraining_settings(**fields | {"weight_decay": 0.0}).to_dict()["weight_decay"] == 0.0
     assert settings["corpus"] == ["a.txt"] and (settings["warmup_steps"], settings["max_predictions"]) == (1, 3)
     assert len(settings["vocab"]["sha256"]) == 64 and settings["vocab"]["lowercase"] is True
     for name, value in (
@@ -32,7 +31,7 @@ def test_settings_are_complete_and_identify_objects():
         ("weight_decay", -0.1),
     ):
         with pytest.raises(ValueError, match=f"`{name}`"):
-            PretrainingSettings(**fields | {name: value})
+            pretraining_settings(**fields | {name: value})
     for change, message in (
         ({"hours": 1.0}, "either `steps` or `hours`"),
         ({"steps": None}, "either `steps` or `hours`"),
@@ -76,16 +75,16 @@ def test_settings_are_complete_and_identify_objects():
         ({"steps_per_execution": 3}, "multiple of `steps_per_execution`"),
     ):
         with pytest.raises(ValueError, match=message):
-            PretrainingSettings(**fields | change)
+            pretraining_settings(**fields | change)
     with pytest.raises(ValueError, match="in the order of their ids, as a list.* Received: dict"):
-        PretrainingSettings(**fields | {"vocabulary": {"[PAD]": 0}}).to_dict()
+        pretraining_settings(**fields | {"vocabulary": {"[PAD]": 0}}).to_dict()
 
 
 def test_numbers_of_numpy_are_pythons():
     given = {"steps": np.int64(4), "batch_size": np.int32(2), "sequence_length": np.uint8(16), "seed": np.int64(3)}
     given |= {"learning_rate": np.float32(0.5), "dropout": np.float64(0.25), "packed": np.False_}
     given |= {"initializer_stddev": np.float32(0.25)}
-    settings = PretrainingSettings(**pretraining_fields() | given).to_dict()
+    settings = pretraining_settings(**pretraining_fields() | given).to_dict()
     assert {name: settings[name] for name in given} == {name: value.item() for name, value in given.items()}
     assert json.loads(json.dumps(settings)) == settings
 
@@ -96,27 +95,27 @@ def test_numbers_of_numpy_are_pythons():
 )
 def test_as_many_predictions_as_the_objective_has(changes, predictions):
     fields = pretraining_fields(steps=10)
-    assert PretrainingSettings(**fields | changes).max_predictions == predictions
-    phases = PretrainingSettings(**fields | changes | {"phases": ["128:1"]}).phases
+    assert pretraining_settings(**fields | changes).max_predictions == predictions
+    phases = pretraining_settings(**fields | changes | {"phases": ["128:1"]}).phases
     assert phases[0].max_predictions == predictions
 
 
 def test_a_share_of_warmup_is_stored_as_steps(tmp_path):
     """A run with it is extended by the steps that the error message names."""
     fields = pretraining_fields(steps=1000, schedule="constant")
-    share, steps = (PretrainingSettings(**fields | given) for given in ({"warmup_share": 0.05}, {"warmup_steps": 50}))
+    share, steps = (pretraining_settings(**fields | given) for given in ({"warmup_share": 0.05}, {"warmup_steps": 50}))
     assert share.to_dict() == steps.to_dict()
-    small = [PretrainingSettings(**fields | {"settings": "small-budget", "warmup_steps": n}) for n in (None, 50)]
+    small = [pretraining_settings(**fields | {"settings": "small-budget", "warmup_steps": n}) for n in (None, 50)]
     assert small[0].to_dict() == small[1].to_dict()
 
 
 def test_named_settings_are_stored_as_what_they_mean():
     fields = pretraining_fields(steps=1000)
-    paper = PretrainingSettings(**fields | {"settings": "paper"}).to_dict()
+    paper = pretraining_settings(**fields | {"settings": "paper"}).to_dict()
     assert (paper["warmup_steps"], paper["batch_size"], paper["sequence_length"]) == (10, 256, 512)
     assert [phase["max_predictions"] for phase in paper["phases"]] == [20, 80]
     given = {"settings": "small-budget", "batch_size": 8, "hours": 2.0, "steps": None}
-    small = PretrainingSettings(**fields | given).to_dict()
+    small = pretraining_settings(**fields | given).to_dict()
     assert (small["warmup_share"], small["batch_size"], small["dropout"], small["learning_rate"]) == (
         0.05,
         8,
@@ -128,9 +127,9 @@ def test_named_settings_are_stored_as_what_they_mean():
 def test_new_weights():
     fields = pretraining_fields(vocabulary=make_tokenizer(), steps=10)
     hardware = choose_hardware("one", "float32", "off", None)
-    normal, _ = starting_model(PretrainingSettings(**fields), hardware)
-    wide, _ = starting_model(PretrainingSettings(**fields | {"initializer_stddev": 0.09}), hardware)
-    settings = PretrainingSettings(**fields | {"initializer_stddev": 0.09, "position_initializer": "sinusoidal"})
+    normal, _ = starting_model(pretraining_settings(**fields), hardware)
+    wide, _ = starting_model(pretraining_settings(**fields | {"initializer_stddev": 0.09}), hardware)
+    settings = pretraining_settings(**fields | {"initializer_stddev": 0.09, "position_initializer": "sinusoidal"})
     waves, _ = starting_model(settings, hardware)
     layers = [model.encoder.embeddings.position_embedding for model in (normal, wide, waves)]
     tables = [keras.ops.convert_to_numpy(layer.embeddings) for layer in layers]
@@ -141,6 +140,6 @@ def test_new_weights():
     np.testing.assert_allclose(tables[2][:, 1::2], 0.09 * np.cos(angles), atol=1e-4)
     assert waves.config.position_embedding == "learned" and waves.config.initializer_stddev == 0.09
     assert layers[2].trainable
-    small, _ = starting_model(PretrainingSettings(**fields | {"settings": "small-budget", "size": "mini"}), hardware)
+    small, _ = starting_model(pretraining_settings(**fields | {"settings": "small-budget", "size": "mini"}), hardware)
     assert small.config.initializer_stddev == pytest.approx(0.02 * 3**0.5)
     assert keras.ops.convert_to_numpy(small.encoder.embeddings.position_embedding.embeddings)[0, 0] == 0.0

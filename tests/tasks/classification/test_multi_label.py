@@ -60,7 +60,7 @@ def init(tmp_path_factory):
 def run(init, tmp_path_factory):
     settings = {"batch_size": 8, "sequence_length": 9, "learning_rate": 1e-2, "steps": 30, "evaluate_every": 30}
     return kbert.finetune(
-        init, TASK, ROWS, ROWS, tmp_path_factory.mktemp("runs") / "run", **settings, optimizer={"accumulate": 2}
+        init, TASK, ROWS, ROWS, tmp_path_factory.mktemp("runs") / "run", **settings, optimization={"accumulate": 2}
     )
 
 

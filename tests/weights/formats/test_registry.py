@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers.run_python import assert_imports_none, run_python
-from helpers.run_recipe import import_recipe
+from helpers.run_recipe import run_kbert
 from helpers.slow_but import slow_but
 from helpers.stored_models import assert_same_model, assert_same_weights, load, make_model, save
 
@@ -79,12 +79,12 @@ def test_a_new_format_is_checked_like_the_others(toy, tmp_path):
 def test_a_new_format_is_converted_to_and_from_the_others(toy, other, tmp_path, capsys):
     if other == "kerashub":
         pytest.importorskip("keras_hub")
-    convert = import_recipe("convert_checkpoint").main
     model = make_model("encoder", activation="gelu_tanh", layer_norm_epsilon=1e-12)
     save(model, tmp_path / "first", other)
-    convert(["--from", f"{tmp_path}/first", "--to", "toy", "--output", f"{tmp_path}/toy"])
+    run_kbert("convert", "--source", f"{tmp_path}/first", "--format", "toy", "--output", f"{tmp_path}/toy")
     report = tmp_path / "report.json"
-    convert(["--from", f"{tmp_path}/toy", "--to", other, "--output", f"{tmp_path}/last", "--report", f"{report}"])
+    target = ("--format", other, "--output", tmp_path / "last", "--report", report)
+    run_kbert("convert", "--source", tmp_path / "toy", *target)
     assert_same_weights(load(tmp_path / "last"), model)
     read = json.loads(report.read_text())["read"]
     assert read["parity"]["reason"] == "no other library computes from the format toy"

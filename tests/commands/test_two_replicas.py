@@ -5,28 +5,28 @@ import json
 
 import numpy as np
 import pytest
-from helpers.paths import ROOT
 from helpers.run_python import run_python
-from helpers.run_recipe import as_flags, read_json, run_recipe
+from helpers.run_recipe import as_flags, read_json, run_kbert
 from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
-from kbert.finetuning import finetuning
+from kbert.finetuning import run_finetuning
 from kbert.pretraining.run import run_pretraining
 from kbert.training.hardware import choose_hardware
 
 # A process of its own, whose CPU is two devices.
 RUN_RECIPE = """
-import contextlib, importlib, io, json, sys
+import contextlib, io, json, sys
 
+from kbert.cli import execute
+from kbert.commands import COMMANDS
 from kbert.training.console import log_to_console
 
 printed = io.StringIO()
-sys.path.insert(0, sys.argv[1])
 with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
     log_to_console()
-    importlib.import_module(sys.argv[2]).main([*sys.argv[3:], "--strategy", "mirrored", "--logical-cpus", "2"])
+    execute(COMMANDS[sys.argv[1]], [*sys.argv[2:], "--strategy", "mirrored", "--logical-cpus", "2"], "kbert")
 print(json.dumps(printed.getvalue()))
 """
 
@@ -34,9 +34,9 @@ print(json.dumps(printed.getvalue()))
 def run_both(path, recipe, *arguments):
     """The outputs of the recipe on one device, and on two replicas, each of which divides its share of a batch."""
     arguments = (*arguments, "--batch-size", 8, "--checkpoint-every", 10, "--dropout", 0)
-    run_recipe(recipe, *arguments, "--output", path / "one")
+    run_kbert(recipe, *arguments, "--output", path / "one")
     arguments = (*arguments, "--accumulate", 2)
-    printed = run_python(RUN_RECIPE, ROOT / "recipes", recipe, *arguments, "--output", path / "two")
+    printed = run_python(RUN_RECIPE, recipe, *arguments, "--output", path / "two")
     assert "mirrored: 2 replicas" in printed
     return path / "one", path / "two"
 
@@ -53,15 +53,15 @@ def test_the_flags_choose_the_hardware(tmp_path, monkeypatch):
         given.append(inspect.signature(choose_hardware).bind(*arguments, **options).arguments)
         raise ValueError("chosen")
 
-    table = ("--train", tmp_path / "train.csv", "--text-column", "text", "--label-column", "label")
-    text = ("--corpus", tmp_path / "corpus.txt", "--vocab", tmp_path / "vocab.txt", "--steps", 1)
+    table = ("classification", "--train", tmp_path / "train.csv")
+    text = (tmp_path / "corpus.txt", "--vocabulary", tmp_path / "vocab.txt", "--steps", 1)
     for recipe, module, inputs in (
-        ("finetune_classifier", finetuning, (*table, "--init", tmp_path / "init")),
+        ("finetune", run_finetuning, (*table, "--source", tmp_path / "init")),
         ("pretrain", run_pretraining, text),
     ):
         monkeypatch.setattr(module, "choose_hardware", choose)
         with pytest.raises(SystemExit, match="chosen"):
-            run_recipe(recipe, *inputs, "--strategy", "mirrored", "--logical-cpus", 2, "--output", tmp_path / recipe)
+            run_kbert(recipe, *inputs, "--strategy", "mirrored", "--logical-cpus", 2, "--output", tmp_path / recipe)
     assert [(one["strategy"], one["logical_cpus"]) for one in given] == [("mirrored", 2)] * 2
 
 
@@ -72,7 +72,8 @@ def test_pretraining(tmp_path):
     outputs = run_both(
         tmp_path,
         "pretrain",
-        *as_flags(corpus=tmp_path / "corpus.txt", vocab=tmp_path / "vocab.txt", steps=10, sequence_length=24),
+        tmp_path / "corpus.txt",
+        *as_flags(vocabulary=tmp_path / "vocab.txt", steps=10, sequence_length=24),
         *as_flags(max_predictions=4, learning_rate=5e-4, held_out=0.2, evaluation_batches=2, log_every=5),
     )
     one, two = (read_json(path / "metrics.json") for path in outputs)
@@ -90,9 +91,10 @@ def test_fine_tuning(tmp_path):
     write_table(tmp_path / "dev.csv", sentences(21, start=61))
     outputs = run_both(
         tmp_path,
-        "finetune_classifier",
-        *as_flags(train=tmp_path / "train.csv", dev=tmp_path / "dev.csv", text_column="text", label_column="label"),
-        *as_flags(init=tmp_path / "init", steps=12, sequence_length=9, learning_rate=2e-3, evaluate_every=12),
+        "finetune",
+        "classification",
+        *as_flags(train=tmp_path / "train.csv", dev=tmp_path / "dev.csv", text="text", label="label"),
+        *as_flags(source=tmp_path / "init", steps=12, sequence_length=9, learning_rate=2e-3, evaluate_every=12),
     )
     one, two = ([json.loads(line) for line in (path / "history.jsonl").open()] for path in outputs)
     assert [r["step"] for r in one] == [r["step"] for r in two] == [10, 12]

@@ -5,7 +5,7 @@ import json
 import keras
 import pytest
 from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F401 - fixtures
-from helpers.run_recipe import read_json, run_recipe
+from helpers.run_recipe import read_json, run_kbert
 from helpers.tiny_bert import tiny_config
 
 import kbert
@@ -20,9 +20,7 @@ QUICK = ("--batch-size", 4, "--sequence-length", 16, "--max-predictions", 2, "--
 @pytest.fixture(scope="module")
 def batches(records, tmp_path_factory):  # noqa: F811
     directory = tmp_path_factory.mktemp("written") / "batches"
-    run_recipe(
-        "write_batches", "--records", records, "--output", directory, "--steps", 4, *QUICK, "--whole-word", "--packed"
-    )
+    run_kbert("batches", records, "--output", directory, "--steps", 4, *QUICK, "--whole-word", "--packed")
     return directory
 
 
@@ -30,8 +28,8 @@ def batches(records, tmp_path_factory):  # noqa: F811
 def test_writes_and_trains(batches, tmp_path, capsys):
     manifest = read_json(batches / "batches.json")
     assert manifest["whole_word"] is manifest["packed"] is True and "inputs/part_ids" in manifest["arrays"]
-    arguments = ("--batches", batches, "--output", tmp_path / "run", "--checkpoint-every", 2, "--dropout", 0)
-    run_recipe("pretrain_on_batches", *arguments, "--json")
+    arguments = (batches, "--output", tmp_path / "run", "--checkpoint-every", 2, "--dropout", 0)
+    run_kbert("pretrain-on-batches", *arguments, "--json")
     printed = capsys.readouterr().out
     assert "4 batches of 4 packed rows of 16 tokens" in printed and "held-out: loss" in printed
     metrics = read_json(tmp_path / "run" / "metrics.json")
@@ -40,19 +38,19 @@ def test_writes_and_trains(batches, tmp_path, capsys):
     assert left == {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "logs"}
     assert kbert.load_pretrained(tmp_path / "run").pretrained.settings.sequence_length == 16
     with pytest.raises(SystemExit, match="holds the finished run"):
-        run_recipe("pretrain_on_batches", *arguments)
+        run_kbert("pretrain-on-batches", *arguments)
     more = (*arguments, "--overwrite", "--init", tmp_path / "run", "--steps", 2)
     with pytest.raises(SystemExit, match="init"):
-        run_recipe("pretrain_on_batches", *more, "--size", "tiny")
-    more = ("--batches", batches, "--output", tmp_path / "next", "--init", tmp_path / "run", "--steps", 2)
-    run_recipe("pretrain_on_batches", *more)
+        run_kbert("pretrain-on-batches", *more, "--size", "tiny")
+    more = (batches, "--output", tmp_path / "next", "--init", tmp_path / "run", "--steps", 2)
+    run_kbert("pretrain-on-batches", *more)
     made_by = read_json(tmp_path / "next" / "model" / "manifest.json")["made_by"]
     assert made_by["inputs"]["init"]["made_by"]["metrics"] == metrics
 
 
 @pytest.mark.usefixtures("eagerly")
 def test_a_dry_run_writes_nothing(batches, tmp_path, capsys):
-    run_recipe("pretrain_on_batches", "--batches", batches, "--output", tmp_path / "run", "--steps", 3, "--dry-run")
+    run_kbert("pretrain-on-batches", batches, "--output", tmp_path / "run", "--steps", 3, "--dry-run")
     lines = capsys.readouterr().out.splitlines()
     assert "parameters" in lines[1] and lines[2] == "3 steps of 4 rows of 16 tokens: 192 tokens"
     assert lines[3].startswith("memory: about") and lines[4].startswith("time: about")
@@ -118,11 +116,11 @@ def test_packing_is_decided_with_the_rates(records, tmp_path, monkeypatch):  # n
 
 
 def test_what_is_refused(batches, records, tmp_path):  # noqa: F811
-    arguments = ("--records", records, "--output", batches, "--steps", 2, *QUICK)
+    arguments = (records, "--output", batches, "--steps", 2, *QUICK)
     with pytest.raises(SystemExit, match="error: .*batches"):
-        run_recipe("write_batches", *arguments)
+        run_kbert("batches", *arguments)
     with pytest.raises(SystemExit, match="`init` must be a kbert directory. Received"):
-        run_recipe("pretrain_on_batches", "--batches", batches, "--init", tmp_path, "--output", tmp_path / "run")
+        run_kbert("pretrain-on-batches", batches, "--init", tmp_path, "--output", tmp_path / "run")
     tokenizer = kbert.BertTokenizer(batches / "vocab.txt")  # noqa: F811
     model = kbert.BertPretrainer(tiny_config(num_layers=1, vocabulary_size=tokenizer.vocabulary_size))
     tokens, cased = list(tokenizer.vocabulary), kbert.BertTokenizer(tokenizer.vocabulary, lowercase=False)

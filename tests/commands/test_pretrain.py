@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 from helpers.paths import ROOT
-from helpers.run_recipe import RECIPES, as_flags, read_json, run_recipe
+from helpers.run_recipe import as_flags, read_json, run_kbert
 from helpers.tiny_corpus import LETTERS, VOCABULARY, write_lines
 
 import kbert
@@ -42,12 +42,12 @@ def home(tmp_path_factory):
 
 
 def _arguments(home, output, *more, steps=20):
-    return (*as_flags(corpus=home / "corpus.txt", vocab=home / "vocab.txt", steps=steps, output=output), *QUICK, *more)
+    return (home / "corpus.txt", *as_flags(vocabulary=home / "vocab.txt", steps=steps, output=output), *QUICK, *more)
 
 
 @pytest.fixture(scope="module")
 def run(home):
-    run_recipe("pretrain", *_arguments(home, home / "run", *RUN, steps=160))
+    run_kbert("pretrain", *_arguments(home, home / "run", *RUN, steps=160))
     return home / "run"
 
 
@@ -94,9 +94,10 @@ def without_evaluations(monkeypatch):
 @pytest.mark.slow  # what a run goes on from: pretrain_on_batches and tasks/pretraining, what the flags mean: below
 @pytest.mark.usefixtures("eagerly")
 def test_init_goes_on_from_weights_at_another_length_with_other_masks_and_pairs(home, run, tmp_path):
-    run_recipe(
+    run_kbert(
         "pretrain",
-        *as_flags(corpus=home / "corpus.txt", init=run, steps=1, output=tmp_path / "on"),
+        home / "corpus.txt",
+        *as_flags(init=run, steps=1, output=tmp_path / "on"),
         *QUICK,
         *as_flags(sequence_length=40, learning_rate=1e-9, mask_rate=0.3, mask_token_rate=1.0, keep_rate=0.0),
         *as_flags(random_token_rate=0.0, span_length=3, dupe_factor=1, random_next_rate=1.0),
@@ -107,24 +108,6 @@ def test_init_goes_on_from_weights_at_another_length_with_other_masks_and_pairs(
         np.testing.assert_allclose(value, after[name], atol=1e-6, err_msg=name)
     data = read_json(tmp_path / "on" / "metrics.json")["data"]
     assert (data["mask_token_rate"], data["random_next_share"]) == (1.0, 1.0)
-
-
-def test_flags_are_the_arguments_of_kbert_pretrain(home, tmp_path, monkeypatch):
-    """Left to right: experiments/test_study.py; sines: tasks/pretraining/test_pretrain.py; words: pretraining/."""
-    given = {}
-
-    def pretrain(source, **arguments):
-        given.update(arguments)
-        raise ValueError("that is all")
-
-    monkeypatch.setattr(kbert, "pretrain", pretrain)
-    flags = ("--no-next-sentence", "--left-to-right", "--whole-word", "--position-embedding", "sinusoidal")
-    objective = dict(mask_rate=0.3, mask_token_rate=1.0, keep_rate=0.0, random_token_rate=0.0, span_length=3)
-    objective |= dict(dupe_factor=1, random_next_rate=1.0)
-    with pytest.raises(SystemExit, match="that is all"):
-        run_recipe("pretrain", *_arguments(home, tmp_path, *flags, *as_flags(**objective, sequence_length=40)))
-    wanted = {"next_sentence": False, "left_to_right": True, "whole_word": True, "position_embedding": "sinusoidal"}
-    assert given.items() >= (wanted | objective | {"sequence_length": 40}).items()
 
 
 @pytest.mark.slow  # of `kbert.pretrain`: tasks/pretraining/test_two_phases.py
@@ -143,7 +126,7 @@ def test_a_killed_run_goes_on_to_the_same_weights(home, tmp_path, capsys):
     arguments = of_phases(tmp_path / "killed")
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen(
-        [sys.executable, RECIPES / "pretrain.py", *arguments],
+        [sys.executable, "-m", "kbert", "pretrain", *arguments],
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -156,9 +139,9 @@ def test_a_killed_run_goes_on_to_the_same_weights(home, tmp_path, capsys):
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert not (tmp_path / "killed" / "metrics.json").exists()
-    run_recipe("pretrain", *arguments)
+    run_kbert("pretrain", *arguments)
     assert "resuming from the checkpoint of step" in capsys.readouterr().err
-    run_recipe("pretrain", *of_phases(tmp_path / "whole"))
+    run_kbert("pretrain", *of_phases(tmp_path / "whole"))
     whole = _weights(tmp_path / "whole")
     for name, value in _weights(tmp_path / "killed").items():
         np.testing.assert_array_equal(value, whole[name], err_msg=name)
@@ -169,15 +152,15 @@ def test_a_run_is_extended_only_with_a_rate_that_is_constant(home, run):
     more = _arguments(home, run, *RUN, steps=200)
     for warmup in ((), ("--warmup-steps", 16)):  # the warm-up, too, is by default a part of the steps; 16 of 160
         with pytest.raises(SystemExit, match="learning rate depends on the number of steps: at step 16 "):
-            run_recipe("pretrain", *more, *warmup)
+            run_kbert("pretrain", *more, *warmup)
 
 
 @pytest.mark.slow
 def test_an_extended_run_is_the_longer_run(home, tmp_path):
     constant = ("--schedule", "constant", "--warmup-steps", 3)
-    run_recipe("pretrain", *_arguments(home, tmp_path / "whole", *constant, steps=20))
+    run_kbert("pretrain", *_arguments(home, tmp_path / "whole", *constant, steps=20))
     for steps in (12, 20):
-        run_recipe("pretrain", *_arguments(home, tmp_path / "extended", *constant, steps=steps))
+        run_kbert("pretrain", *_arguments(home, tmp_path / "extended", *constant, steps=steps))
     assert read_json(tmp_path / "extended" / "metrics.json")["steps"] == 20
     whole = _weights(tmp_path / "whole")
     for name, value in _weights(tmp_path / "extended").items():
@@ -187,10 +170,10 @@ def test_an_extended_run_is_the_longer_run(home, tmp_path):
 @pytest.mark.parametrize(
     "flag, wrong, message",
     [
-        ("--corpus", "missing-*.txt", "missing-"),
-        ("--corpus", "empty.txt", "empty.txt"),
-        ("--vocab", "without-mask.txt", r"\[MASK\]"),
-        ("--vocab", "twice.txt", "twice.txt"),
+        (None, "missing-*.txt", "missing-"),
+        (None, "empty.txt", "empty.txt"),
+        ("--vocabulary", "without-mask.txt", r"\[MASK\]"),
+        ("--vocabulary", "twice.txt", "twice.txt"),
     ],
 )
 def test_bad_input_is_named_before_training_and_leaves_nothing(home, tmp_path, monkeypatch, flag, wrong, message):
@@ -200,16 +183,21 @@ def test_bad_input_is_named_before_training_and_leaves_nothing(home, tmp_path, m
     (tmp_path / "twice.txt").write_text("\n".join([*VOCABULARY, "a"]) + "\n")
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(SystemExit, match=message):
-        run_recipe("pretrain", *_arguments(home, "run", flag, wrong))  # of a flag given twice the last counts
+        corpus, *arguments = _arguments(home, "run")
+        given = [wrong, *arguments] if flag is None else [corpus, *arguments, flag, wrong]  # the last one counts
+        run_kbert("pretrain", *given)
     assert sorted(tmp_path.rglob("*")) == before
 
 
 @pytest.mark.parametrize(
     "flags, message",
     [
-        (("--vocab", __file__, "--warmup-steps", 21), "`warmup_steps` must be at most `steps`. Received: 21 of 20"),
-        (("--init", "model", "--cased"), "`lowercase` goes with a `vocabulary` file"),
-        (("--init", "model", "--vocab", __file__), "`init` has a vocabulary of its own"),
+        (
+            ("--vocabulary", __file__, "--warmup-steps", 21),
+            "`warmup_steps` must be at most `steps`. Received: 21 of 20",
+        ),
+        (("--init", "model", "--no-lowercase"), "`lowercase` goes with a `vocabulary` file"),
+        (("--init", "model", "--vocabulary", __file__), "`init` has a vocabulary of its own"),
         ((), "a corpus of text needs `vocabulary`"),
     ],
 )
@@ -218,5 +206,5 @@ def test_flags_that_do_not_go_together(tmp_path, monkeypatch, flags, message):
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
     with pytest.raises(SystemExit, match=re.escape(message)):
-        run_recipe("pretrain", "--corpus", "a.txt", "--steps", 20, "--output", "run", *flags)
+        run_kbert("pretrain", "a.txt", "--steps", 20, "--output", "run", *flags)
     assert not (tmp_path / "run").exists()

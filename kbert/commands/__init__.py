@@ -1,0 +1,44 @@
+"""The command `kbert`: every verb of the library, from a text file to a served model.
+
+What a command takes is the signature of its verb (`kbert.cli`). Verbs of which only the command has a use stand here;
+all of them import what does the work when they run, so that ``kbert --help`` is there at once.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import kbert
+from kbert.cli import run_command, suggest
+from kbert.commands import finetuning, looking, pretraining, serving, using
+
+GROUPS = {
+    "pre-train": pretraining.COMMANDS,
+    "fine-tune": finetuning.COMMANDS,
+    "use": using.COMMANDS,
+    "serve": serving.COMMANDS,
+    "look inside": looking.COMMANDS,
+}
+COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
+
+
+def help_text() -> str:
+    """What ``kbert --help`` shows: the commands with their first sentences."""
+    lines = ["usage: kbert COMMAND [--help] …", "", "BERT as a Keras 3 application: pre-train, fine-tune, serve."]
+    for group, commands in GROUPS.items():
+        lines += ["", f"{group}:"]
+        lines += [f"  {name:<22}{command.summary.split('. ')[0].rstrip('.')}" for name, command in commands.items()]
+    return "\n".join([*lines, "", "kbert COMMAND --help shows what a command takes."])
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command of the command line."""
+    argv = list(sys.argv[1:] if argv is None else argv)
+    word = argv[0] if argv else "--help"
+    if word in ("--help", "-h"):
+        print(help_text())
+    elif word == "--version":
+        print(kbert.__version__)
+    elif word not in COMMANDS:
+        sys.exit(f"error: unknown command {word!r}. {suggest(word, COMMANDS, 'kbert --help lists them')}")
+    else:
+        run_command(COMMANDS[word], argv[1:], f"kbert {word}")

@@ -1,0 +1,296 @@
+"""Commands that fine-tune: on a task, on GLUE, on the features of a frozen encoder."""
+
+import json
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import kbert
+from kbert.checks import check_output_file
+from kbert.cli import Command
+from kbert.commands.types import Precision, task_classes
+from kbert.finetuning.finetune import finetune
+from kbert.finetuning.grid import finetune_glue
+from kbert.options import (
+    Count,
+    Machine,
+    Natural,
+    PathLike,
+    Positive,
+    ShareBelowOne,
+    to_json,
+)
+
+
+def report_finetuned(run) -> None:
+    """Prints the scores beside those of a constant answer, and where the model is; of a dry run the estimate."""
+    metrics = run.metrics
+    if "seconds_per_step" in metrics:
+        from kbert.training.dry_run import format_estimate
+
+        print(format_estimate(metrics))
+        return
+    constant = metrics.get("constant_answer", {})
+    for name, value in metrics.get("dev", {}).items():
+        if isinstance(value, float) and name != "loss":
+            print(f"{name}: {value:.4f}" + (f"  (constant answer: {constant[name]:.4f})" if name in constant else ""))
+        elif isinstance(value, Mapping):  # entities by type
+            for kind, scores in value.items():
+                print(f"{kind}: " + ", ".join(f"{metric} {score:.4f}" for metric, score in scores.items()))
+    where = "" if run.path is None else f"; the model is in {run.path / 'model'}"
+    print(f"{metrics['minutes']:.1f} minutes{where}")
+
+
+def report_glue(result: Mapping[str, Any]) -> None:
+    """Prints the tables of `finetune_glue`, beside the paper's; of a dry run what is left to do."""
+    if "average" not in result:
+        from kbert.training.dry_run import format_estimate
+
+        for name, left in result["tasks"].items():
+            print(f"{name}: {left['runs']} runs left")
+            if left["first"] is not None:
+                print(format_estimate(left["first"]))
+        return
+    from kbert.tasks.glue_benchmark.table import describe_all
+
+    print(describe_all(result))
+
+
+def glue_submission(
+    directory: PathLike,
+    output: PathLike,
+    *,
+    runs: PathLike | None = None,
+    models: list[str] = (),
+    constant: list[str] = (),
+    batch_size: Count = 32,
+    machine: Machine = Machine(),
+    overwrite: bool = False,
+) -> str:
+    """Answers the GLUE test files, in the format of the server at gluebenchmark.com.
+
+    MNLI's model also answers the diagnostic set, AX.
+
+    Args:
+        directory: of the GLUE files.
+        output: directory that receives a .tsv for each test file, and submission.zip, ready to upload.
+        runs: the output of ``kbert glue``, with a folder for each task.
+        models: TASK=SOURCE, the model of a task; several of a task are an ensemble, which averages their probabilities.
+        constant: tasks that are answered with the most frequent label of their training file, such as WNLI, which the
+            paper skips.
+        batch_size: texts per batch.
+        machine: where it runs.
+        overwrite: replace what is in `output`.
+
+    Returns:
+        What was written and what the server still requires.
+    """
+    from kbert.tasks.glue_benchmark.submission import collect_models, files_to_read, parse_models, submit
+    from kbert.tasks.glue_benchmark.tasks import glue_name
+    from kbert.training.hardware import choose_hardware
+    from kbert.training.run_directory import open_run
+
+    if not (runs or models or constant):
+        raise ValueError("glue-submission: expected `runs`, `models` or `constant`. Received: none of them")
+    given, constant = parse_models(models), [glue_name(name) for name in constant]
+    collected = collect_models(runs, given, constant)
+    hardware = choose_hardware(machine.strategy, machine.precision, logical_cpus=machine.logical_cpus)
+    settings = {"directory": directory, "runs": runs, "models": list(models), "constant": constant}
+    inputs = {
+        "directory": files_to_read(collected, constant, directory),
+        "models": [path for _, path in given] or None,
+        "runs": [path for paths in collected.values() for path in paths if runs and str(path).startswith(str(runs))],
+    }
+    run = open_run(output, to_json(settings), overwrite, inputs=inputs, recipe="kbert glue-submission")
+    with hardware.scope():
+        written = submit(collected, constant, directory, run.path, batch_size)
+    run.finish({})
+    return written
+
+
+def tag_features(
+    source: PathLike,
+    train: PathLike,
+    output: PathLike,
+    *,
+    dev: ShareBelowOne | PathLike = 0.1,
+    tag_column: int = -1,
+    scheme: str | None = None,
+    feature_modes: list[str] = (),
+    epochs: Positive = 10.0,
+    steps: Count | None = None,
+    batch_size: Count = 32,
+    learning_rate: Positive = 1e-3,
+    units: Count = 768,
+    dropout: ShareBelowOne = 0.1,
+    sequence_length: Count = 128,
+    seed: Natural = 0,
+    checkpoint_every: Count = 100,
+    evaluate_every: Literal["epoch"] | Count | None = "epoch",
+    precision: Precision = "auto",
+    profile: str | None = None,
+    overwrite: bool = False,
+    dry_run: bool = False,
+) -> dict[str, Any]:
+    """Finds named entities without fine-tuning, as in table 7 of the paper: a BiLSTM on a frozen encoder's features.
+
+    The encoder reads whole documents once: the hidden states of each word's first token are written to ``features/`` in
+    `output` (words x (layers + 1) x hidden x 2 bytes, which may be deleted at the end), and the taggers of all feature
+    modes are trained on these. The paper gives neither learning rate nor epochs; here Adam's rate falls linearly to 0.
+    The same command resumes: finished features and modes are not computed again.
+
+    Args:
+        source: the encoder.
+        train, dev: files of tagged words in columns, as of CoNLL-2003; a share as `dev`: of the documents of `train`.
+        output: directory that receives a folder for each mode, and the table when all six are finished.
+        tag_column: column of the tag, from 0 or from the end.
+        scheme: of the tags: iob1, iob2, bioes or bilou; None: recognised.
+        feature_modes: of embeddings, second-to-last, last, weighted-sum-last-four, concat-last-four and
+            weighted-sum-all; none: all.
+        epochs, steps, batch_size, learning_rate, seed, checkpoint_every, evaluate_every: of each tagger's training.
+        units: of each LSTM in each direction.
+        dropout: rate of the BiLSTM.
+        sequence_length: tokens of a window; longer texts have several.
+        precision: of the encoder.
+        profile: steps to profile for TensorBoard, as "20:25".
+        overwrite: delete what is in `output`.
+        dry_run: train nothing, and estimate what is left to do.
+
+    Returns:
+        The metrics of each finished mode; of a dry run the estimate.
+    """
+    from kbert.finetuning.features.estimate import estimate_feature_taggers
+    from kbert.finetuning.features.train import FeatureTraining, train_feature_taggers
+    from kbert.models.feature_modes import FEATURE_MODES
+    from kbert.training.hardware import choose_hardware
+    from kbert.training.run_directory import open_run
+
+    if wrong := [mode for mode in feature_modes if mode not in FEATURE_MODES]:
+        raise ValueError(f"tag-features: `feature_modes` must be of {list(FEATURE_MODES)}. Received: {wrong[0]!r}")
+    task = kbert.tasks.Tagging(tag_column=tag_column, scheme=scheme)
+    words = task.read(train)
+    texts = dict(zip(("train", "dev"), words.split(dev), strict=True)) if isinstance(dev, float) else {"train": words}
+    texts.setdefault("dev", None if isinstance(dev, float) else task.read(dev))
+    tags = task.settings(texts["train"])["labels"]
+    hardware = choose_hardware("one", precision)
+    with hardware.scope():
+        encoder = kbert.load_pretrained(
+            source, task="encoder", outputs=("hidden_states",), sequence_length=sequence_length
+        )
+    training = FeatureTraining(
+        epochs=epochs,
+        steps=steps,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        units=units,
+        dropout=dropout,
+        seed=seed,
+        checkpoint_every=checkpoint_every,
+        evaluate_every=evaluate_every,
+    )
+    modes = tuple(feature_modes) or FEATURE_MODES
+    if dry_run:
+        with hardware.scope():
+            return estimate_feature_taggers(
+                encoder, texts, tags, output, modes, sequence_length=sequence_length, training=training
+            )
+    settings = {"source": source, "dev": dev, "sequence_length": sequence_length, "training": vars(training)}
+    inputs = {"source": source, "train": train} | ({} if isinstance(dev, float) else {"dev": dev})
+    settings = to_json(settings | {"task": task.to_dict(), "precision": precision})
+    run = open_run(output, settings, overwrite, inputs=inputs, recipe="kbert tag-features")
+    with hardware.scope():
+        done = train_feature_taggers(
+            encoder,
+            texts,
+            tags,
+            run.path,
+            modes,
+            sequence_length=sequence_length,
+            settings=settings,
+            inputs=inputs,
+            recipe="kbert tag-features",
+            training=training,
+            profile=profile,
+        )
+    metrics = {"feature_modes": done, "train_examples": len(texts["train"])}
+    if len(done) == len(FEATURE_MODES):
+        run.finish(metrics)
+    return metrics
+
+
+def report_taggers(metrics: Mapping[str, Any]) -> None:
+    """Prints the table beside the paper's; of a dry run the estimate."""
+    from kbert.finetuning.features.estimate import describe_estimate
+    from kbert.finetuning.features.table import describe_scores
+
+    print(describe_scores(metrics["feature_modes"]) if "feature_modes" in metrics else describe_estimate(metrics))
+
+
+def triviaqa(
+    questions: PathLike, evidence: PathLike, output: PathLike, *, words: Count = 400, overwrite: bool = False
+) -> dict[str, Any]:
+    """Converts TriviaQA to SQuAD's format, for fine-tuning before SQuAD as in section 4.2 of the paper.
+
+    Each document is cut to its first words, and is used only if these contain one of the answer's aliases.
+
+    Args:
+        questions: TriviaQA's JSON.
+        evidence: directory of TriviaQA's documents.
+        output: the .json to write.
+        words: of each document to keep.
+        overwrite: replace `output`.
+
+    Returns:
+        dict: ``questions`` and ``output``.
+    """
+    from kbert.files import atomic_file
+    from kbert.tasks.span.triviaqa import triviaqa_questions
+
+    output = check_output_file(output, overwrite)
+    articles = list(triviaqa_questions(questions, evidence, words))
+    if not articles:
+        raise ValueError(f"no document contains an answer in its first {words} words")
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_file(output) as file:
+        json.dump({"version": "1.1", "data": articles}, file, ensure_ascii=False)
+    return {"questions": len(articles), "output": str(output)}
+
+
+COMMANDS = {
+    "finetune": Command(
+        verb=finetune,
+        tasks=task_classes,
+        report=report_finetuned,
+        as_json=lambda run: run.metrics,
+        resumes=True,
+        epilog="""
+        kbert finetune classification --source google-bert/bert-base-uncased --train reviews.csv --label stars \\
+            --dev 0.1 --output runs/reviews
+        kbert finetune glue --name SST-2 --source saved_models/kbert-tiny --train glue --dev glue --output runs/sst2
+        kbert finetune span --source runs/triviaqa --train train-v2.0.json --dev dev-v2.0.json --output runs/squad
+        """,
+    ),
+    "glue": Command(
+        verb=finetune_glue,
+        report=report_glue,
+        as_json=dict,
+        resumes=True,
+        epilog="""
+        kbert glue --source saved_models/kbert-tiny --directory glue --output runs/glue --submission \\
+            --learning-rates 1e-4 3e-4 1e-3 --seeds 0 1 2
+        """,
+    ),
+    "glue-submission": Command(verb=glue_submission, report=print),
+    "tag-features": Command(
+        verb=tag_features,
+        report=report_taggers,
+        as_json=dict,
+        resumes=True,
+        epilog="kbert tag-features --source saved_models/kbert-tiny --train eng.train --output runs/features",
+    ),
+    "triviaqa": Command(
+        verb=triviaqa,
+        report=lambda done: print(
+            f"Wrote {done['output']}: {done['questions']:,} questions, each with a document that has the answer."
+        ),
+    ),
+}

@@ -1,0 +1,189 @@
+"""Commands that look into a model, or convert it."""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import kbert
+from kbert.cli import Command
+from kbert.commands.types import Precision, given
+from kbert.options import (
+    Count,
+    Natural,
+    PathLike,
+)
+
+
+def convert(
+    source: PathLike,
+    output: PathLike,
+    *,
+    format: str = "kbert",
+    task: str | None = None,
+    pooler: bool = True,
+    vocabulary: PathLike | None = None,
+    lowercase: bool | None = None,
+    storage_dtype: Literal["float32", "bfloat16", "float16"] | None = None,
+    report: PathLike | None = None,
+    overwrite: bool = False,
+) -> list[str]:
+    """Converts a BERT checkpoint from one library's format to another's, including heads, and compares the outputs.
+
+    A model that a format cannot store is an error that states the reason. Weights are never changed, except by
+    `storage_dtype`.
+
+    Args:
+        source: a kbert directory or the output of a run; a Hugging Face directory; the directory or prefix of Google's
+            TensorFlow checkpoint; a KerasHub preset; or a name on the Hugging Face hub. The format is recognised.
+        output: directory to write, which must be new or empty.
+        format: to write: kbert, huggingface, google or kerashub.
+        task: of the model to write; None: that of the checkpoint.
+        pooler: whether to keep a pooler that the task does not use.
+        vocabulary: a vocab.txt, for a checkpoint that has none or a wrong one.
+        lowercase: whether the tokenizer lower-cases; None: as stored in the checkpoint.
+        storage_dtype: with the format kbert: type of the weights on disk; they are float32 when loaded.
+        report: a JSON file to write, with every variable's name in both formats, and the largest differences between
+            kbert's outputs and those of the other library (if it is installed), for each layer and head, on random
+            batches with padding.
+        overwrite: replace what an earlier conversion wrote to `output`.
+
+    Returns:
+        What was written, in lines.
+    """
+    from kbert.files import write_json
+    from kbert.weights.diagnostics.parity import conversion_report
+
+    overrides = given(lowercase=lowercase) | ({} if pooler else {"pooler": False})
+    model = kbert.load_pretrained(source, task, vocabulary=vocabulary, **overrides)
+    if new := [row.variable for row in model.pretrained.report.newly_initialised]:
+        raise ValueError(f"{source} has no weights for {new}, and a conversion adds none: choose another `task`")
+    kbert.save_pretrained(model, output, format=format, overwrite=overwrite, storage_dtype=storage_dtype)
+    lines = [f"Wrote {output}: a {model.task} model in the format {format}."]
+    if report is not None:
+        report = pathlib.Path(report)
+        content, compared = conversion_report(model, output)
+        report.parent.mkdir(parents=True, exist_ok=True)
+        write_json(report, content)
+        lines += [*compared, f"Wrote {report}."]
+    return lines
+
+
+def inspect(
+    source: PathLike,
+    *,
+    texts: list[str] = (),
+    pair: list[str] = (),
+    data: PathLike | None = None,
+    dev: PathLike | None = None,
+    columns: dict[str, int] | None = None,
+    text_column: str = "text",
+    label_column: str = "label",
+    max_words: Count = 5000,
+    compare: PathLike | None = None,
+    corpus: list[str] | None = None,
+    records: PathLike | None = None,
+    output: PathLike | None = None,
+    log_dir: PathLike | None = None,
+    sequence_length: Count | None = None,
+    seed: Natural = 0,
+    precision: Precision = "auto",
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Looks inside a model: attention, head statistics, layer probes, embeddings, and which tokens decided an answer.
+
+    Args:
+        source: the model, of any task.
+        texts: texts to look at; none: two sentences.
+        pair: two texts to look at together: a question and its context, or a pair.
+        data: labelled words or texts for linear probes of each layer: a table with the columns `text_column` and
+            `label_column`, or words in columns as in CoNLL's files.
+        dev: the same to score the probes on; None: a fifth of `data`.
+        columns: names and numbers of the columns of labels, from 0 or from the end: tags are entities, heads are
+            syntactic heads, and any other name is a property of words; none: the last column, tags.
+        text_column, label_column: of a table.
+        max_words: the maximum number of words or texts to read from a file.
+        compare: another model, such as the one before fine-tuning, to whose layers those of this one are compared.
+        corpus, records: text files, or records, whose most frequent tokens the projector shows.
+        output: directory for report.html, figures.json and pictures/.
+        log_dir: directory of TensorBoard logs, to which the run "inspection" is added, with the projector.
+        sequence_length: tokens of a text.
+        seed: determines the labels of the control tasks.
+        precision: of the arithmetic.
+        overwrite: replace an inspection in `output`.
+
+    Returns:
+        dict: ``inspection``, the result of `kbert.inspect`; ``output``, ``log_dir``.
+    """
+    from kbert.pretraining.unigrams import token_counts
+    from kbert.tasks.labelled_columns import read_labelled_columns
+    from kbert.training.hardware import choose_hardware
+
+    if output is None and log_dir is None:
+        raise ValueError("inspect: expected `log_dir`, `output` or both. Received: neither")
+    if pair and len(pair) != 2:
+        raise ValueError(f"inspect: `pair` must be two texts. Received: {len(pair)}")
+    rows = [[text] for text in texts] + ([list(pair)] if pair else [])
+    named = {"text": text_column, "label": label_column}
+    probes = [
+        path and read_labelled_columns(pathlib.Path(path), dict(columns or {"tags": -1}), **named)
+        for path in (data, dev)
+    ]
+    with choose_hardware("one", precision).scope():
+        model = kbert.load_pretrained(source)
+        counted = records or corpus
+        inspection = kbert.inspect(
+            model,
+            rows or None,
+            probes[0],
+            dev=probes[1],
+            counts=token_counts(counted, model.pretrained.tokenizer) if counted else None,
+            directory=output,
+            name=str(source),
+            overwrite=overwrite,
+            max_words=max_words,
+            seed=seed,
+            **given(log_dir=log_dir, sequence_length=sequence_length, compare=compare),
+        )
+    return {"inspection": inspection, "output": output, "log_dir": log_dir}
+
+
+def report_inspection(result: Mapping[str, Any]) -> None:
+    """Prints the best layer of each probe, and where to look."""
+    for name, probes in result["inspection"].probes.items():
+        best = probes.best_layer
+        print(f"{name}: {probes.accuracy[best]:.1%} at layer {best}, selectivity {probes.selectivity[best]:.1%}")
+    if result["output"] is not None:
+        print(f"Wrote {result['output']}/report.html.")
+    if result["log_dir"] is not None:
+        print(f"To view it, run: tensorboard --logdir {result['log_dir']}")
+
+
+def playground(
+    models: list[str] = (), *, vocabulary: PathLike | None = None, port: Natural = 6007, host: str = "127.0.0.1"
+) -> None:
+    """Serves the playground: BERT's masking, next sentences and input, attention and answers of models, in a browser.
+
+    Args:
+        models: to try.
+        vocabulary: a vocab.txt for the views that need no model; None: one learned from Python's documentation.
+        port: 0: any free one.
+        host: the address to serve; whoever can reach it can query the models. The default is only this machine.
+    """
+    from kbert.inspection.playground import PlaygroundApp, PlaygroundServer
+
+    app = PlaygroundApp(list(models), vocabulary=vocabulary, host=host)
+    app.api.models.check()
+    server = PlaygroundServer(app, host, port)
+    print(f"The playground is at {server.address} until you press Ctrl-C.", flush=True)
+    server.serve()
+
+
+COMMANDS = {
+    "convert": Command(
+        verb=convert,
+        report=lambda lines: print("\n".join(lines)),
+        epilog="kbert convert --source uncased_L-12_H-768_A-12 --format huggingface --output bert-base",
+    ),
+    "inspect": Command(verb=inspect, report=report_inspection),
+    "playground": Command(verb=playground, positional=("models",)),
+}

@@ -1,0 +1,513 @@
+"""Commands from text to a pre-trained model: vocabulary, records, pre-training, its scores."""
+
+import datetime
+import itertools
+import pathlib
+import time
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from kbert.checks import check_output_file
+from kbert.cli import Command
+from kbert.commands.types import Format, Precision, given
+from kbert.options import (
+    PASSING,
+    Bookkeeping,
+    Count,
+    Machine,
+    Natural,
+    PathLike,
+    Positive,
+    Share,
+    ShareBelowOne,
+    verb,
+)
+from kbert.pretraining.run.pretrain import SIZES, pretrain
+
+
+@verb(lambda asked: _vocabulary(asked))
+def vocabulary(
+    corpus: list[str],
+    output: PathLike,
+    *,
+    size: Count = 30522,
+    lowercase: bool = True,
+    characters: Count | None = None,
+    format: Format = "auto",
+    language: str = "en",
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Learns a WordPiece vocabulary from text.
+
+    Reserved tokens have BERT's ids: [PAD] 0, [unused0] to [unused98] 1 to 99, [UNK] 100, [CLS] 101, [SEP] 102, [MASK]
+    103 (a vocabulary of fewer than 2,000 tokens has no unused ones). The same text gives the same vocabulary, whatever
+    the order of its files.
+
+    Args:
+        corpus: text files, plain or compressed, or tar or zip archives of them; put patterns in quotes.
+        output: the file to write, such as vocab.txt, with a token on each line; the .json beside it has settings and
+            statistics.
+        size: number of tokens, including the reserved ones.
+        lowercase: lower-case the text and strip accents. A cased vocabulary needs --no-lowercase where it is used, too.
+        characters: number of different characters; None: those that make up 99.95 % of the text, but at least 1,000 or
+            a tenth of `size`, whichever is less.
+        format: of the corpus; auto: detected from the content of each file.
+        language: of the corpus, for splitting prose into sentences.
+        overwrite: replace `output`.
+
+    Returns:
+        dict: ``tokens``, ``asked_for``, ``seconds``.
+    """
+
+
+def _vocabulary(asked) -> dict[str, Any]:
+    from kbert.corpus.documents import read_documents
+    from kbert.files import write_json
+    from kbert.text.learn_vocabulary import learn_vocabulary
+    from kbert.text.tokenizer import BertTokenizer
+    from kbert.text.vocabulary import write_vocabulary
+
+    start, output = time.monotonic(), pathlib.Path(asked.output)
+    if output.suffix == ".json":
+        raise ValueError(f"vocabulary: `output` is the vocabulary; a .json is written beside it. Received: {output}")
+    output = check_output_file(output, asked.overwrite, (), [output.with_suffix(".json")])
+    lines = itertools.chain.from_iterable(read_documents(asked.corpus, asked.format, asked.language))
+    tokens = learn_vocabulary(lines, asked.size, lowercase=asked.lowercase, max_characters=asked.characters)
+    write_vocabulary(output, tokens)
+    metrics = {"tokens": len(tokens), "asked_for": asked.size, "seconds": round(time.monotonic() - start, 1)}
+    tokenizer = BertTokenizer(tokens, lowercase=asked.lowercase).settings()
+    write_json(output.with_suffix(".json"), {"settings": asked.settings(), "tokenizer": tokenizer, **metrics})
+    return metrics
+
+
+def report_vocabulary(metrics: Mapping[str, Any]) -> None:
+    """Prints how many tokens were learned."""
+    if metrics["tokens"] < metrics["asked_for"]:
+        needed = f"more text is needed for {metrics['asked_for']:,}"
+        print(f"The corpus yields only {metrics['tokens']:,} tokens; {needed}.")
+    print(f"{metrics['tokens']:,} tokens in {metrics['seconds']:,} s")
+
+
+def names(
+    corpus: list[str],
+    output: PathLike,
+    *,
+    min_count: Count = 5,
+    max_names: Count = 20_000,
+    format: Format = "auto",
+    overwrite: bool = False,
+) -> list[str]:
+    """Finds names of several words in a cased text, which ``kbert pretrain --names`` masks as a whole.
+
+    A name consists of two or more consecutive words that are capitalised within a sentence, possibly with words such as
+    "of" between them. For an uncased model, give the cased text from which its records were made.
+
+    Args:
+        corpus: text files; put patterns in quotes.
+        output: the file to write, with a name on each line, the most frequent first.
+        min_count: the minimum number of occurrences of a name.
+        max_names: the maximum number of names.
+        format: of the corpus.
+        overwrite: replace `output`.
+
+    Returns:
+        The names.
+    """
+    from kbert.corpus.documents import read_documents
+    from kbert.corpus.names import frequent_names, write_names
+
+    output = check_output_file(output, overwrite)
+    try:
+        found = frequent_names(read_documents(corpus, format), min_count, max_names)
+    except ValueError as error:
+        raise ValueError(f"{' '.join(corpus)}: {error}") from None
+    write_names(output, found)
+    return found
+
+
+def report_pretrained(run) -> None:
+    """Prints the scores beside those of token frequencies, and where the model is; of a dry run the estimate."""
+    from kbert.pretraining.run.table import describe_estimate, describe_run, describe_scores
+
+    if "sequences_per_epoch" in run.metrics:
+        print(describe_estimate(run.metrics))
+    else:
+        print(describe_scores(run.metrics) if run.path is None else describe_run(run))
+
+
+def records(
+    corpus: list[str],
+    vocabulary: PathLike,
+    output: PathLike,
+    *,
+    lowercase: bool = True,
+    format: Format = "auto",
+    language: str = "en",
+    held_out: ShareBelowOne = 0.01,
+    shard_tokens: Count = 1 << 20,
+    shuffle_shards: Count = 16,
+    sequence_length: Count = 128,
+    seed: Natural = 0,
+    runner: str | None = None,
+    shared: PathLike | None = None,
+    beam_flags: list[str] = (),
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Tokenises a corpus once into records, which pre-training reads several times faster than text.
+
+    `output` receives shards of token ids with their indexes, vocab.txt, manifest.json, and metrics.json with counts and
+    statistics of the resulting pre-training examples. The documents are shuffled within groups of shards. A killed run
+    resumes when the same command is given again. With `runner`, Apache Beam tokenises the files on several processes or
+    machines and writes the same records; what follows -- are Beam's own flags.
+
+    Args:
+        corpus: text files, plain or compressed, or tar or zip archives of them; put patterns in quotes.
+        vocabulary: a vocab.txt.
+        output: directory.
+        lowercase: lower-case the text and strip accents.
+        format: of the corpus; auto: detected from the content of each file.
+        language: of the corpus, for splitting prose into sentences.
+        held_out: share of the documents that is used for evaluation only.
+        shard_tokens: approximate number of tokens of a shard.
+        shuffle_shards: number of shards whose documents are shuffled together, in memory.
+        sequence_length: of the report.
+        seed: determines the order of the documents.
+        runner: an Apache Beam runner, such as DirectRunner.
+        shared: with `runner`: a directory that all workers see.
+        beam_flags: Beam's own flags, such as ``--direct_num_workers=4``.
+        overwrite: delete another run in `output`.
+
+    Returns:
+        The metrics.
+    """
+    from kbert.pretraining.run.prepare_records import prepare_records
+
+    if runner is None and (beam_flags or shared):
+        raise ValueError("records: `shared`, and flags after --, need `runner`. Received: no runner")
+    metrics = prepare_records(
+        list(corpus),
+        vocabulary,
+        output,
+        lowercase=lowercase,
+        format=format,
+        language=language,
+        held_out=held_out,
+        shard_tokens=shard_tokens,
+        shuffle_shards=shuffle_shards,
+        sequence_length=sequence_length,
+        seed=seed,
+        overwrite=overwrite,
+        runner=runner,
+        beam_flags=list(beam_flags),
+        shared=shared,
+    )
+    return metrics | {"sequence_length": sequence_length}
+
+
+def report_records(metrics: Mapping[str, Any]) -> None:
+    """Prints the counts, and statistics of the examples."""
+    from kbert.pretraining.dataset_statistics import format_report
+
+    counts = {name: count for name, count in metrics.items() if name not in ("data", "sequence_length")}
+    print("\n" + ", ".join(f"{name.replace('_', ' ')} {count:,}" for name, count in counts.items()))
+    print(f"Pre-training examples at sequence length {metrics['sequence_length']}:")
+    print(format_report(metrics["data"]))
+
+
+def batches(
+    records: PathLike,
+    output: PathLike,
+    *,
+    steps: Count,
+    batch_size: Count = 32,
+    sequence_length: Count = 128,
+    max_predictions: Count | None = None,
+    whole_word: bool = False,
+    next_sentence: bool = True,
+    packed: bool | None = None,
+    fill_rows: bool = False,
+    evaluation_batches: Count = 50,
+    batches_per_file: Count = 100,
+    seed: Natural = 0,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Writes the batches of a pre-training as NumPy files, for GPU machines that have JAX but not TensorFlow.
+
+    The batches are those on which ``kbert pretrain`` trains with the same settings, in the same order, with the pairs
+    and masks of every epoch. `output` appears when it is complete; it holds the .npz files, their hashes in
+    batches.json, and vocab.txt. ``kbert pretrain-on-batches`` trains on them.
+
+    Args:
+        records: directory of ``kbert records``.
+        output: a new directory.
+        steps: number of batches, one for each weight update.
+        batch_size: rows of a batch.
+        sequence_length, max_predictions, whole_word, next_sentence, packed, fill_rows: see `kbert.pretrain`.
+        evaluation_batches: the number of batches made from the held-out documents.
+        batches_per_file: batches in a file.
+        seed: determines pairs, masks and their order.
+        overwrite: replace the batches in `output`.
+
+    Returns:
+        The content of batches.json.
+    """
+    from kbert.pretraining.run.write_batches import write_batches
+
+    return write_batches(
+        records,
+        output,
+        steps=steps,
+        batch_size=batch_size,
+        sequence_length=sequence_length,
+        max_predictions=max_predictions,
+        whole_word=whole_word,
+        next_sentence=next_sentence,
+        packed=packed,
+        fill_rows=fill_rows,
+        evaluation_batches=evaluation_batches,
+        batches_per_file=batches_per_file,
+        seed=seed,
+        overwrite=overwrite,
+    )
+
+
+def report_batches(manifest: Mapping[str, Any]) -> None:
+    """Prints how many batches were written."""
+    size = sum(file["bytes"] for file in manifest["files"])
+    print(f"{manifest['steps']:,} batches, {size / 1e6:,.1f} MB")
+
+
+def pretrain_on_batches(
+    batches: PathLike,
+    *,
+    size: SIZES | None = None,
+    init: PathLike | None = None,
+    steps: Count | None = None,
+    learning_rate: Positive = 1e-4,
+    warmup_steps: Count | None = None,
+    weight_decay: Share = 0.01,
+    dropout: ShareBelowOne | None = None,
+    accumulate: Count = 1,
+    seed: Natural = 0,
+    machine: Machine = Machine(),
+    bookkeeping: Bookkeeping = Bookkeeping(),
+    output: PathLike | None = None,
+    overwrite: bool = False,
+    dry_run: bool = False,
+) -> Any:
+    """Pre-trains BERT on batches of ``kbert batches``, with Keras on JAX and without TensorFlow.
+
+    The training steps are those of ``kbert pretrain``; all GPUs or TPU cores that JAX finds share a batch. A killed run
+    resumes from its last checkpoint when the same command is given again. Other commands take its output under
+    KERAS_BACKEND=tensorflow.
+
+    Args:
+        batches: directory of ``kbert batches``.
+        size: of a new model.
+        init: the model to start from instead of new weights.
+        steps: number of weight updates; None: one for each batch.
+        learning_rate: the peak.
+        warmup_steps, weight_decay, dropout, accumulate: see `kbert.pretrain`.
+        seed: determines new weights and dropout.
+        machine: where and how it is trained.
+        bookkeeping: checkpoints and logs.
+        output: directory.
+        overwrite: delete another run in `output`.
+        dry_run: train nothing, and estimate steps, memory and time.
+
+    Returns:
+        `kbert.pretraining.run.pretraining_run.PretrainingRun`.
+    """
+    from kbert.pretraining.run.pretrain_on_batches import describe_batches
+    from kbert.pretraining.run.pretrain_on_batches import pretrain_on_batches as train
+
+    print(describe_batches(batches))
+    return train(
+        batches,
+        size=size,
+        init=init,
+        steps=steps,
+        learning_rate=learning_rate,
+        warmup_steps=warmup_steps,
+        weight_decay=weight_decay,
+        dropout=dropout,
+        accumulate=accumulate,
+        seed=seed,
+        strategy=machine.strategy,
+        logical_cpus=machine.logical_cpus,
+        precision=machine.precision,
+        xla=machine.xla,
+        checkpoint_every=bookkeeping.checkpoint_every or 500,
+        log_every=bookkeeping.log_every,
+        log_dir=bookkeeping.log_dir,
+        profile=bookkeeping.profile,
+        output=output,
+        overwrite=overwrite,
+        dry_run=dry_run,
+    )
+
+
+def report_pretrained_on_batches(run) -> None:
+    """Prints the held-out scores, and where the model is; of a dry run the estimate."""
+    from kbert.training.dry_run import format_estimate
+
+    if "mlm_accuracy" not in run.metrics:
+        print(format_estimate(run.metrics))
+        return
+    print(f"\nheld-out: loss {run.metrics['loss']:.3f}, masked-LM accuracy {run.metrics['mlm_accuracy']:.1%}")
+    where = "" if run.path is None else f"; the model is in {run.path / 'model'}"
+    print(f"{run.metrics['minutes']:.1f} minutes{where}")
+
+
+@verb(lambda asked: _evaluate_pretraining(asked))
+def evaluate_pretraining(
+    source: PathLike,
+    corpus_or_records: list[str],
+    *,
+    held_out: ShareBelowOne | None = None,
+    format: Format | None = None,
+    language: str | None = None,
+    sequence_length: Count = 128,
+    batch_size: Count = 32,
+    precision: Precision = "auto",
+    output: Annotated[PathLike | None, PASSING] = None,
+    overwrite: Annotated[bool, PASSING] = False,
+) -> dict[str, Any]:
+    """Scores how well a model predicts masked words and next sentences of held-out text.
+
+    All held-out documents are scored, once, with pairs and masks that are the same for every model with the same
+    vocabulary. While a model is pre-trained, only a sample of them is. The scores are printed beside those of token
+    frequencies, with their standard errors.
+
+    Args:
+        source: a model with a masked-LM head.
+        corpus_or_records: the directory of records, or text files; put patterns in quotes.
+        held_out: share of the text that is scored, 0.01 by default; records have their own.
+        format: of the corpus.
+        language: of the corpus.
+        sequence_length: tokens of a row.
+        batch_size: rows per forward pass.
+        precision: of the arithmetic.
+        output: a .json file for the scores, with the versions and the date.
+        overwrite: replace `output`.
+
+    Returns:
+        The scores.
+    """
+
+
+def _evaluate_pretraining(asked) -> dict[str, Any]:
+    from kbert.corpus.records_manifest import is_records
+    from kbert.files import write_json
+    from kbert.pretraining import evaluate_pretraining
+    from kbert.training.hardware import choose_hardware
+    from kbert.versions import versions
+
+    output = asked.output and check_output_file(asked.output, asked.overwrite, (".json",))
+    sources = list(asked.corpus_or_records)
+    source = sources[0] if len(sources) == 1 and is_records(sources[0]) else sources
+    options = given(held_out=asked.held_out, format=asked.format, language=asked.language)
+    with choose_hardware("one", asked.precision).scope():
+        scores = evaluate_pretraining(
+            asked.source, source, sequence_length=asked.sequence_length, batch_size=asked.batch_size, **options
+        )
+    if output:
+        date = datetime.date.today().isoformat()
+        write_json(output, {**scores, "settings": asked.settings(), "date": date, "versions": versions()})
+    return scores
+
+
+def report_pretraining_scores(scores: Mapping[str, Any]) -> None:
+    """Prints the scores beside those of token frequencies."""
+
+    def percent(name):
+        return f"{100 * scores[name]:.1f} %"
+
+    print(
+        f"masked-LM accuracy      {percent('mlm_accuracy')} of {scores['masks']:,} (standard error "
+        f"{percent('mlm_standard_error')}; the most frequent token: {percent('unigram_accuracy')})"
+    )
+    print(
+        f"masked-LM loss          {scores['mlm_cross_entropy']:.3f} nats, perplexity {scores['mlm_perplexity']:.1f} "
+        f"(token frequencies: {scores['unigram_cross_entropy']:.3f} nats)"
+    )
+    if "pairs" in scores:
+        print(
+            f"next-sentence accuracy  {percent('nsp_accuracy')} of {scores['pairs']:,} (standard error "
+            f"{percent('nsp_standard_error')}; the more frequent answer: {percent('most_frequent_nsp')})"
+        )
+
+
+def serve_data(port: Count = 5050, host: str | None = None) -> None:
+    """Makes the training batches of a pre-training on this machine, for a trainer on another.
+
+    This is for a GPU machine whose CPU is too slow to draw pairs and masks; it is given ``--data-service
+    HOST:PORT``. Both machines must see the records under the same path. The batches are those that the training machine
+    would make itself, in the same order, even after a restart of either machine.
+
+    Args:
+        port: of the dispatcher; its worker uses the next one.
+        host: this machine's name, under which the training machine can reach it; None: its host name.
+    """
+    from kbert.pretraining.data_service import DataService
+
+    service = DataService(port, host)
+    print(f"Serving batches at {service.address}", flush=True)
+    service.join()
+
+
+COMMANDS = {
+    "vocabulary": Command(
+        verb=vocabulary,
+        positional=("corpus",),
+        report=report_vocabulary,
+        as_json=dict,
+        epilog="kbert vocabulary 'wiki/*.gz' --output vocab.txt",
+    ),
+    "names": Command(
+        verb=names,
+        positional=("corpus",),
+        report=lambda found: print(f"{len(found):,} names, such as {', '.join(found[:5])}"),
+        epilog="kbert names 'wiki/*.gz' --output names.txt",
+    ),
+    "records": Command(
+        verb=records,
+        positional=("corpus",),
+        report=report_records,
+        as_json=lambda metrics: {name: value for name, value in metrics.items() if name != "sequence_length"},
+        resumes=True,
+        epilog="""
+        kbert records 'wiki/*.gz' --vocabulary vocab.txt --output records
+        kbert records 'wiki/*.gz' --vocabulary vocab.txt --output records --runner DirectRunner \\
+            -- --direct_num_workers=4 --direct_running_mode=multi_processing
+        """,
+    ),
+    "pretrain": Command(
+        verb=pretrain,
+        positional=("corpus_or_records",),
+        report=report_pretrained,
+        as_json=lambda run: run.metrics,
+        resumes=True,
+        epilog="""
+        kbert pretrain records --size tiny --settings small-budget --steps 40000 --output runs/tiny
+        kbert pretrain 'corpus/*.txt' --vocabulary vocab.txt --size base --settings paper --steps 1000000
+        """,
+    ),
+    "batches": Command(verb=batches, positional=("records",), report=report_batches, as_json=dict),
+    "pretrain-on-batches": Command(
+        verb=pretrain_on_batches,
+        positional=("batches",),
+        report=report_pretrained_on_batches,
+        as_json=lambda run: run.metrics,
+        resumes=True,
+        epilog="KERAS_BACKEND=jax kbert pretrain-on-batches batches --size base --output runs/base",
+    ),
+    "evaluate-pretraining": Command(
+        verb=evaluate_pretraining,
+        positional=("corpus_or_records",),
+        report=report_pretraining_scores,
+        as_json=dict,
+        epilog="kbert evaluate-pretraining records --source saved_models/kbert-tiny",
+    ),
+    "serve-data": Command(verb=serve_data),
+}

@@ -1,0 +1,223 @@
+"""Commands that serve a model, and ask a server."""
+
+import json
+import pathlib
+from typing import Any, Literal
+
+import kbert
+from kbert.cli import Command
+from kbert.commands.types import given, stored
+from kbert.options import (
+    Count,
+    PathLike,
+    Positive,
+    verb,
+)
+
+
+@verb(lambda asked: _export(asked))
+def export(
+    source: PathLike,
+    output: PathLike,
+    *,
+    task: str | None = None,
+    version: Count | None = None,
+    sequence_length: Count | None = None,
+    top_k: Count | None = None,
+    window_pooling: Literal["stored", "mean", "max", "off"] = "stored",
+    null_threshold: Literal["stored", "off"] | float = "stored",
+    layers: list[int] | None = None,
+    precision: Literal["float32", "bfloat16"] | None = None,
+    frozen_weights: bool = False,
+    max_request_bytes: Count = 2**20,
+    max_request_tokens: Count = 2**17,
+) -> pathlib.Path:
+    """Exports a model for TensorFlow Serving: one SavedModel from raw strings to answers.
+
+    The next version is written: saved_models/reviews/1, then 2, and so on. A server that watches the directory never
+    sees an incomplete version. It holds the SavedModel with the signatures of its task, warm-up requests, batching
+    parameters, and a model card with these settings and the metrics of the run. It is audited before it appears.
+
+    Args:
+        source: the model.
+        output: directory of the model's versions, such as saved_models/NAME.
+        task: the task to serve, such as encoder; None: the model's own.
+        version: None: one more than the highest.
+        sequence_length: tokens of a row; None: the model's.
+        top_k: how many tokens fill-mask proposes.
+        window_pooling, null_threshold: see `kbert.evaluate`.
+        layers: hidden states in an encoder's signature `features`; 0: embeddings, -1: last layer; None: the last four.
+        precision: of weights and computation; bfloat16 takes half the space and changes the third digit.
+        frozen_weights: store weights as constants: short texts are faster on a CPU, but loading takes more time and
+            memory.
+        max_request_bytes: the maximum number of bytes of text in a request; larger requests are refused.
+        max_request_tokens: the maximum number of tokens run for a request, rows or windows times sequence length.
+
+    Returns:
+        The path of the version.
+    """
+
+
+def _export(asked) -> pathlib.Path:
+    model = kbert.load_pretrained(asked.source, task=asked.task)
+    options = given(sequence_length=asked.sequence_length, top_k=asked.top_k) | stored(asked)
+    pipeline = kbert.build_pipeline(model, **options)
+    settings = {name: value for name, value in asked.settings().items() if name not in ("source", "output")}
+    return kbert.export(
+        pipeline,
+        asked.output,
+        asked.version,
+        made_by={"recipe": "kbert export", **settings},
+        frozen_weights=asked.frozen_weights,
+        max_request_bytes=asked.max_request_bytes,
+        max_request_tokens=asked.max_request_tokens,
+        **given(layers=asked.layers, precision=asked.precision),
+    )
+
+
+def report_export(path: pathlib.Path) -> None:
+    """Prints what was written, and how to query it."""
+    card = json.loads((path / "card.json").read_text("utf-8"))
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    print(f"Wrote {path} ({size / 1e6:.1f} MB).")
+    for name, signature in card["signatures"].items():
+        print(f"{name}: {', '.join(signature['inputs'])} -> {', '.join(signature['outputs'])}")
+    inputs = card["signatures"]["serving_default"]["example"]["body"]["inputs"]
+    columns = ", ".join(f"{name}=tf.constant({json.dumps(value)})" for name, value in inputs.items())
+    mount = f"-p 8501:8501 -v {path.parent}:/models/{card['name']} -e MODEL_NAME={card['name']}"
+    print(f"With Docker:\n    docker run --rm {mount} tensorflow/serving")
+    print("In Python, without kbert:\n    import tensorflow as tf, tensorflow_text")
+    print(f'    serve = tf.saved_model.load("{path}").signatures["serving_default"]\n    serve({columns})')
+
+
+def audit(directories: list[str]) -> list:
+    """Checks that a stock TensorFlow Serving can run a SavedModel, before it is deployed.
+
+    The report lists every op with the servers that link it, the signatures, and every problem: ops that no stock server
+    has, lookup tables, a first dimension that is not the batch, weights that are stored twice, warm-up requests that do
+    not match the signatures. The exit status is 1 if there are problems. The model is read, not run.
+
+    Args:
+        directories: of versions, or of models, of which the highest version is read.
+
+    Returns:
+        The reports.
+    """
+    return [kbert.audit(directory) for directory in directories]
+
+
+def report_audits(reports: list) -> None:
+    """Prints the reports."""
+    for report in reports:
+        print("\n".join(report.lines()))
+
+
+def audits_as_json(reports: list) -> list[dict[str, Any]]:
+    """The reports as JSON."""
+    return [
+        {
+            "path": str(report.path),
+            "ops": report.ops,
+            "servers": report.servers,
+            "signatures": {
+                name: {"kind": s.kind, "inputs": sorted(s.inputs), "outputs": sorted(s.outputs)}
+                for name, s in report.signatures.items()
+            },
+            "problems": report.problems,
+        }
+        for report in reports
+    ]
+
+
+def query(
+    model: str,
+    texts: list[str] = (),
+    *,
+    pair: list[str] = (),
+    question: str | None = None,
+    context_file: PathLike | None = None,
+    prompt: str | None = None,
+    choices: list[str] = (),
+    input: PathLike | None = None,
+    batch_size: Count = 32,
+    url: str = "http://localhost:8501",
+    root_certificates: PathLike | None = None,
+    client_certificate: list[str] | None = None,
+    version: Count | None = None,
+    label: str | None = None,
+    signature: str = "serving_default",
+    timeout: Positive = 10.0,
+    tries: Count = 3,
+) -> list[dict[str, Any]]:
+    """Queries a model on a TensorFlow Serving server, and shows the curl line of the same request.
+
+    Answers are printed as one JSON object per row, without the padding of the server's lists; the curl command is
+    printed on standard error. The signatures classify and regress are sent tf.Examples, as TensorFlow Serving requires.
+
+    Args:
+        model: the model's name on the server.
+        texts: single texts.
+        pair: instead, two texts.
+        question, context_file: instead, a question, and a text file with its context.
+        prompt, choices: instead, a prompt, and the choices of which one is chosen.
+        input: instead, a file with a JSON object per line, whose keys are the columns of the signature.
+        batch_size: rows of `input` per request.
+        url: http://host:8501 or grpc://host:8500; with TLS https:// or grpcs://.
+        root_certificates: PEM file of the certificate authorities to trust; None: the public ones.
+        client_certificate: PEM files of certificate and key, which authenticate the client.
+        version: None: the server's choice.
+        label: a version label, such as stable, instead of `version`.
+        signature: of the model.
+        timeout: seconds for a request.
+        tries: attempts if the server cannot be reached or is busy.
+
+    Returns:
+        The answers.
+    """
+    from kbert.serving.ask import ask, read_json_rows
+    from kbert.serving.client import ServingClient
+
+    ways = [texts, pair, question is not None, prompt is not None, input]
+    if sum(map(bool, ways)) != 1:
+        raise ValueError("query: expected exactly one of texts, `pair`, `question`, `prompt` and `input`")
+    if (question is None) != (context_file is None) or (prompt is None) != (not choices):
+        raise ValueError("query: `question` goes with `context_file`, and `prompt` with `choices`")
+    if pair and len(pair) != 2:
+        raise ValueError(f"query: `pair` must be two texts. Received: {len(pair)}")
+    if input:
+        rows = read_json_rows(pathlib.Path(input))
+    elif question is not None:
+        rows = [{"question": question, "context": pathlib.Path(context_file).read_text("utf-8", errors="replace")}]
+    elif prompt is not None:
+        rows = [{"prompt": prompt, "choices": list(choices)}]
+    else:
+        rows = [{"text": pair[0], "text_pair": pair[1]}] if pair else [{"text": text} for text in texts]
+    options = given(version=version, label=label, root_certificates=root_certificates)
+    options |= given(client_certificate=client_certificate and tuple(client_certificate))
+    client = ServingClient(url, model, timeout=timeout, tries=tries, **options)
+    answers = []
+    for answer in ask(client, rows, signature, batch_size):
+        print(json.dumps(answer, ensure_ascii=False), flush=True)
+        answers.append(answer)
+    return answers
+
+
+COMMANDS = {
+    "export": Command(
+        verb=export,
+        report=report_export,
+        epilog="kbert export --source runs/reviews --output saved_models/reviews",
+    ),
+    "audit": Command(
+        verb=audit,
+        positional=("directories",),
+        report=report_audits,
+        as_json=audits_as_json,
+        failed=lambda reports: any(report.problems for report in reports),
+    ),
+    "query": Command(
+        verb=query,
+        positional=("texts",),
+        epilog='kbert query "A charming journey." "A mess." --url http://localhost:8501 --model reviews',
+    ),
+}

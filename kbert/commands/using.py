@@ -1,0 +1,322 @@
+"""Commands that use a model: scores, predictions, filled masks, embeddings, features."""
+
+import itertools
+import pathlib
+import time
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import kbert
+from kbert.checks import check_output_file
+from kbert.cli import Command
+from kbert.commands.types import Precision, given, stored, task_classes
+from kbert.finetuning.evaluate import evaluate
+from kbert.options import (
+    Count,
+    PathLike,
+    verb,
+)
+
+
+def report_scores(scores: Mapping[str, Any]) -> None:
+    """Prints the scores of `kbert.evaluate`."""
+    from kbert.finetuning.run_evaluation import describe_scores
+
+    print(describe_scores(scores))
+
+
+def _predict(asked) -> dict[str, Any]:
+    from kbert.files import write_json
+    from kbert.finetuning.predict_file import predict_file
+    from kbert.finetuning.predict_file_with_beam import predict_file_with_beam
+    from kbert.serving.pipeline_loader import pipeline_loader
+    from kbert.serving.provenance import trained_options
+
+    start = time.monotonic()
+    if asked.runner is None and (asked.beam_flags or asked.shared):
+        raise ValueError("predict: `shared`, and flags after --, need `runner`. Received: no runner")
+    metrics_path = pathlib.Path(asked.output).with_suffix(".metrics.json")
+    output = check_output_file(asked.output, asked.overwrite, (".jsonl", ".csv"), [metrics_path])
+    if asked.keep and pathlib.Path(asked.input).suffix.lower() not in (".csv", ".tsv", ".jsonl", ".ndjson"):
+        raise ValueError(f"predict: `keep` needs an input with columns. Received: {asked.input}")
+    options = given(sequence_length=asked.sequence_length, top_k=asked.top_k, tagging_output=asked.tagging_output)
+    options |= stored(asked)
+    columns = {name: getattr(asked, name) for name in ("text", "text_pair", "question", "context", "prompt")}
+    reading = {
+        "columns": given(**columns),
+        "trained": trained_options(asked.source),
+        "keep": list(asked.keep),
+        "batch_size": asked.batch_size,
+        "overwrite": asked.overwrite,
+        **given(format=asked.format, choice_columns=asked.choices),
+    }
+    load = pipeline_loader(asked.source, asked.precision, **options)
+    if asked.runner is None:
+        texts = predict_file(load(), asked.input, output, **reading)
+    else:
+        beam = {"runner": asked.runner, "beam_flags": list(asked.beam_flags), "shared": asked.shared}
+        texts = predict_file_with_beam(load, asked.input, output, **beam, **reading)
+    result = {"settings": asked.settings(), "texts": texts, "seconds": round(time.monotonic() - start, 1)}
+    write_json(metrics_path, result)
+    return result
+
+
+@verb(_predict)
+def predict(
+    source: PathLike,
+    input: PathLike,
+    output: PathLike,
+    *,
+    text: str | None = None,
+    text_pair: str | None = None,
+    question: str | None = None,
+    context: str | None = None,
+    prompt: str | None = None,
+    choices: list[str] | None = None,
+    format: str | None = None,
+    keep: list[str] = (),
+    sequence_length: Count | None = None,
+    top_k: Count | None = None,
+    tagging_output: Literal["tags", "entities"] | None = None,
+    window_pooling: Literal["stored", "mean", "max", "off"] = "stored",
+    null_threshold: Literal["stored", "off"] | float = "stored",
+    batch_size: Count = 32,
+    precision: Precision = "auto",
+    runner: str | None = None,
+    shared: PathLike | None = None,
+    beam_flags: list[str] = (),
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Runs a trained model on every text of a file.
+
+    A classifier returns label and probabilities, a regressor a score, a pre-trained model tokens for each [MASK], an
+    encoder an embedding, multiple choice the number of the best choice, a tagger the entities or all words, a span
+    extractor the answer, its position in the context, and the n best answers. `output` appears when it is complete; the
+    same command resumes a killed run. The .metrics.json beside it has settings and time. With `runner`, Apache Beam
+    runs several processes or machines, with the same result; what follows -- are Beam's own flags.
+
+    Args:
+        source: a model, or a SavedModel of ``kbert export``, whose settings are then those of the export.
+        input: a .csv, .tsv or .jsonl file, read by columns; a SQuAD .json file has questions; any other file is read
+            line by line (for pairs: two texts separated by a tab; for questions: question, tab, context).
+        output: .jsonl, or .csv if an answer fits into a row of a table.
+        text, text_pair, question, context, prompt, choices: the columns of the inputs; None: those that a fine-tuned
+            model was trained on, if the file has them, or else the names of the inputs.
+        format: of multiple-choice files: swag, dream or table; None: as in training.
+        keep: columns to copy to the output.
+        sequence_length: tokens of a row; None: the model's.
+        top_k: how many tokens fill-mask proposes.
+        tagging_output: "tags" of all words, or "entities" (the default).
+        window_pooling, null_threshold: see `kbert.evaluate`.
+        batch_size: texts per batch.
+        precision: of the arithmetic.
+        runner: an Apache Beam runner, such as DirectRunner.
+        shared: with `runner`: a directory that all workers see.
+        beam_flags: Beam's own flags, such as ``--direct_num_workers=4``.
+        overwrite: replace `output`, and what a killed run with other settings left.
+
+    Returns:
+        dict: ``settings``, ``texts`` and ``seconds``.
+    """
+
+
+def fill_mask(
+    source: PathLike, texts: list[str], *, top_k: Count = 5, sequence_length: Count | None = None
+) -> list[dict[str, Any]]:
+    """Asks a masked language model for the most probable tokens for each [MASK].
+
+    Args:
+        source: a kbert directory, the output of a pre-training, or any checkpoint with a masked-LM head.
+        texts: texts with [MASK] in them.
+        top_k: how many tokens are proposed.
+        sequence_length: tokens of a text; None: the model's.
+
+    Returns:
+        The answers of `kbert.fill_mask`.
+    """
+    if without := [text for text in texts if "[MASK]" not in text]:
+        raise ValueError(f"fill-mask: expected [MASK] in each text. Received: {without[0]!r}")
+    return kbert.fill_mask(source, list(texts), top_k=top_k, sequence_length=sequence_length)
+
+
+def report_filled(answers: list[dict[str, Any]]) -> None:
+    """Prints each proposal with its probability."""
+    for answer in answers:
+        for mask in answer["masks"]:
+            print(answer["text"])
+            for proposal in mask:
+                print(f"  {proposal['probability']:.4f}  {proposal['token']:<16}  {proposal['text']}")
+
+
+@verb(lambda asked: _embed(asked))
+def embed(
+    source: PathLike,
+    sentences: list[str] = (),
+    *,
+    input: PathLike | None = None,
+    sts_b: PathLike | None = None,
+    pooling: Literal["mean", "max", "cls", "pooler"] | None = None,
+    normalize: bool | None = None,
+    sequence_length: Count | None = None,
+    batch_size: Count = 32,
+    output: PathLike | None = None,
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Embeds sentences, and compares the embeddings.
+
+    Of sentences given here, the cosine similarity of each pair is shown; of `sts_b`, Spearman's correlation of it and
+    human judgement. A merely pre-trained BERT does worse than a model for sentence similarity.
+
+    Args:
+        source: any encoder.
+        sentences: what to embed.
+        input: instead of sentences, a file with one on each line.
+        sts_b: instead of sentences, the directory of GLUE, or of STS-B alone, whose dev set is scored.
+        pooling: how a sentence's hidden states become one vector; None: the model's.
+        normalize: scale the vectors to length 1; None: the model's.
+        sequence_length: tokens of a sentence; None: those of the longest.
+        batch_size: sentences per batch.
+        output: directory for embeddings.npy (float32 [sentences, hidden]), settings.json and metrics.json.
+        overwrite: replace what is in `output`.
+
+    Returns:
+        dict: the metrics; ``similarities``, (cosine, sentence, sentence) of each pair.
+    """
+
+
+def _embed(asked) -> dict[str, Any]:
+    import numpy as np
+
+    from kbert.files import atomic_file
+    from kbert.tasks.encoder import similarity
+    from kbert.tasks.text_files import iterate_lines
+    from kbert.training.run_directory import open_run
+
+    if sum([bool(asked.sentences), asked.input is not None, asked.sts_b is not None]) != 1:
+        raise ValueError("embed: expected exactly one of sentences, `input` and `sts_b`")
+    first, second, scores = similarity.read_sts_b(asked.sts_b) if asked.sts_b else ([], [], [])
+    sentences = list(iterate_lines(asked.input)) if asked.input else [*asked.sentences, *first, *second]
+    if not sentences:
+        raise ValueError(f"{asked.input} holds no sentence")
+    options = given(sequence_length=asked.sequence_length, pooling=asked.pooling, normalize=asked.normalize)
+    pipeline, run = similarity.embedding_pipeline(asked.source, sentences, **options), None
+    if asked.output is not None:
+        inputs = {"source": asked.source, "input": asked.input}
+        inputs["sts_b"] = asked.sts_b and similarity.sts_b_file(asked.sts_b)
+        settings = {name: value for name, value in asked.settings().items() if name not in ("output", "overwrite")}
+        run = open_run(asked.output, settings, asked.overwrite, inputs=inputs, recipe="kbert embed")
+    embeddings, metrics = similarity.embed_sentences(pipeline, sentences, asked.batch_size)
+    pairs = itertools.combinations(range(len(asked.sentences)), 2)
+    similarities = [
+        (float(similarity.cosine(embeddings[i], embeddings[j])), sentences[i], sentences[j]) for i, j in pairs
+    ]
+    if asked.sts_b:
+        metrics |= similarity.score_pairs(embeddings, scores) | {"pairs": len(first)}
+    if run is not None:
+        with atomic_file(run.path / "embeddings.npy", "wb") as written:
+            np.save(written, embeddings)
+        run.finish(metrics)
+    return metrics | {"similarities": similarities, "output": None if run is None else str(run.path)}
+
+
+def report_embedded(result: Mapping[str, Any]) -> None:
+    """Prints similarities and scores."""
+    for cosine, one, other in result["similarities"]:
+        print(f"{cosine:6.3f}  {one}  |  {other}")
+    if "spearman" in result:
+        scores = f"Spearman {result['spearman']:.4f}, Pearson {result['pearson']:.4f}"
+        print(f"STS-B dev, {result['pairs']} pairs: {scores}")
+    if result["output"] is not None:
+        print(f"Wrote {result['output']}/embeddings.npy.")
+
+
+def features(
+    source: PathLike,
+    input: PathLike,
+    output: PathLike,
+    *,
+    layers: list[int] = (-1, -2, -3, -4),
+    align: Literal["tokens", "words"] = "tokens",
+    batch_size: Count = 32,
+    sequence_length: Count = 128,
+    precision: Precision = "auto",
+    overwrite: bool = False,
+) -> dict[str, Any]:
+    """Writes a frozen encoder's hidden states for every token or word of a text, as features for other programs.
+
+    Texts of any length are read in overlapping windows; a token's features are those of the window in which it has most
+    context. A .jsonl `output` has a line for each text, as in the original's extract_features.py: {"linex_index": 0,
+    "features": [{"token": "[CLS]", "layers": [{"index": -1, "values": [...]}, ...]}, ...]}. An .npz has the arrays
+    features_0 (float32 [tokens, layers, hidden]) and tokens_0 for the first text, and so on.
+
+    Args:
+        source: a model of any task, whose encoder is used.
+        input: a file with one text per line.
+        output: .jsonl or .npz; it appears when it is complete.
+        layers: hidden states to write: 0 the embeddings, -1 the last layer.
+        align: what has features; a word has those of its first token.
+        batch_size: texts and windows per batch.
+        sequence_length: tokens of a window.
+        precision: of the arithmetic.
+        overwrite: replace `output`.
+
+    Returns:
+        dict: ``texts`` and ``output``.
+    """
+    from kbert.finetuning.features.extract import check_layers, text_features
+    from kbert.finetuning.features.write_features import write_features
+    from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
+    from kbert.tasks.text_files import iterate_lines
+    from kbert.training.hardware import choose_hardware
+
+    output = check_output_file(output, overwrite, (".jsonl", ".npz"))
+    with choose_hardware("one", precision).scope():
+        encoder = kbert.load_pretrained(source, task="encoder", outputs=("hidden_states",))
+    length = min(sequence_length, encoder.config.max_sequence_length)
+    preprocessor = TaggingPreprocessor(encoder.pretrained.tokenizer, length)
+    numbers = check_layers(layers, encoder.config.num_layers)
+    total = sum(1 for _ in iterate_lines(input))
+    found = text_features(
+        encoder, preprocessor, iterate_lines(input), numbers, align=align, batch_size=batch_size, total=total
+    )
+    return {"texts": write_features(output, found, list(layers)), "output": str(output)}
+
+
+COMMANDS = {
+    "evaluate": Command(
+        verb=evaluate,
+        positional=("pipeline",),
+        tasks=task_classes,
+        partial_task=True,
+        report=report_scores,
+        as_json=dict,
+        epilog="""
+        kbert evaluate runs/reviews --examples test.csv
+        kbert evaluate classification runs/reviews --examples others.csv --text review --label stars
+        kbert evaluate glue runs/sst2 --name SST-2 --examples glue
+        kbert evaluate runs/squad-0 runs/squad-1 --examples dev-v2.0.json
+        """,
+    ),
+    "predict": Command(
+        verb=predict,
+        report=lambda done: print(f"{done['texts']:,} texts in {done['seconds']:,.1f} s"),
+        as_json=dict,
+        resumes=True,
+        epilog="kbert predict --source runs/reviews --input texts.csv --output answers.jsonl",
+    ),
+    "fill-mask": Command(
+        verb=fill_mask,
+        positional=("texts",),
+        report=report_filled,
+        as_json=list,
+        epilog='kbert fill-mask "Paris is the [MASK] of France." --source saved_models/kbert-mini',
+    ),
+    "embed": Command(
+        verb=embed,
+        positional=("sentences",),
+        report=report_embedded,
+        as_json=dict,
+        epilog='kbert embed "A man plays." "Somebody makes music." --source all-MiniLM-L6-v2',
+    ),
+    "features": Command(verb=features, report=lambda done: print(f"Wrote {done['output']}: {done['texts']:,} texts.")),
+}

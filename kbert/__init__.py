@@ -39,6 +39,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
     },
     subpackages=(
         "answers",
+        "commands",
         "corpus",
         "finetuning",
         "inspection",

@@ -40,8 +40,8 @@ class Command:
         report: function of the result that prints it for people; None: nothing is printed.
         as_json: function of the result that gives what ``--json`` prints on the last line; None: no such flag.
         failed: function of the result: whether the exit status is 1.
-        tasks: for a verb with a parameter ``task``: function that gives by word what imports the class of task objects; the
-            word comes first, and the fields of the class are flags.
+        tasks: for a verb with a parameter ``task``: function that gives by word what imports the class of task objects;
+            the word comes first, and the fields of the class are flags.
         partial_task: whether the verb takes, instead of a task object, the fields that are given, as a dict.
         resumes: whether the same command resumes a killed run.
         epilog: examples, for the help.

@@ -296,8 +296,6 @@ def test_a_path_that_is_none_names_its_argument():
             with pytest.raises(TypeError, match=f"`{name}` must be .*Received: {type(wrong).__name__}"):
                 call(wrong)
     for call, name in [
-        (lambda wrong: kbert.finetune(pipeline, task, row, output=wrong), "finetune: `output`"),
-        (lambda wrong: kbert.finetune(pipeline, task, row, bookkeeping={"log_dir": wrong}), "finetune: `log_dir`"),
         (lambda wrong: kbert.inspect(pipeline, directory=wrong), "inspect: `directory`"),
         (lambda wrong: kbert.inspect(pipeline, log_dir=wrong), "inspect: `log_dir`"),
         (lambda wrong: kbert.load_pretrained("x", vocabulary=wrong), "load_pretrained: `vocabulary`"),
@@ -307,6 +305,9 @@ def test_a_path_that_is_none_names_its_argument():
     ]:
         with pytest.raises(TypeError, match=f"^{name} must be .*Received: int"):
             call(3)
+    for name in ("output", "log_dir"):
+        with pytest.raises(ValueError, match=f"^finetune: `{name}` must be a path or None. Received: 3"):
+            kbert.finetune(pipeline, task, row, **{name: 3})
     with pytest.raises(ValueError, match="^evaluate: `pipeline` must be a model, or a list of at least one"):
         kbert.evaluate([], task, row)
 

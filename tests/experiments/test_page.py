@@ -79,7 +79,7 @@ def test_what_a_table_says_of_its_runs(make, tmp_path):
     row = {"series": None, "scores": {"NER": score}, "paper": {}}
     rows = [row | {"name": name, "pretrained": {"steps": 10, "minutes": n}} for name, n in (("a", 61.4), ("b", 100))]
     settings = {"pretraining": {"size": "tiny", "steps": 12_000, "packed": True}, "feature_training": {"units": 4}}
-    settings |= {"finetuning": {"sequence_length": None}, "seeds": [0, 1]}
+    settings |= {"finetuning": {"sequence_length": None, "bias_correction": False}, "seeds": [0, 1]}
     settings |= {"learning_rates": [1e-4, 3e-4], "examples": {"NER": {"train": 5, "dev": 2}}}
     settings |= {"processor": "a processor", "cores": 2}
     result = {"title": "A table", "columns": ["NER"], "rows": rows, "paper_rows": {}, "sentences": []}
@@ -87,7 +87,7 @@ def test_what_a_table_says_of_its_runs(make, tmp_path):
     for name in ("table6", "table7"):
         write_json(tmp_path / f"{name}.json", result | {"table": name})
     page = make.with_results(make.PAGE.read_text(encoding="utf-8"), tmp_path)
-    runs = "Fine-tunings: seeds 0, 1; learning rates 0.0001, 0.0003."
+    runs = "Fine-tunings: seeds 0, 1; learning rates 0.0001, 0.0003; no bias correction."
     assert f"\nPre-trainings: steps 12,000, packed; 61 to 100 minutes each. {runs} Examples" in page
     assert f"\nPre-trainings: size tiny, steps 12,000, packed; 61 to 100 minutes each. {runs} Taggers on" in page
     assert page.count("Taggers on features: units 4.") == 1

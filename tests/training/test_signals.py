@@ -206,13 +206,13 @@ def test_a_recipe_that_trains(home, tmp_path, number):
     "recipe, name, hint",
     [
         (("predict",), "answers.jsonl", "The same command resumes the run."),
-        (("extract_features", "--layers", "-1"), "features.jsonl", "No partial files were left."),
+        (("features", "--layers", "-1"), "features.jsonl", "No partial files were left."),
     ],
     ids=["resumes", "does not"],
 )
 def test_a_recipe_without_checkpoints(home, tmp_path, recipe, name, hint, number):
     output = tmp_path / "new" / name
-    process = start_kbert(*recipe, "--model", home / "classifier", "--input", home / "texts.txt", "--output", output)
+    process = start_kbert(*recipe, "--source", home / "classifier", "--input", home / "texts.txt", "--output", output)
     wait_for(output.parent, process)
     process.send_signal(number)
     out, errors = process.communicate()
@@ -237,7 +237,7 @@ def test_the_line_says_what_is_left(monkeypatch, capsys, flags, resumes, hint):
     def main():
         raise Interrupted(signal.SIGTERM)
 
-    monkeypatch.setattr(program, "log_to_console", lambda: None)
+    monkeypatch.setattr("kbert.training.console.log_to_console", lambda: None)
     monkeypatch.setattr(sys, "argv", ["recipe.py", *flags])
     with pytest.raises(SystemExit) as stop:
         program.run_program(main, resumes=resumes)
@@ -257,7 +257,7 @@ def test_a_signal_in_a_callback_whose_errors_python_ignores_is_not_lost(monkeypa
         for _ in range(500):
             time.sleep(0.01)
 
-    monkeypatch.setattr(program, "log_to_console", lambda: None)
+    monkeypatch.setattr("kbert.training.console.log_to_console", lambda: None)
     monkeypatch.setattr(sys, "argv", ["recipe.py"])
     monkeypatch.setattr(sys, "unraisablehook", lambda ignored: print("shown", file=sys.stderr))
     with pytest.raises(SystemExit) as stop:

@@ -37,7 +37,7 @@ def test_they_are_the_run_of_a_file_and_resume_with_themselves_only(tmp_path):
     with pytest.raises(Killed):
         kbert.pretrain(DOCUMENTS, output=tmp_path / "run", callbacks=stop, **options)
     settings = read_json(tmp_path / "run" / "settings.json")
-    assert settings["corpus"]["documents"] == 60 and len(settings["corpus"]["sha256"]) == 64
+    assert settings["corpus_or_records"]["documents"] == 60 and len(settings["corpus_or_records"]["sha256"]) == 64
     with pytest.raises(FileExistsError, match="corpus"):
         kbert.pretrain(DOCUMENTS[:-1], output=tmp_path / "run", **options)
     resumed = kbert.pretrain(DOCUMENTS, output=tmp_path / "run", **options)

@@ -66,7 +66,7 @@ def test_the_run_has_a_pipeline(run):
 def test_a_run_in_a_directory_is_the_run_without_one(home, run, tmp_path):
     written = kbert.pretrain(home / "corpus.txt", vocabulary=home / "vocab.txt", output=tmp_path / "run", **TEXT)
     assert written.path == tmp_path / "run" and read_json(written.path / "settings.json")["steps"] == 2
-    assert set(read_json(written.path / "inputs.json")["inputs"]) == {"corpus", "vocab"}
+    assert set(read_json(written.path / "inputs.json")["inputs"]) == {"corpus_or_records", "vocabulary"}
     assert_arrays_equal(run.model.get_weights(), written.model.get_weights())
     with pytest.raises(FileExistsError, match="finished run"):
         kbert.pretrain(home / "corpus.txt", vocabulary=home / "vocab.txt", output=tmp_path / "run", **TEXT)
@@ -93,9 +93,9 @@ def test_an_occupied_output_is_refused_before_long_work(home, tmp_path, monkeypa
 @pytest.mark.parametrize(
     "arguments, expected",
     [
-        ({"checkpoint_every": 0}, "`checkpoint_every` must be a positive integer. Received: 0"),
-        ({"log_every": 100.0}, "`log_every` must be a positive integer. Received: 100.0"),
-        ({"keep_every": "500"}, "`keep_every` must be a positive integer. Received: '500'"),
+        ({"checkpoint_every": 0}, "`checkpoint_every` must be a positive integer or None. Received: 0"),
+        ({"log_every": 100.0}, "`log_every` must be a positive integer or None. Received: 100.0"),
+        ({"keep_every": "500"}, "`keep_every` must be a positive integer or None. Received: '500'"),
     ],
 )
 def test_intervals_that_are_none(home, arguments, expected):
@@ -203,7 +203,7 @@ def test_a_loaded_model_grows_to_a_larger_size(home, tmp_path):
 def test_records_of_another_vocabulary_name_that_of_the_model(home, tmp_path):
     tokenizer = kbert.BertTokenizer([*VOCABULARY[:-1], "Another"], lowercase=False)
     kbert.save_pretrained(make_pretrainer(16), tmp_path / "other", tokenizer=tokenizer)
-    advice = f"Prepare the records again: prepare_records.py --vocab {tmp_path / 'other' / 'vocab.txt'} --cased"
+    advice = f"Prepare the records again: kbert records --vocabulary {tmp_path / 'other' / 'vocab.txt'} --no-lowercase"
     with pytest.raises(ValueError, match=re.escape(advice)):
         kbert.pretrain(home / "records", init=tmp_path / "other", **SHORT)
 

@@ -16,12 +16,11 @@ TEXT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches"
 
 
 def test_settings_are_complete_and_identify_objects():
-    fields = pretraining_fields(vocabulary=make_tokenizer()) | TEXT | {"packed": None, "weight_decay": None}
+    fields = pretraining_fields(vocabulary=make_tokenizer()) | TEXT | {"packed": None}
     settings = pretraining_settings(**fields).to_dict()
-    assert "weight_decay" not in settings  # that of all runs before it was an option: they still resume
-    assert pretraining_settings(**fields | {"weight_decay": 0.0}).to_dict()["weight_decay"] == 0.0
-    assert settings["corpus"] == ["a.txt"] and (settings["warmup_steps"], settings["max_predictions"]) == (1, 3)
-    assert len(settings["vocab"]["sha256"]) == 64 and settings["vocab"]["lowercase"] is True
+    assert settings["weight_decay"] == 0.01 and "output" not in settings and "log_every" not in settings
+    assert settings["corpus_or_records"] == ["a.txt"] and (settings["warmup_steps"], settings["max_predictions"]) == (1, 3)
+    assert len(settings["vocabulary"]["sha256"]) == 64 and settings["vocabulary"]["lowercase"] is True
     for name, value in (
         ("schedule", "cosine"),
         ("learning_rate", 0.0),
@@ -35,7 +34,7 @@ def test_settings_are_complete_and_identify_objects():
     for change, message in (
         ({"hours": 1.0}, "either `steps` or `hours`"),
         ({"steps": None}, "either `steps` or `hours`"),
-        ({"steps": None, "hours": -1.0}, r"`hours` must be a number in \(0, inf\). Received: -1.0"),
+        ({"steps": None, "hours": -1.0}, r"`hours` must be a number in \(0, inf\) or None. Received: -1.0"),
         ({"steps": None, "hours": 1.0, "warmup_steps": 3}, "takes `warmup_share`"),
         ({"warmup_steps": 1, "warmup_share": 0.1}, "either `warmup_steps` or `warmup_share`"),
         ({"phases": ["16:0.8", "24:0.2"], "sequence_length": None}, r"each of `phases` needs a step.* phases\[1\], 20"),
@@ -48,26 +47,26 @@ def test_settings_are_complete_and_identify_objects():
         ({"left_to_right": True, "names": "names.txt"}, "masks none. Received: {'names': 'names.txt'}"),
         ({"random_next_rate": 0.5, "next_sentence": False}, "`random_next_rate` is for next sentence prediction"),
         ({"mask_rate": 0.0}, r"`mask_rate` must be a number in \(0, 1\]"),
-        ({"mask_rate": "0.15"}, r"`mask_rate` must be a number in \(0, 1\]. Received: '0.15'"),
-        ({"keep_rate": "0.1"}, r"`keep_rate` must be a number in \[0, 1\]. Received: '0.1'"),
+        ({"mask_rate": "0.15"}, r"`mask_rate` must be a number in \(0, 1\] or None. Received: '0.15'"),
+        ({"keep_rate": "0.1"}, r"`keep_rate` must be a number in \[0, 1\] or None. Received: '0.1'"),
         ({"span_length": 0}, "`span_length` must be a positive integer"),
         ({"dupe_factor": True}, "`dupe_factor` must be a positive integer"),
-        ({"sequence_length": 16.5}, "pretrain: `sequence_length` must be a positive integer. Received: 16.5"),
+        ({"sequence_length": 16.5}, "pretrain: `sequence_length` must be a positive integer or None. Received: 16.5"),
         ({"evaluation_batches": None}, "`evaluation_batches` must be a positive integer. Received: None"),
-        ({"logical_cpus": "2"}, "`logical_cpus` must be a positive integer. Received: '2'"),
+        ({"logical_cpus": "2"}, "`logical_cpus` must be a positive integer or None. Received: '2'"),
         ({"seed": -1}, "`seed` must be an integer of at least 0. Received: -1"),
-        ({"steps": None, "hours": "1"}, r"`hours` must be a number in \(0, inf\). Received: '1'"),
-        ({"learning_rate": "1e-4"}, r"`learning_rate` must be a number in \(0, inf\). Received: '1e-4'"),
-        ({"learning_rate": WarmupLinearDecay(1e-3, 1, 9)}, "the peak; `schedule` chooses its course. Received: <kbert"),
-        ({"packed": "yes"}, "pretrain: `packed` must be True or False. Received: 'yes'"),
+        ({"steps": None, "hours": "1"}, r"`hours` must be a number in \(0, inf\) or None. Received: '1'"),
+        ({"learning_rate": "1e-4"}, r"`learning_rate` must be a number in \(0, inf\), the peak.* Received: '1e-4'"),
+        ({"learning_rate": WarmupLinearDecay(1e-3, 1, 9)}, "the peak of the verb's own schedule or None. Received: <kbert"),
+        ({"packed": "yes"}, "pretrain: `packed` must be True or False or None. Received: 'yes'"),
         ({"whole_word": "no"}, "pretrain: `whole_word` must be True or False. Received: 'no'"),
-        ({"warmup_share": 1.5}, r"`warmup_share` must be a number in \[0, 1\]. Received: 1.5"),
-        ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\). Received: '0.1'"),
-        ({"held_out": 1.0}, r"`held_out` must be a number in \[0, 1\). Received: 1.0"),
+        ({"warmup_share": 1.5}, r"`warmup_share` must be a number in \[0, 1\] or None. Received: 1.5"),
+        ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\) or None. Received: '0.1'"),
+        ({"held_out": 1.0}, r"`held_out` must be a number in \[0, 1\) or None. Received: 1.0"),
         ({"fill_rows": True, "packed": False}, "`fill_rows` is for packed rows"),
         ({"position_embedding": "none"}, "`position_embedding` must be one of"),
-        ({"initializer_stddev": 0.0}, r"`initializer_stddev` must be a number in \(0, inf\). Received: 0.0"),
-        ({"initializer_stddev": "scale"}, "`initializer_stddev` must be a number, or \"scaled\". Received: 'scale'"),
+        ({"initializer_stddev": 0.0}, "`initializer_stddev` must be a number in .*, 'scaled' or None. Received: 0.0"),
+        ({"initializer_stddev": "scale"}, "`initializer_stddev` must be a number in .*, 'scaled' or None. Received: 'scale'"),
         ({"position_initializer": "none"}, "`position_initializer` must be one of"),
         ({"position_initializer": "normal", "position_embedding": "sinusoidal"}, "is of learned positions"),
         ({"init": "runs/tiny", "vocabulary": None, "position_embedding": "learned"}, "an architecture and weights of"),

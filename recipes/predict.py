@@ -59,8 +59,7 @@ def main(argv=None):
         from kbert.files import write_json
         from kbert.finetuning.predict_file import predict_file
         from kbert.finetuning.predict_file_with_beam import predict_file_with_beam
-        from kbert.serving.pipeline_loader import pipeline_loader
-        from kbert.serving.provenance import trained_options
+        from kbert.serving.exported_pipeline import pipeline_loader, trained_options
 
         options = cli.given(args, "sequence_length", "top_k", "tagging_output") | cli.stored_options(args)
         load = pipeline_loader(args.model, args.precision, **options)

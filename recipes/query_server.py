@@ -53,7 +53,7 @@ def parse_arguments(argv):
 
 def rows_of(args):
     """The rows to ask about, column → text."""
-    from kbert.serving.ask import read_json_rows
+    from kbert.serving.client import read_json_rows
 
     if args.input:
         return read_json_rows(args.input)
@@ -67,8 +67,7 @@ def rows_of(args):
 def main(argv=None):
     args = parse_arguments(argv)
     with cli.plain_errors():
-        from kbert.serving.ask import ask
-        from kbert.serving.client import ServingClient
+        from kbert.serving.client import ServingClient, ask
 
         names = ("version", "label", "timeout", "tries", "root_certificates", "client_certificate")
         client = ServingClient(args.url, args.model, **cli.given(args, *names))

@@ -45,7 +45,7 @@ def read_as_trained(arguments: argparse.Namespace, task: str):
         ValueError: as `Task.dev_sets`, with the flags that were not given; an option that the task does not have.
     """
     from kbert.pipelines.registry import task_class
-    from kbert.serving.provenance import trained_options
+    from kbert.serving.exported_pipeline import trained_options
     from kbert.tasks.glue_benchmark.task import glue
 
     if arguments.task:

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from kbert.serving.ask import read_json_rows
-from kbert.serving.client import ServingClient
+from kbert.serving.client import ServingClient, read_json_rows
 
 
 def test_a_line_that_is_not_utf_8_is_named(tmp_path):

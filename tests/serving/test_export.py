@@ -15,11 +15,10 @@ from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
-from kbert.serving.batching import BATCH_SIZES, read_batching_parameters
-from kbert.serving.messages import encode_example
+from kbert.serving.audit import read_batching_parameters, read_warmup
+from kbert.serving.export import BATCH_SIZES, encode_example
 from kbert.serving.saved_model_file import SavedModelFile
 from kbert.serving.signatures import signatures
-from kbert.serving.warmup import read_warmup
 from kbert.text.vocabulary import write_vocabulary
 
 

@@ -15,10 +15,9 @@ from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.serving.limits import ServingLimits
-from kbert.serving.messages import encode_example
-from kbert.serving.signatures import signatures
-from kbert.serving.warmup import read_warmup
+from kbert.serving.audit import read_warmup
+from kbert.serving.export import encode_example
+from kbert.serving.signatures import ServingLimits, signatures
 
 REFUSED = "A request may hold at most"
 SHORT = {"text": "good", "text_pair": "film", "question": "who?", "context": "a film", "prompt": "a", "choices": ["a"]}

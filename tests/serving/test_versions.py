@@ -14,7 +14,7 @@ from helpers.paths import ROOT
 from helpers.served_models import make_pipeline
 
 import kbert
-from kbert.serving.partial_version import partial_version
+from kbert.serving.export import partial_version
 
 
 def test_versions(tmp_path, monkeypatch):
@@ -134,7 +134,7 @@ def test_what_killed_exports_left_is_deleted_but_not_what_is_being_written(quick
 
 def test_an_export_whose_directory_is_taken_for_abandoned_makes_another(tmp_path, monkeypatch):
     """Another one deletes it between the making and the opening, before it can be locked."""
-    from kbert.serving.partial_version import partial_version
+    from kbert.serving.export import partial_version
 
     opened, taken = os.open, []
 
@@ -153,7 +153,7 @@ def test_an_export_whose_directory_is_taken_for_abandoned_makes_another(tmp_path
 def test_a_killed_process_holds_no_lock(tmp_path):
     code = (
         "import os, pathlib, signal\n"
-        "from kbert.serving.partial_version import partial_version\n"
+        "from kbert.serving.export import partial_version\n"
         f"with partial_version(pathlib.Path({str(tmp_path)!r})):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )

@@ -13,12 +13,13 @@ from helpers.paths import ROOT
 from helpers.run_python import assert_imports_none
 
 ROOMS = (
-    "lazy quiet_tensorflow saved_classes versions checks files locks beam stateless_random keras_compat xla config "
-    "text corpus pretraining preprocessing layers optim models answers pipelines weights training inspection tasks "
-    "finetuning pretraining.run serving command_line inspection.playground"
+    "lazy quiet_tensorflow saved_classes versions checks options files locks beam stateless_random keras_compat xla "
+    "config text corpus pretraining preprocessing layers optim models answers pipelines weights training inspection "
+    "tasks finetuning pretraining.run serving cli command_line inspection.playground"
 ).split()
 BACKEND_NEUTRAL = (
-    "lazy quiet_tensorflow saved_classes versions checks files locks keras_compat xla config layers optim models"
+    "lazy quiet_tensorflow saved_classes versions checks options files locks keras_compat xla config layers optim "
+    "models"
 ).split()
 
 

@@ -1,0 +1,430 @@
+"""A command line from typed functions: flags, their help, checks and configuration files come from the signatures.
+
+The command `kbert` (`kbert.commands`) is made by it, and a recipe with flags is, too: ``run_command(main)``.
+
+Every parameter is a flag, ``--batch-size`` for ``batch_size``; a field of a group of `kbert.options.Options` is
+``--machine.strategy``; one of the task ``--text``. Types and bounds are those of the annotations, the help is the
+docstring's. ``--config FILE`` reads values from YAML or JSON, such as a run's settings.json; flags override it.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import difflib
+import inspect
+import json
+import os
+import pathlib
+import re
+import sys
+import textwrap
+import traceback
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Literal, NoReturn
+
+from kbert.options import Options, check_option, option_help, to_json
+
+REQUIRED = inspect.Parameter.empty
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Command:
+    """A verb as a command.
+
+    Args:
+        verb: the typed function that it calls. Parameters without annotation are no flags, unless they are positional.
+        positional: the parameters that are given without a flag, in order; the last takes several values if its type
+            is a list.
+        report: function of the result that prints it for people; None: nothing is printed.
+        as_json: function of the result that gives what ``--json`` prints on the last line; None: no such flag.
+        tasks: for a verb with a parameter ``task``: function that gives the classes of task objects by word; the word
+            comes first, and the fields of its class are flags.
+        resumes: whether the same command resumes a killed run.
+        epilog: examples, for the help.
+    """
+
+    verb: Callable
+    positional: tuple[str, ...] = ()
+    report: Callable[[Any], None] | None = None
+    as_json: Callable[[Any], Any] | None = None
+    tasks: Callable[[], Mapping[str, type]] | None = None
+    resumes: bool = False
+    epilog: str = ""
+
+    @property
+    def summary(self) -> str:
+        """The first sentence of the verb's docstring."""
+        return (inspect.getdoc(self.verb) or "").split("\n\n")[0].replace("\n", " ")
+
+
+@dataclasses.dataclass(frozen=True)
+class Flag:
+    """An option of a command: a parameter, or a field of a group or of the task."""
+
+    path: tuple[str, ...]  # of names, from the call to the option
+    annotation: Any
+    default: Any
+    help: str
+
+    @property
+    def name(self) -> str:
+        """As on the command line, without dashes: ``machine.logical-cpus``."""
+        return ".".join(self.path).replace("_", "-")
+
+    def parse(self, text: str):
+        """The value that a word of the command line means.
+
+        Raises:
+            argparse.ArgumentTypeError: a word that means no value of the type.
+        """
+        try:
+            return check_option("", self.path[-1], read_word(text, self.annotation), self.annotation)
+        except ValueError as error:
+            expected = str(error).partition(" must be ")[2] or str(error)
+            raise argparse.ArgumentTypeError(f"must be {expected}") from None
+
+
+def read_word(text: str, annotation):
+    """A word of the command line as a value: as JSON, such as 3, 1e-4, null or {"a": 2}, unless a string is meant."""
+    if text.lower() == "none" and _accepts(annotation, type(None)):
+        return None
+    if _accepts(annotation, str):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _members(annotation) -> tuple:
+    """The types of a union; of another annotation itself alone."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Annotated:
+        return _members(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return tuple(member for argument in arguments for member in _members(argument))
+    return (annotation,)
+
+
+def _accepts(annotation, kind: type) -> bool:
+    return kind in _members(annotation)
+
+
+def _item_type(annotation):
+    """The type of the items of a list or tuple of any length whose items are words; None: no such."""
+    for member in _members(annotation):
+        arguments = typing.get_args(member)
+        is_list = typing.get_origin(member) in (list, Sequence) or arguments[1:] == (Ellipsis,)
+        if is_list and not any(typing.get_origin(one) in (tuple, list) for one in _members(arguments[0])):
+            return arguments[0]
+    return None
+
+
+def flags_of(function: Callable, names: Sequence[str] | None = None, prefix: tuple[str, ...] = ()) -> Iterator[Flag]:
+    """The flags of a typed function, of a class of task objects, or of a group of options.
+
+    Args:
+        names: only these parameters; None: all with an annotation.
+    """
+    help_texts = option_help(function)
+    for name, parameter in inspect.signature(function).parameters.items():
+        annotation = parameter.annotation
+        if annotation is REQUIRED and name not in (names or ()) or annotation is Any:
+            continue
+        if isinstance(annotation, type) and issubclass(annotation, Options):
+            for flag in flags_of(annotation, None, (*prefix, name)):
+                own = REQUIRED if parameter.default is REQUIRED else getattr(parameter.default, flag.path[-1])
+                yield dataclasses.replace(flag, default=own)
+        elif Any not in _members(annotation):
+            yield Flag((*prefix, name), annotation, parameter.default, help_texts.get(name, ""))
+
+
+class _Parser(argparse.ArgumentParser):
+    """Errors are one line, with the flag that was meant."""
+
+    def error(self, message: str) -> NoReturn:
+        if unknown := re.match(r"unrecognized arguments: (--?[^\s=]+)", message):
+            flags = [string for action in self._actions for string in action.option_strings]
+            near = difflib.get_close_matches(unknown[1], flags, 1)
+            message = f"unknown flag {unknown[1]}. " + (
+                f"Did you mean {near[0]}?" if near else f"See {self.prog} --help"
+            )
+        elif choice := re.match(r"argument \S+: invalid choice: '(.*?)' \(choose from (.*)\)", message):
+            near = difflib.get_close_matches(choice[1], re.findall(r"[\w-]+", choice[2]), 1)
+            hint = f"Did you mean {near[0]}?" if near else f"Known: {choice[2]}"
+            message = f"{self.prog}: unknown {choice[1]!r}. {hint}"
+        message = re.sub(r"^argument (\S+?)(?:, \S+)*: ", r"\1 ", message)
+        self.exit(2, f"error: {message}\n")
+
+
+def make_parser(prog: str, command: Command, task_class: type | None = None) -> argparse.ArgumentParser:
+    """The parser of a command, for one class of task objects where it has a task."""
+    doc = inspect.getdoc(command.verb) or ""
+    about = re.split(r"\n(?=Args:|Returns:|Raises:)", doc)[0].strip()
+    parser = _Parser(
+        prog=prog,
+        description=about,
+        epilog=textwrap.dedent(command.epilog).strip() or None,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    groups = {(): parser.add_argument_group("arguments")}
+    task_flags = [] if task_class is None else [*flags_of(task_class)]
+    own = {flag.path for flag in task_flags}
+    for flag in flags_of(command.verb, command.positional):
+        if flag.path[-1] == "task" or flag.path in own:
+            continue
+        group = groups.setdefault(flag.path[:-1], None) or parser.add_argument_group(".".join(flag.path[:-1]))
+        groups[flag.path[:-1]] = group
+        _add_flag(group, flag, flag.path[0] in command.positional and len(flag.path) == 1)
+    if task_class is not None:
+        group = parser.add_argument_group(f"the task, {task_class.__name__}")
+        for flag in task_flags:
+            _add_flag(group, dataclasses.replace(flag, path=("task", *flag.path)), False, flag.name)
+    others = parser.add_argument_group("configuration")
+    others.add_argument("--config", metavar="FILE", help="YAML or JSON with values of flags; other flags override them")
+    others.add_argument("--print-config", action="store_true", help="print all values as YAML, and do nothing")
+    if command.as_json is not None:
+        others.add_argument("--json", action="store_true", help="print the result as JSON on the last line")
+    return parser
+
+
+def _add_flag(group, flag: Flag, is_positional: bool, name: str | None = None) -> None:
+    text = flag.help.replace("%", "%%")
+    if flag.default is not REQUIRED and flag.default is not None and flag.default != ():
+        text += f" (default: {to_json(flag.default)})"
+    item, options = _item_type(flag.annotation), {"default": argparse.SUPPRESS, "help": text}
+    if is_positional:
+        options["nargs"] = "*" if item is not None else "?"
+        group.add_argument(".".join(flag.path), metavar=flag.path[-1].upper(), type=_parse_item(flag, item), **options)
+        return
+    string = f"--{name or flag.name}"
+    if _accepts(flag.annotation, bool):
+        group.add_argument(string, dest=".".join(flag.path), action=argparse.BooleanOptionalAction, **options)
+        return
+    if item is not None:
+        options["nargs"] = "+"
+    group.add_argument(
+        string,
+        dest=".".join(flag.path),
+        metavar=_metavar(item or flag.annotation),
+        type=_parse_item(flag, item),
+        **options,
+    )
+
+
+def _parse_item(flag: Flag, item):
+    return flag.parse if item is None else dataclasses.replace(flag, annotation=item).parse
+
+
+def _metavar(annotation) -> str:
+    members = _members(annotation)
+    for member in members:
+        if typing.get_origin(member) is Literal:
+            choices = "|".join(map(str, typing.get_args(member)))
+            return choices + "|N" if int in members else choices
+    if os.PathLike in members or pathlib.Path in members:
+        return "PATH"
+    names = {int: "N", float: "X", str: "NAME"}
+    return next((names[member] for member in members if member in names), "JSON")
+
+
+def read_config(path: str) -> dict[str, Any]:
+    """The values of a configuration file, YAML or JSON.
+
+    Raises:
+        ValueError: a file without a mapping; the message names it.
+        FileNotFoundError: no such file.
+    """
+    import yaml
+
+    try:
+        values = yaml.safe_load(pathlib.Path(path).read_text("utf-8"))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"--config {path}: expected YAML or JSON. Received: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"--config {path}: expected names with values. Received: {values!r}")
+    return values
+
+
+def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Namespace]:
+    """The arguments of the verb that the words of a command line mean, and the parsed words.
+
+    Raises:
+        SystemExit: for ``--help`` and ``--print-config``; with status 2 after one line on a wrong flag or value.
+        ValueError, FileNotFoundError: as `read_config`; a name in it that is no option.
+    """
+    parameters = inspect.signature(command.verb).parameters
+    beam_flags = []
+    if "beam_flags" in parameters and "--" in argv:
+        end = list(argv).index("--")
+        argv, beam_flags = argv[:end], list(argv[end + 1 :])
+    config = _config_of(argv)
+    task_class, argv = None, list(argv)
+    if command.tasks is not None:
+        task_class, prog, argv = _choose_task(prog, command, argv, config)
+    parser = make_parser(prog, command, task_class)
+    words = parser.parse_args(argv)
+    values = dict(config)
+    if beam_flags:
+        values["beam_flags"] = beam_flags
+    if "task" in values:
+        values["task"] = {name: value for name, value in values["task"].items() if name != "task"}
+    for dest, value in vars(words).items():
+        if dest in ("config", "print_config", "json"):
+            continue
+        place, *path = dest.split(".")
+        if path:
+            values.setdefault(place, {})
+            values[place] = {**values[place], path[0]: value}
+        else:
+            values[place] = value
+    if unknown := [name for name in values if name not in parameters]:
+        near = difflib.get_close_matches(unknown[0], parameters, 1)
+        raise ValueError(
+            f"--config {words.config}: unknown option {unknown[0]!r}. "
+            + (f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(parameters)}")
+        )
+    if task_class is not None:
+        values["task"] = task_class(**values.get("task", {}))
+    for name, parameter in parameters.items():
+        is_group = isinstance(parameter.annotation, type) and issubclass(parameter.annotation, Options)
+        if is_group and isinstance(
+            values.get(name), Mapping
+        ):  # the verb's own defaults, which may differ from the group's
+            values[name] = dataclasses.replace(parameter.default, **values[name])
+        if parameter.default is REQUIRED and name not in values and parameter.kind is not parameter.VAR_KEYWORD:
+            flag = name.upper() if name in command.positional else f"--{name.replace('_', '-')}"
+            parser.error(f"{flag} is required. See {prog} --help")
+    if words.print_config:
+        print_config(command, values, task_class)
+        sys.exit()
+    return values, words
+
+
+def _config_of(argv: Sequence[str]) -> dict[str, Any]:
+    reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    reader.add_argument("--config")
+    path = reader.parse_known_args(argv)[0].config
+    return {} if path is None else read_config(path)
+
+
+def _choose_task(prog: str, command: Command, argv: list[str], config: Mapping):
+    tasks = command.tasks()
+    if argv and argv[0] in tasks:
+        return tasks[argv[0]], f"{prog} {argv[0]}", argv[1:]
+    if config.get("task", {}).get("task") in tasks:
+        return tasks[config["task"]["task"]], prog, argv
+    parser = _Parser(prog=prog, description=command.summary, usage=f"{prog} TASK [--help] [flags]", allow_abbrev=False)
+    parser.add_argument("task", metavar="TASK", choices=tuple(tasks), help=", ".join(tasks))
+    if inspect.signature(command.verb).parameters["task"].default is REQUIRED or argv in (["--help"], ["-h"]):
+        parser.parse_args(argv[:1])
+    return None, prog, argv
+
+
+def print_config(command: Command, values: Mapping[str, Any], task_class: type | None) -> None:
+    """Prints the values of all flags, given or by default, as YAML that ``--config`` takes."""
+    import yaml
+
+    flags = {flag.path[0] for flag in flags_of(command.verb, command.positional)}
+    full = {
+        name: to_json(values.get(name, parameter.default))
+        for name, parameter in inspect.signature(command.verb).parameters.items()
+        if name in flags and (name in values or parameter.default is not REQUIRED)
+    }
+    if task_class is not None:
+        full["task"] = json.loads(json.dumps(values["task"].to_dict()))
+    print(yaml.safe_dump(full, sort_keys=False, allow_unicode=True), end="")
+
+
+def run_command(command: Command | Callable, argv: Sequence[str] | None = None, prog: str | None = None) -> None:
+    """Runs a typed function, or a `Command`, with the words of the command line.
+
+    Example::
+
+        def main(corpus: PathLike, *, steps: Count = 1000):
+            "Pre-trains on `corpus`. …"
+
+        if __name__ == "__main__":
+            run_command(main)
+    """
+    command = command if isinstance(command, Command) else Command(verb=command)
+    argv = sys.argv[1:] if argv is None else argv
+    prog = prog or pathlib.Path(sys.argv[0]).name
+
+    def main() -> None:
+        with plain_errors():
+            values, words = parse_call(prog, command, argv)
+            result = command.verb(**values)
+        if command.report is not None:
+            command.report(result)
+        if command.as_json is not None and words.json:
+            print(json.dumps(command.as_json(result), ensure_ascii=False))
+
+    run_program(main, command.resumes)
+
+
+def run_program(main, resumes: bool = False) -> None:
+    """Runs `main` as a program in which external causes of failure end with one line.
+
+    These are a signal, divergence, a disk error, a lost worker, a damaged input or too little memory. The exit
+    status is 130 after SIGINT, 143 after SIGTERM, 1 after an error. Before the program ends, partial files are removed
+    and the current training step is finished and saved; a second signal ends it at once.
+
+    Args:
+        main: function without arguments.
+        resumes: whether the same command resumes a run from its checkpoints; with --dry-run there is no run.
+
+    """
+    from kbert.training.console import log_to_console
+    from kbert.training.signals import Interrupted, interrupt, let_signals_kill, take_signals
+
+    take_signals(interrupt)
+    try:
+        log_to_console()  # before TensorFlow is imported
+        from kbert.training.workers import LostWorker, named_losses
+
+        with named_losses():
+            main()
+    except KeyboardInterrupt as error:
+        let_signals_kill()
+        stopped = error if isinstance(error, Interrupted) else Interrupted()
+        if stopped.report is None:
+            hint = " The same command resumes the run." if resumes else " No partial files were left."
+            hint = "" if "--dry-run" in sys.argv else hint
+            print(f"\nInterrupted by {stopped.number.name}.{hint}", file=sys.stderr, flush=True)
+        sys.exit(stopped.status)
+    except (FloatingPointError, LostWorker) as error:
+        sys.exit(f"error: {error}")
+    except OSError as error:
+        sys.stdout.flush()
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        os._exit(1)  # without HDF5's clean-up, which crashes after a failed write
+    except ValueError as error:
+        from kbert.corpus.reading_errors import UnreadableInput
+        from kbert.training.batch_memory import OutOfMemory
+
+        if not isinstance(error, UnreadableInput | OutOfMemory):
+            raise
+        sys.exit(f"error: {error}")
+
+
+_TRAINING = ("fit_steps", "finish")  # functions whose errors do not come from the user's input
+
+
+@contextlib.contextmanager
+def plain_errors():
+    """Shows errors in a user's files as one line without a traceback; errors of training and saving are raised."""
+    try:
+        yield
+    except Exception as error:
+        if any(frame.f_code.co_name in _TRAINING for frame, _ in traceback.walk_tb(error.__traceback__)):
+            raise
+        if isinstance(error, ValueError | OSError | RuntimeError | FloatingPointError):  # RuntimeError: no such device
+            sys.exit(f"error: {error}")
+        # An error raised inside tf.data becomes a TensorFlow error whose message contains a traceback.
+        if not (reason := re.search(r"\b(?:ValueError|OSError): (.*)", str(error))) or not hasattr(error, "op"):
+            raise
+        sys.exit(f"error: {reason[1]}")

@@ -1,0 +1,370 @@
+"""Options: everything that a person sets, defined once.
+
+A typed keyword of a verb, or a field of a group of `Options`, has its name, type, bounds and default in one place, and
+a sentence in the docstring's ``Args:``. From there come the check of its value, settings.json, the flag of the command
+`kbert` and its help, and the page of the API.
+"""
+
+import dataclasses
+import difflib
+import functools
+import inspect
+import math
+import numbers
+import os
+import re
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+from kbert.checks import check_bool, shown
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """The interval in which a number lies, such as "[0, 1)"; `note` says more of it in messages and help."""
+
+    interval: str
+    note: str = ""
+
+
+Count = Annotated[int, Bounds("[1, inf)")]
+Natural = Annotated[int, Bounds("[0, inf)")]
+Positive = Annotated[float, Bounds("(0, inf)")]
+Share = Annotated[float, Bounds("[0, 1]")]
+NonzeroShare = Annotated[float, Bounds("(0, 1]")]
+ShareBelowOne = Annotated[float, Bounds("[0, 1)")]
+Peak = Annotated[float, Bounds("(0, inf)", "the peak of the verb's own schedule")]
+PathLike = str | os.PathLike
+
+PASSING = "passing"  # Annotated[…, PASSING]: not part of the settings that define a run, such as where it writes
+
+
+def check_option(owner: str, name: str, value, annotation):
+    """The value of an option in the type that its annotation names.
+
+    Args:
+        owner: the verb or the group, for the message.
+        annotation: a type, `Annotated` with `Bounds`, a `Literal`, a union, a tuple or list of these, or a group of
+            `Options`, for which a mapping of its fields counts as well. Other annotations are not checked.
+
+    Raises:
+        ValueError: another value; the message names owner and option, what is expected and what was received.
+
+    Example::
+
+        check_option("finetune", "batch_size", numpy.int64(8), Count)  # 8
+    """
+    try:
+        return _convert(value, annotation)
+    except _Unfit:
+        expected = describe_type(annotation)
+    raise ValueError(f"{owner}: `{name}` must be {expected}. Received: {shown(value)}")
+
+
+class _Unfit(Exception):
+    """A value is not of the type."""
+
+
+def _convert(value, annotation):
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        value = _convert(value, arguments[0])
+        for bounds in arguments[1:]:
+            if isinstance(bounds, Bounds) and not _is_within(value, bounds.interval):
+                raise _Unfit
+        return value
+    if origin in (typing.Union, types.UnionType):
+        return _convert_to_one_of(value, arguments)
+    if origin is Literal:
+        return _convert_choice(value, arguments)
+    if origin is tuple or origin in (list, Sequence):
+        return _convert_items(value, origin, arguments)
+    if isinstance(annotation, type) and issubclass(annotation, Options):
+        if isinstance(value, Mapping):
+            return annotation(**value)
+        if not isinstance(value, annotation):
+            raise _Unfit
+        return value
+    return _convert_plain(value, annotation)
+
+
+def _convert_plain(value, annotation):
+    if annotation is bool:
+        try:
+            return check_bool(value, "")
+        except ValueError:
+            raise _Unfit from None
+    if annotation in (int, float):
+        number = numbers.Integral if annotation is int else numbers.Real
+        if isinstance(value, bool) or not isinstance(value, number) or not math.isfinite(value):
+            raise _Unfit
+        return annotation(value)
+    if annotation is str and not isinstance(value, str):
+        raise _Unfit
+    if annotation is os.PathLike and not isinstance(value, os.PathLike):
+        raise _Unfit
+    if annotation in (type(None), None) and value is not None:
+        raise _Unfit
+    return value
+
+
+def _convert_to_one_of(value, annotations):
+    for annotation in annotations:
+        try:
+            return _convert(value, annotation)
+        except _Unfit:
+            continue
+    raise _Unfit
+
+
+def _convert_choice(value, choices):
+    for choice in choices:
+        if type(value) is type(choice) and value == choice:
+            return value
+    raise _Unfit
+
+
+def _convert_items(value, origin, annotations):
+    if not isinstance(value, list | tuple):
+        raise _Unfit
+    if origin is tuple and annotations[-1:] != (Ellipsis,):
+        if len(value) != len(annotations):
+            raise _Unfit
+        return tuple(_convert(item, inner) for item, inner in zip(value, annotations, strict=True))
+    items = [_convert(item, annotations[0]) for item in value]
+    return tuple(items) if origin is tuple else items
+
+
+def _is_within(value, interval: str) -> bool:
+    low, high = (float(bound) for bound in interval[1:-1].split(", "))
+    is_above = value > low if interval[0] == "(" else value >= low
+    return is_above and (value < high if interval[-1] == ")" else value <= high)
+
+
+_WORDS = {
+    bool: "True or False",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    os.PathLike: "a path",
+    type(None): "None",
+}
+
+
+def describe_type(annotation) -> str:
+    """What a value of the type is, in words: "a positive integer", "one of ('best', 'last')", "a number or None"."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Annotated:
+        bounds = [item for item in arguments[1:] if isinstance(item, Bounds)]
+        return _describe_bounds(arguments[0], bounds[0]) if bounds else describe_type(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        if os.PathLike in arguments:
+            arguments = [argument for argument in arguments if argument is not str]
+        words = [describe_type(argument) for argument in arguments]
+        return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+    if origin is Literal:
+        return repr(arguments[0]) if len(arguments) == 1 else f"one of {arguments}"
+    if origin is tuple and arguments[-1:] != (Ellipsis,):
+        return f"({', '.join(map(describe_type, arguments))})"
+    if origin in (tuple, list, Sequence):
+        return f"a list, each item {describe_type(arguments[0])}"
+    words = {
+        bool: "True or False",
+        int: "an integer",
+        float: "a number",
+        str: "a string",
+        os.PathLike: "a path",
+        type(None): "None",
+    }
+    return words.get(annotation) or f"a {getattr(annotation, '__name__', annotation)}"
+
+
+def _describe_bounds(number, bounds: Bounds) -> str:
+    note = f", {bounds.note}" if bounds.note else ""
+    if number is int and bounds.interval in ("[1, inf)", "[0, inf)"):
+        return ("a positive integer" if bounds.interval == "[1, inf)" else "an integer of at least 0") + note
+    return f"{'an integer' if number is int else 'a number'} in {bounds.interval}{note}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """Base of a group of options: a frozen dataclass whose fields are checked by their annotations.
+
+    Raises:
+        ValueError: a value of another type or out of bounds.
+
+    Example::
+
+        @dataclasses.dataclass(frozen=True, kw_only=True)
+        class Masking(Options):
+            rate: NonzeroShare = 0.15
+
+        Masking(rate=2)  # ValueError: Masking: `rate` must be a number in (0, 1]. Received: 2
+    """
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            value = check_option(type(self).__name__, field.name, getattr(self, field.name), field.type)
+            object.__setattr__(self, field.name, value)  # the one place: np.int64(3) becomes 3, a list a tuple
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields that define a run, as settings.json has them."""
+        return {
+            field.name: to_json(getattr(self, field.name))
+            for field in dataclasses.fields(self)
+            if not is_passing(field.type)
+        }
+
+
+def is_passing(annotation) -> bool:
+    """Whether an option is not part of the settings that define a run."""
+    return typing.get_origin(annotation) is Annotated and PASSING in typing.get_args(annotation)[1:]
+
+
+def to_json(value):
+    """A value as JSON holds it: groups and mappings as objects, tuples as lists, paths as strings."""
+    if isinstance(value, Options):
+        return value.to_json()
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_json(item) for item in value]
+    return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+class Arguments(types.SimpleNamespace):
+    """The checked arguments of a call of a verb, by name: ``arguments.batch_size``."""
+
+    def settings(self) -> dict[str, Any]:
+        """Those with an annotation that is not `PASSING`, as JSON."""
+        return {name: to_json(getattr(self, name)) for name in self._settings}
+
+
+def verb(run: Callable[[Arguments], Any]):
+    """Makes a typed function that only declares a verb into the verb itself.
+
+    The declaration, with its docstring, is all that `help` and the command `kbert` need, and imports nothing; `run`
+    imports what does the work. An argument is checked by its annotation (`check_option`), and all of them are given to
+    `run` as one object, so that an option is named where it is defined and where it is used, and nowhere between.
+
+    Raises:
+        TypeError: from the verb, for missing or unknown arguments.
+        ValueError: from the verb, for a value of another type or out of bounds.
+
+    Example::
+
+        def _run(arguments):
+            from kbert.finetuning.course import finetune_model
+
+            return finetune_model(arguments)
+
+        @verb(_run)
+        def finetune(source, task, train, *, batch_size: Count = 32):
+            "Fine-tunes a model …"
+    """
+
+    def decorate(declared):
+        signature = inspect.signature(declared)
+        annotations = {name: parameter.annotation for name, parameter in signature.parameters.items()}
+        typed = {name: one for name, one in annotations.items() if one is not inspect.Parameter.empty}
+        settings = [name for name, annotation in typed.items() if not is_passing(annotation)]
+
+        @functools.wraps(declared)
+        def call(*args, **kwargs):
+            _suggest(declared.__name__, kwargs, signature.parameters)
+            bound = signature.bind(*args, **kwargs)
+            bound.apply_defaults()
+            values = {
+                name: check_option(declared.__name__, name, value, typed[name]) if name in typed else value
+                for name, value in bound.arguments.items()
+            }
+            return run(Arguments(**values, _settings=settings))
+
+        return call
+
+    return decorate
+
+
+def _suggest(owner: str, given: Mapping, known: Mapping) -> None:
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(known)}"
+            raise TypeError(f"{owner}: got an unknown argument `{name}`. {hint}")
+
+
+def option_help(documented) -> dict[str, str]:
+    """The sentences of ``Args:`` in the docstring of a verb or a group: name → text in one line.
+
+    Example::
+
+        option_help(kbert.finetune)["epochs"]  # "passes over `train`. The paper chooses among 2, 3 and 4."
+    """
+    doc = inspect.getdoc(documented) or ""
+    section = re.search(r"^Args:\n((?:    .*\n|\n)*)", doc + "\n", re.MULTILINE)
+    texts: dict[str, str] = {}
+    for entry in re.split(r"\n    (?=\S)", "\n" + section[1].rstrip()) if section else []:
+        names, _, text = entry.partition(": ")
+        for name in filter(None, (name.strip(" *") for name in names.split(","))):
+            texts[name] = " ".join(text.split())
+    return texts
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Machine(Options):
+    """Where and how a model is trained; `kbert.training.choose_hardware` explains the choices.
+
+    Args:
+        strategy: "auto" takes a TPU if there is one, all GPUs if there are several, else one device; "one",
+            "mirrored", "multiworker" or "tpu".
+        precision: a Keras dtype policy; "auto" is bfloat16 or float16 where the accelerator is fast with it.
+        xla: "auto" compiles on one GPU, else not.
+        logical_cpus: the number of devices to split the CPU into, to try "mirrored" without GPUs.
+    """
+
+    strategy: Literal["auto", "one", "mirrored", "multiworker", "tpu"] = "auto"
+    precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = "auto"
+    xla: Literal["auto", "on", "off"] = "auto"
+    logical_cpus: Count | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bookkeeping(Options):
+    """What a run writes and how often; none of it changes the result.
+
+    Args:
+        checkpoint_every: steps from one checkpoint to the next; None: the verb's own, 200 for fine-tuning and 500 for
+            pre-training.
+        log_every: steps of a window of logs; None: the divisor of `checkpoint_every` nearest to the verb's own.
+        log_dir: directory of the TensorBoard logs (`kbert.inspection.TensorBoard`); None: ``logs`` in `output`.
+        profile: steps to profile for TensorBoard, as "20:25", with `log_dir` or `output`.
+        callbacks: your own Keras callbacks, or one; none that sets the learning rate.
+    """
+
+    checkpoint_every: Annotated[Count | None, PASSING] = None
+    log_every: Annotated[Count | None, PASSING] = None
+    log_dir: Annotated[PathLike | None, PASSING] = None
+    profile: Annotated[str | None, PASSING] = None
+    callbacks: Annotated[Any, PASSING] = ()
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Optimizer(Options):
+    """The update of the weights; the defaults are the paper's.
+
+    Args:
+        name: "adamw", or "lamb" for batches of thousands of sequences.
+        weight_decay: of all weights but biases and layer normalisations; times the learning rate, at each step.
+        bias_correction: Adam as published, with bias correction; BERT was trained without. "lamb" always has it.
+        layer_decay: the ratio of a layer's learning rate to that of the layer above; None: the same rate for all.
+        accumulate: the number of micro-batches into which a replica divides its share of an update: less memory, the
+            same update.
+    """
+
+    name: Literal["adamw", "lamb"] = "adamw"
+    weight_decay: Share = 0.01
+    bias_correction: bool = False
+    layer_decay: NonzeroShare | None = None
+    accumulate: Count = 1

@@ -1,0 +1,206 @@
+"""Command lines from signatures: flags, help, checks, configuration files, task objects."""
+
+import dataclasses
+import json
+from typing import Annotated, Any, Literal
+
+import pytest
+from helpers.run_python import assert_imports_none
+
+from kbert.cli import Command, make_parser, parse_call, read_config, run_command
+from kbert.options import PASSING, Count, Machine, NonzeroShare, Options, PathLike, Peak
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Masking(Options):
+    """Which tokens are masked.
+
+    Args:
+        rate: the share of tokens.
+        whole_word: whether whole words are masked.
+    """
+
+    rate: NonzeroShare = 0.15
+    whole_word: bool = False
+
+
+@dataclasses.dataclass(frozen=True)
+class Reviews(Options):
+    """Labels of texts.
+
+    Args:
+        text, label: names of columns.
+        metrics: names of metrics.
+    """
+
+    text: str = "text"
+    label: str = "label"
+    metrics: tuple[str, ...] | None = None
+
+    def to_dict(self):
+        return {"task": "reviews", **dataclasses.asdict(self)}
+
+
+def train(
+    corpus: list[str],
+    task=None,
+    *,
+    steps: Count | None = None,
+    learning_rate: Peak = 1e-4,
+    keep: Literal["best", "last"] = "best",
+    evaluate_every: Literal["epoch"] | Count | None = "epoch",
+    packed: bool | None = None,
+    phases: list[tuple[Count, float]] | None = None,
+    class_weight: dict[str, float] | Literal["balanced"] | None = None,
+    layers: list[int] = (-1,),
+    name: str | None = None,
+    masking: Masking = Masking(rate=0.2),
+    machine: Machine = Machine(),
+    callbacks: Any = (),
+    output: Annotated[PathLike | None, PASSING] = None,
+):
+    """Trains on a corpus.
+
+    More about it.
+
+    Args:
+        corpus: paths of texts.
+        steps: weight updates, 100 % of them.
+        layers: hidden states.
+    """
+    return {"corpus": corpus, "steps": steps, "machine": machine}
+
+
+TRAIN = Command(verb=train, positional=("corpus",), as_json=lambda result: {"steps": result["steps"]})
+FINETUNE = Command(verb=train, positional=("corpus",), tasks=lambda: {"reviews": Reviews})
+
+
+def parse(*words, command=TRAIN):
+    return parse_call("kbert train", command, words)[0]
+
+
+def test_flags_are_parameters():
+    values = parse(
+        *("a.txt", "b.txt", "--steps", "100", "--learning-rate", "3e-4", "--keep", "last", "--evaluate-every", "50"),
+        *("--no-packed", "--phases", "[[128, 0.9], [512, 0.1]]", "--class-weight", '{"a": 2}', "--layers", "-1", "0"),
+        *("--name", "12", "--masking.whole-word", "--machine.strategy", "one", "--output", "runs/1"),
+    )
+    assert values == {
+        "corpus": ["a.txt", "b.txt"],
+        "steps": 100,
+        "learning_rate": 3e-4,
+        "keep": "last",
+        "evaluate_every": 50,
+        "packed": False,
+        "phases": [(128, 0.9), (512, 0.1)],
+        "class_weight": {"a": 2},
+        "layers": [-1, 0],
+        "name": "12",
+        "masking": Masking(rate=0.2, whole_word=True),
+        "machine": Machine(strategy="one"),
+        "output": "runs/1",
+    }
+    assert parse("a", "--evaluate-every", "none", "--class-weight", "balanced") == {
+        "corpus": ["a"],
+        "evaluate_every": None,
+        "class_weight": "balanced",
+    }
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["a", "--steps", "0"], "--steps must be a positive integer or None. Received: 0"),
+        (["a", "--steps", "many"], "--steps must be a positive integer or None. Received: 'many'"),
+        (["a", "--step", "3"], "unknown flag --step. Did you mean --steps?"),
+        (["a", "--xyz"], "unknown flag --xyz. See kbert train --help"),
+        (["a", "--keep", "worst"], "--keep must be one of ('best', 'last'). Received: 'worst'"),
+        (["a", "--masking.rate", "2"], "--masking.rate must be a number in (0, 1]. Received: 2"),
+        (["a", "--steps"], "--steps expected one argument"),
+        ([], "CORPUS is required. See kbert train --help"),
+    ],
+)
+def test_a_wrong_flag_or_value_is_one_line(words, message, capsys):
+    with pytest.raises(SystemExit) as error:
+        parse(*words)
+    assert (error.value.code, capsys.readouterr().err) == (2, f"error: {message}\n")
+
+
+def test_the_help_is_the_docstring(capsys):
+    with pytest.raises(SystemExit):
+        parse("--help")
+    shown = capsys.readouterr().out
+    for text in (
+        "Trains on a corpus.\n\nMore about it.",
+        "--steps N",
+        "weight updates, 100 % of them.",
+        "--keep best|last",
+        "--evaluate-every epoch|N",
+        "--packed, --no-packed",
+        "--masking.rate X",
+        "the share of tokens. (default: 0.2)",
+        "--output PATH",
+    ):
+        assert text in shown
+    assert "Args:" not in shown and "callbacks" not in shown and "--task" not in shown
+
+
+def test_a_configuration_file_has_the_values_of_flags(tmp_path, capsys):
+    path = tmp_path / "run.yaml"
+    path.write_text("corpus: [a]\nsteps: 5\nmachine: {strategy: one, logical_cpus: 2}\nmasking: {whole_word: true}\n")
+    values = parse("--config", str(path), "--machine.strategy", "mirrored")
+    assert values["machine"] == Machine(strategy="mirrored", logical_cpus=2)
+    assert values["masking"] == Masking(rate=0.2, whole_word=True)
+    assert (values["corpus"], values["steps"]) == (["a"], 5)
+    with pytest.raises(SystemExit):
+        parse("--config", str(path), "--print-config", "--learning-rate", "0.5")
+    path.write_text(capsys.readouterr().out)
+    again = parse("--config", str(path))
+    assert (again["learning_rate"], again["machine"].logical_cpus, again["keep"]) == (0.5, 2, "best")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("stepz: 3", "unknown option 'stepz'. Did you mean 'steps'?"),
+        ("- 3", "expected names with values"),
+        ("a: [", "expected YAML or JSON"),
+    ],
+)
+def test_a_wrong_configuration_is_an_error(tmp_path, text, message):
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=message):
+        parse("a", "--config", str(path))
+    with pytest.raises(FileNotFoundError):
+        read_config(tmp_path / "none.yaml")
+
+
+def test_a_task_comes_first_and_its_fields_are_flags(tmp_path, capsys):
+    values = parse("reviews", "a", "--text", "review", "--metrics", "f1", "accuracy", command=FINETUNE)
+    assert values == {"corpus": ["a"], "task": Reviews("review", metrics=("f1", "accuracy"))}
+    path = tmp_path / "settings.json"
+    path.write_text(json.dumps({"corpus": ["a"], "task": values["task"].to_dict(), "steps": 3}))
+    again = parse("--config", str(path), "--label", "stars", command=FINETUNE)
+    assert again == {"corpus": ["a"], "task": Reviews("review", "stars", ("f1", "accuracy")), "steps": 3}
+    with pytest.raises(SystemExit):
+        parse("reviews", "a", "--texd", "x", command=FINETUNE)
+    assert "Did you mean --text?" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        parse("--help", command=FINETUNE)
+    assert "reviews" in capsys.readouterr().out
+
+
+def test_run_command_prints_the_report_and_json(capsys):
+    shown = dataclasses.replace(TRAIN, report=lambda result: print("steps:", result["steps"]))
+    run_command(shown, ["a", "--steps", "7", "--json"], "train")
+    assert capsys.readouterr().out == 'steps: 7\n{"steps": 7}\n'
+
+
+def test_the_parser_has_every_option():
+    parser = make_parser("kbert train", TRAIN)
+    assert {"--machine.logical-cpus", "--masking.whole-word", "--config"} <= parser._option_string_actions.keys()
+
+
+def test_the_command_line_imports_nothing_heavy():
+    assert_imports_none("import kbert.cli", "tensorflow", "keras", "numpy", "yaml")

@@ -1,0 +1,141 @@
+"""Options: values are checked and converted by annotations, and described by docstrings."""
+
+import dataclasses
+import pathlib
+from typing import Annotated, Literal
+
+import numpy as np
+import pytest
+from helpers.run_python import assert_imports_none
+
+from kbert.options import (
+    PASSING,
+    Count,
+    Machine,
+    NonzeroShare,
+    Optimizer,
+    Options,
+    PathLike,
+    Peak,
+    ShareBelowOne,
+    check_option,
+    option_help,
+    verb,
+)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Masking(Options):
+    rate: NonzeroShare = 0.15
+    phases: tuple[tuple[Count, float], ...] = ()
+    path: PathLike | None = None
+    log_every: Annotated[Count | None, PASSING] = None
+
+
+@verb(lambda arguments: arguments)
+def train(
+    source,
+    *,
+    steps: Count = 3,
+    keep: Literal["best", "last"] = "best",
+    evaluate_every: Literal["epoch"] | Count | None = "epoch",
+    learning_rate: Peak = 1e-4,
+    names: list[str] | None = None,
+    masking: Masking = Masking(),
+    is_dry: bool = False,
+    output: Annotated[PathLike | None, PASSING] = None,
+):
+    """Trains.
+
+    Args:
+        source: what is trained: a model.
+        steps, keep: how long,
+            and which weights: those of the last step.
+
+    Returns:
+        The arguments.
+    """
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("steps", 0, "a positive integer"),
+        ("steps", True, "a positive integer"),
+        ("steps", 2.0, "a positive integer"),
+        ("steps", None, "a positive integer"),
+        ("keep", "worst", r"one of \('best', 'last'\)"),
+        ("evaluate_every", 0, "'epoch', a positive integer or None"),
+        ("evaluate_every", False, "'epoch', a positive integer or None"),
+        ("learning_rate", float("nan"), r"a number in \(0, inf\), the peak"),
+        ("learning_rate", lambda step: step, r"a number in \(0, inf\), the peak"),
+        ("names", "one", "a list, each item a string or None"),
+        ("names", [1], "a list, each item a string or None"),
+        ("masking", 0.15, "a Masking"),
+        ("is_dry", "no", "True or False"),
+        ("output", 3, "a path or None"),
+    ],
+)
+def test_a_wrong_value_is_an_error_that_names_the_argument(name, value, expected):
+    with pytest.raises(ValueError, match=f"^train: `{name}` must be {expected}.*Received: "):
+        train("model", **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("rate", 0), ("rate", 1.5), ("phases", ((0, 0.5),)), ("phases", [1]), ("path", 1)]
+)
+def test_a_wrong_field_is_an_error_that_names_the_group(field, value):
+    with pytest.raises(ValueError, match=f"^Masking: `{field}` must be "):
+        Masking(**{field: value})
+    with pytest.raises(ValueError, match=f"^Masking: `{field}` must be "):
+        train("model", masking={field: value})
+
+
+def test_values_are_converted():
+    arguments = train(
+        "model",
+        steps=np.int64(5),
+        learning_rate=np.float32(0.5),
+        is_dry=np.bool_(True),
+        masking={"phases": [[128, 1]], "path": pathlib.Path("a/b"), "log_every": 3},
+        output="runs/x",
+    )
+    assert (type(arguments.steps), type(arguments.learning_rate), arguments.is_dry) == (int, float, True)
+    assert arguments.masking == Masking(phases=((128, 1.0),), path=pathlib.Path("a/b"), log_every=3)
+    assert arguments.settings() == {
+        "steps": 5,
+        "keep": "best",
+        "evaluate_every": "epoch",
+        "learning_rate": 0.5,
+        "names": None,
+        "masking": {"rate": 0.15, "phases": [[128, 1.0]], "path": "a/b"},
+        "is_dry": True,
+    }
+
+
+def test_unknown_and_missing_arguments():
+    with pytest.raises(TypeError, match="train: got an unknown argument `step`. Did you mean `steps`"):
+        train("model", step=3)
+    with pytest.raises(TypeError, match="missing a required argument: 'source'"):
+        train()
+    assert train.__doc__.startswith("Trains.")
+
+
+def test_the_help_of_an_option_is_its_sentence_in_the_docstring():
+    both = "how long, and which weights: those of the last step."
+    assert option_help(train) == {"source": "what is trained: a model.", "steps": both, "keep": both}
+    for group in (Machine, Optimizer):
+        assert option_help(group).keys() == {field.name for field in dataclasses.fields(group)}
+
+
+def test_bounds_are_open_or_closed():
+    for value, fits in ((0, True), (0.999, True), (1, False), (-1e-9, False)):
+        if fits:
+            assert check_option("f", "x", value, ShareBelowOne) == value
+        else:
+            with pytest.raises(ValueError, match=r"f: `x` must be a number in \[0, 1\)"):
+                check_option("f", "x", value, ShareBelowOne)
+
+
+def test_options_import_nothing_heavy():
+    assert_imports_none("import kbert.options", "tensorflow", "keras", "numpy")

@@ -1,7 +1,8 @@
 """A client of TensorFlow Serving, over REST and gRPC. It imports no TensorFlow.
 
-From top to bottom: the client, the checks of what it is given, the rows of a file. Shapes: B rows, C
-choices, m entries of a padded output.
+From top to bottom: the client, the checks of what it is given, the rows of a file.
+
+Shapes: B rows, C choices, m entries of a padded output.
 """
 
 import codecs

@@ -3,6 +3,8 @@
 The classes of tensorflow-serving-api would import TensorFlow: 5 s and 790 MB for a client that takes
 0.3 s and 50 MB without it. So those that a client needs are made from the table below.
 
+Shapes: B rows, C choices.
+
 Source: tensorflow_serving/apis/*.proto, tensorflow/core/example/*.proto.
 """
 

@@ -1,6 +1,7 @@
 """Would a stock TensorFlow Serving run this SavedModel?
 
-From top to bottom: the report, the checks of the graph, of the signatures, and of the files beside it.
+From top to bottom: the report, the checks of the graph, of the signatures, and of the files beside
+it.
 """
 
 import dataclasses
@@ -50,7 +51,8 @@ class AuditReport:
         """The report as text, a list of lines."""
         core = sorted(op for op in self.ops if op not in self.servers)
         yield f"{self.path}: {len(self.ops)} ops, {len(self.signatures)} signatures"
-        yield (f"  core TensorFlow ({len(core)}, in every server since {_OLDEST} unless named below): {' '.join(core)}")
+        servers = f"in every server since {_OLDEST} unless named below"
+        yield f"  core TensorFlow ({len(core)}, {servers}): {' '.join(core)}"
         for op, since in sorted(self.servers.items()):
             servers = f"tensorflow_model_server {since} and later" if since else "no stock server"
             yield f"  {op:40s} {servers}"
@@ -70,13 +72,15 @@ class AuditReport:
 
 
 def audit(saved_model: str | os.PathLike) -> AuditReport:
-    """Checks that a stock TensorFlow Serving can run an exported SavedModel. The model is read, not run.
+    """Checks that a stock TensorFlow Serving can run an exported SavedModel.
+
+    The model is read, not run.
 
     It checks every op of every function (one that computes, and is linked into the stock servers
-    since 2.12; files are read and written by nothing but the SavedModel's own functions that restore
-    and save its variables); the signatures (a default, the batch as first dimension everywhere, names
-    that REST does not reserve); that each weight is stored once; that the warm-up requests match the
-    signatures; and that a server accepts the batching parameters.
+    since 2.12; files are read and written by nothing but the SavedModel's own functions that
+    restore and save its variables); the signatures (a default, the batch as first dimension
+    everywhere, names that REST does not reserve); that each weight is stored once; that the warm-up
+    requests match the signatures; and that a server accepts the batching parameters.
 
     Args:
         saved_model: path of one version (``saved_models/NAME/1``), or ``saved_models/NAME``: its
@@ -89,7 +93,8 @@ def audit(saved_model: str | os.PathLike) -> AuditReport:
         TypeError: no path.
         FileNotFoundError, ValueError: no SavedModel, or a damaged one.
 
-    Source: tensorflow/serving, model_servers/BUILD (SUPPORTED_TENSORFLOW_OPS) and batching_session.cc.
+    Source: tensorflow/serving, model_servers/BUILD (SUPPORTED_TENSORFLOW_OPS) and
+    batching_session.cc.
 
     Example::
 
@@ -290,7 +295,8 @@ def _input_problems(tensors: dict, specs: dict[str, TensorSpec]) -> Iterator[str
             continue
         spec = specs[key]
         fits = spec.shape is None or (
-            len(shape) == len(spec.shape) and all(size in (None, n) for size, n in zip(spec.shape, shape, strict=True))
+            len(shape) == len(spec.shape)
+            and all(size in (None, n) for size, n in zip(spec.shape, shape, strict=True))
         )
         dtype = _dtype_name(tensor.dtype)
         if dtype != spec.dtype or not fits:
@@ -349,7 +355,8 @@ def read_batching_parameters(path: pathlib.Path) -> dict[str, list[int | str]]:
     """Each field's values; comments are skipped.
 
     Raises:
-        ValueError: text that is not of this form; a number that lacks its braces, or should have none.
+        ValueError: text that is not of this form; a number that lacks its braces, or should have
+            none.
     """
     text = re.sub(r"#.*", "", path.read_text(encoding="utf-8"))
     rest = _PARAMETER.sub("", text).strip(" \n\t,;")

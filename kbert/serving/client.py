@@ -17,7 +17,13 @@ from typing import Any
 
 from kbert.checks import check_positive
 from kbert.files import parse_json
-from kbert.serving.rest_transport import RestTransport, ServedModel, ServingError, request_json
+from kbert.serving.rest_transport import (
+    RestTransport,
+    ServedModel,
+    ServingError,
+    request_json,
+    unexpected,
+)
 from kbert.serving.saved_model_file import check_version
 
 _REST_PORT = 8501  # TensorFlow Serving's default
@@ -35,23 +41,23 @@ class ServingClient:
         version: its version; None: the server's choice.
         label: a version label, such as "stable", in place of a version.
         timeout: seconds that one attempt waits for an answer, up to its last byte.
-        tries: the number of attempts if the server cannot be reached or is overloaded (REST 429, 502,
-            503, 504; gRPC UNAVAILABLE, RESOURCE_EXHAUSTED). A slow request is not repeated, which
-            would add to the load.
-        root_certificates: for https and grpcs, a PEM file of the certificates that sign the server's;
-            None: those of the public authorities.
-        client_certificate: for a server that authenticates its clients, the files (certificate, key),
-            both PEM.
+        tries: the number of attempts if the server cannot be reached or is overloaded (REST 429,
+            502, 503, 504; gRPC UNAVAILABLE, RESOURCE_EXHAUSTED). A slow request is not repeated,
+            which would add to the load.
+        root_certificates: for https and grpcs, a PEM file of the certificates that sign the
+            server's; None: those of the public authorities.
+        client_certificate: for a server that authenticates its clients, the files (certificate,
+            key), both PEM.
 
     Raises:
-        ValueError: a URL of another kind, a model or label that is not a string, a version that is not
-            a positive int, both a version and a label, a timeout that is not a positive number,
+        ValueError: a URL of another kind, a model or label that is not a string, a version that is
+            not a positive int, both a version and a label, a timeout that is not a positive number,
             certificates without TLS, no `tries`.
         OSError: a file of certificates that cannot be read.
 
-    Every call raises `ServingError` with the reason if there is no answer. Answers of more than 256 MB
-    are not read, and redirects are not followed, so that texts are sent only to the server that was
-    named.
+    Every call raises `ServingError` with the reason if there is no answer. Answers of more than 256
+    MB are not read, and redirects are not followed, so that texts are sent only to the server that
+    was named.
 
     Example::
 
@@ -72,8 +78,7 @@ class ServingClient:
     ):
         scheme = _checked_scheme(url)
         if version is not None and label is not None:
-            both = f"{version!r} and {label!r}"
-            raise ValueError(f"ServingClient: give a version or a label. Received: {both}")
+            raise _refusal("give a version or a label", (version, label))
         if version is not None:
             check_version("ServingClient", version)
         _check_name("model", model)
@@ -81,10 +86,8 @@ class ServingClient:
             _check_name("label", label)
         is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
         if not is_number or not 0 < timeout <= _LONGEST:
-            raise ValueError(
-                f"ServingClient: `timeout` must be a positive number of seconds, at most {_LONGEST}. "
-                f"Received: {timeout!r}"
-            )
+            must = f"`timeout` must be a positive number of seconds, at most {_LONGEST}"
+            raise _refusal(must, timeout)
         check_positive("ServingClient", tries=tries)
         _check_certificates(url, scheme, root_certificates, client_certificate)
         self.url = url.rstrip("/")
@@ -113,8 +116,8 @@ class ServingClient:
             signature: name of the signature.
 
         Raises:
-            ValueError: columns of different lengths, or one that is not a list of strings or of lists
-                of strings.
+            ValueError: columns of different lengths, or one that is not a list of strings or of
+                lists of strings.
         """
         _check_name("signature", signature)
         columns = request_columns(inputs)
@@ -126,7 +129,7 @@ class ServingClient:
         return trim_answers(answers, self.url)
 
     def classify(self, examples, signature: str = "classify") -> list[list[tuple[str, float]]]:
-        """(label, score) of all classes for each example; `examples`: list of dicts of column → string.
+        """(label, score) of all classes for each example, a dict of column → string.
 
         Raises:
             ValueError: `examples` of another kind.
@@ -138,11 +141,10 @@ class ServingClient:
             rows = self._rows(rows, len(examples))
             return [[(label, score) for label, score in row] for row in rows]
         except (TypeError, ValueError):
-            expected = "expected labels and scores"
-            raise ServingError(f"{self.url}: {expected}. Received: {rows!r:.200}") from None
+            raise unexpected(self.url, "labels and scores", rows) from None
 
     def regress(self, examples, signature: str = "regress") -> list[float]:
-        """A number for each example; `examples`: list of dicts of column → string.
+        """A number for each example, a dict of column → string.
 
         Raises:
             ValueError: `examples` of another kind.
@@ -195,8 +197,7 @@ class ServingClient:
     def _rows(self, values: Any, rows: int) -> list:
         """An output's values, after checking that there is one for each row sent."""
         if not isinstance(values, list) or len(values) != rows:
-            expected = f"expected a list of {rows} answers"
-            raise ServingError(f"{self.url}: {expected}. Received: {values!r:.200}")
+            raise unexpected(self.url, f"a list of {rows} answers", values)
         return values
 
     def _with_retries(self, ask: Callable) -> Any:
@@ -217,9 +218,9 @@ _COUNTS = ("n_best_count", "count")  # outputs int [B]: how many entries of each
 def trim_answers(answers: dict[str, list], url: str = "") -> dict[str, list]:
     """The outputs of a kbert model without padding; the counts themselves stay.
 
-    Outputs have the same width for every row, so that a server can batch. ``count`` is the number of
-    real entries of a row (masks, words, entities or tokens); ``n_best_count`` is that of the outputs
-    ``n_best_…``.
+    Outputs have the same width for every row, so that a server can batch. ``count`` is the number
+    of real entries of a row (masks, words, entities or tokens); ``n_best_count`` is that of the
+    outputs ``n_best_…``.
 
     Args:
         answers: dict of output → list of B; an output [B, m, …] is a list of lists.
@@ -230,7 +231,8 @@ def trim_answers(answers: dict[str, list], url: str = "") -> dict[str, list]:
 
     Example::
 
-        trim_answers({"tokens": [[["capital", "heart"], ["", ""]]], "count": [1]})["tokens"]  # [[["capital", "heart"]]]
+        answers = {"tokens": [[["capital", "heart"], ["", ""]]], "count": [1]}
+        trim_answers(answers)["tokens"]  # [[["capital", "heart"]]]
     """
     return {name: _trimmed(name, values, answers, url) for name, values in answers.items()}
 
@@ -242,24 +244,27 @@ def _trimmed(name: str, values: list, answers: dict[str, list], url: str) -> lis
         return values
     counts = answers[counter]
     if not all(isinstance(count, int) and count >= 0 for count in counts):
-        expected = f"expected numbers of entries as {counter!r}"
-        raise ServingError(f"{url}: {expected}. Received: {counts!r:.200}")
+        raise unexpected(url, f"numbers of entries as {counter!r}", counts)
     return [row[:count] for row, count in zip(values, counts, strict=True)]
 
 
 # Checks of what a client is given, before it connects or sends anything.
 
 
+def _refusal(what: str, received: Any) -> ValueError:
+    return ValueError(f"ServingClient: {what}. Received: {received!r:.200}")
+
+
 def _checked_scheme(url: str) -> str:
-    expected = "expected http://host:8501, https://…, grpc://host:8500 or grpcs://…"
     _check_name("url", url)
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https", "grpc", "grpcs") or not parts.netloc:
-        raise ValueError(f"ServingClient: {expected}. Received: {url!r}")
+    expected = "expected http://host:8501, https://…, grpc://host:8500 or grpcs://…"
     try:
+        parts = urllib.parse.urlsplit(url)
         parts.port  # noqa: B018  a property that checks
     except ValueError as error:
         raise ValueError(f"ServingClient: {expected}. Received: {url!r} ({error})") from None
+    if parts.scheme not in ("http", "https", "grpc", "grpcs") or not parts.netloc:
+        raise _refusal(expected, url)
     return parts.scheme
 
 
@@ -274,14 +279,11 @@ def _rest_url(url: str) -> str:
 
 def _check_certificates(url: str, scheme: str, root_certificates, client_certificate) -> None:
     if (root_certificates or client_certificate) and scheme not in ("https", "grpcs"):
-        expected = "certificates are for https:// and grpcs://"
-        raise ValueError(f"ServingClient: {expected}. Received: {url!r}")
+        raise _refusal("certificates are for https:// and grpcs://", url)
     own = () if client_certificate is None else client_certificate
     if not isinstance(own, tuple | list) or len(own) not in (0, 2):
-        raise ValueError(
-            "ServingClient: `client_certificate` must be two files, (certificate, key). "
-            f"Received: {client_certificate!r}"
-        )
+        must = "`client_certificate` must be two files, (certificate, key)"
+        raise _refusal(must, client_certificate)
     for file in filter(None, (root_certificates, *own)):
         open(file, "rb").close()  # an error now, not at the first request
 
@@ -289,8 +291,7 @@ def _check_certificates(url: str, scheme: str, root_certificates, client_certifi
 def _check_name(name: str, value: str) -> None:
     """Raises a ValueError that names the argument unless it is a string that is not empty."""
     if not isinstance(value, str) or not value:
-        must = f"`{name}` must be a string that is not empty"
-        raise ValueError(f"ServingClient: {must}. Received: {value!r:.200}")
+        raise _refusal(f"`{name}` must be a string that is not empty", value)
 
 
 def request_columns(inputs) -> dict[str, list]:
@@ -308,12 +309,11 @@ def request_columns(inputs) -> dict[str, list]:
     if hasattr(inputs, "columns"):  # a DataFrame
         inputs = {name: inputs[name] for name in inputs.columns}
     if not isinstance(inputs, Mapping) or not inputs:
-        expected = "expected a dict of column → list of strings"
-        raise ValueError(f"ServingClient: {expected}. Received: {inputs!r:.200}")
+        raise _refusal("expected a dict of column → list of strings", inputs)
     columns = {name: _column(name, column) for name, column in inputs.items()}
     rows = {name: len(column) for name, column in columns.items()}
     if len(set(rows.values())) > 1:
-        raise ValueError(f"ServingClient: expected columns of one length. Received: {rows}")
+        raise _refusal("expected columns of one length", rows)
     return columns
 
 
@@ -323,8 +323,7 @@ def _column(name: str, column) -> list:
         rows = [_listed(row) for row in rows]
         are_lists = {isinstance(row, (list, tuple)) for row in rows}
     if not isinstance(rows, list) or len(are_lists) > 1:
-        must = f"`{name}` must be a list of strings, or of lists of strings"
-        raise ValueError(f"ServingClient: {must}. Received: {column!r:.200}")
+        raise _refusal(f"`{name}` must be a list of strings, or of lists of strings", column)
     if are_lists != {True}:
         for number, row in enumerate(rows):
             _check_string(row, f"`{name}`[{number}]")
@@ -339,20 +338,17 @@ def _column(name: str, column) -> list:
 def check_examples(examples) -> None:
     """Raises a ValueError unless these are dicts of column → string, in a list."""
     if not isinstance(examples, (list, tuple)):
-        expected = "expected a list of dicts of column → string"
-        raise ValueError(f"ServingClient: {expected}. Received: {examples!r:.200}")
+        raise _refusal("expected a list of dicts of column → string", examples)
     for number, example in enumerate(examples):
         if not isinstance(example, Mapping):
-            expected = f"examples[{number}]: expected a dict of column → string"
-            raise ValueError(f"ServingClient: {expected}. Received: {example!r:.200}")
+            raise _refusal(f"examples[{number}]: expected a dict of column → string", example)
         for name, value in example.items():
             _check_string(value, f"examples[{number}], `{name}`")
 
 
 def _check_string(value, where: str) -> None:
     if not isinstance(value, (str, bytes)):
-        expected = f"{where}: expected str or bytes"
-        raise ValueError(f"ServingClient: {expected}. Received: {value!r:.60}")
+        raise _refusal(f"{where}: expected str or bytes", value)
 
 
 def _listed(values):

@@ -1,7 +1,7 @@
 """A pipeline → ``saved_models/NAME/VERSION/``, for TensorFlow Serving.
 
-From top to bottom: the verb, the directory that appears when it is complete, and what a version holds beside its graph:
-warm-up requests, batching parameters, the model card.
+From top to bottom: the verb, the directory that appears when it is complete, and what a version
+holds beside its graph: warm-up requests, batching parameters, the model card.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ import pathlib
 import shutil
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
@@ -31,10 +31,11 @@ from kbert.files import (
     write_json,
 )
 from kbert.models.write_saved_model import write_saved_model
+from kbert.options import Count, PathLike
 from kbert.pipelines.pipeline import Pipeline
 from kbert.serving.audit import AuditReport, audit
 from kbert.serving.frozen_weights import FrozenWeights
-from kbert.serving.saved_model_file import Signature, check_version
+from kbert.serving.saved_model_file import TensorSpec, check_version
 from kbert.serving.signatures import METHODS, ServingLimits, ServingSignature, signatures
 from kbert.training.made_by import describe_maker
 from kbert.versions import versions
@@ -44,49 +45,54 @@ from kbert.weights.resolve_pipeline import resolve_pipeline
 
 
 def export(
-    pipeline: Pipeline | str | os.PathLike,
-    directory: str | os.PathLike,
-    version: int | None = None,
+    pipeline: Pipeline | PathLike,
+    directory: PathLike,
+    version: Count | None = None,
     *,
     layers: list[int] | None = None,
-    precision: str | None = None,
+    precision: Literal["float32", "bfloat16"] | None = None,
     frozen_weights: bool = False,
-    max_request_bytes: int = ServingLimits.max_request_bytes,
-    max_request_tokens: int = ServingLimits.max_request_tokens,
+    max_request_bytes: Count = ServingLimits.max_request_bytes,
+    max_request_tokens: Count = ServingLimits.max_request_tokens,
     metrics: dict[str, Any] | None = None,
     made_by: dict[str, Any] | None = None,
 ) -> pathlib.Path:
     """Writes a SavedModel that maps raw strings to answers, with everything that a server needs.
 
-    To run, it needs neither kbert nor Keras, only TensorFlow and the ops of tensorflow-text that every stock TensorFlow
-    Serving since 2.12 links. There are no lookup tables, every weight is stored once, and the first dimension of every
-    output is the batch, so that the server may batch. The version appears when it is complete (it is written under
-    another name inside `directory`, audited, flushed to the disk and renamed), so a server may watch the directory.
+    To run, it needs neither kbert nor Keras, only TensorFlow and the ops of tensorflow-text that
+    every stock TensorFlow Serving since 2.12 links. There are no lookup tables, every weight is
+    stored once, and the first dimension of every output is the batch, so that the server may batch.
+    The version appears when it is complete (it is written under another name inside `directory`,
+    audited, flushed to the disk and renamed), so a server may watch the directory.
 
-    A version holds the SavedModel with its signatures (``serving_default``, which is the pipeline itself, and those of
-    its task: `kbert.serving.signatures`), warm-up requests for each of them, ``batching_params.pbtxt`` and
-    ``card.json``.
+    A version holds the SavedModel with its signatures (``serving_default``, which is the pipeline
+    itself, and those of its task: `kbert.serving.signatures`), warm-up requests for each of them,
+    ``batching_params.pbtxt`` and ``card.json``.
 
     Args:
         pipeline: `kbert.Pipeline`, or a source for `kbert.load_pretrained`.
-        directory: the model's directory, such as ``saved_models/sentiment``; holds one directory for each version.
+        directory: the model's directory, such as ``saved_models/sentiment``; holds one directory
+            for each version.
         version: positive int below 2**63; None: one more than the highest there, or 1.
-        layers: of an encoder, the hidden states that the signature ``features`` gives; None: the last four.
-        precision: "float32" or "bfloat16", of weights and computation; None: as the pipeline computes. In bfloat16 the
-            weights take half the space, and processors with instructions for it answer faster, except to a single short
-            text; probabilities and embeddings differ from float32 in the third digit
-            (docs/serving.md).
-        frozen_weights: bool, whether the weights are constants in the graph instead of variables: a short text is
-            answered faster on a CPU, but loading takes longer, and every signature that is used has its own copy of the
-            weights in memory (docs/serving.md). At most 2 GB.
+        layers: of an encoder, the hidden states that the signature ``features`` gives; None: the
+            last four.
+        precision: "float32" or "bfloat16", of weights and computation; None: as the pipeline
+            computes. In bfloat16 the weights take half the space, and processors with instructions
+            for it answer faster, except to a single short text; probabilities and embeddings differ
+            from float32 in the third digit (docs/serving.md).
+        frozen_weights: whether the weights are constants in the graph instead of variables: a short
+            text is answered faster on a CPU, but loading takes longer, and every signature that is
+            used has its own copy of the weights in memory (docs/serving.md). At most 2 GB.
         max_request_bytes: limit on the bytes of text in a request, over all strings of all rows.
-        max_request_tokens: limit on the tokens that the model runs for a request: rows × sequence length, padding
-            included, where a long text has a row for each of its windows and a question one for each choice.
-        metrics: dict of the model's metrics, for the card; of strings, finite numbers, bools, None, lists and dicts.
-            None: those of the run that trained the model.
-        made_by: dict of what else the card should say on how the model was made, likewise. The name of the model, the
-            hash of its weights, and recipe, settings and inputs of its run are in the card already, if kbert loaded or
-            trained the model and its weights have not been changed since.
+        max_request_tokens: limit on the tokens that the model runs for a request: rows × sequence
+            length, padding included, where a long text has a row for each of its windows and a
+            question one for each choice.
+        metrics: of the model, for the card: a dict of strings, finite numbers, bools, None, lists
+            and dicts. None: those of the run that trained the model.
+        made_by: dict of what else the card should say on how the model was made, likewise. The name
+            of the model, the hash of its weights, and recipe, settings and inputs of its run are in
+            the card already, if kbert loaded or trained the model and its weights have not been
+            changed since.
 
     Returns:
         pathlib.Path of the version written.
@@ -94,10 +100,11 @@ def export(
     Raises:
         TypeError: neither a pipeline nor a source; `directory` is no path.
         FileNotFoundError: no such source.
-        ValueError: a version or limit that is not a positive integer or exceeds int64; `frozen_weights` that is not a
-            bool; `metrics` or `made_by` that are not a dict that JSON holds; `layers` that the encoder does not have;
-            an unknown precision, or one for a quantised model; frozen weights of more than 2 GB; a model that a stock
-            server would not run (`kbert.audit`).
+        ValueError: a version or limit that is not a positive integer or exceeds int64;
+            `frozen_weights` that is not a bool; `metrics` or `made_by` that are not a dict that
+            JSON holds; `layers` that the encoder does not have; an unknown precision, or one for a
+            quantised model; frozen weights of more than 2 GB; a model that a stock server would not
+            run (`kbert.audit`).
         FileExistsError: the version exists, or the directory holds other things and no version.
         NotADirectoryError: `directory` is a file, or below one.
         OSError: the disk is full; the incomplete version is deleted.
@@ -107,16 +114,19 @@ def export(
     Example::
 
         path = kbert.export("runs/sentiment", "saved_models/sentiment")
-        tf.saved_model.load(path).signatures["serving_default"](text=tf.constant(["A charming journey."]))
+        serve = tf.saved_model.load(path).signatures["serving_default"]
+        serve(text=tf.constant(["A charming journey."]))
     """
     directory = check_directory(directory, "export: `directory`")
     frozen_weights = check_bool(frozen_weights, "export: `frozen_weights`")
     check_json("export", metrics=metrics, made_by=made_by)
     pipeline = resolve_pipeline("export: `pipeline`", pipeline)
     origin, metrics_of_run = provenance(pipeline.model)
-    if metrics is None:
-        metrics = metrics_of_run
-    made_by = origin | (made_by or {})
+    making = {
+        "frozen_weights": frozen_weights,
+        "metrics": metrics_of_run if metrics is None else metrics,
+        "made_by": origin | (made_by or {}),
+    }
     pipeline = pipeline.merged()
     if precision is not None:
         pipeline = pipeline.in_precision(precision)
@@ -137,17 +147,7 @@ def export(
         report = audit(partial)
         report.require_clean()
         while True:
-            card = model_card(
-                target.parent.name,
-                int(target.name),
-                pipeline,
-                served,
-                limits,
-                report,
-                metrics,
-                made_by,
-                frozen_weights,
-            )
+            card = model_card(target, pipeline, served, limits, report, making)
             write_json(partial / "card.json", card)
             if _appears(partial, target):
                 return target
@@ -206,7 +206,9 @@ def _next_version(directory: pathlib.Path, version: int | None) -> pathlib.Path:
         version = max(numbers, default=0) + 1
     check_version("export", version)
     if version in numbers:
-        raise FileExistsError(f"export: version {version} of {directory} exists. Versions: {sorted(numbers)}")
+        raise FileExistsError(
+            f"export: version {version} of {directory} exists. Versions: {sorted(numbers)}"
+        )
     return directory / str(version)
 
 
@@ -353,7 +355,9 @@ def _allowed_batches(signature: ServingSignature) -> list[list[dict[str, Any]]]:
         batches += [_repeated(examples, size) for size in allowed]
         sizes = sizes[len(allowed) :]
     if not batches:
-        raise ValueError(f"export: the limits on requests do not allow this one: {signature.examples[0]}")
+        raise ValueError(
+            f"export: the limits on requests do not allow this one: {signature.examples[0]}"
+        )
     return batches
 
 
@@ -377,33 +381,29 @@ def _is_allowed(signature: ServingSignature, rows: list[dict[str, Any]]) -> bool
 
 
 def model_card(
-    name: str,
-    version: int,
+    target: pathlib.Path,
     pipeline: Pipeline,
     served: dict[str, ServingSignature],
     limits: ServingLimits,
     report: AuditReport,
-    metrics: dict[str, Any],
-    made_by: dict[str, Any],
-    frozen_weights: bool,
+    making: dict[str, Any],
 ) -> dict[str, Any]:
     """The content of card.json: a description of a version for people and programs."""
+    name = target.parent.name
     settings = pipeline.settings()
     vocabulary = pipeline.tokenizer.vocabulary
     # The hash of vocab.txt, so that it is the one of manifest.json.
     file = "".join(f"{token}\n" for token in vocabulary).encode("utf-8")
     return {
         "name": name,
-        "version": version,
+        "version": int(target.name),
         "task": pipeline.model.task,
         "labels": settings.get("labels"),
         "settings": {key: value for key, value in sorted(settings.items()) if key != "labels"},
         "vocabulary": {"tokens": len(vocabulary), "sha256": hashlib.sha256(file).hexdigest()},
         "parameters": pipeline.model.count_params(),
         "precision": pipeline.model.dtype_policy.name,
-        "frozen_weights": frozen_weights,
-        "metrics": metrics,
-        "made_by": made_by,
+        **making,
         "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": versions(),
         "limits": {
@@ -416,10 +416,12 @@ def model_card(
         },
         "signatures": {
             key: {
-                **_tensors(report.signatures[key]),
+                "method": signature.kind,
+                "inputs": _tensors(report.signatures[key].inputs),
+                "outputs": _tensors(report.signatures[key].outputs),
                 "max_rows": signature.max_rows,
                 "example": {
-                    "path": f"/v1/models/{name}/versions/{version}:{signature.kind}",
+                    "path": f"/v1/models/{name}/versions/{target.name}:{signature.kind}",
                     "body": {"signature_name": key, **_example_request(signature)},
                 },
             }
@@ -428,14 +430,10 @@ def model_card(
     }
 
 
-def _tensors(signature: Signature) -> dict[str, Any]:
-    def described(specs):
-        return {key: {"dtype": spec.dtype, "shape": ["batch", *(spec.shape or ())[1:]]} for key, spec in specs.items()}
-
+def _tensors(specs: dict[str, TensorSpec]) -> dict[str, Any]:
     return {
-        "method": signature.kind,
-        "inputs": described(signature.inputs),
-        "outputs": described(signature.outputs),
+        name: {"dtype": spec.dtype, "shape": ["batch", *(spec.shape or ())[1:]]}
+        for name, spec in specs.items()
     }
 
 

@@ -43,7 +43,8 @@ class ExportedPipeline:
         TypeError: no path.
         FileNotFoundError: no SavedModel there.
         ValueError: a SavedModel that `kbert.export` has not written, a damaged one, or one that
-            `kbert.audit` objects to; it is audited before it is loaded, since loading runs its graph.
+            `kbert.audit` objects to; it is audited before it is loaded, since loading runs its
+            graph.
     """
 
     def __init__(self, directory: str | os.PathLike):
@@ -51,15 +52,17 @@ class ExportedPipeline:
 
         self.path = find_export(check_path(directory, "ExportedPipeline: `directory`"))
         if self.path is None:
-            raise FileNotFoundError(f"Expected a SavedModel, such as saved_models/NAME/1. Received: {directory}")
+            raise FileNotFoundError(
+                f"Expected a SavedModel, such as saved_models/NAME/1. Received: {directory}"
+            )
         try:
             card = read_json(self.path / "card.json")
+            default = card["signatures"]["serving_default"]
             self.task = card["task"]
             self.parameters = card["parameters"]
-            labels = card["labels"]
-            default = card["signatures"]["serving_default"]
             self.input_names = tuple(default["example"]["body"]["inputs"])  # in their order
             self.max_rows = default["max_rows"]
+            labels = card["labels"]
         except (FileNotFoundError, KeyError, TypeError):
             expected = "Expected a SavedModel of kbert.export, with card.json"
             raise ValueError(f"{expected}. Received: {self.path}") from None
@@ -76,10 +79,10 @@ class ExportedPipeline:
         """The answers to a batch, as `kbert.Pipeline.predict_on_batch` returns them.
 
         Args:
-            inputs: as for a `kbert.Pipeline`: dict of column → list of strings (choices: of lists of
-                strings).
-            signature: one of `signatures`. ``classify`` and ``regress`` take one column, ``inputs``,
-                of serialised tf.Examples.
+            inputs: as for a `kbert.Pipeline`: dict of column → list of strings (choices: of lists
+                of strings).
+            signature: one of `signatures`. ``classify`` and ``regress`` take one column,
+                ``inputs``, of serialised tf.Examples.
 
         Raises:
             TypeError, ValueError: an unknown signature, columns that it does not take, or a batch
@@ -132,7 +135,7 @@ def load_pipeline(source, precision: str = "auto", **options) -> Pipeline:
 
 
 def pipeline_loader(source, precision: str = "auto", **options) -> Callable:
-    """A function without arguments that loads the pipeline, and that processes can hand to each other.
+    """A function without arguments that loads the pipeline; processes can hand it to each other.
 
     Args:
         source: as for `kbert.load_pretrained`, or the path of a SavedModel of `kbert.export`.
@@ -156,18 +159,9 @@ def pipeline_loader(source, precision: str = "auto", **options) -> Callable:
 
 
 # Fields of task objects that say how files are read.
-_READING = (
-    "text",
-    "text_pair",
-    "label",
-    "label_separator",
-    "prompt",
-    "choices",
-    "format",
-    "scheme",
-    "tag_column",
-    "context",
-)
+_READING = """
+    text text_pair label label_separator prompt choices format scheme tag_column context
+    """.split()
 
 
 def trained_options(source) -> dict[str, Any]:

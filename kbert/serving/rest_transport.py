@@ -1,4 +1,4 @@
-"""TensorFlow Serving's REST interface, with requests; and what both transports of a client share."""
+"""TensorFlow Serving's REST interface, with requests; and what both transports share."""
 
 import base64
 import dataclasses
@@ -14,16 +14,19 @@ import urllib3
 
 from kbert.files import parse_json
 
-# The largest answer that is read, in bytes; gRPC's default of 4 MB is less than one batch of token features.
+# Bytes of the largest answer that is read; gRPC's default of 4 MB is less than a batch of features.
 MAX_MESSAGE = 256 * 2**20
-NO_SERVER = "Is TensorFlow Serving running there (docs/serving.md)? Without a server, recipes/predict.py answers."
+NO_SERVER = (
+    "Is TensorFlow Serving running there (docs/serving.md)?"
+    " Without a server, recipes/predict.py answers."
+)
 
 _PART = 2**16  # bytes of an answer that are read at once
 _BUSY = (429, 502, 503, 504)
 
 
 class ServingError(OSError):
-    """A server that cannot be reached, is too slow, refuses, or returns an invalid answer; the message says which.
+    """A server that cannot be reached, is too slow, refuses, or returns an invalid answer.
 
     Attributes:
         may_retry: whether repeating the request soon may help.
@@ -32,6 +35,11 @@ class ServingError(OSError):
     def __init__(self, message, may_retry=False):
         super().__init__(message)
         self.may_retry = may_retry
+
+
+def unexpected(url: str, expected: str, received: Any) -> ServingError:
+    """The error of an answer that is none."""
+    return ServingError(f"{url}: expected {expected}. Received: {received!r:.200}")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,8 +64,8 @@ class RestTransport:
     """Calls of a REST API, over persistent connections.
 
     Redirects are not followed. `ServingClient` repeats requests, for both transports:
-    ``urllib3.Retry`` cannot tell a slow server, which should not get the request again, from one that
-    closed the connection.
+    ``urllib3.Retry`` cannot tell a slow server, which should not get the request again, from one
+    that closed the connection.
 
     Args:
         model: `ServedModel`.
@@ -97,15 +105,13 @@ class RestTransport:
         try:
             return content["metadata"]["signature_def"]["signature_def"]
         except (KeyError, TypeError):
-            expected = "expected the metadata of a model"
-            raise ServingError(f"{self.model.url}: {expected}. Received: {content!r:.200}") from None
+            raise unexpected(self.model.url, "the metadata of a model", content) from None
 
     def _post(self, verb: str, signature: str, body: dict, key: str) -> Any:
         data = request_json({"signature_name": signature, **body}).encode()
         content = self._ask(f"{self.model.rest_address}:{verb}", data, signature)
         if not isinstance(content, dict) or key not in content:
-            expected = f"expected an answer with {key!r}"
-            raise ServingError(f"{self.model.url}: {expected}. Received: {content!r:.200}")
+            raise unexpected(self.model.url, f"an answer with {key!r}", content)
         return content[key]
 
     def _ask(self, address: str, data: bytes | None, signature: str | None = None) -> Any:
@@ -198,7 +204,7 @@ class _Adapter(requests.adapters.HTTPAdapter):
 
 
 def request_json(body: dict, **options) -> str:
-    """The JSON of a request, with bytes as the object that stands for them; `options` of `json.dumps`."""
+    """The JSON of a request, with objects that stand for bytes; `options`: of `json.dumps`."""
 
     def encoded(value):
         return {"b64": base64.b64encode(value).decode()}

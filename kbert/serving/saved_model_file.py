@@ -17,14 +17,15 @@ _INIT = "__saved_model_init_op"  # listed among the signatures, but not one
 
 
 def check_version(owner: str, version: int) -> None:
-    """Raises a ValueError that names the owner unless a server can hold this number of a version."""
+    """Raises a ValueError that names the owner unless a server can hold this number."""
     check_positive(owner, version=version)
     if version > _LATEST:
-        raise ValueError(f"{owner}: `version` must be at most {_LATEST}, as servers take int64. Received: {version}")
+        must = f"`version` must be at most {_LATEST}, as servers take int64"
+        raise ValueError(f"{owner}: {must}. Received: {version}")
 
 
 def find_export(directory: str | os.PathLike) -> pathlib.Path | None:
-    """The version that a path of an export means: itself, or the highest in it; None if there is none."""
+    """The version that a path of an export means: itself, or the highest in it."""
     directory = pathlib.Path(directory)
     if not directory.is_dir():
         return None
@@ -142,12 +143,14 @@ class SavedModelFile:
         return sum(variables.values())
 
     def example_features(self) -> list[set[str]]:
-        """For each parser of tf.Examples in the graph, the names of the features that it requires."""
+        """The features that each parser of tf.Examples in the graph requires."""
         graph = self._graph.graph_def
         bodies = [graph.node, *(function.node_def for function in graph.library.function)]
         features = []
         for nodes in bodies:
-            constants = {node.name: node.attr["value"].tensor for node in nodes if node.op == "Const"}
+            constants = {
+                node.name: node.attr["value"].tensor for node in nodes if node.op == "Const"
+            }
             for node in nodes:
                 if node.op == "ParseExampleV2":
                     features.append(_required_features(node, constants))
@@ -163,9 +166,8 @@ def _serving_graph(path: pathlib.Path):
     from tensorflow.core.protobuf import saved_model_pb2
 
     if not path.is_file():
-        raise FileNotFoundError(
-            f"Expected a SavedModel, such as saved_models/NAME/1, with saved_model.pb in it. Received: {path.parent}"
-        )
+        expected = "Expected a SavedModel, such as saved_models/NAME/1, with saved_model.pb in it"
+        raise FileNotFoundError(f"{expected}. Received: {path.parent}")
     try:
         content = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     except DecodeError as error:

@@ -26,9 +26,9 @@ _MOST_VALUES = 2**26
 class ServingLimits:
     """Two limits that every signature of an export checks in graph, before it computes anything.
 
-    They bound the time and the memory of a request, whatever it contains. A request that exceeds one
-    of them is refused with INVALID_ARGUMENT (REST 400) and a message with the limit and what was
-    received.
+    They bound the time and the memory of a request, whatever it contains. A request that exceeds
+    one of them is refused with INVALID_ARGUMENT (REST 400) and a message with the limit and what
+    was received.
 
     Attributes:
         max_request_bytes: bytes of text, over all strings of the request.
@@ -46,7 +46,8 @@ class ServingLimits:
     def __post_init__(self):
         limits = check_positive("export", **dataclasses.asdict(self))
         if large := {name: value for name, value in limits.items() if value >= 2**63}:
-            raise ValueError(f"export: limits must be less than 2**63, as servers count in int64. Received: {large}")
+            must = "limits must be less than 2**63, as servers count in int64"
+            raise ValueError(f"export: {must}. Received: {large}")
 
     def max_rows(self, sequence_length: int, values_per_row: int = 1) -> int:
         """The rows of S tokens that a request may have.
@@ -117,7 +118,9 @@ def signatures(
     layers: Sequence[int] | None = None,
     limits: ServingLimits | None = None,
 ) -> dict[str, ServingSignature]:
-    """The signatures of a pipeline's SavedModel: ``serving_default``, the pipeline itself, and those of its task.
+    """The signatures of a pipeline's SavedModel.
+
+    They are ``serving_default``, the pipeline itself, and those of its task.
 
     | task | signatures besides serving_default |
     |---|---|
@@ -128,8 +131,8 @@ def signatures(
     | span, tagging, multiple_choice | ``answer``; ``tag``, ``entities``; ``choose`` |
 
     Args:
-        layers: of an encoder, which hidden states ``features`` returns, as indices into the L + 1 of
-            them (0 = embeddings, -1 = last); None: the last four, or all if there are fewer.
+        layers: of an encoder, which hidden states ``features`` returns, as indices into the L + 1
+            of them (0 = embeddings, -1 = last); None: the last four, or all if there are fewer.
         limits: `kbert.serving.ServingLimits`, which every signature checks; None: the default ones.
 
     Raises:
@@ -140,15 +143,21 @@ def signatures(
     task = task_pipeline(pipeline.model.task)
     options = {} if layers is None else {"layers": layers}
     if other := set(options) - set(inspect.signature(task.signatures).parameters):
-        raise ValueError(f"export: the task {task.task} does not take {sorted(other)}. Received: layers={layers!r}")
+        refused = f"the task {task.task} does not take {sorted(other)}"
+        raise ValueError(f"export: {refused}. Received: layers={layers!r}")
     default = answering(pipeline, values_per_row=task.values_per_row(pipeline))
     by_name = {"serving_default": default, **task.signatures(pipeline, **options)}
-    limited = {signature: _within_limits(signature, pipeline, task, limits) for signature in set(by_name.values())}
+    limited = {
+        signature: _within_limits(signature, pipeline, task, limits)
+        for signature in set(by_name.values())
+    }
     return {name: limited[signature] for name, signature in by_name.items()}
 
 
-def _within_limits(signature: TaskSignature, pipeline: Pipeline, task, limits: ServingLimits) -> ServingSignature:
-    """The signature with its limits, on string columns or, depending on its kind, on tf.Examples."""
+def _within_limits(
+    signature: TaskSignature, pipeline: Pipeline, task, limits: ServingLimits
+) -> ServingSignature:
+    """The signature with its limits, on string columns or, of another kind, on tf.Examples."""
     preprocessor = signature.preprocessor or pipeline.preprocessor
     specs = preprocessor.string_signature()
     rows_of = task.example_rows if signature.preprocessor is None else example_rows

@@ -26,7 +26,8 @@ ARRAYS = [
 def read_outputs(**tensors):
     """What the client makes of the answer of a server with these outputs."""
     response = predict_pb2.PredictResponse(outputs=tensors)
-    return tensors_to_arrays(MESSAGES["PredictResponse"].FromString(response.SerializeToString()).outputs)
+    entries = MESSAGES["PredictResponse"].FromString(response.SerializeToString()).outputs
+    return tensors_to_arrays({entry.key: entry.value for entry in entries})
 
 
 @pytest.mark.parametrize("array", ARRAYS, ids=lambda a: f"{a.dtype}{a.shape}")

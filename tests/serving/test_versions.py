@@ -62,7 +62,7 @@ def test_two_exports_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "write_saved_model", _write_nothing)
     for name in ("set_methods", "audit", "write_warmup"):
         monkeypatch.setattr(module, name, _Anything())
-    monkeypatch.setattr(module, "model_card", lambda name, version, *more, **others: str(version))
+    monkeypatch.setattr(module, "model_card", lambda target, *more: target.name)
     monkeypatch.setattr(module, "write_json", rival)
     assert kbert.export(pipeline, directory) == directory / "2" and cards == ["1", "2"]
     assert (directory / "1/variables").is_dir() and not (directory / "2/variables").exists()

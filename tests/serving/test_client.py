@@ -137,13 +137,6 @@ def test_malformed_answers(stand_in):
         client.predict({"text": ["a"]})
 
 
-def test_wrong_arguments():
-    with pytest.raises(ValueError, match="expected http://host:8501, https.* grpc://host:8500"):
-        ServingClient("localhost:8501", "single")
-    with pytest.raises(ValueError, match="a version or a label"):
-        ServingClient("http://localhost:8501", "single", version=1, label="stable")
-
-
 @pytest.mark.parametrize(
     ("url", "rest"),
     [

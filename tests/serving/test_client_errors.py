@@ -158,14 +158,6 @@ def test_counts_that_are_none(count):
             ServingClient(address, "m").predict({"text": ["a"]})
 
 
-def test_a_port_that_is_no_number():
-    for scheme in ("http", "grpc"):
-        with pytest.raises(
-            ValueError, match="expected http://host:8501.* Received: '(http|grpc)://localhost:http' .*[Pp]ort"
-        ):
-            ServingClient(f"{scheme}://localhost:http", "m")
-
-
 @pytest.mark.parametrize("content", [{"outputs": None}, {"outputs": ["a"]}, {"outputs": {"x": 7, "y": [1, 2]}}, [], 5])
 def test_answers_that_do_not_fit_the_rows(content):
     with json_server(content) as (address, _), pytest.raises(ServingError, match="expected (a|the)"):

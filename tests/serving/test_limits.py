@@ -175,14 +175,6 @@ def test_outputs_of_many_numbers_allow_fewer_rows():
     assert found["features"].max_rows == 2**26 // (13 * 4 * 96) and found["embed"].max_rows == 2**26 // (13 * 96)
 
 
-def test_limits_that_are_none():
-    for wrong in (0, -1, 1.5, True, "1"):
-        with pytest.raises(ValueError, match="`max_request_bytes` must be a positive integer"):
-            ServingLimits(max_request_bytes=wrong)
-    with pytest.raises(ValueError, match=r"`max_request_tokens` must allow one row .*, 13. Received: 12"):
-        signatures(make_pipeline("encoder")[0], limits=ServingLimits(max_request_tokens=12))
-
-
 def test_limits_too_small_for_any_text_leave_nothing(tmp_path):
     with pytest.raises(ValueError, match="the limits on requests do not allow this one: .*charming"):
         kbert.export(make_pipeline("encoder")[0], tmp_path / "model", max_request_bytes=5)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf.message import DecodeError
+from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import classification_pb2, predict_pb2, regression_pb2
 
 from kbert.serving.grpc_transport import MESSAGES, example_request, predict_request, tensors_to_arrays
@@ -42,20 +43,28 @@ def test_answers(array):
 @pytest.mark.parametrize(
     "dtype, shape, values, message",
     [
-        ("DT_RESOURCE", [], {}, "expected tensors of strings, floats, .* Received: DataType 20"),
+        ("DT_RESOURCE", [], {}, "expected a tensor of strings, floats, .* Received: DataType 20"),
         ("DT_UINT8", [], {"int_val": [300]}, "DataType 4"),
         (99, [], {}, "DataType 99"),
-        ("DT_FLOAT", [3], {}, "cannot reshape array of size 0"),
-        ("DT_FLOAT", [3], {"float_val": [1.0, 2.0]}, "cannot reshape array of size 2"),
+        ("DT_FLOAT", [3], {}, "expected 3 values, for shape .3.. Received: 0"),
+        ("DT_FLOAT", [3], {"float_val": [1.0, 2.0, 3.0, 4.0]}, "expected 3 values, for shape .3.. Received: 4"),
         ("DT_FLOAT", [3], {"tensor_content": b"abc"}, "buffer size must be a multiple"),
-        ("DT_FLOAT", [-3], {"float_val": [1.0]}, "negative dimensions"),
-        ("DT_STRING", [], {"string_val": [b"a", b"b"]}, "cannot reshape array of size 2"),
+        ("DT_FLOAT", [-1, -1], {"float_val": [1.0]}, "one unknown dimension"),
+        ("DT_FLOAT", [-3], {"float_val": [1.0]}, "expected -3 values"),
+        ("DT_STRING", [], {"string_val": [b"a", b"b"]}, "expected 1 values"),
     ],
 )
 def test_values_that_do_not_fit(dtype, shape, values, message):
     dimensions = {"dim": [{"size": size} for size in shape]}
     with pytest.raises(ValueError, match=message):
         read_outputs(x={"dtype": dtype, "tensor_shape": dimensions, **values})
+
+
+def test_the_last_value_is_repeated():
+    dimensions = {"dim": [{"size": 3}]}
+    for dtype, field, values in ((1, "float_val", [1.5, 2]), (3, "int_val", [-7, 2]), (7, "string_val", [b"a", b"b"])):
+        tensor = tensor_pb2.TensorProto(dtype=dtype, tensor_shape=dimensions, **{field: values})
+        np.testing.assert_array_equal(read_outputs(x=tensor)["x"], [*values, values[-1]])
 
 
 @pytest.mark.parametrize("shape", [[2**28], [2**14, 2**14], [2**40, 0, 3], [5000], [-(2**20), -(2**20)]])

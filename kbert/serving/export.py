@@ -141,7 +141,8 @@ def export(
             functions = {name: freeze(function) for name, function in functions.items()}
         specs = {name: list(signature.inputs.values()) for name, signature in served.items()}
         write_saved_model(partial, {name: (functions[name], specs[name]) for name in served})
-        set_methods(partial, {name: METHODS[one.kind] for name, one in served.items()})
+        methods = {name: METHODS[signature.kind] for name, signature in served.items()}
+        set_methods(partial, methods)
         write_warmup(partial / "assets.extra" / "tf_serving_warmup_requests", served)
         (partial / "batching_params.pbtxt").write_text(_BATCHING, encoding="utf-8")
         report = audit(partial)

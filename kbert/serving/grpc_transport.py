@@ -88,7 +88,8 @@ class GrpcTransport:
             raise self._malformed(error) from None
 
     def _serving_error(self, error: grpc.RpcError, signature: str) -> ServingError:
-        code, url = error.code(), self.model.url
+        code = error.code()
+        url = self.model.url
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
             return ServingError(f"{url} did not answer within {self.timeout:g} s")
         if code == grpc.StatusCode.UNAVAILABLE:

@@ -75,6 +75,17 @@ class SavedModelFile:
     def __init__(self, directory: str | os.PathLike):
         self.path = pathlib.Path(directory)
         self._graph = _serving_graph(self.path / "saved_model.pb")
+        graph = self._graph.graph_def
+        self._nodes = {node.name: node for node in graph.node}
+        self._functions = {function.signature.name: function for function in graph.library.function}
+        # The loader must not see another node or function than the audit.
+        if (len(self._nodes), len(self._functions)) != (
+            len(graph.node),
+            len(graph.library.function),
+        ):
+            raise ValueError(
+                f"{self.path}/saved_model.pb is damaged: nodes or functions share a name"
+            )
         self.signatures = {
             name: Signature(value.method_name, _tensors(value.inputs), _tensors(value.outputs))
             for name, value in sorted(self._graph.signature_def.items())
@@ -84,16 +95,13 @@ class SavedModelFile:
     @property
     def nodes(self) -> Iterator:
         """All nodes, those of functions included."""
-        graph = self._graph.graph_def
-        yield from graph.node
-        for function in graph.library.function:
+        yield from self._nodes.values()
+        for function in self._functions.values():
             yield from function.node_def
 
     def ops(self) -> collections.Counter:
         """Counter of op names; calls of the graph's own functions by name are not ops."""
-        library = self._graph.graph_def.library
-        functions = {function.signature.name for function in library.function}
-        return collections.Counter(node.op for node in self.nodes if node.op not in functions)
+        return collections.Counter(node.op for node in self.nodes if node.op not in self._functions)
 
     def bodies(self) -> Iterator[tuple[str, set[str]]]:
         """(role, op names) of the graph and of each of its functions.
@@ -102,10 +110,9 @@ class SavedModelFile:
         calls, and "serve" for all others. The one that restores must read the file that the loader
         names, and no other.
         """
-        graph = self._graph.graph_def
+        nodes = self._nodes
+        functions = self._functions
         saver = self._graph.saver_def
-        functions = {function.signature.name: function for function in graph.library.function}
-        nodes = {node.name: node for node in graph.node}
         # names of nodes of the graph; None: what Python, or another function, calls
         callers = {name: {None} for name in self._graph.object_graph_def.concrete_functions}
         for name, node in nodes.items():
@@ -115,7 +122,7 @@ class SavedModelFile:
             for node in function.node_def:
                 for called in _called(node, functions):
                     callers.setdefault(called, set()).add(None)
-        yield "graph", {node.op for node in graph.node} - set(functions)
+        yield "graph", {node.op for node in nodes.values()} - set(functions)
         save = saver.save_tensor_name.partition(":")[0]
         restore = saver.restore_op_name
         file = saver.filename_tensor_name.partition(":")[0]
@@ -129,8 +136,8 @@ class SavedModelFile:
 
     def compiled_functions(self) -> list[str]:
         """Names of the functions that must be compiled by XLA."""
-        functions = self._graph.graph_def.library.function
-        return [one.signature.name for one in functions if one.attr["_XlaMustCompile"].b]
+        functions = self._functions.items()
+        return [name for name, function in functions if function.attr["_XlaMustCompile"].b]
 
     def variable_bytes(self) -> int:
         """Size of the variables that the graph declares, each once."""
@@ -144,8 +151,8 @@ class SavedModelFile:
 
     def example_features(self) -> list[set[str]]:
         """The features that each parser of tf.Examples in the graph requires."""
-        graph = self._graph.graph_def
-        bodies = [graph.node, *(function.node_def for function in graph.library.function)]
+        functions = self._functions.values()
+        bodies = [self._nodes.values(), *(function.node_def for function in functions)]
         features = []
         for nodes in bodies:
             constants = {

@@ -203,6 +203,18 @@ def test_a_second_graph_is_refused(served_models, tmp_path):
     assert problems == ["saved_model.pbtxt stands beside saved_model.pb, and a loader may read it instead"]
 
 
+def test_names_that_two_functions_or_nodes_share_are_refused(served_models, tmp_path):
+    """A loader might take the other one than the audit."""
+    for name in ("function", "node"):
+        content, write = _edited(served_models["single"].path, tmp_path / name)
+        graph = content.meta_graphs[0].graph_def
+        entries = graph.library.function if name == "function" else graph.node
+        entries.add().CopyFrom(entries[0])
+        write()
+        with pytest.raises(ValueError, match="saved_model.pb is damaged: nodes or functions share a name"):
+            kbert.audit(tmp_path / name)
+
+
 @pytest.mark.parametrize("name", ["variables.index", "variables.data-00000-of-00001"])
 def test_damaged_weights(served_models, tmp_path, name):
     shutil.copytree(served_models["single"].path, tmp_path / "1")

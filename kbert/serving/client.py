@@ -119,9 +119,8 @@ class ServingClient:
             ValueError: columns of different lengths, or one that is not a list of strings or of
                 lists of strings.
         """
-        _check_name("signature", signature)
         columns = request_columns(inputs)
-        outputs = self._with_retries(lambda: self._transport.predict(signature, columns))
+        outputs = self._call("predict", signature, columns)
         if not isinstance(outputs, dict):  # a single output is returned without its name
             outputs = {self._only_output(signature): outputs}
         rows = len(next(iter(columns.values()), ()))
@@ -134,9 +133,7 @@ class ServingClient:
         Raises:
             ValueError: `examples` of another kind.
         """
-        _check_name("signature", signature)
-        check_examples(examples)
-        rows = self._with_retries(lambda: self._transport.classify(signature, examples))
+        rows = self._call("classify", signature, check_examples(examples))
         try:
             rows = self._rows(rows, len(examples))
             return [[(label, score) for label, score in row] for row in rows]
@@ -149,9 +146,7 @@ class ServingClient:
         Raises:
             ValueError: `examples` of another kind.
         """
-        _check_name("signature", signature)
-        check_examples(examples)
-        rows = self._with_retries(lambda: self._transport.regress(signature, examples))
+        rows = self._call("regress", signature, check_examples(examples))
         return self._rows(rows, len(examples))
 
     def metadata(self) -> dict[str, dict]:
@@ -175,12 +170,8 @@ class ServingClient:
             signature: name of the signature.
             verb: predict, classify or regress.
         """
-        if verb == "predict":
-            rows = {"inputs": request_columns(inputs)}
-        else:
-            check_examples(inputs)
-            rows = {"examples": inputs}
-        body = request_json({"signature_name": signature, **rows}, ensure_ascii=False)
+        rows = request_columns(inputs) if verb == "predict" else check_examples(inputs)
+        body = request_json(verb, signature, rows, ensure_ascii=False)
         served = dataclasses.replace(self._served, url=_rest_url(self.url))
         address = shlex.quote(f"{served.rest_address}:{verb}")
         return f"curl --max-time {self.timeout:g} -d {shlex.quote(body)} {address}"
@@ -199,6 +190,10 @@ class ServingClient:
         if not isinstance(values, list) or len(values) != rows:
             raise unexpected(self.url, f"a list of {rows} answers", values)
         return values
+
+    def _call(self, verb: str, signature: str, rows: dict[str, list] | list[dict]) -> Any:
+        _check_name("signature", signature)
+        return self._with_retries(lambda: self._transport.call(verb, signature, rows))
 
     def _with_retries(self, ask: Callable) -> Any:
         """Repeats a request if the server cannot be reached or is overloaded."""
@@ -335,8 +330,8 @@ def _column(name: str, column) -> list:
     return [[*row, *[""] * (width - len(row))] for row in rows]
 
 
-def check_examples(examples) -> None:
-    """Raises a ValueError unless these are dicts of column → string, in a list."""
+def check_examples(examples) -> list[dict]:
+    """The examples; ValueError unless these are dicts of column → string, in a list."""
     if not isinstance(examples, (list, tuple)):
         raise _refusal("expected a list of dicts of column → string", examples)
     for number, example in enumerate(examples):
@@ -344,6 +339,7 @@ def check_examples(examples) -> None:
             raise _refusal(f"examples[{number}]: expected a dict of column → string", example)
         for name, value in example.items():
             _check_string(value, f"examples[{number}], `{name}`")
+    return examples
 
 
 def _check_string(value, where: str) -> None:

@@ -51,41 +51,19 @@ class GrpcTransport:
             credentials = grpc.ssl_channel_credentials(*map(_read, files))
             self._channel = grpc.secure_channel(address, credentials, options)
 
-    def predict(self, signature: str, inputs: dict[str, list]) -> dict[str, list]:
-        """The outputs by name; `inputs`: columns of str or bytes."""
-        request = predict_request(self.model, signature, inputs)
-        response = self._call("Predict", signature, request)
+    def call(self, verb: str, signature: str, rows: dict[str, list] | list[dict]) -> Any:
+        """What the server answers to a request, as `RestTransport.call` returns it."""
+        make_request = predict_request if verb == "predict" else example_request
+        send = self._channel.unary_unary(_SERVICE + verb.capitalize(), _encoded)
         try:
-            outputs = tensors_to_arrays({entry.key: entry.value for entry in response.outputs})
-        except ValueError as error:
-            raise self._malformed(error) from None
-        return {
-            name: _plain(values.tolist()) if values.dtype == object else values.tolist()
-            for name, values in outputs.items()
-        }
-
-    def classify(self, signature: str, examples: list[dict]) -> list[list[tuple[str, float]]]:
-        """[(label, score), …] for each example."""
-        request = example_request(self.model, signature, examples)
-        rows = self._call("Classify", signature, request).result.classifications
-        return [[(_plain(entry.label), entry.score) for entry in row.classes] for row in rows]
-
-    def regress(self, signature: str, examples: list[dict]) -> list[float]:
-        """A number for each example."""
-        request = example_request(self.model, signature, examples)
-        rows = self._call("Regress", signature, request).result.regressions
-        return [row.value for row in rows]
-
-    def _call(self, method: str, signature: str, request: Message) -> Message:
-        send = self._channel.unary_unary(_SERVICE + method, _encoded)
-        try:
-            answer = send(request, timeout=self.timeout)
+            answer = send(make_request(self.model, signature, rows), timeout=self.timeout)
         except grpc.RpcError as error:
             raise self._serving_error(error, signature) from None
         try:
-            return MESSAGES[f"{method}Response"].FromString(answer)
-        except DecodeError as error:
-            raise self._malformed(error) from None
+            return _read_answer(verb, answer)
+        except (DecodeError, ValueError) as error:
+            expected = "expected a message of TensorFlow Serving"
+            raise ServingError(f"{self.model.url}: {expected}: {error}") from None
 
     def _serving_error(self, error: grpc.RpcError, signature: str) -> ServingError:
         code = error.code()
@@ -97,10 +75,6 @@ class GrpcTransport:
             return ServingError(message, may_retry=True)
         message = f"{url} answered {code.name}: {error.details()} (signature {signature!r})"
         return ServingError(message, may_retry=code == grpc.StatusCode.RESOURCE_EXHAUSTED)
-
-    def _malformed(self, error: Exception) -> ServingError:
-        expected = "expected a message of TensorFlow Serving"
-        return ServingError(f"{self.model.url}: {expected}: {error}")
 
 
 def predict_request(model: ServedModel, signature: str, inputs: dict[str, list]) -> Message:
@@ -125,6 +99,20 @@ def example_request(model: ServedModel, signature: str, examples: list[dict]) ->
             feature = example.features.feature.add(key=name).value
             feature.bytes_list.value.append(_bytes(value))
     return request
+
+
+def _read_answer(verb: str, answer: bytes) -> Any:
+    response = MESSAGES[verb].FromString(answer)
+    if verb == "regress":
+        return [row.value for row in response.result.regressions]
+    if verb == "classify":
+        rows = response.result.classifications
+        return [[(_plain(entry.label), entry.score) for entry in row.classes] for row in rows]
+    arrays = tensors_to_arrays({entry.key: entry.value for entry in response.outputs})
+    return {
+        name: _plain(array.tolist()) if array.dtype == object else array.tolist()
+        for name, array in arrays.items()
+    }
 
 
 # DataType → the layout of tensor_content, the field of single values: those that answers have.
@@ -207,7 +195,7 @@ def _read(path) -> bytes | None:
 
 
 # message → field → (number, type). Labels are bytes, since they need not be UTF-8. A map of the
-# .proto files is the same in bytes as entries of key and value.
+# .proto files is the same in bytes as entries of key and value. Verbs stand for their answers.
 _FIELDS = {
     "BytesList": {"value": (1, "repeated bytes")},
     "Feature": {"bytes_list": (1, "BytesList")},
@@ -223,17 +211,17 @@ _FIELDS = {
     },
     "TensorEntry": {"key": (1, "string"), "value": (2, "Tensor")},
     "PredictRequest": {"model_spec": (1, "ModelSpec"), "inputs": (2, "repeated TensorEntry")},
-    "PredictResponse": {"outputs": (1, "repeated TensorEntry")},
+    "predict": {"outputs": (1, "repeated TensorEntry")},
     "ExampleList": {"examples": (1, "repeated Example")},
     "Input": {"example_list": (1, "ExampleList")},
     "ExampleRequest": {"model_spec": (1, "ModelSpec"), "input": (2, "Input")},
     "Class": {"label": (1, "bytes"), "score": (2, "float")},
     "Classifications": {"classes": (1, "repeated Class")},
     "ClassificationResult": {"classifications": (1, "repeated Classifications")},
-    "ClassifyResponse": {"result": (1, "ClassificationResult")},
+    "classify": {"result": (1, "ClassificationResult")},
     "Regression": {"value": (1, "float")},
     "RegressionResult": {"regressions": (1, "repeated Regression")},
-    "RegressResponse": {"result": (1, "RegressionResult")},
+    "regress": {"result": (1, "RegressionResult")},
 }
 
 

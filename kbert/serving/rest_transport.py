@@ -87,17 +87,23 @@ class RestTransport:
         self._verify = root_certificates and str(root_certificates)
         self._session.cert = client_certificate and tuple(map(str, client_certificate))
 
-    def predict(self, signature: str, inputs: dict[str, list]) -> dict[str, list] | list:
-        """The outputs by name, or a list if there is one; `inputs`: columns of str or bytes."""
-        return self._post("predict", signature, {"inputs": inputs}, "outputs")
+    def call(self, verb: str, signature: str, rows: dict[str, list] | list[dict]) -> Any:
+        """What the server answers to a request.
 
-    def classify(self, signature: str, examples: list[dict]) -> list:
-        """[(label, score), …] for each example."""
-        return self._post("classify", signature, {"examples": examples}, "results")
+        Args:
+            verb: predict, classify or regress.
+            rows: to predict columns of str or bytes, else examples.
 
-    def regress(self, signature: str, examples: list[dict]) -> list:
-        """A number for each example."""
-        return self._post("regress", signature, {"examples": examples}, "results")
+        Returns:
+            of predict the outputs by name, or a list if there is one; for each example of classify
+            [(label, score), …], of regress a number.
+        """
+        data = request_json(verb, signature, rows).encode()
+        content = self._ask(f"{self.model.rest_address}:{verb}", data, signature)
+        key = "outputs" if verb == "predict" else "results"
+        if not isinstance(content, dict) or key not in content:
+            raise unexpected(self.model.url, f"an answer with {key!r}", content)
+        return content[key]
 
     def metadata(self) -> dict[str, dict]:
         """dict of signature → {"inputs": …, "outputs": …}"""
@@ -106,13 +112,6 @@ class RestTransport:
             return content["metadata"]["signature_def"]["signature_def"]
         except (KeyError, TypeError):
             raise unexpected(self.model.url, "the metadata of a model", content) from None
-
-    def _post(self, verb: str, signature: str, body: dict, key: str) -> Any:
-        data = request_json({"signature_name": signature, **body}).encode()
-        content = self._ask(f"{self.model.rest_address}:{verb}", data, signature)
-        if not isinstance(content, dict) or key not in content:
-            raise unexpected(self.model.url, f"an answer with {key!r}", content)
-        return content[key]
 
     def _ask(self, address: str, data: bytes | None, signature: str | None = None) -> Any:
         """The JSON that the server answers: to a GET, or to a POST of some data."""
@@ -203,13 +202,14 @@ class _Adapter(requests.adapters.HTTPAdapter):
         return pool
 
 
-def request_json(body: dict, **options) -> str:
+def request_json(verb: str, signature: str, rows: dict | list, **options) -> str:
     """The JSON of a request, with objects that stand for bytes; `options`: of `json.dumps`."""
 
     def encoded(value):
         return {"b64": base64.b64encode(value).decode()}
 
-    return json.dumps(body, default=encoded, **options)
+    key = "inputs" if verb == "predict" else "examples"
+    return json.dumps({"signature_name": signature, key: rows}, default=encoded, **options)
 
 
 def _serving_error(address: str, error: Exception, timeout: float) -> ServingError:

@@ -27,7 +27,7 @@ ARRAYS = [
 def read_outputs(**tensors):
     """What the client makes of the answer of a server with these outputs."""
     response = predict_pb2.PredictResponse(outputs=tensors)
-    entries = MESSAGES["PredictResponse"].FromString(response.SerializeToString()).outputs
+    entries = MESSAGES["predict"].FromString(response.SerializeToString()).outputs
     return tensors_to_arrays({entry.key: entry.value for entry in entries})
 
 
@@ -81,7 +81,7 @@ def test_a_short_message_stands_for_few_values(shape):
 
 @pytest.mark.parametrize("data", [b"\x0a", b"\x0a\x05ab", b"\xff" * 12, b"\x0f\x01"])
 def test_what_is_no_message(data):
-    for name in ("PredictResponse", "ClassifyResponse", "RegressResponse"):
+    for name in ("predict", "classify", "regress"):
         with pytest.raises(DecodeError):
             MESSAGES[name].FromString(data)
 

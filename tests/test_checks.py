@@ -29,8 +29,7 @@ from kbert.layers.bilstm import BiLstm
 from kbert.optim.lamb import Lamb
 from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
-from kbert.serving.exported_pipeline import ExportedPipeline
-from kbert.serving.pipeline_loader import pipeline_loader
+from kbert.serving.exported_pipeline import ExportedPipeline, pipeline_loader
 from kbert.tasks.labels import label_ids
 from kbert.tasks.table import Table
 from kbert.text.learn_vocabulary import learn_vocabulary

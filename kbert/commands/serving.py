@@ -174,8 +174,7 @@ def query(
     Returns:
         The answers.
     """
-    from kbert.serving.ask import ask, read_json_rows
-    from kbert.serving.client import ServingClient
+    from kbert.serving.client import ServingClient, ask, read_json_rows
 
     ways = [texts, pair, question is not None, prompt is not None, input]
     if sum(map(bool, ways)) != 1:

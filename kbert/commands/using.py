@@ -29,8 +29,7 @@ def _predict(asked) -> dict[str, Any]:
     from kbert.files import write_json
     from kbert.finetuning.predict_file import predict_file
     from kbert.finetuning.predict_file_with_beam import predict_file_with_beam
-    from kbert.serving.pipeline_loader import pipeline_loader
-    from kbert.serving.provenance import trained_options
+    from kbert.serving.exported_pipeline import pipeline_loader, trained_options
 
     start = time.monotonic()
     if asked.runner is None and (asked.beam_flags or asked.shared):

@@ -8,10 +8,10 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "AuditReport": "audit",
         "ExportedPipeline": "exported_pipeline",
         "ServingClient": "client",
-        "ServingError": "serving_error",
-        "ServingLimits": "limits",
+        "ServingError": "rest_transport",
+        "ServingLimits": "signatures",
         "Signature": "saved_model_file",
         "signatures": "signatures",
-        "trained_options": "provenance",
+        "trained_options": "exported_pipeline",
     },
 )

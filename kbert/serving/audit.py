@@ -1,13 +1,27 @@
-"""Would a stock TensorFlow Serving run this SavedModel?"""
+"""Would a stock TensorFlow Serving run this SavedModel?
+
+From top to bottom: the report, the checks of the graph, of the signatures, and of the files beside
+it.
+"""
 
 import dataclasses
+import hashlib
+import math
+import os
 import pathlib
+import re
+from collections.abc import Iterator
+
+import numpy as np
+import tensorflow as tf
+from google.protobuf.message import DecodeError
+from tensorflow_serving.apis import prediction_log_pb2
 
 from kbert.checks import check_path
 from kbert.keras_compat import is_tensorflow_op
-from kbert.serving import audit_files
-from kbert.serving.saved_model_file import SavedModelFile, find_export
+from kbert.serving.saved_model_file import SavedModelFile, Signature, TensorSpec, find_export
 from kbert.serving.server_ops import ROLE_OPS, TEXT_OPS, forbidden
+from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
 
 _OLDEST = "2.12"  # the oldest server that kbert's exports run in
 
@@ -30,40 +44,47 @@ class AuditReport:
     path: pathlib.Path
     ops: dict[str, int]
     servers: dict[str, str | None]
-    signatures: dict
+    signatures: dict[str, Signature]
     problems: list[str]
 
-    def lines(self):
+    def lines(self) -> Iterator[str]:
         """The report as text, a list of lines."""
         core = sorted(op for op in self.ops if op not in self.servers)
         yield f"{self.path}: {len(self.ops)} ops, {len(self.signatures)} signatures"
-        yield f"  core TensorFlow ({len(core)}, in every server since {_OLDEST} unless named below): {' '.join(core)}"
+        servers = f"in every server since {_OLDEST} unless named below"
+        yield f"  core TensorFlow ({len(core)}, {servers}): {' '.join(core)}"
         for op, since in sorted(self.servers.items()):
-            yield f"  {op:40s} " + (f"tensorflow_model_server {since} and later" if since else "no stock server")
+            servers = f"tensorflow_model_server {since} and later" if since else "no stock server"
+            yield f"  {op:40s} {servers}"
         for name, signature in self.signatures.items():
-            inputs, outputs = ", ".join(signature.inputs), ", ".join(signature.outputs)
+            inputs = ", ".join(signature.inputs)
+            outputs = ", ".join(signature.outputs)
             yield f"  signature {name:20s} {signature.kind}: {inputs} -> {outputs}"
         for problem in self.problems:
             yield f"  PROBLEM {problem}"
         if not self.problems:
             yield f"  A stock tensorflow_model_server {_OLDEST} or later runs it."
 
-    def require_clean(self):
+    def require_clean(self) -> None:
         """Raises a ValueError with all problems, if there are any."""
         if self.problems:
             raise ValueError(f"audit of {self.path}: " + "; ".join(self.problems))
 
 
-def audit(saved_model):
-    """Checks that a stock TensorFlow Serving can run an exported SavedModel. The model is read, not run.
+def audit(saved_model: str | os.PathLike) -> AuditReport:
+    """Checks that a stock TensorFlow Serving can run an exported SavedModel.
 
-    It checks every op of every function (one that computes, and is linked into the stock servers since 2.12; files are
-    read and written by nothing but the SavedModel's own functions that restore and save its variables); the
-    signatures (a default, the batch as first dimension everywhere, names that REST does not reserve); that each weight
-    is stored once; that the warm-up requests match the signatures; and that a server accepts the batching parameters.
+    The model is read, not run.
+
+    It checks every op of every function (one that computes, and is linked into the stock servers
+    since 2.12; files are read and written by nothing but the SavedModel's own functions that
+    restore and save its variables); the signatures (a default, the batch as first dimension
+    everywhere, names that REST does not reserve); that each weight is stored once; that the warm-up
+    requests match the signatures; and that a server accepts the batching parameters.
 
     Args:
-        saved_model: path of one version (``saved_models/NAME/1``), or ``saved_models/NAME``: its highest version.
+        saved_model: path of one version (``saved_models/NAME/1``), or ``saved_models/NAME``: its
+            highest version.
 
     Returns:
         `AuditReport`.
@@ -72,37 +93,35 @@ def audit(saved_model):
         TypeError: no path.
         FileNotFoundError, ValueError: no SavedModel, or a damaged one.
 
-    Source: tensorflow/serving, model_servers/BUILD (SUPPORTED_TENSORFLOW_OPS) and batching_session.cc.
+    Source: tensorflow/serving, model_servers/BUILD (SUPPORTED_TENSORFLOW_OPS) and
+    batching_session.cc.
 
     Example::
 
         report = kbert.audit("saved_models/reviews")
         report.require_clean()
     """
-    given = check_path(saved_model, "audit: `saved_model`", "the path of a SavedModel")
-    path = find_export(given) or given
+    directory = check_path(saved_model, "audit: `saved_model`", "the path of a SavedModel")
+    path = find_export(directory) or directory
     model = SavedModelFile(path)
     ops = dict(sorted(model.ops().items()))
     servers = {op: TEXT_OPS.get(op) for op in ops if op in TEXT_OPS or not is_tensorflow_op(op)}
     problems = [
         *_op_problems(model, servers),
-        *(f"the function {name} is compiled by XLA, which has no strings" for name in model.compiled_functions()),
         *_signature_problems(model.signatures),
-        *(f"the graph reads the file assets/{name}" for name in model.asset_names()),
-        *(
-            f"{file.name} stands beside saved_model.pb, and a loader may read it instead"
-            for file in sorted(path.glob("saved_model.*"))
-            if file.name != "saved_model.pb"
-        ),
-        *audit_files.weight_problems(model),
-        *audit_files.warmup_problems(path, model),
-        *audit_files.batching_problems(path),
+        *_weight_problems(model),
+        *_warmup_problems(model),
+        *batching_problems(path),
     ]
     return AuditReport(path, ops, servers, model.signatures, problems)
 
 
-def _op_problems(model, servers):
-    for op in sorted({op for role, body in model.bodies() for op in body if op not in ROLE_OPS[role]}):
+# Each of the following checks yields problems, as sentences.
+
+
+def _op_problems(model: SavedModelFile, servers: dict[str, str | None]) -> Iterator[str]:
+    refused = {op for role, body in model.bodies() for op in body if op not in ROLE_OPS[role]}
+    for op in sorted(refused):
         if op in servers:
             since = servers[op]
             if since is None:
@@ -111,13 +130,20 @@ def _op_problems(model, servers):
                 yield f"{op} is in no server before {since}"
         elif reason := forbidden(op):
             yield f"{op} {reason}"
+    for name in model.compiled_functions():
+        yield f"the function {name} is compiled by XLA, which has no strings"
+    for name in model.asset_names():
+        yield f"the graph reads the file assets/{name}"
+    for file in sorted(model.path.glob("saved_model.*")):
+        if file.name != "saved_model.pb":
+            yield f"{file.name} stands beside saved_model.pb, and a loader may read it instead"
 
 
-def _number(release):
+def _number(release: str) -> tuple[int, ...]:
     return tuple(int(part) for part in release.split("."))
 
 
-def _signature_problems(signatures):
+def _signature_problems(signatures: dict[str, Signature]) -> Iterator[str]:
     if "serving_default" not in signatures:
         yield f"there is no signature serving_default, only {list(signatures)}"
     for name, signature in signatures.items():
@@ -126,28 +152,222 @@ def _signature_problems(signatures):
                 yield f"the signature {name} has no {place}"
             for key, spec in specs.items():
                 if not spec.shape or spec.shape[0] is not None:
-                    yield f"{name}: the {place} {key} must have the batch first; its shape is {spec.shape}"
+                    must = f"must have the batch first; its shape is {spec.shape}"
+                    yield f"{name}: the {place} {key} {must}"
         for key in signature.outputs:
             if key.endswith("_bytes"):
                 yield f"{name}: REST encodes outputs named *_bytes in base64; rename {key}"
         yield from _method_problems(name, signature)
 
 
-_METHODS = {  # kind → its outputs
+_OUTPUTS = {  # kind → its outputs
     "classify": {"classes": "string", "scores": "float32"},
     "regress": {"outputs": "float32"},
 }
 
 
-def _method_problems(name, signature):
-    if signature.kind == "predict":
+def _method_problems(name: str, signature: Signature) -> Iterator[str]:
+    kind = signature.kind
+    if kind == "predict":
         return
-    if signature.kind not in _METHODS:
+    if kind not in _OUTPUTS:
         yield f"{name}: unknown method {signature.method!r}"
         return
     inputs = {key: spec.dtype for key, spec in signature.inputs.items()}
     outputs = {key: spec.dtype for key, spec in signature.outputs.items()}
     if inputs != {"inputs": "string"}:
-        yield f"{name}: a {signature.kind} signature takes one input, `inputs` (serialised tf.Examples), not {inputs}"
-    if outputs != _METHODS[signature.kind]:
-        yield f"{name}: a {signature.kind} signature gives {_METHODS[signature.kind]}, not {outputs}"
+        takes = "takes one input, `inputs` (serialised tf.Examples)"
+        yield f"{name}: a {kind} signature {takes}, not {inputs}"
+    if outputs != _OUTPUTS[kind]:
+        yield f"{name}: a {kind} signature gives {_OUTPUTS[kind]}, not {outputs}"
+
+
+_SMALLEST = 256  # bytes: smaller tensors may be equal by chance
+
+
+def _weight_problems(model: SavedModelFile) -> Iterator[str]:
+    """Weights that are stored twice, or that the graph lacks."""
+    declared = model.variable_bytes()
+    prefix = model.path / "variables" / "variables"
+    if not prefix.with_suffix(".index").is_file():
+        if declared:
+            yield "variables/ is missing"
+        return
+    checkpoint = TFCheckpointFile(prefix)
+    names = {}  # (shape, hash) → the first tensor that has it
+    total = 0
+    for name, info in checkpoint.tensors.items():
+        if info.dtype == "string" or name.startswith("save_counter"):
+            continue
+        value = np.asarray(checkpoint.read(name))
+        total += value.nbytes
+        content = value.shape, hashlib.sha256(value.tobytes()).digest()
+        first = names.setdefault(content, name)
+        if first != name and value.nbytes >= _SMALLEST and np.any(value != value.flat[0]):
+            yield f"the weight {_short(name)} is stored a second time: {_short(first)}"
+    if total != declared:
+        yield f"the checkpoint holds {total:,} bytes of weights, the graph declares {declared:,}"
+
+
+def _short(name: str) -> str:
+    return name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")
+
+
+_MOST_RECORDS = 1000  # of a server
+
+
+def _warmup_problems(model: SavedModelFile) -> Iterator[str]:
+    """Warm-up requests that a server could not answer."""
+    signatures = model.signatures
+    file = model.path / "assets.extra" / "tf_serving_warmup_requests"
+    if not file.is_file():
+        return
+    try:
+        requests = read_warmup(file)
+    except ValueError as error:
+        yield f"{file.name}: {error}"
+        return
+    if len(requests) > _MOST_RECORDS:
+        yield f"{file.name}: a server takes at most {_MOST_RECORDS} records, not {len(requests)}"
+    for number, (kind, name, inputs) in enumerate(requests):
+        where = f"{file.name}, record {number}"
+        if name not in signatures:
+            yield f"{where}: there is no signature {name!r}"
+        elif signatures[name].kind != kind:
+            yield f"{where}: {name} is a {signatures[name].kind} signature, not for {kind}"
+        elif kind == "predict":
+            for problem in _input_problems(inputs, signatures[name].inputs):
+                yield f"{where}, {name}: {problem}"
+        else:
+            for problem in _example_problems(inputs, model.example_features()):
+                yield f"{where}, {name}: {problem}"
+    for name in sorted(set(signatures) - {name for _, name, _ in requests}):
+        yield f"{file.name}: no record for the signature {name}"
+
+
+def read_warmup(path: str | os.PathLike) -> list[tuple[str, str, dict | list]]:
+    """(kind, signature name, inputs) of each record of a warm-up file.
+
+    Returns:
+        kind: predict, classify or regress; inputs: dict of name → TensorProto for predict, else a
+        list of tf.Examples. No values are expanded: a short record may stand for very many.
+
+    Raises:
+        ValueError: a damaged file, or records that are not a PredictionLog.
+    """
+    try:
+        records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
+    except tf.errors.DataLossError as error:
+        raise ValueError(f"expected a TFRecord file. Received: {error.message}") from error
+    size = os.path.getsize(path)
+    if size and not records:  # a file shorter than a record's header: to TensorFlow one without any
+        raise ValueError(f"expected a TFRecord file. Received: {size} bytes without a record")
+    return [_request(record) for record in records]
+
+
+def _request(record: bytes) -> tuple[str, str, dict | list]:
+    try:
+        log = prediction_log_pb2.PredictionLog.FromString(record)
+    except DecodeError as error:
+        raise ValueError(f"expected a PredictionLog. Received: {record[:40]!r} ({error})") from None
+    kind = str(log.WhichOneof("log_type")).removesuffix("_log")
+    if kind == "predict":
+        request = log.predict_log.request
+        inputs = dict(sorted(request.inputs.items()))
+    elif kind in ("classify", "regress"):
+        request = log.classify_log.request if kind == "classify" else log.regress_log.request
+        inputs = list(request.input.example_list.examples)
+    else:
+        expected = "expected a PredictionLog of predict, classify or regress"
+        raise ValueError(f"{expected}. Received: {record[:40]!r} ({kind})")
+    return kind, request.model_spec.signature_name or "serving_default", inputs
+
+
+def _input_problems(tensors: dict, specs: dict[str, TensorSpec]) -> Iterator[str]:
+    if set(tensors) != set(specs):
+        yield f"expected the inputs {sorted(specs)}, not {sorted(tensors)}"
+    rows = {}
+    for key, tensor in tensors.items():
+        shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
+        if shape:
+            rows[key] = shape[0]
+        if key not in specs:
+            continue
+        spec = specs[key]
+        fits = spec.shape is None or (
+            len(shape) == len(spec.shape)
+            and all(size in (None, n) for size, n in zip(spec.shape, shape, strict=True))
+        )
+        dtype = _dtype_name(tensor.dtype)
+        if dtype != spec.dtype or not fits:
+            yield f"`{key}` must be {spec.dtype} {spec.shape}, not {dtype} {shape}"
+        elif dtype == "string" and len(tensor.string_val) != math.prod(shape):
+            yield f"`{key}` must have {math.prod(shape)} strings, not {len(tensor.string_val)}"
+    if len(set(rows.values())) > 1:
+        yield f"the inputs must have the same number of rows, not {rows}"
+
+
+def _dtype_name(number: int) -> str:
+    try:
+        return tf.as_dtype(number).name
+    except TypeError:
+        return f"DataType {number}"
+
+
+def _example_problems(examples: list, parsers: list[set[str]]) -> Iterator[str]:
+    """`parsers`: the features that each needs; an example must have those of one of them."""
+    if not examples:
+        yield "no examples"
+    for example in examples:
+        names = set(example.features.feature)
+        if not any(required <= names for required in parsers):
+            needed = [sorted(required) for required in parsers]
+            yield f"a tf.Example with {sorted(names)} lacks features: {needed}"
+            return
+
+
+def batching_problems(path: pathlib.Path) -> Iterator[str]:
+    """Batching parameters that a server refuses."""
+    file = path / "batching_params.pbtxt"
+    if not file.is_file():
+        return
+    try:
+        parameters = read_batching_parameters(file)
+    except ValueError as error:
+        yield f"{file.name}: {error}"
+        return
+    sizes = parameters.get("allowed_batch_sizes", [])
+    largest = parameters.get("max_batch_size", [None])[-1]
+    are_numbers = all(isinstance(size, int) for size in sizes)
+    rise = are_numbers and sizes == sorted(set(sizes))
+    if sizes and not (rise and sizes[-1] == largest):
+        must = f"must rise up to max_batch_size ({largest})"
+        yield f"{file.name}: allowed_batch_sizes {must}, not {sizes}"
+
+
+# As in TensorFlow Serving's session_bundle_config.proto: messages with a number, and plain fields.
+_IN_BRACES = ("max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
+_PLAIN = ("allowed_batch_sizes", "pad_variable_length_inputs")
+_PARAMETER = re.compile(r"(\w+)\s*(?::\s*(\w+)|\{\s*value\s*:\s*(\w+)\s*\})")
+
+
+def read_batching_parameters(path: pathlib.Path) -> dict[str, list[int | str]]:
+    """Each field's values; comments are skipped.
+
+    Raises:
+        ValueError: text that is not of this form; a number that lacks its braces, or should have
+            none.
+    """
+    text = re.sub(r"#.*", "", path.read_text(encoding="utf-8"))
+    rest = _PARAMETER.sub("", text).strip(" \n\t,;")
+    if rest:
+        raise ValueError(f"expected `name {{ value: N }}` and `name: N`. Received: {rest[:60]!r}")
+    parameters = {}
+    for name, plain, wrapped in _PARAMETER.findall(text):
+        value = plain or wrapped
+        if name in (_IN_BRACES if plain else _PLAIN):
+            expected = f"{name} {{ value: N }}" if plain else f"{name}: N"
+            raise ValueError(f"expected `{expected}`. Received: `{name}` with {value}")
+        number = int(value) if value.isdecimal() else value
+        parameters.setdefault(name, []).append(number)
+    return parameters

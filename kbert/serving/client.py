@@ -1,46 +1,63 @@
 """A client of TensorFlow Serving, over REST and gRPC. It imports no TensorFlow.
 
-Shapes: B rows, m entries of a padded output.
+From top to bottom: the client, the checks of what it is given, the rows of a file.
+
+Shapes: B rows, C choices, m entries of a padded output.
 """
 
+import codecs
+import dataclasses
+import itertools
 import shlex
+import sys
 import time
 import urllib.parse
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from kbert.checks import check_positive
-from kbert.serving.check_version import check_version
-from kbert.serving.request_columns import check_examples, check_string, request_columns
-from kbert.serving.rest_transport import RestTransport, address_of, request_json
-from kbert.serving.serving_error import ServingError
+from kbert.files import parse_json
+from kbert.serving.rest_transport import (
+    RestTransport,
+    ServedModel,
+    ServingError,
+    request_json,
+    unexpected,
+)
+from kbert.serving.saved_model_file import check_version
 
 _REST_PORT = 8501  # TensorFlow Serving's default
 _LONGEST = 10**6  # seconds; sockets cannot wait much longer than a thousand times that
 _WAIT = 0.2  # seconds before the second try, doubled each time
-_COUNTS = ("n_best_count", "count")  # outputs int [B]: how many entries of each row are real
 
 
 class ServingClient:
     """Sends requests to a model on a TensorFlow Serving server.
 
     Args:
-        url: ``http://host:8501`` or ``https://…`` (REST), or ``grpc://host:8500`` or, with TLS, ``grpcs://…``.
+        url: ``http://host:8501`` or ``https://…`` (REST), or ``grpc://host:8500`` or, with TLS,
+            ``grpcs://…``.
         model: the model's name on the server.
         version: its version; None: the server's choice.
         label: a version label, such as "stable", in place of a version.
         timeout: seconds that one attempt waits for an answer, up to its last byte.
-        tries: the number of attempts if the server cannot be reached or is overloaded (REST 429, 502, 503, 504;
-            gRPC UNAVAILABLE, RESOURCE_EXHAUSTED). A slow request is not repeated, which would add to the load.
-        root_certificates: for https and grpcs, a PEM file of the certificates that sign the server's; None: those of
-            the public authorities.
-        client_certificate: for a server that authenticates its clients, the files (certificate, key), both PEM.
+        tries: the number of attempts if the server cannot be reached or is overloaded (REST 429,
+            502, 503, 504; gRPC UNAVAILABLE, RESOURCE_EXHAUSTED). A slow request is not repeated,
+            which would add to the load.
+        root_certificates: for https and grpcs, a PEM file of the certificates that sign the
+            server's; None: those of the public authorities.
+        client_certificate: for a server that authenticates its clients, the files (certificate,
+            key), both PEM.
 
     Raises:
-        ValueError: a URL of another kind, a model or label that is not a string, a version that is not a positive int,
-            both a version and a label, a timeout that is not a positive number, certificates without TLS, no `tries`.
+        ValueError: a URL of another kind, a model or label that is not a string, a version that is
+            not a positive int, both a version and a label, a timeout that is not a positive number,
+            certificates without TLS, no `tries`.
         OSError: a file of certificates that cannot be read.
 
-    Every call raises `ServingError` with the reason if there is no answer. Answers of more than 256 MB are not read,
-    and redirects are not followed, so that texts are sent only to the server that was named.
+    Every call raises `ServingError` with the reason if there is no answer. Answers of more than 256
+    MB are not read, and redirects are not followed, so that texts are sent only to the server that
+    was named.
 
     Example::
 
@@ -50,126 +67,116 @@ class ServingClient:
 
     def __init__(
         self,
-        url,
-        model,
-        version=None,
-        label=None,
-        timeout=10.0,
-        tries=3,
+        url: str,
+        model: str,
+        version: int | None = None,
+        label: str | None = None,
+        timeout: float = 10.0,
+        tries: int = 3,
         root_certificates=None,
         client_certificate=None,
     ):
         scheme = _checked_scheme(url)
         if version is not None and label is not None:
-            raise ValueError(f"ServingClient: give a version or a label. Received: {version!r} and {label!r}")
+            raise _refusal("give a version or a label", (version, label))
         if version is not None:
             check_version("ServingClient", version)
-        check_string("model", model)
+        _check_name("model", model)
         if label is not None:
-            check_string("label", label)
-        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout <= _LONGEST:
-            raise ValueError(
-                f"ServingClient: `timeout` must be a positive number of seconds, at most {_LONGEST}. "
-                f"Received: {timeout!r}"
-            )
-        if (root_certificates or client_certificate) and scheme not in ("https", "grpcs"):
-            raise ValueError(f"ServingClient: certificates are for https:// and grpcs://. Received: {url!r}")
+            _check_name("label", label)
+        is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
+        if not is_number or not 0 < timeout <= _LONGEST:
+            must = f"`timeout` must be a positive number of seconds, at most {_LONGEST}"
+            raise _refusal(must, timeout)
         check_positive("ServingClient", tries=tries)
-        if client_certificate is not None and (
-            not isinstance(client_certificate, tuple | list) or len(client_certificate) != 2
-        ):
-            raise ValueError(
-                "ServingClient: `client_certificate` must be two files, (certificate, key). "
-                f"Received: {client_certificate!r}"
-            )
-        for file in filter(None, (root_certificates, *(client_certificate or ()))):
-            open(file, "rb").close()  # an error now, not at the first request
-        self.url, self.model = url.rstrip("/"), model
-        self.version, self.label = version, label
-        self.timeout, self.tries = timeout, tries
+        _check_certificates(url, scheme, root_certificates, client_certificate)
+        self.url = url.rstrip("/")
+        self.model = model
+        self.version = version
+        self.label = label
+        self.timeout = timeout
+        self.tries = tries
         self._only_outputs = {}  # signature → the name of its output, where it has only one
+        self._served = ServedModel(self.url, model, version, label)
         transport = RestTransport
         if scheme.startswith("grpc"):
-            from kbert.serving.grpc_transport import GrpcTransport as transport  # needs grpcio
-        self._transport = transport(self.url, root_certificates, client_certificate)
+            from kbert.serving.grpc_transport import GrpcTransport as transport
+        self._transport = transport(self._served, timeout, root_certificates, client_certificate)
 
-    def predict(self, inputs, signature="serving_default"):
+    def predict(self, inputs, signature: str = "serving_default") -> dict[str, list]:
         """Answers: dict of output → list, one entry per row.
 
-        Padding is removed from entries that are lists, by the output ``count`` (of an n-best list ``n_best_count``).
+        Padding is removed from entries that are lists, by the output ``count`` (of an n-best list
+        ``n_best_count``).
 
         Args:
-            inputs: dict of column → list of strings (for choices: of lists of strings, which may differ in length), or
-                NumPy arrays of them; or a pandas DataFrame of the columns. Strings are str or bytes.
+            inputs: dict of column → list of strings (for choices: of lists of strings, which may
+                differ in length), or NumPy arrays of them; or a pandas DataFrame of the columns.
+                Strings are str or bytes.
             signature: name of the signature.
 
         Raises:
-            ValueError: columns of different lengths, or one that is not a list of strings or of lists of strings.
+            ValueError: columns of different lengths, or one that is not a list of strings or of
+                lists of strings.
         """
-        check_string("signature", signature)
-        inputs = request_columns(inputs)
-        found = self._with_retries(lambda: self._transport.predict(self._spec(signature), inputs, self.timeout))
-        if not isinstance(found, dict):
-            found = {self._only_output(signature): found}  # a single output is returned without its name
-        rows = len(next(iter(inputs.values()), ()))
-        return trim_answers({name: self._rows(values, rows) for name, values in found.items()}, self.url)
+        columns = request_columns(inputs)
+        outputs = self._call("predict", signature, columns)
+        if not isinstance(outputs, dict):  # a single output is returned without its name
+            outputs = {self._only_output(signature): outputs}
+        rows = len(next(iter(columns.values()), ()))
+        answers = {name: self._rows(values, rows) for name, values in outputs.items()}
+        return trim_answers(answers, self.url)
 
-    def classify(self, examples, signature="classify"):
-        """(label, score) of all classes for each example; `examples`: list of dicts of column → string.
+    def classify(self, examples, signature: str = "classify") -> list[list[tuple[str, float]]]:
+        """(label, score) of all classes for each example, a dict of column → string.
 
         Raises:
             ValueError: `examples` of another kind.
         """
-        check_string("signature", signature)
-        check_examples(examples)
-        rows = self._with_retries(lambda: self._transport.classify(self._spec(signature), examples, self.timeout))
+        rows = self._call("classify", signature, check_examples(examples))
         try:
-            return [[(label, score) for label, score in row] for row in self._rows(rows, len(examples))]
+            rows = self._rows(rows, len(examples))
+            return [[(label, score) for label, score in row] for row in rows]
         except (TypeError, ValueError):
-            raise ServingError(f"{self.url}: expected labels and scores. Received: {rows!r:.200}") from None
+            raise unexpected(self.url, "labels and scores", rows) from None
 
-    def regress(self, examples, signature="regress"):
-        """A number for each example; `examples`: list of dicts of column → string.
+    def regress(self, examples, signature: str = "regress") -> list[float]:
+        """A number for each example, a dict of column → string.
 
         Raises:
             ValueError: `examples` of another kind.
         """
-        check_string("signature", signature)
-        check_examples(examples)
-        rows = self._with_retries(lambda: self._transport.regress(self._spec(signature), examples, self.timeout))
+        rows = self._call("regress", signature, check_examples(examples))
         return self._rows(rows, len(examples))
 
-    def metadata(self):
+    def metadata(self) -> dict[str, dict]:
         """The model's signatures, from the server: dict of signature → {"inputs": …, "outputs": …}.
 
         Raises:
             ValueError: a gRPC client; only REST has this.
         """
         if not isinstance(self._transport, RestTransport):
-            raise ValueError(f"metadata: expected a client of http:// or https://. Received: {self.url}")
-        return self._with_retries(lambda: self._transport.metadata(self._spec(), self.timeout))
+            expected = "expected a client of http:// or https://"
+            raise ValueError(f"metadata: {expected}. Received: {self.url}")
+        return self._with_retries(self._transport.metadata)
 
-    def curl(self, inputs, signature="serving_default", verb="predict"):
-        """The curl command of the same request over REST; for a client over gRPC, at TensorFlow Serving's default port.
+    def curl(self, inputs, signature: str = "serving_default", verb: str = "predict") -> str:
+        """The curl command of the same request over REST.
+
+        For a client over gRPC it has TensorFlow Serving's default port.
 
         Args:
             inputs: as for `predict`; for the verbs classify and regress the examples.
             signature: name of the signature.
             verb: predict, classify or regress.
         """
-        if verb == "predict":
-            asked = {"inputs": request_columns(inputs)}
-        else:
-            check_examples(inputs)
-            asked = {"examples": inputs}
-        body = request_json({"signature_name": signature, **asked}, ensure_ascii=False)
-        address = f"{address_of(_rest_url(self.url), self._spec())}:{verb}"
-        return f"curl --max-time {self.timeout:g} -d {shlex.quote(body)} {shlex.quote(address)}"
+        rows = request_columns(inputs) if verb == "predict" else check_examples(inputs)
+        body = request_json(verb, signature, rows, ensure_ascii=False)
+        served = dataclasses.replace(self._served, url=_rest_url(self.url))
+        address = shlex.quote(f"{served.rest_address}:{verb}")
+        return f"curl --max-time {self.timeout:g} -d {shlex.quote(body)} {address}"
 
-    def _spec(self, signature=None):
-        return {"signature": signature, "model": self.model, "version": self.version, "label": self.label}
-
-    def _only_output(self, signature):
+    def _only_output(self, signature: str) -> str:
         if signature not in self._only_outputs:
             try:
                 names = list(self.metadata()[signature]["outputs"])
@@ -178,13 +185,17 @@ class ServingClient:
             self._only_outputs[signature] = names[0] if len(names) == 1 else "output"
         return self._only_outputs[signature]
 
-    def _rows(self, values, rows):
+    def _rows(self, values: Any, rows: int) -> list:
         """An output's values, after checking that there is one for each row sent."""
         if not isinstance(values, list) or len(values) != rows:
-            raise ServingError(f"{self.url}: expected a list of {rows} answers. Received: {values!r:.200}")
+            raise unexpected(self.url, f"a list of {rows} answers", values)
         return values
 
-    def _with_retries(self, ask):
+    def _call(self, verb: str, signature: str, rows: dict[str, list] | list[dict]) -> Any:
+        _check_name("signature", signature)
+        return self._with_retries(lambda: self._transport.call(verb, signature, rows))
+
+    def _with_retries(self, ask: Callable) -> Any:
         """Repeats a request if the server cannot be reached or is overloaded."""
         for number in range(self.tries - 1):
             try:
@@ -196,33 +207,15 @@ class ServingClient:
         return ask()
 
 
-def _checked_scheme(url):
-    expected = "expected http://host:8501, https://…, grpc://host:8500 or grpcs://…"
-    check_string("url", url)
-    parts = urllib.parse.urlsplit(url)
-    if parts.scheme not in ("http", "https", "grpc", "grpcs") or not parts.netloc:
-        raise ValueError(f"ServingClient: {expected}. Received: {url!r}")
-    try:
-        parts.port  # noqa: B018  a property that checks
-    except ValueError as error:
-        raise ValueError(f"ServingClient: {expected}. Received: {url!r} ({error})") from None
-    return parts.scheme
+_COUNTS = ("n_best_count", "count")  # outputs int [B]: how many entries of each row are real
 
 
-def _rest_url(url):
-    """A client's URL, or the one of the same server's REST."""
-    parts = urllib.parse.urlsplit(url)
-    if not parts.scheme.startswith("grpc"):
-        return url
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme.replace('grpc', 'http')}://{host}:{_REST_PORT}"
-
-
-def trim_answers(answers, url=""):
+def trim_answers(answers: dict[str, list], url: str = "") -> dict[str, list]:
     """The outputs of a kbert model without padding; the counts themselves stay.
 
-    Outputs have the same width for every row, so that a server can batch. ``count`` is the number of real entries of a
-    row (masks, words, entities or tokens); ``n_best_count`` is that of the outputs ``n_best_…``.
+    Outputs have the same width for every row, so that a server can batch. ``count`` is the number
+    of real entries of a row (masks, words, entities or tokens); ``n_best_count`` is that of the
+    outputs ``n_best_…``.
 
     Args:
         answers: dict of output → list of B; an output [B, m, …] is a list of lists.
@@ -233,16 +226,185 @@ def trim_answers(answers, url=""):
 
     Example::
 
-        trim_answers({"tokens": [[["capital", "heart"], ["", ""]]], "count": [1]})["tokens"]  # [[["capital", "heart"]]]
+        answers = {"tokens": [[["capital", "heart"], ["", ""]]], "count": [1]}
+        trim_answers(answers)["tokens"]  # [[["capital", "heart"]]]
     """
     return {name: _trimmed(name, values, answers, url) for name, values in answers.items()}
 
 
-def _trimmed(name, values, answers, url):
+def _trimmed(name: str, values: list, answers: dict[str, list], url: str) -> list:
     counter = _COUNTS[0] if name.startswith("n_best") else _COUNTS[1]
-    if name in _COUNTS or counter not in answers or not all(isinstance(row, list) for row in values):
+    has_lists = all(isinstance(row, list) for row in values)
+    if name in _COUNTS or counter not in answers or not has_lists:
         return values
     counts = answers[counter]
     if not all(isinstance(count, int) and count >= 0 for count in counts):
-        raise ServingError(f"{url}: expected numbers of entries as {counter!r}. Received: {counts!r:.200}")
+        raise unexpected(url, f"numbers of entries as {counter!r}", counts)
     return [row[:count] for row, count in zip(values, counts, strict=True)]
+
+
+# Checks of what a client is given, before it connects or sends anything.
+
+
+def _refusal(what: str, received: Any) -> ValueError:
+    return ValueError(f"ServingClient: {what}. Received: {received!r:.200}")
+
+
+def _checked_scheme(url: str) -> str:
+    _check_name("url", url)
+    expected = "expected http://host:8501, https://…, grpc://host:8500 or grpcs://…"
+    try:
+        parts = urllib.parse.urlsplit(url)
+        parts.port  # noqa: B018  a property that checks
+    except ValueError as error:
+        raise ValueError(f"ServingClient: {expected}. Received: {url!r} ({error})") from None
+    if parts.scheme not in ("http", "https", "grpc", "grpcs") or not parts.netloc:
+        raise _refusal(expected, url)
+    return parts.scheme
+
+
+def _rest_url(url: str) -> str:
+    """A client's URL, or the one of the same server's REST."""
+    parts = urllib.parse.urlsplit(url)
+    if not parts.scheme.startswith("grpc"):
+        return url
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme.replace('grpc', 'http')}://{host}:{_REST_PORT}"
+
+
+def _check_certificates(url: str, scheme: str, root_certificates, client_certificate) -> None:
+    if (root_certificates or client_certificate) and scheme not in ("https", "grpcs"):
+        raise _refusal("certificates are for https:// and grpcs://", url)
+    own = () if client_certificate is None else client_certificate
+    if not isinstance(own, tuple | list) or len(own) not in (0, 2):
+        must = "`client_certificate` must be two files, (certificate, key)"
+        raise _refusal(must, client_certificate)
+    for file in filter(None, (root_certificates, *own)):
+        open(file, "rb").close()  # an error now, not at the first request
+
+
+def _check_name(name: str, value: str) -> None:
+    """Raises a ValueError that names the argument unless it is a string that is not empty."""
+    if not isinstance(value, str) or not value:
+        raise _refusal(f"`{name}` must be a string that is not empty", value)
+
+
+def request_columns(inputs) -> dict[str, list]:
+    """The columns of a request as lists of str or bytes, or of lists of them.
+
+    Args:
+        inputs: dict or pandas DataFrame of columns: lists, NumPy arrays, pandas Series; [B], or
+            [B, C], of which the rows may differ in length: they are padded to the longest with "",
+            which is not a choice.
+
+    Raises:
+        ValueError: no columns, columns of different lengths, one that is not a list, a row that is
+            not a string; the message names column and row.
+    """
+    if hasattr(inputs, "columns"):  # a DataFrame
+        inputs = {name: inputs[name] for name in inputs.columns}
+    if not isinstance(inputs, Mapping) or not inputs:
+        raise _refusal("expected a dict of column → list of strings", inputs)
+    columns = {name: _column(name, column) for name, column in inputs.items()}
+    rows = {name: len(column) for name, column in columns.items()}
+    if len(set(rows.values())) > 1:
+        raise _refusal("expected columns of one length", rows)
+    return columns
+
+
+def _column(name: str, column) -> list:
+    rows = _listed(column)
+    if isinstance(rows, (list, tuple)):
+        rows = [_listed(row) for row in rows]
+        are_lists = {isinstance(row, (list, tuple)) for row in rows}
+    if not isinstance(rows, list) or len(are_lists) > 1:
+        raise _refusal(f"`{name}` must be a list of strings, or of lists of strings", column)
+    if are_lists != {True}:
+        for number, row in enumerate(rows):
+            _check_string(row, f"`{name}`[{number}]")
+        return rows
+    for number, row in enumerate(rows):
+        for place, string in enumerate(row):
+            _check_string(string, f"`{name}`[{number}][{place}]")
+    width = max(map(len, rows))
+    return [[*row, *[""] * (width - len(row))] for row in rows]
+
+
+def check_examples(examples) -> list[dict]:
+    """The examples; ValueError unless these are dicts of column → string, in a list."""
+    if not isinstance(examples, (list, tuple)):
+        raise _refusal("expected a list of dicts of column → string", examples)
+    for number, example in enumerate(examples):
+        if not isinstance(example, Mapping):
+            raise _refusal(f"examples[{number}]: expected a dict of column → string", example)
+        for name, value in example.items():
+            _check_string(value, f"examples[{number}], `{name}`")
+    return examples
+
+
+def _check_string(value, where: str) -> None:
+    if not isinstance(value, (str, bytes)):
+        raise _refusal(f"{where}: expected str or bytes", value)
+
+
+def _listed(values):
+    """A NumPy array or a pandas Series as a list."""
+    return values.tolist() if hasattr(values, "tolist") else values
+
+
+# Rows of a file or a command line.
+
+
+def ask(
+    client: ServingClient,
+    rows: Iterable[Mapping[str, Any]],
+    signature: str = "serving_default",
+    batch_size: int = 32,
+) -> Iterator[dict]:
+    """The answers to rows, one dict each; the curl line of each request goes to standard error.
+
+    Args:
+        rows: dicts of column → string (choices: list of strings), all with the same columns.
+        signature: to call; ``classify`` and ``regress`` are sent tf.Examples, as TensorFlow Serving
+            requires.
+        batch_size: rows of a request.
+    """
+    verb = signature if signature in ("classify", "regress") else "predict"
+    rows = iter(rows)
+    while batch := list(itertools.islice(rows, batch_size)):
+        columns = batch
+        if verb == "predict":
+            columns = {name: [row[name] for row in batch] for name in batch[0]}
+        print(client.curl(columns, signature, verb), file=sys.stderr)
+        if verb == "classify":
+            for scores in client.classify(batch, signature):
+                yield {"probabilities": dict(scores)}
+        elif verb == "regress":
+            for score in client.regress(batch, signature):
+                yield {"score": score}
+        else:
+            answers = client.predict(columns, signature)
+            for number in range(len(batch)):
+                yield {name: values[number] for name, values in answers.items()}
+
+
+def read_json_rows(path) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON Lines file; blank lines are skipped.
+
+    Raises:
+        ValueError: a line that is not an object in UTF-8, or has other keys than the first; the
+            message names it.
+    """
+    columns = None
+    content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
+    for number, line in enumerate(content.split(b"\n"), start=1):
+        if not line.strip():
+            continue
+        row = parse_json(line, f"{path}, line {number}")
+        if columns is None and isinstance(row, dict):
+            columns = sorted(row)
+        if not isinstance(row, dict) or sorted(row) != columns:
+            expected = f"expected an object with {columns or 'columns'}"
+            received = f"{line.decode():.80}"
+            raise ValueError(f"{path}, line {number}: {expected}. Received: {received}")
+        yield row

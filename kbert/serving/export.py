@@ -1,69 +1,98 @@
-"""A pipeline → ``saved_models/NAME/VERSION/``, for TensorFlow Serving."""
+"""A pipeline → ``saved_models/NAME/VERSION/``, for TensorFlow Serving.
 
+From top to bottom: the verb, the directory that appears when it is complete, and what a version
+holds beside its graph: warm-up requests, batching parameters, the model card.
+"""
+
+import contextlib
+import datetime
 import errno
+import fcntl
+import hashlib
 import os
+import pathlib
+import shutil
+import uuid
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import prediction_log_pb2
 
 from kbert.checks import check_bool, check_directory
-from kbert.files import check_json, explain_full_disk, flush, flush_tree, is_partial, write_json
+from kbert.files import (
+    check_json,
+    explain_full_disk,
+    flush,
+    flush_tree,
+    is_partial,
+    read_json,
+    write_json,
+)
 from kbert.models.write_saved_model import write_saved_model
-from kbert.serving.audit import audit
-from kbert.serving.batching import write_batching_parameters
-from kbert.serving.card import model_card
-from kbert.serving.check_version import check_version
+from kbert.options import Count, PathLike
+from kbert.pipelines.pipeline import Pipeline
+from kbert.serving.audit import AuditReport, audit
 from kbert.serving.frozen_weights import FrozenWeights
-from kbert.serving.limits import ServingLimits
-from kbert.serving.partial_version import partial_version
-from kbert.serving.provenance import provenance
-from kbert.serving.saved_model_file import set_methods
-from kbert.serving.signatures import METHODS, signatures
-from kbert.serving.warmup import write_warmup
+from kbert.serving.saved_model_file import TensorSpec, check_version
+from kbert.serving.signatures import METHODS, ServingLimits, ServingSignature, signatures
+from kbert.training.made_by import describe_maker
+from kbert.versions import versions
+from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directory
+from kbert.weights.origin import origin_of
 from kbert.weights.resolve_pipeline import resolve_pipeline
 
 
 def export(
-    pipeline,
-    directory,
-    version=None,
+    pipeline: Pipeline | PathLike,
+    directory: PathLike,
+    version: Count | None = None,
     *,
-    layers=None,
-    precision=None,
-    frozen_weights=False,
-    max_request_bytes=ServingLimits.max_request_bytes,
-    max_request_tokens=ServingLimits.max_request_tokens,
-    metrics=None,
-    made_by=None,
-):
+    layers: list[int] | None = None,
+    precision: Literal["float32", "bfloat16"] | None = None,
+    frozen_weights: bool = False,
+    max_request_bytes: Count = ServingLimits.max_request_bytes,
+    max_request_tokens: Count = ServingLimits.max_request_tokens,
+    metrics: dict[str, Any] | None = None,
+    made_by: dict[str, Any] | None = None,
+) -> pathlib.Path:
     """Writes a SavedModel that maps raw strings to answers, with everything that a server needs.
 
-    To run, it needs neither kbert nor Keras, only TensorFlow and the ops of tensorflow-text that every stock TensorFlow
-    Serving since 2.12 links. There are no lookup tables, every weight is stored once, and the first dimension of every
-    output is the batch, so that the server may batch. The version appears when it is complete (it is written under
-    another name inside `directory`, audited, flushed to the disk and renamed), so a server may watch the directory.
+    To run, it needs neither kbert nor Keras, only TensorFlow and the ops of tensorflow-text that
+    every stock TensorFlow Serving since 2.12 links. There are no lookup tables, every weight is
+    stored once, and the first dimension of every output is the batch, so that the server may batch.
+    The version appears when it is complete (it is written under another name inside `directory`,
+    audited, flushed to the disk and renamed), so a server may watch the directory.
 
-    A version holds the SavedModel with its signatures (``serving_default``, which is the pipeline itself, and those of
-    its task: `kbert.serving.signatures`), warm-up requests for each of them, ``batching_params.pbtxt`` and
-    ``card.json``.
+    A version holds the SavedModel with its signatures (``serving_default``, which is the pipeline
+    itself, and those of its task: `kbert.serving.signatures`), warm-up requests for each of them,
+    ``batching_params.pbtxt`` and ``card.json``.
 
     Args:
         pipeline: `kbert.Pipeline`, or a source for `kbert.load_pretrained`.
-        directory: the model's directory, such as ``saved_models/sentiment``; holds one directory for each version.
+        directory: the model's directory, such as ``saved_models/sentiment``; holds one directory
+            for each version.
         version: positive int below 2**63; None: one more than the highest there, or 1.
-        layers: of an encoder, the hidden states that the signature ``features`` gives; None: the last four.
-        precision: "float32" or "bfloat16", of weights and computation; None: as the pipeline computes. In bfloat16 the
-            weights take half the space, and processors with instructions for it answer faster, except to a single short
-            text; probabilities and embeddings differ from float32 in the third digit
-            (docs/serving.md).
-        frozen_weights: bool, whether the weights are constants in the graph instead of variables: a short text is
-            answered faster on a CPU, but loading takes longer, and every signature that is used has its own copy of the
-            weights in memory (docs/serving.md). At most 2 GB.
+        layers: of an encoder, the hidden states that the signature ``features`` gives; None: the
+            last four.
+        precision: "float32" or "bfloat16", of weights and computation; None: as the pipeline
+            computes. In bfloat16 the weights take half the space, and processors with instructions
+            for it answer faster, except to a single short text; probabilities and embeddings differ
+            from float32 in the third digit (docs/serving.md).
+        frozen_weights: whether the weights are constants in the graph instead of variables: a short
+            text is answered faster on a CPU, but loading takes longer, and every signature that is
+            used has its own copy of the weights in memory (docs/serving.md). At most 2 GB.
         max_request_bytes: limit on the bytes of text in a request, over all strings of all rows.
-        max_request_tokens: limit on the tokens that the model runs for a request: rows × sequence length, padding
-            included, where a long text has a row for each of its windows and a question one for each choice.
-        metrics: dict of the model's metrics, for the card; of strings, finite numbers, bools, None, lists and dicts.
-            None: those of the run that trained the model.
-        made_by: dict of what else the card should say on how the model was made, likewise. The name of the model, the
-            hash of its weights, and recipe, settings and inputs of its run are in the card already, if kbert loaded or
-            trained the model and its weights have not been changed since.
+        max_request_tokens: limit on the tokens that the model runs for a request: rows × sequence
+            length, padding included, where a long text has a row for each of its windows and a
+            question one for each choice.
+        metrics: of the model, for the card: a dict of strings, finite numbers, bools, None, lists
+            and dicts. None: those of the run that trained the model.
+        made_by: dict of what else the card should say on how the model was made, likewise. The name
+            of the model, the hash of its weights, and recipe, settings and inputs of its run are in
+            the card already, if kbert loaded or trained the model and its weights have not been
+            changed since.
 
     Returns:
         pathlib.Path of the version written.
@@ -71,10 +100,11 @@ def export(
     Raises:
         TypeError: neither a pipeline nor a source; `directory` is no path.
         FileNotFoundError: no such source.
-        ValueError: a version or limit that is not a positive integer or exceeds int64; `frozen_weights` that is not a
-            bool; `metrics` or `made_by` that are not a dict that JSON holds; `layers` that the encoder does not have;
-            an unknown precision, or one for a quantised model; frozen weights of more than 2 GB; a model that a stock
-            server would not run (`kbert.audit`).
+        ValueError: a version or limit that is not a positive integer or exceeds int64;
+            `frozen_weights` that is not a bool; `metrics` or `made_by` that are not a dict that
+            JSON holds; `layers` that the encoder does not have; an unknown precision, or one for a
+            quantised model; frozen weights of more than 2 GB; a model that a stock server would not
+            run (`kbert.audit`).
         FileExistsError: the version exists, or the directory holds other things and no version.
         NotADirectoryError: `directory` is a file, or below one.
         OSError: the disk is full; the incomplete version is deleted.
@@ -84,48 +114,160 @@ def export(
     Example::
 
         path = kbert.export("runs/sentiment", "saved_models/sentiment")
-        tf.saved_model.load(path).signatures["serving_default"](text=tf.constant(["A charming journey."]))
+        serve = tf.saved_model.load(path).signatures["serving_default"]
+        serve(text=tf.constant(["A charming journey."]))
     """
     directory = check_directory(directory, "export: `directory`")
     frozen_weights = check_bool(frozen_weights, "export: `frozen_weights`")
     check_json("export", metrics=metrics, made_by=made_by)
     pipeline = resolve_pipeline("export: `pipeline`", pipeline)
-    known, scores = provenance(pipeline.model)
-    metrics, made_by = scores if metrics is None else metrics, known | (made_by or {})
+    origin, metrics_of_run = provenance(pipeline.model)
+    making = {
+        "frozen_weights": frozen_weights,
+        "metrics": metrics_of_run if metrics is None else metrics,
+        "made_by": origin | (made_by or {}),
+    }
     pipeline = pipeline.merged()
     if precision is not None:
         pipeline = pipeline.in_precision(precision)
-    target = _target(directory.absolute(), version)
+    target = _next_version(directory.absolute(), version)
     limits = ServingLimits(max_request_bytes, max_request_tokens)
-    named = signatures(pipeline, layers, limits)
-    freeze = FrozenWeights(pipeline.model.weights).freeze if frozen_weights else lambda function: function
-    with explain_full_disk(target, 4 * pipeline.model.count_params()), partial_version(target.parent) as partial:
-        endpoints = {name: (freeze(one.function), list(one.inputs.values())) for name, one in named.items()}
-        write_saved_model(partial, endpoints)
-        set_methods(partial, {name: METHODS[one.kind] for name, one in named.items()})
-        write_warmup(partial / "assets.extra" / "tf_serving_warmup_requests", named)
-        write_batching_parameters(partial / "batching_params.pbtxt")
+    served = signatures(pipeline, layers, limits)
+    size = 4 * pipeline.model.count_params()
+    with explain_full_disk(target, size), partial_version(target.parent) as partial:
+        functions = {name: signature.function for name, signature in served.items()}
+        if frozen_weights:
+            freeze = FrozenWeights(pipeline.model.weights).freeze
+            functions = {name: freeze(function) for name, function in functions.items()}
+        specs = {name: list(signature.inputs.values()) for name, signature in served.items()}
+        write_saved_model(partial, {name: (functions[name], specs[name]) for name in served})
+        methods = {name: METHODS[signature.kind] for name, signature in served.items()}
+        set_methods(partial, methods)
+        write_warmup(partial / "assets.extra" / "tf_serving_warmup_requests", served)
+        (partial / "batching_params.pbtxt").write_text(_BATCHING, encoding="utf-8")
         report = audit(partial)
         report.require_clean()
         while True:
-            card = model_card(
-                target.parent.name,
-                int(target.name),
-                pipeline,
-                named,
-                limits,
-                report,
-                metrics,
-                made_by,
-                frozen_weights=frozen_weights,
-            )
+            card = model_card(target, pipeline, served, limits, report, making)
             write_json(partial / "card.json", card)
             if _appears(partial, target):
                 return target
-            target = _target(target.parent, version)  # another export took the number meanwhile
+            target = _next_version(target.parent, version)  # another export took it meanwhile
 
 
-def _appears(partial, target):
+def provenance(model) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is known about the weights of a model: how they were made, and their metrics.
+
+    The first has the model's name, the hash of the weights of a kbert directory, and what is known
+    about the run; it is read when it is asked for. Nothing is known about weights that have changed
+    since they were loaded or trained by kbert.
+    """
+    origin = origin_of(model)
+    if origin is None:
+        return {}, {}
+    made_by = {} if origin.name is None else {"model": origin.name}
+    if origin.path is None:
+        return made_by | {"run": origin.run}, origin.metrics
+    if is_kbert_directory(origin.path):
+        made_by["weights_sha256"] = read_json(origin.path / MANIFEST)["files"][WEIGHTS]["sha256"]
+    if (maker := describe_maker(origin.path)) is not None:
+        made_by["run"] = maker
+    files = [origin.path / "metrics.json"]  # that a recipe wrote in the model's directory ...
+    if origin.path.name == "model":
+        files.append(origin.path.parent / "metrics.json")  # ... or in its run's
+    file = next((file for file in files if file.is_file()), None)
+    return made_by, {} if file is None else read_json(file)
+
+
+def set_methods(directory: pathlib.Path, methods: dict[str, str]) -> None:
+    """Sets method names of signatures, which TensorFlow 2 always calls ``…/predict``."""
+    path = directory / "saved_model.pb"
+    content = saved_model_pb2.SavedModel.FromString(path.read_bytes())
+    for name, method in methods.items():
+        content.meta_graphs[0].signature_def[name].method_name = method
+    path.write_bytes(content.SerializeToString(deterministic=True))
+    # of the file as it was; no loader needs one
+    (directory / "fingerprint.pb").unlink(missing_ok=True)
+
+
+# The directory of a version.
+
+
+def _next_version(directory: pathlib.Path, version: int | None) -> pathlib.Path:
+    """The directory of a version that is not there yet."""
+    names = [entry.name for entry in directory.iterdir()] if directory.exists() else []
+    entries = [name for name in names if not is_partial(name)]
+    numbers = [int(name) for name in entries if name.isdecimal()]
+    if entries and not numbers:
+        raise FileExistsError(
+            "export: expected a new directory, or one that holds versions (1, 2, ...). "
+            f"Received: {directory}, which holds {sorted(entries)[:8]}"
+        )
+    if version is None:
+        version = max(numbers, default=0) + 1
+    check_version("export", version)
+    if version in numbers:
+        raise FileExistsError(
+            f"export: version {version} of {directory} exists. Versions: {sorted(numbers)}"
+        )
+    return directory / str(version)
+
+
+@contextlib.contextmanager
+def partial_version(directory: pathlib.Path) -> Iterator[pathlib.Path]:
+    """An empty directory inside `directory`, in which a version is written and then renamed.
+
+    It is inside the model's directory, not beside it, because that may be the root of a mounted
+    volume, out of which nothing can be renamed. Its name is not a number: TensorFlow Serving takes
+    only numbers for versions (file_system_storage_path_source.cc). It is deleted at the end if it
+    was not renamed, and `directory` too if it is new and empty. What a killed export left behind is
+    deleted first; a running export holds a lock on its directory.
+
+    Args:
+        directory: of the model's versions; created if it does not exist.
+    """
+    is_new = not directory.exists()
+    directory.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(directory)
+    partial, lock = _make_locked(directory)
+    try:
+        yield partial
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        os.close(lock)
+        if is_new:
+            with contextlib.suppress(OSError):  # it holds a version
+                directory.rmdir()
+
+
+def _make_locked(directory: pathlib.Path) -> tuple[pathlib.Path, int]:
+    while True:
+        partial = directory / f".{uuid.uuid4().hex[:8]}.tmp"
+        partial.mkdir()
+        # Until it is locked, another export may consider it abandoned.
+        with contextlib.suppress(FileNotFoundError):
+            lock = os.open(partial, os.O_RDONLY)
+            with contextlib.suppress(OSError):  # a file system without locks
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            if partial.exists():
+                return partial, lock
+            os.close(lock)
+
+
+def _remove_abandoned(directory: pathlib.Path) -> None:
+    for entry in directory.iterdir():
+        if not is_partial(entry.name) or entry.is_symlink() or not entry.is_dir():
+            continue
+        with contextlib.suppress(OSError):  # it is being written, or another export deletes it
+            lock = os.open(entry, os.O_RDONLY)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(entry)
+            finally:
+                os.close(lock)
+
+
+def _appears(partial: pathlib.Path, target: pathlib.Path) -> bool:
     """Flushes and renames what was written; False if the version is there already."""
     flush_tree(partial)
     try:
@@ -139,18 +281,166 @@ def _appears(partial, target):
     return True
 
 
-def _target(directory, version):
-    names = [entry.name for entry in directory.iterdir()] if directory.exists() else []
-    entries = [name for name in names if not is_partial(name)]
-    versions = [int(name) for name in entries if name.isdecimal()]
-    if entries and not versions:
-        raise FileExistsError(
-            f"export: expected a new directory, or one that holds versions (1, 2, ...). Received: {directory}, which "
-            f"holds {sorted(entries)[:8]}"
+# How a server gathers requests into batches, and what it runs before it accepts any.
+
+BATCH_SIZES = (1, 2, 4, 8, 16, 32)
+_ALLOWED = "\n".join(f"allowed_batch_sizes: {size}" for size in BATCH_SIZES)
+_BATCHING = f"""\
+# tensorflow_model_server --enable_batching --enable_per_model_batching_parameters reads this file;
+# with --batching_parameters_file=FILE a server takes another one for all its models.
+# docs/serving.md says how to choose.
+max_batch_size {{ value: {BATCH_SIZES[-1]} }}
+batch_timeout_micros {{ value: 2000 }}
+max_enqueued_batches {{ value: 100 }}
+{_ALLOWED}
+"""
+
+
+def write_warmup(path: pathlib.Path, served: dict[str, ServingSignature]) -> None:
+    """Writes a record for each signature and each of the `BATCH_SIZES` that its limits allow.
+
+    The first request to a graph takes many times as long as the second; a server runs these records
+    first. Rows are the examples in turn, short and long ones, or only the first, short one if long
+    ones exceed the limits: a server does not load a model that refuses one of its records.
+
+    Raises:
+        ValueError: a signature whose limits do not allow a single short text.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    batches = {}  # of names that share a signature once
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for name, signature in served.items():
+            if id(signature) not in batches:
+                batches[id(signature)] = _allowed_batches(signature)
+            for rows in batches[id(signature)]:
+                writer.write(warmup_record(signature.kind, name, rows))
+
+
+def warmup_record(kind: str, signature: str, rows: list[dict[str, Any]]) -> bytes:
+    """A serialised PredictionLog with a request: what a warm-up file holds.
+
+    Args:
+        kind: predict, or classify or regress, whose rows become tf.Examples.
+        rows: column → string, or list of strings.
+    """
+    log = prediction_log_pb2.PredictionLog()
+    if kind == "predict":
+        request = log.predict_log.request
+        for name in rows[0]:
+            request.inputs[name].CopyFrom(tf.make_tensor_proto([row[name] for row in rows]))
+    else:
+        request = log.classify_log.request if kind == "classify" else log.regress_log.request
+        for row in rows:
+            request.input.example_list.examples.add().ParseFromString(encode_example(row))
+    request.model_spec.name = "default"
+    request.model_spec.signature_name = signature
+    return log.SerializeToString(deterministic=True)
+
+
+def encode_example(row: dict[str, str | bytes]) -> bytes:
+    """A serialised tf.Example whose features are strings."""
+    example = tf.train.Example()
+    for name, value in row.items():
+        example.features.feature[name].bytes_list.value.append(tf.compat.as_bytes(value))
+    return example.SerializeToString(deterministic=True)
+
+
+def _allowed_batches(signature: ServingSignature) -> list[list[dict[str, Any]]]:
+    """The rows of each request within the limits. A batch is the beginning of every larger one."""
+    batches = []
+    sizes = list(BATCH_SIZES)
+    for examples in (signature.examples, signature.examples[:1]):
+        allowed = sizes.copy()
+        while allowed and not _is_allowed(signature, _repeated(examples, allowed[-1])):
+            allowed.pop()
+        batches += [_repeated(examples, size) for size in allowed]
+        sizes = sizes[len(allowed) :]
+    if not batches:
+        raise ValueError(
+            f"export: the limits on requests do not allow this one: {signature.examples[0]}"
         )
-    if version is None:
-        version = max(versions, default=0) + 1
-    check_version("export", version)
-    if version in versions:
-        raise FileExistsError(f"export: version {version} of {directory} exists. Versions: {sorted(versions)}")
-    return directory / str(version)
+    return batches
+
+
+def _repeated(examples: list, size: int) -> list:
+    return [examples[i % len(examples)] for i in range(size)]
+
+
+def _is_allowed(signature: ServingSignature, rows: list[dict[str, Any]]) -> bool:
+    if signature.kind == "predict":
+        columns = {name: [row[name] for row in rows] for name in signature.inputs}
+    else:
+        columns = {"inputs": [encode_example(row) for row in rows]}
+    try:
+        signature.preprocess(*(tf.constant(column, tf.string) for column in columns.values()))
+    except tf.errors.InvalidArgumentError:
+        return False
+    return True
+
+
+# The model card.
+
+
+def model_card(
+    target: pathlib.Path,
+    pipeline: Pipeline,
+    served: dict[str, ServingSignature],
+    limits: ServingLimits,
+    report: AuditReport,
+    making: dict[str, Any],
+) -> dict[str, Any]:
+    """The content of card.json: a description of a version for people and programs."""
+    name = target.parent.name
+    settings = pipeline.settings()
+    vocabulary = pipeline.tokenizer.vocabulary
+    # The hash of vocab.txt, so that it is the one of manifest.json.
+    file = "".join(f"{token}\n" for token in vocabulary).encode("utf-8")
+    return {
+        "name": name,
+        "version": int(target.name),
+        "task": pipeline.model.task,
+        "labels": settings.get("labels"),
+        "settings": {key: value for key, value in sorted(settings.items()) if key != "labels"},
+        "vocabulary": {"tokens": len(vocabulary), "sha256": hashlib.sha256(file).hexdigest()},
+        "parameters": pipeline.model.count_params(),
+        "precision": pipeline.model.dtype_policy.name,
+        **making,
+        "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": versions(),
+        "limits": {
+            "max_request_bytes": int(limits.max_request_bytes),
+            "max_request_tokens": int(limits.max_request_tokens),
+        },
+        "servers": {
+            "tensorflow_model_server": "2.12 and later",
+            "text_ops": sorted(report.servers),
+        },
+        "signatures": {
+            key: {
+                "method": signature.kind,
+                "inputs": _tensors(report.signatures[key].inputs),
+                "outputs": _tensors(report.signatures[key].outputs),
+                "max_rows": signature.max_rows,
+                "example": {
+                    "path": f"/v1/models/{name}/versions/{target.name}:{signature.kind}",
+                    "body": {"signature_name": key, **_example_request(signature)},
+                },
+            }
+            for key, signature in served.items()
+        },
+    }
+
+
+def _tensors(specs: dict[str, TensorSpec]) -> dict[str, Any]:
+    return {
+        name: {"dtype": spec.dtype, "shape": ["batch", *(spec.shape or ())[1:]]}
+        for name, spec in specs.items()
+    }
+
+
+def _example_request(signature: ServingSignature) -> dict[str, Any]:
+    """A request for the REST interface."""
+    row = signature.examples[0]
+    if signature.kind == "predict":
+        return {"inputs": {column: [value] for column, value in row.items()}}
+    return {"examples": [row]}

@@ -1,88 +1,110 @@
-"""A SavedModel of `kbert.export`, asked in this process like the pipeline that was exported."""
+"""What answers a file: a SavedModel of `kbert.export`, asked in this process, or a stored model."""
 
+import functools
 import hashlib
+import os
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 
 from kbert.checks import check_path
 from kbert.files import read_json, sha256
+from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_pipeline
 from kbert.preprocessing.strings import as_text, string_columns
 from kbert.serving.audit import audit
 from kbert.serving.saved_model_file import find_export
+from kbert.training.hardware import choose_hardware
+from kbert.training.made_by import describe_maker
+from kbert.weights.build_pipeline import build_pipeline
+from kbert.weights.load import load_pretrained
+from kbert.weights.origin import reading_fields
+from kbert.weights.source import check_source
 
 
 class ExportedPipeline:
     """The signature ``serving_default`` of an export, with the answers of its task.
 
     Args:
-        directory: one version (``saved_models/reviews/1``), or a model's directory, of which the highest is taken.
+        directory: one version (``saved_models/reviews/1``), or a model's directory, of which the
+            highest is taken.
 
     Attributes:
         parameters: how many the model has.
         input_names: of the string columns.
         signatures: the names of all signatures.
         output: name → spec of each output.
-        max_rows: rows of tokens that the export answers at once: texts, windows of long texts, or choices.
+        max_rows: rows of tokens that the export answers at once: texts, windows of long texts, or
+            choices.
         answers: `kbert.answers.Answers`, for `to_dicts` and `table_row` only.
 
     Raises:
         TypeError: no path.
         FileNotFoundError: no SavedModel there.
-        ValueError: a SavedModel that `kbert.export` has not written, a damaged one, or one that `kbert.audit` objects
-            to; it is audited before it is loaded, since loading runs its graph.
+        ValueError: a SavedModel that `kbert.export` has not written, a damaged one, or one that
+            `kbert.audit` objects to; it is audited before it is loaded, since loading runs its
+            graph.
     """
 
-    def __init__(self, directory):
+    def __init__(self, directory: str | os.PathLike):
         import tensorflow_text  # noqa: F401  registers the ops of tokenizers
 
         self.path = find_export(check_path(directory, "ExportedPipeline: `directory`"))
         if self.path is None:
-            raise FileNotFoundError(f"Expected a SavedModel, such as saved_models/NAME/1. Received: {directory}")
+            raise FileNotFoundError(
+                f"Expected a SavedModel, such as saved_models/NAME/1. Received: {directory}"
+            )
         try:
             card = read_json(self.path / "card.json")
-            self.task, self.parameters, labels = card["task"], card["parameters"], card["labels"]
-            served = card["signatures"]["serving_default"]
-            self.input_names = tuple(served["example"]["body"]["inputs"])  # in their order
-            self.max_rows = served["max_rows"]
+            default = card["signatures"]["serving_default"]
+            self.task = card["task"]
+            self.parameters = card["parameters"]
+            self.input_names = tuple(default["example"]["body"]["inputs"])  # in their order
+            self.max_rows = default["max_rows"]
+            labels = card["labels"]
         except (FileNotFoundError, KeyError, TypeError):
-            raise ValueError(f"Expected a SavedModel of kbert.export, with card.json. Received: {self.path}") from None
+            expected = "Expected a SavedModel of kbert.export, with card.json"
+            raise ValueError(f"{expected}. Received: {self.path}") from None
         audit(self.path).require_clean()
-        self._saved_model = tf.saved_model.load(str(self.path))  # kept: the signatures do not keep it
-        self.signatures = tuple(sorted(self._saved_model.signatures))
-        self.output = self._saved_model.signatures["serving_default"].structured_outputs
-        self.answers = task_pipeline(self.task).exported_answers(labels, frozenset(self.output))
+        # kept: the signatures do not keep it
+        self._saved_model = tf.saved_model.load(str(self.path))
+        functions = self._saved_model.signatures
+        self.signatures = tuple(sorted(functions))
+        self.output = functions["serving_default"].structured_outputs
+        task = task_pipeline(self.task)
+        self.answers = task.exported_answers(labels, frozenset(self.output))
 
-    def predict_on_batch(self, inputs, signature="serving_default") -> dict[str, np.ndarray]:
+    def predict_on_batch(self, inputs, signature: str = "serving_default") -> dict[str, np.ndarray]:
         """The answers to a batch, as `kbert.Pipeline.predict_on_batch` returns them.
 
         Args:
-            inputs: as for a `kbert.Pipeline`: dict of column → list of strings (choices: of lists of strings).
-            signature: one of `signatures`. ``classify`` and ``regress`` take one column, ``inputs``, of serialised
-                tf.Examples.
+            inputs: as for a `kbert.Pipeline`: dict of column → list of strings (choices: of lists
+                of strings).
+            signature: one of `signatures`. ``classify`` and ``regress`` take one column,
+                ``inputs``, of serialised tf.Examples.
 
         Raises:
-            TypeError, ValueError: an unknown signature, columns that it does not take, or a batch beyond the limits of
-                the export.
+            TypeError, ValueError: an unknown signature, columns that it does not take, or a batch
+                beyond the limits of the export.
         """
         if signature not in self.signatures:
-            raise ValueError(
-                f"ExportedPipeline: `signature` must be one of {list(self.signatures)}. Received: {signature!r}"
-            )
+            must = f"`signature` must be one of {list(self.signatures)}"
+            raise ValueError(f"ExportedPipeline: {must}. Received: {signature!r}")
         function = self._saved_model.signatures[signature]
         specs = function.structured_input_signature[1]
-        names = self.input_names if set(specs) == set(self.input_names) else tuple(sorted(specs))
+        is_default = set(specs) == set(self.input_names)
+        names = self.input_names if is_default else tuple(sorted(specs))
         list_columns = tuple(name for name, spec in specs.items() if spec.shape.rank == 2)
-        takes = f" (serialised tf.Examples of {list(self.input_names)})" if set(specs) == {"inputs"} else ""
-        owner = f"signature {signature!r}{takes}"
+        owner = f"signature {signature!r}"
+        if set(specs) == {"inputs"}:
+            owner += f" (serialised tf.Examples of {list(self.input_names)})"
         columns = string_columns(inputs, names, f"ExportedPipeline, {owner}", list_columns)
         try:
             answers = function(**dict(zip(names, columns, strict=True)))
         except tf.errors.InvalidArgumentError as error:
-            lines = [line for line in error.message.splitlines() if line and not line.startswith("\t [[")]
-            reason = next((line for line in lines if "Received: " in line), lines[-1])
-            raise ValueError(f"{self.path}, {owner}: {reason.strip()}{_advice(reason)}") from None
+            raise ValueError(f"{self.path}, {owner}: {_reason(error)}") from None
         return {name: as_text(answer.numpy()) for name, answer in answers.items()}
 
     def fingerprint(self) -> str:
@@ -91,6 +113,68 @@ class ExportedPipeline:
         return hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()
 
 
-def _advice(reason):
-    """What helps against a limit on requests, besides what the graph itself says."""
-    return " predict.py sends fewer at once with a smaller --batch-size." if "A request may hold" in reason else ""
+def _reason(error: tf.errors.InvalidArgumentError) -> str:
+    """What the graph itself says, and what helps against a limit on requests."""
+    lines = [line for line in error.message.splitlines() if line and not line.startswith("\t [[")]
+    reason = next((line for line in lines if "Received: " in line), lines[-1]).strip()
+    if "A request may hold" in reason:
+        reason += " predict.py sends fewer at once with a smaller --batch-size."
+    return reason
+
+
+def load_pipeline(source, precision: str = "auto", **options) -> Pipeline:
+    """The pipeline of a stored model, on one device, with its task's options for prediction files.
+
+    Args:
+        source: as for `kbert.load_pretrained`.
+        precision: of the arithmetic, as for `kbert.training.choose_hardware`.
+        **options: of `kbert.build_pipeline`, instead of those stored with the model.
+    """
+    with choose_hardware("one", precision).scope():
+        model = load_pretrained(source)
+        return build_pipeline(model, **(task_pipeline(model.task).prediction_options | options))
+
+
+def pipeline_loader(source, precision: str = "auto", **options) -> Callable:
+    """A function without arguments that loads the pipeline; processes can hand it to each other.
+
+    Args:
+        source: as for `kbert.load_pretrained`, or the path of a SavedModel of `kbert.export`.
+        precision, **options: as for `load_pipeline`; a SavedModel has its own.
+
+    Returns:
+        a function that returns a `kbert.Pipeline` or an `ExportedPipeline`.
+
+    Raises:
+        TypeError: neither a path nor a name.
+        ValueError: a SavedModel with a `precision` or options.
+    """
+    check_source("pipeline_loader: `source`", source, "the path of a SavedModel")
+    if find_export(source) is None:
+        return functools.partial(load_pipeline, source, precision, **options)
+    if options or precision != "auto":
+        received = sorted(options) + ["precision"] * (precision != "auto")
+        fixed = f"{source} is a SavedModel, whose settings are fixed"
+        raise ValueError(f"{fixed}. Received: {received}")
+    return functools.partial(ExportedPipeline, source)
+
+
+# Fields of task objects that say how files are read.
+def trained_options(source) -> dict[str, Any]:
+    """How the files were read that a model was fine-tuned on, as far as its run says.
+
+    Args:
+        source: as for `kbert.load_pretrained`, or the path of a SavedModel of `kbert.export`.
+
+    Returns:
+        Field of the task object, of those on columns and formats → value.
+    """
+    check_path(source, "trained_options: `source`")
+    export = find_export(source)
+    if export is None:
+        run = describe_maker(source)
+    elif (export / "card.json").is_file():
+        run = read_json(export / "card.json").get("made_by", {}).get("run")
+    else:
+        run = None
+    return reading_fields(run)

@@ -4,17 +4,20 @@ import math
 from collections.abc import Callable
 
 import keras
+import tensorflow as tf
 
-_MOST_BYTES = 2**31 - 2**26  # what a SavedModel's graph can hold, less 64 MB for all that is not weights
+# What a SavedModel's graph can hold, less 64 MB for all that is not weights.
+_MOST_BYTES = 2**31 - 2**26
 
 
 class FrozenWeights:
     """Functions that read a model's weights as constants instead of variables.
 
-    oneDNN, TensorFlow's kernels on CPUs, keeps the packed form of a matrix only where it is a constant; of a variable
-    it packs it for every product anew. Each constant is the result of a function without arguments in the graph's
-    library, which all signatures call, so that it is on the disk once; TensorFlow puts the constant in the place of the
-    call when it loads a signature, in the bodies of its loops too.
+    oneDNN, TensorFlow's kernels on CPUs, keeps the packed form of a matrix only where it is a
+    constant; of a variable it packs it for every product anew. Each constant is the result of a
+    function without arguments in the graph's library, which all signatures call, so that it is on
+    the disk once; TensorFlow puts the constant in the place of the call when it loads a signature,
+    in the bodies of its loops too.
 
     Args:
         variables: `keras.Variable`s.
@@ -23,12 +26,13 @@ class FrozenWeights:
         ValueError: more bytes than a graph can hold.
     """
 
-    def __init__(self, variables):
-        needed = sum(_bytes(variable) for variable in variables)
-        if needed > _MOST_BYTES:
+    def __init__(self, variables: list[keras.Variable]):
+        size = sum(math.prod(one.shape) * tf.as_dtype(one.dtype).size for one in variables)
+        if size > _MOST_BYTES:
             raise ValueError(
-                f"export: `frozen_weights` go into the graph, which can hold {_MOST_BYTES:,} bytes of them. Received: "
-                f'{needed:,} bytes. Export in precision="bfloat16", or without `frozen_weights`.'
+                f"export: `frozen_weights` go into the graph, which can hold {_MOST_BYTES:,} bytes "
+                f'of them. Received: {size:,} bytes. Export in precision="bfloat16", or without '
+                "`frozen_weights`."
             )
         self._constants = {id(variable): _constant(variable) for variable in variables}
         self._frozen = {}
@@ -46,12 +50,12 @@ class FrozenWeights:
 
 
 class _ConstantScope(keras.StatelessScope):
-    """Within it, variables have the values of functions, each called in the graph that is being traced just then.
+    """Within it, variables have the values of functions, called in the graph that is traced then.
 
     A tensor of the graph around would become an input of a loop's body, where it is no constant.
     """
 
-    def __init__(self, constants):
+    def __init__(self, constants: dict[int, Callable]):
         super().__init__()
         self.constants = constants
 
@@ -60,18 +64,6 @@ class _ConstantScope(keras.StatelessScope):
         return super().get_current_value(variable) if constant is None else constant()
 
 
-def _constant(variable):
-    import tensorflow as tf
-
+def _constant(variable: keras.Variable) -> Callable:
     value = variable.numpy()
-
-    def weight():
-        return tf.constant(value)
-
-    return tf.function(weight, input_signature=[], autograph=False)
-
-
-def _bytes(variable):
-    import tensorflow as tf
-
-    return math.prod(variable.shape) * tf.as_dtype(variable.dtype).size
+    return tf.function(lambda: tf.constant(value), input_signature=[], autograph=False)

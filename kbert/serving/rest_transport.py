@@ -1,107 +1,153 @@
-"""TensorFlow Serving's REST interface, with requests."""
+"""TensorFlow Serving's REST interface, with requests; and what both transports share."""
 
 import base64
+import dataclasses
 import http.client
 import io
 import json
 import time
 import urllib.parse
+from typing import Any
 
 import requests
 import urllib3
 
 from kbert.files import parse_json
-from kbert.serving.messages import MAX_MESSAGE
-from kbert.serving.serving_error import NO_SERVER, ServingError
+
+# Bytes of the largest answer that is read; gRPC's default of 4 MB is less than a batch of features.
+MAX_MESSAGE = 256 * 2**20
+NO_SERVER = (
+    "Is TensorFlow Serving running there (docs/serving.md)?"
+    " Without a server, recipes/predict.py answers."
+)
 
 _PART = 2**16  # bytes of an answer that are read at once
 _BUSY = (429, 502, 503, 504)
 
 
+class ServingError(OSError):
+    """A server that cannot be reached, is too slow, refuses, or returns an invalid answer.
+
+    Attributes:
+        may_retry: whether repeating the request soon may help.
+    """
+
+    def __init__(self, message, may_retry=False):
+        super().__init__(message)
+        self.may_retry = may_retry
+
+
+def unexpected(url: str, expected: str, received: Any) -> ServingError:
+    """The error of an answer that is none."""
+    return ServingError(f"{url}: expected {expected}. Received: {received!r:.200}")
+
+
+@dataclasses.dataclass(frozen=True)
+class ServedModel:
+    """A model on a server: the server's URL, its name, and a version, a label or neither."""
+
+    url: str
+    name: str
+    version: int | None = None
+    label: str | None = None
+
+    @property
+    def rest_address(self) -> str:
+        """Its URL, where `url` is that of a REST interface."""
+        address = f"{self.url}/v1/models/{urllib.parse.quote(self.name, safe='')}"
+        if self.label is not None:
+            return f"{address}/labels/{urllib.parse.quote(self.label, safe='')}"
+        return address if self.version is None else f"{address}/versions/{self.version}"
+
+
 class RestTransport:
     """Calls of a REST API, over persistent connections.
 
-    Redirects are not followed. `ServingClient` repeats requests, for both transports: ``urllib3.Retry`` cannot tell a
-    slow server, which should not get the request again, from one that closed the connection.
+    Redirects are not followed. `ServingClient` repeats requests, for both transports:
+    ``urllib3.Retry`` cannot tell a slow server, which should not get the request again, from one
+    that closed the connection.
+
+    Args:
+        model: `ServedModel`.
+        timeout: seconds for the whole answer to a call.
+        root_certificates, client_certificate: as for `ServingClient`.
 
     Source: tensorflow.org/tfx/serving/api_rest.
     """
 
-    def __init__(self, url, root_certificates, client_certificate):
-        self.url = url
+    def __init__(self, model: ServedModel, timeout: float, root_certificates, client_certificate):
+        self.model = model
+        self.timeout = timeout
         self._session = requests.Session()
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, _Adapter())
-        self._session.headers.update({"Content-Type": "application/json", "Accept-Encoding": "identity"})
+        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
+        self._session.headers.update(headers)
         # Not session.verify, which REQUESTS_CA_BUNDLE of the environment would override.
         self._verify = root_certificates and str(root_certificates)
         self._session.cert = client_certificate and tuple(map(str, client_certificate))
 
-    def predict(self, spec, inputs, timeout):
-        """dict of output → list, or a list if there is one output.
+    def call(self, verb: str, signature: str, rows: dict[str, list] | list[dict]) -> Any:
+        """What the server answers to a request.
 
         Args:
-            spec: dict with signature, and what `address_of` takes.
-            inputs: dict of column → list of strings, str or bytes.
-            timeout: seconds for the whole answer.
+            verb: predict, classify or regress.
+            rows: to predict columns of str or bytes, else examples.
+
+        Returns:
+            of predict the outputs by name, or a list if there is one; for each example of classify
+            [(label, score), …], of regress a number.
         """
-        return self._post("predict", spec, {"inputs": inputs}, "outputs", timeout)
+        data = request_json(verb, signature, rows).encode()
+        content = self._ask(f"{self.model.rest_address}:{verb}", data, signature)
+        key = "outputs" if verb == "predict" else "results"
+        if not isinstance(content, dict) or key not in content:
+            raise unexpected(self.model.url, f"an answer with {key!r}", content)
+        return content[key]
 
-    def classify(self, spec, examples, timeout):
-        """[(label, score), …] for each example."""
-        return self._post("classify", spec, {"examples": examples}, "results", timeout)
-
-    def regress(self, spec, examples, timeout):
-        """A number for each example."""
-        return self._post("regress", spec, {"examples": examples}, "results", timeout)
-
-    def metadata(self, spec, timeout):
+    def metadata(self) -> dict[str, dict]:
         """dict of signature → {"inputs": …, "outputs": …}"""
-        content = self._ask(f"{address_of(self.url, spec)}/metadata", None, timeout)
+        content = self._ask(f"{self.model.rest_address}/metadata", None)
         try:
             return content["metadata"]["signature_def"]["signature_def"]
         except (KeyError, TypeError):
-            raise ServingError(f"{self.url}: expected the metadata of a model. Received: {content!r:.200}") from None
+            raise unexpected(self.model.url, "the metadata of a model", content) from None
 
-    def _post(self, verb, spec, body, key, timeout):
-        data = request_json({"signature_name": spec["signature"], **body}).encode()
-        content = self._ask(f"{address_of(self.url, spec)}:{verb}", data, timeout, spec["signature"])
-        if not isinstance(content, dict) or key not in content:
-            raise ServingError(f"{self.url}: expected an answer with {key!r}. Received: {content!r:.200}")
-        return content[key]
-
-    def _ask(self, address, data, timeout, signature=None):
+    def _ask(self, address: str, data: bytes | None, signature: str | None = None) -> Any:
         """The JSON that the server answers: to a GET, or to a POST of some data."""
         try:
-            code, content = self._exchange(address, data, timeout)
+            code, content = self._exchange(address, data)
         except (requests.RequestException, urllib3.exceptions.HTTPError, TimeoutError) as error:
-            raise _serving_error(address, error, timeout) from None
+            raise _serving_error(address, error, self.timeout) from None
         if 300 <= code < 400:
             raise ServingError(f"{address} answered {code}: a redirect, which is not followed")
         if code >= 400:
             asked = f" (signature {signature!r})" if signature else ""
-            raise ServingError(f"{address} answered {code}: {_reason(content)}{asked}", code in _BUSY)
+            message = f"{address} answered {code}: {_reason(content)}{asked}"
+            raise ServingError(message, may_retry=code in _BUSY)
         try:
-            return parse_json(content, self.url)
+            return parse_json(content, self.model.url)
         except ValueError as error:
             raise ServingError(str(error)) from None
 
-    def _exchange(self, address, data, timeout):
+    def _exchange(self, address: str, data: bytes | None) -> tuple[int, bytes]:
         """(status, content)"""
-        method = "GET" if data is None else "POST"
-        total = urllib3.Timeout(total=timeout)
         with self._session.request(
-            method, address, data=data, timeout=total, stream=True, allow_redirects=False, verify=self._verify
+            "GET" if data is None else "POST",
+            address,
+            data=data,
+            timeout=urllib3.Timeout(total=self.timeout),
+            stream=True,
+            allow_redirects=False,
+            verify=self._verify,
         ) as response:
-            parts, size = [], 0
+            content = bytearray()
             while part := response.raw.read1(_PART):
-                parts.append(part)
-                size += len(part)
-                if size > MAX_MESSAGE:
-                    raise ServingError(
-                        f"{address}: expected an answer of at most {MAX_MESSAGE >> 20} MB. Received: one that is longer"
-                    )
-            return response.status_code, b"".join(parts)
+                content += part
+                if len(content) > MAX_MESSAGE:
+                    expected = f"expected an answer of at most {MAX_MESSAGE >> 20} MB"
+                    raise ServingError(f"{address}: {expected}. Received: one that is longer")
+            return response.status_code, bytes(content)
 
 
 class _TimedReads(io.RawIOBase):
@@ -109,7 +155,8 @@ class _TimedReads(io.RawIOBase):
 
     def __init__(self, stream, connection):
         super().__init__()
-        self._stream, self._connection = stream, connection
+        self._stream = stream
+        self._connection = connection
         self._deadline = time.monotonic() + connection.gettimeout()
 
     def readable(self):
@@ -128,7 +175,10 @@ class _TimedReads(io.RawIOBase):
 
 
 class _TimedResponse(http.client.HTTPResponse):
-    """Of status line, headers and body together, none may come after the timeout, however slowly the bytes come."""
+    """Status line, headers and body together have one timeout, however slowly the bytes come.
+
+    The libraries' own timeouts begin anew with every byte.
+    """
 
     def __init__(self, sock, *arguments, **options):
         super().__init__(sock, *arguments, **options)
@@ -143,59 +193,47 @@ class HTTPSConnection(urllib3.connection.HTTPSConnection):
     response_class = _TimedResponse
 
 
-class _Pool(urllib3.HTTPConnectionPool):
-    ConnectionCls = HTTPConnection
-
-
-class _TlsPool(urllib3.HTTPSConnectionPool):
-    ConnectionCls = HTTPSConnection
-
-
-_POOLS = {"http": _Pool, "https": _TlsPool}
-
-
 class _Adapter(requests.adapters.HTTPAdapter):
     """Reads answers by `_TimedResponse`, also through a proxy."""
 
-    def init_poolmanager(self, *arguments, **options):
-        super().init_poolmanager(*arguments, **options)
-        self.poolmanager.pool_classes_by_scheme = _POOLS
-
-    def proxy_manager_for(self, proxy, **options):
-        manager = super().proxy_manager_for(proxy, **options)
-        manager.pool_classes_by_scheme = _POOLS
-        return manager
+    def get_connection_with_tls_context(self, *arguments, **options):
+        pool = super().get_connection_with_tls_context(*arguments, **options)
+        pool.ConnectionCls = HTTPSConnection if pool.scheme == "https" else HTTPConnection
+        return pool
 
 
-def request_json(body, **options):
-    """The JSON of a request, with bytes as the object that stands for them; `options` of `json.dumps`."""
-    return json.dumps(body, default=lambda value: {"b64": base64.b64encode(value).decode()}, **options)
+def request_json(verb: str, signature: str, rows: dict | list, **options) -> str:
+    """The JSON of a request, with objects that stand for bytes; `options`: of `json.dumps`."""
+
+    def encoded(value):
+        return {"b64": base64.b64encode(value).decode()}
+
+    key = "inputs" if verb == "predict" else "examples"
+    return json.dumps({"signature_name": signature, key: rows}, default=encoded, **options)
 
 
-def address_of(url, spec):
-    """The URL of a model on a server. `spec`: dict with model, version and label, the last two possibly None."""
-    version, label = spec["version"], spec["label"]
-    which = f"/versions/{version}" if version is not None else ""
-    which = f"/labels/{urllib.parse.quote(label, safe='')}" if label is not None else which
-    return f"{url}/v1/models/{urllib.parse.quote(spec['model'], safe='')}{which}"
-
-
-def _serving_error(address, error, timeout):
+def _serving_error(address: str, error: Exception, timeout: float) -> ServingError:
     """The error of a failed exchange, in one line."""
     causes = list(_causes(error))
-    is_new = any(isinstance(cause, urllib3.exceptions.NewConnectionError) for cause in causes)  # a kind of TimeoutError
-    if not is_new and any(isinstance(cause, (TimeoutError, urllib3.exceptions.TimeoutError)) for cause in causes):
+    cause = causes[-1]
+
+    def is_any(*kinds):
+        return any(isinstance(one, kinds) for one in causes)
+
+    is_new = is_any(urllib3.exceptions.NewConnectionError)  # a kind of urllib3's TimeoutError
+    if not is_new and is_any(TimeoutError, urllib3.exceptions.TimeoutError):
         return ServingError(f"{address} did not answer within {timeout:g} s")
-    if any(isinstance(cause, (http.client.IncompleteRead, urllib3.exceptions.IncompleteRead)) for cause in causes):
-        return ServingError(f"{address} broke its answer off: {causes[-1]}", may_retry=True)
-    if isinstance(causes[-1], http.client.HTTPException) and not isinstance(causes[-1], ConnectionError):
-        return ServingError(f"{address}: expected an answer in HTTP (gRPC has another port): {causes[-1]!r}")
+    if is_any(http.client.IncompleteRead, urllib3.exceptions.IncompleteRead):
+        return ServingError(f"{address} broke its answer off: {cause}", may_retry=True)
+    if isinstance(cause, http.client.HTTPException) and not isinstance(cause, ConnectionError):
+        expected = "expected an answer in HTTP (gRPC has another port)"
+        return ServingError(f"{address}: {expected}: {cause!r}")
     if isinstance(error, requests.exceptions.SSLError):  # waiting does not make a certificate valid
-        return ServingError(f"{address} cannot be reached: {causes[-1]}")
-    return ServingError(f"{address} cannot be reached: {causes[-1]}. {NO_SERVER}", may_retry=True)
+        return ServingError(f"{address} cannot be reached: {cause}")
+    return ServingError(f"{address} cannot be reached: {cause}. {NO_SERVER}", may_retry=True)
 
 
-def _causes(error):
+def _causes(error: BaseException | None):
     """An error of requests and those that it wraps, the innermost last."""
     while error is not None:
         yield error
@@ -203,7 +241,7 @@ def _causes(error):
         error = next((one for one in wrapped if isinstance(one, BaseException)), None)
 
 
-def _reason(data):
+def _reason(data: bytes) -> str:
     """The error of TensorFlow Serving's JSON; of others the text."""
     try:
         return parse_json(data, "the answer")["error"]

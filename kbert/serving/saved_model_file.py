@@ -1,20 +1,53 @@
-"""Reads saved_model.pb without loading the model."""
+"""Versions of a served model, and what saved_model.pb says without loading the model.
+
+Messages are TensorFlow's own: reading them runs nothing of the graph.
+"""
 
 import collections
 import dataclasses
 import math
+import os
 import pathlib
+from collections.abc import Iterator
 
+from kbert.checks import check_positive
+
+_LATEST = 2**63 - 1  # int64, as TensorFlow Serving stores versions
 _INIT = "__saved_model_init_op"  # listed among the signatures, but not one
+
+
+def check_version(owner: str, version: int) -> None:
+    """Raises a ValueError that names the owner unless a server can hold this number."""
+    check_positive(owner, version=version)
+    if version > _LATEST:
+        must = f"`version` must be at most {_LATEST}, as servers take int64"
+        raise ValueError(f"{owner}: {must}. Received: {version}")
+
+
+def find_export(directory: str | os.PathLike) -> pathlib.Path | None:
+    """The version that a path of an export means: itself, or the highest in it."""
+    directory = pathlib.Path(directory)
+    if not directory.is_dir():
+        return None
+    versions = [path for path in directory.iterdir() if path.name.isdecimal()]
+    versions.sort(key=lambda path: int(path.name), reverse=True)
+    paths = [directory, *versions]
+    return next((path for path in paths if (path / "saved_model.pb").is_file()), None)
 
 
 @dataclasses.dataclass(frozen=True)
 class TensorSpec:
-    """One input or output of a signature: node name, dtype name ("string", "float32" …), shape (None = free)."""
+    """One input or output of a signature.
+
+    Attributes:
+        node: the name of its node.
+        dtype: "string", "float32" …
+        shape: None: not even the rank is known; a None in it: a size that is free.
+    """
 
     node: str
     dtype: str
-    shape: tuple | None  # None: not even the rank is known
+    shape: tuple[int | None, ...] | None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +59,7 @@ class Signature:
     outputs: dict[str, TensorSpec]
 
     @property
-    def kind(self):
+    def kind(self) -> str:
         """The server's method for it: predict, classify or regress."""
         return self.method.rpartition("/")[2]
 
@@ -39,36 +72,49 @@ class SavedModelFile:
         ValueError: a damaged one, or one without a graph for serving.
     """
 
-    def __init__(self, directory):
+    def __init__(self, directory: str | os.PathLike):
         self.path = pathlib.Path(directory)
         self._graph = _serving_graph(self.path / "saved_model.pb")
-        found = {name: value for name, value in sorted(self._graph.signature_def.items()) if name != _INIT}
-        self.signatures = {name: _signature(value) for name, value in found.items()}
+        graph = self._graph.graph_def
+        self._nodes = {node.name: node for node in graph.node}
+        self._functions = {function.signature.name: function for function in graph.library.function}
+        # The loader must not see another node or function than the audit.
+        if (len(self._nodes), len(self._functions)) != (
+            len(graph.node),
+            len(graph.library.function),
+        ):
+            raise ValueError(
+                f"{self.path}/saved_model.pb is damaged: nodes or functions share a name"
+            )
+        self.signatures = {
+            name: Signature(value.method_name, _tensors(value.inputs), _tensors(value.outputs))
+            for name, value in sorted(self._graph.signature_def.items())
+            if name != _INIT
+        }
 
     @property
-    def nodes(self):
+    def nodes(self) -> Iterator:
         """All nodes, those of functions included."""
-        graph = self._graph.graph_def
-        yield from graph.node
-        for function in graph.library.function:
+        yield from self._nodes.values()
+        for function in self._functions.values():
             yield from function.node_def
 
-    def ops(self):
+    def ops(self) -> collections.Counter:
         """Counter of op names; calls of the graph's own functions by name are not ops."""
-        functions = {function.signature.name for function in self._graph.graph_def.library.function}
-        return collections.Counter(node.op for node in self.nodes if node.op not in functions)
+        return collections.Counter(node.op for node in self.nodes if node.op not in self._functions)
 
-    def bodies(self):
-        """(role, set of op names) of the graph and of each of its functions.
+    def bodies(self) -> Iterator[tuple[str, set[str]]]:
+        """(role, op names) of the graph and of each of its functions.
 
-        The role is "graph" for the graph, "save" or "restore" for the function that only the saver calls, and "serve"
-        for all others. The one that restores must read the file that the loader names, and no other.
+        The role is "graph" for the graph, "save" or "restore" for the function that only the saver
+        calls, and "serve" for all others. The one that restores must read the file that the loader
+        names, and no other.
         """
-        graph, saver = self._graph.graph_def, self._graph.saver_def
-        functions = {function.signature.name: function for function in graph.library.function}
+        nodes = self._nodes
+        functions = self._functions
+        saver = self._graph.saver_def
         # names of nodes of the graph; None: what Python, or another function, calls
         callers = {name: {None} for name in self._graph.object_graph_def.concrete_functions}
-        nodes = {node.name: node for node in graph.node}
         for name, node in nodes.items():
             for called in _called(node, functions):
                 callers.setdefault(called, set()).add(name)
@@ -76,8 +122,9 @@ class SavedModelFile:
             for node in function.node_def:
                 for called in _called(node, functions):
                     callers.setdefault(called, set()).add(None)
-        yield "graph", {node.op for node in graph.node} - set(functions)
-        save, restore = saver.save_tensor_name.partition(":")[0], saver.restore_op_name
+        yield "graph", {node.op for node in nodes.values()} - set(functions)
+        save = saver.save_tensor_name.partition(":")[0]
+        restore = saver.restore_op_name
         file = saver.filename_tensor_name.partition(":")[0]
         for name, function in functions.items():
             role = "serve"
@@ -87,12 +134,12 @@ class SavedModelFile:
                 role = "restore"
             yield role, {node.op for node in function.node_def} - set(functions)
 
-    def compiled_functions(self):
+    def compiled_functions(self) -> list[str]:
         """Names of the functions that must be compiled by XLA."""
-        functions = self._graph.graph_def.library.function
-        return [function.signature.name for function in functions if function.attr["_XlaMustCompile"].b]
+        functions = self._functions.items()
+        return [name for name, function in functions if function.attr["_XlaMustCompile"].b]
 
-    def variable_bytes(self):
+    def variable_bytes(self) -> int:
         """Size of the variables that the graph declares, each once."""
         variables = {}
         for node in self.nodes:
@@ -102,71 +149,44 @@ class SavedModelFile:
                 variables[node.attr["shared_name"].s or node.name] = size
         return sum(variables.values())
 
-    def example_features(self):
-        """The features that the graph's parsers of tf.Examples require: a list of sets of names, one per parser."""
-        graph, found = self._graph.graph_def, []
-        for nodes in (graph.node, *(function.node_def for function in graph.library.function)):
-            constants = {node.name: node.attr["value"].tensor for node in nodes if node.op == "Const"}
+    def example_features(self) -> list[set[str]]:
+        """The features that each parser of tf.Examples in the graph requires."""
+        functions = self._functions.values()
+        bodies = [self._nodes.values(), *(function.node_def for function in functions)]
+        features = []
+        for nodes in bodies:
+            constants = {
+                node.name: node.attr["value"].tensor for node in nodes if node.op == "Const"
+            }
             for node in nodes:
-                if node.op != "ParseExampleV2":
-                    continue
-                # serialized, names, sparse_keys, dense_keys, ragged_keys, then a default for each dense key
-                tensors = [constants.get(name.partition(":")[0]) for name in node.input]
-                keys = tensors[3].string_val if len(tensors) > 5 and tensors[3] is not None else ()
-                required = [  # those whose default has no value
-                    key.decode("utf-8", "replace")
-                    for key, default in zip(keys, tensors[5:], strict=False)
-                    if default is not None and any(dim.size == 0 for dim in default.tensor_shape.dim)
-                ]
-                found.append(set(required))
-        return found
+                if node.op == "ParseExampleV2":
+                    features.append(_required_features(node, constants))
+        return features
 
-    def asset_names(self):
+    def asset_names(self) -> list[str]:
         """Files that the graph reads when it is loaded."""
         return [asset.filename for asset in self._graph.asset_file_def]
 
 
-def find_export(directory) -> pathlib.Path | None:
-    """The version that a path of an export means: itself, or the highest version in it; None if there is none."""
-    directory = pathlib.Path(directory)
-    if not directory.is_dir():
-        return None
-    versions = [path for path in directory.iterdir() if path.name.isdecimal()]
-    found = [directory, *sorted(versions, key=lambda path: -int(path.name))]
-    return next((path for path in found if (path / "saved_model.pb").is_file()), None)
-
-
-def set_methods(directory, methods):
-    """Sets method names of signatures, which TensorFlow 2 always calls ``tensorflow/serving/predict``."""
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    path = pathlib.Path(directory) / "saved_model.pb"
-    content = saved_model_pb2.SavedModel.FromString(path.read_bytes())
-    for name, method in methods.items():
-        content.meta_graphs[0].signature_def[name].method_name = method
-    path.write_bytes(content.SerializeToString(deterministic=True))
-    (path.parent / "fingerprint.pb").unlink(missing_ok=True)  # of the file as it was; no loader needs one
-
-
-def _serving_graph(path):
+def _serving_graph(path: pathlib.Path):
     from google.protobuf.message import DecodeError
     from tensorflow.core.protobuf import saved_model_pb2
 
     if not path.is_file():
-        raise FileNotFoundError(
-            f"Expected a SavedModel, such as saved_models/NAME/1, with saved_model.pb in it. Received: {path.parent}"
-        )
+        expected = "Expected a SavedModel, such as saved_models/NAME/1, with saved_model.pb in it"
+        raise FileNotFoundError(f"{expected}. Received: {path.parent}")
     try:
         content = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     except DecodeError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     tags = [list(graph.meta_info_def.tags) for graph in content.meta_graphs]
     if tags != [["serve"]]:  # loaders choose by the tags, and not all of them alike
-        raise ValueError(f"{path}: expected one graph, with the tag `serve`. Received: graphs with the tags {tags}")
+        expected = "expected one graph, with the tag `serve`"
+        raise ValueError(f"{path}: {expected}. Received: graphs with the tags {tags}")
     return content.meta_graphs[0]
 
 
-def _called(node, functions):
+def _called(node, functions) -> Iterator[str]:
     """Names of the functions that a node calls, by its op or its attributes."""
     if node.op in functions:
         yield node.op
@@ -176,32 +196,43 @@ def _called(node, functions):
                 yield function.name
 
 
-def _restores(function, call, file):
-    """Whether a function restores variables from its first argument, which its caller is given as the file's name."""
+def _restores(function, call, file: str) -> bool:
+    """Whether a function restores variables from its first argument, given as the file's name."""
     arguments = [argument.name for argument in function.signature.input_arg]
     prefixes = [node.input[:1] for node in function.node_def if node.op == "RestoreV2"]
     return call.input[:1] == [file] and all(prefix == arguments[:1] for prefix in prefixes)
 
 
-def _signature(value):
-    return Signature(
-        value.method_name,
-        {name: _tensor(info) for name, info in sorted(value.inputs.items())},
-        {name: _tensor(info) for name, info in sorted(value.outputs.items())},
-    )
+def _required_features(node, constants: dict) -> set[str]:
+    """The keys whose default has no value.
+
+    The inputs of a parser: serialized, names, sparse_keys, dense_keys, ragged_keys, then a default
+    for each dense key.
+    """
+    tensors = [constants.get(name.partition(":")[0]) for name in node.input]
+    keys = tensors[3].string_val if len(tensors) > 5 and tensors[3] is not None else ()
+    return {
+        key.decode("utf-8", "replace")
+        for key, default in zip(keys, tensors[5:], strict=False)
+        if default is not None and any(dim.size == 0 for dim in default.tensor_shape.dim)
+    }
 
 
-def _tensor(info):
-    shape = None
-    if not info.tensor_shape.unknown_rank:
-        shape = tuple(None if dim.size < 0 else dim.size for dim in info.tensor_shape.dim)
-    return TensorSpec(info.name, _dtype(info.dtype).name, shape)
+def _tensors(infos) -> dict[str, TensorSpec]:
+    specs = {}
+    for name, info in sorted(infos.items()):
+        shape = None
+        if not info.tensor_shape.unknown_rank:
+            shape = tuple(dim.size if dim.size >= 0 else None for dim in info.tensor_shape.dim)
+        specs[name] = TensorSpec(info.name, _dtype(info.dtype).name, shape)
+    return specs
 
 
-def _dtype(number):
+def _dtype(number: int):
     import tensorflow as tf
 
     try:
         return tf.as_dtype(number)
     except TypeError:
-        raise ValueError(f"saved_model.pb is damaged: expected the number of a data type. Received: {number}") from None
+        expected = "expected the number of a data type"
+        raise ValueError(f"saved_model.pb is damaged: {expected}. Received: {number}") from None

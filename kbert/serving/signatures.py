@@ -1,20 +1,93 @@
 """The signatures of a served model: those of its task, with limits on requests.
 
-Shapes: B batch, S sequence.
+Shapes: B texts, C choices, S sequence, M masks, V vocabulary.
 """
 
 import dataclasses
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from kbert.checks import check_positive
 from kbert.pipelines.example_rows import example_rows
+from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_pipeline
 from kbert.pipelines.task_signature import TaskSignature, answering
-from kbert.serving.limits import ServingLimits
+from kbert.preprocessing.limits import at_most, limit_rows
 
 METHODS = {kind: f"tensorflow/serving/{kind}" for kind in ("predict", "classify", "regress")}
+
+# The number of floats in one output: 256 MB. It bounds the memory of [B, S, ...] and [B, M, V].
+_MOST_VALUES = 2**26
+
+
+@dataclasses.dataclass(frozen=True)
+class ServingLimits:
+    """Two limits that every signature of an export checks in graph, before it computes anything.
+
+    They bound the time and the memory of a request, whatever it contains. A request that exceeds
+    one of them is refused with INVALID_ARGUMENT (REST 400) and a message with the limit and what
+    was received.
+
+    Attributes:
+        max_request_bytes: bytes of text, over all strings of the request.
+        max_request_tokens: tokens that the model runs for a request: rows × S, padding included,
+            where a long text has a row for each of its windows, and a multiple-choice question one
+            for each choice.
+
+    Raises:
+        ValueError: a limit that is not a positive integer below 2**63.
+    """
+
+    max_request_bytes: int = 2**20
+    max_request_tokens: int = 2**17
+
+    def __post_init__(self):
+        limits = check_positive("export", **dataclasses.asdict(self))
+        if large := {name: value for name, value in limits.items() if value >= 2**63}:
+            must = "limits must be less than 2**63, as servers count in int64"
+            raise ValueError(f"export: {must}. Received: {large}")
+
+    def max_rows(self, sequence_length: int, values_per_row: int = 1) -> int:
+        """The rows of S tokens that a request may have.
+
+        Args:
+            sequence_length: S.
+            values_per_row: floats of the largest output or intermediate result for each row.
+
+        Raises:
+            ValueError: not even one row is allowed.
+        """
+        if sequence_length > self.max_request_tokens:
+            raise ValueError(
+                "export: `max_request_tokens` must allow one row of the model's sequence length, "
+                f"{sequence_length}. Received: {self.max_request_tokens}"
+            )
+        rows = self.max_request_tokens // sequence_length
+        return max(1, min(rows, _MOST_VALUES // values_per_row))
+
+    def check_bytes(self, strings: Sequence[tf.Tensor]) -> list[tf.Tensor]:
+        """The string tensors, after checking that they are within `max_request_bytes`."""
+        lengths = [tf.cast(tf.strings.length(column), tf.int64) for column in strings]
+        size = tf.add_n([tf.reduce_sum(length) for length in lengths])
+        advice = "Send less at once, or export the model with a larger max_request_bytes."
+        return at_most(size, self.max_request_bytes, "bytes of text", advice, list(strings))
+
+    def batch(self, preprocessor, inputs: dict[str, tf.Tensor], values_per_row: int = 1):
+        """The preprocessor's batch, within the limits.
+
+        Args:
+            preprocessor: a `kbert.preprocessing.Preprocessor`.
+            inputs: string columns, [B] or [B, C].
+            values_per_row: as for `max_rows`.
+        """
+        max_rows = self.max_rows(preprocessor.sequence_length, values_per_row)
+        if preprocessor.makes_windows:
+            return preprocessor(inputs, max_windows=max_rows)
+        sizes = [tf.reduce_prod(tf.maximum(tf.shape(column), 1)) for column in inputs.values()]
+        rows = tf.reduce_max(sizes)  # B, of choices B * C; of prompts without a choice B
+        return preprocessor(limit_rows(inputs, rows, max_rows, preprocessor.sequence_length))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +95,8 @@ class ServingSignature:
     """One signature.
 
     Attributes:
-        function: of the inputs, one tensor each; returns a dict of outputs, the first dimension of each is B.
+        function: of the inputs, one tensor each; returns a dict of outputs, the first dimension of
+            each is B.
         preprocess: the part of `function` before the model: of the inputs, the batch. It raises
             tf.errors.InvalidArgumentError for a request beyond the limits.
         inputs: dict of name → tf.TensorSpec, in the function's order.
@@ -39,8 +113,14 @@ class ServingSignature:
     kind: str = "predict"
 
 
-def signatures(pipeline, layers=None, limits=None) -> dict[str, ServingSignature]:
-    """The signatures of a pipeline's SavedModel: ``serving_default``, the pipeline itself, and those of its task.
+def signatures(
+    pipeline: Pipeline,
+    layers: Sequence[int] | None = None,
+    limits: ServingLimits | None = None,
+) -> dict[str, ServingSignature]:
+    """The signatures of a pipeline's SavedModel.
+
+    They are ``serving_default``, the pipeline itself, and those of its task.
 
     | task | signatures besides serving_default |
     |---|---|
@@ -51,27 +131,33 @@ def signatures(pipeline, layers=None, limits=None) -> dict[str, ServingSignature
     | span, tagging, multiple_choice | ``answer``; ``tag``, ``entities``; ``choose`` |
 
     Args:
-        layers: of an encoder, which hidden states ``features`` returns, as indices into the L + 1 of them (0 =
-            embeddings, -1 = last); None: the last four, or all if there are fewer.
+        layers: of an encoder, which hidden states ``features`` returns, as indices into the L + 1
+            of them (0 = embeddings, -1 = last); None: the last four, or all if there are fewer.
         limits: `kbert.serving.ServingLimits`, which every signature checks; None: the default ones.
 
     Raises:
-        ValueError: layers that the encoder does not have, or for a model that is not an encoder; limits that do not
-            allow a single row.
+        ValueError: layers that the encoder does not have, or for a model that is not an encoder;
+            limits that do not allow a single row.
     """
     limits = limits or ServingLimits()
     task = task_pipeline(pipeline.model.task)
     options = {} if layers is None else {"layers": layers}
     if other := set(options) - set(inspect.signature(task.signatures).parameters):
-        raise ValueError(f"export: the task {task.task} does not take {sorted(other)}. Received: layers={layers!r}")
+        refused = f"the task {task.task} does not take {sorted(other)}"
+        raise ValueError(f"export: {refused}. Received: layers={layers!r}")
     default = answering(pipeline, values_per_row=task.values_per_row(pipeline))
-    named = {"serving_default": default, **task.signatures(pipeline, **options)}
-    made = {signature: _within_limits(signature, pipeline, task, limits) for signature in set(named.values())}
-    return {name: made[signature] for name, signature in named.items()}
+    by_name = {"serving_default": default, **task.signatures(pipeline, **options)}
+    limited = {
+        signature: _within_limits(signature, pipeline, task, limits)
+        for signature in set(by_name.values())
+    }
+    return {name: limited[signature] for name, signature in by_name.items()}
 
 
-def _within_limits(signature: TaskSignature, pipeline, task, limits):
-    """The signature with its limits, on string columns or, depending on its kind, on tf.Examples."""
+def _within_limits(
+    signature: TaskSignature, pipeline: Pipeline, task, limits: ServingLimits
+) -> ServingSignature:
+    """The signature with its limits, on string columns or, of another kind, on tf.Examples."""
     preprocessor = signature.preprocessor or pipeline.preprocessor
     specs = preprocessor.string_signature()
     rows_of = task.example_rows if signature.preprocessor is None else example_rows
@@ -84,20 +170,18 @@ def _within_limits(signature: TaskSignature, pipeline, task, limits):
 
     def function(*columns):
         inputs = checked(columns)
-        return signature.finish(limits.batch(preprocessor, inputs, signature.values_per_row), inputs)
+        batch = limits.batch(preprocessor, inputs, signature.values_per_row)
+        return signature.finish(batch, inputs)
 
-    plain = ServingSignature(
-        function,
-        preprocess,
-        specs,
-        rows_of(tuple(specs)),
-        limits.max_rows(preprocessor.sequence_length, signature.values_per_row),
-    )
-    return plain if signature.kind == "predict" else _on_examples(plain, limits, signature.kind)
+    max_rows = limits.max_rows(preprocessor.sequence_length, signature.values_per_row)
+    plain = ServingSignature(function, preprocess, specs, rows_of(tuple(specs)), max_rows)
+    if signature.kind == "predict":
+        return plain
+    return _on_examples(plain, limits, signature.kind)
 
 
-def _on_examples(plain, limits, kind):
-    """A signature that takes serialised tf.Examples, with the columns of `plain` as features."""
+def _on_examples(plain: ServingSignature, limits: ServingLimits, kind: str) -> ServingSignature:
+    """A signature on serialised tf.Examples, with the columns of `plain` as features."""
     features = {name: tf.io.FixedLenFeature([], tf.string) for name in plain.inputs}
 
     def columns(inputs):

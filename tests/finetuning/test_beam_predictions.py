@@ -12,7 +12,7 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 import kbert
 from kbert.finetuning.predict_file import predict_file
 from kbert.finetuning.predict_file_with_beam import predict_file_with_beam
-from kbert.serving.pipeline_loader import load_pipeline
+from kbert.serving.exported_pipeline import load_pipeline
 
 module = importlib.import_module("kbert.finetuning.predict_file_with_beam")  # its name means the function
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("apache_beam")]

@@ -11,8 +11,12 @@ import re
 import threading
 from concurrent import futures
 
+import grpc
 import numpy as np
 import tensorflow as tf
+from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_service_pb2_grpc, regression_pb2
+
+from kbert.serving.saved_model_file import SavedModelFile
 
 
 class ModelServer:
@@ -82,9 +86,6 @@ class ModelServer:
         return f"http://127.0.0.1:{server.server_address[1]}"
 
     def _start_grpc(self):
-        import grpc
-        from tensorflow_serving.apis import prediction_service_pb2_grpc
-
         any_size = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
         server = grpc.server(futures.ThreadPoolExecutor(4), options=any_size)
         prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_servicer(self), server)
@@ -95,9 +96,6 @@ class ModelServer:
 
 
 def _servicer(models):
-    import grpc
-    from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_service_pb2_grpc, regression_pb2
-
     class Servicer(prediction_service_pb2_grpc.PredictionServiceServicer):
         def Predict(self, request, context):
             inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
@@ -158,8 +156,6 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
             return self._answer(404, {"error": f"Not found: {error}"})
         if not metadata:
             return self._answer(200, {"model_version_status": [{"version": "1", "state": "AVAILABLE"}]})
-        from kbert.serving.saved_model_file import SavedModelFile
-
         signatures = {
             name: {"inputs": dict.fromkeys(s.inputs, {}), "outputs": dict.fromkeys(s.outputs, {})}
             for name, s in SavedModelFile(served.path).signatures.items()

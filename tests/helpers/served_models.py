@@ -4,6 +4,7 @@ import functools
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 import kbert
 from helpers.keyword_models import look_for
@@ -96,4 +97,6 @@ def make_pipeline(kind):
 
 def fed(kind, inputs):
     """The inputs of a warm-up record for the signature's function: dict of name → array of strings."""
-    return inputs if kind == "predict" else {"inputs": np.array(inputs, dtype=object)}
+    if kind == "predict":
+        return {name: tf.make_ndarray(tensor) for name, tensor in inputs.items()}
+    return {"inputs": np.array([example.SerializeToString() for example in inputs], dtype=object)}

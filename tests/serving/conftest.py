@@ -77,7 +77,6 @@ def served(request, served_models):
 @pytest.fixture(scope="session")
 def server(served_models):
     """What serves all of `served_models`: a real TensorFlow Serving where one is given, or the stand-in for one."""
-    pytest.importorskip("tensorflow_serving", reason="tensorflow-serving-api is not installed")
     with real_server() as real:
         if real is not None:
             yield real

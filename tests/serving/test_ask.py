@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from kbert.serving.ask import read_json_rows
-from kbert.serving.client import ServingClient
+from kbert.serving.client import ServingClient, read_json_rows
 
 
 def test_a_line_that_is_not_utf_8_is_named(tmp_path):
@@ -16,17 +15,7 @@ def test_a_line_that_is_not_utf_8_is_named(tmp_path):
         next(rows)
 
 
-def test_a_client_without_tries_is_refused_when_it_is_made():
-    with pytest.raises(ValueError, match="ServingClient: `tries` must be a positive integer. Received: 0"):
-        ServingClient("http://localhost:8501", "reviews", tries=0)
-
-
-@pytest.mark.parametrize("column", ["a film", ["a film", ["a"]], [["a"], "a film"]])
-def test_columns_that_are_not_lists_are_refused(column):
-    """Strings beside lists were left out of the request, so that answers belonged to other rows."""
-    client = ServingClient("http://localhost:8501", "reviews")
-    with pytest.raises(ValueError, match="ServingClient: `text` must be a list of strings.* Received: "):
-        client.curl({"text": column})
+_URL = "expected http://host:8501, https.* grpc://host:8500.* Received: "
 
 
 @pytest.mark.parametrize(
@@ -34,15 +23,22 @@ def test_columns_that_are_not_lists_are_refused(column):
     [
         ({"version": 2**70}, f"`version` must be at most {2**63 - 1}, as servers take int64. Received: {2**70}"),
         ({"version": "1"}, "`version` must be a positive integer. Received: '1'"),
+        ({"version": 1, "label": "stable"}, r"give a version or a label. Received: \(1, 'stable'\)"),
         ({"model": ""}, "`model` must be a string that is not empty. Received: ''"),
         ({"model": None}, "`model` must be a string that is not empty. Received: None"),
         ({"label": 3}, "`label` must be a string that is not empty. Received: 3"),
         ({"url": 3}, "`url` must be a string that is not empty. Received: 3"),
+        ({"url": "localhost:8501"}, f"{_URL}'localhost:8501'"),
+        ({"url": "http://localhost:http"}, f"{_URL}'http://localhost:http' .*[Pp]ort"),
+        ({"url": "grpc://localhost:http"}, f"{_URL}'grpc://localhost:http' .*[Pp]ort"),
+        ({"url": "http://[::1"}, f"{_URL}'http://.::1' .*IPv6"),
+        ({"tries": 0}, "`tries` must be a positive integer. Received: 0"),
         ({"timeout": 0}, "`timeout` must be a positive number of seconds.* Received: 0"),
         ({"timeout": "3"}, "`timeout` must be a positive number of seconds.* Received: '3'"),
         ({"timeout": float("nan")}, "`timeout` must be a positive number of seconds.* Received: nan"),
         ({"timeout": 1e10}, "`timeout` must be a positive number of seconds, at most 1000000. Received: 1000"),
         ({"url": "https://host", "client_certificate": "pem"}, r"`client_certificate` must be two files.* 'pem'"),
+        ({"root_certificates": "a.pem"}, "certificates are for https:// and grpcs://. Received: 'http://localhost"),
     ],
 )
 def test_arguments_of_a_client(arguments, message):
@@ -59,6 +55,10 @@ def test_arguments_of_a_client(arguments, message):
         ({"text": np.array(["a", None], object)}, r"`text`\[1\]: expected str or bytes. Received: None"),
         ({"choices": [["a", None]]}, r"`choices`\[0\]\[1\]: expected str or bytes. Received: None"),
         ({"text": None}, "`text` must be a list of strings.* Received: None"),
+        *[
+            ({"text": column}, "`text` must be a list of strings.* Received: ")  # or answers belong to other rows
+            for column in ("a film", ["a film", ["a"]], [["a"], "a film"])
+        ],
         ({}, "expected a dict of column → list of strings. Received: {}"),
         (["a"], r"expected a dict of column → list of strings. Received: \['a'\]"),
     ],

@@ -7,12 +7,13 @@ import pytest
 import tensorflow as tf
 from helpers.run_recipe import run_kbert
 from tensorflow.core.protobuf import saved_model_pb2
+from tensorflow_serving.apis import prediction_log_pb2
 
 import kbert
-from kbert.serving.audit_files import batching_problems
+from kbert.serving.audit import batching_problems
+from kbert.serving.export import set_methods, warmup_record
 from kbert.serving.exported_pipeline import ExportedPipeline
-from kbert.serving.messages import example_request, predict_request, prediction_log
-from kbert.serving.saved_model_file import SavedModelFile, set_methods
+from kbert.serving.saved_model_file import SavedModelFile
 from kbert.serving.server_ops import TEXT_OPS, forbidden
 
 
@@ -202,6 +203,18 @@ def test_a_second_graph_is_refused(served_models, tmp_path):
     assert problems == ["saved_model.pbtxt stands beside saved_model.pb, and a loader may read it instead"]
 
 
+def test_names_that_two_functions_or_nodes_share_are_refused(served_models, tmp_path):
+    """A loader might take the other one than the audit."""
+    for name in ("function", "node"):
+        content, write = _edited(served_models["single"].path, tmp_path / name)
+        graph = content.meta_graphs[0].graph_def
+        entries = graph.library.function if name == "function" else graph.node
+        entries.add().CopyFrom(entries[0])
+        write()
+        with pytest.raises(ValueError, match="saved_model.pb is damaged: nodes or functions share a name"):
+            kbert.audit(tmp_path / name)
+
+
 @pytest.mark.parametrize("name", ["variables.index", "variables.data-00000-of-00001"])
 def test_damaged_weights(served_models, tmp_path, name):
     shutil.copytree(served_models["single"].path, tmp_path / "1")
@@ -272,16 +285,11 @@ def test_warm_up_and_batching_files(tmp_path, served_models):
     path = tmp_path / "1"
     shutil.copytree(served_models["regression"].path, path)
     file = path / "assets.extra/tf_serving_warmup_requests"
-    text = np.array(["a"], object)
-    requests = [
-        ("predict", predict_request("serving_default", {"text": text})),
-        ("predict", predict_request("answer", {"text": text})),
-        ("classify", example_request("serving_default", [{"text": "a"}])),
-        ("predict", predict_request("serving_default", {"text": text[None], "text_pair": np.array([1], "int32")})),
-    ]
     with tf.io.TFRecordWriter(str(file)) as writer:
-        for kind, request in requests:
-            writer.write(prediction_log(kind, request))
+        writer.write(warmup_record("predict", "serving_default", [{"text": "a"}]))
+        writer.write(warmup_record("predict", "answer", [{"text": "a"}]))
+        writer.write(warmup_record("classify", "serving_default", [{"text": "a"}]))
+        writer.write(warmup_record("predict", "serving_default", [{"text": ["a"], "text_pair": 1}]))
     (path / "batching_params.pbtxt").write_text("max_batch_size { value: 8 }\nallowed_batch_sizes: 4\n")
     name = "tf_serving_warmup_requests"
     assert kbert.audit(path).problems == [
@@ -314,31 +322,48 @@ class _Scorer(tf.Module):
 
 
 def test_warm_up_rows_and_examples(tmp_path):
-    module, one, two = _Scorer(), np.array(["x"], object), np.array(["x", "y"], object)
+    module = _Scorer()
     signatures = {"serving_default": module.serve, "regress": module.regress}
     tf.saved_model.save(module, str(tmp_path), signatures=signatures)
     set_methods(tmp_path, {"regress": "tensorflow/serving/regress"})
     file = tmp_path / "assets.extra/tf_serving_warmup_requests"
     file.parent.mkdir()
+    fits = warmup_record("predict", "serving_default", [{"a": "x", "b": "x"}, {"a": "y", "b": "y"}])
 
-    def problems(*requests):
+    def problems(*records):
         with tf.io.TFRecordWriter(str(file)) as writer:
-            for request in requests:
-                writer.write(prediction_log("regress" if request is not fits else "predict", request))
+            for record in records:
+                writer.write(record)
         return [problem.split(": ", 1)[1] for problem in kbert.audit(tmp_path).problems]
 
-    fits = predict_request("serving_default", {"a": two, "b": two})
-    assert problems(fits, example_request("regress", [{"a": "x"}, {"a": "x", "b": "y", "c": "z"}])) == []
-    assert problems(fits, example_request("regress", []), example_request("regress", [{"a": "x"}, {"b": "y"}])) == [
+    def regress(*rows):
+        return warmup_record("regress", "regress", rows)
+
+    def predict(**shapes):
+        """Each input has two values, whatever its shape says."""
+        log = prediction_log_pb2.PredictionLog()
+        for name, shape in shapes.items():
+            log.predict_log.request.inputs[name].CopyFrom(tf.make_tensor_proto(["x", "y"]))
+            log.predict_log.request.inputs[name].tensor_shape.CopyFrom(tf.TensorShape(shape).as_proto())
+        return log.SerializeToString()
+
+    assert problems(fits, regress({"a": "x"}, {"a": "x", "b": "y", "c": "z"})) == []
+    assert problems(fits, regress(), regress({"a": "x"}, {"b": "y"})) == [
         "no examples",
         "a tf.Example with ['b'] lacks features: [['a']]",
     ]
-    broken = example_request("regress", []) + bytes.fromhex("1205 0a03 0a01 ff")  # input.example_list.examples: b"\xff"
-    assert problems(fits, broken) == ["b'\\xff' is no tf.Example"]
-    fits = predict_request("serving_default", {"a": two, "b": one})
-    assert problems(fits, example_request("regress", [{"a": "x"}])) == [
-        "the inputs must have the same number of rows, not {'a': 2, 'b': 1}"
+    assert problems(predict(a=[2], b=[1]), regress({"a": "x"})) == [
+        "`b` must have 1 strings, not 2",
+        "the inputs must have the same number of rows, not {'a': 2, 'b': 1}",
     ]
+    huge = predict(a=[2**40], b=[2**40])  # a record of 60 bytes must not be expanded
+    assert problems(huge, regress({"a": "x"})) == [f"`{name}` must have {2**40} strings, not 2" for name in "ab"]
+    no_example = regress() + bytes.fromhex("1a07 0a05 1203 0a01 ff")
+    for broken in (b"", b"\xff" * 12, no_example):
+        assert [problem.split(". ")[0] for problem in problems(broken)] in (
+            ["expected a PredictionLog"],
+            ["expected a PredictionLog of predict, classify or regress"],
+        )
 
 
 @pytest.mark.parametrize("text", ["max_batch_size: 8", "allowed_batch_sizes { value: 8 }"])

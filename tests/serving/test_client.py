@@ -16,9 +16,7 @@ from helpers.run_recipe import run_kbert
 from helpers.served_models import ON_THE_PAGE, SIGNATURES
 
 from kbert.serving.client import ServingClient, trim_answers
-from kbert.serving.serving_error import ServingError
-
-pytestmark = pytest.mark.parity
+from kbert.serving.rest_transport import ServingError
 
 PATIENT = 120.0  # seconds: the stand-in loads a model when it is first asked for it
 TEXTS = ["The film is good.", "", "paris é 中 \U0001f600"]
@@ -139,13 +137,6 @@ def test_malformed_answers(stand_in):
         client.predict({"text": ["a"]})
 
 
-def test_wrong_arguments():
-    with pytest.raises(ValueError, match="expected http://host:8501, https.* grpc://host:8500"):
-        ServingClient("localhost:8501", "single")
-    with pytest.raises(ValueError, match="a version or a label"):
-        ServingClient("http://localhost:8501", "single", version=1, label="stable")
-
-
 @pytest.mark.parametrize(
     ("url", "rest"),
     [
@@ -156,7 +147,6 @@ def test_wrong_arguments():
     ],
 )
 def test_the_curl_line_is_for_rest(url, rest):
-    pytest.importorskip("grpc")
     line = ServingClient(url, "reviews").curl({"text": ["a"]})
     assert shlex.split(line)[-1] == f"{rest}/v1/models/reviews:predict"
 

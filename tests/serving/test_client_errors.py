@@ -7,14 +7,16 @@ import threading
 import time
 from concurrent import futures
 
+import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.json_server import json_server
 from helpers.run_recipe import run_kbert
+from tensorflow_serving.apis import classification_pb2, predict_pb2, regression_pb2
 
 from kbert.serving.client import ServingClient
-from kbert.serving.serving_error import ServingError
+from kbert.serving.rest_transport import ServingError
 
 
 def _read_request(connection):
@@ -156,14 +158,6 @@ def test_counts_that_are_none(count):
             ServingClient(address, "m").predict({"text": ["a"]})
 
 
-def test_a_port_that_is_no_number():
-    for scheme in ("http", "grpc"):
-        with pytest.raises(
-            ValueError, match="expected http://host:8501.* Received: '(http|grpc)://localhost:http' .*[Pp]ort"
-        ):
-            ServingClient(f"{scheme}://localhost:http", "m")
-
-
 @pytest.mark.parametrize("content", [{"outputs": None}, {"outputs": ["a"]}, {"outputs": {"x": 7, "y": [1, 2]}}, [], 5])
 def test_answers_that_do_not_fit_the_rows(content):
     with json_server(content) as (address, _), pytest.raises(ServingError, match="expected (a|the)"):
@@ -211,7 +205,6 @@ def test_unequal_numbers_of_choices_are_filled_up():
 @pytest.fixture
 def grpc_server():
     """(client, list whose last entry is what the server answers)"""
-    grpc = pytest.importorskip("grpc", reason="grpcio is not installed")
     answers = [b""]
 
     class Handler(grpc.GenericRpcHandler):
@@ -233,11 +226,7 @@ def test_a_short_answer_over_grpc_does_not_take_much_memory(grpc_server):
         client.predict({"text": ["a"]})
 
 
-@pytest.mark.parity
 def test_malformed_answers_over_grpc(grpc_server):
-    pytest.importorskip("tensorflow_serving", reason="tensorflow-serving-api is not installed")
-    from tensorflow_serving.apis import classification_pb2, predict_pb2, regression_pb2
-
     predicted = predict_pb2.PredictResponse()
     predicted.outputs["label"].CopyFrom(tf.make_tensor_proto(["good", "bad"]))
     predicted.outputs["score"].CopyFrom(tf.make_tensor_proto(np.ones((2, 3), "float32")))

@@ -5,14 +5,16 @@ import json
 import ssl
 from concurrent import futures
 
+import grpc
 import pytest
 import tensorflow as tf
 import trustme
 from helpers.json_server import json_server
 from helpers.run_recipe import run_kbert
+from tensorflow_serving.apis import predict_pb2
 
 from kbert.serving.client import ServingClient
-from kbert.serving.serving_error import ServingError
+from kbert.serving.rest_transport import ServingError
 
 ANSWER = {"label": ["good"]}
 
@@ -42,10 +44,6 @@ def https_server(authority, asks_for_clients):
 
 @contextlib.contextmanager
 def grpcs_server(authority, asks_for_clients):
-    grpc = pytest.importorskip("grpc", reason="grpcio is not installed")
-    pytest.importorskip("tensorflow_serving", reason="tensorflow-serving-api is not installed")
-    from tensorflow_serving.apis import predict_pb2
-
     response = predict_pb2.PredictResponse()
     response.outputs["label"].CopyFrom(tf.make_tensor_proto(ANSWER["label"]))
 
@@ -65,7 +63,7 @@ def grpcs_server(authority, asks_for_clients):
     server.stop(None).wait()
 
 
-@pytest.mark.parametrize("serve", [https_server, pytest.param(grpcs_server, marks=pytest.mark.parity)])
+@pytest.mark.parametrize("serve", [https_server, grpcs_server])
 def test_a_server_is_trusted_by_its_certificate(serve, authority):
     authority, arguments = authority
     root = arguments["root_certificates"]
@@ -75,7 +73,7 @@ def test_a_server_is_trusted_by_its_certificate(serve, authority):
             ServingClient(url, "m", tries=1).predict({"text": ["a"]})
 
 
-@pytest.mark.parametrize("serve", [https_server, pytest.param(grpcs_server, marks=pytest.mark.parity)])
+@pytest.mark.parametrize("serve", [https_server, grpcs_server])
 def test_a_client_shows_its_certificate(serve, authority):
     authority, arguments = authority
     with serve(authority, asks_for_clients=True) as url:
@@ -94,8 +92,6 @@ def test_the_recipe(authority, capsys):
 
 
 def test_certificates_that_are_none(tmp_path):
-    with pytest.raises(ValueError, match="certificates are for https:// and grpcs://. Received: 'http://localhost'"):
-        ServingClient("http://localhost", "m", root_certificates=tmp_path / "root.pem")
     for scheme in ("https", "grpcs"):
         with pytest.raises(OSError, match="root.pem"):
             ServingClient(f"{scheme}://localhost", "m", root_certificates=tmp_path / "root.pem")

@@ -1,6 +1,7 @@
 """Exported SavedModels: the answers of Python, in a process without kbert, with all that a server wants beside them."""
 
 import hashlib
+import itertools
 import json
 import re
 import subprocess
@@ -15,11 +16,10 @@ from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
-from kbert.serving.batching import BATCH_SIZES, read_batching_parameters
-from kbert.serving.messages import encode_example
+from kbert.serving.audit import read_batching_parameters, read_warmup
+from kbert.serving.export import BATCH_SIZES, encode_example
 from kbert.serving.saved_model_file import SavedModelFile
 from kbert.serving.signatures import signatures
-from kbert.serving.warmup import read_warmup
 from kbert.text.vocabulary import write_vocabulary
 
 
@@ -223,46 +223,39 @@ def test_features_are_the_hidden_states(served_models):
     assert answers["count"].numpy().tolist() == is_token.sum(axis=1).tolist()
 
 
-def test_layers_that_do_not_exist(tmp_path):
-    for layers in ([-1, 9], [], -1, "12", [0.5], [True]):
-        with pytest.raises(
-            ValueError, match=r"`layers` must be a list .* -4 to 3. Received: " + re.escape(repr(layers))
-        ):
-            signatures(make_pipeline("encoder")[0], layers)
-    with pytest.raises(ValueError, match="the task classification does not take .'layers'."):
-        kbert.export(make_pipeline("single")[0], tmp_path / "model", layers=-1)
-    assert not list(tmp_path.iterdir())
-
-
 _LOOP = {}
 _LOOP["loop"] = _LOOP
+_LIMITS = ("max_request_bytes", "max_request_tokens")
+_CARD = ("metrics", "made_by")
+_LAYERS = "`NAME` must be a list .* -4 to 3. Received: VALUE"
 
 
-@pytest.mark.parametrize("name", ["metrics", "made_by"])
 @pytest.mark.parametrize(
-    "value, message",
+    "kind, names, values, message",
     [
-        ([1], "must be a dict. Received: "),
-        (0, "must be a dict. Received: 0"),
-        ({"accuracy": np.float32(0.5)}, "must fit into JSON .*float32 is not JSON serializable"),
-        ({"accuracy": float("nan")}, "must fit into JSON .*nan"),
-        ({"name": "\ud800"}, "must fit into JSON .*surrogates"),
-        ({("a", 1): 2}, "must fit into JSON .*keys must be"),
-        (_LOOP, "must fit into JSON"),
+        ("encoder", ["layers"], [[-1, 9], [], -1, "12", [0.5], [True]], _LAYERS),
+        ("single", ["layers"], [-1], "the task classification does not take .'NAME'."),
+        ("regression", ["version"], [0, -1, "2", True], "`NAME` must be a positive integer. Received: VALUE"),
+        ("regression", ["version"], [2**63], f"export: `NAME` must be at most {2**63 - 1}"),
+        ("regression", _LIMITS, [0, -1, 1.5, True, "1"], "`NAME` must be a positive integer. Received: VALUE"),
+        ("regression", _LIMITS, [2**63], "export: limits must be less than .*Received: .'NAME'"),
+        ("encoder", ["max_request_tokens"], [12], "`NAME` must allow one row .*, 13. Received: 12"),
+        ("regression", _CARD, [[1], 0], "export: `NAME` must be a dict. Received: VALUE"),
+        ("regression", _CARD, [{"x": np.float32(0.5)}], "export: `NAME` must fit into JSON .*float32 is not JSON"),
+        ("regression", _CARD, [{"x": float("nan")}], "export: `NAME` must fit into JSON .*nan"),
+        ("regression", _CARD, [{"x": "\ud800"}], "export: `NAME` must fit into JSON .*surrogates"),
+        ("regression", _CARD, [{("a", 1): 2}], "export: `NAME` must fit into JSON .*keys must be"),
+        ("regression", _CARD, [_LOOP], "export: `NAME` must fit into JSON"),
     ],
 )
-def test_what_the_card_cannot_hold_is_refused_before_the_work(name, value, message, tmp_path, monkeypatch):
+def test_wrong_arguments_are_refused_before_the_work(kind, names, values, message, tmp_path, monkeypatch):
     monkeypatch.setattr("kbert.serving.export.write_saved_model", None)
-    pipeline = make_pipeline("regression")[0]
-    with pytest.raises(ValueError, match=f"export: `{name}` {message}"):
-        kbert.export(pipeline, tmp_path / "model", **{name: value})
+    pipeline = make_pipeline(kind)[0]
+    for name, value in itertools.product(names, values):
+        expected = message.replace("NAME", name).replace("VALUE", re.escape(repr(value)))
+        with pytest.raises(ValueError, match=expected):
+            kbert.export(pipeline, tmp_path / "model", **{name: value})
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize("name", ["max_request_bytes", "max_request_tokens"])
-def test_limits_that_no_server_can_count_are_refused(name, tmp_path):
-    with pytest.raises(ValueError, match=f"export: limits must be less than .*Received: .'{name}'"):
-        kbert.export(make_pipeline("regression")[0], tmp_path / "model", **{name: 2**63})
 
 
 def test_a_pipeline_trained_under_a_strategy_and_mixed_precision(tmp_path):

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 
 from kbert.serving.client import ServingClient
-from kbert.serving.serving_error import ServingError
-
-pytestmark = pytest.mark.parity
+from kbert.serving.rest_transport import ServingError
 
 KINDS = ("single", "span", "tagging", "multiple_choice", "fill_mask", "encoder")
 PATIENT = 300.0  # seconds: the stand-in loads a model when it is first asked for it

@@ -7,7 +7,8 @@ from helpers.tiny_finetuning import DEV, ROWS, SHORT, TASK
 
 import kbert
 from kbert.files import read_json, sha256
-from kbert.serving.provenance import provenance, trained_options
+from kbert.serving.export import provenance
+from kbert.serving.exported_pipeline import trained_options
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 

@@ -99,7 +99,16 @@ def test_what_cannot_be_scored(tmp_path, records):
 def test_the_recipe(tmp_path, capsys):
     store(tmp_path / "model")
     write_lines(tmp_path / "corpus.txt", make_documents(60))
-    flags = ("--source", tmp_path / "model", "--held-out", 0.2, "--sequence-length", 16, "--output", tmp_path / "s.json")
+    flags = (
+        "--source",
+        tmp_path / "model",
+        "--held-out",
+        0.2,
+        "--sequence-length",
+        16,
+        "--output",
+        tmp_path / "s.json",
+    )
     run_kbert("evaluate-pretraining", tmp_path / "corpus.txt", *flags, "--json")
     printed = capsys.readouterr().out
     scores = json.loads(printed.splitlines()[-1])

@@ -19,7 +19,10 @@ def test_settings_are_complete_and_identify_objects():
     fields = pretraining_fields(vocabulary=make_tokenizer()) | TEXT | {"packed": None}
     settings = pretraining_settings(**fields).to_dict()
     assert settings["weight_decay"] == 0.01 and "output" not in settings and "log_every" not in settings
-    assert settings["corpus_or_records"] == ["a.txt"] and (settings["warmup_steps"], settings["max_predictions"]) == (1, 3)
+    assert settings["corpus_or_records"] == ["a.txt"] and (settings["warmup_steps"], settings["max_predictions"]) == (
+        1,
+        3,
+    )
     assert len(settings["vocabulary"]["sha256"]) == 64 and settings["vocabulary"]["lowercase"] is True
     for name, value in (
         ("schedule", "cosine"),
@@ -57,7 +60,10 @@ def test_settings_are_complete_and_identify_objects():
         ({"seed": -1}, "`seed` must be an integer of at least 0. Received: -1"),
         ({"steps": None, "hours": "1"}, r"`hours` must be a number in \(0, inf\) or None. Received: '1'"),
         ({"learning_rate": "1e-4"}, r"`learning_rate` must be a number in \(0, inf\), the peak.* Received: '1e-4'"),
-        ({"learning_rate": WarmupLinearDecay(1e-3, 1, 9)}, "the peak of the verb's own schedule or None. Received: <kbert"),
+        (
+            {"learning_rate": WarmupLinearDecay(1e-3, 1, 9)},
+            "the peak of the verb's own schedule or None. Received: <kbert",
+        ),
         ({"packed": "yes"}, "pretrain: `packed` must be True or False or None. Received: 'yes'"),
         ({"whole_word": "no"}, "pretrain: `whole_word` must be True or False. Received: 'no'"),
         ({"warmup_share": 1.5}, r"`warmup_share` must be a number in \[0, 1\] or None. Received: 1.5"),
@@ -66,7 +72,10 @@ def test_settings_are_complete_and_identify_objects():
         ({"fill_rows": True, "packed": False}, "`fill_rows` is for packed rows"),
         ({"position_embedding": "none"}, "`position_embedding` must be one of"),
         ({"initializer_stddev": 0.0}, "`initializer_stddev` must be a number in .*, 'scaled' or None. Received: 0.0"),
-        ({"initializer_stddev": "scale"}, "`initializer_stddev` must be a number in .*, 'scaled' or None. Received: 'scale'"),
+        (
+            {"initializer_stddev": "scale"},
+            "`initializer_stddev` must be a number in .*, 'scaled' or None. Received: 'scale'",
+        ),
         ({"position_initializer": "none"}, "`position_initializer` must be one of"),
         ({"position_initializer": "normal", "position_embedding": "sinusoidal"}, "is of learned positions"),
         ({"init": "runs/tiny", "vocabulary": None, "position_embedding": "learned"}, "an architecture and weights of"),

@@ -1,10 +1,12 @@
 """Where a model comes from: for the card of its export, and for reading files as in its training."""
 
+import contextlib
 from typing import Any
 
 from kbert.checks import check_path
 from kbert.files import read_json
 from kbert.serving.saved_model_file import find_export
+from kbert.training.inputs import weights_hash
 from kbert.training.made_by import describe_maker
 from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directory
 from kbert.weights.origin import origin_of
@@ -16,8 +18,9 @@ _READING += ("scheme", "tag_column", "context")
 def provenance(model) -> tuple[dict[str, Any], dict[str, Any]]:
     """What is known about the weights of a model: how they were made, and their metrics.
 
-    The first has the model's name, the hash of the weights of a kbert directory, and what is known about the run; it is
-    read when it is asked for. Nothing is known about weights that have changed since they were loaded or trained by
+    The first has the model's name, the hash of its weights (of a kbert directory that of its manifest; of several files
+    that of the lines that ``sha256sum`` prints of them), and what is known about the run; it is read when it is asked
+    for. Nothing is known about weights that have changed since they were loaded or trained by
     kbert.
     """
     if (origin := origin_of(model)) is None:
@@ -27,6 +30,9 @@ def provenance(model) -> tuple[dict[str, Any], dict[str, Any]]:
         return made_by | {"run": origin.run}, origin.metrics
     if is_kbert_directory(origin.path):
         made_by["weights_sha256"] = read_json(origin.path / MANIFEST)["files"][WEIGHTS]["sha256"]
+    else:
+        with contextlib.suppress(FileNotFoundError):  # the files may have gone since they were loaded
+            made_by["weights_sha256"] = weights_hash(origin.path)
     if (maker := describe_maker(origin.path)) is not None:
         made_by["run"] = maker
     return made_by, _metrics_of(origin.path)

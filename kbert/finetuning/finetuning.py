@@ -26,6 +26,7 @@ from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pipelines.pipeline import Pipeline
 from kbert.tasks.in_memory import has_splits
 from kbert.tasks.task import Task
+from kbert.text.tokenizer import share_of_unknown, warn_of_unknown
 from kbert.training.accumulation import check_accumulation
 from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
@@ -45,6 +46,7 @@ from kbert.weights.step_checkpoint import write_description
 from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
+_FIRST = 200  # examples, whose share of [UNK] is looked at
 _LOG_EVERY = 50  # steps, about: a divisor of checkpoint_every
 
 
@@ -129,6 +131,9 @@ class Finetuning:
         self.more_dev = {suffix: self.task.for_model(one, settings) for suffix, one in self.more_dev.items()}
         if self.options.class_weight is not None:
             self.task.check_class_weight(self.options.class_weight, self.pipeline, self.train)
+        head = self.train.take(range(min(len(self.train), _FIRST)))
+        share = share_of_unknown(self.pipeline.tokenizer, head.columns.values())
+        warn_of_unknown(share, self.train.path or "the training examples")
         size, static = self.options.batch_size, self.hardware.name == "tpu"
         self._scores = DevScores(self.task, self.pipeline, self.train, self.dev, self.more_dev, size, static)
         self._run = None

@@ -4,10 +4,13 @@ Shapes: B strings, V vocabulary.
 """
 
 import functools
+import logging
 import os
 import pathlib
+from collections.abc import Iterable, Sequence
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from kbert.checks import check_bool
@@ -29,7 +32,10 @@ from kbert.text.vocabulary import (
 )
 from kbert.text.wordpiece import WordPiece
 
+_LOGGER = logging.getLogger("kbert")
 _ASSET = "vocab.txt"
+_MOST_UNKNOWN = 0.1  # of the tokens: a text in the language of its vocabulary has some hundredths at most
+_CHARACTERS = 1000  # of a text, that are looked at
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -206,6 +212,24 @@ def check_tokenizer(tokenizer, owner: str) -> None:
         raise TypeError(
             f'{owner}: `tokenizer` must be a kbert.BertTokenizer, as kbert.BertTokenizer("vocab.txt") makes it. '
             f"Received: {type(tokenizer).__name__}"
+        )
+
+
+def share_of_unknown(tokenizer: BertTokenizer, columns: Iterable[Sequence]) -> float:
+    """The share of [UNK] among the tokens of columns of texts, or of lists of texts; of each its first characters."""
+    texts = [text[:_CHARACTERS] for column in columns for text in np.ravel(np.asarray(column, object))]
+    ids = tokenizer(texts or [""]).flat_values.numpy()
+    return float(np.mean(ids == tokenizer.unk_id)) if ids.size else 0.0
+
+
+def warn_of_unknown(share: float, texts: str) -> None:
+    """Logs a warning if so many tokens are [UNK] that the vocabulary is probably of another language."""
+    if share >= _MOST_UNKNOWN:
+        _LOGGER.warning(
+            "%s: %.0f %% of the tokens are [UNK], of which a model learns nothing. Expected a vocabulary of the "
+            "language of the texts: use a model of it (google-bert/bert-base-multilingual-cased has 104 languages), or "
+            "learn a vocabulary for a pre-training (recipes/learn_vocabulary.py)",
+            *(texts, 100 * share),
         )
 
 

@@ -6,7 +6,7 @@ def data_once(set_attribute):
 
     Only for tests beside one that looks at what was made first.
     """
-    from kbert.tasks.pretraining import run_pretraining
+    from kbert.pretraining.run import run_pretraining
 
     for name in ("make_evaluations", "describe_data"):
         set_attribute(run_pretraining, name, _once(getattr(run_pretraining, name)))

@@ -5,6 +5,7 @@ import pytest
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer
 
 import kbert
+from kbert.pretraining.masking import TokenMasking
 from kbert.weights import extend_vocabulary
 
 TABLE = "embeddings/token_embedding/embeddings"
@@ -62,3 +63,35 @@ def test_a_string_and_a_model_without_tokenizer_are_errors(model):
         extend_vocabulary(model, "abc")
     with pytest.raises(ValueError, match="loaded with its tokenizer"):
         extend_vocabulary(make_pretrainer(16), ["abc"])
+
+
+@pytest.mark.parametrize("format", ["kbert", "huggingface"])
+def test_special_tokens_of_your_own(model, format, tmp_path):
+    own = ["[E1]", "[/E1]", "<a b>"]
+    extended = extend_vocabulary(model, special_tokens=own)
+    tokenizer = extended.pretrained.tokenizer
+    assert tokenizer.vocabulary == [t if t != "[unused0]" else "[E1]" for t in VOCABULARY] + own[1:]
+    texts, expected = ["[E1]ab[/E1] a<a b>"], [["[E1]", "a", "##b", "[/E1]", "a", "<a b>"]]
+    assert [[piece.decode() for piece in row] for row in tokenizer.pieces(texts).to_list()] == expected
+    kbert.save_pretrained(extended, tmp_path / "saved", format=format)
+    again = kbert.load_pretrained(tmp_path / "saved").pretrained.tokenizer
+    assert again.settings() == tokenizer.settings() and again(texts).to_list() == tokenizer(texts).to_list()
+    old, new = (one.encoder.get_weights()[0] for one in (model, extended))
+    pieces = model.pretrained.tokenizer(["[E1]"]).to_list()[0]
+    np.testing.assert_allclose(new[1], old[pieces].mean(axis=0), rtol=1e-6, atol=1e-9)
+    unused = extend_vocabulary(model, special_tokens=["[unused0]"])
+    assert unused.config == model.config and unused.pretrained.tokenizer(["[unused0]"]).to_list() == [[1]]
+
+
+def test_special_tokens_are_never_masked_and_prompts_have_them(model):
+    extended = extend_vocabulary(model, special_tokens=["[E1]"])
+    tokenizer = extended.pretrained.tokenizer
+    batch = kbert.build_pipeline(extended).preprocessor(["[E1] a [E1] b [E1]"] * 20)
+    inputs = {name: batch[name] for name in ("token_ids", "padding_mask")}
+    masking = TokenMasking(tokenizer, max_predictions=5, mask_rate=1.0, seed=1)
+    _, ids, weights = masking(inputs)
+    assert set(ids[weights > 0].numpy()) == set(tokenizer(["a b"]).to_list()[0])
+    prompts = tokenizer.reading_special_tokens()
+    assert prompts(["[E1][MASK]"]).to_list() == [[1, tokenizer.mask_id]]
+    pipeline = kbert.build_pipeline(extended)
+    assert pipeline.settings()["tokenizer"]["special_tokens_in_text"] == ["[E1]"]

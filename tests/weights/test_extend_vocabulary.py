@@ -5,6 +5,8 @@ import pytest
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer
 
 import kbert
+from kbert.corpus.records import Records
+from kbert.corpus.write_records import write_records
 from kbert.pretraining.masking import TokenMasking
 from kbert.weights import extend_vocabulary
 
@@ -95,3 +97,23 @@ def test_special_tokens_are_never_masked_and_prompts_have_them(model):
     assert prompts(["[E1][MASK]"]).to_list() == [[1, tokenizer.mask_id]]
     pipeline = kbert.build_pipeline(extended)
     assert pipeline.settings()["tokenizer"]["special_tokens_in_text"] == ["[E1]"]
+
+
+def test_records_are_written_with_them(model, tmp_path):
+    tokenizer = extend_vocabulary(model, special_tokens=["[E1]"]).pretrained.tokenizer
+    write_records([["[E1] a b", "c [E1]"]] * 3, tokenizer, tmp_path / "records", held_out=0.0)
+    records = Records(tmp_path / "records")
+    assert records.tokenizer().settings() == tokenizer.settings()
+    records.check_tokenizer(tokenizer)
+
+
+@pytest.mark.parity
+def test_transformers_reads_them_the_same_way(model, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    extended = extend_vocabulary(model, special_tokens=["[E1]", "<a b>"])
+    kbert.save_pretrained(extended, tmp_path / "saved", format="huggingface")
+    theirs, own = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved"), extended.pretrained.tokenizer
+    texts = ["[E1]ab[E1] a<a b>b", "x [e1] <ab>"]
+    assert theirs(texts, add_special_tokens=False)["input_ids"] == own(texts).to_list()
+    theirs.save_pretrained(tmp_path / "saved")
+    assert kbert.load_pretrained(tmp_path / "saved").pretrained.tokenizer.settings() == own.settings()

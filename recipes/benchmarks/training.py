@@ -225,7 +225,7 @@ def feed(settings):
     return result | {"input_processor_share": share} | about
 
 
-_FIT_STEPS = 40  # of an epoch: what a call of `fit` does once is spread over them
+_FIT_STEPS = 200  # of an epoch: what a call of `fit` does once, half a second, is spread over them
 
 
 def fit(settings):

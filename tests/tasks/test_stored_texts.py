@@ -13,6 +13,7 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from helpers.tiny_finetuning import DEV, SHORT, TASK
 
 import kbert
+from kbert.finetuning.predict_file import predict_file
 from kbert.tasks import stored_texts
 from kbert.tasks.stored_texts import StoredTexts, store_columns
 from kbert.tasks.table import iterate_table, read_table, table_columns
@@ -138,3 +139,16 @@ def test_without_pyarrow(monkeypatch, tmp_path):
     (tmp_path / "rows.parquet").write_bytes(b"PAR1")
     with pytest.raises(ImportError, match="rows.parquet needs pyarrow: pip install pyarrow"):
         read_table(tmp_path / "rows.parquet")
+
+
+def test_a_parquet_file_is_answered(tmp_path):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    columns = {"id": list(range(30)), "text": [text for text, _ in ROWS]}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "rows.parquet")
+    pipeline = kbert.build_pipeline(write_tiny_directory(tmp_path / "model", "classification", num_labels=2))
+    with run_eagerly():
+        predict_file(pipeline, tmp_path / "rows.parquet", tmp_path / "answers.jsonl", keep=["id"])
+    answers = [json.loads(line) for line in (tmp_path / "answers.jsonl").read_text().splitlines()]
+    assert [(row["id"], row["text"]) for row in answers] == [(str(n), text) for n, text in enumerate(columns["text"])]

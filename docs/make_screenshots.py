@@ -5,8 +5,8 @@
 
 It needs the extra "browser" (pip install -e ".[browser]"; Debian: chromium-driver). --data holds GLUE's, CoNLL's and
 SQuAD's files in the folders glue, conll2003 and squad. --runs has a pre-training, tiny (docs/pretraining.md); of the
-other runs, which take minutes each, those that are not there are made. docs/screenshots has a file for each kind of
-picture.
+other runs, which take minutes each, those that the pictures show and that are not there are made. docs/screenshots has
+a file for each kind of picture.
 """
 
 import argparse
@@ -15,7 +15,7 @@ import sys
 
 from screenshots import playground, report, tensorboard, written
 from screenshots.pictures import IMAGES, ROOT, Pictures
-from screenshots.runs import make_runs
+from screenshots.runs import make_runs, runs_of
 
 KINDS = (playground, tensorboard, report, written)  # each has PICTURES: name → what it shows
 
@@ -31,7 +31,8 @@ def main():
     args = parser.parse_args()
     if not (args.runs / "tiny/model").is_dir():
         parser.error(f"expected a finished pre-training. Received: --runs {args.runs}, without tiny/model")
-    make_runs(args.runs, args.encoder, args.data)
+    shown = [kind.PICTURES[name] for kind in KINDS for name in kind.PICTURES if name in args.only]
+    make_runs(args.runs, args.encoder, args.data, runs_of(*shown))
     sys.path[:0] = [str(ROOT), str(ROOT / "tests")]  # the browser of the tests
     from helpers.browser import start_browser
 

@@ -4,6 +4,7 @@
     python recipes/benchmark.py input --corpus 'wiki/*.gz'    # text or records to masked pair batches
     python recipes/benchmark.py rows --records records        # assigning pairs to packed rows: time and padding
     python recipes/benchmark.py feed --size tiny --records records   # steps on one batch, and fed by the input pipeline
+    python recipes/benchmark.py fit --size tiny --peers       # fit on strings, masked inside: processor time
     python recipes/benchmark.py peak --size base --batch-size 8      # this machine's matrix products
     python recipes/benchmark.py train --size mini --peers     # one pre-training step (MLM + NSP)
     python recipes/benchmark.py board --size mini             # the cost of TensorBoard in a training

@@ -351,3 +351,11 @@ def test_a_column_of_texts_taken_for_labels_is_quoted_in_short():
     with pytest.raises(ValueError) as caught:
         label_ids(Table(None, [0], {"text": ["x" * 10**6]}), "text", ["y" * 10**6] * 3)
     assert len(str(caught.value)) < 1000
+
+
+def test_a_link_to_nothing_is_named(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    for write in (lambda path: write_records([["a"]], tiny_tokenizer(), path), lambda path: open_run(path, {})):
+        with pytest.raises(NotADirectoryError, match=r"link is a link to .*gone, which does not exist. Create that"):
+            write(tmp_path / "link")
+        assert (tmp_path / "link").is_symlink() and not (tmp_path / "gone").exists()

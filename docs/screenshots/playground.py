@@ -21,7 +21,7 @@ LIBRARY = "Trains the model for a fixed number of epochs, with callbacks."
 # Picture: view, models, what is typed, what of the page is shown.
 PICTURES = {
     "masking": ("masking", ["tiny"], {"text": TEXT, "text_pair": PAIR}, "body"),
-    "next_sentence": ("next_sentence", ["tiny"], {}, ".column"),
+    "next_sentence": ("next_sentence", ["tiny"], {}, ".view"),
     "input_representation": ("input_representation", ["tiny"], {"text": TEXT, "text_pair": PAIR}, ".column"),
     "attention": ("attention", ["encoder"], {"text": STORY, "text_pair": ""}, ".column"),
     "fill_mask": ("fill_mask", ["tiny"], {"masked_text": MASKED}, ".view"),
@@ -71,7 +71,6 @@ def _choose_head(browser):
 
 
 _ACTIONS = {
-    "masking": lambda browser: browser.one("[name=chosen_only]").click(),
     "input_representation": _choose_token,
     "attention": _choose_head,
 }

@@ -30,10 +30,26 @@ RUNS = {  # folder: recipe and its arguments, besides --output; q is the quickst
 _DONE = ("metrics.json", "figures.json")  # one of them is written last
 
 
-def make_runs(directory: pathlib.Path, encoder: str, data: pathlib.Path) -> None:
-    """Makes the runs that are not there; one that was broken off resumes."""
+def runs_of(*pictures) -> set[str]:
+    """The runs that pictures show, by what their kinds say of them, and those that these begin with."""
+    words = [str(word) for picture in pictures for word in _flat(picture)]
+    needed = {word.split("/")[0] for word in words} & set(RUNS)
+    return needed | ({"quickstart"} if any("{q}" in RUNS[name] for name in needed) else set())
+
+
+def _flat(value):
+    if isinstance(value, str):
+        return [value]
+    values = value.values() if isinstance(value, dict) else value
+    return [word for one in values for word in _flat(one)]
+
+
+def make_runs(directory: pathlib.Path, encoder: str, data: pathlib.Path, names: set[str]) -> None:
+    """Makes those of the named runs that are not there; one that was broken off resumes."""
     places = {"q": directory / "quickstart", "encoder": encoder, "data": data}
     for name, command in RUNS.items():
+        if name not in names:
+            continue
         output = directory / name
         if any((output / one).is_file() for one in _DONE):
             continue

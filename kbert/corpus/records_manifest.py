@@ -42,7 +42,7 @@ _TOKENIZER = {
     "strip_accents": bool | None,
     "split_on_cjk": bool,
     "max_word_length": int,
-    "special_tokens_in_text": bool,
+    "special_tokens_in_text": bool | list,
 }
 
 

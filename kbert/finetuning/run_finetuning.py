@@ -25,6 +25,7 @@ from kbert.pipelines.pipeline import Pipeline
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import has_splits
 from kbert.tasks.task import Evaluation, Task
+from kbert.text.tokenizer import share_of_unknown, warn_of_unknown
 from kbert.training.accumulation import check_accumulation
 from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
@@ -45,6 +46,7 @@ from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
 _CHECKPOINT_EVERY = 200  # steps
+_FIRST = 200  # examples, whose share of [UNK] is looked at
 _LOG_EVERY = 50  # steps, about: a divisor of checkpoint_every
 
 
@@ -132,6 +134,9 @@ class Finetuning:
         self._take_labels(self.pipeline.settings())  # in the order of a head that is trained further
         if asked.class_weight is not None:
             self.task.check_class_weight(asked.class_weight, self.pipeline, self.train)
+        head = self.train.take(range(min(len(self.train), _FIRST)))
+        share = share_of_unknown(self.pipeline.tokenizer, head.columns.values())
+        warn_of_unknown(share, self.train.path or "the training examples")
 
     def _take_labels(self, settings) -> None:
         """Labels become numbers, in the order that the settings have."""

@@ -220,7 +220,9 @@ class RegressionLoss(WeightedMeanLoss):
 class AddLoss(keras.layers.Layer):
     """A loss as the last layer of a functional model, which then trains without labels: ``model.fit(texts)``.
 
-    Keras' own losses take labels from `fit`; here they are made inside the model, as masks are.
+    Keras' own losses take labels from `fit`; here they are made inside the model, as masks are. Under a strategy, such
+    as ``tf.distribute.MirroredStrategy``, the model must be a `kbert.models.CompatibleModel`: a ``keras.Model`` learns
+    its shapes from strings there, and stops with an error.
 
     Args:
         loss: one of the losses here.
@@ -235,7 +237,8 @@ class AddLoss(keras.layers.Layer):
 
         inputs, mask_ids, mask_weights = TokenMasking(tokenizer)(TextPreprocessor(tokenizer)(text))
         logits = pretrainer(inputs)["mlm_logits"]
-        model = keras.Model(text, AddLoss(MaskedLanguageModelLoss())(mask_ids, logits, mask_weights))
+        loss = AddLoss(MaskedLanguageModelLoss())(mask_ids, logits, mask_weights)
+        model = kbert.models.CompatibleModel(text, loss)
     """
 
     def __init__(self, loss, **kwargs):

@@ -16,6 +16,7 @@ from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.masking import OPTIONS, TokenMasking
 from kbert.pretraining.next_tokens import NextTokens
 from kbert.text.packing import content_length, pack_ranges
+from kbert.text.special_tokens import check_special_tokens, plain_special_tokens
 
 _FIXED_SEED = 0x6B62657274  # of masks for validation, whatever the seed of training
 
@@ -76,10 +77,9 @@ class FillMaskPreprocessor(Preprocessor):
         self.causal = check_bool(causal, "FillMaskPreprocessor: `causal`")
         if special_tokens_in_text is None:
             special_tokens_in_text = tokenizer.special_tokens_in_text
-        self.special_tokens_in_text = check_bool(
+        self.special_tokens_in_text = check_special_tokens(
             special_tokens_in_text, "FillMaskPreprocessor: `special_tokens_in_text`"
         )
-
         self.masking = dict(masking or {})
         if unknown := sorted(set(self.masking) - {*OPTIONS, "seed"}):
             raise ValueError(f"FillMaskPreprocessor: `masking` takes {[*OPTIONS, 'seed']}. Received: {unknown}")
@@ -222,13 +222,13 @@ class FillMaskPreprocessor(Preprocessor):
 
     def settings(self):
         settings = super().settings()  # of the model, for other tasks: this preprocessor always reads [MASK]
-        settings["tokenizer"]["special_tokens_in_text"] = self.special_tokens_in_text
+        settings["tokenizer"]["special_tokens_in_text"] = plain_special_tokens(self.special_tokens_in_text)
         return settings
 
     def get_config(self):
         return {
             **super().get_config(),
-            "special_tokens_in_text": self.special_tokens_in_text,
+            "special_tokens_in_text": plain_special_tokens(self.special_tokens_in_text),
             "causal": self.causal,
         }
 

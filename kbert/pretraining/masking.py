@@ -23,10 +23,10 @@ class TokenMasking(keras.layers.Layer):
     """Chooses tokens and replaces them by [MASK], themselves or random tokens, as BERT's pre-training does.
 
     A row of n tokens ([CLS] and [SEP] counted) gets ``min(max_predictions, max(1, round(n * mask_rate)))`` masks
-    (rounded half to even), fewer if it has fewer candidates. Candidates are all tokens except [CLS], [SEP] and padding,
-    including [UNK]. Each chosen token becomes, independently, [MASK] with probability `mask_token_rate`, itself with
-    `keep_rate`, and a token drawn from the whole vocabulary (special and unused ones included) with
-    `random_token_rate`.
+    (rounded half to even), fewer if it has fewer candidates. Candidates are all tokens except [CLS], [SEP], padding
+    and special tokens of your own, including [UNK]. Each chosen token becomes, independently, [MASK] with probability
+    `mask_token_rate`, itself with `keep_rate`, and a token drawn from the whole vocabulary (special and unused ones
+    included) with `random_token_rate`.
 
     Tokens are chosen in units, in random order; a unit with more tokens than there are masks left is skipped:
 
@@ -126,7 +126,9 @@ class TokenMasking(keras.layers.Layer):
             return self._without_masks(batch, token_ids)
         if keys is None:
             keys = fold_in(self._next_seed(), _rows_of_whole_batch(tf.shape(token_ids)[0]))
-        is_candidate = padding_mask & (token_ids != self.tokenizer.cls_id) & (token_ids != self.tokenizer.sep_id)
+        is_candidate = padding_mask
+        for special in (self.tokenizer.cls_id, self.tokenizer.sep_id, *self.tokenizer.own_special_ids):
+            is_candidate &= token_ids != special
         budget = self._budget(padding_mask, is_candidate)  # [B]
         noise = uniform(fold_in(keys, _SELECTION), tf.shape(token_ids)[1])  # [B, S]
         if self.whole_word or entity_ids is not None:

@@ -37,6 +37,7 @@ from kbert.serving.audit import AuditReport, audit
 from kbert.serving.frozen_weights import FrozenWeights
 from kbert.serving.saved_model_file import TensorSpec, check_version
 from kbert.serving.signatures import METHODS, ServingLimits, ServingSignature, signatures
+from kbert.training.inputs import weights_hash
 from kbert.training.made_by import describe_maker
 from kbert.versions import versions
 from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directory
@@ -170,6 +171,11 @@ def provenance(model) -> tuple[dict[str, Any], dict[str, Any]]:
         return made_by | {"run": origin.run}, origin.metrics
     if is_kbert_directory(origin.path):
         made_by["weights_sha256"] = read_json(origin.path / MANIFEST)["files"][WEIGHTS]["sha256"]
+    else:
+        with contextlib.suppress(
+            FileNotFoundError
+        ):  # the files may have gone since they were loaded
+            made_by["weights_sha256"] = weights_hash(origin.path)
     if (maker := describe_maker(origin.path)) is not None:
         made_by["run"] = maker
     files = [origin.path / "metrics.json"]  # that a recipe wrote in the model's directory ...

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from kbert.checks import check_bool, check_integers
+from kbert.tasks.stored_texts import StoredTexts
 
 
 class Examples(abc.ABC):
@@ -76,7 +77,9 @@ class Examples(abc.ABC):
         taken = {}
         for name in (*self.row_fields, "lines"):
             values = getattr(self, name)
-            if values is not None and len(values):
+            if isinstance(values, StoredTexts):
+                taken[name] = values.take(rows)
+            elif values is not None and len(values):
                 taken[name] = values[rows] if isinstance(values, np.ndarray) else [values[row] for row in rows]
         return dataclasses.replace(self, **taken)
 
@@ -131,6 +134,11 @@ class Examples(abc.ABC):
             values = getattr(self, name)
             if isinstance(values, np.ndarray):
                 digest.update(str(values.dtype).encode() + values.tobytes())
+            elif isinstance(values, StoredTexts):  # as of a list, a text at a time
+                digest.update(b"[")
+                for row, text in enumerate(values):
+                    digest.update(b", " * (row > 0) + json.dumps(text).encode())
+                digest.update(b"]")
             else:
                 digest.update(json.dumps(values if values is None else list(values)).encode())
         return digest.hexdigest()

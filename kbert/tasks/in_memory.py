@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from kbert.checks import is_missing, shown
-from kbert.tasks.table import Table
-from kbert.tasks.text_files import check_characters
+from kbert.checks import shown
+from kbert.tasks.stored_texts import StoredTexts, store_columns
+from kbert.tasks.table import Table, cell_text
 
 
 def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, list]:
@@ -29,7 +29,7 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
     """
     data = choose_split(data, "train")
     if hasattr(data, "element_spec"):
-        data = _rows_of_dataset(data)
+        data = _columns_of_dataset(data, names)
     elif _is_hugging_face(data):
         data = _columns_of_hugging_face(data, (*names, *optional))
     if isinstance(data, Mapping) or hasattr(data, "columns"):
@@ -46,7 +46,10 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) != 1 or 0 in sizes.values():
         raise ValueError(f"Expected columns of one length, at least one row. Received: {sizes}")
-    return {name: [_plain(value) for value in column] for name, column in columns.items()}
+    return {
+        name: column if isinstance(column, StoredTexts) else [_plain(value) for value in column]
+        for name, column in columns.items()
+    }
 
 
 def column_names(data) -> list[str]:
@@ -90,7 +93,9 @@ def text_table(data, names: Sequence[str], optional: Sequence[str] = ()) -> Tabl
     """
     columns = read_columns(data, names, optional)
     cells = {
-        name: [_cell(value, f"row {row}: {name!r}") for row, value in enumerate(column)]
+        name: column
+        if isinstance(column, StoredTexts)
+        else [cell_text(value, f"row {row}: {name!r}") for row, value in enumerate(column)]
         for name, column in columns.items()
     }
     return Table(None, range(len(cells[names[0]])), cells)
@@ -103,7 +108,7 @@ def _is_hugging_face(data):
 def _column(name, values):
     if isinstance(values, str | bytes) or not hasattr(values, "__iter__"):  # of a text `list` would make characters
         raise TypeError(f"Expected the column {name!r} as a list, with a value a row. Received: {shown(values)}")
-    return list(values)
+    return values if isinstance(values, StoredTexts) else list(values)
 
 
 def _columns_of_rows(rows, names, optional):
@@ -120,21 +125,32 @@ def _columns_of_rows(rows, names, optional):
     return {name: [row[i] for row in rows] for i, name in enumerate(names)}
 
 
-def _rows_of_dataset(dataset):
-    """A dict of columns, or a list of tuples."""
+def _columns_of_dataset(dataset, names):
+    """A dict of columns: of a dataset of tuples, those of `names`."""
     if int(dataset.cardinality()) == -1:
         raise ValueError("Expected a finite dataset. Received: one that repeats forever")
-    elements = list(dataset.as_numpy_iterator())
-    if not elements:
+    spec = dataset.element_spec
+    if not isinstance(spec, dict):
+        spec = (*spec[0].values(), *spec[1:]) if isinstance(spec[0], dict) else spec
+    specs = spec.values() if isinstance(spec, dict) else spec
+    columns = store_columns(_rows_of_dataset(dataset, all(one.shape.rank for one in specs)), len(specs))
+    if not len(columns[0]):
         raise ValueError("Expected at least one row. Received: an empty dataset")
-    if isinstance(elements[0], dict):
-        batched = all(np.ndim(value) for value in elements[0].values())
-        join = np.concatenate if batched else list
-        return {name: join([element[name] for element in elements]) for name in elements[0]}
-    flat = [(*element[0].values(), *element[1:]) if isinstance(element[0], dict) else element for element in elements]
-    if all(np.ndim(value) for value in flat[0]):
-        return [row for element in flat for row in zip(*element, strict=True)]
-    return flat
+    if isinstance(spec, dict):
+        return dict(zip(spec, columns, strict=True))
+    if len(columns) != len(names):
+        raise ValueError(f"row 0: expected {len(names)} values, {list(names)}. Received: {len(columns)} values")
+    return dict(zip(names, columns, strict=True))
+
+
+def _rows_of_dataset(dataset, batched):
+    for element in dataset.as_numpy_iterator():
+        if isinstance(element, dict):
+            values = element.values()
+        else:
+            values = (*element[0].values(), *element[1:]) if isinstance(element[0], dict) else element
+        for row in zip(*values, strict=True) if batched else [values]:
+            yield [_plain(value) for value in row]
 
 
 def _columns_of_hugging_face(dataset, names):
@@ -168,14 +184,3 @@ def _plain(value):
         return [_plain(one) for one in value]
     value = value.item() if isinstance(value, np.generic) else value
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def _cell(value, where):
-    if is_missing(value):
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, str | int | float):
-        raise ValueError(f"{where} must be a string or a number. Received: {shown(value)}")
-    whole = isinstance(value, float) and value.is_integer()
-    return check_characters(str(int(value) if whole else value), where)

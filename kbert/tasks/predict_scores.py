@@ -7,6 +7,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.preprocessing.buckets import limit_batch_size, longest_first, padding_for, text_sizes, trim_padding
+from kbert.tasks.training_dataset import row_reader
 from kbert.training.progress import PredictionProgress
 
 _FEW_BATCHES = 4  # are encoded at once: an input pipeline takes a third of a second to start
@@ -75,11 +76,11 @@ def _batches(order, columns, preprocessor, batch_size, padding):
     """
     missing = -len(order) % batch_size
     rows = np.concatenate([order, np.repeat(order[-1:], missing)])
-    columns = {name: tf.constant(column) for name, column in columns.items()}
+    texts = row_reader(columns)
 
     @tf.autograph.experimental.do_not_convert
     def batch(indices):  # [B]
-        inputs = preprocessor({name: tf.gather(column, indices) for name, column in columns.items()})
+        inputs = preprocessor(texts(indices))
         return trim_padding(inputs, padding)
 
     if len(rows) <= _FEW_BATCHES * batch_size:

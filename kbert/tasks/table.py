@@ -7,13 +7,16 @@ import logging
 import pathlib
 from collections.abc import Iterator, Sequence
 
-from kbert.checks import check_path, shown
+from kbert.checks import check_path, is_missing, shown
 from kbert.files import parse_json
+from kbert.tasks.stored_texts import store_columns
 from kbert.tasks.text_files import check_characters
 
 _LOGGER = logging.getLogger("kbert")
 JSON_LINES = (".jsonl", ".ndjson")
-TABLES = (".csv", ".tsv", *JSON_LINES)
+_ARROW = (".parquet", ".arrow", ".feather")
+_ARROW_ROWS = 256  # of a Parquet file, in memory at once
+TABLES = (".csv", ".tsv", *JSON_LINES, *_ARROW)
 _SEPARATORS = (",", ";", "\t", "|")  # of a csv file, in the order in which they are tried
 _MAX_CELL = 2**31 - 1  # the csv module's own limit, 131,072 characters, is less than one long document
 
@@ -55,7 +58,7 @@ def read_table(
     header: Sequence[str] | None = None,
     short_rows: str = "error",
 ) -> Table:
-    """Reads a CSV, TSV or JSON-lines file, or any other text file with a separator between its columns.
+    """Reads a CSV, TSV, JSON-lines, Parquet or Arrow file, or any text file with a separator between its columns.
 
     The file is UTF-8, with or without a byte order mark; its lines end in LF or CRLF; blank lines are skipped.
 
@@ -63,12 +66,17 @@ def read_table(
       first of comma, semicolon, tab and ``|`` that finds the columns in the first line.
     - tsv: tab separated, **no quoting**: a quotation mark is a character like any other, as in the GLUE files.
     - jsonl: one JSON object per line; numbers keep their digits as written; true and false become strings.
+    - arrow: Parquet and Arrow files (needs pyarrow), read some rows at a time.
+
+    A column of more than 64 million characters is kept in a temporary file, not in memory
+    (`kbert.tasks.stored_texts.StoredTexts`).
 
     Args:
         columns: the names to read; others are ignored. None: all (jsonl: the keys of the first object).
         optional: with `columns`, further names, read if they exist; a jsonl object without one of them, or with null,
             has an empty cell.
-        format: "csv", "tsv" or "jsonl". None: by the extension (.tsv .jsonl .ndjson), with any other csv.
+        format: "csv", "tsv", "jsonl" or "arrow". None: by the extension (.tsv .jsonl .ndjson .parquet .arrow .feather),
+            with any other csv.
         header: the column names of a csv or tsv file that has no header line. None: the first line names them.
         short_rows: how to treat a csv or tsv row with too few cells: "error"; "skip": it is skipped and counted in
             ``Table.skipped``; "fill": its missing cells are empty.
@@ -81,13 +89,19 @@ def read_table(
     path = check_path(path, "read: `path`")
     format = _format(path, format)
     if format == "jsonl":
-        return _from_objects(path, list(iterate_json_lines(path)), columns, optional)
-    names, wanted, rows = _with_header(path, _rows(path, format, columns, header), columns, optional, header)
-    skipped = []
-    rows = list(_whole_rows(path, names, rows, short_rows, skipped))
-    at = {name: names.index(name) for name in wanted}
-    columns = {name: [cells[i] for _, cells in rows] for name, i in at.items()}
-    return Table(path, [n for n, _ in rows], columns, len(skipped))
+        return _from_objects(path, columns, optional)
+    rows = _rows(path, format, columns, header, optional)
+    names, wanted, rows = _with_header(path, rows, columns, optional, header)
+    at = [names.index(name) for name in wanted]
+    skipped, lines = [], []
+
+    def cells():
+        for number, row in _whole_rows(path, names, rows, short_rows, skipped):
+            lines.append(number)
+            yield [row[i] for i in at]
+
+    columns = dict(zip(wanted, store_columns(cells(), len(at)), strict=True))
+    return Table(path, lines, columns, len(skipped))
 
 
 def iterate_table(path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
@@ -159,11 +173,12 @@ def check_texts(table: Table, names: Sequence[str], *, may_all_be_empty: bool = 
 def _format(path, format):
     if format is None:
         suffix = path.suffix.lower()
-        format = "jsonl" if suffix in JSON_LINES else "tsv" if suffix == ".tsv" else "csv"
+        others = dict.fromkeys(JSON_LINES, "jsonl") | dict.fromkeys(_ARROW, "arrow") | {".tsv": "tsv"}
+        format = others.get(suffix, "csv")
         if suffix not in TABLES and path.is_file():
             _check_is_text(path)
-    if format not in ("csv", "tsv", "jsonl"):
-        raise ValueError(f"read_table: `format` must be 'csv', 'tsv' or 'jsonl'. Received: {format!r}")
+    if format not in ("csv", "tsv", "jsonl", "arrow"):
+        raise ValueError(f"read_table: `format` must be 'csv', 'tsv', 'jsonl' or 'arrow'. Received: {format!r}")
     return format
 
 
@@ -234,7 +249,9 @@ def _csv_rows(path, separator) -> Iterator[tuple[int, list[str]]]:
         start = reader.line_num + 1
 
 
-def _rows(path, format, columns, header=None) -> Iterator[tuple[int, list[str]]]:
+def _rows(path, format, columns, header=None, optional=()) -> Iterator[tuple[int, list[str]]]:
+    if format == "arrow":
+        return _arrow_rows(path, columns, optional)
     return _tsv_rows(path) if format == "tsv" else _csv_rows(path, _separator(path, columns, header))
 
 
@@ -302,17 +319,73 @@ def _check_columns(where, names, wanted):
         )
 
 
-def _from_objects(path, objects, columns, optional):
-    wanted = list(objects[0][1]) if columns is None else list(columns)
-    more = [name for name in optional if any(name in value for _, value in objects)]
-    table = {name: [] for name in (*wanted, *more)}
-    for number, value in objects:
-        where = f"{path}, line {number}"
-        _check_columns(where, list(value), wanted)
-        for name, column in table.items():
-            is_empty = name in more and value.get(name) is None
-            column.append("" if is_empty else _json_cell(value[name], f"{where}: {name!r}"))
-    return Table(path, [number for number, _ in objects], table)
+def _from_objects(path, columns, optional):
+    objects = iterate_json_lines(path)
+    wanted = list(next(iterate_json_lines(path))[1]) if columns is None else list(columns)
+    there = set().union(*(value for _, value in iterate_json_lines(path))) if optional else ()
+    more = [name for name in optional if name in there]
+    lines = []
+
+    def cells():
+        for number, value in objects:
+            where = f"{path}, line {number}"
+            _check_columns(where, list(value), wanted)
+            lines.append(number)
+            yield [
+                "" if name in more and value.get(name) is None else _json_cell(value[name], f"{where}: {name!r}")
+                for name in (*wanted, *more)
+            ]
+
+    stored = store_columns(cells(), len(wanted) + len(more))
+    return Table(path, lines, dict(zip((*wanted, *more), stored, strict=True)))
+
+
+def cell_text(value, where: str) -> str:
+    """A value of a row in memory, or of a Parquet file, as a cell of a text file would have it."""
+    if is_missing(value):
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if not isinstance(value, str | int | float):
+        raise ValueError(f"{where} must be a string or a number. Received: {shown(value)}")
+    whole = isinstance(value, float) and value.is_integer()
+    return check_characters(str(int(value) if whole else value), where)
+
+
+def _arrow_rows(path, columns, optional=()) -> Iterator[tuple[int, list[str]]]:
+    """The names of the columns, then their rows from 1, as of the other formats."""
+    try:
+        import pyarrow
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError(f"{path} needs pyarrow: pip install pyarrow", name="pyarrow") from error
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a table. Received: {str(path)!r}, which is not a file.")
+    try:
+        if path.suffix.lower() == ".parquet":
+            file = pyarrow.parquet.ParquetFile(path)
+            names, batches = file.schema_arrow.names, None
+        else:
+            source = pyarrow.memory_map(str(path))
+            try:
+                file = pyarrow.ipc.open_file(source)
+                names, batches = file.schema.names, map(file.get_batch, range(file.num_record_batches))
+            except pyarrow.ArrowInvalid:
+                file = pyarrow.ipc.open_stream(source)  # as Hugging Face's datasets write it
+                names, batches = file.schema.names, file
+        if columns is not None and set(columns) <= set(names):
+            wanted = [name for name in names if name in (*columns, *optional)]
+        else:
+            wanted = names
+        yield 0, wanted
+        number = 0
+        for batch in batches or file.iter_batches(batch_size=_ARROW_ROWS, columns=wanted):
+            for row in zip(*(batch.column(name).to_pylist() for name in wanted), strict=True):
+                number += 1
+                yield number, [cell_text(v, f"{path}, row {number}: {n!r}") for n, v in zip(wanted, row, strict=True)]
+    except (pyarrow.ArrowException, OSError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
 
 
 def _json_cell(cell, where):

@@ -3,6 +3,9 @@
 Shapes: B batch, S sequence, N labels.
 """
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 import tensorflow as tf
 
@@ -11,6 +14,7 @@ from kbert.preprocessing.buckets import trim_padding
 from kbert.tasks.epoch_permutation import row_batches
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.labels import check_label_numbers
+from kbert.tasks.stored_texts import StoredTexts
 
 
 def training_dataset(
@@ -84,11 +88,11 @@ def real_tokens(examples: LabelledText, preprocessor, sample: int = 1024) -> flo
 
 def token_counts(examples: LabelledText, preprocessor) -> np.ndarray:
     """Tokens of each example (of choices: of the longest) that are not padding, int32 [n]; all texts are tokenised."""
-    texts = {name: tf.constant(column) for name, column in examples.columns.items()}
+    texts = row_reader(examples.columns)
 
     @tf.autograph.experimental.do_not_convert
     def count(rows):  # [up to 1024]
-        batch = preprocessor({name: tf.gather(column, rows) for name, column in texts.items()})
+        batch = preprocessor(texts(rows))
         tokens = tf.math.count_nonzero(batch["padding_mask"], axis=-1, dtype=tf.int32)
         return tokens if tokens.shape.rank == 1 else tf.reduce_max(tokens, axis=-1)
 
@@ -96,15 +100,28 @@ def token_counts(examples: LabelledText, preprocessor) -> np.ndarray:
     return np.concatenate(list(counts.as_numpy_iterator()))
 
 
+def row_reader(columns: Mapping[str, Any]) -> Callable[[Any], dict[str, Any]]:
+    """A function of row numbers [B], also in a graph, that gives those rows of columns: {name: tensor [B, …]}."""
+    sources = {name: one if isinstance(one, StoredTexts) else tf.constant(one) for name, one in columns.items()}
+    return lambda rows: {name: _gather(source, rows) for name, source in sources.items()}
+
+
+def _gather(source, rows):
+    if not isinstance(source, StoredTexts):
+        return tf.gather(source, rows)
+    texts = tf.numpy_function(lambda rows: np.array(source.read(rows), object), [rows], tf.string, stateful=False)
+    return tf.ensure_shape(texts, rows.shape)
+
+
 def _batches(rows, examples, preprocessor, padding, weights):
-    texts = {name: tf.constant(column) for name, column in examples.columns.items()}
+    texts = row_reader(examples.columns)
     output, kind = ("score", "float32") if examples.regression else ("logits", "int32")
     labels = tf.constant(examples.labels, kind)
     factors = None if weights is None else tf.constant(weights, "float32")
 
     @tf.autograph.experimental.do_not_convert
     def batch(indices):  # [B]
-        inputs = preprocessor({name: tf.gather(column, indices) for name, column in texts.items()})
+        inputs = preprocessor(texts(indices))
         one = trim_padding(inputs, padding), {output: tf.gather(labels, indices)}
         return one if factors is None else (*one, {output: tf.gather(factors, indices)})
 

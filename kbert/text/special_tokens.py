@@ -1,4 +1,4 @@
-"""Literal special tokens in text, such as the [MASK] of a fill-mask prompt.
+"""Literal special tokens in text, such as the [MASK] of a fill-mask prompt, or markers of your own.
 
 Shapes: B strings.
 """
@@ -7,27 +7,62 @@ import re
 
 import tensorflow as tf
 
+from kbert.checks import check_bool
 from kbert.text.vocabulary import SPECIAL_TOKENS
 
 # Code points of the CJK Compatibility Ideographs block that Unicode has not assigned: normalisation does not change
 # them, and the WordPiece op, for which the whole block is CJK, makes a word of each. One that occurs in a text is
 # unknown to any vocabulary, and is replaced by another such.
-_FIRST_SENTINEL = 0xFAF0
+_FIRST_SENTINEL = 0xFADA
 _SUBSTITUTE = "\ufaff"
-SENTINELS = tuple(chr(_FIRST_SENTINEL + i) for i in range(len(SPECIAL_TOKENS)))  # one for each special token
+_MOST = ord(_SUBSTITUTE) - _FIRST_SENTINEL
 
 
-def insert_sentinels(strings):
-    """Replaces each literal special token by one character, which normalisation keeps: strings [B] (UTF-8) to [B]."""
-    strings = tf.strings.regex_replace(strings, f"[{''.join(SENTINELS)}]", _SUBSTITUTE)
-    for sentinel, token in zip(SENTINELS, SPECIAL_TOKENS, strict=True):
+def check_special_tokens(value, where: str) -> bool | tuple[str, ...]:
+    """The option `special_tokens_in_text` of a tokenizer: True, False, or a tuple of tokens.
+
+    Raises:
+        ValueError: anything else, an empty or repeated token, too many.
+    """
+    if isinstance(value, list | tuple) and value:
+        is_right = all(isinstance(token, str) and token.strip() == token != "" for token in value)
+        if not is_right or len(set(value)) < len(value) or len(value) > _MOST:
+            raise ValueError(
+                f"{where} must be True, False, or 1 to {_MOST} different tokens without spaces at their ends. "
+                f"Received: {value!r:.200}"
+            )
+        return tuple(value)
+    return check_bool(False if isinstance(value, list | tuple) else value, where)
+
+
+def plain_special_tokens(value: bool | tuple[str, ...]) -> bool | list[str]:
+    """The option as JSON has it."""
+    return list(value) if isinstance(value, tuple) else value
+
+
+def tokens_in_text(value: bool | tuple[str, ...]) -> tuple[str, ...]:
+    """The tokens that are read in text: of True the five of BERT; a longer one before those that it begins with."""
+    tokens = (SPECIAL_TOKENS if value else ()) if isinstance(value, bool) else value
+    return tuple(sorted(tokens, key=len, reverse=True))
+
+
+def sentinels_of(tokens) -> dict[str, str]:
+    """A character for each token."""
+    return {token: chr(_FIRST_SENTINEL + i) for i, token in enumerate(tokens)}
+
+
+def insert_sentinels(strings, tokens):
+    """Replaces each of the literal tokens by one character, which normalisation keeps: strings [B] (UTF-8) to [B]."""
+    sentinels = sentinels_of(tokens)
+    strings = tf.strings.regex_replace(strings, f"[{''.join(sentinels.values())}]", _SUBSTITUTE)
+    for token, sentinel in sentinels.items():
         strings = tf.strings.regex_replace(strings, re.escape(token), sentinel)
     return strings
 
 
-def source_lengths(code_points):
+def source_lengths(code_points, tokens):
     """How many characters of the source each character of `insert_sentinels` stands for: int32 to int32."""
-    lengths = tf.constant([len(token) for token in SPECIAL_TOKENS])
+    lengths = tf.constant([len(token) for token in tokens])
     index = code_points - _FIRST_SENTINEL
-    is_sentinel = (index >= 0) & (index < len(SPECIAL_TOKENS))
+    is_sentinel = (index >= 0) & (index < len(tokens))
     return tf.where(is_sentinel, tf.gather(lengths, tf.where(is_sentinel, index, 0)), 1)

@@ -4,10 +4,13 @@ Shapes: B strings, V vocabulary.
 """
 
 import functools
+import logging
 import os
 import pathlib
+from collections.abc import Iterable, Sequence
 
 import keras
+import numpy as np
 import tensorflow as tf
 
 from kbert.checks import check_bool
@@ -15,7 +18,14 @@ from kbert.keras_compat import pass_inputs_unchanged
 from kbert.text.alignment import align_to_source
 from kbert.text.normalizer import Normalizer, valid_utf8
 from kbert.text.same_tokenizer import resolve_settings
-from kbert.text.special_tokens import SENTINELS, insert_sentinels, source_lengths
+from kbert.text.special_tokens import (
+    check_special_tokens,
+    insert_sentinels,
+    plain_special_tokens,
+    sentinels_of,
+    source_lengths,
+    tokens_in_text,
+)
 from kbert.text.vocabulary import (
     CLS,
     MASK,
@@ -29,7 +39,10 @@ from kbert.text.vocabulary import (
 )
 from kbert.text.wordpiece import WordPiece
 
+_LOGGER = logging.getLogger("kbert")
 _ASSET = "vocab.txt"
+_MOST_UNKNOWN = 0.1  # of the tokens: a text in the language of its vocabulary has some hundredths at most
+_CHARACTERS = 1000  # of a text, that are looked at
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -47,7 +60,9 @@ class BertTokenizer(keras.layers.Layer):
         split_on_cjk: whether every CJK character is a word of its own, as in the original.
         max_word_length: a longer word, in characters, becomes [UNK]; the original has 200, Hugging Face 100.
         special_tokens_in_text: whether a literal ``[MASK]``, ``[SEP]``, ``[CLS]``, ``[UNK]`` or ``[PAD]`` in the text
-            becomes that token's id. The original has no such option: it splits at the brackets.
+            becomes that token's id. The original has no such option: it splits at the brackets. Or a list of tokens of
+            the vocabulary, at most 37, such as ``["[E1]", "[/E1]"]``: these are read in texts exactly as they are
+            written, also inside words, and never masked in pre-training.
 
     Inputs:
         strings [B] (bytes, read as UTF-8); also a single string, or strings of more dimensions, ragged or not.
@@ -91,7 +106,8 @@ class BertTokenizer(keras.layers.Layer):
         self.strip_accents = strip_accents
         self.split_on_cjk = check_bool(split_on_cjk, "BertTokenizer: `split_on_cjk`")
         self.max_word_length = max_word_length
-        self.special_tokens_in_text = check_bool(special_tokens_in_text, "BertTokenizer: `special_tokens_in_text`")
+        where = "BertTokenizer: `special_tokens_in_text`"
+        self.special_tokens_in_text = check_special_tokens(special_tokens_in_text, where)
         self._words = None
         self.built = True
         if vocabulary is not None:
@@ -103,7 +119,14 @@ class BertTokenizer(keras.layers.Layer):
 
     def _set_vocabulary(self, tokens):
         check_vocabulary(tokens)
-        self._words = _words(tuple(tokens), **resolve_settings(self.settings()))
+        read = tokens_in_text(self.special_tokens_in_text)
+        if missing := [token for token in read if token not in tokens]:
+            raise ValueError(
+                f"BertTokenizer: `special_tokens_in_text` must be tokens of the vocabulary. Received: {missing}, which "
+                "are none. kbert.weights.extend_vocabulary adds them to a model"
+            )
+        settings = resolve_settings(self.settings()) | {"special_tokens_in_text": read}
+        self._words = _words(tuple(tokens), **settings)
 
     def _known(self):
         if self._words is None:
@@ -140,6 +163,12 @@ class BertTokenizer(keras.layers.Layer):
     cls_id = property(lambda self: self.token_to_id(CLS))
     sep_id = property(lambda self: self.token_to_id(SEP))
     mask_id = property(lambda self: self.token_to_id(MASK))
+
+    @property
+    def own_special_ids(self):
+        """The ids of those `special_tokens_in_text` that are not BERT's."""
+        tokens = tokens_in_text(self.special_tokens_in_text)
+        return sorted(self.token_to_id(token) for token in tokens if token not in SPECIAL_TOKENS)
 
     # Strings to ids and back.
 
@@ -181,17 +210,19 @@ class BertTokenizer(keras.layers.Layer):
             "strip_accents": self.strip_accents,
             "split_on_cjk": self.split_on_cjk,
             "max_word_length": self.max_word_length,
-            "special_tokens_in_text": self.special_tokens_in_text,
+            "special_tokens_in_text": plain_special_tokens(self.special_tokens_in_text),
         }
 
     def get_config(self):
         return {**super().get_config(), "vocabulary": None, **self.settings()}
 
     def reading_special_tokens(self):
-        """This tokenizer, or if it does not read special tokens in texts, one of the same settings that does."""
-        if self.special_tokens_in_text:
+        """This tokenizer, or if it does not read BERT's special tokens in texts, one of the same settings that does."""
+        own = tokens_in_text(self.special_tokens_in_text)
+        if set(SPECIAL_TOKENS) <= set(own):
             return self
-        return type(self)(self.vocabulary, **{**self.settings(), "special_tokens_in_text": True})
+        read = [*SPECIAL_TOKENS, *(token for token in own if token not in SPECIAL_TOKENS)] if own else True
+        return type(self)(self.vocabulary, **{**self.settings(), "special_tokens_in_text": read})
 
     def save_assets(self, directory):
         write_vocabulary(pathlib.Path(directory) / _ASSET, self._known().tokens)
@@ -209,6 +240,24 @@ def check_tokenizer(tokenizer, owner: str) -> None:
         )
 
 
+def share_of_unknown(tokenizer: BertTokenizer, columns: Iterable[Sequence]) -> float:
+    """The share of [UNK] among the tokens of columns of texts, or of lists of texts; of each its first characters."""
+    texts = [text[:_CHARACTERS] for column in columns for text in np.ravel(np.asarray(column, object))]
+    ids = tokenizer(texts or [""]).flat_values.numpy()
+    return float(np.mean(ids == tokenizer.unk_id)) if ids.size else 0.0
+
+
+def warn_of_unknown(share: float, texts: str) -> None:
+    """Logs a warning if so many tokens are [UNK] that the vocabulary is probably of another language."""
+    if share >= _MOST_UNKNOWN:
+        _LOGGER.warning(
+            "%s: %.0f %% of the tokens are [UNK], of which a model learns nothing. Expected a vocabulary of the "
+            "language of the texts: use a model of it (google-bert/bert-base-multilingual-cased has 104 languages), or "
+            "learn a vocabulary for a pre-training (recipes/learn_vocabulary.py)",
+            *(texts, 100 * share),
+        )
+
+
 @functools.lru_cache(maxsize=8)
 def _words(tokens, **settings):
     """The `_Words` of a tuple of tokens, which nothing changes: a tokenizer of any size takes 50 ms to make."""
@@ -221,24 +270,24 @@ class _Words:
     def __init__(self, tokens, lowercase, strip_accents, split_on_cjk, max_word_length, special_tokens_in_text):
         self.tokens = tokens
         self.ids = {token: i for i, token in enumerate(tokens)}
-        self._has_sentinels = special_tokens_in_text
-        sentinels = SENTINELS if special_tokens_in_text else ()
-        aliases = {one: self.ids[token] for one, token in zip(sentinels, SPECIAL_TOKENS, strict=False)}
+        self._read_in_text = special_tokens_in_text
+        aliases = {sentinel: self.ids[token] for token, sentinel in sentinels_of(special_tokens_in_text).items()}
         self._normalizer = Normalizer(lowercase, strip_accents, not split_on_cjk, separated="".join(aliases))
         self._word_piece = WordPiece(tokens, aliases, not split_on_cjk, max_word_length)
 
     def pieces(self, strings):
         """Strings [B] to ragged (ids, starts, ends) [B, None], in bytes of the normalised strings."""
-        if self._has_sentinels:
-            strings = insert_sentinels(valid_utf8(strings))
+        if self._read_in_text:
+            strings = insert_sentinels(valid_utf8(strings), self._read_in_text)
         return self._word_piece.pieces(self._normalizer(strings))
 
     def pieces_with_spans(self, strings):
         """Strings [B] to ragged int32 (ids, starts, ends) [B, None], in code points of the strings."""
         strings = valid_utf8(strings)
         ids, starts, ends = self.pieces(strings)
-        if self._has_sentinels:
-            lengths, strings = source_lengths, insert_sentinels(strings)
+        if self._read_in_text:
+            lengths = functools.partial(source_lengths, tokens=self._read_in_text)
+            strings = insert_sentinels(strings, self._read_in_text)
         else:
             lengths = tf.ones_like
         return ids, *align_to_source(strings, self._normalizer, starts, ends, lengths)

@@ -89,6 +89,20 @@ def describe_inputs(recorded: Mapping) -> dict:
     return {argument: _describe(files) for argument, files in recorded.items()}
 
 
+def weights_hash(model) -> str:
+    """The hash of a stored model's weights, of several files as `describe_inputs` gives it.
+
+    Args:
+        model: path of a directory with a model of any format, or the prefix of a TensorFlow checkpoint.
+    """
+    files = [file for _, file in _named_files(model) if not _is_setting(file)]
+    return _describe({str(file): _identify(file) for file in files})["sha256"]
+
+
+def _is_setting(file):
+    return file.suffix in (".json", ".txt") or file.name == "checkpoint"
+
+
 def as_list(value) -> list:
     """An argument of a run as a list: a path, or any iterable of paths."""
     one = isinstance(value, str | os.PathLike) or not isinstance(value, Iterable)

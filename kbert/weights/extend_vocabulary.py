@@ -11,6 +11,7 @@ from keras import ops
 
 from kbert.config import BertConfig
 from kbert.models.quantized_layers import check_not_quantized
+from kbert.text.special_tokens import tokens_in_text
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.description import ModelDescription
 
@@ -22,8 +23,8 @@ _BY_TOKEN = (  # the variables with a row for each token, [V, H] or [V]
 )
 
 
-def extend_vocabulary(model, words: list[str]):
-    """A copy of a model for which each of these words is one token.
+def extend_vocabulary(model, words: list[str] = (), special_tokens: list[str] = ()):
+    """A copy of a model for which each of these words, or special tokens of your own, is one token.
 
     A word takes the place of an [unused0], [unused1] … of the vocabulary, as BERT's have them, or, where none is left,
     a new row at the end of the table. Its row is the mean of those of its former pieces. All other weights and ids stay
@@ -34,6 +35,9 @@ def extend_vocabulary(model, words: list[str]):
         model: a model that was loaded with its tokenizer (`kbert.load_pretrained`), of any task; it stays as it is.
         words: list of str, each a word as the tokenizer splits text: without white space or punctuation and, for an
             uncased tokenizer, in lower case. Words that are tokens already are left out.
+        special_tokens: list of str, such as ``["[E1]", "[/E1]"]`` around an entity: read in texts exactly as they are
+            written, whatever characters they have, and never masked in pre-training (`special_tokens_in_text` of the
+            tokenizer, which is stored with the model). They may be tokens already, such as ``"[unused1]"``.
 
     Returns:
         The new model; ``pretrained.tokenizer`` has the new vocabulary.
@@ -49,21 +53,24 @@ def extend_vocabulary(model, words: list[str]):
         model = kbert.weights.extend_vocabulary(model, ["angioplasty", "stent"])
         kbert.pretrain("medical/*.txt", init=model, steps=10_000, output="runs/medical")
     """
-    if not isinstance(words, list | tuple) or not all(isinstance(word, str) for word in words):
-        raise TypeError(f"extend_vocabulary: `words` must be a list of str. Received: {words!r:.80}")
+    for name, value in (("words", words), ("special_tokens", special_tokens)):
+        if not isinstance(value, list | tuple) or not all(isinstance(word, str) for word in value):
+            raise TypeError(f"extend_vocabulary: `{name}` must be a list of str. Received: {value!r:.80}")
     if model.pretrained is None or model.pretrained.tokenizer is None:
         raise ValueError("extend_vocabulary: expected a model loaded with its tokenizer. Received: one without")
     check_not_quantized(model)
     old = model.pretrained.tokenizer
     vocabulary = old.vocabulary
     known = set(vocabulary)
-    words = [word for word in dict.fromkeys(words) if word not in known]
+    words = [word for word in dict.fromkeys([*words, *special_tokens]) if word not in known]
     unused = [i for i, token in enumerate(vocabulary) if _UNUSED.fullmatch(token)]
     ids = (unused + list(range(len(vocabulary), len(vocabulary) + len(words))))[: len(words)]
     vocabulary += [""] * (max([len(vocabulary) - 1, *ids]) + 1 - len(vocabulary))
     for word, i in zip(words, ids, strict=True):
         vocabulary[i] = word
-    tokenizer = BertTokenizer(vocabulary, **old.settings())
+    read = dict.fromkeys([*tokens_in_text(old.special_tokens_in_text), *special_tokens])
+    settings = old.settings() | ({"special_tokens_in_text": list(read)} if special_tokens else {})
+    tokenizer = BertTokenizer(vocabulary, **settings)
     _check_words(tokenizer, words, ids)
     pieces = old(words).to_list() if words else []
     description = ModelDescription.from_model(model)

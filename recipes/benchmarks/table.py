@@ -124,6 +124,7 @@ _FUNCTIONS = {  # name → module of benchmarks, function
     "input": ("text", "pretraining_input"),
     "rows": ("text", "rows"),
     "feed": ("training", "feed"),
+    "fit": ("training", "fit"),
     "peak": ("peak", "peak"),
     "train": ("training", "train"),
     "board": ("training", "board"),

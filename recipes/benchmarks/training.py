@@ -1,5 +1,6 @@
 """Steps of training: alone, with TensorBoard, and fed by the input pipeline."""
 
+import dataclasses
 import functools
 import itertools
 import pathlib
@@ -77,10 +78,18 @@ def _step_times(model, dataset):
     return [b - a for a, b in itertools.pairwise(times.ends[UNCOUNTED - 1 :])]
 
 
-def _hub_masked_lm(config, jit_compile):
+def _hub_masked_lm(config, jit_compile, tokenizer=None, settings=None):
+    """With a tokenizer it takes strings, and masks them."""
     import keras_hub
 
-    model = keras_hub.models.BertMaskedLM(backbone=hub_backbone(config), preprocessor=None)
+    preprocessor = None
+    if tokenizer is not None:
+        preprocessor = keras_hub.models.BertMaskedLMPreprocessor(
+            keras_hub.models.BertTokenizer(tokenizer.vocabulary, lowercase=True),
+            sequence_length=settings.sequence_length,
+            mask_selection_length=settings.max_predictions,
+        )
+    model = keras_hub.models.BertMaskedLM(backbone=hub_backbone(config), preprocessor=preprocessor)
     model.compile(
         optimizer=keras.optimizers.AdamW(1e-4, global_clipnorm=1.0),
         loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
@@ -214,3 +223,82 @@ def feed(settings):
     share = result["pipeline_processor_ms_per_step"] / result["one_batch_processor_ms_per_step"] - 1
     about = settings.of_model() | {"data": "real", "packed": settings.packed}
     return result | {"input_processor_share": share} | about
+
+
+_FIT_STEPS = 200  # of an epoch: what a call of `fit` does once, half a second, is spread over them
+
+
+def fit(settings):
+    """Epochs of `pipeline.fit` on strings, of `model.fit` on `pretraining_dataset`, and of keras-hub's, in turn.
+
+    The work is the same: texts that fill a row, which every epoch tokenises and masks anew; a head on the masked
+    positions; clipping and AdamW. The rows and masks of the first two are the same, too.
+
+    Returns:
+        dict of milliseconds of processor time a step, medians of the rounds, of each system; by how much more
+        `pipeline.fit` takes than each of the others, the median of the rounds' ratios; and the settings.
+    """
+    import kbert  # not above: see `feed`
+    from benchmarks.text import prose_lines, tokenizer_of
+    from kbert.corpus.document_list import DocumentList
+    from kbert.pretraining.dataset import pretraining_dataset
+
+    config, hardware = settings.config(), settings.hardware()
+    tokenizer = tokenizer_of(settings)
+    words = " ".join(prose_lines(settings)).split()
+    counts = tokenizer(words).row_lengths().numpy()
+    texts = _full_rows(words, counts, settings.sequence_length - 2, settings.batch_size * _FIT_STEPS)
+    masking = {"max_predictions": settings.max_predictions, "seed": 1}
+
+    config = dataclasses.replace(config, vocabulary_size=tokenizer.vocabulary_size)
+
+    def model():
+        new = BertPretrainer(config, next_sentence=False)
+        new.compile(AdamW(1e-4), jit_compile=hardware.jit_compile)
+        return new
+
+    pipeline = kbert.build_pipeline(model(), tokenizer, sequence_length=settings.sequence_length, masking=masking)
+    pipeline.compile(AdamW(1e-4), jit_compile=hardware.jit_compile)
+    by_hand = model()
+    documents = DocumentList([[text] for text in texts])
+    options = {"held_out": 0.0, "next_sentence": False, "short_sequence_rate": 0.0, "epochs": 1}
+    sizes = {"batch_size": settings.batch_size, "sequence_length": settings.sequence_length}
+
+    def fit_by_hand():  # the dataset is built here, as `pipeline.fit` builds its own
+        by_hand.fit(pretraining_dataset(documents, tokenizer, **masking, **sizes, **options), verbose=0)
+
+    systems = {
+        "pipeline.fit": lambda: pipeline.fit(texts, batch_size=settings.batch_size, verbose=0),
+        "model.fit": fit_by_hand,
+    }
+    if settings.peers:
+        hub = _hub_masked_lm(by_hand.config, False, tokenizer, settings)
+        systems["keras_hub.BertMaskedLM"] = lambda: hub.fit(texts, batch_size=settings.batch_size, verbose=0)
+    times = {name: [] for name in systems}
+    for number in range(settings.rounds + 1):
+        for name, run in systems.items():
+            start = time.process_time()
+            run()
+            if number:  # the first round traces the step
+                times[name].append(1e3 * (time.process_time() - start) / _FIT_STEPS)
+    steps = {int(one.optimizer.iterations) for one in (pipeline.model, by_hand)}
+    if steps != {_FIT_STEPS * (settings.rounds + 1)}:
+        raise RuntimeError(f"Expected {_FIT_STEPS} steps in each of {settings.rounds + 1} epochs. Received: {steps}")
+    result = {f"{name} processor ms per step": statistics.median(each) for name, each in times.items()}
+    for name in list(systems)[1:]:
+        ratios = [own / other for own, other in zip(times["pipeline.fit"], times[name], strict=True)]
+        result[f"more than {name}"] = statistics.median(ratios) - 1
+    return result | settings.of_model() | {"data": "real"}
+
+
+def _full_rows(words, counts, length, number):
+    """Texts of whole words, as many as a row of `length` tokens holds; `counts` are the tokens of each word."""
+    texts, row, left = [], [], length
+    for word, count in itertools.cycle((w, c) for w, c in zip(words, counts, strict=True) if c <= length):
+        if count > left:
+            texts.append(" ".join(row))
+            row, left = [], length
+            if len(texts) == number:
+                return texts
+        row.append(word)
+        left -= count

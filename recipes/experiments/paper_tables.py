@@ -93,7 +93,7 @@ _MASKS = {  # MASK, SAME, RND in percent → MNLI and NER fine-tuned, NER on fea
     (0, 20, 80): (83.7, 94.8, 94.6),
     (0, 0, 100): (83.6, 94.9, 94.6),
 }
-_SIZES = {  # layers/width/heads → LM perplexity, MNLI, MRPC, SST-2
+_SIZES = {  # layers/width/heads → masked-LM perplexity, MNLI, MRPC, SST-2
     "3/768/12": (5.84, 77.9, 79.8, 88.4),
     "6/768/3": (5.24, 80.6, 82.2, 90.7),
     "6/768/12": (4.68, 81.9, 84.8, 91.3),
@@ -135,7 +135,7 @@ def _table6(sizes):
         name = f"{size} ({config.num_layers}/{config.hidden_dim}/{config.num_heads})"
         rows.append(Row(name=name, pretraining={"size": size}, reference=before, paper_sign=1 if before else None))
         before = name
-    columns = ("LM perplexity", "MNLI", "MRPC", "SST-2")
+    columns = ("masked-LM perplexity", "MNLI", "MRPC", "SST-2")
     figures = {name: dict(zip(columns, values, strict=True)) for name, values in _SIZES.items()}
     return Table(
         name="table6",

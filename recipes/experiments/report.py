@@ -13,7 +13,9 @@ from experiments.plot import result_plot
 from kbert.files import atomic_file, write_json
 from kbert.versions import versions
 
-_STEPS, _MASKED, _LEFT_TO_RIGHT = "steps", ("LM perplexity", "LM accuracy"), ("LTR perplexity", "LTR accuracy")
+_STEPS = "steps"
+_MASKED = ("masked-LM perplexity", "masked-LM accuracy")
+_LEFT_TO_RIGHT = ("left-to-right perplexity", "left-to-right accuracy")
 
 
 def result_table(result: dict) -> str:

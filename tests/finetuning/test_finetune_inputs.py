@@ -235,3 +235,11 @@ def test_what_is_no_model_is_named(init, tmp_path):
     model = kbert.BertClassifier(pipeline.model.config, num_labels=2)
     with pytest.raises(ValueError, match=r"`source` must be .* or a pipeline.* Received: a BertClassifier without"):
         kbert.finetune(model, TASK, ROWS, **NO_DEV)
+
+
+def test_one_warning_where_the_vocabulary_is_of_another_language(init, caplog):
+    kbert.finetune(init, TASK, [(f"語 {text} 語", label) for text, label in ROWS], **(NO_DEV | {"steps": 1}))
+    assert caplog.text.count("the training examples: 33 % of the tokens are [UNK]") == 1
+    caplog.clear()
+    kbert.finetune(init, TASK, ROWS, **(NO_DEV | {"steps": 1}))
+    assert "[UNK]" not in caplog.text

@@ -64,7 +64,8 @@ class ReferenceTokenizer:
         self.strip_accents = lowercase if strip_accents is None else strip_accents
         self.split_on_cjk = split_on_cjk
         self.max_word_length = max_word_length
-        self.special_tokens = SPECIAL_TOKENS if special_tokens_in_text else ()
+        own = special_tokens_in_text if isinstance(special_tokens_in_text, list) else None
+        self.special_tokens = own or (SPECIAL_TOKENS if special_tokens_in_text else ())
         # Spaces divide whatever stands beside them, and most words come again.
         self._ids_of = functools.lru_cache(2**18)(lambda word: [piece for piece, _ in self._found(word)])
 

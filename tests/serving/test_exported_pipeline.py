@@ -5,7 +5,9 @@ import json
 import pytest
 from helpers.served_models import KINDS
 from helpers.slow_but import slow_but
+from helpers.tiny_bert import VOCABULARY, randomise, tiny_config
 
+import kbert
 from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.serving.saved_model_file import find_export
 
@@ -73,3 +75,17 @@ def test_the_limits_of_the_export_hold(served_models):
     assert len(exported.fingerprint()) == 64 and exported.fingerprint() == exported.fingerprint()
     assert exported.fingerprint() != ExportedPipeline(served_models["regression"].path).fingerprint()
     assert json.dumps(sorted(exported.output)) == '["label", "probabilities"]'
+
+
+def test_a_vocabulary_with_empty_lines_answers_as_the_pipeline(tmp_path):
+    """As that of bert-base-japanese has one, whose ids count."""
+    tokens = [*VOCABULARY[:7], "", *VOCABULARY[7:12], "", *VOCABULARY[12:]]
+    model = randomise(kbert.BertPretrainer(tiny_config(vocabulary_size=len(tokens))))
+    (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
+    pipeline = kbert.build_pipeline(model, kbert.BertTokenizer(tmp_path / "vocab.txt"), top_k=len(tokens))
+    kbert.save_pretrained(pipeline, tmp_path / "model")
+    for source in (pipeline, tmp_path / "model"):
+        exported = ExportedPipeline(kbert.export(source, tmp_path / "exported"))
+        texts = {"text": ["the [MASK] is good.", "paris [MASK] france"]}
+        found = list(exported.answers.to_dicts(exported.predict_on_batch(texts)))
+        assert _rounded(list(pipeline.answers.to_dicts(pipeline.predict_on_batch(texts)))) == found

@@ -1,6 +1,9 @@
 """What the card of an export says on how the model was made, without being told."""
 
+import hashlib
+
 import pytest
+from helpers.hf_directory import GOLDEN
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.tiny_directory import write_tiny_directory
 from helpers.tiny_finetuning import DEV, ROWS, SHORT, TASK
@@ -61,3 +64,14 @@ def test_metrics_beside_another_directory_are_not_its_own(tmp_path):
     made_by, metrics = provenance(kbert.load_pretrained(tmp_path / "encoder"))
     assert made_by["model"] == "encoder" and metrics == {}
     assert kbert.build_pipeline(tmp_path / "encoder").task == "encoder"
+
+
+def test_weights_of_other_formats_have_a_hash_too():
+    directory = GOLDEN / "hf_safetensors"
+    made_by, _ = provenance(kbert.load_pretrained(directory))
+    assert made_by == {"model": "hf_safetensors", "weights_sha256": sha256(directory / "model.safetensors")}
+    for source, pattern in (("hf_sharded", "*.safetensors"), ("google_pretraining/bert_model.ckpt", "*.ckpt.*")):
+        made_by, _ = provenance(kbert.load_pretrained(GOLDEN / source))
+        files = sorted((GOLDEN / source.split("/")[0]).glob(pattern))
+        lines = "".join(f"{sha256(file)}  {file.name}\n" for file in files)
+        assert len(files) > 1 and made_by["weights_sha256"] == hashlib.sha256(lines.encode()).hexdigest()

@@ -16,6 +16,7 @@ SETTINGS = {
     "CJK in words": {"split_on_cjk": False},
     "special tokens": {"special_tokens_in_text": True},
     "special tokens, CJK in words": {"special_tokens_in_text": True, "split_on_cjk": False},
+    "tokens of one's own": {"special_tokens_in_text": ["##a", "中", "[MASK]", "b"]},
     "short words": {"max_word_length": 2},
 }
 every_setting = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)

@@ -5,6 +5,9 @@ import pytest
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer
 
 import kbert
+from kbert.corpus.records import Records
+from kbert.corpus.write_records import write_records
+from kbert.pretraining.masking import TokenMasking
 from kbert.weights import extend_vocabulary
 
 TABLE = "embeddings/token_embedding/embeddings"
@@ -62,3 +65,56 @@ def test_a_string_and_a_model_without_tokenizer_are_errors(model):
         extend_vocabulary(model, "abc")
     with pytest.raises(ValueError, match="loaded with its tokenizer"):
         extend_vocabulary(make_pretrainer(16), ["abc"])
+
+
+@pytest.mark.parametrize("format", ["kbert", "huggingface"])
+def test_special_tokens_of_your_own(model, format, tmp_path):
+    own = ["[E1]", "[/E1]", "<a b>"]
+    extended = extend_vocabulary(model, special_tokens=own)
+    tokenizer = extended.pretrained.tokenizer
+    assert tokenizer.vocabulary == [t if t != "[unused0]" else "[E1]" for t in VOCABULARY] + own[1:]
+    texts, expected = ["[E1]ab[/E1] a<a b>"], [["[E1]", "a", "##b", "[/E1]", "a", "<a b>"]]
+    assert [[piece.decode() for piece in row] for row in tokenizer.pieces(texts).to_list()] == expected
+    kbert.save_pretrained(extended, tmp_path / "saved", format=format)
+    again = kbert.load_pretrained(tmp_path / "saved").pretrained.tokenizer
+    assert again.settings() == tokenizer.settings() and again(texts).to_list() == tokenizer(texts).to_list()
+    old, new = (one.encoder.get_weights()[0] for one in (model, extended))
+    pieces = model.pretrained.tokenizer(["[E1]"]).to_list()[0]
+    np.testing.assert_allclose(new[1], old[pieces].mean(axis=0), rtol=1e-6, atol=1e-9)
+    unused = extend_vocabulary(model, special_tokens=["[unused0]"])
+    assert unused.config == model.config and unused.pretrained.tokenizer(["[unused0]"]).to_list() == [[1]]
+
+
+def test_special_tokens_are_never_masked_and_prompts_have_them(model):
+    extended = extend_vocabulary(model, special_tokens=["[E1]"])
+    tokenizer = extended.pretrained.tokenizer
+    batch = kbert.build_pipeline(extended).preprocessor(["[E1] a [E1] b [E1]"] * 20)
+    inputs = {name: batch[name] for name in ("token_ids", "padding_mask")}
+    masking = TokenMasking(tokenizer, max_predictions=5, mask_rate=1.0, seed=1)
+    _, ids, weights = masking(inputs)
+    assert set(ids[weights > 0].numpy()) == set(tokenizer(["a b"]).to_list()[0])
+    prompts = tokenizer.reading_special_tokens()
+    assert prompts(["[E1][MASK]"]).to_list() == [[1, tokenizer.mask_id]]
+    pipeline = kbert.build_pipeline(extended)
+    assert pipeline.settings()["tokenizer"]["special_tokens_in_text"] == ["[E1]"]
+
+
+def test_records_are_written_with_them(model, tmp_path):
+    tokenizer = extend_vocabulary(model, special_tokens=["[E1]"]).pretrained.tokenizer
+    write_records([["[E1] a b", "c [E1]"]] * 3, tokenizer, tmp_path / "records", held_out=0.0)
+    records = Records(tmp_path / "records")
+    assert records.tokenizer().settings() == tokenizer.settings()
+    records.check_tokenizer(tokenizer)
+
+
+@pytest.mark.parity
+def test_transformers_reads_them_the_same_way(model, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    extended = extend_vocabulary(model, special_tokens=["[E1]", "<a b>"])
+    kbert.save_pretrained(extended, tmp_path / "saved", format="huggingface")
+    theirs, own = transformers.AutoTokenizer.from_pretrained(tmp_path / "saved"), extended.pretrained.tokenizer
+    texts = ["[E1]ab[E1] a<a b>b", "x [e1] <ab>"]
+    assert theirs(texts, add_special_tokens=False)["input_ids"] == own(texts).to_list()
+    theirs.save_pretrained(tmp_path / "saved")
+    again = kbert.load_pretrained(tmp_path / "saved").pretrained.tokenizer
+    assert again.special_tokens_in_text == own.special_tokens_in_text and again(texts).to_list() == own(texts).to_list()

@@ -14,6 +14,7 @@ from kbert.pretraining.known_names import known_names
 from kbert.pretraining.run.evaluate_pretraining import BASELINE_TOKENS, next_sentence_labels
 from kbert.pretraining.run.plan import first_row
 from kbert.pretraining.unigrams import token_counts, unigram_baseline
+from kbert.text.tokenizer import warn_of_unknown
 
 _LOGGER = logging.getLogger("kbert")
 _STATISTICS_BATCHES = 20
@@ -91,6 +92,7 @@ def describe_data(settings, tokenizer, evaluation):
         batches = make_dataset(settings, tokenizer, stage)
         statistics.append(dataset_statistics(batches, tokenizer, _STATISTICS_BATCHES, bool(settings.left_to_right)))
         _LOGGER.info("%s", format_report(statistics[-1]))
+    warn_of_unknown(statistics[0]["unknown_share"], "the corpus")
     counts = token_counts(settings.source, tokenizer, BASELINE_TOKENS, held_out=settings.held_out)
     unigram = unigram_baseline(counts, evaluation)
     _LOGGER.info(

@@ -56,3 +56,42 @@ def test_the_tab(browser, tensorboard):
     browser.requests()
     assert browser.hosts == {tensorboard.split("/")[2]}
     assert browser.console("SEVERE") == []  # TensorBoard's own script has warnings
+
+
+@pytest.fixture
+def full_board(runs, tmp_path):
+    """The URL of a TensorBoard with every tab that a run of kbert fills."""
+    import tensorflow as tf
+    from tensorboard.plugins.hparams import api
+
+    shutil.copytree(runs / "pretraining", tmp_path / "run")
+    with tf.summary.create_file_writer(str(tmp_path / "run/logs/more")).as_default(step=1):
+        api.hparams({"learning_rate": 1e-4})
+        tf.summary.scalar("accuracy/accuracy", 0.5)
+        tf.summary.image("matrix", [[[[0.5]]]])
+        tf.summary.text("example", "a film")
+        tf.summary.histogram("weights", [1.0, 2.0])
+        tf.summary.graph(tf.function(lambda x: x + 1).get_concrete_function(1.0).graph)
+    (tmp_path / "run/logs/more/projector_config.pbtxt").write_text('embeddings { tensor_path: "vectors.tsv" }')
+    (tmp_path / "run/logs/more/vectors.tsv").write_text("0.1\t0.2\t0.3\n0.3\t0.1\t0.2\n0.2\t0.2\t0.9\n")
+    with live_tensorboard(tmp_path, [PlaygroundLoader]) as board:
+        yield board
+
+
+def test_it_is_in_view_beside_all_tabs_of_a_run(browser, full_board):
+    """At 1,400 pixels, where TensorBoard scrolls its tabs if they are too many."""
+    expected = {"scalars", "images", "text", "distributions", "histograms", "hparams", "projector", "graphs"}
+    browser.wait(lambda: expected | {"kbert"} <= full_board.plugins())  # the projector looks for its files meanwhile
+    browser.driver.set_window_size(1400, 900)
+    try:
+        open_tab(browser, full_board.url)
+        browser.driver.switch_to.default_content()
+        places = browser.js(
+            "return Object.fromEntries([...document.querySelectorAll('.plugin-name')].map((one) => {"
+            "const box = one.getBoundingClientRect(), at = [(box.left + box.right) / 2, (box.top + box.bottom) / 2];"
+            "return [one.textContent.trim().toLowerCase(), [at[0], one.contains(document.elementFromPoint(...at))]]}))"
+        )
+        assert all(places[name][1] for name in (expected | {"kbert"}))  # on the screen, and nothing above it
+        assert places["images"][0] < places["projector"][0] < places["kbert"][0] < 1400
+    finally:
+        browser.driver.set_window_size(1280, 900)

@@ -108,3 +108,13 @@ def test_texts_are_a_pretraining_dataset_and_counted():
 def test_what_is_no_corpus_is_named(corpus, error, message):
     with pytest.raises(error, match=message):
         kbert.pretrain(corpus, vocabulary=make_tokenizer(), **SHORT)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_one_warning_where_the_vocabulary_is_of_another_language(caplog):
+    documents = [[f"語語語語 {sentence}" for sentence in document] for document in make_documents(60)]
+    kbert.pretrain(documents, vocabulary=make_tokenizer(), **SHORT)
+    assert caplog.text.count("of the tokens are [UNK]") == 1 and "the corpus: " in caplog.text
+    caplog.clear()
+    kbert.pretrain(DOCUMENTS, vocabulary=make_tokenizer(), **SHORT)
+    assert "[UNK], of which" not in caplog.text

@@ -162,3 +162,29 @@ def test_the_best_checkpoint_is_kept_on_request(records, tmp_path):
     for wrong in ({"output": None}, {"output": tmp_path / "new", "sequence_length": None, "phases": [(16, 1.0)]}):
         with pytest.raises(ValueError, match="`keep_best` needs `output` and rows of one length"):
             kbert.pretrain(records, init=make_pretrainer(16), **options | wrong)
+
+
+class Killed(Exception):
+    pass
+
+
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("kill_at", [2, 5])  # before a better one, and after
+def test_a_killed_run_keeps_the_same_best_checkpoint(kill_at, records, tmp_path):
+    def kill(batch, logs):
+        if int(stop.model.optimizer.iterations.numpy()) == kill_at:
+            raise Killed
+
+    often = {"log_every": 1, "checkpoint_every": 1, "keep_best": True}
+    options = SHORT | often | {"steps": 6, "warmup_steps": 1, "learning_rate": 0.5}
+    whole = kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "whole", **options)
+    stop = keras.callbacks.LambdaCallback()
+    stop.on_train_batch_end = kill
+    with pytest.raises(Killed):
+        kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "run", callbacks=stop, **options)
+    run = kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "run", **options)
+    assert run.metrics["best_step"] == whole.metrics["best_step"]
+    names = [[path.name for path in (tmp_path / one / "checkpoints").glob("step-*")] for one in ("whole", "run")]
+    assert names[0] == names[1] == [f"step-{run.metrics['best_step']:010d}"]
+    best = [kbert.load_pretrained(f"{tmp_path / one}@{run.metrics['best_step']}") for one in ("whole", "run")]
+    assert_arrays_equal(*(one.get_weights() for one in best))

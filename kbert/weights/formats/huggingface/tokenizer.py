@@ -55,6 +55,8 @@ def read_huggingface_tokenizer(directory, vocabulary=None) -> HuggingFaceTokeniz
         remarks += _append_added(tokens, config, fast, directory)
     _check_names(config, directory / CONFIG)
     settings = _settings(config, fast)
+    if own := _own_special_tokens(config, fast, tokens):
+        settings["special_tokens_in_text"] = own
     if "lowercase" not in settings:
         settings["lowercase"] = not looks_cased(tokens)
         remarks.append(case_remark(not settings["lowercase"]))
@@ -124,6 +126,15 @@ def _append_added(tokens, config, fast, directory):
         known.add(new[-1])
         tokens.append(new[-1])
     return [f"tokens added after training, appended to the vocabulary: {new}"] if new else []
+
+
+def _own_special_tokens(config, fast, tokens):
+    """Those tokens beside BERT's that the library reads in texts as they are written."""
+    added = [*fast.get("added_tokens", []), *config.get("added_tokens_decoder", {}).values()]
+    named = [_part(token, "content") for token in added if _part(token, "special")]
+    named += [_part(token, "content") or token for token in config.get("additional_special_tokens") or ()]
+    own = [token for token in dict.fromkeys(named) if token not in SPECIAL_TOKENS]
+    return [token for token in own if token in tokens]
 
 
 def _optional(path):

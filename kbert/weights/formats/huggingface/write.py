@@ -82,7 +82,13 @@ def _config(model, name, settings, pad_id, tied):
     return fields
 
 
+def _own_special_tokens(settings):
+    read = settings["special_tokens_in_text"]
+    return [token for token in read if token not in SPECIAL_TOKENS] if isinstance(read, list) else []
+
+
 def _tokenizer_config(settings, config):
+    own = _own_special_tokens(settings)
     names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
     return {
         "tokenizer_class": "BertTokenizer",
@@ -91,6 +97,7 @@ def _tokenizer_config(settings, config):
         "tokenize_chinese_chars": settings["split_on_cjk"],
         "model_max_length": config.max_sequence_length,
         **dict(zip(names, SPECIAL_TOKENS, strict=True)),
+        **({"additional_special_tokens": own} if own else {}),
     }
 
 
@@ -109,7 +116,8 @@ def _tokenizer(settings, vocabulary):
         "truncation": None,
         "padding": None,
         "added_tokens": [
-            {"id": ids[token], "content": token, **special} for token in sorted(SPECIAL_TOKENS, key=ids.get)
+            {"id": ids[token], "content": token, **special}
+            for token in sorted({*SPECIAL_TOKENS, *_own_special_tokens(settings)}, key=ids.get)
         ],
         "normalizer": {
             "type": "BertNormalizer",

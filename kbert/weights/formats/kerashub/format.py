@@ -106,6 +106,11 @@ def kerashub_tokenizer(settings, vocabulary):
     import keras_hub
 
     wanted = settings.tokenizer
+    if isinstance(wanted["special_tokens_in_text"], list):
+        raise ValueError(
+            "KerasHub's tokenizer has no special tokens of one's own. Expected True or False as "
+            f"`special_tokens_in_text`. Received: {wanted['special_tokens_in_text']}"
+        )
     strip = wanted["lowercase"] if wanted["strip_accents"] is None else wanted["strip_accents"]
     return keras_hub.models.BertTokenizer(
         vocabulary=list(vocabulary),

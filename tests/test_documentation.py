@@ -3,39 +3,67 @@
 import functools
 import importlib
 import re
+import shlex
 
 import pytest
 from helpers.paths import ROOT
-from helpers.run_recipe import RECIPES, run_recipe
+from helpers.run_recipe import RECIPES, import_recipe
+
+from kbert.cli import make_parser, parse_call
+from kbert.commands import COMMANDS
 
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "saved_models/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-_COMMAND = re.compile(r"recipes/(\w+)\.py((?:[^\n`|#)]|\\\n)*)")
+_WHOLE = re.compile(  # a line of code; prose may begin with the name, too
+    rf"^ *(?:\$ )?(?:\w+=\S+ )*(kbert(?= (?:{'|'.join(COMMANDS)}) )|(?<=    )kbert|python recipes/\w+\.py) (.*)$",
+    re.MULTILINE,
+)
+_NAMED = re.compile(r"`(kbert|recipes/\w+\.py) ([^`\n]*)`")
+_ENDS = re.compile(r" (?:#|\||>|&&|;).*")
 
 
-@functools.cache
-def _commands():
-    """recipe → the flags that README, docs and the recipes' own texts use with it."""
-    flags = {}
+def _shown(pattern):
+    """The commands of a pattern in all pages and in the helps of recipes: (page, program, arguments)."""
     for path in [*PAGES, *sorted(RECIPES.glob("*.py"))]:
-        text = path.read_text(encoding="utf-8").replace("\\\n", " ")
-        for name, arguments in _COMMAND.findall(text):
-            flags.setdefault(name, set()).update(re.findall(r"(?<![\w-])--[a-z][\w-]*", arguments))
-    return flags
+        text = re.sub(r" *\\\n\s*", " ", path.read_text(encoding="utf-8"))
+        for program, arguments in pattern.findall(text):
+            yield path.name, program.removeprefix("python "), _ENDS.sub("", arguments)
 
 
-@pytest.mark.parametrize("name", sorted(_commands()))
-def test_every_command_that_is_shown_exists(name, capsys):
-    assert (RECIPES / f"{name}.py").is_file(), f"recipes/{name}.py is mentioned but is not there"
-    with pytest.raises(SystemExit) as ended:
-        run_recipe(name, "--help")
-    help = capsys.readouterr().out
-    assert ended.value.code == 0
-    unknown = [flag for flag in _commands()[name] if not re.search(rf"{flag}\b", help)]
-    assert not unknown, f"recipes/{name}.py has no {unknown}"
-    assert len(help) > 400, "its help explains nothing"
+def _command(program, words):
+    """(the `Command`, its words) of a program and what follows."""
+    if program == "kbert":
+        assert words[0] in COMMANDS, f"kbert has no command {words[0]!r}"
+        return COMMANDS[words[0]], words[1:]
+    return import_recipe(program.split("/")[1].removesuffix(".py")).COMMAND, words
+
+
+@pytest.mark.parametrize("page, program, arguments", sorted({*_shown(_WHOLE)}))
+def test_every_command_that_is_shown_is_understood(page, program, arguments, capsys):
+    words = shlex.split(arguments)
+    if "…" in arguments or "..." in arguments or words[0].startswith("-") or words == ["COMMAND", "--help"]:
+        return
+    command, words = _command(program, words)
+    if "$" in arguments:  # of a loop
+        return
+    try:
+        parse_call(program, command, words)
+    except SystemExit as stop:
+        assert not stop.code, f"{page}: {program} {arguments}: {capsys.readouterr().err}"
+
+
+@pytest.mark.parametrize("page, program, arguments", sorted({*_shown(_NAMED)}))
+def test_every_flag_that_is_named_exists(page, program, arguments):
+    words = arguments.split()
+    if words[0].startswith(("-", "{", "VERB", "COMMAND")):
+        return
+    command, words = _command(program, words)
+    tasks = [make() for make in command.tasks().values()] if command.tasks else [None]
+    known = "".join(make_parser(program, command, task).format_help() for task in tasks)
+    unknown = [word for word in words if word.startswith("--") and not re.search(rf"{word}\b", known)]
+    assert not unknown, f"{page}: {program} {arguments} has no {unknown}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -113,6 +113,7 @@ def tag_features(
     output: PathLike,
     *,
     dev: ShareBelowOne | PathLike = 0.1,
+    train_sentences: Count | None = None,
     tag_column: int = -1,
     scheme: str | None = None,
     feature_modes: list[str] = (),
@@ -141,6 +142,7 @@ def tag_features(
     Args:
         source: the encoder.
         train, dev: files of tagged words in columns, as of CoNLL-2003; a share as `dev`: of the documents of `train`.
+        train_sentences: train on the first so many sentences only.
         output: directory that receives a folder for each mode, and the table when all six are finished.
         tag_column: column of the tag, from 0 or from the end.
         scheme: of the tags: iob1, iob2, bioes or bilou; None: recognised.
@@ -170,6 +172,8 @@ def tag_features(
     words = task.read(train)
     texts = dict(zip(("train", "dev"), words.split(dev), strict=True)) if isinstance(dev, float) else {"train": words}
     texts.setdefault("dev", None if isinstance(dev, float) else task.read(dev))
+    if train_sentences is not None:
+        texts["train"] = texts["train"].take(range(min(train_sentences, len(texts["train"]))))
     tags = task.settings(texts["train"])["labels"]
     hardware = choose_hardware("one", precision)
     with hardware.scope():
@@ -193,7 +197,13 @@ def tag_features(
             return estimate_feature_taggers(
                 encoder, texts, tags, output, modes, sequence_length=sequence_length, training=training
             )
-    settings = {"source": source, "dev": dev, "sequence_length": sequence_length, "training": vars(training)}
+    settings = {
+        "source": source,
+        "dev": dev,
+        "train_sentences": train_sentences,
+        "sequence_length": sequence_length,
+        "training": vars(training),
+    }
     inputs = {"source": source, "train": train} | ({} if isinstance(dev, float) else {"dev": dev})
     settings = to_json(settings | {"task": task.to_dict(), "precision": precision})
     run = open_run(output, settings, overwrite, inputs=inputs, recipe="kbert tag-features")

@@ -204,6 +204,7 @@ def _run_glue(arguments: Arguments) -> dict[str, Any]:
             steps=asked.steps,
             sequence_length=asked.sequence_length,
             dropout=asked.dropout,
+            group_by_length=asked.group_by_length,
             random_weights=asked.random_weights,
             optimization=asked.optimization,
             machine=asked.machine,
@@ -248,6 +249,7 @@ def finetune_glue(
     submission: bool = False,
     sequence_length: Count | None = None,
     dropout: ShareBelowOne | None = None,
+    group_by_length: bool = False,
     random_weights: bool = False,
     optimization: Optimization = Optimization(),
     machine: Machine = Machine(),
@@ -269,7 +271,7 @@ def finetune_glue(
         steps: weight updates of each run, instead of `epochs`.
         train_examples: train on that many of each task, drawn at random, the same ones for every seed; None: all.
         submission: answer the test files with what was kept, in ``submission/`` of `output`, zipped for the server.
-        sequence_length, dropout, random_weights, optimization, machine, bookkeeping: see `kbert.finetune`.
+        sequence_length, dropout, group_by_length, random_weights, optimization, machine, bookkeeping: see `kbert.finetune`.
         dry_run: train nothing: of each task the number of runs that are left, and an estimate of the first.
 
     Returns:

@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import pathlib
+import subprocess
 import sys
 import tempfile
 import time
@@ -43,6 +44,26 @@ with tempfile.TemporaryDirectory() as directory:
     serve = tf.saved_model.load(str(exported)).signatures["serving_default"]
     labels = serve(text=tf.constant(["A charming journey.", "a mess"]))["label"].numpy().tolist()
 assert [label.decode() for label in labels] == expected
+with tempfile.TemporaryDirectory() as directory:  # the command: a fine-tuning, a prediction, an export
+    kbert.save_pretrained(kbert.BertPretrainer(config), f"{directory}/tiny", tokenizer=tokenizer)
+    rows = [("a charming journey .", "good"), ("a mess .", "bad")] * 4
+    table = "text,label\n" + "".join(f"{text},{label}\n" for text, label in rows)
+    pathlib.Path(directory, "reviews.csv").write_text(table)
+    for command in (
+        "--help",
+        "finetune classification --source tiny --train reviews.csv --dev 0.25 --sequence-length 16 --steps 2 --output run",
+        "predict --source run --input reviews.csv --output answers.csv",
+        "export --source run --output exported",
+    ):
+        done = subprocess.run(
+            [pathlib.Path(sys.executable).with_name("kbert"), *command.split()],
+            cwd=directory,
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, f"kbert {command}: {done.stdout}{done.stderr}"
+    assert len(pathlib.Path(directory, "answers.csv").read_text().splitlines()) == 9
+    assert pathlib.Path(directory, "exported/1/saved_model.pb").is_file()
 (tab,) = importlib.metadata.entry_points(group="tensorboard_plugins", name="kbert")
 assert tab.load().__name__ == "PlaygroundLoader"
 print(f"The wheel works: kbert {kbert.__version__} from {package}, imported in {seconds:.2f} s")

@@ -2,7 +2,7 @@
 
     PYTHONPATH=.:recipes python docs/make_shipped_model.py --runs runs/tiny --records runs/records --name kbert-tiny
 
---runs: of recipes/pretrain.py, finished or not, or RUN@STEP; of several the last one is packed, and the others are
+--runs: of kbert pretrain, finished or not, or RUN@STEP; of several the last one is packed, and the others are
 those that it continued. saved_models/NAME/ receives model/ (a kbert directory, weights in float16), 1/ (a SavedModel:
 fill-mask and next sentence), curves.svg, history.jsonl (the curves' figures) and README.md, whose scores are those of
 results/finetuning-NAME.json, where recipes/compare_finetuning.py has written it. What was there is replaced.

@@ -31,7 +31,7 @@ class Records:
     shard are checked each time it is read: their SHA-256, and that every id is in the vocabulary.
 
     Args:
-        directory: written by `write_records` or recipes/prepare_records.py.
+        directory: written by `write_records` or kbert records.
         in_graph: whether `pool` and `index` use TensorFlow's operations alone, so that another process can run them.
             These cannot compute a SHA-256: all shards are checked now instead.
 

@@ -56,17 +56,13 @@ def read_manifest(directory) -> dict:
     directory = pathlib.Path(directory)
     path = directory / MANIFEST
     if not directory.is_dir():
-        raise ValueError(
-            f"There are no records: {os.fspath(directory)} is not a directory. See recipes/prepare_records.py."
-        )
+        raise ValueError(f"There are no records: {os.fspath(directory)} is not a directory. See kbert records.")
     if (directory / UNFINISHED).is_file():
-        raise ValueError(f"{directory} is unfinished. Run the same prepare_records.py command again; it resumes.")
+        raise ValueError(f"{directory} is unfinished. Run the same `kbert records` command again; it resumes.")
     try:
         manifest = read_json(path)
     except FileNotFoundError:
-        raise ValueError(
-            f"{directory} holds no records: {MANIFEST} is missing. See recipes/prepare_records.py."
-        ) from None
+        raise ValueError(f"{directory} holds no records: {MANIFEST} is missing. See kbert records.") from None
     except ValueError as error:
         raise ValueError(f"{path} is damaged: {error}. {_ADVICE}") from None
     if manifest.get("format") != FORMAT:

@@ -51,7 +51,7 @@ class BatchFiles(keras.utils.PyDataset):
     """The batches in a directory, in order, as `model.fit` takes them on every backend.
 
     Args:
-        directory: written by `kbert.pretraining.run.write_batches` or recipes/write_batches.py.
+        directory: written by `kbert.pretraining.run.write_batches` or kbert batches.
         start_step: int, the number of the first batch.
         evaluation: whether to give the batches of the held-out documents instead.
 
@@ -118,7 +118,7 @@ def nested(arrays):
 def _read_manifest(directory):
     path = directory / MANIFEST
     if not path.is_file():
-        raise ValueError(f"Expected a directory of batches (recipes/write_batches.py). Received: {str(directory)!r}")
+        raise ValueError(f"Expected a directory of batches (kbert batches). Received: {str(directory)!r}")
     manifest = read_json(path)
     if manifest.get("format") != FORMAT or any(name not in manifest for name in _KEYS):
         raise ValueError(f"{path}: expected a manifest of {FORMAT!r}. Received: {manifest.get('format')!r}")

@@ -21,7 +21,7 @@ class DataService:
         host: str, this machine's name or address, as trainers reach it; None: what the system calls it.
 
     Attributes:
-        address: "host:port", for `pretraining_dataset(data_service=...)` and ``pretrain.py --data-service``.
+        address: "host:port", for `pretraining_dataset(data_service=...)` and ``kbert pretrain --data-service``.
 
     Raises:
         RuntimeError: a port is taken.
@@ -66,7 +66,7 @@ def from_service(dataset, address):
         socket.create_connection((host.strip("[]"), int(port)), timeout=20).close()
     except OSError as error:  # TensorFlow would try for an hour
         raise ConnectionError(
-            f"Expected a data service (recipes/serve_data.py) at {address}. Received: {error.strerror or error}"
+            f"Expected a data service (kbert serve-data) at {address}. Received: {error.strerror or error}"
         ) from error
     return dataset.apply(
         # OFF: the one worker makes the whole dataset, rather than a share of it.

@@ -18,7 +18,7 @@ from kbert.files import parse_json
 MAX_MESSAGE = 256 * 2**20
 NO_SERVER = (
     "Is TensorFlow Serving running there (docs/serving.md)?"
-    " Without a server, recipes/predict.py answers."
+    " Without a server, kbert predict answers."
 )
 
 _PART = 2**16  # bytes of an answer that are read at once

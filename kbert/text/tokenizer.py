@@ -253,7 +253,7 @@ def warn_of_unknown(share: float, texts: str) -> None:
         _LOGGER.warning(
             "%s: %.0f %% of the tokens are [UNK], of which a model learns nothing. Expected a vocabulary of the "
             "language of the texts: use a model of it (google-bert/bert-base-multilingual-cased has 104 languages), or "
-            "learn a vocabulary for a pre-training (recipes/learn_vocabulary.py)",
+            "learn a vocabulary for a pre-training (kbert vocabulary)",
             *(texts, 100 * share),
         )
 

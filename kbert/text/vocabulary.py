@@ -80,5 +80,5 @@ def check_vocabulary(tokens: Sequence[str], source: str = "the vocabulary given"
     if missing:
         raise ValueError(
             f"{source}: {len(first_line)} tokens, but without {', '.join(missing)}. A BERT vocabulary needs "
-            f"{', '.join(SPECIAL_TOKENS)}: add what is missing, or learn a vocabulary: recipes/learn_vocabulary.py."
+            f"{', '.join(SPECIAL_TOKENS)}: add what is missing, or learn a vocabulary: kbert vocabulary."
         )

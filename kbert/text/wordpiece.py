@@ -52,7 +52,7 @@ class WordPiece:
                 raise ValueError(
                     f"Expected a vocabulary with tokens other than the special ones: letters, pieces, words. Received: "
                     f"{len(vocabulary):,} tokens, none of which can occur in text ({error}) Learn one: "
-                    "recipes/learn_vocabulary.py."
+                    "kbert vocabulary."
                 ) from error
             self._ids = tf.constant([*range(len(vocabulary)), *aliases.values()]) if aliases else None  # [V + aliases]
             self._continues = tf.constant([word.startswith("##") for word in words])  # [V + aliases]

@@ -56,7 +56,7 @@ def _what_is_there(path):
         return "which keras.models.load_model or model.load_weights reads"
     if any((one / "saved_model.pb").is_file() for one in (path, *path.glob("*/"))):
         return (
-            "which is an exported SavedModel: recipes/predict.py --model and tf.saved_model.load read it; to train or "
+            "which is an exported SavedModel: kbert predict --source and tf.saved_model.load read it; to train or "
             "export again, give the directory that it was exported from"
         )
     if path.is_file():

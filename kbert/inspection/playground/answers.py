@@ -141,7 +141,7 @@ def classification(models, fields) -> dict:
 
     Returns:
         ``label`` and ``probabilities``, most probable first (of a multi-label classifier ``label`` names all that are
-        on), or ``score``; of a task without a view of its own ``answer``, as the file of `predict.py` has it.
+        on), or ``score``; of a task without a view of its own ``answer``, as the file of `kbert predict` has it.
     """
     model = models.open_any(fields.model())
     text, text_pair = fields.text("text"), fields.optional_text("text_pair")

@@ -74,7 +74,7 @@ def pretrain_on_batches(
         directory: of batches, which decide batch size, sequence length, masks, order, and whether rows are packed.
         size: str, "tiny" to "large", of new weights; "tiny" by default.
         init: instead of new weights: a kbert directory of a pre-trained model, or a recipe's output with one in model/
-            (recipes/convert_checkpoint.py makes one of other formats).
+            (kbert convert makes one of other formats).
         steps: int; None: as many as there are batches.
         learning_rate, warmup_steps, weight_decay, dropout, accumulate, seed: see `kbert.pretrain`.
         strategy, logical_cpus, precision, xla: see `kbert.training.choose_hardware`.

@@ -53,7 +53,7 @@ def check_pooler(format: str, model, needed: bool, reason: str) -> None:
     raise ValueError(
         f'format="{format}" cannot hold a {model.task} model whose encoder has a pooler: {reason}. The pooler has '
         "no part in this task: load the model with load_pretrained(…, pooler=False) to leave it out "
-        "(convert_checkpoint.py: --no-pooler)."
+        "(kbert convert: --no-pooler)."
     )
 
 

@@ -51,7 +51,8 @@ with tempfile.TemporaryDirectory() as directory:  # the command: a fine-tuning, 
     pathlib.Path(directory, "reviews.csv").write_text(table)
     for command in (
         "--help",
-        "finetune classification --source tiny --train reviews.csv --dev 0.25 --sequence-length 16 --steps 2 --output run",
+        "finetune classification --source tiny --train reviews.csv --dev 0.25 --sequence-length 16 --steps 2 "
+        "--output run",
         "predict --source run --input reviews.csv --output answers.csv",
         "export --source run --output exported",
     ):

@@ -6,26 +6,26 @@ import sys
 
 from screenshots.pictures import ROOT
 
-_SHORT = "--corpus {q}/corpus.txt --vocab {q}/vocab.txt --size tiny --steps 400 --batch-size 64 --sequence-length 64 "
+_SHORT = "{q}/corpus.txt --vocabulary {q}/vocab.txt --size tiny --steps 400 --batch-size 64 --sequence-length 64 "
 _SHORT += "--warmup-steps 40 --dropout 0 --held-out 0.03"
-_LIBRARIES = "--text-column text --label-column library --batch-size 16 --sequence-length 32"
-RUNS = {  # folder: recipe and its arguments, besides --output; q is the quickstart's folder
+_LIBRARIES = "--label library --batch-size 16 --sequence-length 32"
+RUNS = {  # folder: command and its arguments, besides --output; q is the quickstart's folder
     "quickstart": "quickstart",
     "rate-too-high": f"pretrain {_SHORT} --learning-rate 5e-2",
     "rate-too-low": f"pretrain {_SHORT} --learning-rate 2e-5",
-    "overfitting": "finetune_classifier --init {q}/pretrained --train {q}/train.csv --dev {q}/test.csv "
+    "overfitting": "finetune classification --source {q}/pretrained --train {q}/train.csv --dev {q}/test.csv "
     f"{_LIBRARIES} --epochs 8 --learning-rate 3e-4",
     # The test's sentences are more: they are learned from here, and the others are dev.
-    "healthy": "finetune_classifier --init {encoder} --train {q}/test.csv --dev {q}/train.csv "
+    "healthy": "finetune classification --source {encoder} --train {q}/test.csv --dev {q}/train.csv "
     f"{_LIBRARIES} --epochs 4 --learning-rate 5e-5",
-    "sst2": "finetune_glue --task SST-2 --data {data}/glue --init {encoder} --steps 180 --batch-size 16 "
-    "--sequence-length 64 --evaluate-every 90",
-    "entities": "finetune_ner --train {data}/conll2003/eng.testa --dev-share 0.1 --context sentence --init {encoder} "
+    "sst2": "finetune glue --name SST-2 --train {data}/glue --dev {data}/glue --source {encoder} --steps 180 "
+    "--batch-size 16 --sequence-length 64 --evaluate-every 90",
+    "entities": "finetune tagging --train {data}/conll2003/eng.testa --dev 0.1 --context sentence --source {encoder} "
     "--steps 240 --batch-size 16 --sequence-length 64 --learning-rate 3e-4 --evaluate-every 120",
-    "questions": "finetune_squad --train {data}/squad/dev-v1.1.json --dev-share 0.03 --init {encoder} --steps 600 "
+    "questions": "finetune span --train {data}/squad/dev-v1.1.json --dev 0.03 --source {encoder} --steps 600 "
     "--batch-size 12 --sequence-length 128 --doc-stride 64 --learning-rate 1e-4 --evaluate-every 300",
-    "probes": "inspect_model --model {encoder} --data {data}/conll2003/eng.train --dev {data}/conll2003/eng.testa "
-    "--columns pos=1 tags=-1",
+    "probes": "inspect --source {encoder} --data {data}/conll2003/eng.train --dev {data}/conll2003/eng.testa "
+    '--columns {{"pos":1,"tags":-1}}',
 }
 _DONE = ("metrics.json", "figures.json")  # one of them is written last
 
@@ -53,7 +53,7 @@ def make_runs(directory: pathlib.Path, encoder: str, data: pathlib.Path, names: 
         output = directory / name
         if any((output / one).is_file() for one in _DONE):
             continue
-        recipe, *arguments = (part.format(**places) for part in command.split())
-        print(f"{name}: {recipe}.py", flush=True)
-        recipe = str(ROOT / "recipes" / f"{recipe}.py")
-        subprocess.run([sys.executable, recipe, "--output", str(output), *arguments], check=True)
+        words = [part.format(**places) for part in command.split()]
+        print(f"{name}: {words[0]}", flush=True)
+        program = [str(ROOT / "recipes/quickstart.py")] if words == ["quickstart"] else ["-m", "kbert", *words]
+        subprocess.run([sys.executable, *program, "--output", str(output)], check=True)

@@ -271,7 +271,8 @@ def finetune_glue(
         steps: weight updates of each run, instead of `epochs`.
         train_examples: train on that many of each task, drawn at random, the same ones for every seed; None: all.
         submission: answer the test files with what was kept, in ``submission/`` of `output`, zipped for the server.
-        sequence_length, dropout, group_by_length, random_weights, optimization, machine, bookkeeping: see `kbert.finetune`.
+        sequence_length, dropout, group_by_length, random_weights: see `kbert.finetune`.
+        optimization, machine, bookkeeping: see `kbert.finetune`.
         dry_run: train nothing: of each task the number of runs that are left, and an estimate of the first.
 
     Returns:

@@ -13,7 +13,10 @@ from kbert.cli import make_parser, parse_call
 from kbert.commands import COMMANDS
 
 PAGES = [
-    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "saved_models/README.md")),
+    *(
+        ROOT / name
+        for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "saved_models/README.md", "recipes/README.md")
+    ),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 _WHOLE = re.compile(  # a line of code; prose may begin with the name, too

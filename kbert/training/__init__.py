@@ -7,6 +7,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
     {
         "ConsoleProgress": "callbacks",
         "DevEvaluation": "dev_evaluation",
+        "ExactResume": "exact_resume",
         "Hardware": "hardware",
         "Interrupted": "signals",
         "Stage": "stages",

@@ -1,0 +1,88 @@
+"""The recipes in which one sees `fit`: what they leave, and that a second call finds the run finished."""
+
+import csv
+import json
+
+import keras
+import pytest
+from helpers.run_eagerly import run_eagerly
+from helpers.run_recipe import as_flags, run_recipe
+from helpers.tiny_corpus import make_documents
+from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+from helpers.toy_tags import tagged_sentences, write_conll
+
+import kbert
+from kbert.corpus.write_records import write_records
+
+SHORT = as_flags(epochs=2, batch_size=8, sequence_length=16, learning_rate=1e-3)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    path = tmp_path_factory.mktemp("home")
+    write_tiny_directory(path / "init")
+    write_table(path / "reviews.csv", sentences(40))
+    write_conll(path / "train.conll", tagged_sentences(24))
+    write_conll(path / "dev.conll", tagged_sentences(8, start=24))
+    with open(path / "stars.csv", "w", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(("text", "label", "stars"))
+        rows.writerows((text, label, 5 if label == "good" else 1) for text, label in sentences(40))
+    asked = [{"id": str(n), "question": "the", "answers": [{"text": "film", "answer_start": 4}]} for n in range(16)]
+    squad = {"version": "1.1", "data": [{"paragraphs": [{"context": "the film .", "qas": asked}]}]}
+    (path / "squad.json").write_text(json.dumps(squad))
+    tokenizer = kbert.BertTokenizer(path / "init/vocab.txt")
+    write_records(make_documents(40), tokenizer, path / "records", held_out=0.2)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def eagerly():
+    with run_eagerly():
+        yield
+
+
+def test_pretrain(home, tmp_path):
+    flags = as_flags(records=home / "records", output=tmp_path, steps=4, steps_per_epoch=2, batch_size=4)
+    first = run_recipe("pretrain", *flags, *as_flags(sequence_length=16))
+    assert len(first["loss"]) == len(first["val_loss"]) == 2
+    assert kbert.load_pretrained(tmp_path).task == "pretraining"
+    assert run_recipe("pretrain", *flags, *as_flags(sequence_length=16)) == {}  # the run is finished
+    assert len((tmp_path / "history.csv").read_text().splitlines()) == 3
+
+
+def test_classify(home, tmp_path):
+    flags = as_flags(table=home / "reviews.csv", source=home / "init", output=tmp_path)
+    scores = run_recipe("classify", *flags, *SHORT)
+    pipeline = kbert.build_pipeline(kbert.load_pretrained(tmp_path))
+    assert pipeline.answers.labels == ("bad", "good") and pipeline.preprocessor.sequence_length == 16
+    assert run_recipe("classify", *flags, *SHORT) == scores
+
+
+def test_answer_questions(home, tmp_path):
+    flags = as_flags(train=home / "squad.json", dev=home / "squad.json", source=home / "init", output=tmp_path)
+    more = as_flags(doc_stride=4, max_query_length=4)
+    scores = run_recipe("answer_questions", *flags, *SHORT, *more)
+    assert set(scores) >= {"exact", "f1"}
+    model = kbert.load_pretrained(tmp_path)
+    assert (model.task, model.pretrained.settings.doc_stride) == ("span", 4)
+
+
+@pytest.mark.parametrize("recipe", ["find_entities", "features_bilstm"])
+def test_entities(home, tmp_path, recipe):
+    flags = as_flags(train=home / "train.conll", dev=home / "dev.conll", source=home / "init", output=tmp_path)
+    more = as_flags(units=4) if recipe == "features_bilstm" else ()
+    scores = run_recipe(recipe, *flags, *SHORT, *more)
+    assert 0 <= scores["f1"] <= 1
+    assert run_recipe(recipe, *flags, *SHORT, *more) == scores
+    if recipe == "find_entities":
+        assert "B-CON" in kbert.load_pretrained(tmp_path).pretrained.settings.labels
+
+
+def test_two_tasks(home, tmp_path):
+    flags = as_flags(table=home / "stars.csv", source=home / "init", output=tmp_path)
+    scores = run_recipe("two_tasks", *flags, *SHORT)
+    assert set(scores) >= {"loss", "sentiment_accuracy", "stars_mae"}
+    model = keras.models.load_model(tmp_path / "two.keras")
+    assert model.output["stars"].shape == (None, 1)
+    assert run_recipe("two_tasks", *flags, *SHORT) == pytest.approx(scores)

@@ -1,0 +1,51 @@
+"""The files around the code: valid, and they name what exists."""
+
+import re
+import tomllib
+
+import pytest
+import yaml
+from helpers.paths import ROOT
+
+YAML = [
+    *(ROOT / ".github").rglob("*.yml"),
+    *(ROOT / "docs/deployment").glob("*.yaml"),
+    ROOT / "CITATION.cff",
+    ROOT / ".pre-commit-config.yaml",
+]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("path", YAML, ids=lambda path: path.name)
+def test_yaml_is_valid(path):
+    assert all(isinstance(part, dict) for part in yaml.safe_load_all(path.read_text("utf-8")))
+
+
+def test_the_workflow_runs_what_exists():
+    jobs = yaml.safe_load((ROOT / ".github/workflows/ci.yml").read_text("utf-8"))["jobs"]
+    commands = [step["run"] for job in jobs.values() for step in job["steps"] if "run" in step]
+    files = {word for command in commands for word in re.findall(r"(?:tests|\.ci)/[\w./]+", command)}
+    assert ".ci/run" in files and all((ROOT / file).exists() for file in files)
+
+
+def test_compose_and_kubernetes_serve_the_ports_and_the_model():
+    compose = yaml.safe_load((ROOT / "docs/deployment/docker-compose.yaml").read_text("utf-8"))["services"]["serving"]
+    assert compose["ports"] == ["8500:8500", "8501:8501"] and "healthcheck" in compose
+    default = re.search(r"\$\{MODEL:-([\w-]+)\}", compose["volumes"][0])[1]
+    assert (ROOT / "saved_models" / default / "1/saved_model.pb").is_file()
+    documents = yaml.safe_load_all((ROOT / "docs/deployment/kubernetes.yaml").read_text("utf-8"))
+    kinds = {document["kind"]: document for document in documents}
+    assert kinds.keys() == {"Deployment", "ConfigMap", "Service"}
+    container = kinds["Deployment"]["spec"]["template"]["spec"]["containers"][0]
+    assert container["image"] == compose["image"]
+    assert [port["containerPort"] for port in container["ports"]] == [8500, 8501]
+
+
+def test_versions_and_types():
+    import kbert
+
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["version"] == PROJECT["project"]["version"] == kbert.__version__
+    assert (ROOT / "kbert/py.typed").is_file()
+    assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["kbert"]
+    assert PROJECT["project"]["scripts"] == {"kbert": "kbert.commands:main"}

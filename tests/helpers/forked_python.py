@@ -32,7 +32,7 @@ class ForkedPython:
 
     Example::
 
-        done = ForkedPython("recipes/predict.py", "--help").finish()
+        done = ForkedPython("recipes/pretrain.py", "--help").finish()
         assert done.returncode == 0, done.stderr
     """
 

@@ -95,9 +95,10 @@ result["bilstm"] = [float(tagger.train_on_batch(batch, {"logits": ids % 3})[0]) 
 
 sys.path.insert(0, sys.argv[1] + "/recipes")
 import benchmark
+from kbert.cli import run_command
 printed = io.StringIO()
 with contextlib.redirect_stdout(printed):
-    benchmark.main("train --size tiny --batch-size 2 --sequence-length 16 --max-predictions 2 --rounds 1 --dropout 0 "
+    run_command(benchmark.COMMAND, "train --size tiny --batch-size 2 --sequence-length 16 --max-predictions 2 --rounds 1 --dropout 0 "
                    "--seconds 0.05 --json".split())
 result["benchmark"] = json.loads(printed.getvalue().splitlines()[-1])
 result["tensorflow"] = [name for name in sys.modules if name.split(".")[0] == "tensorflow"]

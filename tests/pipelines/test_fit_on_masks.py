@@ -1,13 +1,11 @@
 """pipeline.fit of masked language models: strings in every form, masks of their own each epoch, all by the seed."""
 
-import runpy
-
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.paths import ROOT
 from helpers.run_python import run_python
+from helpers.run_recipe import run_recipe
 from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
 
 import kbert
@@ -231,7 +229,5 @@ def test_the_recipe_continues_a_saved_model(tmp_path):
     (tmp_path / "texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
     output = tmp_path / "output"
     arguments = ["--texts", tmp_path / "texts.txt", "--model", tmp_path / "model", "--output", output, "--epochs", 1]
-    arguments += ["--sequence-length", S]
-    recipe = runpy.run_path(str(ROOT / "recipes" / "pretrain_with_fit.py"))
-    history = recipe["main"]([str(argument) for argument in arguments])
+    history = run_recipe("pretrain_with_fit", *arguments, "--sequence-length", S)
     assert np.isfinite(history["val_loss"]).all() and kbert.load_pretrained(output, task="masked_lm") is not None

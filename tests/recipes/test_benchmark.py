@@ -52,7 +52,7 @@ def test_fit_on_strings_beside_fit_by_hand(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(training, "_FIT_STEPS", 2)
     write_lines(tmp_path / "corpus.txt", make_documents(9))
     (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    result = benchmark(capsys, "fit", "--corpus", tmp_path / "corpus.txt", "--vocab", tmp_path / "vocab.txt")
+    result = benchmark(capsys, "fit", "--corpus", tmp_path / "corpus.txt", "--vocabulary", tmp_path / "vocab.txt")
     assert result["pipeline.fit processor ms per step"] > 0 and result["model.fit processor ms per step"] > 0
     assert result["more than model.fit"] > -1 and result["data"] == "real"
 

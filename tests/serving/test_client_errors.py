@@ -177,7 +177,7 @@ def test_the_recipe_says_it_in_one_line(capsys):
     with json_server({"outputs": {"label": ["good"]}}) as (address, _):
         with pytest.raises(SystemExit, match="error: .*expected a list of 2 answers"):
             run_kbert("query", "a", "b", "--url", address, "--model", "m")
-    with pytest.raises(SystemExit, match="error: .*cannot be reached: .*Without a server, recipes/predict.py answers"):
+    with pytest.raises(SystemExit, match="error: .*cannot be reached: .*Without a server, kbert predict answers"):
         run_kbert("query", "a", "--url", address, "--model", "m", "--tries", 1)
 
 

@@ -15,8 +15,8 @@ def test_the_rows_of_the_index():
     for path, command in rows.items():
         card = json.loads((HOME / path).read_text(encoding="utf-8"))
         assert path == f"{card['name']}/{card['version']}/card.json"
-        assert command.startswith("recipes/export.py --model ") and f"--output saved_models/{card['name']}" in command
-        assert command.split()[2].endswith(f"/{card['made_by']['model']}")
+        assert command.startswith("kbert export --source ") and f"--output saved_models/{card['name']}" in command
+        assert command.split()[3].endswith(f"/{card['made_by']['model']}")
         assert {"serving_default"} < set(card["signatures"]) and not re.search(
             r'"/(work|home|tmp|root)', json.dumps(card)
         )

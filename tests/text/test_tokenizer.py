@@ -240,4 +240,4 @@ def test_the_share_of_unknown_tokens_and_its_warning(tokenizer, caplog):
     warn_of_unknown(0.09, "reviews.csv")
     assert not caplog.records
     warn_of_unknown(0.25, "reviews.csv")
-    assert "reviews.csv: 25 % of the tokens are [UNK]" in caplog.text and "learn_vocabulary.py" in caplog.text
+    assert "reviews.csv: 25 % of the tokens are [UNK]" in caplog.text and "kbert vocabulary" in caplog.text

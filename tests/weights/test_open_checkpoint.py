@@ -76,7 +76,7 @@ def test_a_directory_of_two_formats(tmp_path):
         (["notes.txt"], r"which holds \['notes.txt'\]"),
         (["config.json"], "Expected a kbert directory"),
         (["model.safetensors"], "Expected a kbert directory"),
-        (["saved_model.pb"], "an exported SavedModel: recipes/predict.py --model and tf.saved_model.load read it"),
+        (["saved_model.pb"], "an exported SavedModel: kbert predict --source and tf.saved_model.load read it"),
         (["2/saved_model.pb"], "give the directory that it was exported from"),
     ],
 )

@@ -98,8 +98,8 @@ import benchmark
 from kbert.cli import run_command
 printed = io.StringIO()
 with contextlib.redirect_stdout(printed):
-    run_command(benchmark.COMMAND, "train --size tiny --batch-size 2 --sequence-length 16 --max-predictions 2 --rounds 1 --dropout 0 "
-                   "--seconds 0.05 --json".split())
+    run_command(benchmark.COMMAND, "train --size tiny --batch-size 2 --sequence-length 16 --max-predictions 2 "
+                                   "--rounds 1 --dropout 0 --seconds 0.05 --json".split())
 result["benchmark"] = json.loads(printed.getvalue().splitlines()[-1])
 result["tensorflow"] = [name for name in sys.modules if name.split(".")[0] == "tensorflow"]
 print(json.dumps(result))

@@ -15,8 +15,9 @@ _LONGEST_NAME = 255  # bytes of a part of a path
 def texts_as_documents(source):
     """A list of documents or texts as a `DocumentList`; any other source as it is.
 
-    A document is a list of sentences; a text is running prose. A list of strings is one of texts, not of paths, if none of them is a file and one of them has a line break, a part
-    that is too long for a file's name, or spaces and the end of a sentence. So a mistyped file name stays a path.
+    A document is a list of sentences; a text is running prose. A list of strings is one of texts, not of paths, if none
+    of them is a file and one of them has a line break, a part that is too long for a file's name, or spaces and the end
+    of a sentence. So a mistyped file name stays a path.
     """
     if not isinstance(source, list | tuple):
         return source

@@ -21,7 +21,7 @@ def texts_as_documents(source):
     """
     if not isinstance(source, list | tuple):
         return source
-    if not all(isinstance(one, str | os.PathLike) for one in source):
+    if any(isinstance(one, list | tuple) for one in source):
         return DocumentList(source)
     texts = [one for one in source if isinstance(one, str)]
     if len(texts) < len(source) or not any(map(_is_text, texts)) or any(map(_is_file, texts)):

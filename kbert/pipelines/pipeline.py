@@ -19,11 +19,10 @@ from kbert.models.check_targets import check_targets
 from kbert.models.lora import merged
 from kbert.models.precision import in_precision
 from kbert.models.write_saved_model import write_saved_model
-from kbert.pipelines.label_ids import class_weight_ids, label_ids
 from kbert.pipelines.padded_batches import column_batches, count_batches, join_padded
 from kbert.pipelines.registry import register_classes, task_pipeline
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
-from kbert.pipelines.window_labels import check_rows, split_texts, values_of_windows
+from kbert.pipelines.targets import check_rows, class_weight_ids, label_ids, split_texts, values_of_windows
 from kbert.preprocessing.buckets import longest_first, padding_for, trim_padding
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
 from kbert.preprocessing.preprocessor import Preprocessor

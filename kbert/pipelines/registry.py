@@ -13,6 +13,7 @@ TASKS = (
     "tagging",
     "multiple_choice",
 )
+_FOLDERS = ("encoder", "span", "tagging", "multiple_choice")
 _PACKAGES = {word: f"kbert.tasks.{word}" for word in TASKS}
 
 
@@ -53,12 +54,10 @@ def task_class(word):
     Raises:
         ValueError: an unknown task, or one without fine-tuning on examples.
     """
-    try:
-        return _module(word, "task").TASK
-    except ModuleNotFoundError as error:
-        if error.name != f"{_PACKAGES[word]}.task":
-            raise
-        raise ValueError(f"Expected a task that is fine-tuned on examples. Received: {word!r}") from None
+    module = _module(word, "task")
+    if not hasattr(module, "TASK"):
+        raise ValueError(f"Expected a task that is fine-tuned on examples. Received: {word!r}")
+    return module.TASK
 
 
 def register_classes() -> None:
@@ -70,4 +69,6 @@ def register_classes() -> None:
 def _module(word, name):
     if word not in _PACKAGES:
         raise ValueError(f"Expected one of the tasks {task_names()}. Received: {word!r}")
+    if word in TASKS:
+        return importlib.import_module(_PACKAGES[word] + ".task" * (word in _FOLDERS))
     return importlib.import_module(f"{_PACKAGES[word]}.{name}")

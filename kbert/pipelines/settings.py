@@ -9,6 +9,12 @@ import numpy as np
 
 from kbert.checks import check_bool, check_labels, check_positive
 
+
+def default_labels(count: int) -> tuple[list[str], list[str]]:
+    """The two lists of N default names: kbert's ``0, 1 …`` and ``LABEL_0, LABEL_1 …`` of transformers."""
+    return [str(n) for n in range(count)], [f"LABEL_{n}" for n in range(count)]
+
+
 DEFAULT_SEQUENCE_LENGTH = 128  # tokens of a text if neither the model nor its task has another default
 _PREPROCESSING = (
     "sequence_length",

@@ -3,9 +3,8 @@
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from kbert.pipelines.default_labels import default_labels
-from kbert.pipelines.example_rows import example_rows
-from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings
+from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings, default_labels
+from kbert.pipelines.task_signature import example_rows
 
 
 class TaskPipeline:

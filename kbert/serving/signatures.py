@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from kbert.checks import check_positive
-from kbert.pipelines.example_rows import example_rows
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_pipeline
-from kbert.pipelines.task_signature import TaskSignature, answering
+from kbert.pipelines.task_signature import TaskSignature, answering, example_rows
 from kbert.preprocessing.limits import at_most, limit_rows
 
 METHODS = {kind: f"tensorflow/serving/{kind}" for kind in ("predict", "classify", "regress")}

@@ -5,11 +5,11 @@ from kbert.lazy import lazy_exports
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "Classification": "classification.task",
+        "Classification": "classification",
         "Evaluation": "task",
         "Examples": "examples",
         "MultipleChoice": "multiple_choice.task",
-        "Regression": "regression.task",
+        "Regression": "regression",
         "SpanExtraction": "span.task",
         "Tagging": "tagging.task",
         "Task": "task",

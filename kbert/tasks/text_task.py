@@ -2,21 +2,55 @@
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from kbert.inspection.markdown import escape
 from kbert.inspection.view import View
+from kbert.pipelines.task_pipeline import TaskPipeline
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
+from kbert.preprocessing.text_preprocessor import TextPreprocessor
 from kbert.tasks.in_memory import text_table
-from kbert.tasks.label_evaluation import evaluate
-from kbert.tasks.labelled_documents import document_windows, evaluate_documents
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.metrics import LOWER_IS_BETTER, metrics_of
+from kbert.tasks.scores import evaluate, evaluate_documents
 from kbert.tasks.table import Table, read_table
 from kbert.tasks.task import Evaluation, Task, TrainingData
-from kbert.tasks.training_dataset import class_weights, real_tokens, training_dataset
-from kbert.tasks.window_dataset import window_dataset
+from kbert.tasks.training_data import class_weights, document_windows, real_tokens, training_dataset, window_dataset
+
+_MOST_CHARACTERS = 300
+
+
+def example_columns(examples: LabelledText) -> tuple[list[str], Callable[[int], list[str]]]:
+    """(names of columns, function of a row that returns Markdown for them): the texts, and the place in their file."""
+    columns = examples.columns
+
+    def cells(row):
+        return [*(escape(texts[row], _MOST_CHARACTERS) for texts in columns.values()), escape(examples.source(row))]
+
+    return [*(name.replace("_", " ") for name in columns), "from"], cells
+
+
+class TextPipeline(TaskPipeline):
+    """A task on texts or pairs; long texts are truncated, or divided into windows whose answers are pooled."""
+
+    def preprocessor(self, tokenizer, settings):
+        """The preprocessor of these settings."""
+        length = settings["sequence_length"]
+        if settings["window_pooling"] is None:
+            return TextPreprocessor(tokenizer, length, settings["pair"], name="preprocessor")
+        return DocumentPreprocessor(tokenizer, length, settings["doc_stride"], name="preprocessor")
+
+    def check_options(self, given, settings):
+        if "doc_stride" in given and settings["window_pooling"] is None:
+            raise ValueError(
+                "`doc_stride` goes with `window_pooling`, without which texts are truncated. "
+                f"Received: doc_stride={settings['doc_stride']}, window_pooling=None"
+            )
+        if settings["pair"] and settings["window_pooling"] is not None:
+            raise ValueError("`window_pooling` is for single texts. Received: pair=True")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from helpers.tiny_directory import BAD, GOOD, NOUNS, write_tiny_directory
 
 import kbert
 from kbert.tasks.span.metrics import squad_scores
-from kbert.tasks.span.readers import read_squad
+from kbert.tasks.span.questions import read_squad
 
 FILES = ("predictions.json", "nbest.json", "null_odds.json")
 

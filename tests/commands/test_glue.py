@@ -11,8 +11,7 @@ from helpers.run_recipe import read_json, run_kbert
 from helpers.toy_glue import TEST_ROWS, glue_arguments, write_glue_home
 
 import kbert
-from kbert.tasks.glue_benchmark.table import describe_scores
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, describe_scores
 
 SEEDS = ("--train-examples", 40, "--epochs", 1, "--seeds", 3, 4, "--dropout", 0)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from kbert.tasks.labelled_text import LabelledText, from_table
-from kbert.tasks.multiple_choice.labelled_choices import LabelledChoices
+from kbert.tasks.multiple_choice.questions import LabelledChoices
 from kbert.tasks.span.questions import Questions
 from kbert.tasks.table import Table
 from kbert.tasks.tagging.tagged_text import TaggedText

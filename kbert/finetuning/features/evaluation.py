@@ -9,10 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.finetuning.features.dataset import FeatureSentences
-from kbert.tasks.predict_scores import cross_entropies
-from kbert.tasks.tagging.entity_views import entity_views
+from kbert.tasks.scores import cross_entropies
+from kbert.tasks.tagging.evaluation import entity_views, write_predictions
 from kbert.tasks.tagging.metrics import entity_scores
-from kbert.tasks.tagging.prediction_files import write_predictions
 from kbert.tasks.task import Evaluation
 
 

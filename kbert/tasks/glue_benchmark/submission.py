@@ -12,7 +12,7 @@ import numpy as np
 from kbert.files import atomic_file
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, GlueTask, glue_name
-from kbert.tasks.predict_scores import predict_scores
+from kbert.tasks.scores import predict_scores
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 

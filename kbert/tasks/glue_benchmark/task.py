@@ -1,10 +1,10 @@
 """The tasks of GLUE as task objects."""
 
 from kbert.checks import check_path
-from kbert.tasks.classification.task import Classification
+from kbert.tasks.classification import Classification
 from kbert.tasks.glue_benchmark.submission import check_pipeline
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, glue_name
-from kbert.tasks.regression.task import Regression
+from kbert.tasks.regression import Regression
 
 
 class _Glue:

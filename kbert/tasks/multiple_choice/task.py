@@ -1,18 +1,87 @@
-"""The task of picking one of several choices."""
+"""Multiple choice: a prompt and its choices → the best one.
+
+Shapes: C choices, n questions.
+"""
 
 import dataclasses
 import functools
 
 import numpy as np
 
+from kbert.answers.choice import ChoiceAnswers
+from kbert.inspection.examples.classification_views import label_views
+from kbert.inspection.markdown import escape, percent
+from kbert.inspection.view import View
+from kbert.models.multiple_choice import BertMultipleChoice
+from kbert.pipelines.task_pipeline import TaskPipeline
+from kbert.pipelines.task_signature import LONG_TEXT, SENTENCE, answering
+from kbert.preprocessing.choice_preprocessor import ChoicePreprocessor
 from kbert.tasks.in_memory import read_columns, text_table
-from kbert.tasks.label_evaluation import evaluate
 from kbert.tasks.metrics import accuracy
-from kbert.tasks.multiple_choice.choice_views import choice_views
-from kbert.tasks.multiple_choice.readers import READERS, choices_from_columns, read_questions
+from kbert.tasks.multiple_choice.questions import (
+    READERS,
+    LabelledChoices,
+    choices_from_columns,
+    read_prompts,
+    read_questions,
+)
+from kbert.tasks.scores import evaluate
 from kbert.tasks.table import check_texts
 from kbert.tasks.task import Evaluation, Task, TrainingData
-from kbert.tasks.training_dataset import real_tokens, training_dataset
+from kbert.tasks.training_data import real_tokens, training_dataset
+
+
+class MultipleChoicePipeline(TaskPipeline):
+    """``choice``, counted from 0, and ``probabilities`` of all."""
+
+    task = "multiple_choice"
+    model_class = BertMultipleChoice
+    heads = ("multiple_choice_head",)
+
+    def parts(self, model, tokenizer, settings):
+        preprocessor = ChoicePreprocessor(tokenizer, settings["sequence_length"], name="preprocessor")
+        return preprocessor, ChoiceAnswers(name="answers")
+
+    def exported_answers(self, labels, outputs):
+        return ChoiceAnswers()
+
+    def signatures(self, pipeline):
+        return {"choose": answering(pipeline)}
+
+    def example_rows(self, names):
+        choices = ["walked in.", "ate the door.", "was a door.", "sang blue."]
+        return [
+            {"prompt": "She opened the door and", "choices": choices},
+            {"prompt": LONG_TEXT, "choices": [SENTENCE, "walked in.", "sang blue.", "was a door."]},
+        ]
+
+    def read_columns(self, path, columns, *, format="table", choice_columns=("choices",)):
+        """Prompts with their lists of choices, from a table or a published format."""
+        prompts, choices = read_prompts(path, format, columns["prompt"], list(choice_columns))
+        return {columns["prompt"]: prompts, columns["choices"]: choices}
+
+
+PIPELINE = MultipleChoicePipeline()
+
+
+_MOST_CHARACTERS = 200
+
+
+def choice_views(examples: LabelledChoices, probabilities: np.ndarray) -> list[View]:
+    """As of a classifier, with the numbers of the choices as labels, which shows whether a place is preferred."""
+
+    def cells(row):
+        label, chosen, lines = int(examples.labels[row]), int(np.argmax(probabilities[row])), []
+        for n, text in enumerate(examples.choices[row]):
+            mark = "✓ " if n == label else "✗ " if n == chosen else ""
+            stars = "**" if n == label else "*" if n == chosen else ""
+            shown = f"{stars}{escape(text, _MOST_CHARACTERS)}{stars}" if text.strip() else "–"
+            lines.append(f"{mark}{n}: {shown} ({percent(probabilities[row, n])})")
+        prompt = escape(examples.prompts[row], _MOST_CHARACTERS)
+        return [prompt, "<br>".join(lines), escape(examples.source(row))]
+
+    names = [str(n) for n in range(probabilities.shape[1])]
+    return label_views(probabilities, examples.labels, names, ["prompt", "choices", "from"], cells)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The task of answering questions by a span of a text."""
+"""Questions and contexts → answers that are spans of the contexts."""
 
 import dataclasses
 import functools
@@ -6,20 +6,63 @@ import logging
 
 import numpy as np
 
+from kbert.answers.spans import SpanAnswers
+from kbert.models.span_extractor import BertSpanExtractor
+from kbert.pipelines.task_pipeline import TaskPipeline
+from kbert.pipelines.task_signature import LONG_TEXT, SENTENCE, answering
+from kbert.preprocessing.span_preprocessor import SpanPreprocessor
 from kbert.tasks.in_memory import column_names, text_table
-from kbert.tasks.span.answer_views import answer_views
-from kbert.tasks.span.dataset import span_windows
-from kbert.tasks.span.evaluation import evaluate_questions
+from kbert.tasks.span.evaluation import answer_views, evaluate_questions
 from kbert.tasks.span.metrics import VERSIONS, squad_scores
-from kbert.tasks.span.readers import (
+from kbert.tasks.span.questions import (
     OPTIONAL_COLUMNS,
     QUESTION_COLUMNS,
     questions_from_table,
     questions_with_answers,
     read_questions,
+    read_squad,
 )
+from kbert.tasks.span.windows import span_windows
 from kbert.tasks.task import Evaluation, Task, TrainingData
-from kbert.tasks.window_dataset import window_dataset
+from kbert.tasks.training_data import window_dataset
+
+
+class SpanPipeline(TaskPipeline):
+    """``answer`` to a question, its position in the context, and the n-best list."""
+
+    task = "span"
+    model_class = BertSpanExtractor
+    options = ("doc_stride", "max_query_length", "n_best", "max_answer_length", "null_threshold")
+    default_length = 384  # as run_squad.py; windows no longer than the step between them would not overlap
+    heads = ("span_head",)
+
+    def parts(self, model, tokenizer, settings):
+        lengths = settings["sequence_length"], settings["doc_stride"], settings["max_query_length"]
+        limits = settings["n_best"], settings["max_answer_length"], settings["null_threshold"]
+        return SpanPreprocessor(tokenizer, *lengths, name="preprocessor"), SpanAnswers(*limits, name="answers")
+
+    def exported_answers(self, labels, outputs):
+        return SpanAnswers()
+
+    def signatures(self, pipeline):
+        return {"answer": answering(pipeline)}
+
+    def example_rows(self, names):
+        return [
+            {"question": "Where did the committee meet?", "context": SENTENCE},
+            {"question": "Who spoke about engines that compute?", "context": LONG_TEXT * 4},
+        ]
+
+    def read_columns(self, path, columns):
+        """The questions of a file of SQuAD's format, with their ids; None for other files."""
+        if path.suffix.lower() != ".json":
+            return None
+        asked = read_squad(path, labelled=False)
+        return {"id": asked.ids, columns["question"]: asked.questions, columns["context"]: asked.contexts}
+
+
+PIPELINE = SpanPipeline()
+
 
 _LOGGER = logging.getLogger("kbert")
 _METRICS = ("f1", "exact")

@@ -1,20 +1,56 @@
-"""The task of tagging words: named entities."""
+"""Tagging: texts → words with their tags, or entities."""
 
 import dataclasses
 import functools
 import pathlib
 
+from kbert.answers.entities import EntityAnswers
+from kbert.answers.tags import TagAnswers
+from kbert.models.tagger import BertTagger
+from kbert.pipelines.task_pipeline import TaskPipeline
+from kbert.pipelines.task_signature import answering
+from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
 from kbert.tasks.in_memory import column_names, read_columns
-from kbert.tasks.tagging.dataset import TaggedWindows, tagging_dataset
-from kbert.tasks.tagging.entity_views import entity_views
-from kbert.tasks.tagging.evaluation import evaluate_tagger
+from kbert.tasks.tagging.evaluation import entity_views, evaluate_tagger, write_predictions
 from kbert.tasks.tagging.metrics import entity_scores
-from kbert.tasks.tagging.prediction_files import write_predictions
-from kbert.tasks.tagging.readers import read_tagged, tagged_from_memory
-from kbert.tasks.tagging.span_reader import spans_from_memory
+from kbert.tasks.tagging.readers import read_tagged, spans_from_memory, tagged_from_memory
 from kbert.tasks.tagging.tag_scheme import SCHEMES
 from kbert.tasks.tagging.tagged_text import CONTEXTS, check_tags, learn_tags
+from kbert.tasks.tagging.windows import TaggedWindows, tagging_dataset
 from kbert.tasks.task import Evaluation, Task, TrainingData
+
+_OUTPUTS = {"tags": TagAnswers, "entities": EntityAnswers}
+
+
+class TaggingPipeline(TaskPipeline):
+    """``words`` and ``tags`` of a text, or its ``entities``; a served model offers both."""
+
+    task = "tagging"
+    model_class = BertTagger
+    options = ("labels", "doc_stride", "tagging_output")
+    heads = ("tagger_head",)
+    prediction_options = {"tagging_output": "entities"}
+
+    def parts(self, model, tokenizer, settings):
+        # Windows overlap by at least half: the stride for questions, which is stored by default, would give no overlap.
+        stride = min(settings["doc_stride"], max(1, (settings["sequence_length"] - 2) // 2))
+        preprocessor = TaggingPreprocessor(tokenizer, settings["sequence_length"], stride, name="preprocessor")
+        return preprocessor, _OUTPUTS[settings["tagging_output"]](self.labels(model, settings), name="answers")
+
+    def exported_answers(self, labels, outputs):
+        return EntityAnswers(labels) if "entities" in outputs else TagAnswers(labels)
+
+    def signatures(self, pipeline):
+        own = pipeline.answers
+        answers = {kind: own if isinstance(own, kind) else kind(list(own.labels)) for kind in _OUTPUTS.values()}
+        return {
+            "tag": answering(pipeline, answers[TagAnswers]),
+            "entities": answering(pipeline, answers[EntityAnswers]),
+        }
+
+
+PIPELINE = TaggingPipeline()
+
 
 _METRICS = ("f1", "precision", "recall", "accuracy")
 

@@ -7,13 +7,12 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.preprocessing.buckets import trim_padding
-from kbert.tasks.epoch_permutation import row_batches
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import text_table
-from kbert.tasks.predict_scores import predict_scores
+from kbert.tasks.scores import predict_scores
 from kbert.tasks.table import read_table
 from kbert.tasks.task import Evaluation, Task, TrainingData
-from kbert.tasks.training_dataset import real_tokens, token_counts
+from kbert.tasks.training_data import real_tokens, row_batches, token_counts
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

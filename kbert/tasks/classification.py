@@ -1,0 +1,165 @@
+"""Classification: texts or pairs → label and probabilities.
+
+Shapes: B batch, N labels.
+"""
+
+import dataclasses
+
+import tensorflow as tf
+
+from kbert.answers.classification import ClassificationAnswers
+from kbert.answers.multi_label import MultiLabelAnswers
+from kbert.checks import shown
+from kbert.inspection.examples.classification_views import label_views, multi_label_views
+from kbert.models.classifier import BertClassifier
+from kbert.pipelines.task_signature import answering
+from kbert.tasks.in_memory import read_columns
+from kbert.tasks.labelled_text import (
+    LabelledText,
+    check_labels_given,
+    distinct_labels,
+    from_table,
+    shown_labels,
+    split_labels,
+)
+from kbert.tasks.metrics import CLASS_METRICS, MULTI_LABEL_METRICS, OWN_METRICS
+from kbert.tasks.text_task import TextPipeline, TextTask, example_columns
+
+
+class ClassificationPipeline(TextPipeline):
+    """``label`` and ``probabilities`` of a text; served as ``classify`` on tf.Examples too."""
+
+    task = "classification"
+    model_class = BertClassifier
+    options = ("labels", "pair", "thresholds", "window_pooling", "doc_stride")
+    heads = ("classifier_head",)
+
+    def parts(self, model, tokenizer, settings):
+        labels, thresholds = self.labels(model, settings), settings["thresholds"]
+        if model.multi_label:
+            answers = MultiLabelAnswers(labels, thresholds, settings["window_pooling"], name="answers")
+        elif thresholds is not None:
+            raise ValueError("build_pipeline: `thresholds` are a multi-label classifier's (multi_label=True).")
+        else:
+            answers = ClassificationAnswers(labels, settings["window_pooling"], name="answers")
+        return self.preprocessor(tokenizer, settings), answers
+
+    def exported_answers(self, labels, outputs):
+        return MultiLabelAnswers(labels) if "is_on" in outputs else ClassificationAnswers(labels)
+
+    def signatures(self, pipeline):
+        labels, plain = list(pipeline.answers.labels), answering(pipeline)
+
+        def classify(batch, inputs):
+            scores = plain.finish(batch, inputs)["probabilities"]  # [B, N]
+            classes = tf.tile(tf.constant([labels]), [tf.shape(scores)[0], 1])  # [B, N]; cut by a server into requests
+            return {"classes": classes, "scores": scores}
+
+        return {"classify": dataclasses.replace(plain, finish=classify, kind="classify")}
+
+
+PIPELINE = ClassificationPipeline()
+
+
+@dataclasses.dataclass(frozen=True)
+class Classification(TextTask):
+    """Predicts a label, or any number of labels, for each text or pair of texts (section 4.1 of the paper).
+
+    Args:
+        text, label: names of the columns of a table.
+        text_pair: name of the second text's column, for pairs.
+        window_pooling: "mean" or "max": texts that do not fit are divided into windows, whose answers are pooled.
+            None: they are truncated.
+        doc_stride: with `window_pooling`, tokens from one window to the next.
+        metrics: one or more of ``accuracy, macro_f1, matthews`` and, where there are two labels, ``f1``: that of the
+            second one. With `label_separator`: of ``micro_f1, macro_f1, subset_accuracy``. The first one chooses the
+            best epoch. None: all of them but ``f1``. Labels are sorted (unless the model has them already);
+            ``examples.with_labels(["spam", "ham"])`` puts them in an order of your own.
+        label_separator: what separates the labels of a text, such as ``"|"``; a text may then have several labels, or
+            none, which are predicted independently (``BertClassifier(multi_label=True)``). In memory, the labels of a
+            text may also be a list. None: one label per text.
+
+    Raises:
+        ValueError: `window_pooling` of pairs, an empty `label_separator`, unknown metrics; on `for_model`, and so in
+            `kbert.finetune` and `kbert.evaluate`, ``f1`` of other than two labels.
+
+    Example::
+
+        task = Classification(text="review", label="stars")
+        train, dev = task.read("reviews.csv").split(0.1)
+    """
+
+    metrics: tuple[str, ...] | None = None
+    label_separator: str | None = None
+
+    name = "classification"
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.label_separator == "":
+            raise ValueError("Classification: `label_separator` must not be empty. Received: ''")
+        if self.metrics is None:
+            own = OWN_METRICS["classification" if self.label_separator is None else "multi_label"]
+            object.__setattr__(self, "metrics", own)
+        self._check_metrics(CLASS_METRICS if self.label_separator is None else MULTI_LABEL_METRICS)
+
+    def from_memory(self, data):
+        columns = read_columns(data, self.table_columns)
+        cells = columns[self.label]
+        columns[self.label] = [self._joined(cell, row) for row, cell in enumerate(cells)]
+        return super().from_memory(columns)
+
+    def _joined(self, cell, row):
+        """A cell with a list of labels as one of a file."""
+        if not isinstance(cell, list):
+            return cell
+        labels, separator = [str(label).strip() for label in cell], self.label_separator
+        if separator is None:
+            raise ValueError(
+                f"row {row}: expected one label in {self.label!r}. Received: {shown(cell)}. For several labels a text "
+                'give Classification(label_separator="|")'
+            )
+        if len(set(labels)) < len(labels) or any(separator in label or not label for label in labels):
+            raise ValueError(
+                f"row {row}: expected in {self.label!r} names of labels that differ and do not contain "
+                f"`label_separator`, {separator!r}. Received: {shown(cell)}"
+            )
+        return separator.join(labels)
+
+    def _from_table(self, table):
+        columns = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
+        if self.label_separator is not None:
+            found = split_labels(table[self.label], self.label_separator)
+            labels = distinct_labels(label for some in found for label in some)
+            return from_table(table, **columns, labels=labels, separator=self.label_separator)
+        check_labels_given(table, self.label)
+        return from_table(table, **columns, labels=distinct_labels(table[self.label]))
+
+    def settings(self, train):
+        count = train.labels.shape[1] if train.multi_label else int(train.labels.max()) + 1
+        labels = list(train.label_names or map(str, range(count)))
+        if train.multi_label and not labels:
+            raise ValueError(f"{train.path or 'the examples'}: expected a text with a label. Received: none has one")
+        if not train.multi_label and len(labels) < 2:
+            raise ValueError(f"A classifier needs at least two different labels. Received: {labels}")
+        head = {"labels": labels, "num_labels": len(labels), "multi_label": train.multi_label}
+        return super().settings(train) | head
+
+    def for_model(self, examples: LabelledText, settings) -> LabelledText:
+        labels = settings.get("labels")
+        if "f1" in self.metrics and labels and len(labels) != 2:
+            raise ValueError(
+                f"Classification: the metric 'f1' is of two labels, here there are {len(labels)}, "
+                f"{shown_labels(labels)}: use 'macro_f1'. Received: metrics={self.metrics!r}"
+            )
+        return examples.with_labels(labels) if labels else examples
+
+    def _views(self, pipeline, examples, predictions):
+        names = [str(label) for label in pipeline.answers.labels]
+        if examples.multi_label:
+            thresholds = pipeline.answers.thresholds or 0.5
+            return multi_label_views(predictions, examples.labels, names, thresholds, *example_columns(examples))
+        return label_views(predictions, examples.labels, names, *example_columns(examples))
+
+
+TASK = Classification

@@ -1,0 +1,40 @@
+"""A pre-trained model with both heads: fills masks, and when served also predicts the next sentence."""
+
+import keras
+
+from kbert.tasks.masked_lm import MaskedLmPipeline
+
+
+class PretrainingPipeline(MaskedLmPipeline):
+    """The pipeline of a masked language model, with a signature for the next-sentence head."""
+
+    task = "pretraining"
+    model_arguments = {"masked_lm": True, "next_sentence": True}
+    heads = ("masked_lm_head", "next_sentence_head")
+
+    def signatures(self, pipeline):
+        return super().signatures(pipeline) | {"next_sentence": _next_sentence(pipeline)}
+
+
+def _next_sentence(pipeline):
+    from kbert.answers.next_sentence import NextSentenceAnswers
+    from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
+    from kbert.pipelines.task_signature import TaskSignature
+    from kbert.preprocessing.text_preprocessor import TextPreprocessor
+
+    model, tokenizer = pipeline.model, pipeline.tokenizer
+    settings = pipeline.settings()["tokenizer"]  # the model's own: fill-mask always reads [MASK] in the text
+    if settings != tokenizer.settings():
+        tokenizer = type(tokenizer)(tokenizer.vocabulary, **settings)
+    preprocessor = TextPreprocessor(tokenizer, pipeline.preprocessor.sequence_length, pair=True)
+    # The part of the model that this output needs; it shares the model's layers.
+    inputs = {name: model.input[name] for name in model.encoder.input}
+    head, answers = keras.Model(inputs, {"nsp_logits": model.output["nsp_logits"]}), NextSentenceAnswers()
+
+    def finish(batch, inputs):
+        return answers(run_in_length_buckets(head, batch, token_outputs=()), batch)
+
+    return TaskSignature(finish, preprocessor)
+
+
+PIPELINE = PretrainingPipeline()

@@ -58,3 +58,5 @@ __all__, __getattr__, __dir__ = lazy_exports(
 )
 register_saved_classes()
 quiet_tensorflow()
+
+import kbert.tasks  # noqa: E402, F401  the last room, which registers its tasks for those before it

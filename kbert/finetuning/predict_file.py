@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from kbert.checks import check_path, differing
 from kbert.files import check_signature, explain_full_disk, flush, read_json, sha256, signed, write_json
-from kbert.finetuning.answered_rows import answer_lines, answered_rows, check_output, rows_at_once
-from kbert.finetuning.prediction_rows import rows_to_answer
+from kbert.finetuning.prediction_rows import answer_lines, answered_rows, check_output, rows_at_once, rows_to_answer
 from kbert.locks import locked_output
 from kbert.training.progress import PredictionProgress
 

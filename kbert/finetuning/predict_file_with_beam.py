@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from kbert.beam import SharedDirectory, delete_shared, import_beam, load_once, run_beam
 from kbert.checks import check_path
 from kbert.files import atomic_file, explain_full_disk, sha256
-from kbert.finetuning.answered_rows import answer_lines, answered_rows, check_output, rows_at_once
-from kbert.finetuning.prediction_rows import rows_to_answer
+from kbert.finetuning.prediction_rows import answer_lines, answered_rows, check_output, rows_at_once, rows_to_answer
 from kbert.locks import locked_output
 
 _PART_ROWS = 1024  # about how many rows a worker answers at once

@@ -160,10 +160,8 @@ def load_ensemble(sources, **options) -> Pipeline:
     pipelines = [resolve_pipeline("evaluate: `pipeline`", one) for one in sources]
     names = [f"model {n}" if isinstance(one, Pipeline) else str(one) for n, one in enumerate(sources)]
     for name, pipeline in zip(names, pipelines, strict=True):
-        try:
-            task_class(pipeline.model.task)
-        except ValueError as error:
-            raise ValueError(f"{name}: expected a fine-tuned model. {error}") from None
+        if not task_class(pipeline.task).is_finetuned:
+            raise ValueError(f"{name}: expected a fine-tuned model. Received: {pipeline.task!r}, which has no examples")
     if len(pipelines) == 1 and not options and isinstance(sources[0], Pipeline):
         return pipelines[0]
     _check_alike(names, pipelines)

@@ -20,8 +20,8 @@ from kbert.models.lora import merged
 from kbert.models.precision import in_precision
 from kbert.models.write_saved_model import write_saved_model
 from kbert.pipelines.padded_batches import column_batches, count_batches, join_padded
-from kbert.pipelines.registry import register_classes, task_pipeline
-from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
+from kbert.pipelines.registry import task_class
+from kbert.pipelines.run_in_length_buckets import answer_batch
 from kbert.pipelines.targets import check_rows, class_weight_ids, label_ids, split_texts, values_of_windows
 from kbert.preprocessing.buckets import longest_first, padding_for, trim_padding
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
@@ -138,12 +138,12 @@ class Pipeline(FreshFunctions, keras.Model):
         return digest.hexdigest()
 
     def settings(self):
-        """What `kbert.save_pretrained` stores besides weights and architecture, as the fields of `ModelSettings`."""
+        """What `kbert.save_pretrained` stores besides weights and architecture, by the fields' names."""
         return {**self.answers.settings(), **self.preprocessor.settings()}
 
     def options(self) -> dict:
         """Those of the settings that `kbert.build_pipeline` takes for the task, to make such a pipeline again."""
-        taken = ("sequence_length", *task_pipeline(self.task).options)
+        taken = ("sequence_length", *task_class(self.task).option_names())
         return {name: value for name, value in self.settings().items() if name in taken}
 
     def __call__(self, inputs, *args, **kwargs):
@@ -156,8 +156,7 @@ class Pipeline(FreshFunctions, keras.Model):
         # The same three steps as the functional graph, but short texts are not padded to the longest of the batch.
         if training or any(isinstance(x, keras.KerasTensor) for x in keras.tree.flatten(inputs)):
             return super().call(inputs, training=training, mask=mask, **kwargs)
-        batch = self.preprocessor(self._columns(inputs))
-        return self.answers(run_in_length_buckets(self.model, batch), batch)
+        return answer_batch(self.model, self.answers, self.preprocessor(inputs))
 
     def compile(self, *args, **kwargs):
         self.model.compile(*args, **kwargs)
@@ -411,12 +410,25 @@ class Pipeline(FreshFunctions, keras.Model):
         return self(inputs, training=False)
 
     def _columns(self, inputs):
+        """The inputs as a dict of string tensors; one that is such a dict is returned as it is."""
+        if self._are_columns(inputs):
+            return inputs
         names, present = self.preprocessor.input_names, column_names(inputs)
         trained = [self.trained_columns.get(name, name) for name in names]
         is_as_trained = set(trained) <= set(present) and not set(names) <= set(present)
         wanted = trained if is_as_trained else names
         columns = string_columns(inputs, wanted, "Pipeline", self.preprocessor.list_columns)
         return dict(zip(names, columns, strict=True))
+
+    def _are_columns(self, inputs) -> bool:
+        lists = self.preprocessor.list_columns
+        return (
+            type(inputs) is dict
+            and tuple(inputs) == self.preprocessor.input_names
+            and all(isinstance(column, tf.Tensor) and column.dtype == tf.string for column in inputs.values())
+            and all(column.shape.rank == (2 if name in lists else 1) for name, column in inputs.items())
+            and len({column.shape[0] for column in inputs.values()}) == 1
+        )
 
     def get_config(self):
         return {
@@ -429,7 +441,6 @@ class Pipeline(FreshFunctions, keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        register_classes()
         with keras.saving.custom_object_scope(custom_objects or {}):
             parts = {name: deserialize(config[name]) for name in ("preprocessor", "model", "answers")}
         return cls(**{**config, **parts})

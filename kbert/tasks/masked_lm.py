@@ -3,71 +3,98 @@
 Shapes: M masks, V vocabulary.
 """
 
+import dataclasses
 import os
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from kbert.models.bert_model import BertModel
-from kbert.models.pretrainer import BertPretrainer
-from kbert.pipelines.task_pipeline import TaskPipeline
-from kbert.pipelines.task_signature import LONG_TEXT
-from kbert.weights.build_pipeline import build_pipeline
-from kbert.weights.load import load_pretrained
+from kbert.options import Count
+from kbert.pipelines.task_signature import LONG_TEXT, answering
+from kbert.tasks.task import Task, of_model
+
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
 
 
-class MaskedLmPipeline(TaskPipeline):
-    """The `top_k` most probable ``tokens`` for each [MASK], with their ``probabilities``."""
+@dataclasses.dataclass(frozen=True)
+class MaskedLm(Task):
+    """Proposes the most probable ``tokens`` for each [MASK], with their ``probabilities``.
 
-    task = "masked_lm"
-    model_class = BertPretrainer
-    model_arguments = {"masked_lm": True, "next_sentence": False}
-    options = ("max_masks", "masking", "top_k")
+    Args:
+        max_masks: the most [MASK]s of a text that are answered.
+        masking: of `kbert.Pipeline.fit`, arguments of `kbert.pretraining.TokenMasking`; by default the paper's.
+        top_k: how many tokens are proposed for each mask.
+    """
+
+    max_masks: Count = of_model(8)
+    masking: Mapping = dataclasses.field(default_factory=dict, metadata={"of_model": True})
+    top_k: Count = of_model(5)
+
+    name = "masked_lm"
+    is_finetuned = False
     heads = ("masked_lm_head",)
+    playground_views = ("fill_mask",)
+    model_arguments = {"masked_lm": True, "next_sentence": False}
 
-    def parts(self, model, tokenizer, settings):
+    @classmethod
+    def model_class(cls):
+        from kbert.models.pretrainer import BertPretrainer
+
+        return BertPretrainer
+
+    @classmethod
+    def for_vocabulary(cls, size):
+        return cls(top_k=min(cls.top_k, size))
+
+    def most(self, config):
+        return {
+            "max_masks": max(config.max_sequence_length, type(self).max_masks),
+            "top_k": max(config.vocabulary_size, type(self).top_k),
+        }
+
+    def parts(self, model, tokenizer, sequence_length):
         from kbert.answers.fill_mask import FillMaskAnswers
         from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
 
-        if settings["top_k"] > model.config.vocabulary_size:
+        if self.top_k > model.config.vocabulary_size:
             raise ValueError(
                 f"build_pipeline: `top_k` must be at most the vocabulary's {model.config.vocabulary_size} tokens. "
-                f"Received: {settings['top_k']}"
+                f"Received: {self.top_k}"
             )
         preprocessor = FillMaskPreprocessor(
             tokenizer,
-            settings["sequence_length"],
-            settings["max_masks"],
+            sequence_length,
+            self.max_masks,
             causal=model.config.causal,
-            masking=settings["masking"],
+            masking=self.masking,
             name="preprocessor",
         )
-        return preprocessor, FillMaskAnswers(preprocessor.tokenizer, settings["top_k"], name="answers")
+        return preprocessor, FillMaskAnswers(preprocessor.tokenizer, self.top_k, name="answers")
 
-    def exported_answers(self, labels, outputs):
+    @classmethod
+    def exported_answers(cls, labels, outputs):
         from kbert.answers.fill_mask import FillMaskAnswers
 
         return FillMaskAnswers(tokenizer=None)
 
-    def signatures(self, pipeline):
-        from kbert.pipelines.task_signature import answering
+    @classmethod
+    def signatures(cls, pipeline):
+        return {"fill_mask": answering(pipeline, values_per_row=cls.values_per_row(pipeline))}
 
-        return {"fill_mask": answering(pipeline, values_per_row=self.values_per_row(pipeline))}
-
-    def values_per_row(self, pipeline):
+    @classmethod
+    def values_per_row(cls, pipeline):
         return pipeline.preprocessor.max_masks * pipeline.model.config.vocabulary_size  # logits [M, V]
 
-    def example_rows(self, names):
+    @classmethod
+    def example_rows(cls, names):
         return [{"text": "Paris is the [MASK] of France."}, {"text": "[MASK] " + LONG_TEXT + "[MASK]"}]
-
-
-PIPELINE = MaskedLmPipeline()
 
 
 MASK = "[MASK]"
 
 
 def fill_mask(
-    model: str | os.PathLike | BertModel,
+    model: "str | os.PathLike | BertModel",
     texts: str | Sequence[str],
     *,
     top_k: int = 5,
@@ -93,6 +120,10 @@ def fill_mask(
         [answer] = kbert.fill_mask("saved_models/kbert-tiny", "He was born in [MASK].")
         [best["text"] for best in answer["masks"][0]]  # five sentences, the most probable first
     """
+    from kbert.models.bert_model import BertModel
+    from kbert.weights.build_pipeline import build_pipeline
+    from kbert.weights.load import load_pretrained
+
     texts = [texts] if isinstance(texts, str) else list(texts)
     if without := [text for text in texts if MASK not in text]:
         raise ValueError(f"fill_mask: expected a {MASK} in each text. Received: {without[0]!r}")

@@ -1,34 +1,50 @@
 """Pairs of texts → the probability that the second follows the first."""
 
-from kbert.answers.next_sentence import NextSentenceAnswers
-from kbert.models.pretrainer import BertPretrainer
-from kbert.pipelines.task_pipeline import TaskPipeline
+import dataclasses
+
 from kbert.pipelines.task_signature import answering
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.tasks.task import Task, of_model
 
 
-class NextSentencePipeline(TaskPipeline):
-    """``is_next`` of a pair of texts."""
+@dataclasses.dataclass(frozen=True)
+class NextSentence(Task):
+    """Says whether the second text of a pair follows the first: ``is_next``.
 
-    task = "next_sentence"
-    model_class = BertPretrainer
-    model_arguments = {"masked_lm": False, "next_sentence": True}
-    options = ("pair",)
+    Args:
+        pair: whether the texts come in pairs: they do.
+    """
+
+    pair: bool = of_model(True)
+
+    name = "next_sentence"
+    is_finetuned = False
     heads = ("next_sentence_head",)
+    playground_views = ()  # its view is there for every model
+    model_arguments = {"masked_lm": False, "next_sentence": True}
 
-    def parts(self, model, tokenizer, settings):
-        preprocessor = TextPreprocessor(tokenizer, settings["sequence_length"], pair=True, name="preprocessor")
+    @classmethod
+    def model_class(cls):
+        from kbert.models.pretrainer import BertPretrainer
+
+        return BertPretrainer
+
+    def parts(self, model, tokenizer, sequence_length):
+        from kbert.answers.next_sentence import NextSentenceAnswers
+        from kbert.preprocessing.text_preprocessor import TextPreprocessor
+
+        preprocessor = TextPreprocessor(tokenizer, sequence_length, pair=True, name="preprocessor")
         return preprocessor, NextSentenceAnswers(name="answers")
 
-    def check_options(self, given, settings):
-        if "pair" in given and not settings["pair"]:
+    def check_options(self, given):
+        if "pair" in given and not self.pair:
             raise ValueError("a next_sentence model reads pairs of texts. Received: pair=False")
 
-    def exported_answers(self, labels, outputs):
+    @classmethod
+    def exported_answers(cls, labels, outputs):
+        from kbert.answers.next_sentence import NextSentenceAnswers
+
         return NextSentenceAnswers()
 
-    def signatures(self, pipeline):
+    @classmethod
+    def signatures(cls, pipeline):
         return {"next_sentence": answering(pipeline)}
-
-
-PIPELINE = NextSentencePipeline()

@@ -1,25 +1,33 @@
 """A pre-trained model with both heads: fills masks, and when served also predicts the next sentence."""
 
-import keras
+import dataclasses
 
-from kbert.tasks.masked_lm import MaskedLmPipeline
+from kbert.pipelines.task_signature import TaskSignature
+from kbert.tasks.masked_lm import MaskedLm
 
 
-class PretrainingPipeline(MaskedLmPipeline):
-    """The pipeline of a masked language model, with a signature for the next-sentence head."""
+@dataclasses.dataclass(frozen=True)
+class Pretraining(MaskedLm):
+    """A masked language model, with a signature for its next-sentence head.
 
-    task = "pretraining"
-    model_arguments = {"masked_lm": True, "next_sentence": True}
+    Args:
+        max_masks, masking, top_k: see `MaskedLm`.
+    """
+
+    name = "pretraining"
     heads = ("masked_lm_head", "next_sentence_head")
+    model_arguments = {"masked_lm": True, "next_sentence": True}
 
-    def signatures(self, pipeline):
+    @classmethod
+    def signatures(cls, pipeline):
         return super().signatures(pipeline) | {"next_sentence": _next_sentence(pipeline)}
 
 
-def _next_sentence(pipeline):
+def _next_sentence(pipeline) -> TaskSignature:
+    import keras
+
     from kbert.answers.next_sentence import NextSentenceAnswers
     from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
-    from kbert.pipelines.task_signature import TaskSignature
     from kbert.preprocessing.text_preprocessor import TextPreprocessor
 
     model, tokenizer = pipeline.model, pipeline.tokenizer
@@ -35,6 +43,3 @@ def _next_sentence(pipeline):
         return answers(run_in_length_buckets(head, batch, token_outputs=()), batch)
 
     return TaskSignature(finish, preprocessor)
-
-
-PIPELINE = PretrainingPipeline()

@@ -3,69 +3,103 @@
 Shapes: B batch, S sequence, L layers, H hidden.
 """
 
-import tensorflow as tf
+import dataclasses
+from typing import Literal
 
-from kbert.answers.embedding import EmbeddingAnswers
-from kbert.models.encoder import BertEncoder
-from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
-from kbert.pipelines.task_pipeline import TaskPipeline
 from kbert.pipelines.task_signature import TaskSignature
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
-from kbert.tasks.encoder.features import encoder_layers, token_list
+from kbert.tasks.task import Task, of_model
 
 
-class EncoderPipeline(TaskPipeline):
-    """``embedding`` of a text; served also ``embed`` (all poolings), ``tokenize`` and ``features``."""
+@dataclasses.dataclass(frozen=True)
+class Encoder(Task):
+    """Gives the ``embedding`` of a text; served also ``embed`` (all poolings), ``tokenize`` and ``features``.
 
-    task = "encoder"
-    model_class = BertEncoder
+    Args:
+        pair: whether the texts come in pairs.
+        pooling: how hidden states become an embedding (`kbert.answers.EmbeddingAnswers`).
+        normalize: whether embeddings are scaled to length 1.
+    """
+
+    pair: bool = of_model(False)
+    pooling: Literal["mean", "max", "cls", "pooler"] = of_model("mean")
+    normalize: bool = of_model(False)
+
+    name = "encoder"
+    is_finetuned = False
     stands_on_encoder = False
-    options = ("pair", "pooling", "normalize")
+    playground_views = ()
 
-    def parts(self, model, tokenizer, settings):
-        preprocessor = TextPreprocessor(tokenizer, settings["sequence_length"], settings["pair"], name="preprocessor")
-        return preprocessor, EmbeddingAnswers(settings["pooling"], settings["normalize"], name="answers")
+    @classmethod
+    def model_class(cls):
+        from kbert.models.encoder import BertEncoder
 
-    def exported_answers(self, labels, outputs):
+        return BertEncoder
+
+    def parts(self, model, tokenizer, sequence_length):
+        from kbert.answers.embedding import EmbeddingAnswers
+        from kbert.preprocessing.text_preprocessor import TextPreprocessor
+
+        preprocessor = TextPreprocessor(tokenizer, sequence_length, self.pair, name="preprocessor")
+        return preprocessor, EmbeddingAnswers(self.pooling, self.normalize, name="answers")
+
+    @classmethod
+    def exported_answers(cls, labels, outputs):
+        from kbert.answers.embedding import EmbeddingAnswers
+
         return EmbeddingAnswers()
 
-    def signatures(self, pipeline, *, layers=None):
-        """The signatures of an encoder."""
+    @classmethod
+    def signatures(cls, pipeline, *, layers=None):
+        """The signatures of an encoder.
+
+        Args:
+            layers: which hidden states ``features`` has.
+        """
+        from kbert.tasks.encoder.features import token_list
+
         return {
-            "embed": self._embed(pipeline),
+            "embed": _embed(pipeline),
             "tokenize": TaskSignature(lambda batch, inputs: token_list(pipeline.preprocessor, inputs)),
-            "features": self._features(pipeline, layers),
+            "features": _features(pipeline, layers),
         }
 
-    def values_per_row(self, pipeline):
+    @classmethod
+    def values_per_row(cls, pipeline):
         return _hidden(pipeline, 1)
 
-    def _embed(self, pipeline):
-        own = pipeline.answers
-        poolings = {name: EmbeddingAnswers(name, own.normalize) for name in ("mean", "cls", "max")}
 
-        def finish(batch, inputs):
-            outputs = run_in_length_buckets(pipeline.model, batch)
-            pooled = {name: pool(outputs, batch)["embedding"] for name, pool in poolings.items()}
-            return {**own(outputs, batch), **pooled}
+def _embed(pipeline) -> TaskSignature:
+    from kbert.answers.embedding import EmbeddingAnswers
+    from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 
-        return TaskSignature(finish, values_per_row=_hidden(pipeline, 1))
+    own = pipeline.answers
+    poolings = {name: EmbeddingAnswers(name, own.normalize) for name in ("mean", "cls", "max")}
 
-    def _features(self, pipeline, layers):
-        model = encoder_layers(pipeline.model.encoder, layers)
+    def finish(batch, inputs):
+        outputs = run_in_length_buckets(pipeline.model, batch)
+        pooled = {name: pool(outputs, batch)["embedding"] for name, pool in poolings.items()}
+        return {**own(outputs, batch), **pooled}
 
-        def finish(batch, inputs):
-            outputs = run_in_length_buckets(model, batch, token_outputs=("features",))
-            features = tf.where(batch["padding_mask"][:, :, tf.newaxis, tf.newaxis], outputs["features"], 0.0)
-            tokens = token_list(pipeline.preprocessor, inputs)
-            return {"features": features, "tokens": tokens["tokens"], "count": tokens["count"]}  # [B, S, L, H]
-
-        return TaskSignature(finish, values_per_row=_hidden(pipeline, model.output["features"].shape[2]))
+    return TaskSignature(finish, values_per_row=_hidden(pipeline, 1))
 
 
-def _hidden(pipeline, states):
+def _features(pipeline, layers) -> TaskSignature:
+    import tensorflow as tf
+
+    from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
+    from kbert.tasks.encoder.features import encoder_layers, token_list
+
+    model = encoder_layers(pipeline.model.encoder, layers)
+
+    def finish(batch, inputs):
+        outputs = run_in_length_buckets(model, batch, token_outputs=("features",))
+        features = tf.where(batch["padding_mask"][:, :, tf.newaxis, tf.newaxis], outputs["features"], 0.0)
+        tokens = token_list(pipeline.preprocessor, inputs)
+        return {"features": features, "tokens": tokens["tokens"], "count": tokens["count"]}  # [B, S, L, H]
+
+    return TaskSignature(finish, values_per_row=_hidden(pipeline, model.output["features"].shape[2]))
+
+
+def _hidden(pipeline, states: int) -> int:
     """Floats of a row of hidden states [S, L, H]."""
     return pipeline.preprocessor.sequence_length * states * pipeline.model.config.hidden_dim
-
-
-PIPELINE = EncoderPipeline()

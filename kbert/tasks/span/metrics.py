@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.answers.spans import NO_CANDIDATE
-
 VERSIONS = ("1.1", "2.0")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -110,6 +108,8 @@ def null_threshold(golds, answers, odds, version: str = "2.0") -> float:
 
     Args and source: as `squad_scores`. (The paper's τ has the other sign.)
     """
+    from kbert.answers.spans import NO_CANDIDATE  # not above: it loads TensorFlow
+
     _, f1 = raw_scores(golds, answers, version)
     odds = np.asarray(odds, "float64")
     asked = odds < -NO_CANDIDATE / 2  # the others are answered with "" under every threshold

@@ -10,7 +10,6 @@ from kbert.tasks.table import JSON_LINES
 from kbert.tasks.tagging.tag_scheme import convert_sentences
 from kbert.tasks.tagging.tagged_text import TaggedText
 from kbert.tasks.text_files import check_characters, read_lines
-from kbert.text.words import split_words
 
 
 def read_span_lines(path) -> TaggedText:
@@ -59,6 +58,8 @@ def spans_from_memory(texts, spans) -> TaggedText:
 
 
 def _words_and_tags(places, texts, spans):
+    from kbert.text.words import split_words  # not above: it loads TensorFlow
+
     words, tags = [], []
     _, starts, ends = split_words(texts)
     borders = zip(starts.to_list(), ends.to_list(), strict=True)

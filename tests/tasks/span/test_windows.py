@@ -68,10 +68,10 @@ def test_the_store_gives_back_the_preprocessors_batches():
 
 
 def test_chunks_do_not_show(monkeypatch):
-    from kbert.tasks import window_store
+    from kbert.tasks import training_data
 
     whole, labels = span_windows(QUESTIONS, PREPROCESSOR)
-    monkeypatch.setattr(window_store, "_EXAMPLES", 7)
+    monkeypatch.setattr(training_data, "_EXAMPLES", 7)
     parts, same_labels = span_windows(QUESTIONS, PREPROCESSOR)
     for name in ("token_ids", "starts", "lengths", "first_lengths", "rows"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))

@@ -83,3 +83,27 @@ def test_fine_tuning_evaluation_and_answers(init, run):
         kbert.evaluate(pipeline, kbert.tasks.Classification(), sentences(6))
     with pytest.raises(ValueError, match="`class_weight` is for texts with one label each"):
         kbert.finetune(init, TASK, ROWS, steps=1, sequence_length=9, class_weight="balanced")
+
+
+def test_labels_of_ones_own_are_in_their_order():
+    """They are those of the model, whatever labels the examples have, and one that is missing there is an error."""
+    task = kbert.tasks.Classification(labels=["good", "bad", "so-so"])
+    done, train = task.for_training(task.examples([("a", "bad"), ("b", "good")]))
+    assert done.labels == ("good", "bad", "so-so") and train.labels.tolist() == [1, 0]
+    assert done.settings(train)["num_labels"] == 3
+    with pytest.raises(ValueError, match=r"row 1: expected a label of \['good', 'bad', 'so-so'\]. Received: 'dull'"):
+        task.for_training(task.examples([("a", "bad"), ("b", "dull")]))
+    tagger = kbert.tasks.Tagging(labels=["O", "B-PER", "I-PER"])
+    words = [["Ada", "spoke"]]
+    assert tagger.for_training(tagger.examples({"words": words, "tags": [["B-PER", "O"]]}))[0].labels[1] == "B-PER"
+    with pytest.raises(ValueError, match="expected one of .*'I-PER'.*Received: 'B-LOC'"):
+        tagger.for_training(tagger.examples({"words": words, "tags": [["B-LOC", "O"]]}))
+
+
+def test_pairs_are_found_in_the_examples():
+    task = kbert.tasks.Classification(text_pair="text_pair")
+    rows = [("a", "b", "yes"), ("c", "d", "no")]
+    assert not task.pair and task.for_training(task.examples(rows))[0].pair
+    single = kbert.tasks.Classification(pair=True)
+    with pytest.raises(ValueError, match="Classification: `pair` needs a second text in the examples"):
+        single.for_training(single.examples([("a", "yes"), ("b", "no")]))

@@ -61,13 +61,6 @@ def padded_choices(choices: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 SWAG_COLUMNS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label")
-PAPER_SWAG = {  # Table 4, accuracy in percent
-    "ESIM+ELMo, dev": 59.1,
-    "BERT-base, dev": 81.6,
-    "BERT-large, dev": 86.6,
-    "BERT-large, test": 86.3,
-    "human expert, test": 85.0,
-}
 
 
 def read_choices(path, prompt: str = "prompt", choices: Sequence[str] = ("choices",), label: str = "label"):

@@ -111,23 +111,6 @@ def _is_in_a_word(context, start, end):
 TEXTS = ("question", "context")
 QUESTION_COLUMNS, OPTIONAL_COLUMNS = (*TEXTS, "answer"), ("answer_start", "id")
 
-# reference: Devlin et al. 2018, tables 2 and 3, in percent
-SQUAD_PAPER = {
-    "1.1": {
-        "BERT-base, dev": {"exact": 80.8, "f1": 88.5},
-        "BERT-large, dev": {"exact": 84.1, "f1": 90.9},
-        "BERT-large, 7 models, dev": {"exact": 85.8, "f1": 91.8},
-        "BERT-large, first TriviaQA, dev": {"exact": 84.2, "f1": 91.1},
-        "BERT-large, first TriviaQA, test": {"exact": 85.1, "f1": 91.8},
-        "BERT-large, 7 models, first TriviaQA, dev": {"exact": 86.2, "f1": 92.2},
-        "BERT-large, 7 models, first TriviaQA, test": {"exact": 87.4, "f1": 93.2},
-    },
-    "2.0": {
-        "BERT-large, dev": {"exact": 78.7, "f1": 81.9},
-        "BERT-large, test": {"exact": 80.0, "f1": 83.1},
-    },
-}
-
 
 def read_questions(path) -> Questions:
     """Reads questions from a file: `.json` as `read_squad`, a table (.csv, .tsv, .jsonl) by its columns.

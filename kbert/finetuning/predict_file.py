@@ -90,7 +90,8 @@ class _Unfinished:
     """The output while it is written: a file, and next to it a record of how much of it is complete, and its hash."""
 
     def __init__(self, output, run, overwrite):
-        self.output, self.run = output, json.loads(json.dumps(run))
+        self.output = output
+        self.run = json.loads(json.dumps(run))
         self.partial = output.with_name(output.name + ".partial")
         self.state = output.with_name(output.name + ".partial.json")
         self.rows, self.size, self.hash = self._stored(overwrite)
@@ -115,7 +116,8 @@ class _Unfinished:
 
     def _hash(self, size, expected):
         """The hash of the first bytes of the file; ValueError if it is not the expected one."""
-        digest, left = hashlib.sha256(), size
+        digest = hashlib.sha256()
+        left = size
         with open(self.partial, "rb") as file:
             while block := file.read(min(left, 1 << 20)):
                 digest.update(block)

@@ -79,7 +79,9 @@ class TableRows(Rows):
     """
 
     def __init__(self, path, columns: Sequence[str], keep: Sequence[str]):
-        self.path, self.columns, self.keep = pathlib.Path(path), tuple(columns), tuple(keep)
+        self.path = pathlib.Path(path)
+        self.columns = tuple(columns)
+        self.keep = tuple(keep)
         self._number = sum(1 for _ in self)
 
     def __len__(self):
@@ -109,7 +111,8 @@ class LineRows(Rows):
     """
 
     def __init__(self, path, names: Sequence[str]):
-        self.path, self.names = pathlib.Path(path), tuple(names)
+        self.path = pathlib.Path(path)
+        self.names = tuple(names)
         if len(self.names) > 2:
             raise ValueError(f"{path}: expected a table, or a file that the task reads, with {list(names)}")
         self._number = sum(1 for _ in self)
@@ -272,7 +275,8 @@ def answer_lines(rows: Iterable[tuple], answers, suffix: str, header: bool) -> b
     """The lines of answered rows, .jsonl or .csv by `suffix`; `header`: whether a table begins here."""
     if suffix.lower() == ".jsonl":
         return "".join(json.dumps(row | result, ensure_ascii=False) + "\n" for row, result in rows).encode()
-    file, writer = io.StringIO(newline=""), None
+    file = io.StringIO(newline="")
+    writer = None
     for row, result in rows:
         cells = row | answers.table_row(result)
         if writer is None:

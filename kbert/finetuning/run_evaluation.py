@@ -62,7 +62,9 @@ def _names(pipelines) -> list:
 
 def _read(asked: Arguments, pipeline: Pipeline) -> tuple[Task, dict[str, Examples]]:
     """The task object, and the examples by the suffix of their metrics."""
-    task, trained, fields = asked.task, {}, {}
+    task = asked.task
+    trained = {}
+    fields = {}
     if asked.examples is None:
         raise TypeError("evaluate: missing a required argument: `examples`")
     if task is None or isinstance(task, Mapping):
@@ -180,7 +182,8 @@ def _check_alike(names, pipelines):
     """Models of an ensemble must take the same batches, and their outputs must have the same meaning."""
     first = pipelines[0]
     for name, pipeline in zip(names, pipelines, strict=True):
-        ours, theirs = first.settings() | {"null_threshold": None}, pipeline.settings() | {"null_threshold": None}
+        ours = first.settings() | {"null_threshold": None}
+        theirs = pipeline.settings() | {"null_threshold": None}
         differing = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
         if first.tokenizer.vocabulary != pipeline.tokenizer.vocabulary:
             differing.append("vocabulary")

@@ -26,14 +26,17 @@ def starting_pipeline(source, task, settings, options) -> Pipeline:
         fields = {k: v for k, v in settings.items() if k not in ("num_labels", "multi_label")}
         fields |= (head or {}) | own_length | length
     else:
-        model, tokenizer, fields = _loaded(source, task.name, settings | length, options), None, {}
+        model = _loaded(source, task.name, settings | length, options)
+        tokenizer = None
+        fields = {}
     pipeline = build_pipeline(model, tokenizer, **fields)
     task.check_length(pipeline.preprocessor.sequence_length)
     return pipeline
 
 
 def _loaded(source, task, settings, options):
-    settings, own = dict(settings), set(ModelDescription.argument_names(task))
+    settings = dict(settings)
+    own = set(ModelDescription.argument_names(task))
     if options.dropout is not None:  # the head of spans has none
         settings |= dict.fromkeys((*(own & {"dropout"}), "hidden_dropout", "attention_dropout"), options.dropout)
     if options.bilstm:
@@ -45,7 +48,8 @@ def _loaded(source, task, settings, options):
         settings["labels"] = head_labels(stored.settings.task.labels, settings["labels"]) or settings["labels"]
     model = load_pretrained(stored, task, **settings)
     if options.random_weights:
-        loaded, model = model, ModelDescription.from_model(model).build()
+        loaded = model
+        model = ModelDescription.from_model(model).build()
         model.pretrained = loaded.pretrained
     return model
 
@@ -95,7 +99,8 @@ def _own_preprocessing(source, task):
         tokenizer = BertTokenizer(source.tokenizer.vocabulary, **settings["tokenizer"])
         length = settings["sequence_length"]
     elif source.pretrained is not None and source.pretrained.tokenizer is not None:
-        tokenizer, length = source.pretrained.tokenizer, source.pretrained.settings.sequence_length
+        tokenizer = source.pretrained.tokenizer
+        length = source.pretrained.settings.sequence_length
     else:
         raise ValueError(
             "finetune: `source` must be a model that was loaded with its tokenizer, or a pipeline, as "

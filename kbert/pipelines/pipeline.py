@@ -189,7 +189,8 @@ class Pipeline(FreshFunctions, keras.Model):
             if class_weight is not None:
                 raise ValueError("Pipeline: a masked language model has no classes to weigh. Received: `class_weight`")
             return self._fit_on_masks(x, y, batch_size, *args, validation_data=validation_data, **kwargs)
-        y, weights = self._targets(y), kwargs.pop("sample_weight", None)
+        y = self._targets(y)
+        weights = kwargs.pop("sample_weight", None)
         if kwargs.get("validation_split") and not _makes_batches(x):
             share = kwargs.pop("validation_split")
             (x, y, weights), validation_data = split_texts(self._columns(x), share, y, weights)
@@ -366,7 +367,8 @@ class Pipeline(FreshFunctions, keras.Model):
         if not isinstance(callbacks, keras.callbacks.CallbackList):
             about = {"verbose": verbose, "epochs": 1, "steps": count_batches(**some), "model": self}
             callbacks = keras.callbacks.CallbackList(callbacks, add_progbar=verbose != 0, **about)
-        self.stop_predicting, answers = False, []
+        self.stop_predicting = False
+        answers = []
         callbacks.on_predict_begin()
         for number, batch in enumerate(column_batches(**some)):
             callbacks.on_predict_batch_begin(number)
@@ -413,7 +415,8 @@ class Pipeline(FreshFunctions, keras.Model):
         """The inputs as a dict of string tensors; one that is such a dict is returned as it is."""
         if self._are_columns(inputs):
             return inputs
-        names, present = self.preprocessor.input_names, column_names(inputs)
+        names = self.preprocessor.input_names
+        present = column_names(inputs)
         trained = [self.trained_columns.get(name, name) for name in names]
         is_as_trained = set(trained) <= set(present) and not set(names) <= set(present)
         wanted = trained if is_as_trained else names

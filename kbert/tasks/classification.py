@@ -103,7 +103,8 @@ class Classification(TextTask):
     def signatures(cls, pipeline):
         import tensorflow as tf
 
-        labels, plain = list(pipeline.answers.labels), answering(pipeline)
+        labels = list(pipeline.answers.labels)
+        plain = answering(pipeline)
 
         def classify(batch, inputs):
             scores = plain.finish(batch, inputs)["probabilities"]  # [B, N]
@@ -122,7 +123,8 @@ class Classification(TextTask):
         """A cell with a list of labels as one of a file."""
         if not isinstance(cell, list):
             return cell
-        labels, separator = [str(label).strip() for label in cell], self.label_separator
+        labels = [str(label).strip() for label in cell]
+        separator = self.label_separator
         if separator is None:
             raise ValueError(
                 f"row {row}: expected one label in {self.label!r}. Received: {shown(cell)}. For several labels a text "

@@ -177,7 +177,8 @@ class LabelledText(Examples):
         return self.labels.ndim == 2
 
     def _rows(self):
-        labels, names = self.labels.tolist(), self.label_names
+        labels = self.labels.tolist()
+        names = self.label_names
         if names is not None and self.multi_label:
             labels = [[name for name, is_on in zip(names, row, strict=True) if is_on] for row in labels]
         elif names is not None:

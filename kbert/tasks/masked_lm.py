@@ -153,5 +153,6 @@ def fill_mask(
 def filled(text: str, mask: int, token: str) -> str:
     """The text with a token instead of its `mask`-th [MASK]; a "##" piece is joined to the word before it."""
     parts = text.split(MASK)
-    before, after = MASK.join(parts[: mask + 1]), MASK.join(parts[mask + 1 :])
+    before = MASK.join(parts[: mask + 1])
+    after = MASK.join(parts[mask + 1 :])
     return before.rstrip() + token[2:] + after if token.startswith("##") else before + token + after

@@ -30,14 +30,16 @@ def _next_sentence(pipeline) -> TaskSignature:
     from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
     from kbert.preprocessing.text_preprocessor import TextPreprocessor
 
-    model, tokenizer = pipeline.model, pipeline.tokenizer
+    model = pipeline.model
+    tokenizer = pipeline.tokenizer
     settings = pipeline.settings()["tokenizer"]  # the model's own: fill-mask always reads [MASK] in the text
     if settings != tokenizer.settings():
         tokenizer = type(tokenizer)(tokenizer.vocabulary, **settings)
     preprocessor = TextPreprocessor(tokenizer, pipeline.preprocessor.sequence_length, pair=True)
     # The part of the model that this output needs; it shares the model's layers.
     inputs = {name: model.input[name] for name in model.encoder.input}
-    head, answers = keras.Model(inputs, {"nsp_logits": model.output["nsp_logits"]}), NextSentenceAnswers()
+    head = keras.Model(inputs, {"nsp_logits": model.output["nsp_logits"]})
+    answers = NextSentenceAnswers()
 
     def finish(batch, inputs):
         return answers(run_in_length_buckets(head, batch, token_outputs=()), batch)

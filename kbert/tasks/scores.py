@@ -141,14 +141,16 @@ def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str], 
     """
     labels = examples.labels
     if examples.regression:
-        loss, predictions = mean_squared_error(labels, scores), scores
+        loss = mean_squared_error(labels, scores)
+        predictions = scores
     else:
         check_label_numbers(labels, scores.shape[-1])
         if labels.ndim == 2:
             likelihoods = np.where(labels == 1, scores, 1.0 - scores)
             predictions = (scores > (0.5 if thresholds is None else np.asarray(thresholds))).astype("int32")
         else:
-            likelihoods, predictions = scores[np.arange(len(labels)), labels], np.argmax(scores, axis=-1)
+            likelihoods = scores[np.arange(len(labels)), labels]
+            predictions = np.argmax(scores, axis=-1)
         loss = float(-np.mean(np.log(np.maximum(likelihoods, np.finfo("float64").tiny))))
     return {
         "examples": len(examples),

@@ -114,7 +114,8 @@ class TextTask(Task):
     def training_data(self, pipeline, train, *, class_weight=None, **batches) -> TrainingData:
         from kbert.tasks import training_data
 
-        preprocessor, num_labels = pipeline.preprocessor, pipeline.model.num_labels
+        preprocessor = pipeline.preprocessor
+        num_labels = pipeline.model.num_labels
         weights = None
         if class_weight is not None:
             weights = training_data.class_weights(class_weight, pipeline, train)

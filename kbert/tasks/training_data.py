@@ -98,7 +98,8 @@ def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray:
     Raises:
         ValueError: a model without labels, or what `class_factors` refuses.
     """
-    labels, ids = pipeline.answers.labels, examples.labels
+    labels = pipeline.answers.labels
+    ids = examples.labels
     if not labels:
         raise ValueError(f"finetune: `class_weight` is for models with labels. Received: {class_weight!r}")
     return class_factors(class_weight, len(labels), labels, ids=ids, owner="finetune")[ids]
@@ -185,7 +186,10 @@ class WindowStore:
                 ``window_row`` [W].
             on_batch: function of some examples and the preprocessor's batch of them, called for all in order.
         """
-        tokens, lengths, firsts, rows = [], [], [], []
+        tokens = []
+        lengths = []
+        firsts = []
+        rows = []
         for done in range(0, len(examples), _EXAMPLES):
             some = examples.take(np.arange(done, min(done + _EXAMPLES, len(examples))))
             batch = preprocessor({name: tf.constant(column) for name, column in some.columns.items()})

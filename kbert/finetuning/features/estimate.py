@@ -39,7 +39,8 @@ def estimate_feature_taggers(
         ``steps`` and ``batch_size`` of a tagger; ``memory_bytes``, the peak of this process or its accelerator; and
         ``taggers``, {mode: its ``parameters`` and ``seconds``} of those that are left to train.
     """
-    directory, train = pathlib.Path(directory), texts["train"]
+    directory = pathlib.Path(directory)
+    train = texts["train"]
     left = [mode for mode in modes if not (directory / mode / METRICS).exists()]
     steps = training.steps or training_steps(len(train), training.batch_size, training.epochs)
     missing = [text for name, text in texts.items() if left and not (directory / "features" / f"{name}.npy").exists()]

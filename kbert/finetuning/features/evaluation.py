@@ -23,7 +23,8 @@ def evaluate_features(model, sentences: FeatureSentences, tags: Sequence[str], *
         `Evaluation`: scores are ``loss``, the mean over the words, and those of `entity_scores`; predictions are the
         tags of each sentence.
     """
-    predicted, losses = [[] for _ in range(len(sentences))], []
+    predicted = [[] for _ in range(len(sentences))]
+    losses = []
     order = np.argsort(-sentences.lengths, kind="stable")
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]

@@ -80,8 +80,10 @@ def text_features(
     """
     if align not in ALIGNMENTS:
         raise ValueError(f"text_features: `align` must be one of {ALIGNMENTS}. Received: {align!r}")
-    vocabulary, rows = np.array(preprocessor.tokenizer.vocabulary, object), iter(texts)
-    progress, done = PredictionProgress(total or 0, batch_size, what="texts read"), 0
+    vocabulary = np.array(preprocessor.tokenizer.vocabulary, object)
+    rows = iter(texts)
+    progress = PredictionProgress(total or 0, batch_size, what="texts read")
+    done = 0
     while some := list(itertools.islice(rows, batch_size)):
         batch = {name: value.numpy() for name, value in preprocessor({"text": some}).items()}
         states = np.zeros((*batch["token_ids"].shape, len(layers), encoder.config.hidden_dim), "float32")

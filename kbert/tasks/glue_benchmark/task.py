@@ -10,7 +10,8 @@ from kbert.tasks.regression import Regression
 
 def check_pipeline(name, pipeline, task: GlueTask) -> None:
     """Raises a ValueError that names the model, unless it fits the task: type, labels and inputs, whole texts."""
-    model, settings = pipeline.model, pipeline.settings()
+    model = pipeline.model
+    settings = pipeline.settings()
     expected = "regression" if task.regression else "classification"
     if model.task != expected or (task.labels and sorted(task.labels) != sorted(settings.get("labels"))):
         raise ValueError(

@@ -240,7 +240,8 @@ def present_tasks(directory, names: Sequence[str] = (), tests: bool = False) -> 
     Raises:
         FileNotFoundError, ValueError: unknown task, or a file that is missing or damaged.
     """
-    directory, names = pathlib.Path(directory), [glue_name(name) for name in names]
+    directory = pathlib.Path(directory)
+    names = [glue_name(name) for name in names]
     if unknown := [name for name in names if name not in GLUE_TASKS]:
         raise ValueError(f"`tasks`: expected names of {list(GLUE_TASKS)}. Received: {unknown[0]!r}")
     tasks = [GLUE_TASKS[name] for name in names]

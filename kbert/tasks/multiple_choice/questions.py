@@ -178,7 +178,10 @@ def read_dream(path) -> LabelledChoices:
         ValueError: not DREAM's layout, or an answer that is not a choice; the message names file and dialogue.
     """
     dialogues = read_json(path, object, data=True)
-    prompts, choices, labels, places = [], [], [], []
+    prompts = []
+    choices = []
+    labels = []
+    places = []
     for number, entry in enumerate(dialogues if isinstance(dialogues, list) else [dialogues]):
         where = f"{path}, dialogue {number + 1}"
         for question, answers, answer, turns in _questions(entry, where):
@@ -218,7 +221,9 @@ def _listed_rows(path, columns):
         where = f"{path}, line {number}"
         if missing := [name for name in columns if name not in entry]:
             raise ValueError(f"{where}: expected the keys {columns}. Received: {list(entry)}; missing: {missing}.")
-        prompt, texts, label = entry[columns[0]], entry[columns[1]], entry[columns[-1]]
+        prompt = entry[columns[0]]
+        texts = entry[columns[1]]
+        label = entry[columns[-1]]
         if not isinstance(texts, list) or not all(isinstance(text, str) for text in [prompt, *texts]):
             raise ValueError(
                 f"{where}: expected a string in {columns[0]!r} and a list of strings in {columns[1]!r}. "

@@ -135,7 +135,9 @@ def choice_views(examples: LabelledChoices, probabilities: np.ndarray) -> list[V
     from kbert.inspection.examples.classification_views import label_views
 
     def cells(row):
-        label, chosen, lines = int(examples.labels[row]), int(np.argmax(probabilities[row])), []
+        label = int(examples.labels[row])
+        chosen = int(np.argmax(probabilities[row]))
+        lines = []
         for n, text in enumerate(examples.choices[row]):
             mark = "✓ " if n == label else "✗ " if n == chosen else ""
             stars = "**" if n == label else "*" if n == chosen else ""

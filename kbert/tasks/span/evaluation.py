@@ -125,7 +125,8 @@ _MARKS = "⟦**gold**⟧ and ❮*answer*❯ in the context"
 
 def answer_views(result, version: str) -> list[View]:
     """Questions with the answer beside the gold one and both marked in the context, and the surest wrong answers."""
-    questions, answers = result.questions, [str(answer) for answer in result.answers]
+    questions = result.questions
+    answers = [str(answer) for answer in result.answers]
     exact, f1 = raw_scores(questions.answers, answers, version)
     shares = np.array([_probability(answer, result, row) for row, answer in enumerate(answers)])
     sample = np.unique(np.linspace(0, len(answers) - 1, MOST_QUESTIONS).astype("int64"))

@@ -93,7 +93,8 @@ def locate(context: str, answer: str, start: int | None) -> int:
         return -1
     if start is not None and start >= 0 and context.startswith(answer, start):
         return start
-    places, at = [], context.find(answer)
+    places = []
+    at = context.find(answer)
     while at >= 0:
         places.append(at)
         at = context.find(answer, at + 1)
@@ -109,7 +110,8 @@ def _is_in_a_word(context, start, end):
 
 
 TEXTS = ("question", "context")
-QUESTION_COLUMNS, OPTIONAL_COLUMNS = (*TEXTS, "answer"), ("answer_start", "id")
+QUESTION_COLUMNS = (*TEXTS, "answer")
+OPTIONAL_COLUMNS = ("answer_start", "id")
 
 
 def read_questions(path) -> Questions:
@@ -131,7 +133,8 @@ def read_questions(path) -> Questions:
 def questions_from_table(table: Table) -> Questions:
     """The questions of a table's columns, as in `read_questions`."""
     check_texts(table, TEXTS)
-    rows, ids = range(len(table.lines)), _ids(table)
+    rows = range(len(table.lines))
+    ids = _ids(table)
     answers = [(text,) if text.strip() else () for text in table["answer"]]
     starts = [
         _located(table.where(row), table["context"][row], answers[row][0], _start(table, row)) if answers[row] else -1
@@ -157,7 +160,8 @@ def questions_with_answers(data) -> Questions:
     table = text_table({name: column for name, column in data.items() if name != "answers"}, TEXTS, ("id",))
     check_texts(table, TEXTS)
     ids = _ids(table)
-    answers, starts = [], []
+    answers = []
+    starts = []
     for row, (context, given) in enumerate(zip(table["context"], data["answers"], strict=True)):
         texts, positions = (_part("the data", f"row {row}", given, name, list) for name in ("text", "answer_start"))
         if len(texts) != len(positions):
@@ -214,7 +218,8 @@ def _answers(path, place, question, context, labelled):
         raise ValueError(f"{path}, {place}: expected true or false in 'is_impossible'. Received: {impossible!r}")
     if impossible or ("answers" not in question and not labelled):
         return (), -1
-    texts, start = [], None
+    texts = []
+    start = None
     for n, answer in enumerate(_part(path, place, question, "answers", list)):
         at = f"{place}.answers[{n}]"
         text = _part(path, at, answer, "text", str)

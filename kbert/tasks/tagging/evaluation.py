@@ -34,7 +34,8 @@ def write_predictions(path, tagged: TaggedText, predicted: Sequence[Sequence[str
     """
     path = pathlib.Path(path)
     has_documents = len(tagged.texts("document")) < len(tagged)
-    lines, document = [], None
+    lines = []
+    document = None
     if len(predicted) != len(tagged):
         raise ValueError(f"write_predictions: expected tags for {len(tagged)} sentences. Received: {len(predicted)}")
     for row in range(len(tagged)):

@@ -30,7 +30,9 @@ def read_span_lines(path) -> TaggedText:
         read_span_lines("mine.jsonl").tags[0]  # ["B-PER", "O", "B-LOC", "O"]
     """
     path = pathlib.Path(path)
-    lines, texts, spans = [], [], []
+    lines = []
+    texts = []
+    spans = []
     for number, line in enumerate(read_lines(path), start=1):
         if line.strip():
             where = f"{path}, line {number}"
@@ -60,7 +62,8 @@ def spans_from_memory(texts, spans) -> TaggedText:
 def _words_and_tags(places, texts, spans):
     from kbert.text.words import split_words  # not above: it loads TensorFlow
 
-    words, tags = [], []
+    words = []
+    tags = []
     _, starts, ends = split_words(texts)
     borders = zip(starts.to_list(), ends.to_list(), strict=True)
     for where, text, found, border in zip(places, texts, spans, borders, strict=True):
@@ -159,7 +162,10 @@ def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> Tagg
         tagged.words[0][:2], tagged.tags[0][:2]  # (["EU", "rejects"], ["B-ORG", "O"])
     """
     path = pathlib.Path(path)
-    words, tags, documents, lines = [], [], [], []
+    words = []
+    tags = []
+    documents = []
+    lines = []
     for document, sentence in _sentences(path, tag_column):
         words.append([word for _, word, _ in sentence])
         tags.append([tag for _, _, tag in sentence])
@@ -199,7 +205,9 @@ def tagged_from_memory(words, tags, documents=None, scheme: str | None = None) -
 
 def _sentences(path, tag_column):
     """Yields (document number, [(line number, word, tag), …]); document 0 is the text before the first -DOCSTART-."""
-    document, sentence, columns = 0, [], None
+    document = 0
+    sentence = []
+    columns = None
     for number, line in enumerate(read_lines(path), start=1):
         if not line.strip(" \t"):
             if sentence:
@@ -212,7 +220,8 @@ def _sentences(path, tag_column):
         if cells[0] == DOCUMENT_START:
             if sentence:
                 yield document, sentence
-            sentence, document = [], document + 1
+            sentence = []
+            document = document + 1
             continue
         columns = columns or len(cells)
         _check_cells(path, number, cells, columns, tag_column)

@@ -87,7 +87,8 @@ def tagging_dataset(
     def batch(rows):  # [B]
         inputs = {name: tf.gather(column, rows) for name, column in columns.items()}
         inputs = trim_padding(inputs, padding, also=("labels", "weights"))
-        labels, weights = inputs.pop("labels"), inputs.pop("weights")
+        labels = inputs.pop("labels")
+        weights = inputs.pop("weights")
         return inputs, {"logits": labels}, {"logits": weights}
 
     sizes = windows.batch["padding_mask"].sum(axis=1) if group_by_length else None

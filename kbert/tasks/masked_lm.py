@@ -46,7 +46,7 @@ class MaskedLm(Task):
     def for_vocabulary(cls, size):
         return cls(top_k=min(cls.top_k, size))
 
-    def most(self, config):
+    def bounds(self, config):
         return {
             "max_masks": max(config.max_sequence_length, type(self).max_masks),
             "top_k": max(config.vocabulary_size, type(self).top_k),

@@ -12,7 +12,7 @@ import numpy as np
 
 from kbert.checks import check_labels
 from kbert.inspection.view import View
-from kbert.options import check_option
+from kbert.options import check_option, to_json
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, default_labels
 from kbert.pipelines.task_signature import TaskSignature, example_rows
 from kbert.tasks.examples import Examples
@@ -157,7 +157,7 @@ class Task:
 
     def stored(self) -> dict[str, Any]:
         """The same as config.json holds them."""
-        return {name: list(v) if isinstance(v, tuple) else v for name, v in self.options().items()}
+        return to_json(self.options())
 
     @classmethod
     def from_stored(cls, fields: Mapping[str, Any]) -> Self:
@@ -190,7 +190,7 @@ class Task:
     def to_dict(self) -> dict[str, Any]:
         """The settings of the task, as part of those of a run."""
         fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {"task": self.name} | {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}
+        return {"task": self.name, **to_json(fields)}
 
     # Its model, from strings to answers
 
@@ -209,8 +209,8 @@ class Task:
         """The task with the defaults for a model of that many tokens."""
         return cls()
 
-    def most(self, config) -> dict[str, int]:
-        """The bounds of counts among the fields, for a model of this `kbert.BertConfig`; of others it is 4,096."""
+    def bounds(self, config) -> dict[str, int]:
+        """The most that fields with counts may be in a model of this `kbert.BertConfig`; of others it is 4,096."""
         return {}
 
     def parts(self, model, tokenizer, sequence_length: int):

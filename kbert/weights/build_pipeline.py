@@ -44,8 +44,8 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
             threshold; None, the default: 0.5 each.
         window_pooling: "mean" or "max": long texts are split into windows, and a classifier's or regressor's logits
             are pooled over them; None, the default: long texts are truncated.
-        doc_stride: tokens from the start of one window of a long text to the next; 128 by default. A classifier or
-            regressor takes it only with `window_pooling`.
+        doc_stride: tokens from the start of one window of a long text to the next; 128 by default, of a tagger half a
+            window, which is its maximum. A classifier or regressor takes it only with `window_pooling`.
         max_query_length: tokens to which a question is truncated; 64 by default.
         n_best, max_answer_length: see `SpanAnswers`; 20 and 30 by default.
         null_threshold: by how much the score of "no answer" must exceed that of the best answer; None, the default:

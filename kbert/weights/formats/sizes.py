@@ -133,7 +133,7 @@ def check_settings(settings: ModelSettings, description: ModelDescription, given
     """
     config, task = description.config, settings.task
     counts = {name: value for name, value in task.options().items() if type(value) is int}
-    most = dict.fromkeys(counts, max(config.max_sequence_length, _MOST)) | task.most(config)
+    most = dict.fromkeys(counts, max(config.max_sequence_length, _MOST)) | task.bounds(config)
     counts["sequence_length"] = settings.sequence_length
     most["sequence_length"] = config.max_sequence_length
     parts = (description.encoder_arguments or description.arguments).get("num_parts")

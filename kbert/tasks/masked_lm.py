@@ -24,6 +24,9 @@ class MaskedLm(Task):
         max_masks: the most [MASK]s of a text that are answered.
         masking: of `kbert.Pipeline.fit`, arguments of `kbert.pretraining.TokenMasking`; by default the paper's.
         top_k: how many tokens are proposed for each mask.
+
+    Raises:
+        ValueError: on `parts`, a `top_k` beyond the vocabulary.
     """
 
     max_masks: Count = of_model(8)

@@ -12,6 +12,9 @@ class NextSentence(Task):
 
     Args:
         pair: whether the texts come in pairs: they do.
+
+    Raises:
+        ValueError: on `check_options`, texts that do not come in pairs.
     """
 
     pair: bool = of_model(True)

@@ -230,7 +230,7 @@ def tag_features(
 def report_taggers(metrics: Mapping[str, Any]) -> None:
     """Prints the table beside the paper's; of a dry run the estimate."""
     from kbert.finetuning.features.estimate import describe_estimate
-    from kbert.finetuning.features.evaluation import describe_scores
+    from kbert.finetuning.features.table import describe_scores
 
     print(describe_scores(metrics["feature_modes"]) if "feature_modes" in metrics else describe_estimate(metrics))
 

@@ -1,15 +1,14 @@
-"""A feature-based tagger's tags of given sentences, their scores, and the table of all modes.
+"""A feature-based tagger's tags of given sentences, and their scores.
 
 Shapes: B batch, T words of the longest sentence, N labels.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import tensorflow as tf
 
 from kbert.finetuning.features.dataset import FeatureSentences
-from kbert.models.feature_modes import FEATURE_MODES
 from kbert.tasks.scores import cross_entropies
 from kbert.tasks.tagging.evaluation import entity_views, write_predictions
 from kbert.tasks.tagging.metrics import entity_scores
@@ -42,16 +41,3 @@ def evaluate_features(model, sentences: FeatureSentences, tags: Sequence[str], *
         write=lambda directory: write_predictions(directory / "predictions.txt", sentences.tagged, predicted),
         show=lambda: entity_views(sentences.tagged, predicted, scores),
     )
-
-
-PAPER = dict(zip(FEATURE_MODES, (91.0, 95.6, 94.9, 95.9, 96.1, 95.5), strict=True))  # Table 7: F1 on CoNLL-2003's dev
-
-
-def describe_scores(metrics: Mapping[str, dict]) -> str:
-    """F1 on dev in percent of each feature mode, and the minutes it took, beside the paper's figures, for printing."""
-    lines = [f"{'F1 on dev, feature-based':<28}{'paper, BERT-base':>18}{'this run':>12}{'minutes':>10}"]
-    for mode, published in PAPER.items():
-        ours = f"{100 * metrics[mode]['dev']['f1']:.1f}" if mode in metrics else "-"
-        minutes = f"{metrics[mode]['minutes']:.1f}" if mode in metrics else "-"
-        lines.append(f"{mode:<28}{published:>18.1f}{ours:>12}{minutes:>10}")
-    return "\n".join(lines)

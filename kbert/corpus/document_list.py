@@ -13,15 +13,20 @@ _LONGEST_NAME = 255  # bytes of a part of a path
 
 
 def texts_as_documents(source):
-    """A list of texts as a `DocumentList`, each text a document of running prose; any other source as it is.
+    """A list of documents or texts as a `DocumentList`; any other source as it is.
 
-    A list of strings is one of texts, not of paths, if none of them is a file and one of them has a line break, a part
-    that is too long for a file's name, or spaces and the end of a sentence. So a mistyped file name stays a path.
+    A document is a list of sentences; a text is running prose. A list of strings is one of texts, not of paths, if none
+    of them is a file and one of them has a line break, a part that is too long for a file's name, or spaces and the end
+    of a sentence. So a mistyped file name stays a path.
     """
-    is_list = isinstance(source, list | tuple) and all(isinstance(one, str) for one in source)
-    if not is_list or not any(map(_is_text, source)) or any(map(_is_file, source)):
+    if not isinstance(source, list | tuple):
         return source
-    return DocumentList(map(prose_sentences, source))
+    if not all(isinstance(one, str | os.PathLike) for one in source):
+        return DocumentList(source)
+    texts = [one for one in source if isinstance(one, str)]
+    if len(texts) < len(source) or not any(map(_is_text, texts)) or any(map(_is_file, texts)):
+        return source
+    return DocumentList(map(prose_sentences, texts))
 
 
 def _is_text(string):

@@ -77,8 +77,8 @@ def pretraining_dataset(
 
     Args:
         source: records directory, path(s) or glob pattern(s) of text (`kbert.corpus.read_documents`), a
-            `kbert.corpus.DocumentList`, a list of texts, or path(s) or pattern(s) of the .tfrecord files of the
-            original's create_pretraining_data.py, whose pairs and masks are those of the files.
+            `kbert.corpus.DocumentList`, a list of texts or of lists of sentences, or path(s) or pattern(s) of the
+            .tfrecord files of the original's create_pretraining_data.py, whose pairs and masks are those of the files.
         tokenizer: `kbert.BertTokenizer`; for records the one they were made with (`Records(directory).tokenizer()`).
         batch_size: B, over all replicas.
         sequence_length: S.

@@ -16,11 +16,14 @@ from kbert.corpus.write_records import write_records
 
 SHORT = ("--steps", 1, "--batch-size", 4, "--sequence-length", 16)
 COLUMNS = ("--text-column", "text", "--label-column", "label")
+FIT = as_flags(source="<init>", output="<new>", epochs=1, batch_size=4, sequence_length=16)
 COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those of outputs begin with "new"
     "ablations": ("<records>", *as_flags(table="table5", glue="<glue>", tasks="SST-2", steps=5, output="<new>")),
+    "answer_questions": (*as_flags(train="<squad.json>", dev="<squad.json>", max_query_length=4, doc_stride=4), *FIT),
     "audit": ("<nothing>",),
     "batches": ("<records>", "--output", "<new>", *SHORT),
     "benchmark": ("input", "--records", "<records>"),
+    "classify": ("--table", "<train.csv>", *FIT),
     "compare_finetuning": (
         *as_flags(source="<init>", glue="<glue>", tasks="SST-2", output="<new>", sequence_length=16),
         *as_flags(grid="learning_rate=1e-3", seeds=0),
@@ -32,7 +35,9 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "evaluate-pretraining": ("<records>", "--source", "<init>", "--output", "<new.json>"),
     "export": ("--source", "<classifier>", "--output", "<new>"),
     "features": ("--source", "<init>", "--input", "<texts.txt>", "--layers", -1, "--output", "<new.jsonl>"),
+    "features_bilstm": (*as_flags(train="<tags.conll>", dev="<tags.conll>"), *FIT),
     "fill-mask": ("a [MASK]", "--source", "<init>"),
+    "find_entities": (*as_flags(train="<tags.conll>", dev="<tags.conll>"), *FIT),
     "finetune classification": (
         *as_flags(train="<train.csv>", dev="<train.csv>", source="<init>", output="<new>"),
         *SHORT,
@@ -71,6 +76,7 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "records": ("<corpus.txt>", "--vocabulary", "<vocab.txt>", "--output", "<new>", "--held-out", 0.2),
     "tag-features": (*as_flags(train="<tags.conll>", dev="<tags.conll>", source="<init>", output="<new>"), *SHORT),
     "triviaqa": ("--questions", "<questions.json>", "--evidence", "<evidence>", "--output", "<new.json>"),
+    "two_tasks": ("--table", "<stars.csv>", *FIT),
     "vocabulary": ("<corpus.txt>", "--size", 50, "--output", "<new.txt>"),
 }
 MORE = {  # other flags that take a path
@@ -127,6 +133,8 @@ def home(tmp_path_factory):
         [("the film", "good", "bad", n % 2) for n in range(20)],
         header=("prompt", "a", "b", "label"),
     )
+    rows = [(text, label, 5 if label == "good" else 1) for text, label in sentences(20)]
+    write_table(path / "stars.csv", rows, header=("text", "label", "stars"))
     write_conll(path / "tags.conll", tagged_sentences(20))
     asked = [{"id": "1", "question": "the", "answers": [{"text": "film", "answer_start": 4}]}]
     squad = {"version": "1.1", "data": [{"paragraphs": [{"context": "the film .", "qas": asked}]}]}

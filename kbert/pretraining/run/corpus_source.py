@@ -35,8 +35,6 @@ def corpus_source(corpus):
         )
     if len(corpus) == 1 and isinstance(corpus[0], str | os.PathLike) and os.path.isdir(corpus[0]):
         return corpus[0]  # of records, as on the command line
-    if not all(isinstance(one, str | os.PathLike) for one in corpus):
-        return DocumentList(corpus)
     return texts_as_documents(corpus)
 
 

@@ -236,8 +236,7 @@ def pretrain(
             start). The held-out scores before the first step are then `metrics["before"]`, on the rows of the others.
             AdamW without bias correction takes over the moments of a checkpoint of Google's that has them; the schedule
             begins anew.
-        settings: a set of defaults for what is not given, "paper" or "small-budget"
-            (`kbert.pretraining.run.named_settings`).
+        settings: a set of defaults for what is not given, "paper" or "small-budget".
         steps: weight updates; the paper: 1,000,000.
         hours: instead of `steps`: hours to train; warm-up, decay and phases, each at least a step, are shares of
             this time. The time of a run that was killed continues from its last step.

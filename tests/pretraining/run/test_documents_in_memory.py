@@ -82,10 +82,9 @@ def test_texts_are_a_pretraining_dataset_and_counted():
     options = {"batch_size": 4, "sequence_length": 16, "held_out": 0.2}
     counts = [token_counts(source, tokenizer, held_out=0.2) for source in (texts, texts_as_documents(texts))]
     assert_arrays_equal(counts[:1], counts[1:])
-    batches = [
-        next(iter(pretraining_dataset(source, tokenizer, **options))) for source in (texts, texts_as_documents(texts))
-    ]
-    assert_arrays_equal(*[tf.nest.flatten(batch) for batch in batches])
+    for sources in [(texts, texts_as_documents(texts)), (DOCUMENTS, DocumentList(DOCUMENTS))]:
+        batches = [next(iter(pretraining_dataset(source, tokenizer, **options))) for source in sources]
+        assert_arrays_equal(*[tf.nest.flatten(batch) for batch in batches])
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ html_theme = "furo"  # light and dark
 html_show_copyright = False
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "sphinx_copybutton"]
 root_doc = "index"
-exclude_patterns = ["templates"]
+exclude_patterns = ["maintainers"]
 copybutton_exclude = ".linenos, .gp, .go"
 
 myst_enable_extensions = ["dollarmath"]

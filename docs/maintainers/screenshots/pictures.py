@@ -4,7 +4,7 @@ import base64
 import io
 import pathlib
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
+ROOT = pathlib.Path(__file__).resolve().parents[3]
 IMAGES = ROOT / "docs/images"
 # All elements of a selector, also within the roots of other elements.
 DEEP = """

@@ -1,6 +1,6 @@
 """Writes results/*.json into docs/experiments.md and the cards of kbert's own models.
 
-    PYTHONPATH=.:recipes python docs/make_experiments.py
+    PYTHONPATH=.:recipes python docs/maintainers/make_experiments.py
 
 The page receives a table of what these models reach, and a section for each result; saved_models/NAME/README.md the
 table of results/finetuning-NAME.json.
@@ -15,7 +15,7 @@ from experiments.report import SEEN, describe_options, result_table
 
 from kbert.files import read_json
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE, RESULTS, MODELS = ROOT / "docs/experiments.md", ROOT / "results", ROOT / "saved_models"
 AIMS = {  # of kbert's own models, on held-out text
     "kbert-tiny": {"mlm_accuracy": 0.33, "nsp_accuracy": 0.88},
@@ -38,7 +38,7 @@ def with_results(page: str, results: pathlib.Path) -> str:
 
 
 def with_comparison(card: str, result: dict) -> str:
-    """The card of a model with its results, as docs/make_shipped_model.py writes them."""
+    """The card of a model with its results, as docs/maintainers/make_shipped_model.py writes them."""
     return _between(card, COMPARED, AFTER, result_table(result))
 
 

@@ -1,6 +1,7 @@
 """Packs a pre-training as one of kbert's own models: saved_models/NAME/ with weights, an exported version and a card.
 
-    PYTHONPATH=.:recipes python docs/make_shipped_model.py --runs runs/tiny --records runs/records --name kbert-tiny
+    PYTHONPATH=.:recipes python docs/maintainers/make_shipped_model.py --runs runs/tiny --records runs/records \
+        --name kbert-tiny
 
 --runs: of kbert pretrain, finished or not, or RUN@STEP; of several the last one is packed, and the others are
 those that it continued. saved_models/NAME/ receives model/ (a kbert directory, weights in float16), 1/ (a SavedModel:
@@ -19,8 +20,8 @@ from experiments.report import describe_options, result_table
 
 from kbert.files import read_json
 
-ROOT = pathlib.Path(__file__).parent.parent
-TEMPLATE = ROOT / "docs/templates/model_card.md"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TEMPLATE = ROOT / "docs/maintainers/templates/model_card.md"
 PROMPTS = (
     "Paris is the [MASK] of France.",
     "He was born in London and died in [MASK].",

@@ -1,12 +1,12 @@
 """Makes the pictures of docs/inspection.md, and the runs that they show, with Chromium.
 
-    python docs/make_screenshots.py --encoder all-MiniLM-L6-v2 --data data
-    python docs/make_screenshots.py --only masking attention
+    python docs/maintainers/make_screenshots.py --encoder all-MiniLM-L6-v2 --data data
+    python docs/maintainers/make_screenshots.py --only masking attention
 
 It needs the extra "browser" (pip install -e ".[browser]"; Debian: chromium-driver). --data holds GLUE's, CoNLL's and
 SQuAD's files in the folders glue, conll2003 and squad. --runs has a pre-training, tiny (docs/pretraining.md); of the
-other runs, which take minutes each, those that the pictures show and that are not there are made. docs/screenshots has
-a file for each kind of picture.
+other runs, which take minutes each, those that the pictures show and that are not there are made. screenshots/ has a
+file for each kind of picture.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Measures what windows contribute on long texts, and writes the table of docs/long-texts.md.
 
-    PYTHONPATH=.:recipes python docs/make_long_texts.py --novels 'novels/*.tar.gz' --output runs/long-texts
-    PYTHONPATH=.:recipes python docs/make_long_texts.py --page-only
+    PYTHONPATH=.:recipes python docs/maintainers/make_long_texts.py --novels 'novels/*.tar.gz' --output runs/long-texts
+    PYTHONPATH=.:recipes python docs/maintainers/make_long_texts.py --page-only
 
 The task: which author wrote a passage of about 600 words? --novels are text files, or archives of them, whose names
 begin with the author and an underscore. Of every author with three novels or more, passages of the last one (in the
@@ -25,7 +25,7 @@ from kbert.tasks import Classification
 from kbert.training.console import log_to_console
 from kbert.training.processor_name import processor_name
 
-ROOT = pathlib.Path(__file__).parent.parent
+ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE, RESULT = ROOT / "docs/long-texts.md", ROOT / "results/long-texts.json"
 BEGIN, END = "<!-- measured -->\n", "<!-- end of measured -->\n"
 LENGTH = 128  # tokens of a row

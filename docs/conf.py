@@ -36,6 +36,7 @@ python_use_unqualified_type_names = True
 maximum_signature_line_length = 88
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": True}
+suppress_warnings = ["ref.python"]  # a word of a sentence that is the name of two attributes
 autodoc_inherit_docstrings = False  # those of Keras are on Keras' own site
 napoleon_custom_sections = [("Inputs", "params_style"), ("Outputs", "params_style"), ("Source", "notes_style")]
 

@@ -21,7 +21,7 @@ html_theme = "furo"  # light and dark
 html_show_copyright = False
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode", "sphinx_copybutton"]
 root_doc = "index"
-exclude_patterns = ["templates"]
+exclude_patterns = ["maintainers"]
 copybutton_exclude = ".linenos, .gp, .go"
 
 myst_enable_extensions = ["dollarmath"]
@@ -36,6 +36,7 @@ python_use_unqualified_type_names = True
 maximum_signature_line_length = 88
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "show-inheritance": True}
+suppress_warnings = ["ref.python"]  # a word of a sentence that is the name of two attributes
 autodoc_inherit_docstrings = False  # those of Keras are on Keras' own site
 napoleon_custom_sections = [("Inputs", "params_style"), ("Outputs", "params_style"), ("Source", "notes_style")]
 

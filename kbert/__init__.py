@@ -29,7 +29,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "build_pipeline": "weights.build_pipeline",
         "evaluate": "finetuning.evaluate",
         "export": "serving.export",
-        "fill_mask": "tasks.masked_lm.fill_mask",
+        "fill_mask": "tasks.masked_lm",
         "finetune": "finetuning.finetune",
         "inspect": "inspection.inspect_model",
         "load_pretrained": "weights.load",
@@ -58,3 +58,5 @@ __all__, __getattr__, __dir__ = lazy_exports(
 )
 register_saved_classes()
 quiet_tensorflow()
+
+import kbert.tasks  # noqa: E402, F401  the last room, which registers its tasks for those before it

@@ -96,6 +96,8 @@ def read_word(text: str, annotation):
     """A word of the command line as a value: as JSON, such as 3, 1e-4, null or {"a": 2}, unless a string is meant."""
     if text.lower() == "none" and _accepts(annotation, type(None)):
         return None
+    if any(typing.get_origin(member) is Literal and text in typing.get_args(member) for member in _members(annotation)):
+        return text  # "2.0" is a choice, and not a number
     try:
         value = json.loads(text)
     except ValueError:

@@ -46,8 +46,8 @@ def answer_questions(
     import kbert
     from kbert.optim import WarmupLinearDecay
     from kbert.preprocessing import SpanPreprocessor
-    from kbert.tasks.span.dataset import span_windows
-    from kbert.tasks.window_dataset import window_dataset
+    from kbert.tasks.span.windows import span_windows
+    from kbert.tasks.training_data import window_dataset
     from kbert.training import ExactResume
 
     output = pathlib.Path(output)

@@ -43,7 +43,7 @@ def classify(
     import kbert
     from kbert.optim import WarmupLinearDecay
     from kbert.preprocessing import TextPreprocessor
-    from kbert.tasks.training_dataset import training_dataset
+    from kbert.tasks.training_data import training_dataset
     from kbert.training import ExactResume
 
     output = pathlib.Path(output)

@@ -42,7 +42,7 @@ def find_entities(
     import kbert
     from kbert.optim import WarmupLinearDecay
     from kbert.preprocessing import TaggingPreprocessor
-    from kbert.tasks.tagging.dataset import TaggedWindows, tagging_dataset
+    from kbert.tasks.tagging.windows import TaggedWindows, tagging_dataset
     from kbert.training import ExactResume
 
     output = pathlib.Path(output)

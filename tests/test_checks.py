@@ -30,7 +30,7 @@ from kbert.optim.lamb import Lamb
 from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
 from kbert.serving.exported_pipeline import ExportedPipeline, pipeline_loader
-from kbert.tasks.labels import label_ids
+from kbert.tasks.labelled_text import label_ids
 from kbert.tasks.table import Table
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.training.run_directory import open_run

@@ -18,6 +18,7 @@ PAGES = [
         for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "saved_models/README.md", "recipes/README.md")
     ),
     *sorted((ROOT / "docs").glob("*.md")),
+    *sorted((ROOT / "docs/maintainers").glob("*.md")),
 ]
 _WHOLE = re.compile(  # a line of code; prose may begin with the name, too
     rf"^ *(?:\$ )?(?:\w+=\S+ )*(kbert(?= (?:{'|'.join(COMMANDS)}) )|(?<=    )kbert|python recipes/\w+\.py) (.*)$",
@@ -102,7 +103,7 @@ def test_pictures_are_small_and_shown():
 
 
 def test_one_command_makes_every_picture(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "docs")
+    monkeypatch.syspath_prepend(ROOT / "docs/maintainers")
     kinds = [
         importlib.import_module(f"screenshots.{name}") for name in ("playground", "tensorboard", "report", "written")
     ]

@@ -27,7 +27,7 @@ BACKEND_NEUTRAL = (
 TASK_ROOMS = {
     "glue_benchmark": {"classification", "regression"},  # its tasks
     "pretraining": {"masked_lm"},  # a pre-training model fills masks
-    "labelled_columns.py": {"tagging"},  # reads the files of tagged words, with any columns
+    "labelled_columns": {"tagging"},  # reads the files of tagged words, with any columns
 }
 
 
@@ -90,9 +90,10 @@ def test_imports_point_upwards():
 def test_a_task_imports_from_no_other_task_but_those_with_a_reason():
     tasks = ROOT / "kbert/tasks"
     rooms = {p.name for p in tasks.iterdir() if (p / "__init__.py").exists()}
+    rooms |= {"classification", "regression", "masked_lm", "next_sentence", "pretraining"}  # of one file
     found = {}
     for path in sorted(tasks.rglob("*.py")):
-        own = path.relative_to(tasks).parts[0]
+        own = path.relative_to(tasks).with_suffix("").parts[0]
         for parts, _ in _imports(path):
             if parts[:1] == ["tasks"] and len(parts) > 1 and parts[1] in rooms - {own}:
                 found.setdefault(own, set()).add(parts[1])

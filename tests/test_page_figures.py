@@ -62,16 +62,21 @@ FIGURES = {  # page → what it says, in any number of lines
         "{plateau[minutes]:.0f} minutes on one core) |",
         "a masked-LM accuracy of {shards[val_mlm_accuracy]:.1f} % after {shards[step]:,} steps",
         "{shards[minutes]:.0f} minutes of one Zen 4 core",
-        "kbert-tiny begins at {grown[mlm_cross_entropy]:.2f}, far below both",
+        "recovers within 100 steps to {after_growing[nsp_accuracy]:.1f} %",
+    ),
+    "docs/size-and-time.md": (
+        "| {all_tokens:.0f} million | {all_hours:.1f} | {all_tiny[mlm_accuracy]:.1f} % |",
+        "| {mini[tokens]:.0f} million more | {mini[hours]:.1f} more | {mini[mlm_accuracy]:.1f} % |",
+    ),
+    "docs/kbert-models.md": (
         "{first[steps]:,} steps at a constant rate ({first[tokens]:.0f} million tokens, {first[minutes]:.0f} minutes",
         "then {last[steps]:,} steps in which the rate falls to 0 ({last[tokens]:.0f} million tokens, "
         "{last[minutes]:.0f} minutes). Its plateau ended after {plateau[tokens]:.0f} million tokens",
         "predicts {tiny[mlm_accuracy]:.1f} % of held-out masked tokens (loss {last[mlm_cross_entropy]:.2f}) and "
         "{tiny[nsp_accuracy]:.1f} % of held-out next sentences",
-        "In the blue run's, {first[constant]:.1f} % of the pairs have the same label, in the red run's "
-        "{last[constant]:.1f} %; the same weights reach {first[nsp_accuracy]:.1f} % of next sentences on the first and "
-        "{before_last[nsp_accuracy]:.1f} % on the second",
-        "in the first 100 their accuracy on training text is already {after_growing[nsp_accuracy]:.1f} %",
+        "{first[constant]:.1f} % of the pairs have the same label, in the red run's {last[constant]:.1f} %; the same "
+        "weights reach {first[nsp_accuracy]:.1f} % of next sentences on the first and {before_last[nsp_accuracy]:.1f} % "
+        "on the second",
         "{parameters:.1f} million parameters) began as kbert-tiny and was trained for {mini[hours]:.1f} hours",
         "{mini[steps]:,} steps of 16 × 128 tokens, {mini[tokens]:.0f} million tokens",
         "| kbert-tiny | {sample[mlm_cross_entropy]:.2f} | {sample[mlm_accuracy]:.1f} % | "
@@ -166,6 +171,8 @@ def values():
         "grown": percent(mini["metrics"]["before"]),
         "sample": sample,
         "passed": passed[0],
+        "all_tokens": runs["first"]["tokens"] + runs["last"]["tokens"],
+        "all_hours": runs["first"]["hours"] + runs["last"]["hours"],
         "parameters": manifests["mini"]["parameters"] / 1e6,
         "shards": window(shards["points"], 10_000),
         "plateau": window(curves["tiny"], 6_600),

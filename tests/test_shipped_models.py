@@ -143,7 +143,7 @@ def test_the_card_says_what_the_files_say(model):
 def test_the_card_has_the_results(model):
     make, result = import_docs_script("make_experiments"), ROOT / "results" / f"finetuning-{model.name}.json"
     card = (model / "README.md").read_text(encoding="utf-8")
-    assert card == make.with_comparison(card, read_json(result)), "run: python docs/make_experiments.py"
+    assert card == make.with_comparison(card, read_json(result)), "run: python docs/maintainers/make_experiments.py"
 
 
 MARGIN = 20.0  # points of F1: results/finetuning-kbert-mini.json has 65.7 against 35.9

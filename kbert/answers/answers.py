@@ -47,7 +47,7 @@ class Answers(keras.layers.Layer):
         self.supports_jit = False  # XLA has no strings
 
     def settings(self) -> dict[str, Any]:
-        """What is stored with the model, as `kbert.pipelines.ModelSettings` names it."""
+        """What is stored with the model, as the fields of the task object name it."""
         values = {name: getattr(self, name) for name in self.option_names}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
 

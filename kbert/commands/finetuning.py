@@ -50,7 +50,7 @@ def report_glue(result: Mapping[str, Any]) -> None:
             if left["first"] is not None:
                 print(format_estimate(left["first"]))
         return
-    from kbert.tasks.glue_benchmark.table import describe_all
+    from kbert.tasks.glue_benchmark.tasks import describe_all
 
     print(describe_all(result))
 

@@ -262,8 +262,7 @@ def features(
     Returns:
         dict: ``texts`` and ``output``.
     """
-    from kbert.finetuning.features.extract import check_layers, text_features
-    from kbert.finetuning.features.write_features import write_features
+    from kbert.finetuning.features.extract import check_layers, text_features, write_features
     from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
     from kbert.tasks.text_files import iterate_lines
     from kbert.training.hardware import choose_hardware

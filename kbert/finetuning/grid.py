@@ -90,7 +90,8 @@ def finetune_grid(
             "finetune_grid: expected at least one value of each setting, and `dev` to choose by. "
             f"Received: {len(points)} combinations and dev={'None' if dev is None else 'examples'}"
         )
-    train, dev = task.examples(train), task.examples(dev, dev=True)
+    train = task.examples(train)
+    dev = task.examples(dev, dev=True)
     output = check_directory(output, "finetune_grid: `output`")
     calls = {
         _folder(point): finetune.arguments(source, task, train, dev, output / _folder(point), **point, **options)

@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from kbert.checks import check_path, differing
 from kbert.files import check_signature, explain_full_disk, flush, read_json, sha256, signed, write_json
-from kbert.finetuning.answered_rows import answer_lines, answered_rows, check_output, rows_at_once
-from kbert.finetuning.prediction_rows import rows_to_answer
+from kbert.finetuning.prediction_rows import answer_lines, answered_rows, check_output, rows_at_once, rows_to_answer
 from kbert.locks import locked_output
 from kbert.training.progress import PredictionProgress
 
@@ -91,7 +90,8 @@ class _Unfinished:
     """The output while it is written: a file, and next to it a record of how much of it is complete, and its hash."""
 
     def __init__(self, output, run, overwrite):
-        self.output, self.run = output, json.loads(json.dumps(run))
+        self.output = output
+        self.run = json.loads(json.dumps(run))
         self.partial = output.with_name(output.name + ".partial")
         self.state = output.with_name(output.name + ".partial.json")
         self.rows, self.size, self.hash = self._stored(overwrite)
@@ -116,7 +116,8 @@ class _Unfinished:
 
     def _hash(self, size, expected):
         """The hash of the first bytes of the file; ValueError if it is not the expected one."""
-        digest, left = hashlib.sha256(), size
+        digest = hashlib.sha256()
+        left = size
         with open(self.partial, "rb") as file:
             while block := file.read(min(left, 1 << 20)):
                 digest.update(block)

@@ -16,8 +16,7 @@ from collections.abc import Mapping, Sequence
 from kbert.beam import SharedDirectory, delete_shared, import_beam, load_once, run_beam
 from kbert.checks import check_path
 from kbert.files import atomic_file, explain_full_disk, sha256
-from kbert.finetuning.answered_rows import answer_lines, answered_rows, check_output, rows_at_once
-from kbert.finetuning.prediction_rows import rows_to_answer
+from kbert.finetuning.prediction_rows import answer_lines, answered_rows, check_output, rows_at_once, rows_to_answer
 from kbert.locks import locked_output
 
 _PART_ROWS = 1024  # about how many rows a worker answers at once
@@ -66,7 +65,8 @@ def predict_file_with_beam(
     """
     import_beam()
     source = check_path(source, "predict_file_with_beam: `source`")
-    output, pipeline = check_path(output, "predict_file_with_beam: `output`"), load()
+    output = check_path(output, "predict_file_with_beam: `output`")
+    pipeline = load()
     with explain_full_disk(output), locked_output(output) as place:
         check_output(pipeline, output, overwrite)
         columns, rows = rows_to_answer(pipeline, source, columns, keep, trained, **reading)
@@ -99,8 +99,11 @@ class _Job:
     shared: SharedDirectory
 
     def __init__(self, load, fingerprint, columns, batch_size, suffix):
-        self.load, self.fingerprint, self.columns = load, fingerprint, columns
-        self.batch_size, self.suffix = batch_size, suffix
+        self.load = load
+        self.fingerprint = fingerprint
+        self.columns = columns
+        self.batch_size = batch_size
+        self.suffix = suffix
         self.part_batches = max(1, _PART_ROWS // batch_size)
 
     def pipeline(self):
@@ -142,7 +145,8 @@ def _build(pipeline, job, parts):
 
 
 def _answer_part(job, number):
-    shared, lines = job.shared, []
+    shared = job.shared
+    lines = []
     if shared.exists(_answers(number)) or shared.failed():
         return number
     with shared.reporting(number):

@@ -1,14 +1,17 @@
-"""Files of inputs without labels, read for predictions: tables, lines, and the tasks' own formats."""
+"""Files of inputs without labels, for predictions: tables, lines, the tasks' own formats; and the lines of answers."""
 
 import abc
+import csv
 import inspect
+import io
 import itertools
+import json
 import pathlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kbert.checks import check_path
-from kbert.pipelines.registry import task_pipeline
+from kbert.checks import check_bool, check_path, check_positive
+from kbert.pipelines.registry import task_class
 from kbert.tasks.table import JSON_LINES, TABLES, iterate_json_lines, iterate_table, table_columns
 from kbert.tasks.text_files import iterate_lines
 
@@ -76,7 +79,9 @@ class TableRows(Rows):
     """
 
     def __init__(self, path, columns: Sequence[str], keep: Sequence[str]):
-        self.path, self.columns, self.keep = pathlib.Path(path), tuple(columns), tuple(keep)
+        self.path = pathlib.Path(path)
+        self.columns = tuple(columns)
+        self.keep = tuple(keep)
         self._number = sum(1 for _ in self)
 
     def __len__(self):
@@ -106,7 +111,8 @@ class LineRows(Rows):
     """
 
     def __init__(self, path, names: Sequence[str]):
-        self.path, self.names = pathlib.Path(path), tuple(names)
+        self.path = pathlib.Path(path)
+        self.names = tuple(names)
         if len(self.names) > 2:
             raise ValueError(f"{path}: expected a table, or a file that the task reads, with {list(names)}")
         self._number = sum(1 for _ in self)
@@ -146,7 +152,7 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     is_table = path.suffix.lower() in TABLES
     if keep and not is_table:
         raise ValueError(f"Expected a table, as columns are to be kept. Received: {path}")
-    read_columns = task_pipeline(pipeline.task).read_columns
+    read_columns = task_class(pipeline.task).read_columns
     if other := sorted(set(reading) - set(inspect.signature(read_columns).parameters)):
         raise ValueError(f"Expected no {other} for the inputs of a {pipeline.task} model. Received: {reading}")
     read = read_columns(path, columns, **reading)
@@ -191,7 +197,7 @@ def rows_to_answer(pipeline, path, columns, keep, trained=None, **reading):
         )
     defaults = dict(trained or {})
     there = table_columns(path) if defaults and pathlib.Path(path).suffix.lower() in TABLES else []
-    arguments = inspect.signature(task_pipeline(pipeline.task).read_columns).parameters
+    arguments = inspect.signature(task_class(pipeline.task).read_columns).parameters
     if "format" in defaults and "format" in arguments and not columns and not reading:
         reading["format"] = defaults["format"]
     choices = defaults.pop("choices", ())
@@ -203,3 +209,79 @@ def rows_to_answer(pipeline, path, columns, keep, trained=None, **reading):
     if not len(rows):
         raise ValueError(f"{path} holds no text")
     return columns, rows
+
+
+FORMATS = (".jsonl", ".csv")
+
+
+def check_output(pipeline, output, overwrite: bool) -> None:
+    """Checks that answers can be written to a file; call it before long work.
+
+    Raises:
+        ValueError: a name that ends otherwise; a table for answers that fit none.
+        FileExistsError: the file exists, and may not be replaced.
+        IsADirectoryError: it is a directory.
+    """
+    check_bool(overwrite, "`overwrite`")
+    if output.suffix.lower() not in FORMATS:
+        raise ValueError(f"Expected an output whose name ends in .jsonl or .csv. Received: {output}")
+    if output.suffix.lower() == ".csv" and not pipeline.answers.fits_table:
+        raise ValueError(
+            f"The answers {sorted(pipeline.output)} of a {pipeline.task} model fit no table; "
+            "give --output a name in .jsonl"
+        )
+    if output.is_dir():
+        raise IsADirectoryError(f"Expected a file for the answers. Received: {output}, which is a directory")
+    if output.exists() and not overwrite:
+        raise FileExistsError(f"{output} exists; --overwrite replaces it")
+
+
+def rows_at_once(pipeline, batch_size: int) -> int:
+    """The rows of a batch: `batch_size`, of an export at most what it answers at once."""
+    (batch_size,) = check_positive("predict_file", batch_size=batch_size).values()
+    return min(batch_size, getattr(pipeline, "max_rows", batch_size))
+
+
+def answered_rows(
+    pipeline, rows: Sequence[dict[str, Any]], columns: Mapping[str, str], batch_size: int
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """(row, answer) of each row of a batch. Batches are always full, so that the model is traced only once.
+
+    Args:
+        pipeline: `kbert.Pipeline` or `kbert.serving.ExportedPipeline`.
+        rows: at most `batch_size`.
+        columns: input of the pipeline → column of the rows.
+        batch_size: rows per forward pass; fewer are filled up with empty ones.
+
+    Raises:
+        ValueError: a column has the name of an answer.
+    """
+    batch = {name: [row[column] for row in rows] for name, column in columns.items()}
+    for values in batch.values():
+        values.extend([_emptied(values[-1])] * (batch_size - len(rows)))
+    answers = pipeline.predict_on_batch(batch)
+    for row, result in zip(rows, pipeline.answers.to_dicts(answers), strict=False):
+        if clash := set(row) & set(result):
+            raise ValueError(f"columns of the input have the names of answers: {sorted(clash)}; rename them")
+        yield row, result
+
+
+def _emptied(value):
+    """An input of the same kind without text: "" for a text, a list of them for choices."""
+    return [""] * len(value) if isinstance(value, list | tuple) else ""
+
+
+def answer_lines(rows: Iterable[tuple], answers, suffix: str, header: bool) -> bytes:
+    """The lines of answered rows, .jsonl or .csv by `suffix`; `header`: whether a table begins here."""
+    if suffix.lower() == ".jsonl":
+        return "".join(json.dumps(row | result, ensure_ascii=False) + "\n" for row, result in rows).encode()
+    file = io.StringIO(newline="")
+    writer = None
+    for row, result in rows:
+        cells = row | answers.table_row(result)
+        if writer is None:
+            writer = csv.DictWriter(file, cells)
+            if header:
+                writer.writeheader()
+        writer.writerow(cells)
+    return file.getvalue().encode()

@@ -62,7 +62,9 @@ def _names(pipelines) -> list:
 
 def _read(asked: Arguments, pipeline: Pipeline) -> tuple[Task, dict[str, Examples]]:
     """The task object, and the examples by the suffix of their metrics."""
-    task, trained, fields = asked.task, {}, {}
+    task = asked.task
+    trained = {}
+    fields = {}
     if asked.examples is None:
         raise TypeError("evaluate: missing a required argument: `examples`")
     if task is None or isinstance(task, Mapping):
@@ -160,10 +162,8 @@ def load_ensemble(sources, **options) -> Pipeline:
     pipelines = [resolve_pipeline("evaluate: `pipeline`", one) for one in sources]
     names = [f"model {n}" if isinstance(one, Pipeline) else str(one) for n, one in enumerate(sources)]
     for name, pipeline in zip(names, pipelines, strict=True):
-        try:
-            task_class(pipeline.model.task)
-        except ValueError as error:
-            raise ValueError(f"{name}: expected a fine-tuned model. {error}") from None
+        if not task_class(pipeline.task).is_finetuned:
+            raise ValueError(f"{name}: expected a fine-tuned model. Received: {pipeline.task!r}, which has no examples")
     if len(pipelines) == 1 and not options and isinstance(sources[0], Pipeline):
         return pipelines[0]
     _check_alike(names, pipelines)
@@ -182,7 +182,8 @@ def _check_alike(names, pipelines):
     """Models of an ensemble must take the same batches, and their outputs must have the same meaning."""
     first = pipelines[0]
     for name, pipeline in zip(names, pipelines, strict=True):
-        ours, theirs = first.settings() | {"null_threshold": None}, pipeline.settings() | {"null_threshold": None}
+        ours = first.settings() | {"null_threshold": None}
+        theirs = pipeline.settings() | {"null_threshold": None}
         differing = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
         if first.tokenizer.vocabulary != pipeline.tokenizer.vocabulary:
             differing.append("vocabulary")

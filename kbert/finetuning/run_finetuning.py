@@ -1,6 +1,5 @@
 """What `kbert.finetune` does, in the order in which it happens: read, build, open the run, train, evaluate, save."""
 
-import dataclasses
 import logging
 import pathlib
 from typing import Any
@@ -204,7 +203,6 @@ class Finetuning:
         self._compile(model, steps)
         if run is not None and run.is_chief:
             _, tokenizer, settings = resolve_parts(self.pipeline)
-            settings = dataclasses.replace(settings, task=model.task)
             write_description(run.path / CHECKPOINTS, model, settings, tokenizer.vocabulary)
         evaluation, window = self._evaluation(data, steps)
         board = self._board(data) if self.log_dir else []

@@ -4,7 +4,7 @@ import logging
 
 from kbert.models.bert_model import BertModel
 from kbert.pipelines.pipeline import Pipeline
-from kbert.pipelines.registry import task_pipeline
+from kbert.pipelines.registry import task_class
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.build_pipeline import build_pipeline
@@ -26,14 +26,17 @@ def starting_pipeline(source, task, settings, options) -> Pipeline:
         fields = {k: v for k, v in settings.items() if k not in ("num_labels", "multi_label")}
         fields |= (head or {}) | own_length | length
     else:
-        model, tokenizer, fields = _loaded(source, task.name, settings | length, options), None, {}
+        model = _loaded(source, task.name, settings | length, options)
+        tokenizer = None
+        fields = {}
     pipeline = build_pipeline(model, tokenizer, **fields)
-    more = task.pipeline_options(pipeline.preprocessor.sequence_length)
-    return build_pipeline(model, tokenizer, **(fields | more)) if more else pipeline
+    task.check_length(pipeline.preprocessor.sequence_length)
+    return pipeline
 
 
 def _loaded(source, task, settings, options):
-    settings, own = dict(settings), set(ModelDescription.argument_names(task))
+    settings = dict(settings)
+    own = set(ModelDescription.argument_names(task))
     if options.dropout is not None:  # the head of spans has none
         settings |= dict.fromkeys((*(own & {"dropout"}), "hidden_dropout", "attention_dropout"), options.dropout)
     if options.bilstm:
@@ -42,10 +45,11 @@ def _loaded(source, task, settings, options):
         settings["bilstm"] = True
     stored = open_checkpoint(source)
     if task == stored.description.task and "labels" in settings:
-        settings["labels"] = head_labels(stored.settings.labels, settings["labels"]) or settings["labels"]
+        settings["labels"] = head_labels(stored.settings.task.labels, settings["labels"]) or settings["labels"]
     model = load_pretrained(stored, task, **settings)
     if options.random_weights:
-        loaded, model = model, ModelDescription.from_model(model).build()
+        loaded = model
+        model = ModelDescription.from_model(model).build()
         model.pretrained = loaded.pretrained
     return model
 
@@ -57,12 +61,14 @@ def _own_head(source, task, settings):
         return None
     if "labels" not in settings:
         return {}
-    stored = source.settings() if isinstance(source, Pipeline) else model.pretrained and vars(model.pretrained.settings)
-    own = stored or {}
+    if isinstance(source, Pipeline):
+        own = source.settings()
+    else:
+        own = {} if model.pretrained is None else model.pretrained.settings.task.options()
     labels = head_labels(own.get("labels"), settings["labels"])
     if labels is None or "multi_label" not in settings:
         return labels and {"labels": labels}
-    is_same = settings["multi_label"] and labels == own.get("labels")
+    is_same = settings["multi_label"] and labels == list(own.get("labels") or ())
     return {"labels": labels, "thresholds": own.get("thresholds") if is_same else None}
 
 
@@ -78,11 +84,11 @@ def _given(source, task, settings, options, head_goes_on):
     encoder = model if model.task == "encoder" else model.encoder
     arguments = {name: getattr(model, name) for name in model.own_arguments} if head_goes_on else {}
     arguments |= {n: settings[n] for n in ModelDescription.argument_names(task) if n in settings}
-    new = task_pipeline(task).model_class(encoder, **arguments)
+    new = task_class(task).model_class()(encoder, **arguments)
     if head_goes_on:
         new.set_weights(model.get_weights())
     else:
-        _LOGGER.warning("%s: newly initialised (not in the given model)", ", ".join(task_pipeline(task).heads))
+        _LOGGER.warning("%s: newly initialised (not in the given model)", ", ".join(task_class(task).heads))
     return new
 
 
@@ -93,11 +99,12 @@ def _own_preprocessing(source, task):
         tokenizer = BertTokenizer(source.tokenizer.vocabulary, **settings["tokenizer"])
         length = settings["sequence_length"]
     elif source.pretrained is not None and source.pretrained.tokenizer is not None:
-        tokenizer, length = source.pretrained.tokenizer, source.pretrained.settings.sequence_length
+        tokenizer = source.pretrained.tokenizer
+        length = source.pretrained.settings.sequence_length
     else:
         raise ValueError(
             "finetune: `source` must be a model that was loaded with its tokenizer, or a pipeline, as "
             f"kbert.build_pipeline(model, tokenizer) makes it. Received: a {type(source).__name__} without tokenizer"
         )
-    own_default = task_pipeline(task).default_length != DEFAULT_SEQUENCE_LENGTH
+    own_default = task_class(task).default_length != DEFAULT_SEQUENCE_LENGTH
     return tokenizer, {} if own_default and source.task != task else {"sequence_length": length}

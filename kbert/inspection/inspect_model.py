@@ -166,7 +166,8 @@ def _resolve(model, tokenizer, argument, default=None):
         )
     pretrained = getattr(model, "pretrained", None)
     tokenizer = tokenizer or getattr(pretrained, "tokenizer", None) or default
-    labels = labels or getattr(getattr(pretrained, "settings", None), "labels", None)
+    if not labels and pretrained is not None:
+        labels = pretrained.settings.task.labels
     if tokenizer is None:
         raise ValueError(f"inspect: pass `tokenizer`: the `{argument}` was not loaded with one. Received: None")
     check_tokenizer(tokenizer, "inspect")

@@ -19,11 +19,10 @@ from kbert.models.check_targets import check_targets
 from kbert.models.lora import merged
 from kbert.models.precision import in_precision
 from kbert.models.write_saved_model import write_saved_model
-from kbert.pipelines.label_ids import class_weight_ids, label_ids
 from kbert.pipelines.padded_batches import column_batches, count_batches, join_padded
-from kbert.pipelines.registry import register_classes, task_pipeline
-from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
-from kbert.pipelines.window_labels import check_rows, split_texts, values_of_windows
+from kbert.pipelines.registry import task_class
+from kbert.pipelines.run_in_length_buckets import answer_batch
+from kbert.pipelines.targets import check_rows, class_weight_ids, label_ids, split_texts, values_of_windows
 from kbert.preprocessing.buckets import longest_first, padding_for, trim_padding
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
 from kbert.preprocessing.preprocessor import Preprocessor
@@ -139,12 +138,12 @@ class Pipeline(FreshFunctions, keras.Model):
         return digest.hexdigest()
 
     def settings(self):
-        """What `kbert.save_pretrained` stores besides weights and architecture, as the fields of `ModelSettings`."""
+        """What `kbert.save_pretrained` stores besides weights and architecture, by the fields' names."""
         return {**self.answers.settings(), **self.preprocessor.settings()}
 
     def options(self) -> dict:
         """Those of the settings that `kbert.build_pipeline` takes for the task, to make such a pipeline again."""
-        taken = ("sequence_length", *task_pipeline(self.task).options)
+        taken = ("sequence_length", *task_class(self.task).option_names())
         return {name: value for name, value in self.settings().items() if name in taken}
 
     def __call__(self, inputs, *args, **kwargs):
@@ -157,8 +156,7 @@ class Pipeline(FreshFunctions, keras.Model):
         # The same three steps as the functional graph, but short texts are not padded to the longest of the batch.
         if training or any(isinstance(x, keras.KerasTensor) for x in keras.tree.flatten(inputs)):
             return super().call(inputs, training=training, mask=mask, **kwargs)
-        batch = self.preprocessor(self._columns(inputs))
-        return self.answers(run_in_length_buckets(self.model, batch), batch)
+        return answer_batch(self.model, self.answers, self.preprocessor(inputs))
 
     def compile(self, *args, **kwargs):
         self.model.compile(*args, **kwargs)
@@ -191,7 +189,8 @@ class Pipeline(FreshFunctions, keras.Model):
             if class_weight is not None:
                 raise ValueError("Pipeline: a masked language model has no classes to weigh. Received: `class_weight`")
             return self._fit_on_masks(x, y, batch_size, *args, validation_data=validation_data, **kwargs)
-        y, weights = self._targets(y), kwargs.pop("sample_weight", None)
+        y = self._targets(y)
+        weights = kwargs.pop("sample_weight", None)
         if kwargs.get("validation_split") and not _makes_batches(x):
             share = kwargs.pop("validation_split")
             (x, y, weights), validation_data = split_texts(self._columns(x), share, y, weights)
@@ -368,7 +367,8 @@ class Pipeline(FreshFunctions, keras.Model):
         if not isinstance(callbacks, keras.callbacks.CallbackList):
             about = {"verbose": verbose, "epochs": 1, "steps": count_batches(**some), "model": self}
             callbacks = keras.callbacks.CallbackList(callbacks, add_progbar=verbose != 0, **about)
-        self.stop_predicting, answers = False, []
+        self.stop_predicting = False
+        answers = []
         callbacks.on_predict_begin()
         for number, batch in enumerate(column_batches(**some)):
             callbacks.on_predict_batch_begin(number)
@@ -412,12 +412,26 @@ class Pipeline(FreshFunctions, keras.Model):
         return self(inputs, training=False)
 
     def _columns(self, inputs):
-        names, present = self.preprocessor.input_names, column_names(inputs)
+        """The inputs as a dict of string tensors; one that is such a dict is returned as it is."""
+        if self._are_columns(inputs):
+            return inputs
+        names = self.preprocessor.input_names
+        present = column_names(inputs)
         trained = [self.trained_columns.get(name, name) for name in names]
         is_as_trained = set(trained) <= set(present) and not set(names) <= set(present)
         wanted = trained if is_as_trained else names
         columns = string_columns(inputs, wanted, "Pipeline", self.preprocessor.list_columns)
         return dict(zip(names, columns, strict=True))
+
+    def _are_columns(self, inputs) -> bool:
+        lists = self.preprocessor.list_columns
+        return (
+            type(inputs) is dict
+            and tuple(inputs) == self.preprocessor.input_names
+            and all(isinstance(column, tf.Tensor) and column.dtype == tf.string for column in inputs.values())
+            and all(column.shape.rank == (2 if name in lists else 1) for name, column in inputs.items())
+            and len({column.shape[0] for column in inputs.values()}) == 1
+        )
 
     def get_config(self):
         return {
@@ -430,7 +444,6 @@ class Pipeline(FreshFunctions, keras.Model):
 
     @classmethod
     def from_config(cls, config, custom_objects=None):
-        register_classes()
         with keras.saving.custom_object_scope(custom_objects or {}):
             parts = {name: deserialize(config[name]) for name in ("preprocessor", "model", "answers")}
         return cls(**{**config, **parts})

@@ -1,73 +1,43 @@
-"""The tasks, one line each; the code of a task is in its folder, ``kbert/tasks/<word>/``."""
+"""The tasks by their words. ``kbert/tasks/__init__.py`` registers those of kbert, a project of its own others."""
 
-import importlib
+from collections.abc import Callable
 
-TASKS = (
-    "encoder",
-    "pretraining",
-    "masked_lm",
-    "next_sentence",
-    "classification",
-    "regression",
-    "span",
-    "tagging",
-    "multiple_choice",
-)
-_PACKAGES = {word: f"kbert.tasks.{word}" for word in TASKS}
+_TASKS: dict[str, Callable[[], type]] = {}
 
 
-def register_task(word: str, package: str) -> None:
-    """Adds a task from outside kbert: models with this ``task`` are then built, saved, loaded, exported and served.
+def register_task(word: str, load: Callable[[], type]) -> None:
+    """Adds a task: models with this ``task`` are then built, saved, loaded, exported and served, and fine-tuned.
 
     Args:
         word: the value of ``model.task``.
-        package: importable package with the module ``pipeline``, whose ``PIPELINE`` is a
-            `kbert.pipelines.TaskPipeline`; for fine-tuning also ``task``, whose ``TASK`` is the class of
-            its task objects.
+        load: function that returns the class of its task objects, a `kbert.tasks.Task`; it is called when a model of
+            the task is used, so that what it imports costs nothing before.
 
     Raises:
-        ValueError: the word belongs to another package.
+        ValueError: the word belongs to another class.
 
     Example::
 
-        register_task("duplicates", "my_project.duplicates")
+        register_task("duplicates", lambda: Duplicates)
     """
-    if _PACKAGES.get(word, package) != package:
-        raise ValueError(f"register_task: expected a new word. Received: {word!r}, which is {_PACKAGES[word]}")
-    _PACKAGES[word] = package
+    if word in _TASKS and _TASKS[word]().__qualname__ != load().__qualname__:
+        raise ValueError(
+            f"register_task: expected a new word. Received: {word!r}, which is {_TASKS[word]().__qualname__}"
+        )
+    _TASKS[word] = load
 
 
 def task_names() -> tuple[str, ...]:
-    """The words of all tasks; those added by `register_task` come last."""
-    return tuple(_PACKAGES)
+    """The words of all tasks; those from outside kbert come last."""
+    return tuple(_TASKS)
 
 
-def task_pipeline(word):
-    """The `TaskPipeline` of a task."""
-    return _module(word, "pipeline").PIPELINE
-
-
-def task_class(word):
+def task_class(word: str) -> type:
     """The class of a task's objects, such as `kbert.tasks.Classification`.
 
     Raises:
-        ValueError: an unknown task, or one without fine-tuning on examples.
+        ValueError: an unknown task.
     """
-    try:
-        return _module(word, "task").TASK
-    except ModuleNotFoundError as error:
-        if error.name != f"{_PACKAGES[word]}.task":
-            raise
-        raise ValueError(f"Expected a task that is fine-tuned on examples. Received: {word!r}") from None
-
-
-def register_classes() -> None:
-    """Imports every class that a saved pipeline can contain: Keras finds them only once they are registered."""
-    for word in _PACKAGES:
-        task_pipeline(word)
-
-
-def _module(word, name):
-    if word not in _PACKAGES:
+    if word not in _TASKS:
         raise ValueError(f"Expected one of the tasks {task_names()}. Received: {word!r}")
-    return importlib.import_module(f"{_PACKAGES[word]}.{name}")
+    return _TASKS[word]()

@@ -15,6 +15,11 @@ _TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask", "position_ids", "pa
 _NOT_BY_ROW = ("hidden_states", "attention_probs")  # lists, and [n, A, S, S]
 
 
+def answer_batch(model, answers, batch):
+    """A model's answers to a batch: the one way of `kbert.Pipeline`, of its predictions and of a served model."""
+    return answers(run_in_length_buckets(model, batch), batch)
+
+
 def run_in_length_buckets(model, batch, token_outputs=None):
     """The model's outputs on a batch, computed in groups of rows of similar length, each trimmed to its longest row.
 

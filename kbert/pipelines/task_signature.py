@@ -1,10 +1,30 @@
-"""A signature of a task, before serving adds its request limits."""
+"""A signature of a task, before serving adds its request limits, and example requests."""
 
 import dataclasses
 from collections.abc import Callable
 from typing import Any
 
-from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
+SENTENCE = "The committee met on Tuesday in Geneva, and Ada Lovelace spoke about engines that compute. "
+LONG_TEXT = SENTENCE * 12
+
+_TEXTS = {
+    ("text",): [{"text": "A charming and often affecting journey."}, {"text": LONG_TEXT}],
+    ("text", "text_pair"): [
+        {"text": "How old are you?", "text_pair": "I am 27 years old."},
+        {"text": LONG_TEXT, "text_pair": SENTENCE},
+    ],
+}
+
+
+def example_rows(names) -> list[dict[str, str]]:
+    """Requests for model cards and warm-up: rows for a pipeline with these inputs, dicts of column → string.
+
+    Raises:
+        ValueError: inputs of a task that has to define its own examples (`kbert.tasks.Task.example_rows`).
+    """
+    if tuple(names) not in _TEXTS:
+        raise ValueError(f"export: expected one of the inputs {sorted(_TEXTS)}. Received: {tuple(names)}")
+    return _TEXTS[tuple(names)]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,4 +58,6 @@ class _Answering:
     answers: Any
 
     def __call__(self, batch, inputs):
-        return self.answers(run_in_length_buckets(self.model, batch), batch)
+        from kbert.pipelines.run_in_length_buckets import answer_batch  # not above: it loads TensorFlow
+
+        return answer_batch(self.model, self.answers, batch)

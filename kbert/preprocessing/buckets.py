@@ -124,7 +124,7 @@ def grouped_by_length(rows, sizes, *, batch_size, seed, start_step=0) -> tf.data
     Args:
         rows: function (start_step) -> infinite dataset of row numbers, starting with the rows of batch `start_step`.
         sizes: ints [n], the tokens of each row.
-        batch_size, seed, start_step: of the run; as for `kbert.tasks.training_dataset.training_dataset`.
+        batch_size, seed, start_step: of the run; as for `kbert.tasks.training_data.training_dataset`.
 
     Returns:
         tf.data.Dataset of row numbers [B], starting with batch `start_step`.

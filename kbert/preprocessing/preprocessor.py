@@ -55,7 +55,7 @@ class Preprocessor(keras.layers.Layer):
         return {name: getattr(self.tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
 
     def settings(self) -> dict[str, Any]:
-        """What is stored with the model, as `kbert.pipelines.ModelSettings` names it."""
+        """What is stored with the model, as the fields of the task object name it."""
         options = {name: getattr(self, name) for name in self.option_names}
         return {"sequence_length": self.sequence_length, **options, "tokenizer": self.tokenizer.settings()}
 

@@ -12,7 +12,7 @@ import tensorflow as tf
 from kbert.checks import check_path
 from kbert.files import read_json, sha256
 from kbert.pipelines.pipeline import Pipeline
-from kbert.pipelines.registry import task_pipeline
+from kbert.pipelines.registry import task_class
 from kbert.preprocessing.strings import as_text, string_columns
 from kbert.serving.audit import audit
 from kbert.serving.saved_model_file import find_export
@@ -73,7 +73,7 @@ class ExportedPipeline:
         functions = self._saved_model.signatures
         self.signatures = tuple(sorted(functions))
         self.output = functions["serving_default"].structured_outputs
-        task = task_pipeline(self.task)
+        task = task_class(self.task)
         self.answers = task.exported_answers(labels, frozenset(self.output))
 
     def predict_on_batch(self, inputs, signature: str = "serving_default") -> dict[str, np.ndarray]:
@@ -132,7 +132,7 @@ def load_pipeline(source, precision: str = "auto", **options) -> Pipeline:
     """
     with choose_hardware("one", precision).scope():
         model = load_pretrained(source)
-        return build_pipeline(model, **(task_pipeline(model.task).prediction_options | options))
+        return build_pipeline(model, **(task_class(model.task).prediction_options | options))
 
 
 def pipeline_loader(source, precision: str = "auto", **options) -> Callable:

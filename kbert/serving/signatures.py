@@ -10,10 +10,9 @@ from collections.abc import Callable, Sequence
 import tensorflow as tf
 
 from kbert.checks import check_positive
-from kbert.pipelines.example_rows import example_rows
 from kbert.pipelines.pipeline import Pipeline
-from kbert.pipelines.registry import task_pipeline
-from kbert.pipelines.task_signature import TaskSignature, answering
+from kbert.pipelines.registry import task_class
+from kbert.pipelines.task_signature import TaskSignature, answering, example_rows
 from kbert.preprocessing.limits import at_most, limit_rows
 
 METHODS = {kind: f"tensorflow/serving/{kind}" for kind in ("predict", "classify", "regress")}
@@ -140,10 +139,10 @@ def signatures(
             limits that do not allow a single row.
     """
     limits = limits or ServingLimits()
-    task = task_pipeline(pipeline.model.task)
+    task = task_class(pipeline.model.task)
     options = {} if layers is None else {"layers": layers}
     if other := set(options) - set(inspect.signature(task.signatures).parameters):
-        refused = f"the task {task.task} does not take {sorted(other)}"
+        refused = f"the task {task.name} does not take {sorted(other)}"
         raise ValueError(f"export: {refused}. Received: layers={layers!r}")
     default = answering(pipeline, values_per_row=task.values_per_row(pipeline))
     by_name = {"serving_default": default, **task.signatures(pipeline, **options)}

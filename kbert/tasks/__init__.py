@@ -1,19 +1,40 @@
 """Tasks: examples, model, preprocessor, answers, training data and scores of each."""
 
+import functools
+
 from kbert.lazy import lazy_exports
+from kbert.pipelines.registry import register_task
 
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "Classification": "classification.task",
+        "Classification": "classification",
+        "Encoder": "encoder.task",
         "Evaluation": "task",
         "Examples": "examples",
+        "MaskedLm": "masked_lm",
         "MultipleChoice": "multiple_choice.task",
-        "Regression": "regression.task",
+        "NextSentence": "next_sentence",
+        "Pretraining": "pretraining",
+        "Regression": "regression",
         "SpanExtraction": "span.task",
         "Tagging": "tagging.task",
         "Task": "task",
         "glue": "glue_benchmark.task",
+        "of_model": "task",
         "read_columns": "in_memory",
     },
 )
+_WORDS = {
+    "encoder": "Encoder",
+    "pretraining": "Pretraining",
+    "masked_lm": "MaskedLm",
+    "next_sentence": "NextSentence",
+    "classification": "Classification",
+    "regression": "Regression",
+    "span": "SpanExtraction",
+    "tagging": "Tagging",
+    "multiple_choice": "MultipleChoice",
+}
+for _word, _name in _WORDS.items():
+    register_task(_word, functools.partial(__getattr__, _name))

@@ -122,7 +122,8 @@ def _same_tables(labels, predictions):
 
 
 def _same_shape(labels, predictions, axes, expected):
-    labels, predictions = np.asarray(labels), np.asarray(predictions)
+    labels = np.asarray(labels)
+    predictions = np.asarray(predictions)
     if labels.ndim != axes or labels.shape != predictions.shape or not labels.size:
         raise ValueError(f"{expected}. Received: shapes {labels.shape} and {predictions.shape}")
     return labels, predictions

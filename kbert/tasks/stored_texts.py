@@ -27,7 +27,9 @@ class StoredTexts(Sequence):
     """
 
     def __init__(self, file, ends: np.ndarray, rows: np.ndarray | None = None):
-        self._file, self._ends, self._rows = file, ends, rows
+        self._file = file
+        self._ends = ends
+        self._rows = rows
 
     def __len__(self):
         return len(self._ends if self._rows is None else self._rows)
@@ -71,7 +73,10 @@ class _Column:
     """Values that come one after the other, in a list until the texts among them are too long."""
 
     def __init__(self):
-        self.texts, self.size, self.file, self.ends = [], 0, None, array.array("q")
+        self.texts = []
+        self.size = 0
+        self.file = None
+        self.ends = array.array("q")
 
     def append(self, value):
         self.texts.append(value)
@@ -86,7 +91,8 @@ class _Column:
         for text in self.texts:
             self.file.write(content := text.encode())
             self.ends.append((self.ends[-1] if self.ends else 0) + len(content))
-        self.texts, self.size = [], 0
+        self.texts = []
+        self.size = 0
 
     def finish(self):
         if self.file is None:

@@ -93,7 +93,8 @@ def read_table(
     rows = _rows(path, format, columns, header, optional)
     names, wanted, rows = _with_header(path, rows, columns, optional, header)
     at = [names.index(name) for name in wanted]
-    skipped, lines = [], []
+    skipped = []
+    lines = []
 
     def cells():
         for number, row in _whole_rows(path, names, rows, short_rows, skipped):
@@ -257,7 +258,8 @@ def _rows(path, format, columns, header=None, optional=()) -> Iterator[tuple[int
 
 def _separator(path, columns, header):
     """The first separator that finds the columns in the first line; if none does, the one that finds most cells."""
-    separator, most = _SEPARATORS[0], 1
+    separator = _SEPARATORS[0]
+    most = 1
     for candidate in _SEPARATORS:
         try:
             _, cells = next(_csv_rows(path, candidate), (1, []))
@@ -270,7 +272,8 @@ def _separator(path, columns, header):
         if is_right:
             return candidate
         if len(cells) > most:
-            separator, most = candidate, len(cells)
+            separator = candidate
+            most = len(cells)
     return separator
 
 
@@ -282,7 +285,8 @@ def _with_header(path, rows, columns, optional, header):
     if header is None:
         names = [name.strip() for name in first[1]]
     else:
-        names, rows = list(header), itertools.chain([first], rows)
+        names = list(header)
+        rows = itertools.chain([first], rows)
     wanted = names if columns is None else [*columns, *(name for name in optional if name in names)]
     _check_columns(f"{path}, line {first[0]}", names, wanted)
     return names, wanted, rows
@@ -365,15 +369,18 @@ def _arrow_rows(path, columns, optional=()) -> Iterator[tuple[int, list[str]]]:
     try:
         if path.suffix.lower() == ".parquet":
             file = pyarrow.parquet.ParquetFile(path)
-            names, batches = file.schema_arrow.names, None
+            names = file.schema_arrow.names
+            batches = None
         else:
             source = pyarrow.memory_map(str(path))
             try:
                 file = pyarrow.ipc.open_file(source)
-                names, batches = file.schema.names, map(file.get_batch, range(file.num_record_batches))
+                names = file.schema.names
+                batches = map(file.get_batch, range(file.num_record_batches))
             except pyarrow.ArrowInvalid:
                 file = pyarrow.ipc.open_stream(source)  # as Hugging Face's datasets write it
-                names, batches = file.schema.names, file
+                names = file.schema.names
+                batches = file
         if columns is not None and set(columns) <= set(names):
             wanted = [name for name in names if name in (*columns, *optional)]
         else:

@@ -1,17 +1,34 @@
-"""The interface of a task for fine-tuning and evaluation: how its examples are read, trained on and scored.
+"""The object of a task: all that kbert knows about it, from the files of its examples to the answers of a served model.
 
 Shapes: n examples, N labels.
 """
 
-import abc
 import dataclasses
 import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, ClassVar, Self
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any, ClassVar, NoReturn, Self
 
+import numpy as np
+
+from kbert.checks import check_labels
 from kbert.inspection.view import View
+from kbert.options import check_option, to_json
+from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, default_labels
+from kbert.pipelines.task_signature import TaskSignature, example_rows
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import choose_split
+
+
+def of_model(default: Any, can_be_off: bool = False) -> Any:
+    """A field of a task that a model is used with, so that it is stored beside the model.
+
+    The other fields say how files are read and how answers are scored.
+
+    Args:
+        can_be_off: whether None is a value, "off"; otherwise it means "as stored" where it is given to
+            `kbert.build_pipeline`.
+    """
+    return dataclasses.field(default=default, metadata={"of_model": True, "can_be_off": can_be_off})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,18 +68,37 @@ class Evaluation:
     show: Callable[[], list[View]] | None = None
 
 
-class Task(abc.ABC):
-    """How the examples of one task are read, trained on and scored; base of a frozen dataclass.
+class Task:
+    """A task; base of a frozen dataclass with one class for each task, registered by `register_task`.
 
-    The fields of a subclass are the user's choices: columns, formats, lengths.
+    Its fields are the user's choices. Those made by `of_model` are stored in the model's config.json, and come back
+    when it is loaded: labels, pairs, windows, thresholds. The others say how files are read and answers scored. Values
+    are checked by the annotations of the fields, as those of `kbert.options.Options`.
+
+    A task whose models are used, but not fine-tuned on examples, defines `model_class`, `parts` and `signatures`. What
+    needs TensorFlow or Keras is imported in the methods, so that the command's help and models on JAX do without.
 
     Attributes:
-        name: the task's word, that of `kbert.load_pretrained(task=...)` and of its folder in kbert/tasks/.
-        metrics: names of its official metrics; the first chooses the best epoch.
+        name: the task's word, that of ``model.task`` and of `kbert.load_pretrained(task=...)`.
+        is_finetuned: whether there are examples to fine-tune it on and to score it with.
+        heads: the model's layers besides its encoder, as the first parts of the paths of their variables.
+        head_variables: path → letters of the shape, for variables of `heads` that no other library's format holds;
+            the letters are those of `kbert.weights.formats.name_table`.
+        model_arguments: arguments of the model's class for this task.
+        stands_on_encoder: whether the model is a head on a `kbert.BertEncoder` (all are, except the encoder itself).
+        default_length: tokens of a text by default.
+        prediction_options: fields for prediction files, if they differ from those of a pipeline.
+        playground_views: the views of the playground that show its answers; "classification" shows what it does not
+            know as it is.
+        labels: a field of tasks with labels: the names of the logits, in their order; None: not known, or none.
+        thresholds: a field of tasks with several labels a text; None: 0.5 each.
+        metrics: a field: names of its official metrics; the first chooses the best epoch.
         lower_is_better: those metrics that are better when lower.
+        lists: fields that are lists, for which a single string counts as well.
 
     Raises:
-        ValueError: options, examples, a model or class weights that do not suit the task.
+        ValueError: fields, examples, a model or class weights that do not suit the task; examples of a task without.
+        NotImplementedError: a subclass does not define what it has to.
         FileNotFoundError: on `read`, no such file.
 
     Example::
@@ -73,18 +109,67 @@ class Task(abc.ABC):
     """
 
     name: ClassVar[str]
+    is_finetuned: ClassVar[bool] = True
+    heads: ClassVar[tuple[str, ...]] = ()
+    head_variables: ClassVar[Mapping[str, str]] = {}
+    model_arguments: ClassVar[Mapping[str, Any]] = {}
+    stands_on_encoder: ClassVar[bool] = True
+    default_length: ClassVar[int] = DEFAULT_SEQUENCE_LENGTH
+    prediction_options: ClassVar[Mapping[str, Any]] = {}
+    playground_views: ClassVar[tuple[str, ...]] = ("classification",)
     lower_is_better: ClassVar[tuple[str, ...]] = ()
-    metrics: tuple[str, ...]
+    lists: ClassVar[tuple[str, ...]] = ("metrics",)
+    labels = None
+    thresholds = None
+    metrics = ()
+
+    # Its fields
+
+    def __post_init__(self):
+        owner = type(self).__name__
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            value = value.tolist() if isinstance(value, np.ndarray) else value
+            if field.name in self.lists and isinstance(value, str):
+                value = (value,)
+            if field.name == "labels" and value is not None:
+                value = check_labels(value, owner)
+            value = check_option(owner, field.name, value, field.type)
+            object.__setattr__(self, field.name, value)  # the one place: np.int64(3) becomes 3, a list a tuple
 
     def _check_metrics(self, known: Iterable[str]) -> None:
-        """Makes `metrics` a tuple, of one name as well; raises ValueError unless all of them are known."""
-        metrics = (self.metrics,) if isinstance(self.metrics, str) else tuple(self.metrics)
-        if not metrics or set(metrics) - set(known):
+        """Raises ValueError unless there are metrics, and all of them are known."""
+        if not self.metrics or set(self.metrics) - set(known):
             raise ValueError(
                 f"{type(self).__name__}: `metrics` must be names of {list(known)}, at least one. "
                 f"Received: {self.metrics!r}"
             )
-        object.__setattr__(self, "metrics", metrics)
+
+    @classmethod
+    def option_names(cls, can_be_off: bool = False) -> tuple[str, ...]:
+        """The fields that a model is used with; with `can_be_off` those for which None is a value."""
+        key = "can_be_off" if can_be_off else "of_model"
+        return tuple(field.name for field in dataclasses.fields(cls) if field.metadata.get(key))
+
+    def options(self) -> dict[str, Any]:
+        """The fields that a model is used with, such as labels and thresholds."""
+        return {name: getattr(self, name) for name in self.option_names()}
+
+    def stored(self) -> dict[str, Any]:
+        """The same as config.json holds them."""
+        return to_json(self.options())
+
+    @classmethod
+    def from_stored(cls, fields: Mapping[str, Any]) -> Self:
+        """The inverse of `stored`; ``name`` may be among the fields.
+
+        Raises:
+            ValueError: an unknown field, or one with a value that it does not take.
+        """
+        given = {name: value for name, value in fields.items() if name != "name"}
+        if unknown := sorted(set(given) - set(cls.option_names())):
+            raise ValueError(f"{cls.__name__}: unknown fields {unknown}. Known: {sorted(cls.option_names())}")
+        return cls(**given)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
@@ -102,7 +187,120 @@ class Task(abc.ABC):
             raise ValueError(f"Expected options of {cls.__name__}, which are {fields}. Received: {others}")
         return cls(**given)
 
-    @abc.abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """The settings of the task, as part of those of a run."""
+        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return {"task": self.name, **to_json(fields)}
+
+    # Its model, from strings to answers
+
+    @classmethod
+    def model_class(cls) -> type:
+        """The subclass of `kbert.models.BertModel`."""
+        raise NotImplementedError
+
+    @classmethod
+    def default_sequence_length(cls, longest: int) -> int:
+        """Tokens of a text by default, at most `longest`."""
+        return min(cls.default_length, longest)
+
+    @classmethod
+    def for_vocabulary(cls, size: int) -> Self:
+        """The task with the defaults for a model of that many tokens."""
+        return cls()
+
+    def bounds(self, config) -> dict[str, int]:
+        """The most that fields with counts may be in a model of this `kbert.BertConfig`; of others it is 4,096."""
+        return {}
+
+    def parts(self, model, tokenizer, sequence_length: int):
+        """Preprocessor and answers of a pipeline.
+
+        Args:
+            model: of `model_class`.
+            tokenizer: `kbert.BertTokenizer` of the model's vocabulary.
+
+        Returns:
+            (`kbert.preprocessing.Preprocessor`, `kbert.answers.Answers`).
+        """
+        raise NotImplementedError
+
+    def check_options(self, given: Collection[str]) -> None:
+        """Raises ValueError where fields contradict each other.
+
+        Args:
+            given: names of those that were given, and are not as stored or by default.
+        """
+
+    def labels_of(self, model) -> list[str]:
+        """The labels of a model's logits, by default "0", "1", ...
+
+        Raises:
+            ValueError: not as many labels as the model has logits.
+        """
+        labels = default_labels(model.num_labels)[0] if self.labels is None else list(self.labels)
+        if len(labels) != model.num_labels:
+            raise ValueError(
+                f"build_pipeline: expected {model.num_labels} labels, as many as logits. Received: {labels}"
+            )
+        return labels
+
+    # Its model, exported
+
+    @classmethod
+    def signatures(cls, pipeline) -> dict[str, TaskSignature]:
+        """The signatures of a served model besides the pipeline itself.
+
+        A subclass may take more arguments: those of `kbert.export` that only this task has.
+        """
+        return {}
+
+    @classmethod
+    def exported_answers(cls, labels: list[str] | None, outputs: frozenset[str]):
+        """The answers of an export, for the methods `to_dicts` and `table_row`.
+
+        Args:
+            labels: as stored in the export's card.
+            outputs: names of the outputs of ``serving_default``.
+
+        Returns:
+            `kbert.answers.Answers`.
+
+        Raises:
+            ValueError: a task from outside kbert that has no such answers.
+        """
+        raise ValueError(f"Expected a task whose exports answer files. Received: {cls.name}")
+
+    @classmethod
+    def values_per_row(cls, pipeline) -> int:
+        """The number of floats of the pipeline's largest output or intermediate result for a row of S tokens."""
+        return 1
+
+    @classmethod
+    def example_rows(cls, names: tuple[str, ...]) -> list[dict]:
+        """Requests of one row each for these columns, a short one first; for warm-up and the model card."""
+        return example_rows(names)
+
+    @classmethod
+    def read_columns(cls, path, columns: Mapping[str, str]) -> Mapping[str, Sequence] | None:
+        """Reads a file of inputs without labels, for predictions. A subclass may take more arguments about its format.
+
+        Args:
+            path: the file.
+            columns: input of the pipeline → column of the file.
+
+        Returns:
+            Column → values; None: the file is a table, or has one text per line.
+        """
+        return None
+
+    # Its examples
+
+    def _without_examples(self) -> NoReturn:
+        if not self.is_finetuned:
+            raise ValueError(f"Expected a task that is fine-tuned on examples. Received: {self.name!r}")
+        raise NotImplementedError
+
     def read(self, path) -> Examples:
         """The examples of a file.
 
@@ -110,6 +308,7 @@ class Task(abc.ABC):
             FileNotFoundError: no such file.
             ValueError: invalid examples; the message names file and line.
         """
+        self._without_examples()
 
     def read_dev(self, path) -> Examples:
         """The examples of a file to evaluate on; of a directory of splits those of its dev split."""
@@ -123,9 +322,9 @@ class Task(abc.ABC):
         """
         return {"": self.read_dev(path)}
 
-    @abc.abstractmethod
     def from_memory(self, data) -> Examples:
         """The examples of rows in memory, in any of the forms that `kbert.tasks.read_columns` takes."""
+        self._without_examples()
 
     def examples(self, data, dev: bool = False) -> Examples:
         """Examples, with `dev` those to evaluate on: as given, from a path, or from rows in memory.
@@ -146,6 +345,17 @@ class Task(abc.ABC):
         """
         return self, train
 
+    def settings(self, train: Examples) -> dict[str, Any]:
+        """What the task, after `for_training`, and the examples decide about the model: for `kbert.load_pretrained`.
+
+        By default all fields of the model that are not as by default.
+        """
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        return {name: value for name, value in self.options().items() if value != defaults[name]}
+
+    def check_length(self, sequence_length: int) -> None:
+        """Raises ValueError if the task's windows need rows of more tokens."""
+
     def check_pipeline(self, pipeline) -> None:
         """Raises ValueError unless a pipeline's model answers this task."""
         if pipeline.model.task != self.name:
@@ -153,9 +363,8 @@ class Task(abc.ABC):
 
     def check_examples(self, pipeline, examples: Examples) -> None:
         """Raises ValueError if the examples are of another kind than those that the pipeline's model was trained on."""
-        return
 
-    def for_model(self, examples: Examples, settings) -> Examples:
+    def for_model(self, examples: Examples, settings: Mapping[str, Any]) -> Examples:
         """The examples with the labels of a model.
 
         Raises:
@@ -164,19 +373,11 @@ class Task(abc.ABC):
         """
         return examples
 
-    def check_dev(self, dev: Examples, settings) -> None:
+    def check_dev(self, dev: Examples, settings: Mapping[str, Any]) -> None:
         """Raises a ValueError with file and line if a dev set has labels that a model of `settings` lacks."""
-        return
 
-    @abc.abstractmethod
-    def settings(self, train: Examples) -> dict[str, Any]:
-        """The model settings that task and training examples decide: overrides for `kbert.load_pretrained`."""
+    # Its training and its scores
 
-    def pipeline_options(self, sequence_length: int) -> dict[str, Any]:
-        """Settings that depend on the sequence length: options for `kbert.build_pipeline`."""
-        return {}
-
-    @abc.abstractmethod
     def training_data(self, pipeline, train: Examples, **batches) -> TrainingData:
         """The training data of `pipeline.model`.
 
@@ -185,12 +386,12 @@ class Task(abc.ABC):
             batches: ``batch_size, seed, padding, group_by_length``, as for the datasets of all tasks, and
                 ``class_weight`` where it was given and `check_class_weight` accepts it.
         """
+        self._without_examples()
 
     def check_class_weight(self, class_weight, pipeline, train: Examples) -> None:
         """Raises ValueError unless `class_weight` of `kbert.finetune` suits the task; most have no classes."""
         raise ValueError(f"`class_weight` is for a classifier's labels. Received: {class_weight!r}")
 
-    @abc.abstractmethod
     def evaluate(self, pipeline, examples: Examples, *, batch_size=32, static=False, choose=False) -> Evaluation:
         """The official scores of a pipeline's answers.
 
@@ -201,12 +402,8 @@ class Task(abc.ABC):
             static: whether all batches keep the full length, which a TPU needs.
             choose: whether settings of the answers are chosen on these examples (only for a dev set).
         """
+        self._without_examples()
 
-    @abc.abstractmethod
     def baseline_scores(self, answer, examples: Examples) -> dict[str, float]:
         """The scores of a constant answer, that of `Examples.baseline`: {metric: value}."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The settings of the task, as part of those of a run."""
-        fields = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        return {"task": self.name} | {name: list(v) if isinstance(v, tuple) else v for name, v in fields.items()}
+        self._without_examples()

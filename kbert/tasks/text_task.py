@@ -1,22 +1,32 @@
-"""The common base of the tasks with one label per text, a class or a number."""
+"""The common base of the tasks with one answer a text: for a text, a pair of texts, or a long document."""
 
 import dataclasses
 import functools
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Literal
 
 import numpy as np
 
+from kbert.inspection.markdown import escape
 from kbert.inspection.view import View
-from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
+from kbert.options import Count
 from kbert.tasks.in_memory import text_table
-from kbert.tasks.label_evaluation import evaluate
-from kbert.tasks.labelled_documents import document_windows, evaluate_documents
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.metrics import LOWER_IS_BETTER, metrics_of
 from kbert.tasks.table import Table, read_table
-from kbert.tasks.task import Evaluation, Task, TrainingData
-from kbert.tasks.training_dataset import class_weights, real_tokens, training_dataset
-from kbert.tasks.window_dataset import window_dataset
+from kbert.tasks.task import Evaluation, Task, TrainingData, of_model
+
+_MOST_CHARACTERS = 300
+
+
+def example_columns(examples: LabelledText) -> tuple[list[str], Callable[[int], list[str]]]:
+    """(names of columns, function of a row that returns Markdown for them): the texts, and the place in their file."""
+    columns = examples.columns
+
+    def cells(row):
+        return [*(escape(texts[row], _MOST_CHARACTERS) for texts in columns.values()), escape(examples.source(row))]
+
+    return [*(name.replace("_", " ") for name in columns), "from"], cells
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,18 +36,39 @@ class TextTask(Task):
     text: str = "text"
     label: str = "label"
     text_pair: str | None = None
-    window_pooling: str | None = None
-    doc_stride: int = 128
+    window_pooling: Literal["max", "mean"] | None = of_model(None, can_be_off=True)
+    doc_stride: Count = of_model(128)
+    pair: bool = of_model(False)
     metrics: tuple[str, ...] = ()
 
     lower_is_better = LOWER_IS_BETTER
 
     def __post_init__(self):
+        super().__post_init__()
         if self.window_pooling and self.text_pair:
             raise ValueError(
                 f"{type(self).__name__}: windows are of single texts. Received: window_pooling="
                 f"{self.window_pooling!r} and text_pair={self.text_pair!r}"
             )
+
+    def preprocessor(self, tokenizer, sequence_length: int):
+        """That of texts or pairs, which truncates them, or of long texts, which divides them into windows."""
+        if self.window_pooling is None:
+            from kbert.preprocessing.text_preprocessor import TextPreprocessor
+
+            return TextPreprocessor(tokenizer, sequence_length, self.pair, name="preprocessor")
+        from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
+
+        return DocumentPreprocessor(tokenizer, sequence_length, self.doc_stride, name="preprocessor")
+
+    def check_options(self, given):
+        if "doc_stride" in given and self.window_pooling is None:
+            raise ValueError(
+                "`doc_stride` goes with `window_pooling`, without which texts are truncated. "
+                f"Received: doc_stride={self.doc_stride}, window_pooling=None"
+            )
+        if self.pair and self.window_pooling is not None:
+            raise ValueError("`window_pooling` is for single texts. Received: pair=True")
 
     @property
     def table_columns(self) -> list[str]:
@@ -52,6 +83,14 @@ class TextTask(Task):
 
     def _from_table(self, table: Table) -> LabelledText:
         raise NotImplementedError
+
+    def for_training(self, train):
+        if self.pair and not train.pair:
+            raise ValueError(
+                f"{type(self).__name__}: `pair` needs a second text in the examples, the column `text_pair`. Received: "
+                "single texts"
+            )
+        return dataclasses.replace(self, pair=train.pair), train
 
     def settings(self, train) -> dict[str, Any]:
         stride = {"doc_stride": self.doc_stride} if self.window_pooling else {}
@@ -68,22 +107,33 @@ class TextTask(Task):
                 raise ValueError(f"evaluate: this model was trained on {kinds[trained]}. Received: {kinds[given]}")
 
     def check_class_weight(self, class_weight, pipeline, train):
+        from kbert.tasks.training_data import class_weights
+
         class_weights(class_weight, pipeline, train)  # raises
 
     def training_data(self, pipeline, train, *, class_weight=None, **batches) -> TrainingData:
-        preprocessor, num_labels = pipeline.preprocessor, pipeline.model.num_labels
-        weights = None if class_weight is None else class_weights(class_weight, pipeline, train)
-        if not isinstance(preprocessor, DocumentPreprocessor):
-            batches |= {"num_labels": num_labels, "weights": weights}
-            make_dataset = functools.partial(training_dataset, train, preprocessor, **batches)
-            return TrainingData(len(train), len(train), real_tokens(train, preprocessor), make_dataset)
-        store, labels = document_windows(train, preprocessor, num_labels)
-        batches["weights"] = None if weights is None else weights[store.rows]
-        make_dataset = functools.partial(window_dataset, store, labels, **batches)
+        from kbert.tasks import training_data
+
+        preprocessor = pipeline.preprocessor
+        num_labels = pipeline.model.num_labels
+        weights = None
+        if class_weight is not None:
+            weights = training_data.class_weights(class_weight, pipeline, train)
+        if not preprocessor.makes_windows:
+            make_dataset = functools.partial(
+                training_data.training_dataset, train, preprocessor, num_labels=num_labels, weights=weights, **batches
+            )
+            tokens = training_data.real_tokens(train, preprocessor)
+            return TrainingData(len(train), len(train), tokens, make_dataset)
+        store, labels = training_data.document_windows(train, preprocessor, num_labels)
+        weights = None if weights is None else weights[store.rows]
+        make_dataset = functools.partial(training_data.window_dataset, store, labels, weights=weights, **batches)
         return TrainingData(len(store), len(store), float(store.lengths.mean()), make_dataset)
 
     def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False) -> Evaluation:
-        if isinstance(pipeline.preprocessor, DocumentPreprocessor):
+        from kbert.tasks.scores import evaluate, evaluate_documents
+
+        if pipeline.preprocessor.makes_windows:
             scores, predictions = evaluate_documents(pipeline, examples, self.metrics, batch_size=batch_size)
         else:
             scores, predictions = evaluate(

@@ -12,8 +12,9 @@ def keep_freed_memory() -> bool:
     """Let glibc keep freed memory for the next tensor instead of returning it to the kernel.
 
     Otherwise every large tensor of every step is mapped, cleared page by page and unmapped again: on a virtual machine
-    that took more than a third of the time of a tiny training step, and half of one with 384 positions (docs/log.md).
-    All threads allocate from one arena, because other arenas cannot hold tensors above 64 MB and return their memory.
+    that took more than a third of the time of a tiny training step, and half of one with 384 positions
+    (docs/maintainers/log.md). All threads allocate from one arena, because other arenas cannot hold tensors above 64 MB
+    and return their memory.
     Memory use stays at its peak between steps. If glibc's `MALLOC_...` environment variables are set, nothing is
     changed.
 

@@ -1,13 +1,12 @@
 """The pipeline of a model, by its task; of a stored one, too."""
 
-import dataclasses
 import os
 
 from kbert.keras_compat import set_untracked
 from kbert.models.bert_model import BertModel
 from kbert.pipelines.pipeline import Pipeline
-from kbert.pipelines.registry import task_names, task_pipeline
-from kbert.pipelines.settings import CAN_BE_OFF, ModelSettings
+from kbert.pipelines.registry import task_class, task_names
+from kbert.pipelines.settings import ModelSettings
 from kbert.text.tokenizer import check_tokenizer
 from kbert.weights.formats.sizes import check_sequence_length, check_vocabulary_size
 from kbert.weights.load import load_pretrained
@@ -45,8 +44,8 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
             threshold; None, the default: 0.5 each.
         window_pooling: "mean" or "max": long texts are split into windows, and a classifier's or regressor's logits
             are pooled over them; None, the default: long texts are truncated.
-        doc_stride: tokens from the start of one window of a long text to the next; 128 by default. A classifier or
-            regressor takes it only with `window_pooling`.
+        doc_stride: tokens from the start of one window of a long text to the next; 128 by default, of a tagger half a
+            window, which is its maximum. A classifier or regressor takes it only with `window_pooling`.
         max_query_length: tokens to which a question is truncated; 64 by default.
         n_best, max_answer_length: see `SpanAnswers`; 20 and 30 by default.
         null_threshold: by how much the score of "no answer" must exceed that of the best answer; None, the default:
@@ -76,16 +75,15 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
     if isinstance(model, str | os.PathLike):
         model = load_pretrained(model)
     _check_model(model)
-    task = task_pipeline(model.task)
-    given = _given(task, options)
+    given = _given(model.task, options)
     tokenizer = _tokenizer(model, tokenizer)
-    settings = task.option_values(_stored(task, model).replace(**given))
     try:
-        task.check_options(given, settings)
+        settings = _stored(model).replace(**given)
+        settings.task.check_options(given)
     except ValueError as error:
         raise ValueError(f"build_pipeline: {error}") from None
-    check_sequence_length("build_pipeline", settings["sequence_length"], model.config)
-    preprocessor, answers = task.parts(model, tokenizer, settings)
+    check_sequence_length("build_pipeline", settings.sequence_length, model.config)
+    preprocessor, answers = settings.task.parts(model, tokenizer, settings.sequence_length)
     pipeline = Pipeline(preprocessor, model, answers, name=name)
     set_untracked(pipeline, "trained_columns", trained_columns(model))
     return pipeline
@@ -103,15 +101,17 @@ def _check_model(model):
         raise ValueError(f"build_pipeline: expected a model with a task of {task_names()}. Received: {model.task!r}")
 
 
-def _given(task, options):
+def _given(word, options):
     """The given options; an error if the task does not take one of them."""
-    known = {field.name for field in dataclasses.fields(ModelSettings)} - {"task", "tokenizer", "options"}
-    if unknown := sorted(set(options) - known - set(task.options)):
-        raise TypeError(f"build_pipeline: unexpected options {unknown}. Known: {sorted(known | set(task.options))}")
-    given = {name: value for name, value in options.items() if value is not None or name in CAN_BE_OFF}
-    taken = ("sequence_length", *task.options)
+    tasks = [task_class(name) for name in task_names()]
+    taken = ("sequence_length", *task_class(word).option_names())
+    known = {"sequence_length", *(name for task in tasks for name in task.option_names())}
+    can_be_off = {name for task in tasks for name in task.option_names(can_be_off=True)}
+    if unknown := sorted(set(options) - known):
+        raise TypeError(f"build_pipeline: unexpected options {unknown}. Known: {sorted(known)}")
+    given = {name: value for name, value in options.items() if value is not None or name in can_be_off}
     if other := sorted(set(given) - set(taken)):
-        raise ValueError(f"build_pipeline: a {task.task} model takes the options {list(taken)}. Received: {other}")
+        raise ValueError(f"build_pipeline: a {word} model takes the options {list(taken)}. Received: {other}")
     return given
 
 
@@ -125,11 +125,11 @@ def _tokenizer(model, tokenizer):
     return tokenizer
 
 
-def _stored(task, model):
+def _stored(model):
     """The settings that are stored with the model, or the defaults of its task."""
     longest = model.config.max_sequence_length
     if model.pretrained is None:
-        length, top_k = task.default_sequence_length(longest), min(ModelSettings.top_k, model.config.vocabulary_size)
-        return ModelSettings(sequence_length=length, top_k=top_k)
+        task = task_class(model.task).for_vocabulary(model.config.vocabulary_size)
+        return ModelSettings(task=task, sequence_length=task.default_sequence_length(longest))
     stored = model.pretrained.settings
     return stored.replace(sequence_length=min(stored.sequence_length, longest))

@@ -9,7 +9,7 @@ from kbert.config import ACTIVATIONS, BertConfig
 from kbert.models.encoder import BertEncoder
 from kbert.models.quantized_layers import check_quantized, quantize_layers, quantized_layers
 from kbert.models.trainability import check_trainability, set_trainability, trainability
-from kbert.pipelines.registry import task_names, task_pipeline
+from kbert.pipelines.registry import task_class, task_names
 
 # Fields of BertConfig that do not shape the weights; the others cannot be overridden.
 FREE_FIELDS = (
@@ -60,7 +60,7 @@ class ModelDescription:
         ):
             raise ValueError(f"Expected one of kbert's models, or a Pipeline with one. Received: {model!r}")
         arguments = _own_arguments(model.get_config())
-        task = task_pipeline(model.task)
+        task = task_class(model.task)
         for name in task.model_arguments:
             arguments.pop(name)
         encoder_arguments = _own_arguments(model.encoder.get_config()) if task.stands_on_encoder else None
@@ -69,20 +69,20 @@ class ModelDescription:
     @staticmethod
     def argument_names(task: str, required: bool = False) -> tuple[str, ...]:
         """What the constructor of this task's model takes besides encoder and dtype; with `required` what it needs."""
-        task = task_pipeline(task)
+        task = task_class(task)
         elsewhere = {"self", *_NOT_ARGUMENTS, *task.model_arguments}
         if task.stands_on_encoder:
             elsewhere.add("num_parts")  # which the encoder has
-        parameters = inspect.signature(task.model_class.__init__).parameters.values()
+        parameters = inspect.signature(task.model_class().__init__).parameters.values()
         own = [p for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in elsewhere]
         return tuple(p.name for p in own if not required or p.default is p.empty)
 
     def build(self, dtype=None):
         """A newly initialised model, quantised and frozen as described. `dtype`: its dtype policy."""
-        task, base = task_pipeline(self.task), self.config
+        task, base = task_class(self.task), self.config
         if self.encoder_arguments is not None:
             base = BertEncoder(self.config, dtype=dtype, **self.encoder_arguments)
-        model = task.model_class(base, dtype=dtype, **self.arguments, **task.model_arguments)
+        model = task.model_class()(base, dtype=dtype, **self.arguments, **task.model_arguments)
         quantize_layers(model, self.quantized_layers)
         set_trainability(model, self.trainability)
         return model

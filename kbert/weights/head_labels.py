@@ -5,7 +5,7 @@ Shapes: N labels.
 
 from collections.abc import Sequence
 
-from kbert.pipelines.default_labels import default_labels
+from kbert.pipelines.settings import default_labels
 
 
 def head_labels(stored: Sequence[str] | None, wanted: Sequence[str]) -> list[str] | None:

@@ -8,7 +8,7 @@ from keras import ops
 
 from kbert.checks import check_labels, check_path
 from kbert.config import BertConfig
-from kbert.pipelines.registry import task_names, task_pipeline
+from kbert.pipelines.registry import task_class, task_names
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.description import FREE_FIELDS, ModelDescription
@@ -36,7 +36,7 @@ class Pretrained:
     Example::
 
         model = kbert.load_pretrained("runs/sst2/model")
-        model.pretrained.settings.labels  # ["negative", "positive"]
+        model.pretrained.settings.task.labels  # ("negative", "positive")
         print(model.pretrained.report)
     """
 
@@ -73,9 +73,10 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
         dtype: dtype policy, such as ``"mixed_bfloat16"``.
         vocabulary: path of a ``vocab.txt``, for a checkpoint of another format that has none, or a wrong one.
         **overrides: replace what is stored, or give what the new task needs: arguments of the model's constructor
-            (``num_labels, dropout, tied`` ...) and of `BertEncoder` (``outputs, num_parts, pooler``), fields of
-            `ModelSettings` (``labels, sequence_length, pair`` ...), arguments of `BertTokenizer` (``lowercase`` ...),
-            and those fields of `BertConfig` that do not shape the weights (``hidden_dropout, attention_dropout`` ...).
+            (``num_labels, dropout, tied`` ...) and of `BertEncoder` (``outputs, num_parts, pooler``),
+            ``sequence_length``, fields of the task object (``labels, pair, thresholds`` ...), arguments of
+            `BertTokenizer` (``lowercase`` ...), and those fields of `BertConfig` that do not shape the weights
+            (``hidden_dropout, attention_dropout`` ...).
             ``labels``, or else ``thresholds``, give ``num_labels``. A stored head is loaded with its own labels; one
             that has only default names (``LABEL_0`` …, ``0`` …, or none) takes those given; for other labels the head
             is new, and stored thresholds are dropped. (``build_pipeline(model, labels=...)`` only renames them.)
@@ -102,7 +103,7 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
     if not isinstance(source, Checkpoint):
         stored = open_checkpoint(source, vocabulary, revision=revision, token=token)
     description, settings = _wanted(stored, task, overrides)
-    new = _new_head(stored, description.task, settings.labels)
+    new = _new_head(stored, description.task, settings.task.labels)
     _check_quantized(stored, description, new)
     tokenizer = None
     if stored.vocabulary is not None:
@@ -132,7 +133,7 @@ def _hub_name(source, revision):
 
 def _new_head(stored, task, labels):
     """The layers whose stored weights are of other labels: all of the head, or none."""
-    there = stored.settings.labels
+    there, labels = stored.settings.task.labels, labels and list(labels)
     if task != stored.description.task or labels is None or len(labels) != len(there or labels):
         return ()
     if (kept := head_labels(there, labels)) not in (None, labels):
@@ -188,7 +189,7 @@ def _wanted(stored, task, overrides):
         check_sequence_length("load_pretrained", asked_for, config)
     same_task = task == stored.description.task
     kept = set(stored.description.arguments if same_task else _MASKED_LM_ARGUMENTS)
-    kept -= {"num_labels"} if settings.labels is not None else set()  # which gives it
+    kept -= {"num_labels"} if settings.task.labels is not None else set()  # which gives it
     arguments = {}
     for name in ModelDescription.argument_names(task):
         if name in overrides:
@@ -204,7 +205,7 @@ def _wanted(stored, task, overrides):
             some["outputs"] = [name for name in some["outputs"] if name != "pooled_output"] or ["sequence_output"]
     if overrides:
         raise ValueError(f"load_pretrained: unknown arguments {sorted(overrides)}. Known: {_known(task)}")
-    one_each = settings.labels or settings.thresholds
+    one_each = settings.task.labels or settings.task.thresholds
     if one_each and "num_labels" in ModelDescription.argument_names(task):
         arguments.setdefault("num_labels", len(one_each))
     if missing := [name for name in ModelDescription.argument_names(task, required=True) if name not in arguments]:
@@ -227,22 +228,34 @@ def _with_settings(stored, task, overrides):
     settings = stored.settings
     tokenizer = dict(settings.tokenizer)
     tokenizer |= {name: overrides.pop(name) for name in _TOKENIZER_ARGUMENTS if name in overrides}
-    fields = {"task": task, "tokenizer": tokenizer}
-    if task != settings.task:
-        fields["null_threshold"] = None  # belongs to the head that is not loaded
-        if task_pipeline(task).default_length != DEFAULT_SEQUENCE_LENGTH:  # a length that the task depends on
+    settings = settings.replace(tokenizer=tokenizer)
+    if task != settings.task.name:
+        settings = settings.replace(task=_as_task(task, settings.task, stored.other_options))
+        if settings.task.default_length != DEFAULT_SEQUENCE_LENGTH:  # a length that the task depends on
             longest = stored.description.config.max_sequence_length
-            fields["sequence_length"] = task_pipeline(task).default_sequence_length(longest)
+            settings = settings.replace(sequence_length=settings.task.default_sequence_length(longest))
+    fields, stored_labels = {}, settings.task.labels
     if overrides.get("labels") is not None:
         overrides["labels"] = check_labels(overrides["labels"], "load_pretrained")
-    is_other_number = overrides.get("num_labels") not in (None, len(settings.labels or ()))
-    labels = overrides.get("labels", settings.labels)
-    if task != settings.task or is_other_number or list(labels or ()) != list(settings.labels or ()):
-        fields |= {"labels": None, "thresholds": None}
-    elif overrides.get("multi_label") is False:
+    is_other_number = overrides.get("num_labels") not in (None, len(stored_labels or ()))
+    labels = overrides.get("labels", stored_labels)
+    known = task_class(task).option_names()
+    if is_other_number or list(labels or ()) != list(stored_labels or ()):
+        fields |= {name: None for name in ("labels", "thresholds") if name in known}
+    elif overrides.get("multi_label") is False and "thresholds" in known:
         fields["thresholds"] = None
     fields |= {name: overrides.pop(name) for name in _settings_names(task) if name in overrides}
-    return settings.replace(**fields)
+    try:
+        return settings.replace(**fields)
+    except ValueError as error:
+        raise ValueError(f"load_pretrained: {error}") from None
+
+
+def _as_task(word, other, stated):
+    """The object of a task, with what it has in common with that of another one, except what belongs to the head."""
+    task = task_class(word)
+    fields = {name: value for name, value in other.options().items() if name not in ("labels", "thresholds")}
+    return task(**{name: value for name, value in (fields | stated).items() if name in task.option_names()})
 
 
 def _with_fields(config, overrides):
@@ -257,7 +270,7 @@ def _with_fields(config, overrides):
 
 
 def _settings_names(task):
-    return ("sequence_length", *task_pipeline(task).options)
+    return ("sequence_length", *task_class(task).option_names())
 
 
 def _known(task):

@@ -5,7 +5,7 @@ import dataclasses
 from kbert.checks import check_directory
 from kbert.files import check_directory_is_free, check_json, write_directory
 from kbert.models.lora import merged
-from kbert.pipelines.registry import task_pipeline
+from kbert.pipelines.registry import task_class
 from kbert.pipelines.settings import ModelSettings
 from kbert.text.tokenizer import check_tokenizer
 from kbert.weights.description import ModelDescription
@@ -73,7 +73,6 @@ def save_pretrained(
     form = get_format(format)
     model, tokenizer, settings = resolve_parts(model_or_pipeline, tokenizer, settings, form.needs_tokenizer)
     model = merged(model)
-    settings = dataclasses.replace(settings, task=model.task)
     _check(model, tokenizer, settings)
     vocabulary = None if tokenizer is None else tokenizer.vocabulary
     if tokenizer is not None:
@@ -122,8 +121,10 @@ def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokeni
         pipeline = model_or_pipeline
         if tokenizer is not None or settings is not None:
             raise ValueError("save_pretrained: a pipeline has its own tokenizer and settings; give neither.")
-        stored = getattr(pipeline.model.pretrained, "settings", None) or ModelSettings()
-        return pipeline.model, pipeline.tokenizer, stored.replace(**pipeline.settings())
+        loaded = pipeline.model.pretrained
+        tokenizer = pipeline.settings()["tokenizer"]  # the model's own, where that of the preprocessor reads [MASK]
+        stored = ModelSettings(task=pipeline.task) if loaded is None else loaded.settings
+        return pipeline.model, pipeline.tokenizer, stored.replace(**pipeline.options(), tokenizer=tokenizer)
     model = model_or_pipeline
     if getattr(model, "task", None) is None:
         hint = "; give its `pipeline`" if hasattr(model, "pipeline") else ""
@@ -144,6 +145,8 @@ def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokeni
             "save_pretrained: `settings` must be a kbert.pipelines.settings.ModelSettings (what a run was started with "
             f"goes to `made_by`). Received: {settings!r}"
         )
+    if settings.task.name != model.task:
+        raise ValueError(f"save_pretrained: expected `settings` of a {model.task} model. Received: {settings!r}")
     if tokenizer is not None:
         check_tokenizer(tokenizer, "save_pretrained")
         settings = dataclasses.replace(settings, tokenizer=tokenizer.settings())
@@ -151,8 +154,8 @@ def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokeni
 
 
 def _defaults(model):
-    length = task_pipeline(model.task).default_sequence_length(model.config.max_sequence_length)
-    return ModelSettings(sequence_length=length)
+    length = task_class(model.task).default_sequence_length(model.config.max_sequence_length)
+    return ModelSettings(task=model.task, sequence_length=length)
 
 
 def _check(model, tokenizer, settings):

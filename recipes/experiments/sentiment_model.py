@@ -63,7 +63,7 @@ def main():
         f"| {text} | {label} | {probabilities.max():.1%} |"
         for text, label, probabilities in zip(TEXTS, answers["label"], answers["probabilities"], strict=True)
     ]
-    card = (ROOT / "docs/templates/sentiment_card.md").read_text(encoding="utf-8")
+    card = (ROOT / "docs/maintainers/templates/sentiment_card.md").read_text(encoding="utf-8")
     settings = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in SETTINGS.items())
     card = card.format(
         accuracy=f"{accuracy:.1%}",

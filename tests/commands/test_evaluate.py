@@ -4,13 +4,13 @@ import json
 
 import numpy as np
 import pytest
+from helpers.model_settings import settings_of
 from helpers.run_recipe import read_json, run_kbert
 from helpers.tiny_directory import VOCABULARY, sentences, write_table, write_tiny_directory
 from helpers.toy_glue import write_toy_glue
 
 import kbert
 from kbert import BertTokenizer
-from kbert.pipelines.settings import ModelSettings
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -24,7 +24,7 @@ def home(tmp_path_factory):
     path = tmp_path_factory.mktemp("home")
     write_tiny_directory(path / "init")
     write_tiny_directory(path / "plain", task="classification", num_labels=2)
-    settings = ModelSettings(labels=["bad", "good"], sequence_length=9)
+    settings = settings_of("classification", 9, labels=["bad", "good"])
     model = kbert.load_pretrained(path / "plain")
     kbert.save_pretrained(model, path / "model", tokenizer=BertTokenizer(VOCABULARY), settings=settings)
     write_table(path / "test.csv", ROWS)
@@ -63,7 +63,7 @@ def test_both_dev_sets_of_mnli(tmp_path, capsys):
     task = GLUE_TASKS["MNLI"]
     write_toy_glue(tmp_path / "glue")
     write_tiny_directory(tmp_path / "plain", task="classification", num_labels=3)
-    settings = ModelSettings(labels=list(task.labels), sequence_length=16, pair=True)
+    settings = settings_of("classification", 16, labels=list(task.labels), pair=True)
     tokenizer = BertTokenizer(VOCABULARY)
     kbert.save_pretrained(
         kbert.load_pretrained(tmp_path / "plain"), tmp_path / "model", tokenizer=tokenizer, settings=settings
@@ -82,7 +82,7 @@ def test_both_dev_sets_of_mnli(tmp_path, capsys):
         (
             "init",
             (),
-            "expected a fine-tuned model. Expected a task that is fine-tuned on examples. Received: 'pretraining'",
+            "expected a fine-tuned model. Received: 'pretraining', which has no examples",
         ),
         ("model", ("--text-pair", "label"), "was trained on single texts. Received: pairs of texts"),
         ("model", ("--examples", "{home}/none.csv"), "none.csv.*is not a file"),

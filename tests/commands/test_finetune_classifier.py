@@ -62,7 +62,7 @@ def test_what_it_leaves_answers_strings(run):
     model = kbert.load_pretrained(run)
     pipeline = kbert.build_pipeline(model)
     assert pipeline.predict(["the kind film .", "the grim film ."])["label"].tolist() == ["good", "bad"]
-    assert model.pretrained.settings.labels == ["bad", "good"]
+    assert model.pretrained.settings.task.labels == ("bad", "good")
     assert model.pretrained.settings.sequence_length == 9
     assert model.config.hidden_dropout == 0.0  # --dropout
 
@@ -124,8 +124,8 @@ def test_pairs_from_tsv_and_a_held_out_share(home, tmp_path):
     assert (metrics["train_examples"], metrics["dev"]["examples"], metrics["steps"]) == (36, 4, 4)
     assert list(metrics["constant_answer"]) == metrics["task"]["metrics"] == ["f1", "accuracy"]
     stored = read_kbert_directory(tmp_path / "run" / "model")
-    assert stored.settings.pair
-    assert stored.settings.labels == ["0", "1"]
+    assert stored.settings.task.pair
+    assert stored.settings.task.labels == ("0", "1")
 
 
 def test_regression_from_json_lines(home, tmp_path):

@@ -74,8 +74,8 @@ def test_it_learns_and_writes_its_predictions(run, home):
 def test_what_it_leaves_finds_entities(run, home):
     model = kbert.load_pretrained(run)
     settings = model.pretrained.settings
-    assert settings.labels == ["O", "B-CON", "I-CON", "B-PRO", "I-PRO"]
-    assert (settings.task, settings.sequence_length, settings.doc_stride) == ("tagging", 16, 7)
+    assert settings.task.labels == ("O", "B-CON", "I-CON", "B-PRO", "I-PRO")
+    assert (settings.task.name, settings.sequence_length, settings.task.doc_stride) == ("tagging", 16, 7)
     dev = read_conll(home / "dev.txt")  # all of which the model gets right
     texts = [" ".join(word for row in rows for word in dev.words[row]) for rows in dev.texts()]
     answers = kbert.build_pipeline(model, tagging_output="entities").predict(texts)

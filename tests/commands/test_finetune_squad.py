@@ -8,7 +8,7 @@ from helpers.tiny_directory import BAD, GOOD, NOUNS, write_tiny_directory
 
 import kbert
 from kbert.tasks.span.metrics import squad_scores
-from kbert.tasks.span.readers import read_squad
+from kbert.tasks.span.questions import read_squad
 
 FILES = ("predictions.json", "nbest.json", "null_odds.json")
 
@@ -93,7 +93,7 @@ def test_the_threshold_is_stored_and_applied(home, run):
     dev, scores = read_squad(home / "dev-v2.0.json"), read_json(path / "metrics.json")
     predictions, n_best, odds = (read_json(path / name) for name in FILES)
     model = kbert.load_pretrained(path)
-    assert model.pretrained.settings.null_threshold == scores["null_threshold"]
+    assert model.pretrained.settings.task.null_threshold == scores["null_threshold"]
     pipeline = kbert.build_pipeline(model)
     answers = pipeline.predict(dev.columns, verbose=0)
     assert dict(zip(dev.ids, answers["answer"].tolist(), strict=True)) == predictions

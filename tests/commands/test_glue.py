@@ -11,8 +11,7 @@ from helpers.run_recipe import read_json, run_kbert
 from helpers.toy_glue import TEST_ROWS, glue_arguments, write_glue_home
 
 import kbert
-from kbert.tasks.glue_benchmark.table import describe_scores
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, describe_scores
 
 SEEDS = ("--train-examples", 40, "--epochs", 1, "--seeds", 3, 4, "--dropout", 0)
 
@@ -37,7 +36,7 @@ def test_one_run_of_a_pair_task(home, tmp_path, capsys):
     assert rows["paper: BERT-base, dev"] == ["-", "86.7"]
     assert rows["a constant answer, dev"] == [f"{100 * grid['constant_answer'][m]:.1f}" for m in ("f1", "accuracy")]
     assert rows["this run, dev (60 examples)"] == [f"{100 * dev[m]:.1f}" for m in ("f1", "accuracy")]
-    assert kbert.load_pretrained(tmp_path / "run" / "MRPC").pretrained.settings.pair
+    assert kbert.load_pretrained(tmp_path / "run" / "MRPC").pretrained.settings.task.pair
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +108,7 @@ def test_all_tasks_and_the_average(everything):
     nine = [dev["CoLA"]["matthews"], dev["STS-B"]["spearman"], dev["MRPC"]["f1"], dev["QQP"]["f1"]]
     nine += [dev[name]["accuracy"] for name in ("SST-2", "MNLI", "QNLI", "RTE")] + [dev["MNLI"]["accuracy_mm"]]
     assert result["average"] == pytest.approx(100 * np.mean(nine))
-    assert kbert.load_pretrained(everything / "RTE").pretrained.settings.labels == ["entailment", "not_entailment"]
+    assert kbert.load_pretrained(everything / "RTE").pretrained.settings.task.labels == ("entailment", "not_entailment")
 
 
 @pytest.mark.slow

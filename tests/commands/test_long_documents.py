@@ -33,7 +33,7 @@ def test_long_texts_by_windows(tmp_path, capsys):
     logged = capsys.readouterr().err
     assert int(re.search(r"30 examples in (\d+) windows", logged)[1]) > 60 and "step 5, dev: loss" in logged
     model = kbert.load_pretrained(tmp_path / "run")
-    assert (model.pretrained.settings.window_pooling, model.pretrained.settings.doc_stride) == ("max", 5)
+    assert (model.pretrained.settings.task.window_pooling, model.pretrained.settings.task.doc_stride) == ("max", 5)
     scores = read_json(tmp_path / "run" / "metrics.json")["dev"]
     labels = kbert.build_pipeline(model).predict([text for text, _ in dev])["label"]
     assert scores["accuracy"] == np.mean([a == b for a, (_, b) in zip(labels, dev, strict=True)])

@@ -1,4 +1,4 @@
-"""docs/long-texts.md shows the figures of results/long-texts.json, which docs/make_long_texts.py measures."""
+"""docs/long-texts.md shows the figures of results/long-texts.json, which make_long_texts.py measures."""
 
 import csv
 import importlib.util
@@ -13,7 +13,7 @@ from kbert.files import read_json
 
 @pytest.fixture(scope="module")
 def make():
-    spec = importlib.util.spec_from_file_location("make_long_texts", ROOT / "docs" / "make_long_texts.py")
+    spec = importlib.util.spec_from_file_location("make_long_texts", ROOT / "docs/maintainers/make_long_texts.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -32,7 +32,9 @@ def passages(make, tmp_path_factory):
 
 def test_the_page_has_the_figures_of_the_file(make):
     page = make.PAGE.read_text(encoding="utf-8")
-    assert page == make.with_result(page, read_json(make.RESULT)), "run: docs/make_long_texts.py --page-only"
+    assert page == make.with_result(page, read_json(make.RESULT)), (
+        "run: docs/maintainers/make_long_texts.py --page-only"
+    )
 
 
 def test_the_passages(passages):

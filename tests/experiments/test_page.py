@@ -26,7 +26,7 @@ def make():
 
 def test_the_page_has_the_figures_of_the_files(make):
     page = make.PAGE.read_text(encoding="utf-8")
-    assert page == make.with_results(page, make.RESULTS), "run: python docs/make_experiments.py"
+    assert page == make.with_results(page, make.RESULTS), "run: python docs/maintainers/make_experiments.py"
     assert page.count("### ") == len(RESULTS)
 
 

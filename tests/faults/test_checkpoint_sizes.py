@@ -76,11 +76,22 @@ def test_the_number_of_labels(saved, format, file, tmp_path):
             open_checkpoint(path)
 
 
-@pytest.mark.parametrize("name", ["sequence_length", "top_k", "n_best", "max_masks", "doc_stride", "max_query_length"])
-def test_lengths_and_counts_of_the_settings(saved, name, tmp_path):
-    path = pathlib.Path(shutil.copytree(saved / "kbert", tmp_path / "it"))
+@pytest.mark.parametrize(
+    "task, name",
+    [
+        ("classification", "sequence_length"),
+        ("classification", "doc_stride"),
+        ("pretraining", "top_k"),
+        ("pretraining", "max_masks"),
+        ("span", "n_best"),
+        ("span", "max_query_length"),
+    ],
+)
+def test_lengths_and_counts_of_the_settings(task, name, tmp_path):
+    path = tmp_path / "it"
+    save(make_model(task), path, "kbert")
     content = json.loads((path / "config.json").read_text())
-    where = content if name in content else content["preprocessing"]
+    where = content["task"] if name in content["task"] else content
     for value in (0, -1, 10**9, 10**30, 1.5, "3", None, True):
         where[name] = value
         (path / "config.json").write_text(json.dumps(content))
@@ -91,7 +102,7 @@ def test_lengths_and_counts_of_the_settings(saved, name, tmp_path):
 def test_settings_beside_another_format(saved, tmp_path):
     path = pathlib.Path(shutil.copytree(saved / "google", tmp_path / "it"))
     content = json.loads((path / "kbert_settings.json").read_text())
-    content["preprocessing"]["sequence_length"] = 10**9
+    content["sequence_length"] = 10**9
     (path / "kbert_settings.json").write_text(json.dumps(content))
     with pytest.raises(ValueError, match="sequence_length"):
         open_checkpoint(path)

@@ -8,14 +8,12 @@ from helpers.tiny_corpus import VOCABULARY
 
 from kbert.corpus.documents import read_documents
 from kbert.files import read_json, to_json
-from kbert.tasks.labelled_text import from_table
-from kbert.tasks.labels import distinct_labels
-from kbert.tasks.multiple_choice.readers import read_choices, read_dream, read_prompts, read_swag
-from kbert.tasks.span.readers import read_questions, read_squad
+from kbert.tasks.labelled_text import distinct_labels, from_table
+from kbert.tasks.multiple_choice.questions import read_choices, read_dream, read_prompts, read_swag
+from kbert.tasks.span.questions import read_questions, read_squad
 from kbert.tasks.span.triviaqa import triviaqa_questions
 from kbert.tasks.table import iterate_json_lines, read_table
-from kbert.tasks.tagging.readers import read_conll
-from kbert.tasks.tagging.span_reader import read_span_lines
+from kbert.tasks.tagging.readers import read_conll, read_span_lines
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.text.vocabulary import check_vocabulary, read_vocabulary
 

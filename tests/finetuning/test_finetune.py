@@ -92,7 +92,7 @@ def test_a_run_killed_after_its_best_epoch_is_resumed_to_the_same_model(init, ru
     assert (tmp_path / "run" / "checkpoints" / "best-0000000006.npz").exists()
     unfinished = kbert.load_pretrained(tmp_path / "run")  # its last checkpoint
     assert unfinished.task == run.pipeline.model.task
-    assert list(unfinished.pretrained.settings.labels) == list(run.pipeline.settings()["labels"])
+    assert list(unfinished.pretrained.settings.task.labels) == list(run.pipeline.settings()["labels"])
     resumed = kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path / "run", **QUICK)
     assert same(resumed.pipeline.model.get_weights(), run.pipeline.model.get_weights())
     for name in ("dev", "evaluations", "kept_step"):

@@ -9,7 +9,7 @@ import kbert
 
 
 def test_balanced_classes_weigh_the_same(init):
-    from kbert.tasks.training_dataset import class_weights
+    from kbert.tasks.training_data import class_weights
 
     work = prepare(init, TASK, ROWS, **NO_DEV)
     factors = class_weights("balanced", work.pipeline, work.train)

@@ -149,7 +149,7 @@ def test_a_run_whose_head_goes_on_in_its_own_order_is_resumed_exactly(init, tmp_
             tmp_path / "run",
             **short | stopping,
         )
-    assert kbert.load_pretrained(tmp_path / "run").pretrained.settings.labels == ["good", "bad"]
+    assert kbert.load_pretrained(tmp_path / "run").pretrained.settings.task.labels == ("good", "bad")
     resumed = kbert.finetune(tmp_path / "it", TASK, ROWS, DEV, tmp_path / "run", **short)
     assert same(resumed.pipeline.model.get_weights(), whole.pipeline.model.get_weights())
     assert resumed.metrics["dev"] == whole.metrics["dev"]

@@ -9,10 +9,9 @@ from helpers.tiny_directory import sentences, write_tiny_directory
 
 import kbert
 from kbert.inspection.markdown import percent
-from kbert.tasks.multiple_choice.choice_views import choice_views
-from kbert.tasks.span.answer_views import answer_views
-from kbert.tasks.span.evaluation import SpanEvaluation, evaluate_questions
-from kbert.tasks.tagging.entity_views import entity_views
+from kbert.tasks.multiple_choice.task import choice_views
+from kbert.tasks.span.evaluation import SpanEvaluation, answer_views, evaluate_questions
+from kbert.tasks.tagging.evaluation import entity_views
 from kbert.tasks.tagging.metrics import entity_scores
 
 pytestmark = pytest.mark.usefixtures("eagerly")

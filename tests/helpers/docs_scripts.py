@@ -6,8 +6,8 @@ from helpers.paths import ROOT
 
 
 def import_docs_script(name):
-    """The module docs/NAME.py."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    """The module docs/maintainers/NAME.py."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs/maintainers" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -16,8 +16,8 @@ MODULES = (
     "kbert.pretraining.dataset kbert.corpus.records kbert.pretraining.dataset_statistics "
     "kbert.pretraining.unigrams kbert.inspection.examples.masked_examples kbert.models.classifier "
     "kbert.models.pretrainer kbert.optim.losses kbert.optim.metrics kbert.weights.build_pipeline "
-    "kbert.tasks.labelled_documents kbert.tasks.label_evaluation kbert.tasks.training_dataset "
-    "kbert.tasks.classification.task kbert.finetuning.finetune kbert.pretraining.run.pretrain "
+    "kbert.tasks.scores kbert.tasks.training_data "
+    "kbert.tasks.classification kbert.finetuning.finetune kbert.pretraining.run.pretrain "
     "kbert.inspection.examples.dev_examples kbert.training.callbacks kbert.training.hardware kbert.training.resume "
     "kbert.training.run_directory kbert.weights.load kbert.weights.save"
 ).split()

@@ -5,8 +5,8 @@ import functools
 import numpy as np
 
 import kbert
+from helpers.model_settings import settings_of
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
-from kbert.pipelines.settings import ModelSettings
 
 KERASHUB_HEAD = {"head_activation": "gelu_erf", "head_layer_norm_epsilon": 1e-5}
 MODELS = {
@@ -39,7 +39,7 @@ def make_model(name, scale=0.3, **fields):
 def save(model, directory, format, **arguments):
     """Saves with the tiny tokenizer and settings that are not the defaults."""
     labels = [f"label {i}" for i in range(model.num_labels)] if model.num_labels else None
-    settings = ModelSettings(sequence_length=17, pair=True, labels=labels)
+    settings = settings_of(model.task, 17, pair=True, labels=labels)
     kbert.save_pretrained(model, directory, format=format, tokenizer=tiny_tokenizer(), settings=settings, **arguments)
 
 
@@ -73,6 +73,6 @@ def assert_same_model(loaded, model):
     assert loaded.pretrained.tokenizer.settings() == tiny_tokenizer().settings()
     assert loaded.pretrained.tokenizer.vocabulary == tiny_tokenizer().vocabulary
     settings = loaded.pretrained.settings
-    assert (settings.task, settings.sequence_length, settings.pair) == (model.task, 17, True)
+    assert (settings.task.name, settings.sequence_length) == (model.task, 17)
     if model.num_labels:
-        assert settings.labels == [f"label {i}" for i in range(model.num_labels)]
+        assert settings.task.labels == tuple(f"label {i}" for i in range(model.num_labels))

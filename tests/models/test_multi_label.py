@@ -60,7 +60,7 @@ def test_thresholds_are_stored_and_served(tmp_path):
     kbert.save_pretrained(pipeline, tmp_path / "it")
     pipeline.save(tmp_path / "it.keras")
     loaded = kbert.load_pretrained(tmp_path / "it")
-    assert loaded.multi_label and loaded.pretrained.settings.thresholds == pytest.approx(thresholds)
+    assert loaded.multi_label and loaded.pretrained.settings.task.thresholds == pytest.approx(thresholds)
     for again in (kbert.build_pipeline(loaded), keras.models.load_model(tmp_path / "it.keras")):
         np.testing.assert_array_equal(again.predict(TEXTS)["is_on"], expected)
     np.testing.assert_array_equal(

@@ -7,9 +7,10 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
-from kbert.tasks.labelled_documents import document_windows, evaluate_documents
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.metrics import accuracy
+from kbert.tasks.scores import evaluate_documents
+from kbert.tasks.training_data import document_windows
 
 TEXTS = ["Paris is the capital. " * 12, "", "A very good film!", "中 é \U0001f600 was never bad. " * 7, "of"]
 

@@ -260,3 +260,22 @@ def test_it_predicts_with_the_layers_as_they_are(change):
     after = pipeline.predict(["the film"], verbose=0)["probabilities"]
     np.testing.assert_allclose(after, pipeline(["the film"])["probabilities"], atol=1e-6)
     assert np.abs(after - before).max() > 1e-5
+
+
+@pytest.mark.parametrize("given", [list, tf.data.Dataset])
+def test_columns_become_tensors_once(given, monkeypatch):
+    """In lists: by `predict` and not again in the model; in a dataset: where the graph of the prediction is made."""
+    from kbert.pipelines import pipeline as module
+
+    calls, original = [], module.string_columns
+    monkeypatch.setattr(module, "string_columns", lambda *args: calls.append(args) or original(*args))
+    pipeline = kbert.build_pipeline(kbert.BertClassifier(tiny_config(num_layers=1)), tiny_tokenizer())
+    texts = ["good film", "bad", "never"]
+    columns = texts if given is list else tf.data.Dataset.from_tensor_slices(texts).batch(3)
+    calls.clear()
+    answers = pipeline.predict(columns, verbose=0)
+    assert len(calls) == 1 and answers["label"].shape == (3,)
+    calls.clear()
+    found = pipeline({"text": tf.constant(texts)})
+    assert not calls
+    np.testing.assert_allclose(found["probabilities"], answers["probabilities"], atol=1e-6)

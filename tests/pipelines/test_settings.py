@@ -1,84 +1,121 @@
-"""ModelSettings: round trip and validation."""
+"""Task objects and what is stored of them: round trip and validation."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
+from helpers.model_settings import settings_of
+from helpers.run_python import assert_imports_none
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.tiny_directory import write_tiny_directory
 
 import kbert
+from kbert.options import option_help
+from kbert.pipelines.registry import task_class, task_names
 from kbert.pipelines.settings import ModelSettings
+from kbert.tasks import Classification, Encoder, MultipleChoice, Regression, SpanExtraction, Tagging
 
 
 def test_round_trip():
-    settings = ModelSettings(
-        task="span",
-        labels=("a", "b"),
-        sequence_length=64,
+    task = Classification(
+        text="review",
+        labels=["a", "b"],
+        thresholds=[0.25, 0.5],
         pair=True,
-        max_masks=2,
-        top_k=3,
-        null_threshold=-2.5,
         doc_stride=9,
-        max_query_length=5,
-        window_pooling="max",
-        tokenizer={"lowercase": False},
+        label_separator="|",
     )
+    settings = ModelSettings(task=task, sequence_length=64, tokenizer={"lowercase": False})
     fields = settings.to_dict()
-    assert fields["preprocessing"] == {
+    assert fields == {
+        "task": {
+            "name": "classification",
+            "labels": ["a", "b"],
+            "thresholds": [0.25, 0.5],
+            "pair": True,
+            "window_pooling": None,
+            "doc_stride": 9,
+        },
         "sequence_length": 64,
-        "pair": True,
-        "max_masks": 2,
-        "doc_stride": 9,
-        "max_query_length": 5,
-        "window_pooling": "max",
         "tokenizer": {"lowercase": False},
-        "masking": {},
     }
-    assert ModelSettings.from_dict(fields) == settings
-    assert ModelSettings.from_dict({}) == ModelSettings()
+    again = ModelSettings.from_dict(json.loads(json.dumps(fields)))
+    assert again.to_dict() == fields
+    assert again.task == dataclasses.replace(task, text="text", label_separator=None, metrics=None)
+    assert ModelSettings.from_dict({"task": {"name": "span"}}) == ModelSettings(task="span")
+    assert ModelSettings(task="span").task == SpanExtraction()
 
 
 @pytest.mark.parametrize(
-    "fields,message",
+    "fields, message",
     [
         ({"lable": 1}, r"unknown fields \['lable'\]"),
-        ({"preprocessing": {"length": 1}}, r"unknown fields \['preprocessing.length'\]"),
-        ({"sequence_length": 1}, "unknown fields"),  # belongs into preprocessing
-        ({"labels": ["a", "a"]}, "must differ"),
-        ({"labels": [1, 2]}, "list of strings"),
-        ({"labels": []}, r"list of strings. Received: \[\]"),
-        ({"labels": {"a", "b"}}, "list of strings"),
-        ({"labels": np.array("a")}, "list of strings"),
-        ({"thresholds": "0.5"}, r"`thresholds` must be numbers in \(0, 1\). Received: '0.5'"),
-        ({"thresholds": [0.5, True]}, "`thresholds` must be numbers"),
-        ({"thresholds": [0]}, "`thresholds` must be numbers"),
-        ({"thresholds": ["a"]}, "ModelSettings: `thresholds` must be numbers"),
-        ({"pooling": "medoid"}, "`pooling` must be one of .*Received: 'medoid'"),
-        ({"null_threshold": "1"}, "`null_threshold` must be a finite number. Received: '1'"),
-        ({"preprocessing": {"sequence_length": 0}}, "sequence_length.*Received: 0"),
-        ({"n_best": 0}, "n_best.*Received: 0"),
-        ({"max_answer_length": True}, "max_answer_length.*Received: True"),
-        ({"null_threshold": float("nan")}, "null_threshold.*Received: nan"),
-        ({"preprocessing": {"doc_stride": 1.5}}, "doc_stride.*Received: 1.5"),
-        ({"preprocessing": {"window_pooling": "sum"}}, r"one of \(None, 'max', 'mean'\). Received: 'sum'"),
-        ({"preprocessing": {"pair": 1}}, "pair.*Received: 1"),
-        ({"preprocessing": {"pair": "no"}}, "`pair` must be True or False. Received: 'no'"),
-        ({"preprocessing": {"tokenizer": "bert"}}, "tokenizer.*Received: 'bert'"),
+        ({"task": "classification"}, "`task` must be an object with the `name` of a task. Received: 'classification'"),
+        ({"task": {"labels": ["a"]}}, "`task` must be an object with the `name`"),
+        ({"task": {"name": "parsing"}}, "Expected one of the tasks .*Received: 'parsing'"),
+        ({"task": {"name": "classification", "text": "review"}}, r"unknown fields \['text'\]"),  # of its files
+        ({"task": {"name": "classification", "top_k": 3}}, r"Classification: unknown fields \['top_k'\]"),
+        ({"sequence_length": 0}, "sequence_length.*Received: 0"),
+        ({"tokenizer": "bert"}, "tokenizer.*Received: 'bert'"),
     ],
 )
-def test_wrong_fields(fields, message):
+def test_wrong_settings(fields, message):
     with pytest.raises(ValueError, match=message):
-        ModelSettings.from_dict(fields)
+        ModelSettings.from_dict({"task": {"name": "classification"}} | fields)
+
+
+@pytest.mark.parametrize(
+    "task, fields, message",
+    [
+        (Classification, {"labels": ["a", "a"]}, "must differ"),
+        (Classification, {"labels": [1, 2]}, "list of strings"),
+        (Classification, {"labels": []}, r"list of strings. Received: \[\]"),
+        (Classification, {"labels": {"a", "b"}}, "list of strings"),
+        (Classification, {"labels": np.array("a")}, "list of strings"),
+        (Classification, {"thresholds": "0.5"}, r"`thresholds` must be .* \(0, 1\) or None. Received: '0.5'"),
+        (Classification, {"thresholds": [0.5, True]}, "`thresholds` must be "),
+        (Classification, {"thresholds": [0]}, "`thresholds` must be "),
+        (Classification, {"thresholds": ["a"]}, "Classification: `thresholds` must be "),
+        (Classification, {"pair": 1}, "pair.*Received: 1"),
+        (Classification, {"pair": "no"}, "`pair` must be True or False. Received: 'no'"),
+        (Classification, {"doc_stride": 1.5}, "doc_stride.*Received: 1.5"),
+        (Regression, {"window_pooling": "sum"}, r"one of \('max', 'mean'\) or None. Received: 'sum'"),
+        (Encoder, {"pooling": "medoid"}, "`pooling` must be one of .*Received: 'medoid'"),
+        (SpanExtraction, {"null_threshold": "1"}, "`null_threshold` must be a number .*Received: '1'"),
+        (SpanExtraction, {"null_threshold": float("nan")}, "null_threshold.*Received: nan"),
+        (SpanExtraction, {"n_best": 0}, "n_best.*Received: 0"),
+        (SpanExtraction, {"max_answer_length": True}, "max_answer_length.*Received: True"),
+        (Tagging, {"scheme": "iob"}, "`scheme` must be one of .*Received: 'iob'"),
+        (MultipleChoice, {"format": "csv"}, "`format` must be one of .*Received: 'csv'"),
+    ],
+)
+def test_wrong_fields(task, fields, message):
+    with pytest.raises(ValueError, match=message):
+        task(**fields)
 
 
 def test_arrays_and_numpy_values_are_stored_as_json_has_them():
-    given = {"thresholds": np.array([0.25, 0.5], "float32"), "null_threshold": np.float32(2), "pair": np.True_}
-    settings = ModelSettings(labels=np.array(["a", "b"]), **given)
-    assert json.loads(json.dumps(settings.to_dict())) == settings.to_dict()
-    assert settings == ModelSettings(labels=["a", "b"], thresholds=[0.25, 0.5], null_threshold=2.0, pair=True)
-    assert ModelSettings(thresholds=(0.25,)).thresholds == [0.25]
+    given = {"thresholds": np.array([0.25, 0.5], "float32"), "pair": np.True_}
+    task = Classification(labels=np.array(["a", "b"]), **given)
+    assert json.loads(json.dumps(task.stored())) == task.stored()
+    assert task == Classification(labels=["a", "b"], thresholds=[0.25, 0.5], pair=True)
+    assert SpanExtraction(null_threshold=np.float32(2)).stored()["null_threshold"] == 2.0
+
+
+@pytest.mark.parametrize("word", task_names())
+def test_every_task_says_of_what_it_is_made(word):
+    """Its fields come back from what is stored, and each has a sentence for the help."""
+    task = task_class(word)
+    assert task.name == word and task.from_stored(task().stored()) == task()
+    assert set(option_help(task)) >= {field.name for field in dataclasses.fields(task)}
+
+
+def test_tasks_load_no_tensorflow():
+    """So that the help of the command is there at once, and models are saved on machines without it."""
+    loaded = "; ".join(f"task_class({word!r})()" for word in task_names())
+    assert_imports_none(f"from kbert.pipelines.registry import task_class; {loaded}", "tensorflow", "keras")
+    assert_imports_none("import kbert; kbert.tasks.glue('MNLI')", "tensorflow", "keras")
 
 
 def test_options_of_another_task_are_refused(tmp_path):
@@ -99,7 +136,7 @@ def test_thresholds_that_the_model_has_no_use_for(thresholds, model, message, tm
     write_tiny_directory(tmp_path / "model", "classification", num_labels=2, **model)
     with pytest.raises(ValueError, match=f"^load_pretrained: {message}"):
         kbert.load_pretrained(tmp_path / "model", thresholds=thresholds)
-    settings = ModelSettings(sequence_length=9, thresholds=thresholds)
+    settings = settings_of("classification", 9, thresholds=thresholds)
     with pytest.raises(ValueError, match=f"^save_pretrained: {message}"):
         kbert.save_pretrained(
             kbert.BertClassifier(tiny_config(), **model), tmp_path / "it", tokenizer=tiny_tokenizer(), settings=settings
@@ -118,7 +155,7 @@ def test_counts_beyond_a_short_position_table(option, tmp_path):
     pipeline = kbert.build_pipeline(kbert.BertSpanExtractor(tiny_config()), tiny_tokenizer(), **option)
     kbert.save_pretrained(pipeline, tmp_path / "it")
     ((name, value),) = option.items()
-    assert getattr(kbert.load_pretrained(tmp_path / "it").pretrained.settings, name) == value
+    assert getattr(kbert.load_pretrained(tmp_path / "it").pretrained.settings.task, name) == value
 
 
 def test_what_could_not_be_loaded_is_not_saved(tmp_path):

@@ -65,7 +65,7 @@ def test_answer_questions(home, tmp_path):
     scores = run_recipe("answer_questions", *flags, *SHORT, *more)
     assert set(scores) >= {"exact", "f1"}
     model = kbert.load_pretrained(tmp_path)
-    assert (model.task, model.pretrained.settings.doc_stride) == ("span", 4)
+    assert (model.task, model.pretrained.settings.task.doc_stride) == ("span", 4)
 
 
 @pytest.mark.parametrize("recipe", ["find_entities", "features_bilstm"])
@@ -76,7 +76,7 @@ def test_entities(home, tmp_path, recipe):
     assert 0 <= scores["f1"] <= 1
     assert run_recipe(recipe, *flags, *SHORT, *more) == scores
     if recipe == "find_entities":
-        assert "B-CON" in kbert.load_pretrained(tmp_path).pretrained.settings.labels
+        assert "B-CON" in kbert.load_pretrained(tmp_path).pretrained.settings.task.labels
 
 
 def test_two_tasks(home, tmp_path):

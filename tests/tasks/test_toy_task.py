@@ -1,4 +1,4 @@
-"""A task made of new files and one line: it is trained, scored, saved, loaded, exported and served, and reads files."""
+"""A task made of a file and a line: it is trained, scored, saved, loaded, exported and served, and reads files."""
 
 import json
 
@@ -11,6 +11,7 @@ from helpers.run_recipe import run_kbert
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from helpers.tiny_finetuning import QUICK
+from helpers.toy_task import BertPoliteness, Politeness
 
 import kbert
 from kbert.finetuning.predict_file import predict_file
@@ -22,14 +23,12 @@ TEXTS = ["good film", "a very bad film !", "never", "paris is good ."]
 
 @pytest.fixture
 def registered(monkeypatch):
-    monkeypatch.setattr(registry, "_PACKAGES", dict(registry._PACKAGES))
-    registry.register_task("politeness", "helpers.toy_task")  # the one line
+    monkeypatch.setattr(registry, "_TASKS", dict(registry._TASKS))
+    registry.register_task("politeness", lambda: Politeness)  # the one line
 
 
 @pytest.fixture
 def pipeline(registered):
-    from helpers.toy_task.model import BertPoliteness
-
     return kbert.build_pipeline(randomise(BertPoliteness(tiny_config(num_layers=1))), tiny_tokenizer(), threshold=0.1)
 
 
@@ -42,7 +41,7 @@ def test_it_trains(pipeline):
 @pytest.mark.usefixtures("eagerly", "registered")
 def test_it_is_fine_tuned_evaluated_and_predicted(tmp_path, capsys):
     """By `kbert.finetune` and `kbert.evaluate`, and by the recipes that take a model of any task."""
-    task = registry.task_class("politeness")()
+    task = Politeness()
     rows = [(text, float(label == "good")) for text, label in sentences(24)]
     files = [write_table(tmp_path / name, some, ("text", "politeness")) for name, some in _split(rows)]
     train, dev = (task.read(file) for file in files)
@@ -54,7 +53,7 @@ def test_it_is_fine_tuned_evaluated_and_predicted(tmp_path, capsys):
     found = run.pipeline.predict(list(dev.texts), verbose=0)["politeness"]
     assert run.metrics["dev"]["agreement"] == pytest.approx(1 - np.abs(found - degrees).mean(), abs=1e-5)
     assert run.pipeline.answers.threshold == run.metrics["threshold"] == pytest.approx(np.median(found), abs=1e-5)
-    assert kbert.load_pretrained(run.path).pretrained.settings.get("threshold") == run.metrics["threshold"]
+    assert kbert.load_pretrained(run.path).pretrained.settings.task.threshold == run.metrics["threshold"]
     scores = kbert.evaluate([run.path, run.pipeline], task, rows[16:])  # an ensemble of twice the same
     assert scores == pytest.approx(run.metrics["dev"], abs=1e-5) and scores["examples"] == 8
     run_kbert("evaluate", run.path, "--examples", files[1], "--json")
@@ -70,14 +69,14 @@ def _split(rows):
 
 @pytest.mark.usefixtures("registered")
 def test_what_does_not_belong_to_it_is_an_error(pipeline):
-    task, rows = registry.task_class("politeness")(), [("good", 1.0), ("bad", 0.0)]
+    task, rows = Politeness(), [("good", 1.0), ("bad", 0.0)]
     with pytest.raises(ValueError, match="expected a classification model. Received: a politeness model"):
         kbert.evaluate(pipeline, kbert.tasks.Classification(), [("good", "x")])
     with pytest.raises(ValueError, match="`class_weight` is for a classifier's labels"):
         kbert.finetune(pipeline, task, rows, class_weight="balanced")
     with pytest.raises(ValueError, match="Expected options of Politeness, .* Received: {'scheme': 'iob'}"):
         type(task).from_options({"scheme": "iob"})
-    with pytest.raises(ValueError, match="model 0: expected a fine-tuned model. .* Received: 'encoder'"):
+    with pytest.raises(ValueError, match="model 0: expected a fine-tuned model. Received: .encoder."):
         encoder = kbert.build_pipeline(kbert.BertEncoder(tiny_config(num_layers=1)), tiny_tokenizer())
         kbert.evaluate([encoder, encoder], task, rows)
 
@@ -88,7 +87,7 @@ def test_it_is_saved_and_loaded(pipeline, tmp_path):
     assert set(expected["verdict"]) <= {"polite", "rude"}
     kbert.save_pretrained(pipeline, tmp_path / "model")
     config = json.loads((tmp_path / "model/config.json").read_text())
-    assert (config["task"], config["options"]) == ("politeness", {"threshold": 0.1})
+    assert config["task"] == {"name": "politeness", "threshold": 0.1}
     model = kbert.load_pretrained(tmp_path / "model")
     again = kbert.build_pipeline(model)
     assert again.settings() == pipeline.settings() and model.pretrained.report.newly_initialised == []
@@ -144,15 +143,13 @@ def test_its_options_are_its_own(pipeline, registered):
     with pytest.raises(ValueError, match=r"a politeness model takes the options \['sequence_length', 'threshold'\]"):
         kbert.build_pipeline(pipeline.model, tiny_tokenizer(), pair=True)
     classifier = kbert.BertClassifier(tiny_config(num_layers=1))
-    with pytest.raises(TypeError, match="unexpected options .'threshold'."):
+    with pytest.raises(ValueError, match=r"a classification model takes .*Received: \['threshold'\]"):
         kbert.build_pipeline(classifier, tiny_tokenizer(), threshold=0.3)
 
 
 def test_it_is_unknown_before_it_is_registered_and_keeps_its_word(monkeypatch):
-    monkeypatch.setattr(registry, "_PACKAGES", dict(registry._PACKAGES))
-    from helpers.toy_task.model import BertPoliteness
-
+    monkeypatch.setattr(registry, "_TASKS", dict(registry._TASKS))
     with pytest.raises(ValueError, match="expected a model with a task of .* Received: 'politeness'"):
         kbert.build_pipeline(BertPoliteness(tiny_config(num_layers=1)), tiny_tokenizer())
     with pytest.raises(ValueError, match="expected a new word. Received: 'span'"):
-        registry.register_task("span", "helpers.toy_task")
+        registry.register_task("span", lambda: Politeness)

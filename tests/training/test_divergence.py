@@ -15,7 +15,7 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from kbert.models.classifier import BertClassifier
 from kbert.optim.adamw import AdamW
 from kbert.optim.metrics import Perplexity
-from kbert.tasks.predict_scores import check_scores
+from kbert.tasks.scores import check_scores
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.divergence import is_finite
 from kbert.training.resume import fit_steps

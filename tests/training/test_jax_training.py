@@ -45,7 +45,7 @@ def start(tokenizer, tmp_path_factory):  # noqa: F811
     sizes = {"num_layers": 1, "hidden_dim": 12, "num_heads": 3, "intermediate_dim": 20, "max_sequence_length": 64}
     model = BertPretrainer(BertConfig(vocabulary_size=tokenizer.vocabulary_size, **sizes))
     directory = tmp_path_factory.mktemp("start") / "model"
-    settings = kbert.pipelines.settings.ModelSettings(sequence_length=S)
+    settings = kbert.pipelines.settings.ModelSettings(task=model.task, sequence_length=S)
     kbert.save_pretrained(model, directory, tokenizer=tokenizer, settings=settings)
     return directory
 

@@ -3,15 +3,15 @@
 import dataclasses
 
 import pytest
+from helpers.model_settings import settings_of
 from helpers.tiny_bert import VOCABULARY, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.finetuning.finetune import FinetunedRun
-from kbert.pipelines.settings import ModelSettings
 
 
 def loaded(tmp_path, model, **settings):
-    settings = ModelSettings(**{"sequence_length": 15, **settings})
+    settings = settings_of(model.task, **{"sequence_length": 15, **settings})
     kbert.save_pretrained(model, tmp_path / "model", tokenizer=tiny_tokenizer(), settings=settings)
     return kbert.load_pretrained(tmp_path / "model")
 

@@ -97,7 +97,7 @@ def test_similar_sentences_are_near(weights):
         "Shares lost value.",
     ]
     model = load(weights / "all-MiniLM-L6-v2")
-    assert model.pretrained.settings.normalize and model.pretrained.settings.pooling == "mean"
+    assert model.pretrained.settings.task.normalize and model.pretrained.settings.task.pooling == "mean"
     one = kbert.build_pipeline(model, sequence_length=16).predict(sentences, verbose=0)["embedding"]
     similarity = one @ one.T
     assert similarity[0, 1] > 0.5 > 0.2 > similarity[0, 2] and similarity[2, 3] > 0.4 > 0.2 > similarity[1, 3]

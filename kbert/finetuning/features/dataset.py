@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from kbert.tasks.epoch_permutation import row_batches
 from kbert.tasks.tagging.tagged_text import TaggedText
+from kbert.tasks.training_data import row_batches
 
 
 class FeatureSentences:

@@ -11,8 +11,8 @@ from kbert.finetuning.features.extract import window_states
 from kbert.finetuning.features.train import FeatureTraining, compiled_tagger
 from kbert.models.feature_modes import feature_layers
 from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
-from kbert.tasks.tagging.dataset import TaggedWindows
 from kbert.tasks.tagging.tagged_text import TaggedText
+from kbert.tasks.tagging.windows import TaggedWindows
 from kbert.training.dry_run import format_seconds, peak_bytes, seconds_per_step
 from kbert.training.intervals import training_steps
 from kbert.training.made_by import METRICS
@@ -39,7 +39,8 @@ def estimate_feature_taggers(
         ``steps`` and ``batch_size`` of a tagger; ``memory_bytes``, the peak of this process or its accelerator; and
         ``taggers``, {mode: its ``parameters`` and ``seconds``} of those that are left to train.
     """
-    directory, train = pathlib.Path(directory), texts["train"]
+    directory = pathlib.Path(directory)
+    train = texts["train"]
     left = [mode for mode in modes if not (directory / mode / METRICS).exists()]
     steps = training.steps or training_steps(len(train), training.batch_size, training.epochs)
     missing = [text for name, text in texts.items() if left and not (directory / "features" / f"{name}.npy").exists()]

@@ -9,10 +9,9 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.finetuning.features.dataset import FeatureSentences
-from kbert.tasks.predict_scores import cross_entropies
-from kbert.tasks.tagging.entity_views import entity_views
+from kbert.tasks.scores import cross_entropies
+from kbert.tasks.tagging.evaluation import entity_views, write_predictions
 from kbert.tasks.tagging.metrics import entity_scores
-from kbert.tasks.tagging.prediction_files import write_predictions
 from kbert.tasks.task import Evaluation
 
 
@@ -23,7 +22,8 @@ def evaluate_features(model, sentences: FeatureSentences, tags: Sequence[str], *
         `Evaluation`: scores are ``loss``, the mean over the words, and those of `entity_scores`; predictions are the
         tags of each sentence.
     """
-    predicted, losses = [[] for _ in range(len(sentences))], []
+    predicted = [[] for _ in range(len(sentences))]
+    losses = []
     order = np.argsort(-sentences.lengths, kind="stable")
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]

@@ -15,7 +15,7 @@ from kbert.inspection.playground.describe_model import views_of_task
 from kbert.inspection.playground.plain_values import as_arrays, rounded
 from kbert.inspection.playground.request_fields import BadRequest
 from kbert.inspection.playground.token_rows import token_object
-from kbert.tasks.masked_lm.fill_mask import filled
+from kbert.tasks.masked_lm import filled
 
 FILL_MASK_FIELDS = ("text", "top")
 QUESTION_ANSWERING_FIELDS = ("question", "context")

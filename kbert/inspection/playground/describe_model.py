@@ -5,27 +5,17 @@ from typing import Any
 from kbert.files import read_json
 from kbert.inspection.playground.request_fields import first_line
 from kbert.inspection.playground.sources import ModelSource
+from kbert.pipelines.registry import task_class, task_names
 from kbert.serving.saved_model_file import find_export
+from kbert.tasks.task import Task
 from kbert.weights.open_checkpoint import open_checkpoint
 
 WITHOUT_MODEL = ("masking", "next_sentence", "input_representation")
-_OF_TASK = {
-    "pretraining": ("fill_mask",),
-    "masked_lm": ("fill_mask",),
-    "span": ("question_answering",),
-    "tagging": ("entities",),
-    "classification": ("classification",),
-    "regression": ("classification",),
-    "encoder": (),
-    "next_sentence": (),  # its view is one of `WITHOUT_MODEL`
-    "multiple_choice": (),
-}
-_OF_ANY_OTHER = ("classification",)  # which shows what it does not know as it is
 
 
 def views_of_task(task: str) -> tuple[str, ...]:
     """The views in which a model of this task gives its answers."""
-    return _OF_TASK.get(task, _OF_ANY_OTHER)
+    return (task_class(task) if task in task_names() else Task).playground_views
 
 
 def describe(source: ModelSource) -> dict[str, Any]:

@@ -228,16 +228,14 @@ def _stored_model(init, vocabulary, tokenizer, pairs, rates):
     if path is None:
         raise ValueError(f"pretrain_on_batches: `init` must be a kbert directory. Received: {os.fspath(init)!r}")
     content, task = read_json(path / CONFIG), "pretraining" if pairs else "masked_lm"
-    if content["task"] != task:
-        raise ValueError(
-            f"pretrain_on_batches: the batches are for a {task} model. Received: {path}, a {content['task']} model"
-        )
+    if (stored := content["task"]["name"]) != task:
+        raise ValueError(f"pretrain_on_batches: the batches are for a {task} model. Received: {path}, a {stored} model")
     if content.get("quantized_layers"):
         raise ValueError(f"pretrain_on_batches: training needs float weights. Received: {path}, a quantised model")
     if sha256(path / WEIGHTS) != read_json(path / "manifest.json")["files"][WEIGHTS]["sha256"]:
         raise ValueError(f"{path / WEIGHTS} is damaged: its sha256 is not the one in manifest.json")
     config = BertConfig.from_dict(content["architecture"] | rates)
-    own = read_kbert_vocabulary(path, config), content["preprocessing"]["tokenizer"]
+    own = read_kbert_vocabulary(path, config), content["tokenizer"]
     check_same_tokenizer("pretrain_on_batches: the batches", own, (vocabulary, tokenizer))
     if config.causal:
         raise ValueError(

@@ -128,7 +128,7 @@ class PretrainingSettings:
             return
         if self.warmup_steps is None:
             # Without bias correction the first hundreds of updates are several times too large: after too short a
-            # warm-up the run stays on the plateau of token frequencies (docs/log.md).
+            # warm-up the run stays on the plateau of token frequencies (docs/maintainers/log.md).
             steps = min(_WARMUP, math.ceil(self.steps * _WARMUP_SHARE))
             if self.warmup_share is not None:
                 steps = max(1, math.ceil(self.steps * self.warmup_share))

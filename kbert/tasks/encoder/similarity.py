@@ -77,7 +77,8 @@ def embed_sentences(pipeline, sentences: Sequence[str], batch_size: int = 32) ->
     Returns:
         float32 [n, H], and a dict with ``sentences``, their number, and ``sentences_per_second``.
     """
-    start, progress = time.monotonic(), PredictionProgress(len(sentences), batch_size)
+    start = time.monotonic()
+    progress = PredictionProgress(len(sentences), batch_size)
     embeddings = pipeline.predict(sentences, batch_size, verbose=0, callbacks=[progress])["embedding"]
     seconds = time.monotonic() - start
     return embeddings, {"sentences": len(sentences), "sentences_per_second": len(sentences) / seconds}

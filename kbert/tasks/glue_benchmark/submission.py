@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from kbert.files import atomic_file
-from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
+from kbert.tasks.glue_benchmark.task import check_pipeline
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, GlueTask, glue_name
-from kbert.tasks.predict_scores import predict_scores
+from kbert.tasks.scores import predict_scores
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 
@@ -36,21 +36,6 @@ def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: 
         ]
         answers[file] = _lines(test.index, predictions(task, np.mean(scores, axis=0)))
     return answers
-
-
-def check_pipeline(name, pipeline, task: GlueTask) -> None:
-    """Raises a ValueError that names the model, unless it fits the task: type, labels and inputs, whole texts."""
-    model, settings = pipeline.model, pipeline.settings()
-    expected = "regression" if task.regression else "classification"
-    if model.task != expected or (task.labels and sorted(task.labels) != sorted(settings.get("labels"))):
-        raise ValueError(
-            f"{name}: expected a model for {task.name}, {expected} with labels {task.labels}. "
-            f"Received: {model.task} with labels {settings.get('labels')}"
-        )
-    if isinstance(pipeline.preprocessor, DocumentPreprocessor):
-        raise ValueError(f"{name}: expected a model of whole texts. Received: one trained with --window-pooling")
-    if settings.get("pair", False) != task.pair:
-        raise ValueError(f"{name}: expected a model for {'pairs' if task.pair else 'single texts'}, as {task.name} has")
 
 
 def collect_models(runs, given: Iterable[tuple[str, object]], constant: Collection[str] = ()) -> dict[str, list]:

@@ -1,17 +1,34 @@
 """The tasks of GLUE as task objects."""
 
+import dataclasses
+
 from kbert.checks import check_path
-from kbert.tasks.classification.task import Classification
-from kbert.tasks.glue_benchmark.submission import check_pipeline
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, glue_name
-from kbert.tasks.regression.task import Regression
+from kbert.tasks.classification import Classification
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, GlueTask, glue_name
+from kbert.tasks.regression import Regression
+
+
+def check_pipeline(name, pipeline, task: GlueTask) -> None:
+    """Raises a ValueError that names the model, unless it fits the task: type, labels and inputs, whole texts."""
+    model = pipeline.model
+    settings = pipeline.settings()
+    expected = "regression" if task.regression else "classification"
+    if model.task != expected or (task.labels and sorted(task.labels) != sorted(settings.get("labels"))):
+        raise ValueError(
+            f"{name}: expected a model for {task.name}, {expected} with labels {task.labels}. "
+            f"Received: {model.task} with labels {settings.get('labels')}"
+        )
+    if pipeline.preprocessor.makes_windows:
+        raise ValueError(f"{name}: expected a model of whole texts. Received: one trained with --window-pooling")
+    if settings.get("pair", False) != task.pair:
+        raise ValueError(f"{name}: expected a model for {'pairs' if task.pair else 'single texts'}, as {task.name} has")
 
 
 class _Glue:
     """A task whose columns, labels and files are those of the official download."""
 
     def __repr__(self):
-        return f'kbert.tasks.glue("{self.glue_name}")'
+        return f'kbert.tasks.glue("{self.glue}")'
 
     def read(self, path, split="train"):
         """The examples of a split.
@@ -20,7 +37,7 @@ class _Glue:
             path: the GLUE directory, the task's own folder in it, or a file of it.
             split: of a directory: "train", "dev", or "dev_mm" of MNLI.
         """
-        definition = GLUE_TASKS[self.glue_name]
+        definition = GLUE_TASKS[self.glue]
         is_file = check_path(path, "read: `path`").is_file()
         return definition.read_file(path) if is_file else definition.read(path, split)
 
@@ -30,26 +47,29 @@ class _Glue:
 
     def dev_sets(self, path):
         """As of `Task`: of a directory the dev set, and for MNLI the mismatched one, whose suffix is "_mm"."""
-        splits = GLUE_TASKS[self.glue_name].dev_splits
+        splits = GLUE_TASKS[self.glue].dev_splits
         splits = splits[:1] if check_path(path, "read: `path`").is_file() else splits
         return {split.removeprefix("dev"): self.read(path, split) for split in splits}
 
     def check_pipeline(self, pipeline):
-        check_pipeline("evaluate", pipeline, GLUE_TASKS[self.glue_name])
+        check_pipeline("evaluate", pipeline, GLUE_TASKS[self.glue])
 
     def settings(self, train):
         return super().settings(train) | {"window_pooling": None}  # whatever the model was trained with before
 
-    def to_dict(self):
-        return super().to_dict() | {"glue": self.glue_name}
 
-
+@dataclasses.dataclass(frozen=True, repr=False)
 class GlueClassification(_Glue, Classification):
     """A task of GLUE with classes."""
 
+    glue: str = ""
 
+
+@dataclasses.dataclass(frozen=True, repr=False)
 class GlueRegression(_Glue, Regression):
     """STS-B."""
+
+    glue: str = ""
 
 
 def glue(name: str) -> Classification | Regression:
@@ -75,8 +95,10 @@ def glue(name: str) -> Classification | Regression:
     if name not in GLUE_TASKS:
         raise ValueError(f"glue: expected one of {list(GLUE_TASKS)}. Received: {name!r}")
     definition = GLUE_TASKS[name]
-    task = (GlueRegression if definition.regression else GlueClassification)(
-        text=definition.text, text_pair=definition.text_pair, label=definition.label, metrics=definition.metrics
+    return (GlueRegression if definition.regression else GlueClassification)(
+        text=definition.text,
+        text_pair=definition.text_pair,
+        label=definition.label,
+        metrics=definition.metrics,
+        glue=name,
     )
-    object.__setattr__(task, "glue_name", name)
-    return task

@@ -1,23 +1,34 @@
-"""The task of picking one of several choices."""
+"""Multiple choice: a prompt and its choices → the best one.
+
+Shapes: C choices, n questions.
+"""
 
 import dataclasses
 import functools
+from typing import Literal
 
 import numpy as np
 
+from kbert.inspection.markdown import escape, percent
+from kbert.inspection.view import View
+from kbert.pipelines.task_signature import LONG_TEXT, SENTENCE, answering
 from kbert.tasks.in_memory import read_columns, text_table
-from kbert.tasks.label_evaluation import evaluate
 from kbert.tasks.metrics import accuracy
-from kbert.tasks.multiple_choice.choice_views import choice_views
-from kbert.tasks.multiple_choice.readers import READERS, choices_from_columns, read_questions
+from kbert.tasks.multiple_choice.questions import (
+    LabelledChoices,
+    choices_from_columns,
+    read_prompts,
+    read_questions,
+)
 from kbert.tasks.table import check_texts
 from kbert.tasks.task import Evaluation, Task, TrainingData
-from kbert.tasks.training_dataset import real_tokens, training_dataset
 
 
 @dataclasses.dataclass(frozen=True)
 class MultipleChoice(Task):
     """Chooses one of several choices for each prompt (section 4.4 of the paper).
+
+    Its model answers ``choice``, counted from 0, and ``probabilities`` of all.
 
     Args:
         format: the format of files: "table", or the published "swag" or "dream".
@@ -34,21 +45,56 @@ class MultipleChoice(Task):
         task.read("quiz.csv")
     """
 
-    format: str = "table"
+    format: Literal["table", "swag", "dream"] = "table"
     prompt: str = "prompt"
     choices: tuple[str, ...] = ("choices",)
     label: str = "label"
     metrics: tuple[str, ...] = ("accuracy",)
 
     name = "multiple_choice"
+    heads = ("multiple_choice_head",)
+    playground_views = ()
+    lists = ("metrics", "choices")
 
     def __post_init__(self):
-        if self.format not in ("table", *READERS):
-            raise ValueError(
-                f"MultipleChoice: `format` must be one of {['table', *READERS]}. Received: {self.format!r}"
-            )
-        object.__setattr__(self, "choices", tuple([self.choices] if isinstance(self.choices, str) else self.choices))
+        super().__post_init__()
         self._check_metrics(("accuracy",))
+
+    @classmethod
+    def model_class(cls):
+        from kbert.models.multiple_choice import BertMultipleChoice
+
+        return BertMultipleChoice
+
+    def parts(self, model, tokenizer, sequence_length):
+        from kbert.answers.choice import ChoiceAnswers
+        from kbert.preprocessing.choice_preprocessor import ChoicePreprocessor
+
+        return ChoicePreprocessor(tokenizer, sequence_length, name="preprocessor"), ChoiceAnswers(name="answers")
+
+    @classmethod
+    def exported_answers(cls, labels, outputs):
+        from kbert.answers.choice import ChoiceAnswers
+
+        return ChoiceAnswers()
+
+    @classmethod
+    def signatures(cls, pipeline):
+        return {"choose": answering(pipeline)}
+
+    @classmethod
+    def example_rows(cls, names):
+        choices = ["walked in.", "ate the door.", "was a door.", "sang blue."]
+        return [
+            {"prompt": "She opened the door and", "choices": choices},
+            {"prompt": LONG_TEXT, "choices": [SENTENCE, "walked in.", "sang blue.", "was a door."]},
+        ]
+
+    @classmethod
+    def read_columns(cls, path, columns, *, format="table", choice_columns=("choices",)):
+        """Prompts with their lists of choices, from a table or a published format."""
+        prompts, choices = read_prompts(path, format, columns["prompt"], list(choice_columns))
+        return {columns["prompt"]: prompts, columns["choices"]: choices}
 
     def read(self, path):
         return read_questions(path, self.format, self.prompt, self.choices, self.label)
@@ -62,14 +108,15 @@ class MultipleChoice(Task):
             lists = [list(texts) for texts in zip(*(table[name] for name in self.choices), strict=True)]
         return choices_from_columns(table[self.prompt], lists, table[self.label])
 
-    def settings(self, train):
-        return {}
-
     def training_data(self, pipeline, train, **batches):
+        from kbert.tasks.training_data import real_tokens, training_dataset
+
         make_dataset = functools.partial(training_dataset, train, pipeline.preprocessor, **batches)
         return TrainingData(len(train), len(train), real_tokens(train, pipeline.preprocessor), make_dataset)
 
     def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
+        from kbert.tasks.scores import evaluate
+
         scores, predictions = evaluate(
             pipeline.model, pipeline.preprocessor, examples, self.metrics, batch_size=batch_size, static=static
         )
@@ -80,4 +127,24 @@ class MultipleChoice(Task):
         return {"accuracy": accuracy(examples.labels, answers)}
 
 
-TASK = MultipleChoice
+_MOST_CHARACTERS = 200
+
+
+def choice_views(examples: LabelledChoices, probabilities: np.ndarray) -> list[View]:
+    """As of a classifier, with the numbers of the choices as labels, which shows whether a place is preferred."""
+    from kbert.inspection.examples.classification_views import label_views
+
+    def cells(row):
+        label = int(examples.labels[row])
+        chosen = int(np.argmax(probabilities[row]))
+        lines = []
+        for n, text in enumerate(examples.choices[row]):
+            mark = "✓ " if n == label else "✗ " if n == chosen else ""
+            stars = "**" if n == label else "*" if n == chosen else ""
+            shown = f"{stars}{escape(text, _MOST_CHARACTERS)}{stars}" if text.strip() else "–"
+            lines.append(f"{mark}{n}: {shown} ({percent(probabilities[row, n])})")
+        prompt = escape(examples.prompts[row], _MOST_CHARACTERS)
+        return [prompt, "<br>".join(lines), escape(examples.source(row))]
+
+    names = [str(n) for n in range(probabilities.shape[1])]
+    return label_views(probabilities, examples.labels, names, ["prompt", "choices", "from"], cells)

@@ -1,20 +1,52 @@
-"""A span extractor's answers to questions, and their official scores.
+"""A span extractor's answers to questions, their official scores, and how they are written and shown.
 
 Shapes: n questions, k entries of an n-best list.
 """
 
 import dataclasses
+import pathlib
 
 import numpy as np
 
 from kbert.answers.spans import SpanAnswers
+from kbert.files import write_json
+from kbert.inspection.examples.marked_text import mark_spans
+from kbert.inspection.markdown import escape, markdown_table, percent
+from kbert.inspection.view import View
 from kbert.pipelines.pipeline import Pipeline
 from kbert.preprocessing.buckets import longest_first, text_sizes
-from kbert.tasks.predict_scores import check_scores
-from kbert.tasks.span.metrics import null_threshold, squad_scores
-from kbert.tasks.span.prediction_files import write_squad_files
+from kbert.tasks.scores import check_scores
+from kbert.tasks.span.metrics import null_threshold, raw_scores, squad_scores
 from kbert.tasks.span.questions import Questions
 from kbert.training.progress import PredictionProgress
+
+
+def write_squad_files(directory, questions: Questions, answers, odds, n_best) -> None:
+    """Writes ``predictions.json``, ``null_odds.json`` and ``nbest.json`` to a directory.
+
+    They hold {id: answer}, "" for none; {id: number}; and {id: [{"text", "probability"}, …]}, best first.
+    ``evaluate-v2.0.py dev.json predictions.json`` (for 1.1 its own script) scores them; the threshold has already been
+    applied. With ``--na-prob-file null_odds.json`` it also searches for the best threshold. Then give
+    ``--na-prob-thresh`` with the threshold of the run: its default is 1.0, but odds are differences of logits.
+
+    Args:
+        odds: floats [questions], ``null_score - score``.
+        n_best: (texts [questions, k], probabilities [questions, k]), "" and 0 for unused entries.
+    """
+    directory = pathlib.Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    lists = [
+        [{"text": str(t), "probability": float(p)} for t, p in zip(*entries, strict=True) if t or p]
+        for entries in zip(*n_best, strict=True)
+    ]
+    files = {
+        "predictions.json": [str(answer) for answer in answers],
+        "null_odds.json": [float(value) for value in odds],
+        "nbest.json": lists,
+    }
+    for name, values in files.items():
+        write_json(directory / name, dict(zip(questions.ids, values, strict=True)))
+
 
 _NEVER_NULL = 1e30  # a threshold that no odds reach: "no answer" is listed, but never returned
 
@@ -84,3 +116,67 @@ def _answer(pipeline, questions, batch_size, with_null):
         answers["null_score"] - answers["score"],
         (answers["n_best_answers"], answers["n_best_scores"]),
     )
+
+
+MOST_QUESTIONS = 10  # of a table
+_MOST_CHARACTERS = 200
+_MARKS = "⟦**gold**⟧ and ❮*answer*❯ in the context"
+
+
+def answer_views(result, version: str) -> list[View]:
+    """Questions with the answer beside the gold one and both marked in the context, and the surest wrong answers."""
+    questions = result.questions
+    answers = [str(answer) for answer in result.answers]
+    exact, f1 = raw_scores(questions.answers, answers, version)
+    shares = np.array([_probability(answer, result, row) for row, answer in enumerate(answers)])
+    sample = np.unique(np.linspace(0, len(answers) - 1, MOST_QUESTIONS).astype("int64"))
+    wrong = np.lexsort((-shares, f1 > 0))  # nothing right first, then the surest first
+    wrong = wrong[exact[wrong] == 0][:MOST_QUESTIONS]
+
+    def table(rows):
+        lines = []
+        for row in rows:
+            mark = "✓" if exact[row] else f"≈ F1&nbsp;{percent(f1[row])}" if f1[row] else "✗"
+            gold = (questions.answer_starts[row], questions.answer_ends[row])
+            given = tuple(result.places[row]) if answers[row] else None
+            lines.append(
+                [
+                    mark,
+                    escape(questions.questions[row], _MOST_CHARACTERS),
+                    _shown_answer(answers[row], result.best_answers[row], shares[row]),
+                    _gold(questions.answers[row]),
+                    mark_spans(questions.contexts[row], gold, given),
+                    escape(questions.source(row)),
+                ]
+            )
+        return markdown_table(["", "question", "answer", "gold", _MARKS, "from"], lines)
+
+    return [
+        View(
+            "predictions/questions",
+            table(sample),
+            "Questions evenly spread over the held-out ones: the same ones at each evaluation.",
+        ),
+        View(
+            "predictions/wrong answers",
+            table(wrong) if len(wrong) else "Every held-out question is answered exactly.",
+            "Wrong answers, those that share no word with the gold ones first, and of these the most probable ones.",
+        ),
+    ]
+
+
+def _shown_answer(answer, best, share):
+    """With "no answer", what it would be otherwise."""
+    given = f"{escape(answer, _MOST_CHARACTERS) or '*no answer*'} ({percent(share)})"
+    return f"{given}, else: {escape(str(best), _MOST_CHARACTERS)}" if not answer and best else given
+
+
+def _gold(answers):
+    return " / ".join(escape(text, _MOST_CHARACTERS) for text in dict.fromkeys(answers)) or "*no answer*"
+
+
+def _probability(answer, result, row):
+    """Of the answer that is given, by the n-best list; NaN where it is not in it."""
+    texts, scores = (one[row] for one in result.n_best)
+    places = np.flatnonzero((texts == answer) & (scores > 0))
+    return float(scores[places[0]]) if len(places) else float("nan")

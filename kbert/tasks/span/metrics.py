@@ -10,8 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kbert.answers.spans import NO_CANDIDATE
-
 VERSIONS = ("1.1", "2.0")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -35,7 +33,8 @@ def token_f1(answer: str, gold: str, version: str = "2.0") -> float:
     common = sum((collections.Counter(ours) & collections.Counter(theirs)).values())
     if not common:
         return 0.0
-    precision, recall = common / len(ours), common / len(theirs)
+    precision = common / len(ours)
+    recall = common / len(theirs)
     return 2 * precision * recall / (precision + recall)
 
 
@@ -51,7 +50,8 @@ def raw_scores(golds: Sequence[Sequence[str]], answers: Sequence[str], version: 
         raise ValueError(f"raw_scores: `version` must be one of {VERSIONS}. Received: {version!r}")
     if len(golds) != len(answers):
         raise ValueError(f"raw_scores: expected an answer to each question. Received: {len(golds)}, {len(answers)}")
-    exact, f1 = np.zeros(len(golds)), np.zeros(len(golds))
+    exact = np.zeros(len(golds))
+    f1 = np.zeros(len(golds))
     for row, (right, answer) in enumerate(zip(golds, answers, strict=True)):
         if version == "2.0":
             right = [text for text in right if normalize_answer(text)]
@@ -110,12 +110,16 @@ def null_threshold(golds, answers, odds, version: str = "2.0") -> float:
 
     Args and source: as `squad_scores`. (The paper's τ has the other sign.)
     """
+    from kbert.answers.spans import NO_CANDIDATE  # not above: it loads TensorFlow
+
     _, f1 = raw_scores(golds, answers, version)
     odds = np.asarray(odds, "float64")
     asked = odds < -NO_CANDIDATE / 2  # the others are answered with "" under every threshold
     if not asked.any():
         return 0.0
-    odds, f1, answerable = odds[asked], f1[asked], _answerable(golds)[asked]
+    odds = odds[asked]
+    f1 = f1[asked]
+    answerable = _answerable(golds)[asked]
     order = np.argsort(odds, kind="stable")
     values, last = np.unique(odds[order][::-1], return_index=True)  # ascending; the last position of each value
     last = len(odds) - 1 - last
@@ -143,5 +147,6 @@ def _official_threshold(scores, answers, odds, answerable):
     for row in np.argsort(odds, kind="stable"):
         current += scores[row] if answerable[row] else -float(bool(answers[row]))
         if current > best:
-            best, threshold = current, float(odds[row])
+            best = current
+            threshold = float(odds[row])
     return 100.0 * best / len(scores), threshold

@@ -1,11 +1,18 @@
-"""Questions on texts, in memory: the examples of question answering."""
+"""Questions on texts in memory and their files: SQuAD's JSON, version 1.1 and 2.0, and your own tables."""
 
 import dataclasses
+import json
+import re
 from collections.abc import Sequence
 
 import numpy as np
 
+from kbert.checks import check_path
+from kbert.files import read_json
 from kbert.tasks.examples import Examples
+from kbert.tasks.in_memory import read_columns, text_table
+from kbert.tasks.table import Table, check_texts, read_table
+from kbert.tasks.text_files import check_characters
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -86,7 +93,8 @@ def locate(context: str, answer: str, start: int | None) -> int:
         return -1
     if start is not None and start >= 0 and context.startswith(answer, start):
         return start
-    places, at = [], context.find(answer)
+    places = []
+    at = context.find(answer)
     while at >= 0:
         places.append(at)
         at = context.find(answer, at + 1)
@@ -99,3 +107,172 @@ def _is_in_a_word(context, start, end):
     """Whether a letter or digit is next to either end."""
     pairs = (context[max(0, start - 1) : start + 1], context[end - 1 : end + 1])
     return any(len(pair) == 2 and pair.isalnum() for pair in pairs)
+
+
+TEXTS = ("question", "context")
+QUESTION_COLUMNS = (*TEXTS, "answer")
+OPTIONAL_COLUMNS = ("answer_start", "id")
+
+
+def read_questions(path) -> Questions:
+    """Reads questions from a file: `.json` as `read_squad`, a table (.csv, .tsv, .jsonl) by its columns.
+
+    A table has the columns ``question``, ``context`` and ``answer``, and may have ``answer_start`` (code points; empty:
+    unknown) and ``id`` (empty: the number of the row, from 1). An empty answer means that there is none.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: missing columns, an ``answer_start`` outside the context, duplicate ids, and the errors of
+            `read_squad` and `kbert.tasks.table.read_table`; the message names file and line.
+    """
+    if check_path(path, "read: `path`").suffix.lower() == ".json":
+        return read_squad(path)
+    return questions_from_table(read_table(path, QUESTION_COLUMNS, optional=OPTIONAL_COLUMNS))
+
+
+def questions_from_table(table: Table) -> Questions:
+    """The questions of a table's columns, as in `read_questions`."""
+    check_texts(table, TEXTS)
+    rows = range(len(table.lines))
+    ids = _ids(table)
+    answers = [(text,) if text.strip() else () for text in table["answer"]]
+    starts = [
+        _located(table.where(row), table["context"][row], answers[row][0], _start(table, row)) if answers[row] else -1
+        for row in rows
+    ]
+    starts = np.array(starts, "int32")
+    return Questions(ids, table["question"], table["context"], answers, starts, table.path, table.lines)
+
+
+def questions_with_answers(data) -> Questions:
+    """Questions as Hugging Face's datasets of SQuAD have them.
+
+    Args:
+        data: rows in memory, in any of the forms that `read_columns` takes, with ``question``, ``context`` and
+            ``answers``, a dict of the lists ``text`` and ``answer_start`` (both empty: not answerable), and perhaps
+            ``id``.
+
+    Raises:
+        ValueError: a missing part or one of the wrong type, an ``answer_start`` outside the context, duplicate ids;
+            the message names the row.
+    """
+    data = read_columns(data, ("question", "context", "answers"), ("id",))
+    table = text_table({name: column for name, column in data.items() if name != "answers"}, TEXTS, ("id",))
+    check_texts(table, TEXTS)
+    ids = _ids(table)
+    answers = []
+    starts = []
+    for row, (context, given) in enumerate(zip(table["context"], data["answers"], strict=True)):
+        texts, positions = (_part("the data", f"row {row}", given, name, list) for name in ("text", "answer_start"))
+        if len(texts) != len(positions):
+            raise ValueError(f"row {row}: expected an 'answer_start' for each 'text'. Received: {given}")
+        pairs = [{"text": text, "answer_start": start} for text, start in zip(texts, positions, strict=True)]
+        found, start = _answers("the data", f"row {row}", {"answers": pairs}, context, True)
+        answers.append(found)
+        starts.append(start)
+    return Questions(ids, table["question"], table["context"], answers, np.array(starts, "int32"))
+
+
+def read_squad(path, *, labelled: bool = True) -> Questions:
+    """Reads SQuAD's JSON: ``data``, ``paragraphs``, ``context``, ``qas``, ``answers``.
+
+    A question whose ``is_impossible`` is true, or whose list of answers is empty, is not answerable (2.0). An answer
+    that is not at its ``answer_start`` is searched for nearby; if the context does not contain it at all, the question
+    is marked as lost (`Questions.is_lost`): it counts in scores, but cannot be learned.
+
+    Args:
+        labelled: whether each question must have ``answers`` (or ``is_impossible``); without, they may be missing.
+
+    Raises:
+        FileNotFoundError: no such file.
+        ValueError: not JSON, a missing part or one of the wrong type, an ``answer_start`` outside the context,
+            duplicate ids, no questions; the message names the file and the position in it.
+
+    Source: rajpurkar.github.io/SQuAD-explorer; google-research/bert run_squad.py, ``read_squad_examples``.
+    """
+    rows = list(_squad_rows(path, read_json(path, object, data=True), labelled))
+    if not rows:
+        raise ValueError(f"{path} holds no question: expected data[…].paragraphs[…].qas[…].")
+    ids, questions, contexts, answers, starts, places = zip(*rows, strict=True)
+    _check_ids(ids, lambda row: f"{path}, {places[row]}")
+    return Questions(ids, questions, contexts, answers, np.array(starts, "int32"), str(path))
+
+
+def _squad_rows(path, content, labelled):
+    for a, article in enumerate(_part(path, "", content, "data", list)):
+        at = f"data[{a}]"
+        for p, paragraph in enumerate(_part(path, at, article, "paragraphs", list)):
+            inside = f"{at}.paragraphs[{p}]"
+            context = _part(path, inside, paragraph, "context", str)
+            for q, question in enumerate(_part(path, inside, paragraph, "qas", list)):
+                place = f"{inside}.qas[{q}]"
+                identifier = _part(path, place, question, "id", (str, int))
+                text = _part(path, place, question, "question", str)
+                yield str(identifier), text, context, *_answers(path, place, question, context, labelled), place
+
+
+def _answers(path, place, question, context, labelled):
+    """(texts, start of the first)."""
+    impossible = question.get("is_impossible")
+    if not isinstance(impossible, bool | None):
+        raise ValueError(f"{path}, {place}: expected true or false in 'is_impossible'. Received: {impossible!r}")
+    if impossible or ("answers" not in question and not labelled):
+        return (), -1
+    texts = []
+    start = None
+    for n, answer in enumerate(_part(path, place, question, "answers", list)):
+        at = f"{place}.answers[{n}]"
+        text = _part(path, at, answer, "text", str)
+        if not text.strip():
+            continue
+        if not texts and "answer_start" in answer:
+            start = _part(path, at, answer, "answer_start", int)
+        texts.append(text)
+    return tuple(texts), _located(f"{path}, {place}", context, texts[0], start) if texts else -1
+
+
+def _located(where, context, answer, start):
+    """As `locate`, for a start in the context (or None)."""
+    if start is not None and not 0 <= start < len(context):
+        raise ValueError(
+            f"{where}: expected 'answer_start' to be a position in the context, which has {len(context)} characters, "
+            f"counted from 0. Received: {start}"
+        )
+    return locate(context, answer, start)
+
+
+def _part(path, place, parent, name, kind):
+    value = parent.get(name) if isinstance(parent, dict) else None
+    if not isinstance(value, kind) or isinstance(value, bool):
+        shown = json.dumps(parent, ensure_ascii=False, default=str)[:80]
+        kinds = {list: "a list", str: "a string", int: "a whole number"}.get(kind, "a string")
+        raise ValueError(
+            f"{path}, {place or 'the whole'}: expected {name!r}, {kinds}, as in SQuAD's JSON. Received: {shown}"
+        )
+    return check_characters(value, f"{path}, {place}, {name!r}") if isinstance(value, str) else value
+
+
+def _start(table, row):
+    text = table["answer_start"][row].strip() if "answer_start" in table else ""
+    if not text:
+        return None
+    if not re.fullmatch(r"-?\d{1,9}", text):
+        raise ValueError(f"{table.where(row)}: expected a whole number in 'answer_start'. Received: {text!r}")
+    return int(text)
+
+
+def _ids(table):
+    """The ids of a table; where there is none, the number of the row from 1."""
+    ids = [given or str(row) for row, given in enumerate(table.get("id", [""] * len(table.lines)), start=1)]
+    _check_ids(ids, table.where)
+    return ids
+
+
+def _check_ids(ids, where):
+    first = {}
+    for row, identifier in enumerate(ids):
+        if identifier in first:
+            raise ValueError(
+                f"{where(row)}: expected ids that differ. Received: {identifier!r}, also at {where(first[identifier])}"
+            )
+        first[identifier] = row

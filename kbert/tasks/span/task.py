@@ -1,25 +1,25 @@
-"""The task of answering questions by a span of a text."""
+"""Questions and contexts → answers that are spans of the contexts."""
 
 import dataclasses
 import functools
 import logging
+from typing import Annotated, Literal
 
 import numpy as np
 
+from kbert.options import Bounds, Count
+from kbert.pipelines.task_signature import LONG_TEXT, SENTENCE, answering
 from kbert.tasks.in_memory import column_names, text_table
-from kbert.tasks.span.answer_views import answer_views
-from kbert.tasks.span.dataset import span_windows
-from kbert.tasks.span.evaluation import evaluate_questions
-from kbert.tasks.span.metrics import VERSIONS, squad_scores
-from kbert.tasks.span.readers import (
+from kbert.tasks.span.metrics import squad_scores
+from kbert.tasks.span.questions import (
     OPTIONAL_COLUMNS,
     QUESTION_COLUMNS,
     questions_from_table,
     questions_with_answers,
     read_questions,
+    read_squad,
 )
-from kbert.tasks.task import Evaluation, Task, TrainingData
-from kbert.tasks.window_dataset import window_dataset
+from kbert.tasks.task import Evaluation, Task, TrainingData, of_model
 
 _LOGGER = logging.getLogger("kbert")
 _METRICS = ("f1", "exact")
@@ -29,6 +29,8 @@ _METRICS = ("f1", "exact")
 class SpanExtraction(Task):
     """Answers questions with spans of a text (sections 4.2 and 4.3 of the paper).
 
+    Its model answers ``answer``, its position in the context, and the n-best list.
+
     Args:
         version: "1.1": every question has an answer; "2.0": some have none, and the threshold for "no answer" is chosen
             on the dev set and stored with the model. None: recognised from the training examples.
@@ -36,6 +38,8 @@ class SpanExtraction(Task):
         max_query_length: the maximum number of tokens of a question.
         max_answer_length: the maximum number of tokens of an answer.
         n_best: the number of starts and ends of a window that are combined, and of answers listed.
+        null_threshold: by how much the score of "no answer" must exceed that of the best answer; None: every question
+            is answered. A training with questions without answers chooses it.
         metrics: ``f1``, ``exact`` or both; the first one chooses the best epoch.
 
     Raises:
@@ -47,19 +51,61 @@ class SpanExtraction(Task):
         train, dev = task.read("train-v2.0.json"), task.read("dev-v2.0.json")
     """
 
-    version: str | None = None
-    doc_stride: int = 128
-    max_query_length: int = 64
-    max_answer_length: int = 30
-    n_best: int = 20
+    version: Literal["1.1", "2.0"] | None = None
+    doc_stride: Count = of_model(128)
+    max_query_length: Count = of_model(64)
+    max_answer_length: Count = of_model(30)
+    n_best: Count = of_model(20)
+    null_threshold: Annotated[float, Bounds("(-1e30, 1e30)")] | None = of_model(None, can_be_off=True)
     metrics: tuple[str, ...] = _METRICS
 
     name = "span"
+    heads = ("span_head",)
+    playground_views = ("question_answering",)
+    default_length = 384  # as run_squad.py; windows no longer than the step between them would not overlap
 
     def __post_init__(self):
-        if self.version not in (None, *VERSIONS):
-            raise ValueError(f"SpanExtraction: `version` must be one of {VERSIONS}. Received: {self.version!r}")
+        super().__post_init__()
         self._check_metrics(_METRICS)
+
+    @classmethod
+    def model_class(cls):
+        from kbert.models.span_extractor import BertSpanExtractor
+
+        return BertSpanExtractor
+
+    def parts(self, model, tokenizer, sequence_length):
+        from kbert.answers.spans import SpanAnswers
+        from kbert.preprocessing.span_preprocessor import SpanPreprocessor
+
+        lengths = sequence_length, self.doc_stride, self.max_query_length
+        limits = self.n_best, self.max_answer_length, self.null_threshold
+        return SpanPreprocessor(tokenizer, *lengths, name="preprocessor"), SpanAnswers(*limits, name="answers")
+
+    @classmethod
+    def exported_answers(cls, labels, outputs):
+        from kbert.answers.spans import SpanAnswers
+
+        return SpanAnswers()
+
+    @classmethod
+    def signatures(cls, pipeline):
+        return {"answer": answering(pipeline)}
+
+    @classmethod
+    def example_rows(cls, names):
+        return [
+            {"question": "Where did the committee meet?", "context": SENTENCE},
+            {"question": "Who spoke about engines that compute?", "context": LONG_TEXT * 4},
+        ]
+
+    @classmethod
+    def read_columns(cls, path, columns):
+        """The questions of a file of SQuAD's format, with their ids; None for other files."""
+        if path.suffix.lower() != ".json":
+            return None
+        asked = read_squad(path, labelled=False)
+        return {"id": asked.ids, columns["question"]: asked.questions, columns["context"]: asked.contexts}
 
     def read(self, path):
         return read_questions(path)
@@ -91,16 +137,20 @@ class SpanExtraction(Task):
         return task, train
 
     def settings(self, train):
-        names = ("doc_stride", "max_query_length", "max_answer_length", "n_best")
-        return {name: getattr(self, name) for name in names} | {"null_threshold": None}
+        return self.options()
 
     def training_data(self, pipeline, train, **batches):
+        from kbert.tasks.span.windows import span_windows
+        from kbert.tasks.training_data import window_dataset
+
         store, labels = span_windows(train, pipeline.preprocessor)
         make_dataset = functools.partial(window_dataset, store, labels, **batches)
         # As in the original, an epoch has as many windows as there are questions.
         return TrainingData(len(train), len(store), float(store.lengths.mean()), make_dataset)
 
     def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
+        from kbert.tasks.span.evaluation import answer_views, evaluate_questions
+
         version = self.version_of(examples)
         threshold = pipeline.answers.null_threshold
         if choose:
@@ -113,6 +163,3 @@ class SpanExtraction(Task):
     def baseline_scores(self, answer, examples):
         scores = squad_scores(examples.answers, [answer] * len(examples), version=self.version_of(examples))
         return {name: scores[name] for name in self.metrics}
-
-
-TASK = SpanExtraction

@@ -31,11 +31,13 @@ def triviaqa_questions(questions, evidence, words: int = 400) -> Iterator[dict]:
 
     Source: Devlin et al. 2018, section 4.2, footnote 5; Joshi et al. 2017 for the layout.
     """
-    path, evidence = pathlib.Path(questions), pathlib.Path(evidence)
+    path = pathlib.Path(questions)
+    evidence = pathlib.Path(evidence)
     content = read_json(path, object, data=True)
     if not isinstance(content, dict) or not isinstance(content.get("Data"), list):
         raise ValueError(f"{path}: expected TriviaQA's JSON, with 'Data', a list of questions.")
-    found, done = 0, set()
+    found = 0
+    done = set()
     for number, question in enumerate(content["Data"]):
         aliases = _aliases(path, number, question)
         for kind, name in _documents(question):

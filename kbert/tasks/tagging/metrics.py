@@ -21,7 +21,9 @@ def entity_chunks(tags: Sequence[str]) -> list[tuple[int, int, str]]:
 
         entity_chunks(["I-PER", "I-PER", "B-PER", "O"])  # [(0, 2, "PER"), (2, 3, "PER")]
     """
-    chunks, start, before = [], 0, ("O", "")
+    chunks = []
+    start = 0
+    before = ("O", "")
     for n, tag in enumerate([*tags, "O"]):
         prefix, _, type_ = tag.partition("-")
         if prefix not in ("O", "B", "I", "E"):
@@ -64,7 +66,8 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
     same = 0
     for truth, guess in zip(gold, predicted, strict=True):
         same += sum(a == b for a, b in zip(truth, guess, strict=True))
-        truth, guess = entity_chunks(truth), entity_chunks(guess)
+        truth = entity_chunks(truth)
+        guess = entity_chunks(guess)
         there.update(type_ for _, _, type_ in truth)
         found.update(type_ for _, _, type_ in guess)
         right.update(type_ for _, _, type_ in set(truth) & set(guess))

@@ -42,7 +42,9 @@ def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
     Files with E or S tags are BIOES, with L or U tags BILOU. Other files are IOB1 if more entities begin with I- than
     with a B- that IOB1 does not need; the rest, and files without entities, are IOB2.
     """
-    prefixes, needless_b, lone_i = set(), 0, 0
+    prefixes = set()
+    needless_b = 0
+    lone_i = 0
     for tags in sentences:
         before = ("O", "")
         for tag in tags:
@@ -82,7 +84,8 @@ def to_iob2(tags: Sequence[str], scheme: str) -> list[str]:
         pairs.append((prefix.translate(_OF_BIOES), type_))
     if scheme in ("bioes", "bilou"):
         _check_closed(pairs, tags, scheme)
-    converted, before = [], ("O", "")
+    converted = []
+    before = ("O", "")
     for n, (prefix, type_) in enumerate(pairs):
         follows = before[0] != "O" and before[1] == type_
         if prefix == "I" and scheme == "iob2" and not follows:

@@ -1,20 +1,17 @@
-"""The task of tagging words: named entities."""
+"""Tagging: texts → words with their tags, or entities."""
 
 import dataclasses
 import functools
 import pathlib
+from typing import Literal
 
+from kbert.options import Count
+from kbert.pipelines.task_signature import answering
 from kbert.tasks.in_memory import column_names, read_columns
-from kbert.tasks.tagging.dataset import TaggedWindows, tagging_dataset
-from kbert.tasks.tagging.entity_views import entity_views
-from kbert.tasks.tagging.evaluation import evaluate_tagger
 from kbert.tasks.tagging.metrics import entity_scores
-from kbert.tasks.tagging.prediction_files import write_predictions
-from kbert.tasks.tagging.readers import read_tagged, tagged_from_memory
-from kbert.tasks.tagging.span_reader import spans_from_memory
-from kbert.tasks.tagging.tag_scheme import SCHEMES
-from kbert.tasks.tagging.tagged_text import CONTEXTS, check_tags, learn_tags
-from kbert.tasks.task import Evaluation, Task, TrainingData
+from kbert.tasks.tagging.readers import read_tagged, spans_from_memory, tagged_from_memory
+from kbert.tasks.tagging.tagged_text import check_tags, learn_tags
+from kbert.tasks.task import Evaluation, Task, TrainingData, of_model
 
 _METRICS = ("f1", "precision", "recall", "accuracy")
 
@@ -23,12 +20,16 @@ _METRICS = ("f1", "precision", "recall", "accuracy")
 class Tagging(Task):
     """Predicts a tag for each word, such as named entities (section 5.3 of the paper).
 
+    Its model answers ``words`` and ``tags`` of a text, or its ``entities``; a served model offers both.
+
     Args:
         scheme: the tagging scheme: "iob1", "iob2" (also called BIO), "bioes" or "bilou". None: recognised.
         tag_column: the number of the tag's column in CoNLL files, from 0; negative: from the end.
         context: "document": words are read with as much of their document as fits in a window; "sentence": only with
             their sentence.
         doc_stride: tokens from one window to the next, at most half a window. None: half a window.
+        labels: all tags, in the order of the logits. None: those of the training examples.
+        tagging_output: what a model answers with: the "tags" of all words, or "entities".
         metrics: one or more of ``f1, precision, recall`` (of entities) and ``accuracy`` (of tags); the first one
             chooses the best epoch.
 
@@ -41,19 +42,60 @@ class Tagging(Task):
         train, dev = task.read("eng.train"), task.read("eng.testa")
     """
 
-    scheme: str | None = None
+    scheme: Literal["iob1", "iob2", "bioes", "bilou"] | None = None
     tag_column: int = -1
-    context: str = "document"
-    doc_stride: int | None = None
+    context: Literal["document", "sentence"] = "document"
+    doc_stride: Count | None = of_model(None)
+    labels: tuple[str, ...] | None = of_model(None)
+    tagging_output: Literal["tags", "entities"] = of_model("tags")
     metrics: tuple[str, ...] = _METRICS
 
     name = "tagging"
+    heads = ("tagger_head",)
+    playground_views = ("entities",)
+    prediction_options = {"tagging_output": "entities"}
 
     def __post_init__(self):
-        for name, allowed in (("scheme", (None, *SCHEMES)), ("context", CONTEXTS)):
-            if getattr(self, name) not in allowed:
-                raise ValueError(f"Tagging: `{name}` must be one of {allowed}. Received: {getattr(self, name)!r}")
+        super().__post_init__()
         self._check_metrics(_METRICS)
+
+    @classmethod
+    def model_class(cls):
+        from kbert.models.tagger import BertTagger
+
+        return BertTagger
+
+    def parts(self, model, tokenizer, sequence_length):
+        from kbert.answers.entities import EntityAnswers
+        from kbert.answers.tags import TagAnswers
+        from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
+
+        half = _half(sequence_length)  # of a stored stride that was made for longer windows only so much is left
+        stride = half if self.doc_stride is None else min(self.doc_stride, half)
+        kind = EntityAnswers if self.tagging_output == "entities" else TagAnswers
+        preprocessor = TaggingPreprocessor(tokenizer, sequence_length, stride, name="preprocessor")
+        return preprocessor, kind(self.labels_of(model), name="answers")
+
+    @classmethod
+    def exported_answers(cls, labels, outputs):
+        from kbert.answers.entities import EntityAnswers
+        from kbert.answers.tags import TagAnswers
+
+        return EntityAnswers(labels) if "entities" in outputs else TagAnswers(labels)
+
+    @classmethod
+    def signatures(cls, pipeline):
+        from kbert.answers.entities import EntityAnswers
+        from kbert.answers.tags import TagAnswers
+
+        own = pipeline.answers
+        answers = {
+            kind: own if isinstance(own, kind) else kind(list(own.labels)) for kind in (TagAnswers, EntityAnswers)
+        }
+        return {
+            "tag": answering(pipeline, answers[TagAnswers]),
+            "entities": answering(pipeline, answers[EntityAnswers]),
+        }
 
     def read(self, path):
         return _with_tag_names(read_tagged(path, tag_column=self.tag_column, scheme=self.scheme))
@@ -69,30 +111,39 @@ class Tagging(Task):
         tagged = tagged_from_memory(columns[words], columns[tags], columns.get("document"), self.scheme)
         return _with_tag_names(tagged)
 
-    def settings(self, train):
-        tags = train.tag_names or learn_tags(train)
+    def for_training(self, train):
+        tags = self.labels or train.tag_names or learn_tags(train)
         if len(tags) < 2:
             raise ValueError(f"{train.path or 'the tagged text'}: expected at least one entity. Received: only O")
-        return {"labels": list(tags), "num_labels": len(tags)}
+        if self.labels:
+            check_tags(train, tags)
+        return dataclasses.replace(self, labels=tuple(tags)), train
 
-    def pipeline_options(self, sequence_length):
-        half = max(1, (sequence_length - 2) // 2)
+    def settings(self, train):
+        task, _ = self.for_training(train)
+        return super(Tagging, task).settings(train) | {"labels": list(task.labels), "num_labels": len(task.labels)}
+
+    def check_length(self, sequence_length):
+        half = _half(sequence_length)
         if self.doc_stride and self.doc_stride > half:
             raise ValueError(
                 f"`doc_stride` is at most half a window, {half} of {sequence_length} tokens. "
                 f"Received: {self.doc_stride}"
             )
-        return {"doc_stride": self.doc_stride or half}
 
     def check_dev(self, dev, settings):
         check_tags(dev, settings["labels"])
 
     def training_data(self, pipeline, train, **batches):
+        from kbert.tasks.tagging.windows import TaggedWindows, tagging_dataset
+
         windows = TaggedWindows.from_tagged_text(train, pipeline.preprocessor, pipeline.answers.labels, self.context)
         make_dataset = functools.partial(tagging_dataset, windows, **batches)
         return TrainingData(len(windows), len(windows), windows.real_tokens, make_dataset)
 
     def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
+        from kbert.tasks.tagging.evaluation import entity_views, evaluate_tagger, write_predictions
+
         scores, predicted = evaluate_tagger(
             pipeline.model,
             pipeline.preprocessor,
@@ -112,9 +163,11 @@ class Tagging(Task):
         return {name: scores[name] for name in self.metrics}
 
 
+def _half(sequence_length: int) -> int:
+    """The most tokens from one window to the next: windows overlap by at least half."""
+    return max(1, (sequence_length - 2) // 2)
+
+
 def _with_tag_names(tagged):
     """Before sentences are held out: a rare type may occur only in these."""
     return dataclasses.replace(tagged, tag_names=learn_tags(tagged))
-
-
-TASK = Tagging

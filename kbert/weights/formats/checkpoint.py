@@ -3,6 +3,8 @@
 import dataclasses
 import pathlib
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any
 
 from kbert.pipelines.settings import ModelSettings
 from kbert.weights.description import ModelDescription
@@ -16,6 +18,7 @@ class Checkpoint(ABC):
     Attributes:
         description: the model that it holds.
         settings: labels, tokenizer settings and lengths, as far as the format has them.
+        other_options: fields of task objects that the checkpoint states for other tasks than its own.
         vocabulary: the tokens, or None if the checkpoint has none.
     """
 
@@ -24,6 +27,7 @@ class Checkpoint(ABC):
     description: ModelDescription
     settings: ModelSettings
     vocabulary: list[str] | None
+    other_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @abstractmethod
     def load_into(self, model) -> LoadReport:

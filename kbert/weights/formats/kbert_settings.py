@@ -28,4 +28,4 @@ def read_kbert_settings(directory, task: str) -> ModelSettings | None:
         raise ValueError(
             f"{path} is damaged: {error}. Repair or delete it: the checkpoint can be read without it."
         ) from error
-    return settings if settings.task == task else None
+    return settings if settings.task.name == task else None

@@ -6,8 +6,7 @@ import reprlib
 from collections.abc import Collection, Mapping
 
 from kbert.config import BertConfig
-from kbert.pipelines.registry import task_pipeline
-from kbert.pipelines.settings import COUNTS, ModelSettings
+from kbert.pipelines.settings import ModelSettings
 from kbert.weights.description import ModelDescription
 from kbert.weights.formats.name_table import NameTable
 from kbert.weights.formats.variables import (
@@ -124,7 +123,7 @@ def check_settings(settings: ModelSettings, description: ModelDescription, given
     """Compares settings with the model, and bounds the sizes that take memory but do not show in the weights.
 
     Args:
-        given: names of the settings that were given, and are not as stored; see `TaskPipeline.check_options`.
+        given: names of the settings that were given, and are not as stored; see `kbert.tasks.Task.check_options`.
 
     Raises:
         ValueError: options that contradict each other, not as many `labels` or `thresholds` as logits, `thresholds` of
@@ -132,13 +131,11 @@ def check_settings(settings: ModelSettings, description: ModelDescription, given
             `top_k` beyond the vocabulary (or their defaults, if those are more), another count beyond 4,096; the
             message names it.
     """
-    config, counts = description.config, settings.to_dict() | settings.to_dict()["preprocessing"]
-    most = dict.fromkeys(COUNTS, max(config.max_sequence_length, _MOST))
-    most |= {
-        "sequence_length": config.max_sequence_length,
-        "max_masks": max(config.max_sequence_length, ModelSettings.max_masks),
-        "top_k": max(config.vocabulary_size, ModelSettings.top_k),
-    }
+    config, task = description.config, settings.task
+    counts = {name: value for name, value in task.options().items() if type(value) is int}
+    most = dict.fromkeys(counts, max(config.max_sequence_length, _MOST)) | task.bounds(config)
+    counts["sequence_length"] = settings.sequence_length
+    most["sequence_length"] = config.max_sequence_length
     parts = (description.encoder_arguments or description.arguments).get("num_parts")
     if parts is not None:
         most, counts = most | {"num_parts": config.max_sequence_length}, counts | {"num_parts": parts}
@@ -147,17 +144,16 @@ def check_settings(settings: ModelSettings, description: ModelDescription, given
             raise ValueError(f"`{name}` must be at most {bound}. Received: {reprlib.repr(counts[name])}")
     number = description.arguments.get("num_labels")
     for name in ("labels", "thresholds"):
-        values = getattr(settings, name)
+        values = getattr(task, name)
         if None not in (values, number) and len(values) != number:
             raise ValueError(
-                f"expected {number} {name}, as many as the model has logits (num_labels). Received: {values}"
+                f"expected {number} {name}, as many as the model has logits (num_labels). Received: {list(values)}"
             )
-    if settings.thresholds is not None and not description.arguments.get("multi_label"):
+    if task.thresholds is not None and not description.arguments.get("multi_label"):
         raise ValueError(
-            f"`thresholds` are a multi-label classifier's (multi_label=True). Received: {settings.thresholds}"
+            f"`thresholds` are a multi-label classifier's (multi_label=True). Received: {list(task.thresholds)}"
         )
-    task = task_pipeline(description.task)
-    task.check_options(given, task.option_values(settings))
+    task.check_options(given)
 
 
 def check_vocabulary_size(owner: str, tokenizer, config: BertConfig) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kbert.config import BertConfig
-from kbert.pipelines.registry import task_pipeline
+from kbert.pipelines.registry import task_class
 from kbert.pipelines.settings import ModelSettings
 from kbert.weights.description import ModelDescription
 from kbert.weights.files.tensor_file import TensorFile
@@ -130,7 +130,7 @@ def default_settings(
 ) -> ModelSettings:
     """Default settings: texts of the default length, within the position table."""
     longest = config.max_sequence_length
-    length = min(length, longest) if length else task_pipeline(task).default_sequence_length(longest)
+    length = min(length, longest) if length else task_class(task).default_sequence_length(longest)
     return ModelSettings(task=task, sequence_length=length, tokenizer=tokenizer)
 
 

@@ -7,7 +7,7 @@ D head width, N labels, U units of an LSTM (H / 2), W width of its four gates (2
 import re
 
 from kbert.config import BertConfig
-from kbert.pipelines.registry import task_names, task_pipeline
+from kbert.pipelines.registry import task_class, task_names
 
 # Path → letters of the shape, in the order of a model's variables. {i} is the number of the block.
 VARIABLES = {
@@ -71,9 +71,7 @@ def numbered(variable: str) -> tuple[str, str | None]:
 
 def all_variables() -> dict[str, str]:
     """`VARIABLES`, and those of tasks from outside kbert."""
-    return VARIABLES | {
-        path: dims for task in task_names() for path, dims in task_pipeline(task).head_variables.items()
-    }
+    return VARIABLES | {path: dims for task in task_names() for path, dims in task_class(task).head_variables.items()}
 
 
 def variable_shape(variable: str, sizes: dict[str, int]) -> tuple[int, ...]:
@@ -103,12 +101,12 @@ def block_variables() -> list[str]:
 
 def heads_of(task: str) -> tuple[str, ...]:
     """The layers, first parts of the paths, that a model of this task has besides its encoder."""
-    return task_pipeline(task).heads
+    return task_class(task).heads
 
 
 def head_variables(task: str) -> list[str]:
     """The paths of the variables of a task's heads, including the table of an untied decoder."""
-    own = task_pipeline(task).head_variables
+    own = task_class(task).head_variables
     return [name for name in VARIABLES if name.split("/")[0] in heads_of(task)] + list(own)
 
 

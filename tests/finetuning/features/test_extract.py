@@ -14,8 +14,7 @@ from kbert import BertEncoder
 from kbert.files import FullDisk
 from kbert.finetuning.features.dataset import FeatureSentences, feature_dataset
 from kbert.finetuning.features.evaluation import evaluate_features
-from kbert.finetuning.features.extract import check_layers, text_features, write_word_features
-from kbert.finetuning.features.write_features import write_features
+from kbert.finetuning.features.extract import check_layers, text_features, write_features, write_word_features
 from kbert.layers.scalar_mix import ScalarMix
 from kbert.models.feature_modes import FEATURE_MODES, feature_layers
 from kbert.models.feature_tagger import feature_tagger

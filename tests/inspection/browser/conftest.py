@@ -2,12 +2,12 @@
 
 import pytest
 from helpers.browser import NoBrowserError, start_browser
+from helpers.model_settings import settings_of
 from helpers.playground_server import serving
 from helpers.stored_models import make_model
 from helpers.tiny_bert import tiny_tokenizer
 
 import kbert
-from kbert.pipelines.settings import ModelSettings
 
 TASKS = {
     "pretraining": {},
@@ -44,7 +44,7 @@ def runs(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("runs")
     for task, fields in TASKS.items():
-        settings = ModelSettings(sequence_length=17, **fields)
+        settings = settings_of(task, 17, **fields)
         kbert.save_pretrained(make_model(task), folder / task / "model", tokenizer=tiny_tokenizer(), settings=settings)
     with tf.summary.create_file_writer(str(folder / "pretraining" / "logs" / "train")).as_default(step=1):
         tf.summary.scalar("loss/loss", 2.0)

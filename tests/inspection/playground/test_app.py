@@ -292,7 +292,7 @@ def test_damaged_weights_are_a_sentence(tmp_path):
     model = randomise(kbert.BertPretrainer(tiny_config(num_layers=1)))
     for weight in model.encoder.blocks[0].weights:
         weight.assign(np.full(weight.shape, 3e38))  # finite, but nothing that is computed with them
-    settings = ModelSettings(sequence_length=19)
+    settings = ModelSettings(task=model.task, sequence_length=19)
     path = tmp_path / "damaged"
     kbert.save_pretrained(model, path, tokenizer=tiny_tokenizer(), settings=settings)
     ask = asking(PlaygroundApp([path]))

@@ -154,7 +154,7 @@ def test_names_in_any_case_and_what_is_printed():
     for name in ("mrpc", "Mrpc", "MRPC"):
         task = kbert.tasks.glue(name)
         assert repr(task) == 'kbert.tasks.glue("MRPC")' and task.to_dict()["glue"] == "MRPC"
-    assert kbert.tasks.glue("sts-b").glue_name == "STS-B"
+    assert kbert.tasks.glue("sts-b").glue == "STS-B"
     for name in ("SST", "", None, 2):
         with pytest.raises(ValueError, match=f"glue: expected one of .*'CoLA'.* Received: {name!r}"):
             kbert.tasks.glue(name)

@@ -9,8 +9,8 @@ import string
 import numpy as np
 import pytest
 
+from kbert.tasks.span.evaluation import write_squad_files
 from kbert.tasks.span.metrics import normalize_answer, null_threshold, squad_scores
-from kbert.tasks.span.prediction_files import write_squad_files
 from kbert.tasks.span.questions import Questions
 
 WORDS = ["a", "the", "An", "cat", "Cat.", "dog's", "of", "!", "", "  ", "中文", "É", "1,000", "the-end", "U.S."]

@@ -5,7 +5,7 @@ import json
 import pytest
 from helpers.run_recipe import run_kbert
 
-from kbert.tasks.span.readers import read_squad
+from kbert.tasks.span.questions import read_squad
 from kbert.tasks.span.triviaqa import find_answer, first_words
 
 ASKED = {"Question": "?", "QuestionId": "1"}

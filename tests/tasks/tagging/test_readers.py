@@ -6,8 +6,8 @@ import random
 
 import pytest
 
+from kbert.tasks.tagging.evaluation import write_predictions
 from kbert.tasks.tagging.metrics import entity_scores
-from kbert.tasks.tagging.prediction_files import write_predictions
 from kbert.tasks.tagging.readers import read_conll, read_tagged
 from kbert.tasks.tagging.tag_scheme import recognise_scheme, to_iob2
 from kbert.tasks.tagging.tagged_text import TaggedText, check_tags, learn_tags

@@ -80,7 +80,7 @@ def test_what_transformers_writes(name, seed, tmp_path):
     assert model.task == task and not model.pretrained.report.newly_initialised and not model.pretrained.report.unused
     check_parity(model, tmp_path / "theirs", heads(model))
     if name == "BertForTokenClassification":
-        assert model.pretrained.settings.labels == [f"tag {i}" for i in range(5)]
+        assert model.pretrained.settings.task.labels == tuple(f"tag {i}" for i in range(5))
     if task in ("classification", "tagging", "multiple_choice"):
         assert model.dropout == 0.4
     kbert.save_pretrained(model, tmp_path / "ours", format="huggingface")

@@ -19,7 +19,7 @@ def pipeline():
 def test_it_comes_back(pipeline, format, tmp_path):
     kbert.save_pretrained(pipeline, tmp_path / "it", format=format)
     loaded = load(tmp_path / "it")
-    assert loaded.multi_label and loaded.pretrained.settings.labels == ["a", "b", "c"]
+    assert loaded.multi_label and loaded.pretrained.settings.task.labels == ("a", "b", "c")
     assert_same_weights(loaded, pipeline.model)
     found, expected = (each.predict(TEXTS, verbose=0) for each in (kbert.build_pipeline(loaded), pipeline))
     assert found.keys() == expected.keys()

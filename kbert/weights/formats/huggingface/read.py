@@ -87,6 +87,7 @@ def read_huggingface_directory(path, vocabulary=None) -> TensorCheckpoint:
         config_names=CONFIG_NAMES,
         description=described(task, config, pooler=pooler, **arguments),
         settings=_settings(task, fields, config, arguments, tokenizer, pooling, directory),
+        other_options=pooling,
         vocabulary=tokenizer.vocabulary,
         tensors=tensors,
         stored_names=names,
@@ -169,12 +170,14 @@ def _arguments(task, fields, tensors, names, path):
 
 def _settings(task, fields, config, arguments, tokenizer, pooling, directory):
     stored = read_kbert_settings(directory, task) or default_settings(task, config, {}, _length(directory))
-    stated = {"tokenizer": {**stored.tokenizer, **tokenizer.settings}, **pooling}
+    stated = {"tokenizer": {**stored.tokenizer, **tokenizer.settings}}
+    stated |= {name: value for name, value in pooling.items() if name in stored.task.option_names()}
     if "num_labels" in arguments:
         stated["labels"] = _labels(fields, arguments["num_labels"], directory / CONFIG)
-        if stated["labels"] != stored.labels or not arguments.get("multi_label"):
+        has_other_labels = stated["labels"] != (stored.task.labels and list(stored.task.labels))
+        if task == "classification" and (has_other_labels or not arguments.get("multi_label")):
             stated["thresholds"] = None  # config.json was changed by another program since
-    return dataclasses.replace(stored, **stated)
+    return stored.replace(**stated)
 
 
 def _length(directory):

@@ -75,7 +75,7 @@ def _config(model, name, settings, pad_id, tied):
     if model.task == "regression":
         fields |= {"problem_type": "regression", "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
     elif model.num_labels is not None:
-        labels = settings.labels or [f"LABEL_{i}" for i in range(model.num_labels)]
+        labels = settings.task.labels or [f"LABEL_{i}" for i in range(model.num_labels)]
         fields["id2label"] = {str(i): label for i, label in enumerate(labels)}
         fields["label2id"] = {label: i for i, label in enumerate(labels)}
         fields |= {"problem_type": MULTI_LABEL} if model.multi_label else {}

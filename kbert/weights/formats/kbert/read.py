@@ -20,7 +20,7 @@ from kbert.weights.report import LoadReport, all_loaded, transfer
 
 CONFIG, VOCABULARY, WEIGHTS, MANIFEST = "config.json", "vocab.txt", "model.weights.h5", "manifest.json"
 FILES = (CONFIG, VOCABULARY, WEIGHTS, MANIFEST)
-FORMAT, VERSION = NAMES.format, 1
+FORMAT, VERSION = NAMES.format, 2
 _CONFIG_KEYS = ("format", "format_version", "architecture", "model", "encoder", "quantized_layers", "trainability")
 
 
@@ -128,7 +128,7 @@ def read_kbert_config(path) -> tuple[ModelDescription, ModelSettings]:
     try:
         settings = ModelSettings.from_dict({k: v for k, v in content.items() if k not in _CONFIG_KEYS})
         description = ModelDescription(
-            settings.task,
+            settings.task.name,
             BertConfig.from_dict(content.get("architecture", {})),
             content.get("model", {}),
             content.get("encoder"),

@@ -1,6 +1,5 @@
 """Writes kbert's own directory: `config.json`, `vocab.txt`, `model.weights.h5`, `manifest.json`."""
 
-import dataclasses
 import datetime
 import pathlib
 import platform
@@ -48,7 +47,7 @@ def kbert_config(description: ModelDescription, settings: ModelSettings) -> dict
     return {
         "format": FORMAT,
         "format_version": VERSION,
-        **dataclasses.replace(settings, task=description.task).to_dict(),
+        **settings.to_dict(),
         "model": description.arguments,
         "encoder": description.encoder_arguments,
         "architecture": description.config.to_dict(),

@@ -3,7 +3,6 @@
 The JSON files are read here as plain data: no class is looked up by a name from a file.
 """
 
-import dataclasses
 import functools
 import pathlib
 import reprlib
@@ -97,8 +96,8 @@ def _checkpoint(path, config_path, fields, task_path, task_content, tokenizer, l
     task, arguments, remarks = _task_of(task_content, task_path)
     tokens, settings, more = tokenizer
     stored = read_kbert_settings(path, task) or default_settings(task, config, {}, length)
-    if stored.labels is not None and len(stored.labels) != arguments.get("num_labels"):
-        stored = dataclasses.replace(stored, labels=None)
+    if stored.task.labels is not None and len(stored.task.labels) != arguments.get("num_labels"):
+        stored = stored.replace(labels=None)
     tensors = open_weights(fields, config, task, arguments.get("num_labels", 1))
     return TensorCheckpoint(
         format=NAMES.format,
@@ -107,7 +106,7 @@ def _checkpoint(path, config_path, fields, task_path, task_content, tokenizer, l
         names=NAMES,
         config_names=CONFIG_NAMES,
         description=described(task, config, pooler=True, **arguments),
-        settings=dataclasses.replace(stored, tokenizer=_merged(stored.tokenizer, settings)),
+        settings=stored.replace(tokenizer=_merged(stored.tokenizer, settings)),
         vocabulary=tokens,
         tensors=tensors,
         stored_names={name: name for name in tensors.tensors},

@@ -206,4 +206,4 @@ def test_a_damaged_settings_file_is_named(tmp_path):
         load(tmp_path / "out")
     (tmp_path / "out/kbert_settings.json").unlink()
     loaded = load(tmp_path / "out").pretrained
-    assert loaded.settings.labels is None and loaded.tokenizer.vocabulary == TINY_VOCABULARY
+    assert loaded.settings.task.labels is None and loaded.tokenizer.vocabulary == TINY_VOCABULARY

@@ -65,10 +65,11 @@ def classifier(directory, rows, **changes):
 def test_labels(directory):
     classifier(directory, 3, id2label={"1": "b", "0": "a", "2": "c"})
     model = load(directory)
-    assert (model.task, model.num_labels, model.pretrained.settings.labels) == ("classification", 3, ["a", "b", "c"])
+    assert (model.task, model.num_labels) == ("classification", 3)
+    assert model.pretrained.settings.task.labels == ("a", "b", "c")
     assert kbert.build_pipeline(model, sequence_length=9).predict(["paris"], verbose=0)["label"][0] in "abc"
     other = load(directory, num_labels=4)
-    assert len(other.pretrained.report.newly_initialised) == 2 and other.pretrained.settings.labels is None
+    assert len(other.pretrained.report.newly_initialised) == 2 and other.pretrained.settings.task.labels is None
     tagger = load(directory, task="tagging", num_labels=3)  # the head has the same name there, but is another one
     assert {r.variable.split("/")[0] for r in tagger.pretrained.report.newly_initialised} == {"tagger_head"}
     edit(directory / "config.json", id2label={"0": "a", "1": "b"})
@@ -112,7 +113,7 @@ def test_sentence_transformers_say_how_they_pool(directory):
     (directory / "sentence_bert_config.json").write_text(json.dumps({"max_seq_length": 7, "do_lower_case": False}))
     model = load(directory, task="encoder")
     settings = model.pretrained.settings
-    assert (settings.pooling, settings.normalize, settings.sequence_length) == ("cls", True, 7)
+    assert (settings.task.pooling, settings.task.normalize, settings.sequence_length) == ("cls", True, 7)
     embedding = kbert.build_pipeline(model).predict(["paris is big", "old river"], verbose=0)["embedding"]
     np.testing.assert_allclose(np.linalg.norm(embedding, axis=1), 1.0, rtol=1e-6)
     (directory / "1_Pooling/config.json").write_text(json.dumps({**modes, "pooling_mode_mean_tokens": True}))
@@ -122,7 +123,7 @@ def test_sentence_transformers_say_how_they_pool(directory):
 def test_labels_that_are_numbers(directory):
     """As transformers writes them for somebody whose data have numbers."""
     classifier(directory, 2, id2label={"0": 1, "1": 2.5}, num_classes=None)  # the last is no field of a BERT's config
-    assert open_checkpoint(directory).settings.labels == ["1", "2.5"]
+    assert open_checkpoint(directory).settings.task.labels == ("1", "2.5")
 
 
 def test_the_pooler_that_is_not_used_is_named(directory, caplog):

@@ -86,7 +86,7 @@ def test_every_head_computes_what_transformers_does(task, tmp_path):
     if task != "span":
         assert model.dropout == 0.4
     if task in ("classification", "tagging"):
-        assert model.pretrained.settings.labels == [f"name {i}" for i in range(LABELS)]
+        assert model.pretrained.settings.task.labels == tuple(f"name {i}" for i in range(LABELS))
 
 
 # The pain list.
@@ -221,9 +221,9 @@ def test_thresholds_are_of_the_labels_that_they_were_stored_with(tmp_path):
         thresholds=[0.2, 0.9],
     )
     kbert.save_pretrained(pipeline, tmp_path / "model", format="huggingface")
-    assert kbert.load_pretrained(tmp_path / "model").pretrained.settings.thresholds == [0.2, 0.9]
+    assert kbert.load_pretrained(tmp_path / "model").pretrained.settings.task.thresholds == (0.2, 0.9)
     config = tmp_path / "model" / "config.json"
     stated = json.loads(config.read_text()) | {"id2label": {"0": "dull", "1": "fun"}, "label2id": {"dull": 0, "fun": 1}}
     config.write_text(json.dumps(stated))
     settings = kbert.load_pretrained(tmp_path / "model").pretrained.settings
-    assert settings.labels == ["dull", "fun"] and settings.thresholds is None
+    assert settings.task.labels == ("dull", "fun") and settings.task.thresholds is None

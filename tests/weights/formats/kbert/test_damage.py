@@ -34,7 +34,7 @@ def damage(kind, path):
     elif kind == "broken config":
         config.write_text(config.read_text()[:-20])
     elif kind == "newer version":
-        edit(config, format_version=2)
+        edit(config, format_version=3)
     elif kind == "broken manifest":
         (path / "manifest.json").write_text("{}")
     elif kind == "not a directory of ours":
@@ -53,7 +53,7 @@ def damage(kind, path):
         ("unknown architecture key", ValueError, r"config.json: .*unknown fields \['hiden_dim'\]"),
         ("unknown task", ValueError, "config.json: .*Received: 'parsing'"),
         ("broken config", ValueError, "config.json.*: not JSON"),
-        ("newer version", ValueError, "format_version 1. Received: 2"),
+        ("newer version", ValueError, "format_version 2. Received: 3"),
         ("broken manifest", ValueError, "manifest.json is damaged"),
         ("not a directory of ours", ValueError, "Expected a kbert directory"),
     ],
@@ -68,8 +68,9 @@ def test_damaged_directories_are_named_before_anything_is_built(pretrained, monk
 
 def test_a_config_may_be_edited(pretrained):
     path, _ = pretrained
-    edit(path / "config.json", null_threshold=0.5)
-    assert kbert.load_pretrained(path).pretrained.settings.null_threshold == 0.5
+    task = json.loads((path / "config.json").read_text())["task"]
+    edit(path / "config.json", task=task | {"top_k": 3})
+    assert kbert.load_pretrained(path).pretrained.settings.task.top_k == 3
 
 
 def test_wrong_arguments(pretrained, tmp_path):

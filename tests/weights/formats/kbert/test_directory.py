@@ -1,16 +1,17 @@
 """kbert directories: round trips, other tasks, overrides, and what is written."""
 
+import dataclasses
 import json
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.model_settings import settings_of
 from helpers.slow_but import slow_but
 from helpers.stored_models import weights
 from helpers.tiny_bert import TEXTS, VOCABULARY, randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.pipelines.settings import ModelSettings
 
 FILES = ["config.json", "manifest.json", "model.weights.h5", "vocab.txt"]
 
@@ -39,7 +40,7 @@ MODELS = {
 def test_every_model_comes_back(task, tmp_path):
     config = tiny_config(activation="gelu_erf", hidden_dropout=0.3)
     model, tokenizer = randomise(MODELS[task](config)), tiny_tokenizer(max_word_length=77)
-    settings = ModelSettings(sequence_length=17, pair=True, null_threshold=-1.5)
+    settings = settings_of(model.task, 17, pair=True, null_threshold=-1.5)
     kbert.save_pretrained(model, tmp_path / "model", tokenizer=tokenizer, settings=settings, made_by={"seed": 3})
     assert sorted(path.name for path in (tmp_path / "model").iterdir()) == FILES
     loaded = kbert.load_pretrained(tmp_path / "model")
@@ -50,7 +51,7 @@ def test_every_model_comes_back(task, tmp_path):
     }
     same_weights(loaded, model)
     found = loaded.pretrained.settings
-    assert (found.task, found.sequence_length, found.pair, found.null_threshold) == (task, 17, True, -1.5)
+    assert found == dataclasses.replace(settings, tokenizer=tokenizer.settings()) and found.sequence_length == 17
     assert loaded.pretrained.tokenizer.settings() == tokenizer.settings()
     assert loaded.pretrained.tokenizer.vocabulary == VOCABULARY
     report = loaded.pretrained.report
@@ -85,7 +86,7 @@ def test_pretraining_to_classification(pretrained, caplog):
         "next_sentence_head: unused (2 variables)",
     ]
     assert [record.levelname for record in logged] == ["INFO", "WARNING", "INFO", "INFO"]
-    assert model.num_labels == 3 and model.pretrained.settings.labels == ["a", "b", "c"]
+    assert model.num_labels == 3 and model.pretrained.settings.task.labels == ("a", "b", "c")
     assert (model.config.hidden_dropout, model.dropout, model.config.attention_dropout) == (0.25, 0.25, 0.1)
     same_weights(original.encoder, model.encoder)
     report = model.pretrained.report
@@ -146,7 +147,7 @@ def test_another_number_of_labels_is_a_new_head(tmp_path):
     pipeline = kbert.build_pipeline(kbert.BertClassifier(tiny_config()), tiny_tokenizer(), labels=["no", "yes"])
     kbert.save_pretrained(pipeline, tmp_path / "model")
     model = kbert.load_pretrained(tmp_path / "model", num_labels=4)
-    assert model.num_labels == 4 and model.pretrained.settings.labels is None
+    assert model.num_labels == 4 and model.pretrained.settings.task.labels is None
     assert len(model.pretrained.report.newly_initialised) == 2
 
 
@@ -165,16 +166,16 @@ def test_other_labels_are_a_new_head_and_the_same_keep_their_order(tmp_path, cap
     same_weights(other.encoder, model.encoder)
     kernels = [next(v.numpy() for v in one.weights if v.path == head[0]) for one in (model, other)]
     assert np.std(kernels[1]) < 0.1 < np.std(kernels[0])
-    assert other.pretrained.settings.labels == ["bad", "good"]
+    assert other.pretrained.settings.task.labels == ("bad", "good")
 
 
 @pytest.mark.parametrize("labels", [None, ["0", "1"], ["LABEL_0", "LABEL_1"]])
 def test_default_names_take_the_labels_given(labels, tmp_path):
     model = randomise(kbert.BertClassifier(tiny_config()))
-    settings = ModelSettings(labels=labels, sequence_length=9)
+    settings = settings_of("classification", 9, labels=labels)
     kbert.save_pretrained(model, tmp_path / "model", tokenizer=tiny_tokenizer(), settings=settings)
     named = kbert.load_pretrained(tmp_path / "model", labels=["neg", "pos"])
-    assert named.pretrained.settings.labels == ["neg", "pos"] and not named.pretrained.report.newly_initialised
+    assert named.pretrained.settings.task.labels == ("neg", "pos") and not named.pretrained.report.newly_initialised
     same_weights(named, model)
 
 
@@ -182,7 +183,7 @@ def test_a_quantised_head_has_no_other_labels(tmp_path):
     model = kbert.BertClassifier(tiny_config())
     model.quantize("int8")
     kbert.save_pretrained(kbert.build_pipeline(model, tiny_tokenizer(), labels=["a", "b"]), tmp_path / "model")
-    assert kbert.load_pretrained(tmp_path / "model", labels=["a", "b"]).pretrained.settings.labels == ["a", "b"]
+    assert kbert.load_pretrained(tmp_path / "model", labels=["a", "b"]).pretrained.settings.task.labels == ("a", "b")
     with pytest.raises(ValueError, match="is quantised: it can only be loaded as it is"):
         kbert.load_pretrained(tmp_path / "model", labels=["c", "d"])
 
@@ -195,12 +196,12 @@ def test_thresholds_go_with_their_labels(tmp_path):
     def thresholds(**overrides):
         loaded = kbert.load_pretrained(tmp_path / "model", **overrides)
         kbert.build_pipeline(loaded)
-        return loaded.pretrained.settings.thresholds
+        return loaded.pretrained.settings.task.thresholds
 
-    assert thresholds() == thresholds(labels=["a", "b"]) == [0.3, 0.4]
+    assert thresholds() == thresholds(labels=["a", "b"]) == (0.3, 0.4)
     for overrides in ({"labels": ["c", "d"]}, {"labels": list("abc")}, {"num_labels": 3}, {"multi_label": False}):
         assert thresholds(**overrides) is None
-    assert thresholds(labels=["c", "d"], thresholds=[0.5, 0.6]) == [0.5, 0.6]
+    assert thresholds(labels=["c", "d"], thresholds=[0.5, 0.6]) == (0.5, 0.6)
 
 
 def test_overrides(pretrained):
@@ -210,7 +211,7 @@ def test_overrides(pretrained):
     )
     assert list(encoder.output) == ["hidden_states"] and encoder.config.causal and not encoder.config.attention_dropout
     model = kbert.load_pretrained(path, sequence_length=9, max_word_length=7, dtype="mixed_bfloat16", top_k=3)
-    assert model.dtype_policy.name == "mixed_bfloat16" and model.pretrained.settings.top_k == 3
+    assert model.dtype_policy.name == "mixed_bfloat16" and model.pretrained.settings.task.top_k == 3
     assert model.pretrained.tokenizer.max_word_length == 7 and model.pretrained.settings.sequence_length == 9
     same_weights(model, original)
     with pytest.warns(UserWarning, match="uncased"):
@@ -296,10 +297,13 @@ def test_saving_needs_what_belongs_together(tmp_path):
         ({}, "pass `tokenizer`"),
         ({"tokenizer": tiny_tokenizer(), "settings": {"seed": 1}}, "made_by"),
         (
-            {"tokenizer": tiny_tokenizer(), "settings": ModelSettings(labels=["a"], sequence_length=9)},
+            {"tokenizer": tiny_tokenizer(), "settings": settings_of("classification", 9, labels=["a"])},
             "expected 2 labels",
         ),
-        ({"tokenizer": tiny_tokenizer(), "settings": ModelSettings()}, "position table, 19. Received: 128"),
+        (
+            {"tokenizer": tiny_tokenizer(), "settings": settings_of("classification", 128)},
+            "position table, 19. Received: 128",
+        ),
         ({"tokenizer": kbert.BertTokenizer(VOCABULARY[:-1])}, "Received: 24 tokens"),
         ({"tokenizer": tiny_tokenizer(), "format": "onnx"}, "`format` must be one of"),
     ]:

@@ -265,8 +265,9 @@ def test_another_task_takes_the_encoder(preset):
 
 
 def test_edited_labels_belong_to_the_head(preset):
-    edit(preset / "kbert_settings.json", labels=["one"])
-    assert load(preset).pretrained.settings.labels is None
+    task = json.loads((preset / "kbert_settings.json").read_text())["task"]
+    edit(preset / "kbert_settings.json", task=task | {"labels": ["one"]})
+    assert load(preset).pretrained.settings.task.labels is None
 
 
 def test_nothing_is_looked_up_by_name(preset):

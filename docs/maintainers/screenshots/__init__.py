@@ -1,0 +1,1 @@
+"""The pictures of docs/inspection.md; docs/maintainers/make_screenshots.py makes them."""

@@ -1,1 +1,0 @@
-"""The pictures of docs/inspection.md; docs/make_screenshots.py makes them."""

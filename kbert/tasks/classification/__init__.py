@@ -1,1 +1,0 @@
-"""Labels of texts and of pairs of texts."""

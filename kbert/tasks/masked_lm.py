@@ -1,0 +1,161 @@
+"""Texts with [MASK] in them → tokens for each mask.
+
+Shapes: M masks, V vocabulary.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from kbert.options import Count
+from kbert.pipelines.task_signature import LONG_TEXT, answering
+from kbert.tasks.task import Task, of_model
+
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskedLm(Task):
+    """Proposes the most probable ``tokens`` for each [MASK], with their ``probabilities``.
+
+    Args:
+        max_masks: the most [MASK]s of a text that are answered.
+        masking: of `kbert.Pipeline.fit`, arguments of `kbert.pretraining.TokenMasking`; by default the paper's.
+        top_k: how many tokens are proposed for each mask.
+
+    Raises:
+        ValueError: on `parts`, a `top_k` beyond the vocabulary.
+    """
+
+    max_masks: Count = of_model(8)
+    masking: Mapping = dataclasses.field(default_factory=dict, metadata={"of_model": True})
+    top_k: Count = of_model(5)
+
+    name = "masked_lm"
+    is_finetuned = False
+    heads = ("masked_lm_head",)
+    playground_views = ("fill_mask",)
+    model_arguments = {"masked_lm": True, "next_sentence": False}
+
+    @classmethod
+    def model_class(cls):
+        from kbert.models.pretrainer import BertPretrainer
+
+        return BertPretrainer
+
+    @classmethod
+    def for_vocabulary(cls, size):
+        return cls(top_k=min(cls.top_k, size))
+
+    def bounds(self, config):
+        return {
+            "max_masks": max(config.max_sequence_length, type(self).max_masks),
+            "top_k": max(config.vocabulary_size, type(self).top_k),
+        }
+
+    def parts(self, model, tokenizer, sequence_length):
+        from kbert.answers.fill_mask import FillMaskAnswers
+        from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
+
+        if self.top_k > model.config.vocabulary_size:
+            raise ValueError(
+                f"build_pipeline: `top_k` must be at most the vocabulary's {model.config.vocabulary_size} tokens. "
+                f"Received: {self.top_k}"
+            )
+        preprocessor = FillMaskPreprocessor(
+            tokenizer,
+            sequence_length,
+            self.max_masks,
+            causal=model.config.causal,
+            masking=self.masking,
+            name="preprocessor",
+        )
+        return preprocessor, FillMaskAnswers(preprocessor.tokenizer, self.top_k, name="answers")
+
+    @classmethod
+    def exported_answers(cls, labels, outputs):
+        from kbert.answers.fill_mask import FillMaskAnswers
+
+        return FillMaskAnswers(tokenizer=None)
+
+    @classmethod
+    def signatures(cls, pipeline):
+        return {"fill_mask": answering(pipeline, values_per_row=cls.values_per_row(pipeline))}
+
+    @classmethod
+    def values_per_row(cls, pipeline):
+        return pipeline.preprocessor.max_masks * pipeline.model.config.vocabulary_size  # logits [M, V]
+
+    @classmethod
+    def example_rows(cls, names):
+        return [{"text": "Paris is the [MASK] of France."}, {"text": "[MASK] " + LONG_TEXT + "[MASK]"}]
+
+
+MASK = "[MASK]"
+
+
+def fill_mask(
+    model: "str | os.PathLike | BertModel",
+    texts: str | Sequence[str],
+    *,
+    top_k: int = 5,
+    sequence_length: int | None = None,
+) -> list[dict[str, Any]]:
+    """The proposals of a masked language model for every [MASK], as plain Python values.
+
+    Args:
+        model: what `kbert.load_pretrained` loads, or a model that it has loaded, with a masked-LM head.
+        texts: one text or several, each with a [MASK].
+        top_k: how many tokens to propose for each mask.
+        sequence_length: tokens of a text; None: the model's own.
+
+    Returns:
+        A dict for each text: ``text``, and ``masks``, a list for each mask of dicts of ``token``, ``probability`` and
+        ``text``, in which the token replaces the mask; most probable first.
+
+    Raises:
+        ValueError: a text without a mask, or a model without a masked-LM head.
+
+    Example::
+
+        [answer] = kbert.fill_mask("saved_models/kbert-tiny", "He was born in [MASK].")
+        [best["text"] for best in answer["masks"][0]]  # five sentences, the most probable first
+    """
+    from kbert.models.bert_model import BertModel
+    from kbert.weights.build_pipeline import build_pipeline
+    from kbert.weights.load import load_pretrained
+
+    texts = [texts] if isinstance(texts, str) else list(texts)
+    if without := [text for text in texts if MASK not in text]:
+        raise ValueError(f"fill_mask: expected a {MASK} in each text. Received: {without[0]!r}")
+    source = model
+    if not isinstance(model, BertModel):
+        model = load_pretrained(source)
+    if "mlm_logits" not in model.output:
+        raise ValueError(
+            f"fill_mask: expected a model with a masked-LM head. Received: a {model.task} model"
+            + (f" in {source}" if model is not source else "")
+        )
+    masks = max((text.count(MASK) for text in texts), default=1)
+    pipeline = build_pipeline(model, sequence_length=sequence_length, max_masks=masks, top_k=top_k)
+    answers = pipeline.predict(texts, verbose=0)
+    return [
+        {
+            "text": text,
+            "masks": [
+                [{**proposal, "text": filled(text, number, proposal["token"])} for proposal in mask]
+                for number, mask in enumerate(row["masks"])
+            ],
+        }
+        for text, row in zip(texts, pipeline.answers.to_dicts(answers), strict=True)
+    ]
+
+
+def filled(text: str, mask: int, token: str) -> str:
+    """The text with a token instead of its `mask`-th [MASK]; a "##" piece is joined to the word before it."""
+    parts = text.split(MASK)
+    before = MASK.join(parts[: mask + 1])
+    after = MASK.join(parts[mask + 1 :])
+    return before.rstrip() + token[2:] + after if token.startswith("##") else before + token + after

@@ -1,1 +1,0 @@
-"""The masked language model: tokens for each [MASK]."""

@@ -1,1 +1,0 @@
-"""Whether a text follows another."""

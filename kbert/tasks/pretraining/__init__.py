@@ -1,1 +1,0 @@
-"""Pre-training: the masked language model and the next-sentence task together."""

@@ -1,1 +1,0 @@
-"""A number on a text, or on a pair of texts."""

@@ -1,0 +1,172 @@
+"""A model's answers to labelled examples, and their scores.
+
+Shapes: B batch, N labels, C choices, n rows.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from kbert.preprocessing.buckets import limit_batch_size, longest_first, padding_for, text_sizes, trim_padding
+from kbert.tasks.labelled_text import LabelledText, check_label_numbers
+from kbert.tasks.metrics import mean_squared_error, metrics_of
+from kbert.tasks.training_data import row_reader
+from kbert.training.progress import PredictionProgress
+
+_FEW_BATCHES = 4  # are encoded at once: an input pipeline takes a third of a second to start
+
+
+def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static: bool = False) -> np.ndarray:
+    """The scores of every row by a model with one output, such as a classifier, regressor or multiple-choice model.
+
+    Rows run in the order of their length, in full batches cut to their longest row, and are returned in their original
+    order. The scores are those of padded batches, up to the order of floating-point sums.
+
+    Args:
+        model: with one output: ``logits`` [B, N] or [B, C], or scores.
+        preprocessor: the pipeline's, from strings to the model's batch.
+        columns: {name: list of n strings, or of n equally long lists of strings}, as the preprocessor names them.
+        static: keep every batch at the preprocessor's length, as a TPU needs it.
+
+    Returns:
+        float64: of logits probabilities [n, N] or [n, C], of a multi-label classifier each by itself; else scores [n].
+
+    Raises:
+        FloatingPointError: scores that are infinite or NaN.
+    """
+    order, place = longest_first(text_sizes(columns.values()))
+    if not static:
+        batch_size = limit_batch_size(batch_size, len(order))
+    data = _batches(order, columns, preprocessor, batch_size, "full" if static else padding_for(model))
+    (name,) = model.output
+    outputs = model.predict(data, verbose=0, callbacks=[PredictionProgress(len(order), batch_size)])
+    scores = np.asarray(outputs[name])[place].astype("float64")
+    check_scores(scores)
+    if name != "logits":
+        return scores
+    if model.multi_label:
+        return 1.0 / (1.0 + np.exp(-np.clip(scores, -700, 700)))
+    return softmax(scores)
+
+
+def check_scores(scores):
+    """Raise a FloatingPointError if scores [n, ...] are infinite or NaN, since their maximum means nothing."""
+    bad = np.argwhere(~np.isfinite(scores))
+    if len(bad):
+        raise FloatingPointError(
+            f"Expected a model with finite scores. Received: for row {bad[0][0]} {scores[tuple(bad[0])]}. "
+            "Its weights are damaged, or it needs --precision float32."
+        )
+
+
+def softmax(logits):
+    """Probabilities of logits [..., N]."""
+    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return powers / powers.sum(axis=-1, keepdims=True)
+
+
+def cross_entropies(logits, labels):
+    """-log of the probability of each label [n] by its logits [n, N], float64 [n]."""
+    logits = logits.astype("float64")
+    logits -= logits.max(axis=-1, keepdims=True)
+    return np.log(np.exp(logits).sum(axis=-1)) - logits[np.arange(len(labels)), labels]
+
+
+def _batches(order, columns, preprocessor, batch_size, padding):
+    """The rows in the given order, in full batches: the last one is filled up with its last row.
+
+    So there is only one compilation, and replicas get equal shares.
+    """
+    missing = -len(order) % batch_size
+    rows = np.concatenate([order, np.repeat(order[-1:], missing)])
+    texts = row_reader(columns)
+
+    @tf.autograph.experimental.do_not_convert
+    def batch(indices):  # [B]
+        inputs = preprocessor(texts(indices))
+        return trim_padding(inputs, padding)
+
+    if len(rows) <= _FEW_BATCHES * batch_size:
+        return tf.data.Dataset.from_tensor_slices(batch(rows)).batch(batch_size, drop_remainder=True)
+    rows = tf.data.Dataset.from_tensor_slices(rows.reshape(-1, batch_size))
+    return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
+
+
+def evaluate(
+    model,
+    preprocessor,
+    examples: LabelledText,
+    metrics: Sequence[str],
+    *,
+    batch_size: int = 32,
+    static: bool = False,
+    thresholds: Sequence[float] | None = None,
+) -> tuple[dict, np.ndarray]:
+    """Scores the predictions for all examples.
+
+    Args:
+        model: `BertClassifier`, `BertRegressor` or `BertMultipleChoice`.
+        preprocessor: the pipeline's, from strings to the model's batch.
+        examples: `LabelledText`, or `LabelledChoices` for multiple choice.
+        metrics: names of `kbert.tasks.metrics.metrics_of` such labels.
+        batch_size, static: see `predict_scores`; no metric depends on them.
+        thresholds: of `compare`.
+
+    Returns:
+        (``{"examples": count, "loss": cross entropy or squared error, <metric>: …}``, the result of `predict_scores`).
+
+    Raises:
+        ValueError: a label that is not in [0, N).
+
+    Example::
+
+        evaluate(pipeline.model, pipeline.preprocessor, examples, ["accuracy"])[0]  # {"examples": 872, …}
+    """
+    if model.num_labels is not None:  # before the work of predicting
+        check_label_numbers(examples.labels, model.num_labels)
+    scores = predict_scores(model, preprocessor, examples.columns, batch_size=batch_size, static=static)
+    return compare(examples, scores, metrics, thresholds), scores
+
+
+def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str], thresholds=None) -> dict:
+    """The scores of `evaluate`, from existing predictions: of one model, or the mean of several.
+
+    Args:
+        examples: with n labels.
+        scores: probabilities [n, N], or for regression [n].
+        metrics: names of `kbert.tasks.metrics.metrics_of` such labels.
+        thresholds: where a text may have several labels, floats [N] that the probability of one that is on exceeds;
+            None: 0.5.
+    """
+    labels = examples.labels
+    if examples.regression:
+        loss = mean_squared_error(labels, scores)
+        predictions = scores
+    else:
+        check_label_numbers(labels, scores.shape[-1])
+        if labels.ndim == 2:
+            likelihoods = np.where(labels == 1, scores, 1.0 - scores)
+            predictions = (scores > (0.5 if thresholds is None else np.asarray(thresholds))).astype("int32")
+        else:
+            likelihoods = scores[np.arange(len(labels)), labels]
+            predictions = np.argmax(scores, axis=-1)
+        loss = float(-np.mean(np.log(np.maximum(likelihoods, np.finfo("float64").tiny))))
+    return {
+        "examples": len(examples),
+        "loss": loss,
+        **{name: metrics_of(labels)[name](labels, predictions) for name in metrics},
+    }
+
+
+def evaluate_documents(
+    pipeline, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32
+) -> tuple[dict, np.ndarray]:
+    """`evaluate` for whole texts, by the answers that the pipeline pools over their windows."""
+    order, place = longest_first(text_sizes([examples.texts]))
+    progress = PredictionProgress(len(order), batch_size)
+    texts = [examples.texts[i] for i in order]
+    answers = pipeline.predict(texts, batch_size=batch_size, verbose=0, callbacks=[progress])
+    scores = np.asarray(answers["score" if examples.regression else "probabilities"], "float64")[place]
+    check_scores(scores)
+    return compare(examples, scores, metrics, pipeline.answers.thresholds), scores

@@ -1,0 +1,281 @@
+"""Labelled examples and windows of long texts → the batches of fine-tuning.
+
+Shapes: B batch, S sequence, W windows, N labels, n rows, t tokens of all windows.
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import tensorflow as tf
+
+from kbert.models.class_weights import class_factors
+from kbert.preprocessing.buckets import grouped_by_length, trim_padding
+from kbert.stateless_random import fold_in, permutation
+from kbert.tasks.labelled_text import LabelledText, check_label_numbers
+from kbert.tasks.stored_texts import StoredTexts
+
+
+def row_batches(count: int, *, batch_size: int, seed: int = 0, start_step: int = 0, sizes=None) -> tf.data.Dataset:
+    """An infinite dataset of full batches of row numbers, in a new order each epoch.
+
+    As in the original, a batch may hold the last rows of one epoch and the first of the next, so that every batch is
+    full and no row is skipped. Batch n is a function only of the arguments and n, so a run that resumes at `start_step`
+    gets the same batches as without the interruption.
+
+    Args:
+        start_step: number of the first batch.
+        sizes: ints [n], the tokens of each row, to put rows of similar length into one batch
+            (`kbert.preprocessing.buckets.grouped_by_length`). None: batches are drawn at random.
+
+    Returns:
+        tf.data.Dataset of int [B].
+    """
+
+    def rows_from(step):
+        first_epoch, done = divmod(step * batch_size, count)
+        return tf.data.Dataset.range(first_epoch, tf.int64.max).flat_map(epoch_order).skip(done)
+
+    @tf.autograph.experimental.do_not_convert
+    def epoch_order(epoch):
+        return tf.data.Dataset.from_tensor_slices(permutation(fold_in(seed, epoch), count))
+
+    if sizes is None:
+        return rows_from(start_step).batch(batch_size, drop_remainder=True)
+    return grouped_by_length(rows_from, sizes, batch_size=batch_size, seed=seed, start_step=start_step)
+
+
+def training_dataset(
+    examples: LabelledText,
+    preprocessor,
+    *,
+    batch_size: int,
+    seed: int = 0,
+    start_step: int = 0,
+    num_labels: int | None = None,
+    padding: str = "bucket",
+    group_by_length: bool = False,
+    weights: np.ndarray | None = None,
+) -> tf.data.Dataset:
+    """An infinite dataset of full batches for `model.fit`, in a new order each epoch.
+
+    As in the original, a batch may hold the last examples of one epoch and the first of the next, so that every batch
+    is full and no example is skipped. Batch n depends only on the examples, `batch_size`, `seed` and n, so a run that
+    resumes at `start_step` gets the same batches as without the interruption.
+
+    Args:
+        examples: what to learn; `LabelledText`, or `LabelledChoices` for multiple choice.
+        preprocessor: the pipeline's, for the columns that the examples have.
+        num_labels: N of the model. If given, labels outside [0, N) are an error here, not in the first step.
+        padding: which padding a batch keeps (`kbert.preprocessing.buckets.trim_padding`); it affects only the time of a
+            step. S is static only with "full", which a TPU needs.
+        group_by_length: whether to sort the rows of up to 50 batches into batches by number of tokens. Faster, but the
+            batches are no longer random; all examples are tokenised once more at the start.
+        weights: floats, the loss factor of each example; None: 1 for all.
+
+    Returns:
+        tf.data.Dataset of ``(inputs, labels)``, with `weights` ``(inputs, labels, sample_weight)``: inputs a batch dict
+        [B, S]; labels ``{"logits": int32 [B]}``, of several labels a text [B, N], or for regression ``{"score": float32
+        [B]}``; weights under the same key.
+    """
+    if num_labels is not None:
+        check_label_numbers(examples.labels, num_labels)
+
+    sizes = token_counts(examples, preprocessor) if group_by_length else None
+    rows = row_batches(len(examples), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
+    return _batches(rows, examples, preprocessor, padding, weights)
+
+
+def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray:
+    """The factor of each example's loss, float32.
+
+    Args:
+        class_weight: as `kbert.models.class_weights.class_factors` takes it.
+        pipeline: of a classifier.
+        examples: with the model's labels.
+
+    Raises:
+        ValueError: a model without labels, or what `class_factors` refuses.
+    """
+    labels = pipeline.answers.labels
+    ids = examples.labels
+    if not labels:
+        raise ValueError(f"finetune: `class_weight` is for models with labels. Received: {class_weight!r}")
+    return class_factors(class_weight, len(labels), labels, ids=ids, owner="finetune")[ids]
+
+
+def real_tokens(examples: LabelledText, preprocessor, sample: int = 1024) -> float:
+    """Mean number of tokens per example that are not padding, of `sample` evenly spread examples; for speeds."""
+    some = np.linspace(0, len(examples) - 1, min(sample, len(examples)), dtype="int64")
+    tokens = 0
+    for start in range(0, len(some), 64):  # few at once: long documents have many windows each
+        columns = examples.take(some[start : start + 64]).columns
+        batch = preprocessor({name: tf.constant(column) for name, column in columns.items()})
+        tokens += int(tf.math.count_nonzero(batch["padding_mask"]))
+    return tokens / len(some)
+
+
+def token_counts(examples: LabelledText, preprocessor) -> np.ndarray:
+    """Tokens of each example (of choices: of the longest) that are not padding, int32 [n]; all texts are tokenised."""
+    texts = row_reader(examples.columns)
+
+    @tf.autograph.experimental.do_not_convert
+    def count(rows):  # [up to 1024]
+        batch = preprocessor(texts(rows))
+        tokens = tf.math.count_nonzero(batch["padding_mask"], axis=-1, dtype=tf.int32)
+        return tokens if tokens.shape.rank == 1 else tf.reduce_max(tokens, axis=-1)
+
+    counts = tf.data.Dataset.range(len(examples)).batch(1024).map(count, num_parallel_calls=tf.data.AUTOTUNE)
+    return np.concatenate(list(counts.as_numpy_iterator()))
+
+
+def row_reader(columns: Mapping[str, Any]) -> Callable[[Any], dict[str, Any]]:
+    """A function of row numbers [B], also in a graph, that gives those rows of columns: {name: tensor [B, …]}."""
+    sources = {name: one if isinstance(one, StoredTexts) else tf.constant(one) for name, one in columns.items()}
+    return lambda rows: {name: _gather(source, rows) for name, source in sources.items()}
+
+
+def _gather(source, rows):
+    if not isinstance(source, StoredTexts):
+        return tf.gather(source, rows)
+    texts = tf.numpy_function(lambda rows: np.array(source.read(rows), object), [rows], tf.string, stateful=False)
+    return tf.ensure_shape(texts, rows.shape)
+
+
+def _batches(rows, examples, preprocessor, padding, weights):
+    texts = row_reader(examples.columns)
+    output, kind = ("score", "float32") if examples.regression else ("logits", "int32")
+    labels = tf.constant(examples.labels, kind)
+    factors = None if weights is None else tf.constant(weights, "float32")
+
+    @tf.autograph.experimental.do_not_convert
+    def batch(indices):  # [B]
+        inputs = preprocessor(texts(indices))
+        one = trim_padding(inputs, padding), {output: tf.gather(labels, indices)}
+        return one if factors is None else (*one, {output: tf.gather(factors, indices)})
+
+    return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
+
+
+_EXAMPLES = 256  # preprocessed at a time
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class WindowStore:
+    """The windows that a preprocessor made from many texts; `batch` returns any of them as a model's batch.
+
+    The number of windows varies between texts, so batches of windows cannot be drawn from texts on the fly by a
+    training that has to resume at a step. Stored as ragged rows, 100,000 questions take about 100 MB.
+    """
+
+    token_ids: np.ndarray  # int32 [t]
+    starts: np.ndarray  # int64 [W], first token of each window
+    lengths: np.ndarray  # int32 [W], tokens, [CLS] and [SEP] among them
+    first_lengths: np.ndarray  # int32 [W], tokens of segment 0
+    rows: np.ndarray  # int32 [W], the text of each window
+    sequence_length: int  # S
+    pad_id: int
+
+    @classmethod
+    def from_examples(cls, examples, preprocessor, on_batch=None) -> "WindowStore":
+        """Preprocesses examples, some at a time, and keeps their windows in the order of the examples.
+
+        Args:
+            preprocessor: one that cuts windows: ``token_ids``, ``segment_ids``, ``padding_mask`` [W, S] and
+                ``window_row`` [W].
+            on_batch: function of some examples and the preprocessor's batch of them, called for all in order.
+        """
+        tokens = []
+        lengths = []
+        firsts = []
+        rows = []
+        for done in range(0, len(examples), _EXAMPLES):
+            some = examples.take(np.arange(done, min(done + _EXAMPLES, len(examples))))
+            batch = preprocessor({name: tf.constant(column) for name, column in some.columns.items()})
+            if on_batch is not None:
+                on_batch(some, batch)
+            mask = np.asarray(batch["padding_mask"])
+            tokens.append(np.asarray(batch["token_ids"])[mask])
+            lengths.append(mask.sum(axis=1))
+            firsts.append((mask & (np.asarray(batch["segment_ids"]) == 0)).sum(axis=1))
+            rows.append(done + np.asarray(batch["window_row"]))
+        tokens, lengths, firsts, rows = (np.concatenate(x).astype("int32") for x in (tokens, lengths, firsts, rows))
+        starts = np.concatenate([[0], np.cumsum(lengths[:-1], dtype="int64")])
+        return cls(tokens, starts, lengths, firsts, rows, preprocessor.sequence_length, preprocessor.tokenizer.pad_id)
+
+    def __post_init__(self):
+        names = ("token_ids", "starts", "lengths", "first_lengths")
+        with tf.init_scope(), tf.device("CPU:0"):  # tensors: an array would be copied into the graph of every dataset
+            object.__setattr__(self, "_tensors", tuple(tf.constant(getattr(self, name)) for name in names))
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def batch(self, windows):
+        """The windows of the given numbers [B]: dict of ``token_ids``, ``segment_ids``, ``padding_mask`` [B, S]."""
+        token_ids, starts, lengths, first_lengths = self._tensors
+        position = tf.range(self.sequence_length)[tf.newaxis, :]  # [1, S]
+        length = tf.gather(lengths, windows)[:, tf.newaxis]  # [B, 1]
+        padding_mask = position < length
+        index = tf.gather(starts, windows)[:, tf.newaxis] + tf.cast(tf.minimum(position, length - 1), tf.int64)
+        is_second = padding_mask & (position >= tf.gather(first_lengths, windows)[:, tf.newaxis])
+        return {
+            "token_ids": tf.where(padding_mask, tf.gather(token_ids, index), self.pad_id),
+            "segment_ids": tf.cast(is_second, tf.int32),
+            "padding_mask": padding_mask,
+        }
+
+
+def window_dataset(
+    store: WindowStore,
+    labels,
+    *,
+    batch_size: int,
+    seed: int = 0,
+    start_step: int = 0,
+    padding: str = "bucket",
+    group_by_length: bool = False,
+    weights: np.ndarray | None = None,
+) -> tf.data.Dataset:
+    """An infinite dataset of full batches of windows for `model.fit`, in a new order each epoch.
+
+    Batch n depends only on the windows, `batch_size`, `seed`, `group_by_length` and n.
+
+    Args:
+        labels: {output: integers [W] or [W, ...]}.
+        weights: floats [W], the loss factor of each window; None: 1 for all.
+
+    Returns:
+        tf.data.Dataset of ``(inputs, labels)``: a batch dict [B, S] and the rows of the labels. With `weights`, also
+        these, under the keys of the labels.
+    """
+    labels = {name: tf.constant(values) for name, values in labels.items()}
+    factors = None if weights is None else tf.constant(weights, "float32")
+
+    @tf.autograph.experimental.do_not_convert
+    def batch(windows):  # [B]
+        inputs = store.batch(windows)
+        one = trim_padding(inputs, padding), {k: tf.gather(v, windows) for k, v in labels.items()}
+        return one if factors is None else (*one, {k: tf.gather(factors, windows) for k in labels})
+
+    sizes = store.lengths if group_by_length else None
+    rows = row_batches(len(store), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
+    return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
+
+
+def document_windows(examples: LabelledText, preprocessor, num_labels: int | None = None):
+    """All windows of the texts, each with its text's label.
+
+    Args:
+        examples: what to learn, single texts.
+        num_labels: N of the model. If given, labels outside [0, N) are an error.
+
+    Returns:
+        (`WindowStore`, {"logits": int32 [W], of several labels a text [W, N]} or, for regression, {"score": float32
+        [W]}), for `kbert.tasks.training_data.window_dataset`.
+    """
+    if num_labels is not None:
+        check_label_numbers(examples.labels, num_labels)
+    store = WindowStore.from_examples(examples, preprocessor)
+    return store, {"score" if examples.regression else "logits": examples.labels[store.rows]}

@@ -1,0 +1,137 @@
+"""Readers of multiple-choice files: SWAG, DREAM, one's own; what is wrong is named by file and line."""
+
+import json
+
+import numpy as np
+import pytest
+from helpers.tiny_directory import write_table
+
+from kbert.tasks.multiple_choice.questions import LabelledChoices, read_choices, read_dream, read_prompts, read_swag
+
+ROWS = [("Which?", "one", "two, or so", "", "two, or so"), ("", "a", "b", "c", "0"), ("Sum", "2", "1", "1", "1")]
+LABELS = [1, 0, 1]  # the third is the text "1", not the number, and the first of two that have it
+
+
+def _swag(path, items):
+    names = ("video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source", *(f"ending{i}" for i in range(4)))
+    rows = []
+    for n, one in enumerate(items):
+        start, endings = (one["sent1"], one["sent2"]), [one[f"ending{i}"] for i in range(4)]
+        rows.append((n, "v", n, " ".join(start), *start, "gold", *endings, one["label"]))
+    return write_table(path, rows, ("", *names, "label"))
+
+
+def test_columns_and_lists_give_the_same(tmp_path):
+    table = write_table(tmp_path / "quiz.csv", ROWS, ("q", "a", "b", "c", "right"))
+    lines = [json.dumps({"q": q, "all": [a, b, c] if c else [a, b], "right": y}) for q, a, b, c, y in ROWS]
+    (tmp_path / "quiz.jsonl").write_text("\r\n".join(lines) + "\r\n")
+    for examples in (
+        read_choices(table, "q", ["a", "b", "c"], "right"),
+        read_choices(tmp_path / "quiz.jsonl", "q", ["all"], "right"),
+    ):
+        assert examples.prompts == ["Which?", "", "Sum"]
+        assert examples.choices == [["one", "two, or so"], ["a", "b", "c"], ["2", "1", "1"]]
+        assert examples.labels.tolist() == LABELS and examples.labels.dtype == "int32"
+        assert examples.columns["choices"][0] == ["one", "two, or so", ""]
+
+
+def test_swag(tmp_path, shared_data):
+    decoder, text, items = json.JSONDecoder(), (shared_data / "multiple_choice" / "swag_sample.json").read_text(), []
+    while text.strip():
+        item, end = decoder.raw_decode(text.lstrip())
+        items.append(item)
+        text = text.lstrip()[end:]
+    examples = read_swag(_swag(tmp_path / "val.csv", items))
+    assert (len(examples), len(examples.choices[0])) == (10, 4)
+    assert examples.prompts[0].startswith("Members of the procession walk down the street")
+    assert examples.choices[0][1] == "A drum line has heard approaching them."
+    assert examples.labels.tolist() == [item["label"] for item in items]
+    unlabelled = (tmp_path / "val.csv").read_text("utf-8").replace("label", "other")  # as its test.csv has none
+    (tmp_path / "test.csv").write_text(unlabelled, "utf-8")
+    assert read_prompts(tmp_path / "test.csv", "swag") == (examples.prompts, examples.choices)
+    items[1]["label"] = 4
+    with pytest.raises(ValueError, match=r"val.csv, line 3: .*'3'\]. Received: '4'"):
+        read_swag(_swag(tmp_path / "val.csv", items))
+
+
+def test_dream(shared_data):
+    train, dev = (read_dream(shared_data / "multiple_choice" / f"dream_{split}.json") for split in ("train", "dev"))
+    assert (len(train), len(dev)) == (6116, 2040)
+    assert {len(choices) for choices in dev.choices} == {3}
+    assert dev.prompts[0].startswith("M: How long have you been teaching in this middle school? W: For ten years.")
+    assert dev.choices[0][1] == "What's the woman probably going to do? To change her job."
+    assert dev.labels[:2].tolist() == [1, 2]
+    assert np.bincount(dev.labels).min() > 600
+
+
+BAD_DREAM = [
+    ([[["A: hi"], [{"question": "q", "choice": ["a", "b"]}], "1"]], "dialogue 1: expected .turns"),
+    ([[["A: hi"], [{"question": "q", "choice": ["a", "b"], "answer": "c"}], "1"]], "dialogue 1: expected the text of"),
+    ([[["A: hi"], [{"question": "q", "choice": ["a"], "answer": "a"}], "1"]], "dialogue 1: expected at least two"),
+    ([["A: hi"]], "dialogue 1: expected .turns"),
+    ([["A: hi", [{"question": "q", "choice": ["a", "b"], "answer": "a"}], "1"]], "turns and choices must be lists"),
+    ([[["A: hi"], [{"question": "q", "choice": "ab", "answer": "a"}], "1"]], "turns and choices must be lists"),
+    ([[["A: hi"], [{"question": 3, "choice": ["a", "b"], "answer": "a"}], "1"]], "must be strings"),
+    ([[["A: \ud83d"], [{"question": "q", "choice": ["a", "b"], "answer": "a"}], "1"]], "dialogue 1: expected char"),
+    ({"a": 1}, "dialogue 1: expected"),
+    ([], "at least one question"),
+]
+
+
+@pytest.mark.parametrize("content, message", BAD_DREAM)
+def test_what_is_wrong_in_dream(tmp_path, content, message):
+    (tmp_path / "d.json").write_text(json.dumps(content))
+    with pytest.raises(ValueError, match=message):
+        read_dream(tmp_path / "d.json")
+    (tmp_path / "d.json").write_text("[")
+    with pytest.raises(ValueError, match="d.json: not JSON"):
+        read_dream(tmp_path / "d.json")
+    with pytest.raises(FileNotFoundError, match="is not a file"):
+        read_dream(tmp_path / "none.json")
+
+
+@pytest.mark.parametrize(
+    "row, message",
+    [
+        (("q", "a", "", "", "a"), "line 2: expected at least two choices"),
+        (("q", "a", " ", "b", "a"), "none of them blank"),
+        (("q", "a", "b", "", "c"), r"line 2: expected the text .*\['a', 'b'\]. Received: 'c'"),
+        (("q", "a", "b", "", "2"), "Received: '2'"),
+        (("q", "a", "", "c", "1"), "Received: '1'"),  # an empty cell keeps its number and is no choice
+        (("q", "a", "b", "", ""), "Received: ''"),
+        (("q", "a", "b", "", "-1"), "Received: '-1'"),
+    ],
+)
+def test_what_is_wrong_in_a_table(tmp_path, row, message):
+    path = write_table(tmp_path / "quiz.csv", [row], ("q", "a", "b", "c", "right"))
+    with pytest.raises(ValueError, match=message):
+        read_choices(path, "q", ["a", "b", "c"], "right")
+
+
+@pytest.mark.parametrize(
+    "entry, message",
+    [
+        ({"q": "x", "all": "a", "right": 0}, "list of strings in 'all'"),
+        ({"q": "x", "all": ["a", ["b"]], "right": 0}, "list of strings in 'all'"),
+        ({"q": "x", "all": ["a", "\ud83d"], "right": 0}, "line 1: expected characters. Received: half a surrogate"),
+        ({"q": "x", "right": 0}, "line 1: .*missing: .'all'"),
+        ({"q": "x", "all": ["a", "b"], "right": True}, "Received: 'true'"),
+    ],
+)
+def test_what_is_wrong_in_json_lines(tmp_path, entry, message):
+    (tmp_path / "quiz.jsonl").write_text(json.dumps(entry) + "\n")
+    with pytest.raises(ValueError, match=message):
+        read_choices(tmp_path / "quiz.jsonl", "q", ["all"], "right")
+
+
+def test_examples_stay_together():
+    examples = LabelledChoices([f"p{n}" for n in range(7)], [["x", f"c{n}"] for n in range(7)], np.ones(7, "int32"))
+    rest, few = examples.split(3, seed=1)
+    assert sorted(few.prompts + rest.prompts) == examples.prompts
+    assert all(p[1:] == c[1][1:] for p, c in zip(few.prompts, few.choices, strict=True))
+    with pytest.raises(ValueError, match="1 to 6 of 7"):
+        examples.split(7)
+    with pytest.raises(ValueError, match="Received: 1, 1 and 2"):
+        LabelledChoices(["a"], [["b", "c"]], np.zeros(2, "int32"))
+    with pytest.raises(ValueError, match="label of example 0 .* Received: 2"):
+        LabelledChoices(["a"], [["b", "c"]], np.array([2], "int32"))

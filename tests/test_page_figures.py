@@ -75,8 +75,8 @@ FIGURES = {  # page → what it says, in any number of lines
         "predicts {tiny[mlm_accuracy]:.1f} % of held-out masked tokens (loss {last[mlm_cross_entropy]:.2f}) and "
         "{tiny[nsp_accuracy]:.1f} % of held-out next sentences",
         "{first[constant]:.1f} % of the pairs have the same label, in the red run's {last[constant]:.1f} %; the same "
-        "weights reach {first[nsp_accuracy]:.1f} % of next sentences on the first and {before_last[nsp_accuracy]:.1f} % "
-        "on the second",
+        "weights reach {first[nsp_accuracy]:.1f} % of next sentences on the first and "
+        "{before_last[nsp_accuracy]:.1f} % on the second",
         "{parameters:.1f} million parameters) began as kbert-tiny and was trained for {mini[hours]:.1f} hours",
         "{mini[steps]:,} steps of 16 × 128 tokens, {mini[tokens]:.0f} million tokens",
         "| kbert-tiny | {sample[mlm_cross_entropy]:.2f} | {sample[mlm_accuracy]:.1f} % | "

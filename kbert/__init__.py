@@ -21,6 +21,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "BertMultipleChoice": "models.multiple_choice",
         "BertPretrainer": "models.pretrainer",
         "BertRegressor": "models.regressor",
+        "BertSentenceEncoder": "models.sentence_encoder",
         "BertSpanExtractor": "models.span_extractor",
         "BertTagger": "models.tagger",
         "BertTokenizer": "text.tokenizer",
@@ -36,6 +37,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "log_to_console": "training.console",
         "pretrain": "pretraining.run.pretrain",
         "save_pretrained": "weights.save",
+        "search": "pipelines.search",
     },
     subpackages=(
         "answers",

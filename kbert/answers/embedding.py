@@ -81,3 +81,28 @@ class EmbeddingAnswers(Answers):
     def to_dicts(self, answers):
         """``embedding``, a list of H numbers."""
         return single_values(answers, "embedding")
+
+
+@keras.saving.register_keras_serializable("kbert")
+class SentenceEmbeddings(Answers):
+    """The embeddings of a model that pools by itself, `kbert.BertSentenceEncoder`.
+
+    Inputs:
+        outputs: dict with ``embedding`` [B, H].
+        batch: not used.
+
+    Returns:
+        dict of ``embedding`` float32 [B, H].
+    """
+
+    fits_table = False
+
+    def call(self, outputs, batch):
+        return {"embedding": tf.cast(outputs["embedding"], tf.float32)}
+
+    def compute_output_spec(self, outputs, batch):
+        return {"embedding": keras.KerasTensor(outputs["embedding"].shape, dtype="float32")}
+
+    def to_dicts(self, answers):
+        """``embedding``, a list of H numbers."""
+        return single_values(answers, "embedding")

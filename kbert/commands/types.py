@@ -28,5 +28,6 @@ def task_classes() -> Mapping[str, Callable]:
         "span": lambda: kbert.tasks.SpanExtraction,
         "tagging": lambda: kbert.tasks.Tagging,
         "multiple_choice": lambda: kbert.tasks.MultipleChoice,
+        "similarity": lambda: kbert.tasks.Similarity,
         "glue": lambda: kbert.tasks.glue,
     }

@@ -8,6 +8,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "AttentionBias": "attention_bias",
         "BiLstm": "bilstm",
         "EmbeddingBlock": "embedding_block",
+        "EmbeddingPooling": "embedding_pooling",
         "EncoderBlock": "encoder_block",
         "FeedForward": "feed_forward",
         "LayerNorm": "layer_norm",

@@ -11,6 +11,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "BertMultipleChoice": "multiple_choice",
         "BertPretrainer": "pretrainer",
         "BertRegressor": "regressor",
+        "BertSentenceEncoder": "sentence_encoder",
         "BertSpanExtractor": "span_extractor",
         "BertTagger": "tagger",
         "CompatibleModel": "bert_model",

@@ -21,3 +21,25 @@ def sum_over_replicas(values):
     import tensorflow as tf
 
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
+
+
+def gather_from_replicas(values):
+    """The rows of all replicas of each tensor in a list, one replica after the other, on every replica.
+
+    Gradients flow back to the replica that a row came from. The replicas must have equally many rows.
+    """
+    if count_replicas() == 1:
+        return values
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    return [context.all_gather(value, axis=0) for value in values]  # each by itself: integers may be on the host
+
+
+def replica_number():
+    """The number of this replica, from 0."""
+    if count_replicas() == 1:
+        return 0
+    import tensorflow as tf
+
+    return tf.distribute.get_replica_context().replica_id_in_sync_group

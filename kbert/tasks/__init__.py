@@ -17,6 +17,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "NextSentence": "next_sentence",
         "Pretraining": "pretraining",
         "Regression": "regression",
+        "Similarity": "similarity",
         "SpanExtraction": "span.task",
         "Tagging": "tagging.task",
         "Task": "task",
@@ -35,6 +36,7 @@ _WORDS = {
     "span": "SpanExtraction",
     "tagging": "Tagging",
     "multiple_choice": "MultipleChoice",
+    "similarity": "Similarity",
 }
 for _word, _name in _WORDS.items():
     register_task(_word, functools.partial(__getattr__, _name))

@@ -1,0 +1,282 @@
+"""Similarity: embeddings of texts, trained on pairs, triplets or single texts.
+
+Shapes: B examples of a batch, K texts of an example, S sequence, n examples.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from kbert.options import Count, Positive
+from kbert.pipelines.task_signature import answering
+from kbert.tasks.examples import Examples
+from kbert.tasks.in_memory import text_table
+from kbert.tasks.labelled_text import label_scores
+from kbert.tasks.metrics import NUMBER_METRICS
+from kbert.tasks.retrieval import SEARCH_METRICS, random_search_scores, search_scores
+from kbert.tasks.table import Table, check_texts, read_table
+from kbert.tasks.task import Evaluation, Task, TrainingData
+
+PAIR_METRICS = ("spearman", "pearson")
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class RelatedTexts(Examples):
+    """Texts, each with a text of the same meaning, one of another meaning, or a score of their similarity.
+
+    Attributes:
+        texts: the first text of each example.
+        text_pairs: the second one; None: single texts.
+        negatives: hard negatives, "" where an example has none; None: there are none.
+        scores: float32 [n], how similar the texts of a pair are; None: they belong together.
+    """
+
+    texts: Sequence[str]
+    text_pairs: Sequence[str] | None = None
+    negatives: Sequence[str] | None = None
+    scores: np.ndarray | None = None
+    path: str | None = None
+    lines: Sequence[int] = ()
+
+    row_fields = ("texts", "text_pairs", "negatives", "scores")
+
+    @property
+    def columns(self):
+        named = {"text": self.texts, "text_pair": self.text_pairs, "negative": self.negatives}
+        return {name: texts for name, texts in named.items() if texts is not None}
+
+    def baseline(self):
+        """The mean score; of examples without scores None, a random order."""
+        return None if self.scores is None else float(self.scores.mean())
+
+
+@dataclasses.dataclass(frozen=True)
+class Similarity(Task):
+    """Trains embeddings: texts that belong together come near each other, others far.
+
+    Which loss is used depends on the columns: with `label` the cosine of each pair is fitted to its score; otherwise
+    each text has to find its `text_pair` among those of the whole batch, and its `negative` is one more to tell apart.
+    With `text` alone each text is its own pair, embedded twice with different dropout (SimCSE).
+
+    Its model answers ``embedding``. A dev set with scores is scored by ``spearman`` and ``pearson`` of the cosine, one
+    without by a search for each text's pair among all pairs and negatives.
+
+    Args:
+        text, text_pair, negative, label: names of columns.
+        score_range: the lowest and the highest score of `label`, which become cosines of 0 and 1.
+        pooling: how hidden states become an embedding: "mean", "max" or "cls".
+        normalize: whether embeddings have length 1.
+        temperature: what similarities are divided by before the softmax.
+        symmetric: whether each pair has to find its text, too.
+        dimensions: lengths of shorter embeddings that are trained, too (Matryoshka): the first components.
+        metrics: one or more of ``spearman, pearson`` or of ``recall@1, recall@10, mrr@10, ndcg@10``; the first one
+            chooses the best epoch. Empty: those of examples as the columns are.
+
+    Raises:
+        ValueError: columns that contradict each other; unknown metrics, or some that the dev set has not.
+
+    Source: Reimers and Gurevych 2019 (Sentence-BERT); Gao, Yao and Chen 2021 (SimCSE).
+
+    Example::
+
+        task = Similarity(text="question", text_pair="duplicate")
+    """
+
+    text: str = "text"
+    text_pair: str | None = None
+    negative: str | None = None
+    label: str | None = None
+    score_range: tuple[float, ...] = (0.0, 1.0)
+    pooling: Literal["mean", "max", "cls"] = "mean"
+    normalize: bool = True
+    temperature: Positive = 0.05
+    symmetric: bool = False
+    dimensions: tuple[Count, ...] = ()
+    metrics: tuple[str, ...] = ()
+
+    name = "similarity"
+    playground_views = ()
+
+    def __post_init__(self):
+        super().__post_init__()
+        if not self.metrics:
+            object.__setattr__(self, "metrics", PAIR_METRICS if self.label else SEARCH_METRICS)
+        self._check_metrics((*PAIR_METRICS, *SEARCH_METRICS))
+        if self.text_pair is None and (self.negative or self.label):
+            raise ValueError("Similarity: `negative` and `label` need `text_pair`. Received: text_pair=None")
+        if self.negative and self.label:
+            raise ValueError("Similarity: give `negative` or `label`, not both.")
+        low, high = self.score_range if len(self.score_range) == 2 else (0.0, 0.0)
+        if not low < high:
+            raise ValueError(
+                f"Similarity: `score_range` must be (lowest, highest score). Received: {self.score_range!r}"
+            )
+
+    # Its model
+
+    @classmethod
+    def model_class(cls):
+        from kbert.models.sentence_encoder import BertSentenceEncoder
+
+        return BertSentenceEncoder
+
+    def parts(self, model, tokenizer, sequence_length):
+        from kbert.answers.embedding import SentenceEmbeddings
+        from kbert.preprocessing.text_preprocessor import TextPreprocessor
+
+        return TextPreprocessor(tokenizer, sequence_length, name="preprocessor"), SentenceEmbeddings(name="answers")
+
+    @classmethod
+    def exported_answers(cls, labels, outputs):
+        from kbert.answers.embedding import SentenceEmbeddings
+
+        return SentenceEmbeddings()
+
+    @classmethod
+    def signatures(cls, pipeline):
+        return {"embed": answering(pipeline)}
+
+    def settings(self, train):
+        return {
+            "pooling": self.pooling,
+            "normalize": self.normalize,
+            "loss_name": "multiple_negatives" if self.label is None else "cosine",
+            "temperature": self.temperature,
+            "symmetric": self.symmetric,
+            "dimensions": self.dimensions,
+        }
+
+    # Its examples
+
+    @property
+    def table_columns(self) -> list[str]:
+        return [name for name in (self.text, self.text_pair, self.negative, self.label) if name is not None]
+
+    def read(self, path):
+        return self._from_table(read_table(path, self.table_columns))
+
+    def from_memory(self, data):
+        return self._from_table(text_table(data, self.table_columns))
+
+    def _from_table(self, table: Table) -> RelatedTexts:
+        check_texts(table, [name for name in (self.text, self.text_pair) if name is not None])
+        pairs, negatives = (name and table[name] for name in (self.text_pair, self.negative))
+        scores = None
+        if self.label is not None:
+            low, high = self.score_range
+            scores = (label_scores(table, self.label, low, high) - low) / (high - low)
+        return RelatedTexts(table[self.text], pairs, negatives, scores, table.path, table.lines)
+
+    def for_training(self, train):
+        expects = "scores" if self.label else "texts without scores"
+        if (train.scores is not None) != (self.label is not None):
+            raise ValueError(f"Similarity: expected training examples with {expects}. Received: the others")
+        return self, train
+
+    def check_dev(self, dev, settings):
+        self._check_metrics_of(dev)
+
+    def check_examples(self, pipeline, examples):
+        self._check_metrics_of(examples)
+
+    def _check_metrics_of(self, examples):
+        known = SEARCH_METRICS if examples.scores is None else PAIR_METRICS
+        if set(self.metrics) - set(known):
+            raise ValueError(
+                f"Similarity: these examples are scored by {list(known)}. Received: metrics={self.metrics!r}"
+            )
+        if examples.text_pairs is None:
+            raise ValueError("Similarity: single texts cannot be scored. Give a dev set of pairs.")
+
+    # Its training and its scores
+
+    def training_data(self, pipeline, train, *, batch_size, seed, padding, group_by_length):
+        import tensorflow as tf
+
+        from kbert.preprocessing.buckets import trim_padding
+        from kbert.tasks.training_data import row_batches, row_reader
+
+        columns = [train.texts, train.texts if train.text_pairs is None else train.text_pairs]
+        columns += [] if train.negatives is None else [train.negatives]
+        texts = row_reader({str(text): list(column) for text, column in enumerate(columns)})
+        if train.scores is None:
+            labels = tf.constant(text_numbers(columns))  # [n, K]
+        else:
+            labels = tf.constant(train.scores, tf.float32)  # [n]
+        counts = _token_counts(columns, pipeline.preprocessor) if group_by_length else None
+
+        @tf.autograph.experimental.do_not_convert
+        def batch(rows):  # [B]
+            rows_of_texts = tf.stack(list(texts(rows).values()), axis=1)  # [B, K]
+            inputs = pipeline.preprocessor({"text": tf.reshape(rows_of_texts, [batch_size * len(columns)])})
+            return trim_padding(inputs, padding), {"embedding": tf.gather(labels, rows)}
+
+        def make_dataset(start_step=0):
+            rows = row_batches(len(train), batch_size=batch_size, seed=seed, start_step=start_step, sizes=counts)
+            return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
+
+        return TrainingData(len(train), len(train), _mean_tokens(columns, pipeline.preprocessor), make_dataset)
+
+    def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
+        from kbert.tasks.scores import predict_scores
+
+        columns = examples.columns
+        numbers = text_numbers(list(columns.values()))  # [n, K]
+        distinct, first = np.unique(numbers[numbers > 0], return_index=True)
+        all_texts = np.array([list(texts) for texts in columns.values()], object).T[numbers > 0]
+        embeddings = np.zeros((int(numbers.max()) + 1, pipeline.model.config.hidden_dim), "float32")
+        embeddings[distinct] = predict_scores(
+            pipeline.model,
+            pipeline.preprocessor,
+            {"text": all_texts[first].tolist()},
+            batch_size=batch_size,
+            static=static,
+        )
+        scores = {"examples": len(examples)} | self._scores(embeddings, numbers, examples)
+        return Evaluation(scores, embeddings[numbers[:, 0]])
+
+    def _scores(self, embeddings, numbers, examples):
+        from kbert.pipelines.search import search
+
+        if examples.scores is not None:
+            lengths = np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
+            vectors = (embeddings / lengths).astype("float64")
+            cosines = np.sum(vectors[numbers[:, 0]] * vectors[numbers[:, 1]], axis=1)
+            return {name: NUMBER_METRICS[name](examples.scores, cosines) for name in self.metrics}
+        collection = np.unique(numbers[:, 1:][numbers[:, 1:] > 0])
+        relevant: dict[int, set[int]] = {}
+        for query, pair in numbers[:, :2]:
+            relevant.setdefault(int(query), set()).add(int(np.searchsorted(collection, pair)))
+        found = search(None, embeddings[collection], embeddings[list(relevant)], min(10, len(collection)))
+        scores = search_scores(found.rows, list(relevant.values()))
+        return {name: scores[name] for name in self.metrics}
+
+    def baseline_scores(self, answer, examples):
+        if examples.scores is not None:
+            return dict.fromkeys(self.metrics, 0.0)  # a constant has no correlation
+        numbers = text_numbers(list(examples.columns.values()))[:, 1:]
+        random = random_search_scores(len(np.unique(numbers[numbers > 0])))
+        return {name: random[name] for name in self.metrics}
+
+
+def text_numbers(columns: Sequence[Sequence[str]]) -> np.ndarray:
+    """A number for each text, from 1, the same for equal texts, and 0 for "": int32 [n, K] of K columns of n texts."""
+    numbers = {"": 0}
+    rows = [[numbers.setdefault(text, len(numbers)) for text in row] for row in zip(*columns, strict=True)]
+    return np.array(rows, "int32")
+
+
+def _token_counts(columns, preprocessor) -> np.ndarray:
+    """Tokens of the longest text of each example, int32 [n]."""
+    from kbert.tasks.training_data import token_counts
+
+    return np.max([token_counts(RelatedTexts(texts), preprocessor) for texts in columns], axis=0)
+
+
+def _mean_tokens(columns, preprocessor) -> float:
+    """Tokens of an example's texts that are not padding, on average."""
+    from kbert.tasks.training_data import real_tokens
+
+    return sum(real_tokens(RelatedTexts(texts), preprocessor) for texts in columns)

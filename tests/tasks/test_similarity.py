@@ -1,0 +1,154 @@
+"""Embeddings are trained on pairs, triplets, scored pairs and single texts; scored, resumed, exported and served."""
+
+import json
+import pathlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from helpers.run_recipe import run_kbert
+from helpers.tiny_directory import write_table, write_tiny_directory
+from helpers.tiny_finetuning import OFTEN
+
+import kbert
+from kbert.tasks import Similarity
+from kbert.tasks.retrieval import random_search_scores, search_scores
+
+WORDS = ["good", "bad", "paris", "london", "film", "france"]
+PAIRS = [(f"{a} {b}", f"{b} {a} .") for a in WORDS for b in WORDS if a != b]
+QUICK = dict(batch_size=8, sequence_length=9, learning_rate=2e-3, steps=6, evaluate_every=3, bookkeeping=OFTEN)
+
+
+@pytest.fixture(scope="module")
+def init(tmp_path_factory):
+    return write_tiny_directory(tmp_path_factory.mktemp("init"))
+
+
+def test_pairs_are_learned_scored_exported_and_searched(init, tmp_path, capsys):
+    task = Similarity(text_pair="pair", symmetric=True, dimensions=(4,))
+    file = write_table(tmp_path / "pairs.csv", PAIRS, ("text", "pair"))
+    train, dev = task.read(file).split(10)
+    assert dev.columns["text_pair"][0] == PAIRS[dev.lines[0] - 2][1]
+    options = QUICK | {"optimization": {"accumulate": 2}}
+    run = kbert.finetune(init, task, train, dev, tmp_path / "run", **options)
+    assert run.metrics["dev"]["recall@1"] > run.metrics["constant_answer"]["recall@1"] == 1 / len(set(dev.text_pairs))
+    assert kbert.evaluate(run.path, task, dev) == pytest.approx(run.metrics["dev"])
+    texts = ["good bad", "paris", "never"]
+    expected = run.pipeline.predict(texts, verbose=0)["embedding"]
+    np.testing.assert_allclose(expected @ expected.T, np.clip(expected @ expected.T, -1, 1), atol=1e-6)
+    loaded = kbert.load_pretrained(run.path)
+    assert loaded.dimensions == (4,) and loaded.symmetric
+    np.testing.assert_allclose(kbert.build_pipeline(loaded).predict(texts, verbose=0)["embedding"], expected, atol=1e-6)
+    served = tf.saved_model.load(str(kbert.export(run.pipeline, tmp_path / "served")))
+    for name in ("serving_default", "embed"):
+        np.testing.assert_allclose(served.signatures[name](text=tf.constant(texts))["embedding"], expected, atol=1e-5)
+    assert kbert.search(run.pipeline, texts, ["paris"], k=1).rows.tolist() == [[1]]
+    (tmp_path / "texts.txt").write_text("\n".join(texts))
+    run_kbert("predict", "--source", run.path, "--input", tmp_path / "texts.txt", "--output", tmp_path / "out.jsonl")
+    rows = [json.loads(line)["embedding"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    np.testing.assert_allclose(rows, expected, atol=1e-5)
+
+
+def test_a_run_that_stopped_is_resumed_to_the_same_weights(init, tmp_path):
+    class Stop(Exception):
+        pass
+
+    import keras
+
+    class StopAtStep(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if int(self.model.optimizer.iterations) == 5:
+                raise Stop
+
+    task = Similarity(text_pair="pair")
+    whole = kbert.finetune(init, task, PAIRS, None, tmp_path / "whole", **(QUICK | {"evaluate_every": None}))
+    options = QUICK | {"evaluate_every": None}
+    with pytest.raises(Stop):
+        stopping = options | {"bookkeeping": OFTEN | {"callbacks": [StopAtStep()]}}
+        kbert.finetune(init, task, PAIRS, None, tmp_path / "resumed", **stopping)
+    resumed = kbert.finetune(init, task, PAIRS, None, tmp_path / "resumed", **options)
+    for one, other in zip(whole.pipeline.model.get_weights(), resumed.pipeline.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_triplets_scored_pairs_and_single_texts(init):
+    triplets = [(*pair, "" if row % 2 else "never") for row, pair in enumerate(PAIRS)]
+    options = QUICK | {"steps": 2, "evaluate_every": 2, "group_by_length": True}
+    run = kbert.finetune(init, Similarity(text_pair="p", negative="n"), triplets, 0.3, **options)
+    assert set(run.metrics["dev"]) == {"examples", "recall@1", "recall@10", "mrr@10", "ndcg@10"}
+    scored = Similarity(text_pair="p", label="s", score_range=(0, 5))
+    rows = [(*pair, row % 6) for row, pair in enumerate(PAIRS)]
+    assert scored.from_memory(rows).scores.tolist() == pytest.approx([row % 6 / 5 for row in range(len(rows))])
+    run = kbert.finetune(init, scored, rows, 0.3, **options)
+    embeddings = run.pipeline.predict([text for text, *_ in rows], verbose=0)["embedding"]
+    pairs = run.pipeline.predict([pair for _, pair, _ in rows], verbose=0)["embedding"]
+    cosines = np.sum(embeddings * pairs, axis=1)
+    scores = kbert.evaluate(run.pipeline, scored, rows)
+    assert scores["pearson"] == pytest.approx(np.corrcoef(cosines, [s for *_, s in rows])[0, 1], abs=1e-5)
+    alone = Similarity(metrics="spearman")
+    run = kbert.finetune(init, alone, [pair[:1] for pair in PAIRS], scored.from_memory(rows), **options)
+    assert -1 <= run.metrics["dev"]["spearman"] <= 1 and run.metrics["constant_answer"] == {"spearman": 0.0}
+
+
+def test_a_batch_is_the_texts_of_its_examples(init):
+    pipeline = kbert.build_pipeline(kbert.load_pretrained(init, "similarity"), sequence_length=9)
+    task = Similarity(text_pair="p", negative="n")
+    train = task.from_memory([("good", "good film", "bad"), ("paris", "the capital", ""), ("bad", "good", "never")])
+    data = task.training_data(pipeline, train, batch_size=3, seed=0, padding="full", group_by_length=False)
+    inputs, labels = next(iter(data.make_dataset()))
+    numbers = labels["embedding"].numpy()
+    assert inputs["token_ids"].shape == (9, 9) and sorted(map(tuple, numbers.tolist())) == [
+        (1, 2, 3),
+        (3, 1, 6),
+        (4, 5, 0),
+    ]
+    by_number = dict(zip(numbers.ravel().tolist(), inputs["token_ids"].numpy().tolist(), strict=True))
+    words = {1: "good", 2: "good film", 3: "bad", 4: "paris", 5: "the capital", 6: "never"}
+    for number, text in words.items():
+        assert by_number[number] == pipeline.preprocessor([text])["token_ids"].numpy()[0].tolist()
+
+
+def test_search_metrics_are_those_of_the_field():
+    results = np.array([[3, 1, 2], [5, 4, 9], [7, 8, 6]])
+    scores = search_scores(results, [{3}, {4, 9}, {1}])
+    assert scores["recall@1"] == pytest.approx(1 / 3) and scores["mrr@10"] == pytest.approx((1 + 1 / 2 + 0) / 3)
+    assert scores["recall@10"] == pytest.approx((1 + 1 + 0) / 3)
+    ideal = 1 + 1 / np.log2(3)
+    assert scores["ndcg@10"] == pytest.approx((1 + (1 / np.log2(3) + 1 / np.log2(4)) / ideal) / 3)
+    rng = np.random.default_rng(0)
+    order = np.argsort(rng.random((20000, 14)), axis=1)[:, :10]
+    drawn = search_scores(order, [{0}] * len(order))
+    for name, value in random_search_scores(14).items():
+        assert drawn[name] == pytest.approx(value, abs=0.01)
+
+
+@pytest.mark.parametrize(
+    "options, expected",
+    [
+        (dict(negative="n"), "need `text_pair`"),
+        (dict(label="s"), "need `text_pair`"),
+        (dict(text_pair="p", label="s", negative="n"), "not both"),
+        (dict(metrics="accuracy"), "`metrics` must be names of"),
+        (dict(score_range=(1, 0)), "`score_range`"),
+        (dict(pooling="sum"), "pooling"),
+        (dict(temperature=0), "temperature"),
+    ],
+)
+def test_wrong_options_are_errors(options, expected):
+    with pytest.raises((ValueError, TypeError), match=expected):
+        Similarity(**options)
+
+
+def test_examples_of_another_kind_are_errors(init, tmp_path):
+    pairs, scored = Similarity(text_pair="p"), Similarity(text_pair="p", label="s")
+    rows = [(*pair, 0.5) for pair in PAIRS]
+    with pytest.raises(ValueError, match="expected training examples with texts without scores"):
+        kbert.finetune(init, pairs, scored.from_memory(rows), 0.2, **QUICK)
+    with pytest.raises(ValueError, match=r"scored by \['spearman', 'pearson'\]"):
+        kbert.finetune(init, pairs, PAIRS, scored.from_memory(rows), **QUICK)
+    with pytest.raises(ValueError, match="single texts cannot be scored"):
+        kbert.finetune(init, Similarity(), [pair[:1] for pair in PAIRS], 0.2, **QUICK)
+    file = pathlib.Path(write_table(tmp_path / "bad.csv", [("a", "b", "7")], ("text", "p", "s")))
+    with pytest.raises(ValueError, match=r"bad.csv, line 2: expected 's' in \[0, 1\]. Received: '7'"):
+        scored.read(file)

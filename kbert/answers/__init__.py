@@ -14,6 +14,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "MultiLabelAnswers": "multi_label",
         "NextSentenceAnswers": "next_sentence",
         "RegressionAnswers": "regression",
+        "SentenceEmbeddings": "embedding",
         "SpanAnswers": "spans",
         "TagAnswers": "tags",
     },

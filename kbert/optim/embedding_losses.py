@@ -1,9 +1,9 @@
 """Losses on the embeddings of texts that belong together.
 
-The rows of a batch are the K texts of the first example, then those of the second, and so on, so that an encoder for
+The rows of a batch are the t texts of the first example, then those of the second, and so on, so that an encoder for
 single texts trains on pairs and triplets.
 
-Shapes: B examples, K texts of an example, H hidden, M texts that an anchor is compared with.
+Shapes: B examples, t texts of an example, H hidden, m texts that an anchor is compared with.
 """
 
 import keras
@@ -56,8 +56,8 @@ class MultipleNegativesLoss(_EmbeddingLoss):
         dimensions: lengths of shorter embeddings that are trained, too: the first components (Matryoshka).
 
     Inputs:
-        y_true: integers [B, K]: numbers of texts, equal where the texts are equal; 0: the example has no such text.
-        y_pred: embeddings float [B * K, H].
+        y_true: integers [B, t]: numbers of texts, equal where the texts are equal; 0: the example has no such text.
+        y_pred: embeddings float [B * t, H].
         sample_weight: floats [B] or None.
 
     Outputs: float32 [].
@@ -80,12 +80,12 @@ class MultipleNegativesLoss(_EmbeddingLoss):
     def values(self, y_true, embeddings):
         numbers = ops.cast(y_true, "int32")
         texts = numbers.shape[1]
-        vectors = ops.reshape(embeddings, (-1, texts, embeddings.shape[-1]))  # [B, K, H]
+        vectors = ops.reshape(embeddings, (-1, texts, embeddings.shape[-1]))  # [B, t, H]
         all_vectors, all_numbers = gather_from_replicas([vectors, numbers])
         own = replica_number() * ops.shape(numbers)[0] + ops.arange(ops.shape(numbers)[0])  # [B], columns of positives
         anchors, positives = vectors[:, 0], vectors[:, 1]
-        candidates = _after_first(all_vectors, texts)  # [M, H]
-        candidate_numbers = _after_first(all_numbers, texts)  # [M]
+        candidates = _after_first(all_vectors, texts)  # [m, H]
+        candidate_numbers = _after_first(all_numbers, texts)  # [m]
         loss = self._find(anchors, candidates, own, numbers[:, 0], numbers[:, 1], candidate_numbers)
         if not self.symmetric:
             return loss
@@ -94,7 +94,7 @@ class MultipleNegativesLoss(_EmbeddingLoss):
 
     def _find(self, vectors, candidates, own, numbers, target_numbers, candidate_numbers):
         """-log of the probability with which each vector finds its own candidate, [B]."""
-        scores = ops.matmul(vectors, ops.transpose(candidates)) / self.temperature  # [B, M]
+        scores = ops.matmul(vectors, ops.transpose(candidates)) / self.temperature  # [B, m]
         is_own = ops.equal(ops.expand_dims(own, 1), ops.arange(ops.shape(candidates)[0]))
         is_same = [ops.equal(ops.expand_dims(some, 1), candidate_numbers) for some in (numbers, target_numbers)]
         is_left_out = ops.logical_or(ops.logical_or(*is_same), ops.equal(candidate_numbers, 0))
@@ -107,7 +107,7 @@ class MultipleNegativesLoss(_EmbeddingLoss):
 
 
 def _after_first(rows, texts):
-    """[B, K, …] → [B * (K - 1), …]: all second entries, then all third ones."""
+    """[B, t, …] → [B * (t - 1), …]: all second entries, then all third ones."""
     return ops.concatenate([rows[:, text] for text in range(1, texts)], axis=0)
 
 

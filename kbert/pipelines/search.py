@@ -1,6 +1,6 @@
 """Exact search by embeddings.
 
-Shapes: n texts of the collection, Q queries, H hidden, k results.
+Shapes: n texts of the collection, q queries, H hidden, k results.
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ class SearchResults:
     """What a search found.
 
     Attributes:
-        rows: int64 [Q, k], rows of the collection, the most similar first.
-        scores: float32 [Q, k], their cosine similarities.
+        rows: int64 [q, k], rows of the collection, the most similar first.
+        scores: float32 [q, k], their cosine similarities.
     """
 
     rows: np.ndarray
@@ -41,7 +41,7 @@ def search(
     Args:
         pipeline: of a model with the answer ``embedding``; None if both are given as embeddings.
         collection: n strings, or their embeddings float [n, H], so that they are computed once for many searches.
-        queries: Q strings, or their embeddings float [Q, H].
+        queries: q strings, or their embeddings float [q, H].
         k: results of a query, at most n.
         batch_size: texts that are embedded at once.
 
@@ -74,7 +74,7 @@ def _search_block(texts, queries, k):
     rows = np.empty((len(queries), 0), "int64")
     scores = np.empty((len(queries), 0), "float32")
     for start in range(0, len(texts), _TEXTS):
-        block = queries @ texts[start : start + _TEXTS].T  # [Q, texts of the block]
+        block = queries @ texts[start : start + _TEXTS].T  # [q, texts of the block]
         block_rows = np.broadcast_to(np.arange(start, start + block.shape[1]), block.shape)
         scores = np.concatenate([scores, block], axis=1)
         rows = np.concatenate([rows, block_rows], axis=1)

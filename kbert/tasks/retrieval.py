@@ -1,6 +1,6 @@
 """Metrics of a search: how high the texts that were looked for stand in its results.
 
-Shapes: Q queries, k results.
+Shapes: q queries, k results.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,7 +15,7 @@ def search_scores(results: np.ndarray, relevant: Sequence[Collection[int]]) -> d
     """The means over all queries of the field's metrics.
 
     Args:
-        results: integers [Q, k], the results of each query, the best first; metrics at 10 read the first ten.
+        results: integers [q, k], the results of each query, the best first; metrics at 10 read the first ten.
         relevant: for each query the texts that are right, at least one.
 
     Returns:

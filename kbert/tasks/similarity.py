@@ -1,6 +1,6 @@
 """Similarity: embeddings of texts, trained on pairs, triplets or single texts.
 
-Shapes: B examples of a batch, K texts of an example, S sequence, n examples.
+Shapes: B examples of a batch, t texts of an example, S sequence, n examples.
 """
 
 import dataclasses
@@ -202,14 +202,14 @@ class Similarity(Task):
         columns += [] if train.negatives is None else [train.negatives]
         texts = row_reader({str(text): list(column) for text, column in enumerate(columns)})
         if train.scores is None:
-            labels = tf.constant(text_numbers(columns))  # [n, K]
+            labels = tf.constant(text_numbers(columns))  # [n, t]
         else:
             labels = tf.constant(train.scores, tf.float32)  # [n]
         counts = _token_counts(columns, pipeline.preprocessor) if group_by_length else None
 
         @tf.autograph.experimental.do_not_convert
         def batch(rows):  # [B]
-            rows_of_texts = tf.stack(list(texts(rows).values()), axis=1)  # [B, K]
+            rows_of_texts = tf.stack(list(texts(rows).values()), axis=1)  # [B, t]
             inputs = pipeline.preprocessor({"text": tf.reshape(rows_of_texts, [batch_size * len(columns)])})
             return trim_padding(inputs, padding), {"embedding": tf.gather(labels, rows)}
 
@@ -223,7 +223,7 @@ class Similarity(Task):
         from kbert.tasks.scores import predict_scores
 
         columns = examples.columns
-        numbers = text_numbers(list(columns.values()))  # [n, K]
+        numbers = text_numbers(list(columns.values()))  # [n, t]
         distinct, first = np.unique(numbers[numbers > 0], return_index=True)
         all_texts = np.array([list(texts) for texts in columns.values()], object).T[numbers > 0]
         embeddings = np.zeros((int(numbers.max()) + 1, pipeline.model.config.hidden_dim), "float32")
@@ -262,7 +262,7 @@ class Similarity(Task):
 
 
 def text_numbers(columns: Sequence[Sequence[str]]) -> np.ndarray:
-    """A number for each text, from 1, the same for equal texts, and 0 for "": int32 [n, K] of K columns of n texts."""
+    """A number for each text, from 1, the same for equal texts, and 0 for "": int32 [n, t] of t columns of n texts."""
     numbers = {"": 0}
     rows = [[numbers.setdefault(text, len(numbers)) for text in row] for row in zip(*columns, strict=True)]
     return np.array(rows, "int32")

@@ -1,6 +1,7 @@
 """The recipes in which one sees `fit`: what they leave, and that a second call finds the run finished."""
 
 import csv
+import gzip
 import json
 
 import keras
@@ -66,6 +67,26 @@ def test_answer_questions(home, tmp_path):
     assert set(scores) >= {"exact", "f1"}
     model = kbert.load_pretrained(tmp_path)
     assert (model.task, model.pretrained.settings.task.doc_stride) == ("span", 4)
+
+
+@pytest.mark.parametrize("pairs", ["same", "neighbours", "titles"])
+def test_embeddings(home, tmp_path, pairs):
+    if pairs == "titles":
+        articles = [f'<doc id="{n}" title="Film {n}">\nFilm {n}\n\nThe film {n}. Bad.\n\n</doc>\n' for n in range(24)]
+        with gzip.open(tmp_path / "wiki.gz", "wt") as file:
+            file.writelines(articles)
+    else:
+        documents = [[f"the film {n} {m} is good" for m in range(4)] for n in range(8)]
+        (tmp_path / "wiki.gz").write_bytes(gzip.compress("\n\n".join(map("\n".join, documents)).encode()))
+    words = ("good film", "bad", "paris is good", "never", "the capital of france")
+    scored = [(one, other, len(one) % 5) for one in words for other in words]
+    write_table(tmp_path / "dev.tsv", scored, ("sentence1", "sentence2", "score"))
+    flags = as_flags(corpus=tmp_path / "wiki.gz", source=home / "init", output=tmp_path / "run", sts_b=tmp_path)
+    flags += as_flags(pairs=pairs, batch_size=8, sequence_length=16, examples=16)
+    scores = run_recipe("embeddings", *flags)
+    assert -1 <= scores["after"]["spearman"] <= 1 and scores["after"] != scores["before"]
+    assert kbert.load_pretrained(tmp_path / "run").task == "similarity"
+    assert run_recipe("embeddings", *flags) == scores
 
 
 @pytest.mark.parametrize("recipe", ["find_entities", "features_bilstm"])

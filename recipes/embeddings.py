@@ -1,0 +1,117 @@
+"""Train embeddings of sentences on plain text with Keras' compile and fit, and score them on STS-B.
+
+    python recipes/embeddings.py --corpus 'wiki/*.gz' --source saved_models/kbert-mini --sts-b glue/STS-B --output runs/same
+
+No labels are needed: a sentence belongs to itself, embedded twice with different dropout (SimCSE), to the sentence after
+it, or a title to the first sentence of its article (of files that WikiExtractor wrote). Each has to find its own among
+all others of the batch. A killed run goes on exactly when the same command is given again.
+``kbert finetune similarity`` trains on tables of pairs, triplets and scored pairs.
+"""
+
+import gzip
+import itertools
+import pathlib
+import re
+from typing import Literal
+
+from kbert.cli import Command, run_command
+from kbert.options import Count, Natural, PathLike, Peak, Positive
+
+
+def pairs_of(corpus: str, kind: str, count: int) -> list[tuple[str, str]]:
+    """The first `count` pairs of a corpus, of sentences with at least 5 words."""
+    from kbert.corpus import find_files, read_documents
+
+    if kind == "titles":
+        texts = (gzip.open(file, "rt", encoding="utf-8").read() for file in find_files(corpus))
+        articles = (re.findall(r'<doc [^>]*title="([^"]*)">\n[^\n]*\n\n([^\n]*)', text) for text in texts)
+        pairs = ((title, text.split(". ")[0]) for title, text in itertools.chain.from_iterable(articles))
+    else:
+        documents = read_documents(corpus)
+        long = ([text for text in document if len(text.split()) >= 5] for document in documents)
+        pairs = (
+            pair
+            for sentences in long
+            for pair in (zip(sentences, sentences) if kind == "same" else itertools.pairwise(sentences))
+        )
+    return list(itertools.islice(pairs, count))
+
+
+def train_embeddings(
+    corpus: str,
+    source: PathLike,
+    output: PathLike,
+    *,
+    sts_b: PathLike | None = None,
+    pairs: Literal["same", "neighbours", "titles"] = "same",
+    examples: Count = 20_000,
+    batch_size: Count = 64,
+    sequence_length: Count = 64,
+    learning_rate: Peak = 1e-4,
+    temperature: Positive = 0.05,
+    seed: Natural = 0,
+) -> dict:
+    """Trains for one epoch on pairs from a corpus.
+
+    Args:
+        corpus: path or pattern of text files.
+        source: the pre-trained model.
+        output: directory for the checkpoints and the model.
+        sts_b: directory with STS-B's dev.tsv, to score the embeddings before and after.
+        pairs: what belongs together: a sentence and itself, and the next one, or a title and the first sentence.
+        examples: how many pairs.
+        batch_size: pairs per update; each is compared with all others.
+        sequence_length: tokens of a sentence.
+        learning_rate: the peak.
+        temperature: what similarities are divided by.
+        seed: determines dropout and the order of the pairs.
+    """
+    import keras
+
+    import kbert
+    from kbert.optim import WarmupLinearDecay
+    from kbert.training import ExactResume
+
+    output = pathlib.Path(output)
+    keras.utils.set_random_seed(seed)
+
+    # The model: the pre-trained encoder, whose hidden states are averaged to one vector of length 1.
+    model = kbert.load_pretrained(source, task="similarity", temperature=temperature)
+    pipeline = kbert.build_pipeline(model, sequence_length=sequence_length)
+
+    def score() -> dict[str, float]:
+        if sts_b is None:
+            return {}
+        task = kbert.tasks.Similarity(text="sentence1", text_pair="sentence2", label="score", score_range=(0, 5))
+        return kbert.evaluate(pipeline, task, pathlib.Path(sts_b) / "dev.tsv")
+
+    # The data: strings that belong together → batches of token ids, in the graph.
+    task = kbert.tasks.Similarity(text_pair="pair")
+    train = task.from_memory(pairs_of(corpus, pairs, examples))
+    steps = max(1, len(train) // batch_size)
+    model.compile(kbert.AdamW(WarmupLinearDecay(learning_rate, steps // 10, steps), weight_decay=0.01))
+    before = score()
+    resume = ExactResume(output, model, steps)
+    data = task.training_data(
+        pipeline, train, batch_size=batch_size, seed=seed, padding="bucket", group_by_length=False
+    )
+
+    model.fit(
+        data.make_dataset(resume.step),
+        steps_per_epoch=steps,
+        initial_epoch=resume.epoch,
+        callbacks=[resume],
+        verbose=2,
+    )
+
+    # One model from strings to embeddings, to search with and to serve.
+    after = score()
+    kbert.save_pretrained(pipeline, output / "model", overwrite=True)
+    print("  ".join(f"STS-B {name} {before[name]:.4f} -> {after[name]:.4f}" for name in after if name != "examples"))
+    return {"before": before, "after": after}
+
+
+COMMAND = Command(verb=train_embeddings, resumes=True, about=__doc__)
+
+if __name__ == "__main__":
+    run_command(COMMAND)

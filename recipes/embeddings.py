@@ -1,10 +1,10 @@
 """Train embeddings of sentences on plain text with Keras' compile and fit, and score them on STS-B.
 
-    python recipes/embeddings.py --corpus 'wiki/*.gz' --source saved_models/kbert-mini --sts-b glue/STS-B --output runs/same
+    python recipes/embeddings.py --corpus 'wiki/*.gz' --source saved_models/kbert-mini --sts-b glue/STS-B --output runs/e
 
-No labels are needed: a sentence belongs to itself, embedded twice with different dropout (SimCSE), to the sentence after
-it, or a title to the first sentence of its article (of files that WikiExtractor wrote). Each has to find its own among
-all others of the batch. A killed run goes on exactly when the same command is given again.
+No labels are needed: a sentence belongs to itself, embedded twice with different dropout (SimCSE), or to the sentence
+after it, or a title to the first sentence of its article (of files that WikiExtractor wrote). Each has to find its own
+among all others of the batch. A killed run goes on exactly when the same command is given again.
 ``kbert finetune similarity`` trains on tables of pairs, triplets and scored pairs.
 """
 
@@ -32,7 +32,7 @@ def pairs_of(corpus: str, kind: str, count: int) -> list[tuple[str, str]]:
         pairs = (
             pair
             for sentences in long
-            for pair in (zip(sentences, sentences) if kind == "same" else itertools.pairwise(sentences))
+            for pair in (zip(sentences, sentences, strict=True) if kind == "same" else itertools.pairwise(sentences))
         )
     return list(itertools.islice(pairs, count))
 

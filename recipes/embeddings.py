@@ -1,6 +1,6 @@
 """Train embeddings of sentences on plain text with Keras' compile and fit, and score them on STS-B.
 
-    python recipes/embeddings.py --corpus 'wiki/*.gz' --source saved_models/kbert-mini --sts-b glue/STS-B --output runs/e
+    python recipes/embeddings.py --corpus 'wiki/*.gz' --source saved_models/kbert-mini --sts-b STS-B --output runs/same
 
 No labels are needed: a sentence belongs to itself, embedded twice with different dropout (SimCSE), or to the sentence
 after it, or a title to the first sentence of its article (of files that WikiExtractor wrote). Each has to find its own

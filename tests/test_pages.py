@@ -126,7 +126,24 @@ def test_quickstart_and_training(place, caplog):
     assert "step 4/4" in caplog.text and (place / "runs/by-step/history.jsonl").is_file()
 
 
+def test_embeddings(place):
+    write_table(place / "duplicates.csv", [(text, text + " .") for text, _ in sentences(24)], ("question", "duplicate"))
+    tiny = kbert.load_pretrained(place / "runs/tiny", "regression")
+    kbert.save_pretrained(kbert.build_pipeline(tiny, pair=True), place / "runs/relevance")
+    smaller = {"sentence-transformers/all-MiniLM-L6-v2": "runs/tiny", "sequence_length=64": "sequence_length=9"}
+    names = run("docs/embeddings.md", smaller | {"batch_size=64": "batch_size=8, epochs=1"})
+    assert names["found"].rows.shape == (1, 2) and set(names["best"]) == set(names["results"])
+    assert set(names["run"].metrics["dev"]) == {"examples", "recall@1", "recall@10", "mrr@10", "ndcg@10"}
+
+
 def test_every_page_with_python_is_run():
     elsewhere = {"concepts.md", "data.md", "migrate.md", "serving.md", "tokenizer.md"}
-    here = {"fine-tuning.md", "pretraining.md", "question-answering.md", "quickstart.md", "training.md"}
+    here = {
+        "embeddings.md",
+        "fine-tuning.md",
+        "pretraining.md",
+        "question-answering.md",
+        "quickstart.md",
+        "training.md",
+    }
     assert {path.name for path in (ROOT / "docs").glob("*.md") if blocks(f"docs/{path.name}")} == elsewhere | here

@@ -53,7 +53,7 @@ def search(
 
     Example::
 
-        pipeline = kbert.build_pipeline(kbert.load_pretrained("sentence-transformers/all-MiniLM-L6-v2"))
+        pipeline = kbert.build_pipeline(kbert.load_pretrained("sentence-transformers/all-MiniLM-L6-v2", "encoder"))
         found = kbert.search(pipeline, documents, ["How do I reset my password?"], k=3)
         [documents[row] for row in found.rows[0]]
     """

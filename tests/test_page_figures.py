@@ -1,6 +1,6 @@
 """The figures of kbert's own models on the pages are those of the files: of results/, and of the models' own.
 
-docs/experiments.md and docs/long-texts.md are made from results/ (tests/experiments); here are the other copies.
+docs/results.md and docs/long-texts.md are made from results/ (tests/experiments); here are the other copies.
 """
 
 import json
@@ -17,12 +17,15 @@ FIGURES = {  # page → what it says, in any number of lines
         "in {mini[hours]:.0f} further hours, and predicts {all_mini[mlm_accuracy]:.1f} % of held-out masked tokens "
         "(kbert-tiny: {all_tiny[mlm_accuracy]:.1f} %)",
     ),
-    "docs/experiments.md": (
-        "{mini[hours]:.0f} further hours for [kbert-mini]",
-        "kbert-tiny has seen {tiny[tokens]:.0f} million tokens",
+    "docs/results.md": (
+        "kbert-mini for {mini[hours]:.0f} further hours",
         "the share of the more frequent label ({tiny[constant][MRPC]:.1f} % of the dev examples",
+    ),
+    "docs/experiments.md": (
         "kbert-mini's {mini[all_steps]:,} steps are {tiny[all_steps]:,} of kbert-tiny, from which it was grown, and "
         "{mini[steps]:,} of its own",
+    ),
+    "docs/maintainers/aims.md": (
         "**Next-sentence accuracy, kbert-tiny** ({all_tiny[nsp_accuracy]:.1f} %): on the sample that is scored in "
         "training (835 pairs) it reached {before_last[nsp_accuracy]:.1f} % after {first[steps]:,} steps at a "
         "constant rate, and {last_8000[val_nsp_accuracy]:.1f} % and {tiny[nsp_accuracy]:.1f} % after 8,000 and "

@@ -1,4 +1,4 @@
-"""docs/experiments.md shows the figures of results/*.json, and every result there is one that the command writes."""
+"""docs/results.md shows the figures of results/*.json, and every result there is one that the command writes."""
 
 import pytest
 from experiments.cells import CONSTANT
@@ -27,7 +27,7 @@ def make():
 def test_the_page_has_the_figures_of_the_files(make):
     page = make.PAGE.read_text(encoding="utf-8")
     assert page == make.with_results(page, make.RESULTS), "run: python docs/maintainers/make_experiments.py"
-    assert page.count("### ") == len(RESULTS)
+    assert page.count("\n### ") == len(RESULTS) + 1  # and published models
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
@@ -115,8 +115,7 @@ def test_a_page_with_a_comparison(make, tmp_path):
     page = make.with_results(make.PAGE.read_text(encoding="utf-8"), tmp_path)
     for line in (
         "### kbert-tiny\n",
-        "| kbert-tiny | 33.0 % (aim: 33 %) | 87.9 % (missed the aim: 88 %) | CoLA +1.3, STS-B +1.3 | MRPC +1.3 (tie) | "
-        "SST-2, NER, SQuAD |",
+        "| kbert-tiny | 33.0 % | 87.9 % | CoLA +1.3, STS-B +1.3 | MRPC +1.3 (tie) | SST-2, NER, SQuAD |",
         "| random weights |  |  |  | 71.0 ± 1.4 |",
         "| kbert-tiny | learning rate 0.0003, epochs 3 |",
         "Chosen on dev with the first seed, for every row and column: learning rate 0.0001, 0.0003; epochs 3. Seeds "

@@ -51,7 +51,7 @@ def train_embeddings(
     temperature: Positive = 0.05,
     seed: Natural = 0,
 ) -> dict:
-    """Trains for one epoch on pairs from a corpus.
+    """Trains on pairs from a corpus, each of them once.
 
     Args:
         corpus: path or pattern of text files.
@@ -88,17 +88,19 @@ def train_embeddings(
     # The data: strings that belong together → batches of token ids, in the graph.
     task = kbert.tasks.Similarity(text_pair="pair")
     train = task.from_memory(pairs_of(corpus, pairs, examples))
-    steps = max(1, len(train) // batch_size)
+    steps_per_epoch = max(1, len(train) // batch_size // 10)  # ten lines of history, and ten checkpoints
+    steps = 10 * steps_per_epoch
     model.compile(kbert.AdamW(WarmupLinearDecay(learning_rate, steps // 10, steps), weight_decay=0.01))
     before = score()
-    resume = ExactResume(output, model, steps)
+    resume = ExactResume(output, model, steps_per_epoch)
     data = task.training_data(
         pipeline, train, batch_size=batch_size, seed=seed, padding="bucket", group_by_length=False
     )
 
     model.fit(
         data.make_dataset(resume.step),
-        steps_per_epoch=steps,
+        steps_per_epoch=steps_per_epoch,
+        epochs=10,
         initial_epoch=resume.epoch,
         callbacks=[resume],
         verbose=2,

@@ -80,10 +80,10 @@ def export(
         precision: "float32" or "bfloat16", of weights and computation; None: as the pipeline
             computes. In bfloat16 the weights take half the space, and processors with instructions
             for it answer faster, except to a single short text; probabilities and embeddings differ
-            from float32 in the third digit (docs/serving.md).
+            from float32 in the third digit (docs/export-options.md).
         frozen_weights: whether the weights are constants in the graph instead of variables: a short
             text is answered faster on a CPU, but loading takes longer, and every signature that is
-            used has its own copy of the weights in memory (docs/serving.md). At most 2 GB.
+            used has its own copy of the weights in memory (docs/export-options.md). At most 2 GB.
         max_request_bytes: limit on the bytes of text in a request, over all strings of all rows.
         max_request_tokens: limit on the tokens that the model runs for a request: rows × sequence
             length, padding included, where a long text has a row for each of its windows and a
@@ -294,7 +294,7 @@ _ALLOWED = "\n".join(f"allowed_batch_sizes: {size}" for size in BATCH_SIZES)
 _BATCHING = f"""\
 # tensorflow_model_server --enable_batching --enable_per_model_batching_parameters reads this file;
 # with --batching_parameters_file=FILE a server takes another one for all its models.
-# docs/serving.md says how to choose.
+# docs/deployment.md says how to choose.
 max_batch_size {{ value: {BATCH_SIZES[-1]} }}
 batch_timeout_micros {{ value: 2000 }}
 max_enqueued_batches {{ value: 100 }}

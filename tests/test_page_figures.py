@@ -55,7 +55,7 @@ FIGURES = {  # page → what it says, in any number of lines
         "3e-4 (F1 {mini[grid][NER 0.0003 3]:.1f} after 3 epochs); at 1e-3 it learns nothing (F1 "
         "{mini[grid][NER 0.001 3]:.0f})",
     ),
-    "docs/inspection.md": (
+    "docs/reading-runs.md": (
         "the loss falls from {plateau[mlm_cross_entropy]:.1f} to {after[mlm_cross_entropy]:.1f} and the accuracy rises "
         "from {plateau[mlm_accuracy]:.0f} % to {after[mlm_accuracy]:.0f} %",
         "here to {first[mlm_accuracy]:.1f} % of the held-out masks",

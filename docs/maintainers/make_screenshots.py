@@ -1,4 +1,4 @@
-"""Makes the pictures of docs/inspection.md, and the runs that they show, with Chromium.
+"""Makes the pictures of the pages, and the runs that they show, with Chromium.
 
     python docs/maintainers/make_screenshots.py --encoder all-MiniLM-L6-v2 --data data
     python docs/maintainers/make_screenshots.py --only masking attention

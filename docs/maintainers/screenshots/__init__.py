@@ -1,1 +1,1 @@
-"""The pictures of docs/inspection.md; docs/maintainers/make_screenshots.py makes them."""
+"""The pictures of the pages; docs/maintainers/make_screenshots.py makes them."""

@@ -1,18 +1,30 @@
-"""The code of docs/data.md runs from top to bottom and gives what the page says."""
+"""The code of docs/data.md and docs/corpora.md runs from top to bottom and gives what the pages say."""
 
 import re
 
 from helpers.paths import ROOT
 
+from kbert.text.vocabulary import write_vocabulary
 
-def test_the_page_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    page = (ROOT / "docs" / "data.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", page, flags=re.MULTILINE | re.DOTALL)
-    assert len(blocks) == 7
+
+def run(page, number):
+    """The names that the page's blocks, so many, leave."""
+    blocks = re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    assert len(blocks) == number
     names = {}
     for block in blocks:
-        exec(compile(block, "docs/data.md", "exec"), names)
+        exec(compile(block, page, "exec"), names)
+    return names
+
+
+def test_the_pages_run(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run("docs/data.md", 4)
+    assert sorted(names["inputs"]) == ["mask_positions", "padding_mask", "segment_ids", "token_ids"]
+    assert names["packed_inputs"].keys() - names["inputs"].keys() == {"part_ids", "position_ids"}
+    assert names["packed_labels"]["nsp_logits"].shape == (8, 4)
+    write_vocabulary(tmp_path / "vocab.txt", names["tokenizer"].vocabulary)
+    names = run("docs/corpora.md", 3)
     assert names["novel"] == [
         "CHAPTER I.",
         "Mr. Smith walked slowly over the old bridge, which was narrow and none too safe, and looked down.",
@@ -20,7 +32,4 @@ def test_the_page_runs(tmp_path, monkeypatch, capsys):
         "Nobody answered.",
     ]
     assert names["detect_format"](open("novel.txt")) == "prose"
-    assert sorted(names["inputs"]) == ["mask_positions", "padding_mask", "segment_ids", "token_ids"]
-    assert names["packed_inputs"].keys() - names["inputs"].keys() == {"part_ids", "position_ids"}
-    assert names["packed_labels"]["nsp_logits"].shape == (8, 4)
-    assert "random next sentence" in capsys.readouterr().out
+    assert "random next sentence" in capsys.readouterr().out and (tmp_path / "wiki.tfrecord").is_file()

@@ -15,24 +15,22 @@ import re
 from typing import Literal
 
 from kbert.cli import Command, run_command
-from kbert.options import Count, Natural, PathLike, Peak, Positive
+from kbert.options import Count, Natural, PathLike, Peak, Positive, ShareBelowOne
 
 
-def pairs_of(corpus: str, kind: str, count: int) -> list[tuple[str, str]]:
-    """The first `count` pairs of a corpus, of sentences with at least 5 words."""
+def pairs_of(corpus: str, kind: str, count: int) -> list:
+    """The first `count` pairs of a corpus, of sentences with at least 5 words; of "same" the sentences alone."""
     from kbert.corpus import find_files, read_documents
 
     if kind == "titles":
         texts = (gzip.open(file, "rt", encoding="utf-8").read() for file in find_files(corpus))
-        articles = (re.findall(r'<doc [^>]*title="([^"]*)">\n[^\n]*\n\n([^\n]*)', text) for text in texts)
+        articles = (re.findall(r'<doc [^>]*title="([^"]*)">\n[^\n]*\n\n([^\n]+)', text) for text in texts)
         pairs = ((title, text.split(". ")[0]) for title, text in itertools.chain.from_iterable(articles))
     else:
         documents = read_documents(corpus)
         long = ([text for text in document if len(text.split()) >= 5] for document in documents)
         pairs = (
-            pair
-            for sentences in long
-            for pair in (zip(sentences, sentences, strict=True) if kind == "same" else itertools.pairwise(sentences))
+            pair for sentences in long for pair in (sentences if kind == "same" else itertools.pairwise(sentences))
         )
     return list(itertools.islice(pairs, count))
 
@@ -47,7 +45,8 @@ def train_embeddings(
     examples: Count = 20_000,
     batch_size: Count = 64,
     sequence_length: Count = 64,
-    learning_rate: Peak = 1e-4,
+    learning_rate: Peak = 3e-5,
+    dropout: ShareBelowOne = 0.1,
     temperature: Positive = 0.05,
     seed: Natural = 0,
 ) -> dict:
@@ -57,12 +56,13 @@ def train_embeddings(
         corpus: path or pattern of text files.
         source: the pre-trained model.
         output: directory for the checkpoints and the model.
-        sts_b: directory with STS-B's dev.tsv, to score the embeddings before and after.
+        sts_b: the directory of GLUE, or of STS-B alone, to score the embeddings on its dev set before and after.
         pairs: what belongs together: a sentence and itself, and the next one, or a title and the first sentence.
         examples: how many pairs.
         batch_size: pairs per update; each is compared with all others.
         sequence_length: tokens of a sentence.
         learning_rate: the peak.
+        dropout: of the encoder in training; "same" needs it, as a sentence would equal itself.
         temperature: what similarities are divided by.
         seed: determines dropout and the order of the pairs.
     """
@@ -70,24 +70,24 @@ def train_embeddings(
 
     import kbert
     from kbert.optim import WarmupLinearDecay
+    from kbert.tasks.encoder.similarity import sts_b_file
     from kbert.training import ExactResume
 
-    output = pathlib.Path(output)
     keras.utils.set_random_seed(seed)
+    task = kbert.tasks.Similarity(text_pair=None if pairs == "same" else "pair", temperature=temperature)
+    train = task.from_memory(pairs_of(corpus, pairs, examples))
+    scored = kbert.tasks.Similarity(text="sentence1", text_pair="sentence2", label="score", score_range=(0, 5))
+    dev = None if sts_b is None else scored.read(sts_b_file(sts_b))
 
     # The model: the pre-trained encoder, whose hidden states are averaged to one vector of length 1.
-    model = kbert.load_pretrained(source, task="similarity", temperature=temperature)
+    rates = {"hidden_dropout": dropout, "attention_dropout": dropout}
+    model = kbert.load_pretrained(source, task="similarity", temperature=temperature, **rates)
     pipeline = kbert.build_pipeline(model, sequence_length=sequence_length)
 
     def score() -> dict[str, float]:
-        if sts_b is None:
-            return {}
-        task = kbert.tasks.Similarity(text="sentence1", text_pair="sentence2", label="score", score_range=(0, 5))
-        return kbert.evaluate(pipeline, task, pathlib.Path(sts_b) / "dev.tsv")
+        return {} if dev is None else kbert.evaluate(pipeline, scored, dev)
 
     # The data: strings that belong together → batches of token ids, in the graph.
-    task = kbert.tasks.Similarity(text_pair="pair")
-    train = task.from_memory(pairs_of(corpus, pairs, examples))
     steps_per_epoch = max(1, len(train) // batch_size // 10)  # ten lines of history, and ten checkpoints
     steps = 10 * steps_per_epoch
     model.compile(kbert.AdamW(WarmupLinearDecay(learning_rate, steps // 10, steps), weight_decay=0.01))
@@ -108,7 +108,7 @@ def train_embeddings(
 
     # One model from strings to embeddings, to search with and to serve.
     after = score()
-    kbert.save_pretrained(pipeline, output / "model", overwrite=True)
+    kbert.save_pretrained(pipeline, pathlib.Path(output) / "model", overwrite=True)
     print("  ".join(f"STS-B {name} {before[name]:.4f} -> {after[name]:.4f}" for name in after if name != "examples"))
     return {"before": before, "after": after}
 

@@ -59,6 +59,7 @@ class Finetuning:
     Attributes:
         task, train, dev, more_dev: as completed: labels as numbers, without examples that cannot be learned.
         pipeline: `kbert.Pipeline`, before its training.
+        data: `kbert.tasks.task.TrainingData`.
     """
 
     def __init__(self, arguments: Arguments, more_settings: dict[str, Any] | None = None):
@@ -136,6 +137,7 @@ class Finetuning:
         head = self.train.take(range(min(len(self.train), _FIRST)))
         share = share_of_unknown(self.pipeline.tokenizer, head.columns.values())
         warn_of_unknown(share, self.train.path or "the training examples")
+        self.data = self._training_data()
 
     def _take_labels(self, settings) -> None:
         """Labels become numbers, in the order that the settings have."""
@@ -184,7 +186,7 @@ class Finetuning:
         Returns:
             dict of ``examples`` and ``windows``, and the result of `kbert.training.dry_run.estimate_training`.
         """
-        data = self._training_data()
+        data = self.data
         with self.hardware.scope():
             model = copy_model(self.pipeline.model)
         self._compile(model, steps := self._steps(data))
@@ -197,7 +199,7 @@ class Finetuning:
             return FinetunedRun(self.estimate(), [], self.pipeline, None)
         run = self.open()
         _LOGGER.info(self.hardware.describe())
-        data, model = self._training_data(), self.pipeline.model
+        data, model = self.data, self.pipeline.model
         steps = self._steps(data)
         self._log_plan(data, steps)
         self._compile(model, steps)

@@ -14,9 +14,9 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
 
     Args:
         data: a dict of columns; a pandas DataFrame (anything with ``columns`` and ``frame[name]``); a list of dicts; a
-            list of tuples, in the order of `names`; a finite tf.data.Dataset of dicts or of such tuples, in batches or
-            not; or a Hugging Face datasets.Dataset, whose ClassLabels become their names, -1 None; of a DatasetDict
-            the split "train".
+            list of tuples, in the order of `names`, or of strings for one name; a finite tf.data.Dataset of dicts or of
+            such tuples, in batches or not; or a Hugging Face datasets.Dataset, whose ClassLabels become their names,
+            -1 None; of a DatasetDict the split "train".
         names: the columns to read; others are ignored.
         optional: further names, read if they exist.
 
@@ -119,6 +119,8 @@ def _columns_of_rows(rows, names, optional):
             _check_names(f"row {number}", list(row), names)
         more = [name for name in optional if all(name in row for row in rows)]
         return {name: [row[name] for row in rows] for name in (*names, *more)}
+    if len(names) == 1 and isinstance(rows[0], str):
+        return {names[0]: list(rows)}
     for number, row in enumerate(rows):
         if isinstance(row, str | bytes) or not hasattr(row, "__len__") or len(row) != len(names):
             raise ValueError(f"row {number}: expected {len(names)} values, {list(names)}. Received: {shown(row)}")

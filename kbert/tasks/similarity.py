@@ -198,6 +198,12 @@ class Similarity(Task):
         from kbert.preprocessing.buckets import trim_padding
         from kbert.tasks.training_data import row_batches, row_reader
 
+        config = pipeline.model.config
+        if train.text_pairs is None and not (config.hidden_dropout or config.attention_dropout):
+            raise ValueError(
+                "Similarity: a single text is embedded twice, with different dropout. Expected a model with dropout, "
+                "as finetune(dropout=0.1) makes it. Received: dropout=0"
+            )
         columns = [train.texts, train.texts if train.text_pairs is None else train.text_pairs]
         columns += [] if train.negatives is None else [train.negatives]
         texts = row_reader({str(text): list(column) for text, column in enumerate(columns)})

@@ -31,6 +31,10 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "compare_pretraining": ("<pretraining>", "--output", "<new>"),
     "convert": ("--source", "<init>", "--output", "<new>"),
     "embed": ("--source", "<init>", "--input", "<texts.txt>", "--output", "<new>"),
+    "embeddings": (
+        *as_flags(corpus="<corpus.txt>", source="<init>", output="<new>", sts_b="<glue>"),
+        *as_flags(examples=20, batch_size=4, sequence_length=16),
+    ),
     "evaluate": ("<classifier>", "--examples", "<dev.csv>", "--output", "<new>"),
     "evaluate-pretraining": ("<records>", "--source", "<init>", "--output", "<new.json>"),
     "export": ("--source", "<classifier>", "--output", "<new>"),
@@ -48,6 +52,10 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
         *SHORT,
     ),
     "finetune regression": (*as_flags(train="<dev.csv>", dev="<dev.csv>", source="<init>", output="<new>"), *SHORT),
+    "finetune similarity": (
+        *as_flags(train="<choices.csv>", dev="<choices.csv>", text="prompt", text_pair="a", source="<init>"),
+        *("--output", "<new>", *SHORT),
+    ),
     "finetune span": (
         *as_flags(train="<squad.json>", dev="<squad.json>", source="<init>", output="<new>"),
         *SHORT,

@@ -58,7 +58,7 @@ def test_a_head_with_the_same_labels_goes_on_in_its_order(stored):
     rows = {"train": (work.train, ROWS), "dev": (work.dev, DEV), "more": (work.more_dev["_more"], ROWS)}
     for examples, given in rows.values():
         assert names_of(work, examples) == [label for _, label in given]
-    _, ids, factors = next(iter(work._training_data().make_dataset()))
+    _, ids, factors = next(iter(work.data.make_dataset()))
     np.testing.assert_array_equal(factors["logits"], np.where(ids["logits"].numpy() == labels.index("bad"), 3.0, 1.0))
 
 

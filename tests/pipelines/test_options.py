@@ -23,6 +23,7 @@ MODELS = {
     "pretraining": lambda: kbert.BertPretrainer(ONE),
     "next_sentence": lambda: kbert.BertPretrainer(ONE, masked_lm=False),
     "encoder": lambda: kbert.BertEncoder(ONE),
+    "similarity": lambda: kbert.BertSentenceEncoder(ONE),
 }
 VALUES = {  # no defaults, and legal together
     "labels": ["x", "y"],
@@ -50,10 +51,12 @@ TAKEN = {
     "pretraining": {"max_masks", "top_k"},
     "next_sentence": {"pair"},
     "encoder": {"pair", "pooling", "normalize"},
+    "similarity": set(),
 }
 
 
-LIKE_OTHERS = ("regression", "multiple_choice", "masked_lm", "pretraining", "next_sentence")  # the same settings
+# Tasks with the settings of another one.
+LIKE_OTHERS = ("regression", "multiple_choice", "masked_lm", "pretraining", "next_sentence", "similarity")
 
 
 @pytest.fixture(scope="module")

@@ -149,6 +149,16 @@ def test_examples_of_another_kind_are_errors(init, tmp_path):
         kbert.finetune(init, pairs, PAIRS, scored.from_memory(rows), **QUICK)
     with pytest.raises(ValueError, match="single texts cannot be scored"):
         kbert.finetune(init, Similarity(), [pair[:1] for pair in PAIRS], 0.2, **QUICK)
+    with pytest.raises(ValueError, match="embedded twice, with different dropout.*Received: dropout=0"):
+        kbert.finetune(
+            init,
+            Similarity(),
+            [text for text, _ in PAIRS],
+            None,
+            tmp_path / "run",
+            **QUICK | {"dropout": 0.0, "evaluate_every": None},
+        )
+    assert not (tmp_path / "run").exists()
     file = pathlib.Path(write_table(tmp_path / "bad.csv", [("a", "b", "7")], ("text", "p", "s")))
     with pytest.raises(ValueError, match=r"bad.csv, line 2: expected 's' in \[0, 1\]. Received: '7'"):
         scored.read(file)

@@ -46,14 +46,13 @@ FIGURES = {  # page → what it says, in any number of lines
         "{mini[deviations][CoLA]:.1f} against {mini[random][CoLA]:.1f} ± {mini[random_deviations][CoLA]:.1f})",
     ),
     "docs/fine-tuning.md": (
-        "for entities it is 1e-3 (F1 {tiny[grid][NER 0.001 6]:.1f}; {tiny[grid][NER 0.0003 6]:.1f} at 3e-4 and "
-        "{tiny[grid][NER 0.0001 6]:.1f} at 1e-4)",
-        "(Spearman correlation {tiny[grid][STS-B 0.001 6]:.1f}; {tiny[grid][STS-B 0.0003 6]:.1f} at 3e-4, "
-        "{tiny[grid][STS-B 0.0001 6]:.1f} at 1e-4;",
-        "For MRPC 1e-3 with 3 epochs is best (accuracy {tiny[grid][MRPC 0.001 3]:.1f}; {tiny[grid][MRPC 0.0003 6]:.1f} "
-        "at 3e-4 with 6 epochs, below the {tiny[constant][MRPC]:.1f} of always",
-        "3e-4 (F1 {mini[grid][NER 0.0003 3]:.1f} after 3 epochs); at 1e-3 it learns nothing (F1 "
-        "{mini[grid][NER 0.001 3]:.0f})",
+        "| kbert-tiny, entities, F1, 6 epochs | {tiny[grid][NER 0.0001 6]:.1f} | {tiny[grid][NER 0.0003 6]:.1f} | "
+        "**{tiny[grid][NER 0.001 6]:.1f}** |",
+        "| kbert-tiny, STS-B, Spearman correlation, 6 epochs | {tiny[grid][STS-B 0.0001 6]:.1f} | "
+        "**{tiny[grid][STS-B 0.0003 6]:.1f}** | {tiny[grid][STS-B 0.001 6]:.1f} |",
+        "| kbert-tiny, MRPC, accuracy (most frequent answer: {tiny[constant][MRPC]:.1f}) | | "
+        "{tiny[grid][MRPC 0.0003 6]:.1f} (6 epochs) | **{tiny[grid][MRPC 0.001 3]:.1f}** (3 epochs) |",
+        "| kbert-mini, entities, F1, 3 epochs | | **{mini[grid][NER 0.0003 3]:.1f}** | {mini[grid][NER 0.001 3]:.0f} |",
     ),
     "docs/reading-runs.md": (
         "the loss falls from {plateau[mlm_cross_entropy]:.1f} to {after[mlm_cross_entropy]:.1f} and the accuracy rises "

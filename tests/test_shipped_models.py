@@ -115,6 +115,8 @@ def test_the_card_says_what_the_files_say(model):
     points, makers = runs_of(model)
     ends = [curve[-1] for curve in points.values()]
     steps, tokens, hours = (sum(getattr(end, name) for end in ends) for name in ("step", "tokens", "hours"))
+    config = kbert.BertConfig.from_dict(read_json(model / "model" / "config.json")["architecture"])
+    compared = read_json(ROOT / "results" / f"finetuning-{model.name}.json")
     text = read_json(ROOT / "results" / "records-8m.json")
     said = [
         f"{manifest['parameters']:,} parameters",
@@ -124,6 +126,7 @@ def test_the_card_says_what_the_files_say(model):
         *(f"**Settings** of {run}: {make._settings_line(made_by)}." for run, made_by in makers.items()),
         *(make._baselines(run, made_by) for run, made_by in makers.items() if made_by.get("metrics")),
         make._plateaus(points, makers),
+        make._published(model.name, config, compared).strip(),
         f"At the end, on held-out text: {make._held_out(list(makers.values())[-1], list(points.values())[-1])}.",
     ]
     words = " ".join(card.split())

@@ -129,7 +129,9 @@ def _card(name, pipeline, points, makers, records, results):
 
 def _published(name, config, result):
     """A sentence on the published model of this size, beside the score of this one."""
-    ours = [row["scores"]["STS-B"]["mean"] for row in result["rows"] if row["name"] == name and "STS-B" in row["scores"]]
+    ours = [
+        row["scores"]["STS-B"]["mean"] for row in result["rows"] if row["name"] == name and "STS-B" in row["scores"]
+    ]
     if not ours or (config.num_layers, config.hidden_dim) not in PUBLISHED:
         return ""
     other, score = PUBLISHED[config.num_layers, config.hidden_dim]

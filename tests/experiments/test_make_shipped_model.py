@@ -61,7 +61,7 @@ def test_the_folder(make, shipped):
         "fill_mask",
         "next_sentence",
     }
-    assert card["made_by"]["run"]["recipe"] == "pretrain.py" and card["made_by"]["run"]["step"] == 1
+    assert card["made_by"]["run"]["recipe"] == "kbert.pretrain" and card["made_by"]["run"]["step"] == 1
 
 
 def test_it_is_loaded_by_its_folder_and_answers_as_exported(shipped):

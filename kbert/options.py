@@ -428,9 +428,9 @@ class Distillation(Options):
     """How a student learns from its teacher's answers.
 
     Args:
-        temperature: what the logits of teacher and student are divided by before they are compared.
+        teacher_temperature: what the logits of teacher and student are divided by before they are compared.
         hard_share: the share of the labels in the loss; 0: the teacher's answers alone.
     """
 
-    temperature: Positive = 2.0
+    teacher_temperature: Positive = 2.0
     hard_share: Share = 0.5

@@ -87,7 +87,7 @@ def distillation_losses(model: BertModel, distillation) -> dict[str, Distillatio
         distillation: `kbert.options.Distillation`.
     """
     return {
-        name: DistillationLoss(loss, distillation.temperature, distillation.hard_share)
+        name: DistillationLoss(loss, distillation.teacher_temperature, distillation.hard_share)
         for name, loss in model.default_loss().items()
     }
 

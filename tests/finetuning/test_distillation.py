@@ -8,7 +8,7 @@ from helpers.tiny_finetuning import DEV, NO_DEV, ROWS, TASK, calling, prepare, s
 import kbert
 from kbert.finetuning.teaching import ANSWERS
 
-CLEAR = dict(temperature=4.0, hard_share=0.0)
+CLEAR = dict(teacher_temperature=4.0, hard_share=0.0)
 TAGGED = {
     "words": [text.split() for text, _ in ROWS],
     "tags": [["O", "B-X" if label == "good" else "O", "O", "O"] for _, label in ROWS],
@@ -109,7 +109,7 @@ def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_
             if int(self.model.optimizer.iterations) >= 6:
                 raise Stop
 
-    options = NO_DEV | {"teacher": teacher, "unlabelled": [text for text, _ in DEV], "temperature": 3.0}
+    options = NO_DEV | {"teacher": teacher, "unlabelled": [text for text, _ in DEV], "teacher_temperature": 3.0}
     whole = kbert.finetune(init, TASK, ROWS, None, tmp_path / "whole", **options)
     with pytest.raises(Stop):
         kbert.finetune(init, TASK, ROWS, None, tmp_path / "run", **options | calling([StopAtStep()]))
@@ -136,13 +136,13 @@ def test_from_files_in_parts_and_by_the_command(init, teacher, tmp_path, capsys)
     texts = tmp_path / "texts.txt"
     texts.write_text("".join(f"{text}\n" for text, _ in DEV))
     flags = as_flags(source=init, train=table, dev=0.2, teacher=tmp_path / "teacher", unlabelled=texts)
-    flags += as_flags(steps=2, batch_size=4, accumulate=2, sequence_length=9, temperature=3, hard_share=0.2)
+    flags += as_flags(steps=2, batch_size=4, accumulate=2, sequence_length=9, teacher_temperature=3, hard_share=0.2)
     run_kbert("finetune", "classification", *flags, "--output", tmp_path / "run")
     said = capsys.readouterr().err
     assert "the teacher answers 33 examples" in said and "9 texts without labels" in said
     assert kbert.evaluate(tmp_path / "run", TASK, table)["examples"] == len(ROWS)
     settings = (tmp_path / "run" / "settings.json").read_text()
-    assert '"temperature": 3' in settings and '"unlabelled": 9' in settings and '"teacher": "' in settings
+    assert '"teacher_temperature": 3' in settings and '"unlabelled": 9' in settings and '"teacher": "' in settings
     estimate = kbert.finetune(init, TASK, table, teacher=tmp_path / "teacher", dry_run=True, **NO_DEV).metrics
     assert estimate["examples"] == len(ROWS)
 

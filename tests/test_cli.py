@@ -82,7 +82,17 @@ def parse(*words, command=TRAIN):
 def test_flags_are_parameters():
     values = parse(
         *("a.txt", "b.txt", "--steps", "100", "--learning-rate", "3e-4", "--keep", "last", "--evaluate-every", "50"),
-        *("--no-packed", "--phases", "[[128, 0.9], [512, 0.1]]", "--class-weight", '{"a": 2}', "--layers", "-1", "0"),
+        *(
+            "--no-packed",
+            "--phases",
+            "[[128, 0.9], [512, 0.1]]",
+            "--class-weight",
+            '{"a": 2}',
+            "--layers",
+            "-1",
+            "--layers",
+            "0",
+        ),
         *("--name", "12", "--whole-word", "--strategy", "one", "--output", "runs/1"),
     )
     assert values == {
@@ -157,6 +167,15 @@ def test_a_configuration_file_has_the_values_of_flags(tmp_path, capsys):
     path.write_text(capsys.readouterr().out)
     again = parse("--config", str(path))
     assert (again["learning_rate"], again["machine"].logical_cpus, again["keep"]) == (0.5, 2, "best")
+
+
+def test_some_fields_of_a_task_are_a_configuration(tmp_path, capsys):
+    command = dataclasses.replace(FINETUNE, partial_task=True)
+    with pytest.raises(SystemExit):
+        parse("reviews", "a", "--text", "review", "--print-config", command=command)
+    path = tmp_path / "run.yaml"
+    path.write_text(capsys.readouterr().out)
+    assert parse("--config", str(path), command=command)["task"] == {"text": "review"}
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ COMPARED, AFTER = "## Fine-tuned, compared with random weights\n\n", "\n## Limit
 def with_results(page: str, results: pathlib.Path) -> str:
     """The page with what kbert's own models reach, and a section for each comparison and each table of the paper."""
     sections = [_comparison(path) for path in sorted(results.glob("finetuning-*.json"))]
-    sections += [_section(results / f"{name}.json") for name in TABLES if (results / f"{name}.json").is_file()]
+    told: dict[str, str] = {}  # settings of a pre-training → the title of the section that has them
+    sections += [_section(results / f"{name}.json", told) for name in TABLES if (results / f"{name}.json").is_file()]
     page = _between(page, "<!-- own models -->\n\n", "\n<!-- end of own models -->\n", _own_models(results))
     text = "\n".join(sections or ["No results.\n"])
     return _between(page, "<!-- results -->\n\n", "\n<!-- end of results -->\n", text)
@@ -66,11 +67,14 @@ def _own_models(results):
     return "\n".join(lines) + "\n"
 
 
-def _section(path):
+def _section(path, told):
     result = read_json(path)
     table, settings = paper_table(path.stem), result["settings"]
     own = set.intersection(*(set(row.pretraining) for row in table.rows))  # such as the size in table 6
     pretraining = describe_options({name: value for name, value in settings["pretraining"].items() if name not in own})
+    title = result["title"].split(":")[0]
+    if (first := told.setdefault(pretraining, title)) != title:
+        pretraining = f"as for {first}"
     features = f" Taggers on features: {_given(settings['feature_training'])}." if table.has_features else ""
     rates = f"learning rate{'s' if len(settings['learning_rates']) > 1 else ''} {_numbers(settings['learning_rates'])}"
     minutes = [row["pretrained"]["minutes"] for row in result["rows"] if row["pretrained"]]

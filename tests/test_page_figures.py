@@ -59,8 +59,8 @@ FIGURES = {  # page → what it says, in any number of lines
         "here to {first[mlm_accuracy]:.1f} % of the held-out masks",
     ),
     "docs/pretraining.md": (
-        "left it at step {plateau[step]:,} ({plateau[tokens]:.0f} million tokens, {plateau[minutes]:.0f} minutes on one "
-        "core",
+        "left it at step {plateau[step]:,} ({plateau[tokens]:.0f} million tokens, {plateau[minutes]:.0f} minutes on "
+        "one core",
         "recovers within 100 steps to {after_growing[nsp_accuracy]:.1f} %",
     ),
     "docs/size-and-time.md": (

@@ -61,7 +61,7 @@ FIGURES = {  # page → what it says, in any number of lines
     "docs/pretraining.md": (
         "left it at step {plateau[step]:,} ({plateau[tokens]:.0f} million tokens, {plateau[minutes]:.0f} minutes on "
         "one core",
-        "recovers within 100 steps to {after_growing[nsp_accuracy]:.1f} %",
+        "recover within 100 steps to {after_growing[nsp_accuracy]:.1f} %",
     ),
     "docs/size-and-time.md": (
         "| {shards[tokens]:.0f} million | {shards[hours]:.1f} | {shards[val_mlm_accuracy]:.1f} % "

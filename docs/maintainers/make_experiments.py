@@ -27,7 +27,7 @@ COMPARED, AFTER = "## Fine-tuned, compared with random weights\n\n", "\n## Limit
 def with_results(page: str, results: pathlib.Path) -> str:
     """The page with what kbert's own models reach, and a section for each comparison and each table of the paper."""
     sections = [_comparison(path) for path in sorted(results.glob("finetuning-*.json"))]
-    told: dict[str, str] = {}  # settings of a pre-training → the title of the section that has them
+    told: dict[str, str] = {}  # settings → the title of the section that has them
     sections += [_section(results / f"{name}.json", told) for name in TABLES if (results / f"{name}.json").is_file()]
     page = _between(page, "<!-- own models -->\n\n", "\n<!-- end of own models -->\n", _own_models(results))
     text = "\n".join(sections or ["No results.\n"])
@@ -72,20 +72,24 @@ def _section(path, told):
     table, settings = paper_table(path.stem), result["settings"]
     own = set.intersection(*(set(row.pretraining) for row in table.rows))  # such as the size in table 6
     pretraining = describe_options({name: value for name, value in settings["pretraining"].items() if name not in own})
-    title = result["title"].split(":")[0]
-    if (first := told.setdefault(pretraining, title)) != title:
-        pretraining = f"as for {first}"
     features = f" Taggers on features: {_given(settings['feature_training'])}." if table.has_features else ""
     rates = f"learning rate{'s' if len(settings['learning_rates']) > 1 else ''} {_numbers(settings['learning_rates'])}"
     minutes = [row["pretrained"]["minutes"] for row in result["rows"] if row["pretrained"]]
     minutes = dict.fromkeys(f"{one:,.0f}" for one in (min(minutes), max(minutes)))
+    finetuning = f"seeds {_numbers(settings['seeds'])}; {rates}; {_given(settings['finetuning'])}"
+    title = result["title"].split(":")[0]
     return (
         f"{_head(result, path)}{_random_weights(result, path)}"
-        f"Pre-trainings: {pretraining}; {' to '.join(minutes)} minutes each. "
-        f"Fine-tunings: seeds {_numbers(settings['seeds'])}; {rates}; "
-        f"{_given(settings['finetuning'])}.{features} "
+        f"Pre-trainings: {_once(pretraining, title, told)}; {' to '.join(minutes)} minutes each. "
+        f"Fine-tunings: {_once(finetuning, title, told)}.{features} "
         f"Examples to learn from and to evaluate on: {_examples(result)}. {_made(result)}.\n"
     )
+
+
+def _once(text, title, told):
+    """The settings, or where they are told already."""
+    first = told.setdefault(text, title)
+    return text if first == title else f"as for {first}"
 
 
 def _random_weights(result, path):

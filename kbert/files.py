@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import difflib
 import errno
 import fnmatch
 import glob
@@ -20,6 +21,19 @@ _DEEPEST = 100  # levels of JSON: more than any file of the field has, fewer tha
 _LARGEST = 1 << 26  # bytes of JSON: a manifest of 100,000 shards has half of it
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _NO_EXCHANGE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP)  # an old kernel, another file system
+
+
+def similar_names(path: str | os.PathLike) -> str:
+    """The end of a message on a path that is not there: the names there that are like its first missing part, or ""."""
+    path = os.fspath(path)
+    while (parent := os.path.dirname(path)) and not os.path.exists(parent):
+        path = parent
+    try:
+        names = sorted(os.listdir(parent or "."))[:1000]
+    except (OSError, ValueError):  # ValueError: a null character
+        return ""
+    near = difflib.get_close_matches(os.path.basename(path), names, n=3, cutoff=0.5)
+    return f". In {parent or '.'} there is: {', '.join(near)}" if near else ""
 
 
 def parse_json(text: str | bytes, where: str, **options) -> Any:
@@ -89,7 +103,9 @@ def read_json(path, kind: type = dict, *, data: bool = False) -> Any:
     """
     path = pathlib.Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"Expected a JSON file. Received: {str(path)!r}, which is not a file.")
+        raise FileNotFoundError(
+            f"Expected a JSON file. Received: {str(path)!r}, which is not a file{similar_names(path)}"
+        )
     content = path.read_bytes() if data else read_small(path)
     value = parse_json(content.removeprefix(b"\xef\xbb\xbf"), str(path))
     if not isinstance(value, kind):

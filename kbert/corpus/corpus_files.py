@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from kbert.checks import check_path, shown
 from kbert.corpus.archives import BROKEN, file_texts
+from kbert.files import similar_names
 
 LONGEST_LINE = 1 << 23  # bytes: what is held in memory at once, and tokenised
 _WINDOW = 1 << 16  # bytes that are judged at once: a text may begin like one and go on as something else
@@ -41,7 +42,8 @@ def find_files(patterns, are_texts: bool = True):
             raise ValueError(f"{pattern} is a directory. Expected files: give a pattern such as {pattern}/*.txt")
         if not files:
             raise ValueError(
-                f"No file matches {shown(pattern)}. Give the path of a text file or a glob pattern in quotes."
+                f"No file matches {shown(pattern)}. Give the path of a text file or a glob pattern in quotes"
+                f"{'' if glob.has_magic(pattern) else similar_names(pattern)}"
             )
         paths.update(files)
     if not paths:

@@ -8,7 +8,7 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from kbert.checks import check_path, is_missing, shown
-from kbert.files import parse_json
+from kbert.files import parse_json, similar_names
 from kbert.tasks.stored_texts import store_columns
 from kbert.tasks.text_files import check_characters
 
@@ -201,7 +201,10 @@ def _lines(path) -> Iterator[str]:
     The file must hold more than white space.
     """
     if not path.is_file():
-        raise FileNotFoundError(f"Expected a table (.csv, .tsv, .jsonl). Received: {str(path)!r}, which is not a file.")
+        raise FileNotFoundError(
+            "Expected a table (.csv, .tsv, .jsonl, .parquet, .arrow). "
+            f"Received: {str(path)!r}, which is not a file{similar_names(path)}"
+        )
     is_empty = True
     with open(path, "rb") as file:
         for number, line in enumerate(file, start=1):
@@ -365,7 +368,7 @@ def _arrow_rows(path, columns, optional=()) -> Iterator[tuple[int, list[str]]]:
     except ImportError as error:
         raise ImportError(f"{path} needs pyarrow: pip install pyarrow", name="pyarrow") from error
     if not path.is_file():
-        raise FileNotFoundError(f"Expected a table. Received: {str(path)!r}, which is not a file.")
+        raise FileNotFoundError(f"Expected a table. Received: {str(path)!r}, which is not a file{similar_names(path)}")
     try:
         if path.suffix.lower() == ".parquet":
             file = pyarrow.parquet.ParquetFile(path)

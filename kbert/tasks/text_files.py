@@ -3,6 +3,8 @@
 import pathlib
 from collections.abc import Iterator
 
+from kbert.files import similar_names
+
 
 def read_lines(path) -> list[str]:
     """The lines of a UTF-8 file without their ends, LF or CRLF; other breaks, such as U+2028, are text.
@@ -13,7 +15,9 @@ def read_lines(path) -> list[str]:
     """
     path = pathlib.Path(path)
     if not path.is_file():
-        raise FileNotFoundError(f"Expected a tagged file. Received: {str(path)!r}, which is not a file.")
+        raise FileNotFoundError(
+            f"Expected a tagged file. Received: {str(path)!r}, which is not a file{similar_names(path)}"
+        )
     content = path.read_bytes()
     try:
         text = content.decode("utf-8-sig")

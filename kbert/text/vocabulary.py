@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from kbert.checks import check_path
-from kbert.files import atomic_file, read_small
+from kbert.files import atomic_file, read_small, similar_names
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -27,7 +27,10 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
     """
     path = check_path(path, "read_vocabulary: `path`")
     if not path.is_file():
-        raise FileNotFoundError(f"No vocabulary file at {str(path)!r}. Expected a text file with one token per line.")
+        raise FileNotFoundError(
+            "Expected a vocabulary, a text file with one token per line. "
+            f"Received: {str(path)!r}, which is not a file{similar_names(path)}"
+        )
     try:
         text = read_small(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -14,8 +14,9 @@ def is_hub_name(source) -> bool:
     """Whether a source that is not an existing path is treated as a repository on the hub.
 
     That is ``name`` or ``owner/name``, and may be followed by ``@revision``. Not if it could be a mistyped path: it
-    begins with ``.``, ``/`` or ``~``, has a backslash or more than one slash, ends like a file of weights, or its first
-    part is a directory here; or a mistyped checkpoint of a run: a number follows ``@``, or what precedes it is here.
+    begins with ``.``, ``/`` or ``~``, has a backslash or more than one slash, ends like a file of weights, its first
+    part is a directory here, or it is one of kbert's own models; or a mistyped checkpoint of a run: a number follows
+    ``@``, or what precedes it is here.
     """
     found = _NAME.fullmatch(source) if isinstance(source, str) else None
     if found is None or source.endswith(_FILE_ENDINGS) or found[1].endswith(_FILE_ENDINGS):
@@ -23,7 +24,12 @@ def is_hub_name(source) -> bool:
     if found[2] is not None and (found[2].isdecimal() or pathlib.Path(found[1]).exists()):
         return False
     owner, slash, _ = source.partition("/")
-    return not (slash and pathlib.Path(owner).is_dir())
+    return not (slash and pathlib.Path(owner).is_dir()) and not is_own_model(source)
+
+
+def is_own_model(source: str) -> bool:
+    """Whether a name is that of a model in kbert's repository: outside its folder, it is still no name on the hub."""
+    return source.startswith("saved_models/kbert-")
 
 
 def split_revision(source: str) -> tuple[str, str | None]:

@@ -1,11 +1,11 @@
 """Resolves the source of a model, for `load_pretrained`, `--model` and `--init`."""
 
-import difflib
 import os
 import pathlib
 
+from kbert.files import similar_names
 from kbert.weights.formats.registry import recognise_format
-from kbert.weights.hub import download_from_hub, is_hub_name, split_revision
+from kbert.weights.hub import download_from_hub, is_hub_name, is_own_model, split_revision
 from kbert.weights.step_paths import find_step_checkpoint
 
 _CONFIGS = ("config.json", "bert_config.json")
@@ -53,7 +53,7 @@ def local_source(source: str | os.PathLike) -> pathlib.Path | None:
         return None
     raise FileNotFoundError(
         f"Expected the path of a model. Received: {str(source)!r}, which does not exist"
-        f"{_near(path) or _why_no_hub(source)}"
+        f"{similar_names(path) or _why_no_hub(source)}"
     )
 
 
@@ -81,20 +81,13 @@ def _has_model(path):
     return any((path / name).is_file() for name in _CONFIGS) or any(path.glob("*.ckpt*.index"))
 
 
-def _near(path):
-    """The existing names that are most similar to the first missing part of the path."""
-    while not path.parent.exists():
-        path = path.parent
-    names = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, sorted(names)[:1000], n=3, cutoff=0.5)
-    return f". In {path.parent} there is: {', '.join(near)}" if near else ""
-
-
 def _why_no_hub(source):
     """Why a name is treated as a path, not as one on the hub."""
     if (found := split_revision(str(source)))[1] and found[1].isdecimal() and is_hub_name(found[0]):
         return ". (A number after @ is the step of a run, whose directory precedes it.)"
     owner, slash, name = str(source).partition("/")
+    if is_own_model(str(source)) and not pathlib.Path(owner).is_dir():
+        return ". kbert's own models are in the folder saved_models of its repository: give the path of that."
     if not slash or "/" in name or not name or not pathlib.Path(owner).is_dir() or owner in (".", "..", "~"):
         return ""
     return f". (Names on the hub are not looked up where there is a directory {owner} here.)"

@@ -197,6 +197,7 @@ def test_errors_before_reading(tmp_path):
     write(tmp_path / "utf16.txt", LINES.encode("utf-16"))
     cases = [
         (str(tmp_path / "none*.txt"), "No file matches .*none"),
+        (str(tmp_path / "utf17.txt"), "No file matches .*utf17.txt'.* there is: utf16.txt"),
         (tmp_path, "is a directory"),
         ([], "at least one path"),
         (tmp_path / "empty.txt", "empty.txt have no content"),

@@ -146,6 +146,15 @@ def test_a_missing_file_is_named(tmp_path):
             read_table(path)
 
 
+def test_files_of_similar_names_are_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reviews.csv").write_text("text\na\n")
+    with pytest.raises(FileNotFoundError, match=r"'reviewz.csv', which is not a file. In . there is: reviews.csv$"):
+        read_table("reviewz.csv")
+    with pytest.raises(FileNotFoundError, match="which is not a file$"):
+        read_table("qqqq.tsv")
+
+
 def test_short_rows_are_an_error_left_out_or_filled(tmp_path):
     path = _file(tmp_path, "a.tsv", "text\tlabel\na\t1\nb\nc\t0\n")
     with pytest.raises(ValueError, match="a.tsv, line 3: expected 2 cells"):

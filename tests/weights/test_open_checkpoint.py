@@ -218,6 +218,15 @@ def test_without_a_directory_of_that_name_the_hub_is_asked_and_the_error_names_t
         open_checkpoint("runs/tyni")
 
 
+def test_kberts_own_models_are_no_names_on_the_hub(monkeypatch, tmp_path):
+    """README's first lines, tried outside the checkout."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", Hub(None, ConnectionError("no route to host")))
+    with pytest.raises(FileNotFoundError, match="does not exist. kbert's own models are in .* its repository") as error:
+        open_checkpoint("saved_models/kbert-mini")
+    assert "huggingface.co" not in str(error.value) and "In " not in str(error.value)
+
+
 def test_a_name_on_the_hub_beside_a_directory_of_its_owner(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "google").mkdir()

@@ -106,6 +106,7 @@ def _projector(pictures, name, url):
 
 
 def _tab(pictures, name, url):
+    pictures.window(1400, 900)  # for which the tab is tested
     browser = pictures.browser
     browser.driver.get(f"{url}/#kbert")
     frame = browser.wait(lambda: browser.js("return document.querySelector('iframe[src*=plugin_entry]')"))
@@ -113,6 +114,7 @@ def _tab(pictures, name, url):
     browser.wait(lambda: browser.js("return document.documentElement.dataset.ready === 'yes'"))
     browser.settle()
     browser.driver.switch_to.default_content()
+    time.sleep(_DRAWN)
     pictures.shoot(name)
 
 

@@ -97,6 +97,26 @@ def test_masking_on_a_phone(page):
         assert page.js("return document.documentElement.scrollWidth") <= 390
 
 
+# Boxes and answers of the open view that hide a part of what they hold below their lower edge.
+_HIDING = """return [...document.querySelectorAll(".view textarea, .results *")]
+    .filter((one) => /auto|scroll/.test(getComputedStyle(one).overflowY))
+    .filter((one) => one.scrollHeight > one.clientHeight + 1).map((one) => one.name || one.className)"""
+
+
+def test_boxes_show_their_whole_text(browser, server):
+    """The sample texts of every view, in a wide window and on a phone; the answers, too, on a phone."""
+    for width in (1100, 390):
+        with browser.emulating(width=width):
+            browser.open(server)
+            for view in VIEWS:
+                browser.view(view)
+                hiding = browser.js(_HIDING)
+                assert [name for name in hiding if width == 390 or "scroll" not in name] == [], (view, width)
+                if view == "next_sentence" and width == 1100:
+                    first, other = browser.all("[name=document], [name=other]")
+                    assert first.size == other.size and first.location["y"] == other.location["y"]
+
+
 # What scrolls by itself in the open view's answers.
 _SCROLLERS = """return [...document.querySelectorAll(".results *")]
     .filter((one) => /auto|scroll/.test(getComputedStyle(one).overflowY))

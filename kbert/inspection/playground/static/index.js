@@ -9,6 +9,7 @@ import fillMask from "./fill_mask.js";
 import inputRepresentation from "./input_representation.js";
 import masking from "./masking.js";
 import nextSentence from "./next_sentence.js";
+import { showOwnTab } from "./own_tab.js";
 import questionAnswering from "./question_answering.js";
 import { Session, modelChooser } from "./session.js";
 import { appearance } from "./theme.js";
@@ -29,6 +30,7 @@ const VIEWS = [
 /** Builds the whole page in the document's body. */
 export async function render() {
   const styled = addStyle();
+  showOwnTab();
   document.documentElement.lang = "en";
   const header = element(
     "header",

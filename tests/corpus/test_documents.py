@@ -8,6 +8,7 @@ import tarfile
 import zipfile
 
 import pytest
+from helpers.wrong_values import wrong_inputs
 
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import detect_format, prose_sentences, read_documents
@@ -195,26 +196,21 @@ def test_most_documents_come_from_few_files(tmp_path, caplog):
 def test_errors_before_reading(tmp_path):
     write(tmp_path / "empty.txt", b"")
     write(tmp_path / "utf16.txt", LINES.encode("utf-16"))
-    cases = [
+    wrong_inputs(
+        read_documents,  # not even iterated over
         (str(tmp_path / "none*.txt"), "No file matches .*none"),
         (tmp_path, "is a directory"),
         ([], "at least one path"),
         (tmp_path / "empty.txt", "empty.txt have no content"),
         (write(tmp_path / "bad.gz", b"\x1f\x8b not gzip"), "Cannot read .*bad.gz"),
-    ]
-    for patterns, message in cases:
-        with pytest.raises(ValueError, match=message):
-            read_documents(patterns)  # not even iterated over
+    )
     with pytest.raises(ValueError, match="Received: 'csv'"):
         read_documents(tmp_path / "utf16.txt", "csv")
-    with pytest.raises(ValueError, match="utf16.txt is UTF-16"):
-        list(read_documents(tmp_path / "utf16.txt"))
-
-
-def test_no_sentence(tmp_path):
-    path = write(tmp_path / "blank.txt", b" \n\r\n\t\n")
-    with pytest.raises(ValueError, match="no sentence.*blank.txt"):
-        list(read_documents(path))
+    wrong_inputs(
+        lambda path: list(read_documents(path)),
+        (tmp_path / "utf16.txt", "utf16.txt is UTF-16"),
+        (write(tmp_path / "blank.txt", b" \n\r\n\t\n"), "no sentence.*blank.txt"),
+    )
 
 
 def test_damaged_in_the_middle(tmp_path):

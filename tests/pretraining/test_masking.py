@@ -1,5 +1,7 @@
 """Masking: how many tokens and which, what becomes of them, and that a row is a function of its key."""
 
+import functools
+
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -16,6 +18,7 @@ from helpers.reference_masking import (
     random_pairs,
     reference_number,
 )
+from helpers.wrong_values import wrong_values
 
 from kbert import BertTokenizer
 from kbert.pretraining.masking import TokenMasking
@@ -186,20 +189,13 @@ def test_inside_a_functional_model(tokenizer, tmp_path):
     assert (config["max_predictions"], config["whole_word"], config["mask_rate"]) == (4, True, 0.15)
 
 
-@pytest.mark.parametrize(
-    "arguments,message",
-    [
+def test_wrong_rates(tokenizer):
+    wrong_values(
+        functools.partial(TokenMasking, tokenizer),
         ({"mask_rate": 0.0}, "mask_rate.*Received: 0.0"),
         ({"max_predictions": 0}, "predictions.*Received: 0"),
         ({"mask_token_rate": 1.2}, "mask_token_rate.*Received: 1.2"),
         ({"random_token_rate": 0.2}, "must be 1. Received"),
-    ],
-)
-def test_wrong_rates(tokenizer, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        TokenMasking(tokenizer, **arguments)
-
-
-def test_wrong_batch(tokenizer):
+    )
     with pytest.raises(ValueError, match="padding_mask"):
         TokenMasking(tokenizer)({"token_ids": tf.zeros([1, 3], tf.int32)})

@@ -5,6 +5,7 @@ import pytest
 import tensorflow as tf
 from helpers.compare import assert_arrays_equal
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.corpus.document_list import DocumentList, texts_as_documents
@@ -87,26 +88,29 @@ def test_texts_are_a_pretraining_dataset_and_counted():
         assert_arrays_equal(*[tf.nest.flatten(batch) for batch in batches])
 
 
-@pytest.mark.parametrize(
-    "corpus, error, message",
-    [
-        (["my corpus.txt", "x"], ValueError, r"No file matches 'my corpus.txt'.* each a list of sentences"),
-        (["x" * 250 + "/" + "y" * 250], ValueError, r"No file matches 'x{70,}….* each a list of sentences"),
-        ("A long text.\n" * 10_000, ValueError, r"No file matches 'A long text.{50,70}…. Give"),
-        ([["a"], "b"], TypeError, r"documents\[1\]: expected a document as a list of sentences.* Received: 'b'"),
-        ([["a", 3]], TypeError, r"documents\[0\]: expected .* Received: 3$"),
-        ([[], [" "]], ValueError, "at least one sentence"),
-        ([["\u200b" * n] for n in range(1, 41)], ValueError, "at least one token .* Received: <DocumentList: 40"),
-        ({"words": ["a"]}, ValueError, r"missing: \['text'\]"),
-        ({"text": "A text."}, TypeError, "the column 'text' as a list, with a value a row. Received: 'A text.'"),
-        ({"text": [None]}, TypeError, "texts .str. in the column `text`. Received: None$"),
-        (iter([["a"]]), TypeError, "`corpus_or_records` must be .* Received: list_iterator"),
-        ([], ValueError, "an empty list"),
-    ],
-)
-def test_what_is_no_corpus_is_named(corpus, error, message):
-    with pytest.raises(error, match=message):
+def test_what_is_no_corpus_is_named():
+    def pretrain(corpus):
         kbert.pretrain(corpus, vocabulary=make_tokenizer(), **SHORT)
+
+    wrong_inputs(
+        pretrain,
+        (["my corpus.txt", "x"], r"No file matches 'my corpus.txt'.* each a list of sentences"),
+        (["x" * 250 + "/" + "y" * 250], r"No file matches 'x{70,}….* each a list of sentences"),
+        ("A long text.\n" * 10_000, r"No file matches 'A long text.{50,70}…. Give"),
+        ([[], [" "]], "at least one sentence"),
+        ([["\u200b" * n] for n in range(1, 41)], "at least one token .* Received: <DocumentList: 40"),
+        ({"words": ["a"]}, r"missing: \['text'\]"),
+        ([], "an empty list"),
+    )
+    wrong_inputs(
+        pretrain,
+        ([["a"], "b"], r"documents\[1\]: expected a document as a list of sentences.* Received: 'b'"),
+        ([["a", 3]], r"documents\[0\]: expected .* Received: 3$"),
+        ({"text": "A text."}, "the column 'text' as a list, with a value a row. Received: 'A text.'"),
+        ({"text": [None]}, "texts .str. in the column `text`. Received: None$"),
+        (iter([["a"]]), "`corpus_or_records` must be .* Received: list_iterator"),
+        error=TypeError,
+    )
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -167,14 +167,14 @@ _TOGETHER = (  # folders and files that run in one process, as they share
         "tests/faults/test_fuzz_checkpoints.py",
         "tests/faults/test_nested_json.py",
         "tests/recipes/test_benchmark_peers.py",
-        "tests/recipes/test_checkpoint_recipes.py",
+        "tests/commands/test_checkpoint_recipes.py",
         "tests/test_migrate_page.py",
     ),
     ("tests/pretraining/run/",),  # graphs of datasets
     ("tests/inspection/playground/",),  # models in memory
     ("tests/inspection/browser/",),  # a browser
 )
-_FIRST = tuple(f"tests/{room}/" for room in "recipes tasks experiments training inspection faults models".split())
+_FIRST = tuple(f"tests/{room}/" for room in "commands recipes tasks experiments training inspection faults models".split())
 
 
 def _shares_with(nodeid):

@@ -69,14 +69,6 @@ def test_it_is_loaded_and_answers_as_its_export(model):
     np.testing.assert_allclose(served(shipped), answers["probabilities"], atol=tolerance)
 
 
-@pytest.mark.slow  # small models that are exported: tests/serving
-@pytest.mark.usefixtures("offline")
-def test_it_is_exported_again(model, tmp_path):
-    pipeline, answers = answers_of(model)
-    exported = kbert.export(pipeline, tmp_path / "exported")
-    np.testing.assert_allclose(served(exported), answers["probabilities"], atol=1e-3)
-
-
 @pytest.mark.usefixtures("offline")
 def test_it_gives_embeddings(model):
     encoder = kbert.build_pipeline(kbert.load_pretrained(model, task="encoder"))

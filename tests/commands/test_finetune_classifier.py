@@ -1,15 +1,9 @@
 """Fine-tuning on one's own table: what it learns, leaves behind, takes up again and refuses."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
-import time
 
-import numpy as np
 import pytest
-from helpers.paths import ROOT
 from helpers.run_recipe import as_flags, read_json, run_kbert
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
@@ -220,22 +214,3 @@ def test_other_content_in_the_output_is_an_error(home, tmp_path):
     with pytest.raises(SystemExit, match="error: .*holds other files than a run's"):
         run_kbert("finetune", "classification", *_arguments(home, tmp_path))
     assert (tmp_path / "thesis.txt").read_text() == "precious"
-
-
-@pytest.mark.slow  # under faults: faults/test_injected_faults.py; what it calls: tasks/test_finetune.py
-def test_a_run_that_is_killed_goes_on_exactly(home, tmp_path):
-    more = ("--dev", home / "dev.csv", "--steps", 2000)
-    run_kbert("finetune", "classification", *_arguments(home, tmp_path / "whole", *more))
-    arguments = _arguments(home, tmp_path / "killed", *more)
-    command = [sys.executable, "-m", "kbert", "finetune", "classification", *map(str, arguments)]
-    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}) as process:
-        while not list((tmp_path / "killed").glob("checkpoints/step-*100")):
-            time.sleep(0.01)
-            assert process.poll() is None
-        process.kill()
-    assert not (tmp_path / "killed" / "metrics.json").exists()
-    run_kbert("finetune", "classification", *arguments)
-    one, two = (read_json(tmp_path / name / "metrics.json") for name in ("whole", "killed"))
-    assert one["dev"] == two["dev"]
-    one, two = (kbert.load_pretrained(tmp_path / name).get_weights() for name in ("whole", "killed"))
-    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))

@@ -120,26 +120,6 @@ def test_swag_and_its_rows(home, tmp_path, capsys):
             run_kbert(command, *flags)
 
 
-@pytest.mark.slow  # how it is read: tasks/multiple_choice/test_readers.py
-@pytest.mark.usefixtures("eagerly")
-def test_dream(home, tmp_path):
-    dialogues = [
-        [["M: the film .", "W: very good ."], [{"question": "the", "choice": c[:2], "answer": c[min(y, 1)]}], str(n)]
-        for n, (_, c, y) in enumerate(_questions(12))
-    ]
-    (tmp_path / "dream.json").write_text(json.dumps(dialogues))
-    flags = ("--format", "dream", "--train", tmp_path / "dream.json", "--dev", tmp_path / "dream.json")
-    run_kbert(
-        "finetune",
-        "multiple_choice",
-        *flags,
-        *as_flags(source=home / "init"),
-        *QUICK,
-        *as_flags(steps=1, output=tmp_path / "run", group_by_length=True),
-    )
-    assert read_json(tmp_path / "run" / "metrics.json")["dev"]["examples"] == 12
-
-
 @pytest.mark.parametrize(
     "flags, message",
     [

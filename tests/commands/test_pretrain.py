@@ -1,17 +1,11 @@
 """Pre-training from the command line: what it learns, leaves behind, takes up again and refuses."""
 
 import json
-import os
 import re
-import signal
-import subprocess
-import sys
-import time
 
 import h5py
 import numpy as np
 import pytest
-from helpers.paths import ROOT
 from helpers.run_recipe import as_flags, read_json, run_kbert
 from helpers.tiny_corpus import LETTERS, VOCABULARY, write_lines
 
@@ -89,62 +83,6 @@ def test_what_it_leaves(run):
 def without_evaluations(monkeypatch):
     """An output is looked at before any evaluation."""
     monkeypatch.setattr(run_pretraining, "make_evaluations", lambda *arguments: None)
-
-
-@pytest.mark.slow  # what a run goes on from: pretrain_on_batches and tasks/pretraining, what the flags mean: below
-@pytest.mark.usefixtures("eagerly")
-def test_init_goes_on_from_weights_at_another_length_with_other_masks_and_pairs(home, run, tmp_path):
-    run_kbert(
-        "pretrain",
-        home / "corpus.txt",
-        *as_flags(init=run, steps=1, output=tmp_path / "on"),
-        *QUICK,
-        *as_flags(sequence_length=40, learning_rate=1e-9, mask_rate=0.3, mask_token_rate=1.0, keep_rate=0.0),
-        *as_flags(random_token_rate=0.0, span_length=3, dupe_factor=1, random_next_rate=1.0),
-    )
-    before, after = _weights(run), _weights(tmp_path / "on")
-    assert before.keys() == after.keys()
-    for name, value in before.items():
-        np.testing.assert_allclose(value, after[name], atol=1e-6, err_msg=name)
-    data = read_json(tmp_path / "on" / "metrics.json")["data"]
-    assert (data["mask_token_rate"], data["random_next_share"]) == (1.0, 1.0)
-
-
-@pytest.mark.slow  # of `kbert.pretrain`: tasks/pretraining/test_two_phases.py
-def test_a_killed_run_goes_on_to_the_same_weights(home, tmp_path, capsys):
-    """Of two phases, the first with a rising batch size: it is killed at step 15 or later, after the border."""
-    length = QUICK.index("--sequence-length")
-
-    def of_phases(output):
-        given = [*_arguments(home, output, steps=30)]
-        at = len(given) - len(QUICK) + length
-        return [
-            str(a)
-            for a in (*given[:at], "--phases", "16:0.4", "24:0.6:4", *given[at + 2 :], "--batch-size-ramp", "4:0.2")
-        ]
-
-    arguments = of_phases(tmp_path / "killed")
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kbert", "pretrain", *arguments],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 120
-    history = tmp_path / "killed" / "history.jsonl"
-    while not (history.exists() and len(history.read_text().splitlines()) >= 5):
-        assert time.monotonic() < deadline and process.poll() is None, "the run ended before it could be killed"
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "killed" / "metrics.json").exists()
-    run_kbert("pretrain", *arguments)
-    assert "resuming from the checkpoint of step" in capsys.readouterr().err
-    run_kbert("pretrain", *of_phases(tmp_path / "whole"))
-    whole = _weights(tmp_path / "whole")
-    for name, value in _weights(tmp_path / "killed").items():
-        np.testing.assert_array_equal(value, whole[name], err_msg=name)
 
 
 @pytest.mark.usefixtures("without_evaluations")

@@ -174,7 +174,9 @@ _TOGETHER = (  # folders and files that run in one process, as they share
     ("tests/inspection/playground/",),  # models in memory
     ("tests/inspection/browser/",),  # a browser
 )
-_FIRST = tuple(f"tests/{room}/" for room in "commands recipes tasks experiments training inspection faults models".split())
+_FIRST = tuple(
+    f"tests/{room}/" for room in "commands recipes tasks experiments training inspection faults models".split()
+)
 
 
 def _shares_with(nodeid):

@@ -1,6 +1,6 @@
 """The Python of README and docs runs, in the order of each page, with small stand-ins for models and data.
 
-Concepts, data, tokenizer, migration and serving pages have tests of their own, which look at what the code gives.
+docs/migrate.md and docs/serving.md have tests of their own.
 """
 
 import re
@@ -8,6 +8,7 @@ import re
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers.paths import ROOT
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from helpers.tiny_directory import BAD, GOOD, sentences, write_table, write_tiny_directory
@@ -22,10 +23,9 @@ def blocks(page):
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.M | re.S)
 
 
-def run(page, smaller, names=None):
+def run(page, smaller={}, names=None):  # noqa: B006
     """Runs the page's blocks with the replacements `smaller`; gives the names that they leave."""
-    names = {} if names is None else names
-    code = "\n".join(blocks(page))
+    names, code = {} if names is None else names, "\n".join(blocks(page))
     for written, instead in smaller.items():
         assert written in code, f"{page} no longer says {written}"
         code = code.replace(written, instead)
@@ -136,14 +136,50 @@ def test_embeddings(place):
     assert set(names["run"].metrics["dev"]) == {"examples", "recall@1", "recall@10", "mrr@10", "ndcg@10"}
 
 
-def test_every_page_with_python_is_run():
-    elsewhere = {"concepts.md", "corpora.md", "data.md", "migrate.md", "serving.md", "tokenizer.md"}
-    here = {
-        "embeddings.md",
-        "fine-tuning.md",
-        "pretraining.md",
-        "question-answering.md",
-        "quickstart.md",
-        "training.md",
+def test_concepts(place, caplog):
+    names = run("docs/concepts.md", {"steps_per_epoch=20": "steps_per_epoch=2", "epochs=2": "epochs=1"})
+    assert "classifier_head: newly initialised (2 variables not in pretrained)" in caplog.text
+    assert names["documents"][0] == ["the cat sat on the mat", "it was a warm mat", "the cat slept"]
+    assert {name: tuple(value.shape) for name, value in names["outputs"].items()} == {
+        "mlm_logits": (8, 3, names["tokenizer"].vocabulary_size),
+        "nsp_logits": (8, 2),
     }
-    assert {path.name for path in (ROOT / "docs").glob("*.md") if blocks(f"docs/{path.name}")} == elsewhere | here
+    assert sorted(names["inputs"]) == ["mask_positions", "padding_mask", "segment_ids", "token_ids"]
+    assert names["answers"]["tokens"].shape == (1, 8, 3) and names["answers"]["count"] == [1]
+    assert (place / "saved_models/pets/1/saved_model.pb").is_file()
+    assert names["serve"](text=tf.constant(["the dog ran"]))["label"].numpy()[0] in (b"cat", b"dog")
+
+
+def test_tokenizer():
+    names = run("docs/tokenizer.md")
+    tokenizer, text = names["tokenizer"], names["text"]
+    assert tokenizer.detokenize(tokenizer(["Hello naïve worlds!", "中"])).numpy()[0] == b"hello naive worlds !"
+    spans = zip(names["starts"].numpy(), names["ends"].numpy(), strict=True)
+    assert [text[start:end] for start, end in spans] == ["Where", "is", "Nai\u0308ve", "?"]
+    assert tokenizer.unk_id not in names["ids"].numpy()
+    assert names["prompt"]("Hello [MASK]!").numpy().tolist() == [5, 4, 8]
+    assert "word" in names["tokens"] and len(names["tokens"]) <= 100
+
+
+def test_data_and_corpora(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run("docs/data.md")
+    assert sorted(names["inputs"]) == ["mask_positions", "padding_mask", "segment_ids", "token_ids"]
+    assert names["packed_inputs"].keys() - names["inputs"].keys() == {"part_ids", "position_ids"}
+    assert names["packed_labels"]["nsp_logits"].shape == (8, 4)
+    write_vocabulary(tmp_path / "vocab.txt", names["tokenizer"].vocabulary)
+    names = run("docs/corpora.md")
+    assert names["novel"] == [
+        "CHAPTER I.",
+        "Mr. Smith walked slowly over the old bridge, which was narrow and none too safe, and looked down.",
+        '"Why?" he asked.',
+        "Nobody answered.",
+    ]
+    assert names["detect_format"](open("novel.txt")) == "prose"
+    assert "random next sentence" in capsys.readouterr().out and (tmp_path / "wiki.tfrecord").is_file()
+
+
+def test_every_page_with_python_is_run():
+    here = "concepts corpora data embeddings fine-tuning pretraining question-answering quickstart tokenizer training"
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md") if blocks(f"docs/{path.name}")}
+    assert pages == {*here.split(), "migrate", "serving"}

@@ -11,6 +11,7 @@ from kbert.finetuning import run_finetuning
 from kbert.pretraining.run import run_pretraining
 from kbert.training.hardware import choose_hardware
 
+
 def test_the_flags_choose_the_hardware(tmp_path, monkeypatch):
     write_tiny_directory(tmp_path / "init")
     write_table(tmp_path / "train.csv", sentences(8))

@@ -152,11 +152,10 @@ _TOGETHER = (  # folders and files that run in one process, as they share
         "tests/layers/test_replica_dropout.py",
         "tests/pipelines/test_pipeline.py",
         "tests/text/test_tokenizer.py",
-        "tests/training/test_callbacks.py",
+        "tests/training/test_console.py",
         "tests/training/test_divergence.py",
         "tests/training/test_hardware.py",
         "tests/training/test_mirrored.py",
-        "tests/training/test_progress.py",
         "tests/training/test_resume.py",
         "tests/training/test_signals.py",
     ),
@@ -168,7 +167,7 @@ _TOGETHER = (  # folders and files that run in one process, as they share
         "tests/faults/test_nested_json.py",
         "tests/recipes/test_benchmark_peers.py",
         "tests/commands/test_checkpoint_recipes.py",
-        "tests/test_migrate_page.py",
+        "tests/test_pages.py",
     ),
     ("tests/pretraining/run/",),  # graphs of datasets
     ("tests/inspection/playground/",),  # models in memory

@@ -1,15 +1,20 @@
 """The Python of README and docs runs, in the order of each page, with small stand-ins for models and data.
 
-docs/migrate.md and docs/serving.md have tests of their own.
+docs/serving.md has a test of its own.
 """
 
+import contextlib
+import io
 import re
+import shutil
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.google_checkpoints import ORIGINAL
 from helpers.paths import ROOT
+from helpers.stored_models import make_model, save
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from helpers.tiny_directory import BAD, GOOD, sentences, write_table, write_tiny_directory
 
@@ -179,7 +184,54 @@ def test_data_and_corpora(tmp_path, monkeypatch, capsys):
     assert "random next sentence" in capsys.readouterr().out and (tmp_path / "wiki.tfrecord").is_file()
 
 
+MIGRATED = {  # what docs/migrate.md loads, small
+    "bert-base-uncased": ("pretraining", "huggingface"),
+    "my-classifier": ("classification", "huggingface"),
+    "uncased_L-12_H-768_A-12": ("pretraining", "google"),
+    "bert_base_en_uncased": ("masked_lm as KerasHub's", "kerashub"),
+}
+
+
+def snippets(page):
+    """The blocks of Python, and of the tables the code in a row's last cell, in order."""
+    block = None
+    for line in page.splitlines():
+        if line.startswith("```"):
+            if block:
+                yield "\n".join(block)
+            block = [] if line == "```python" else None
+        elif block is not None:
+            block.append(line)
+        elif line.startswith("| "):
+            yield from (code for code in re.findall(r"`([^`]+)`", line.split("|")[-2]) if _is_call(code))
+
+
+def _is_call(code):
+    return re.match(r"(\w+ = )?(kbert|keras|model|layers|classifier|pipeline)[.(]", code) is not None
+
+
+def test_every_call_of_the_migration_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, (model, format) in MIGRATED.items():
+        save(make_model(model, max_sequence_length=128, num_layers=1), name, format)
+        (tmp_path / name / "kbert_settings.json").unlink()  # as others' programs write them
+    (tmp_path / "pretraining_output").mkdir()
+    for file in ORIGINAL.iterdir():
+        shutil.copy(file, tmp_path / "pretraining_output" / file.name.replace("bert_model.ckpt", "model.ckpt-20000"))
+    codes, names = list(snippets((ROOT / "docs/migrate.md").read_text("utf-8"))), {}
+    assert len(codes) > 50
+    with contextlib.redirect_stdout(io.StringIO()):
+        for code in codes:
+            exec(compile(code, f"docs/migrate.md: {code}", "exec"), names)
+    assert names["step"] == 3 and names["masked_lm"].task == "masked_lm"
+    assert (tmp_path / "saved_models/strings/1/saved_model.pb").is_file()
+    for name, task in (("out", "classification"), ("as-google", "pretraining"), ("preset", "masked_lm")):
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert kbert.load_pretrained(tmp_path / name).task == task
+
+
 def test_every_page_with_python_is_run():
-    here = "concepts corpora data embeddings fine-tuning pretraining question-answering quickstart tokenizer training"
+    here = "concepts corpora data embeddings fine-tuning migrate pretraining question-answering quickstart tokenizer "
+    here += "training"
     pages = {path.stem for path in (ROOT / "docs").glob("*.md") if blocks(f"docs/{path.name}")}
-    assert pages == {*here.split(), "migrate", "serving"}
+    assert pages == {*here.split(), "serving"}

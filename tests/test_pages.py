@@ -141,6 +141,18 @@ def test_embeddings(place):
     assert set(names["run"].metrics["dev"]) == {"examples", "recall@1", "recall@10", "mrr@10", "ndcg@10"}
 
 
+def test_distillation(place):
+    rows = [(text, label, label) for text, label in sentences(24)]
+    write_table(place / "reviews.csv", rows, ("review", "stars", "label"))
+    write_table(place / "more.csv", [(text,) for text, _ in sentences(8, start=24)], ("review",))
+    smaller = dict.fromkeys(("google-bert/bert-base-uncased", "saved_models/kbert-mini"), "runs/tiny")
+    quick = {"learning_rate=3e-5": "sequence_length=9, epochs=1", "epochs=6": "sequence_length=9, epochs=1"}
+    names = run(
+        "docs/distillation.md", smaller | quick | {'"runs/student"': '"runs/small"', '"runs/teacher"': '"runs/large"'}
+    )
+    assert names["run"].metrics["unlabelled_examples"] == 8
+
+
 def test_concepts(place, caplog):
     names = run("docs/concepts.md", {"steps_per_epoch=20": "steps_per_epoch=2", "epochs=2": "epochs=1"})
     assert "classifier_head: newly initialised (2 variables not in pretrained)" in caplog.text
@@ -231,7 +243,7 @@ def test_every_call_of_the_migration_page_runs(tmp_path, monkeypatch):
 
 
 def test_every_page_with_python_is_run():
-    here = "concepts corpora data embeddings fine-tuning migrate pretraining question-answering quickstart tokenizer "
-    here += "training"
+    here = "concepts corpora data distillation embeddings fine-tuning migrate pretraining question-answering"
+    here += " quickstart tokenizer training"
     pages = {path.stem for path in (ROOT / "docs").glob("*.md") if blocks(f"docs/{path.name}")}
     assert pages == {*here.split(), "serving"}

@@ -13,6 +13,10 @@ def put(name, content):
     return lambda path: (path / name).write_bytes(content.encode() if isinstance(content, str) else content)
 
 
+def put_lines(name, lines):
+    return put(name, "".join(f"{line}\n" for line in lines))
+
+
 def replaced(name, old, new):
     """Other bytes where some stand first."""
     return lambda path: (path / name).write_bytes((path / name).read_bytes().replace(old, new, 1))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from golden.google_make import VOCABULARY
-from helpers.damage import cut, deleted, edited, put
+from helpers.damage import cut, deleted, edited, put_lines
 from helpers.google_checkpoints import ORIGINAL
 from helpers.hf_directory import edit
 from helpers.stored_models import assert_same_weights, load, make_model, save
@@ -101,8 +101,8 @@ DAMAGE = {
     "a layer more": (edited(CONFIG, num_hidden_layers=3), f"{CONFIG}: `num_hidden_layers` is 3, but .* has 2"),
     "unknown activation": (edited(CONFIG, hidden_act="swish"), "hidden_act='swish'"),
     "albert": (edited(CONFIG, num_hidden_groups=1), "an ALBERT"),
-    "vocabulary too short": (put("vocab.txt", "\n".join(VOCABULARY[:-2])), r"\(29\). Received: 27 tokens"),
-    "vocabulary too long": (put("vocab.txt", "\n".join([*VOCABULARY, "more"])), r"\(29\). Received: 30 tokens"),
+    "vocabulary too short": (put_lines("vocab.txt", VOCABULARY[:-2]), r"\(29\). Received: 27 tokens"),
+    "vocabulary too long": (put_lines("vocab.txt", [*VOCABULARY, "more"]), r"\(29\). Received: 30 tokens"),
     "another model": (
         lambda path: rewrite(path, lambda values: [values.update({f"m/{n}": values.pop(n)}) for n in list(values)]),
         "holds no BERT in Google's names",

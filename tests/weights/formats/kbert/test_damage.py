@@ -4,7 +4,7 @@ import functools
 import json
 
 import pytest
-from helpers.damage import cut, deleted, edited, put
+from helpers.damage import cut, deleted, edited, put, put_lines
 from helpers.hf_directory import edit
 from helpers.tiny_bert import VOCABULARY, tiny_config
 from helpers.wrong_values import wrong_values
@@ -29,7 +29,7 @@ DAMAGE = {
     "missing file": (deleted("vocab.txt"), r"Missing: \['vocab.txt'\]"),
     "truncated weights": (cut(FILE, -100), f"{FILE} is damaged: expected \\d+ bytes. Received: \\d+"),
     "changed weights": (flip, f"{FILE} is damaged or was changed"),
-    "other vocabulary": (put("vocab.txt", "\n".join(reversed(VOCABULARY))), "vocab.txt is damaged or was changed"),
+    "other vocabulary": (put_lines("vocab.txt", reversed(VOCABULARY)), "vocab.txt is damaged or was changed"),
     "vocabulary size": (enlarge, f"config.json: `vocabulary_size` is 99, but .*{FILE} has 25"),
     "unknown key": (edited(CONFIG, lables=["a"]), r"config.json: .*unknown fields \['lables'\]"),
     "unknown architecture key": (

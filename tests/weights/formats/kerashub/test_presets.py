@@ -8,7 +8,7 @@ import sys
 import keras
 import numpy as np
 import pytest
-from helpers.damage import cut, edited, put
+from helpers.damage import cut, edited, put_lines
 from helpers.hf_directory import edit
 from helpers.slow_but import slow_but
 from helpers.stored_models import assert_same_model, assert_same_weights, load, make_model, save
@@ -232,7 +232,7 @@ DAMAGE = {
         "activation='softmax' gives no logits",
     ),
     "short vocabulary": (
-        put("assets/tokenizer/vocabulary.txt", "\n".join(VOCABULARY[:-1])),
+        put_lines("assets/tokenizer/vocabulary.txt", VOCABULARY[:-1]),
         r"\(25\). Received: 24 tokens",
     ),
 }

@@ -3,10 +3,10 @@
 import functools
 import itertools
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
 from helpers.pretraining_batches import B, P, S, assert_equal, batches, dataset_of, originals, rows
 from helpers.tiny_corpus import VOCABULARY
@@ -96,22 +96,13 @@ def test_token_counts_are_those_of_the_text_in_the_rows(written, tokenizer):
 
 @pytest.mark.usefixtures("eagerly")
 def test_pretrain_learns_from_them_and_resumes(written, tokenizer, tmp_path):
-    class Killed(Exception):
-        pass
-
     options = {**LENGTHS, "vocabulary": tokenizer, "held_out": 0.2, "evaluation_batches": 1, "steps": 2}
     options |= {"log_every": 1, "checkpoint_every": 1}
     expected = kbert.pretrain(written[0], **options)
     assert expected.metrics["unigram"]["masks"] > 0
 
-    def kill(batch, logs):
-        if int(stop.model.optimizer.iterations.numpy()) == 2:
-            raise Killed
-
-    stop = keras.callbacks.LambdaCallback()
-    stop.on_train_batch_end = kill
     with pytest.raises(Killed):
-        kbert.pretrain(written[0], output=tmp_path / "run", callbacks=stop, **options)
+        kbert.pretrain(written[0], output=tmp_path / "run", callbacks=killed_at(2), **options)
     resumed = kbert.pretrain(written[0], output=tmp_path / "run", **options)
     assert_arrays_equal(expected.model.get_weights(), resumed.model.get_weights())
 

@@ -1,8 +1,8 @@
 """`kbert.pretrain` on documents in memory: the run of the same text in a file, resumed only with the same documents."""
 
-import keras
 import pytest
 import tensorflow as tf
+from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from helpers.wrong_values import wrong_inputs
@@ -19,24 +19,14 @@ DOCUMENTS = make_documents(60)
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False, "held_out": 0.2}
 
 
-class Killed(Exception):
-    pass
-
-
 @pytest.mark.usefixtures("eagerly")
 def test_they_are_the_run_of_a_file_and_resume_with_themselves_only(tmp_path):
     write_lines(tmp_path / "corpus.txt", DOCUMENTS)
     options = {"vocabulary": make_tokenizer(), "log_every": 1, "checkpoint_every": 1} | SHORT
     expected = kbert.pretrain(tmp_path / "corpus.txt", **options)
 
-    def kill(batch, logs):
-        if batch == 0 and int(stop.model.optimizer.iterations.numpy()) == 2:
-            raise Killed
-
-    stop = keras.callbacks.LambdaCallback()
-    stop.on_train_batch_end = kill
     with pytest.raises(Killed):
-        kbert.pretrain(DOCUMENTS, output=tmp_path / "run", callbacks=stop, **options)
+        kbert.pretrain(DOCUMENTS, output=tmp_path / "run", callbacks=killed_at(2), **options)
     settings = read_json(tmp_path / "run" / "settings.json")
     assert settings["corpus_or_records"]["documents"] == 60 and len(settings["corpus_or_records"]["sha256"]) == 64
     with pytest.raises(FileExistsError, match="corpus"):

@@ -43,7 +43,7 @@ def assert_same_run(found, expected):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow  # by `fit`: models/test_train_in_parts.py, in a recipe's way: tasks/test_finetune.py
+@pytest.mark.slow  # by `fit`: models/test_train_in_parts.py, in a recipe's way: finetuning/test_finetune.py
 def test_micro_batches_are_the_whole_batch(tmp_path, plain):
     train(tmp_path, steps=2, micro_batches=3)
     assert_same_run(train(tmp_path, micro_batches=3), plain)  # goes on from step 2

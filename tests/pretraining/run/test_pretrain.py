@@ -112,7 +112,7 @@ def test_a_given_model_is_trained_itself(home, run):
     assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(before, run.model.get_weights(), strict=True))
 
 
-@pytest.mark.slow  # the same of kbert.finetune: tasks/test_finetune.py
+@pytest.mark.slow  # the same of kbert.finetune: finetuning/test_finetune.py
 def test_accumulated_batches_are_the_batch(home):
     with run_eagerly():
         whole, parts = (

@@ -17,6 +17,7 @@ PAGES = [
         ROOT / name
         for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "saved_models/README.md", "recipes/README.md")
     ),
+    *sorted((ROOT / "saved_models").glob("*/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "docs/maintainers").glob("*.md")),
 ]

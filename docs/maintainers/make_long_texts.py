@@ -1,6 +1,6 @@
 """Measures what windows contribute on long texts, and writes the table of docs/long-texts.md.
 
-    PYTHONPATH=.:recipes python docs/maintainers/make_long_texts.py --novels 'novels/*.tar.gz' --output runs/long-texts
+    PYTHONPATH=.:recipes python docs/maintainers/make_long_texts.py --novels 'novels/*.tar.gz' --passages 6
     PYTHONPATH=.:recipes python docs/maintainers/make_long_texts.py --page-only
 
 The task: which author wrote a passage of about 600 words? --novels are text files, or archives of them, whose names

@@ -33,6 +33,7 @@ PROMPTS = (
     "They had two sons and a [MASK].",
 )
 LINES = 400  # of history.jsonl
+PUBLISHED = {(2, 128): ("BERT-Tiny", 73.6), (4, 256): ("BERT-Mini", 73.3)}  # Google's, on the test set of STS-B
 
 
 def ship(runs, records, name, *, results=ROOT / "results", directory=ROOT / "saved_models", precision=None):
@@ -120,8 +121,24 @@ def _card(name, pipeline, points, makers, records, results):
         scores=_held_out(list(makers.values())[-1], list(points.values())[-1]),
         answers="\n".join(f"| {one} | {', '.join(tokens[0])} |" for one, tokens in zip(PROMPTS, filled, strict=True)),
         compared=result_table(read_json(scores)) if scores.is_file() else "Not measured yet.\n",
+        published=_published(name, config, read_json(scores) if scores.is_file() else {"rows": []}),
         length=pipeline.preprocessor.sequence_length,
         positions="" if config.position_embedding == "sinusoidal" else "; later positions are untrained",
+    )
+
+
+def _published(name, config, result):
+    """A sentence on the published model of this size, beside the score of this one."""
+    ours = [
+        row["scores"]["STS-B"]["mean"] for row in result["rows"] if row["name"] == name and "STS-B" in row["scores"]
+    ]
+    if not ours or (config.num_layers, config.hidden_dim) not in PUBLISHED:
+        return ""
+    other, score = PUBLISHED[config.num_layers, config.hidden_dim]
+    return (
+        f"Google's {other}, of this depth and width, was trained on hundreds of times as much, and has a Spearman "
+        f"correlation of {score} on the test set of STS-B; {name} has {ours[0]:.1f} on the dev set ([published figures]"
+        "(../../docs/results.md#what-published-models-of-these-sizes-reach)). "
     )
 
 

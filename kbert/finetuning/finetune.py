@@ -86,16 +86,16 @@ def finetune(
 ) -> FinetunedRun:
     """Fine-tunes a pre-trained model on a task, with a new last layer unless it has one for the same labels.
 
-    A model of the task with the same labels keeps its head and their order; so does one that has only default names of
-    labels (``LABEL_0`` …, ``0`` …) and as many. All weights are trained, unless `lora_rank` is given. The
+    A model of the task with the same labels keeps its head and their order. A head with default labels (``LABEL_0`` …,
+    ``0`` …) is reused if the number of labels matches. All weights are trained, unless `lora_rank` is given. The
     learning rate rises over the first tenth of the steps and falls linearly to 0. After each epoch the model is
     evaluated on `dev`, and the best weights are kept, as the paper chooses the number of epochs on dev. Progress is
     logged (logger "kbert"; `kbert.log_to_console` shows it); nothing is printed.
 
     Args:
         source: a source for `kbert.load_pretrained`, such as ``"google-bert/bert-base-uncased"`` or the output of a
-            run; or a kbert model or pipeline, whose own encoder is then trained (to resume, give it as it was at the
-            start).
+            run; or a kbert model or pipeline, whose own encoder is trained in place; to resume, pass its original
+            weights.
         task: a task object, such as ``kbert.tasks.Classification(text="review", label="stars")``.
         train: examples to train on: the result of ``task.read``, the path of a file, or rows in memory (a dict of
             columns, a list of dicts or tuples, a pandas DataFrame, a finite tf.data.Dataset). Of a Hugging Face
@@ -129,14 +129,14 @@ def finetune(
         teacher: a fine-tuned model of the same task, as `source` or a pipeline, whose answers the model learns, too
             (classification, regression, tagging; spans, if both have the same vocabulary). They are computed once and
             kept in `output`.
-        unlabelled: with `teacher`, texts that only the teacher answers, as `kbert.predict_file` or
-            ``pipeline.predict`` takes them, in the columns of `task`. They count as examples of an epoch.
-        distillation: `kbert.options.Distillation`: temperature, and the share of the labels in the loss.
+        unlabelled: with `teacher`, texts that only the teacher answers, in the columns of `task`: a file as ``kbert
+            predict`` takes it, or strings as ``pipeline.predict`` does. They count as examples of an epoch.
+        distillation: `kbert.options.Distillation`: temperature, and the fraction of the labels in the loss.
         optimization: `kbert.options.Optimization`: weight decay, bias correction, decay by layer, micro-batches.
         machine: `kbert.options.Machine`: strategy, precision, XLA.
-        bookkeeping: `kbert.options.Bookkeeping`: checkpoints, TensorBoard, your own callbacks. With `dev` their epochs
-            end with each evaluation, and the logs have its scores (``val_accuracy`` …); without, with each window of
-            about 50 steps. Which weights are kept is for `keep`.
+        bookkeeping: `kbert.options.Bookkeeping`: checkpoints, TensorBoard, your own callbacks. With `dev` their
+            ``on_epoch_end`` fires after each evaluation, with its scores (``val_accuracy`` …); without, after each
+            window of about 50 steps. Which weights are kept is for `keep`.
         overwrite: delete another run in `output`.
         dry_run: train and write nothing: the metrics are an estimate of steps, memory and time.
 

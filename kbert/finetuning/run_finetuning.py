@@ -134,7 +134,7 @@ class Finetuning:
         check_not_quantized(self.pipeline.model)
         if asked.lora_rank and lora_layers(self.pipeline.model):
             raise ValueError("finetune: `lora_rank` needs a model without LoRA. Call its `merge_lora()` first.")
-        self._init = identify_model(asked.source)  # now: a model that is given is trained itself
+        self._init = identify_model(asked.source)  # now: a model that is given is trained in place
         self._take_labels(self.pipeline.settings())  # in the order of a head that is trained further
         if asked.class_weight is not None:
             self.task.check_class_weight(asked.class_weight, self.pipeline, self.train)

@@ -16,9 +16,9 @@ from kbert.weights.origin import trained_columns
 def build_pipeline(model, tokenizer=None, *, name=None, **options):
     """Puts preprocessor and answers around a model.
 
-    Options that are not given (or None, unless None is one of their values) come from ``model.pretrained`` of a model
-    that `kbert.load_pretrained` returned; otherwise they have the default named below. An option that the model's task
-    does not take is an error.
+    Omitted options keep their stored values, in ``model.pretrained`` of a model that `kbert.load_pretrained` returned;
+    otherwise they have the default named below. None omits an option that cannot be None. An option that the model's
+    task does not take is an error.
 
     | task | options besides ``sequence_length`` |
     |---|---|

@@ -16,7 +16,7 @@ def head_labels(stored: Sequence[str] | None, wanted: Sequence[str]) -> list[str
         wanted: N labels.
 
     Returns:
-        The stored labels, if they are those wanted, in whatever order; those wanted, if the head has only default names
+        The stored labels, if they are those wanted, in whatever order; those wanted, if the head has default labels
         (none, ``0, 1 …``, or ``LABEL_0, LABEL_1 …`` of transformers); None: it is a head of other labels.
 
     Example::

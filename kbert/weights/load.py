@@ -78,8 +78,8 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
             `BertTokenizer` (``lowercase`` ...), and those fields of `BertConfig` that do not shape the weights
             (``hidden_dropout, attention_dropout`` ...).
             ``labels``, or else ``thresholds``, give ``num_labels``. A stored head is loaded with its own labels; one
-            that has only default names (``LABEL_0`` …, ``0`` …, or none) takes those given; for other labels the head
-            is new, and stored thresholds are dropped. (``build_pipeline(model, labels=...)`` only renames them.)
+            with default labels (``LABEL_0`` …, ``0`` …, or none) takes those given; for other labels the head is new,
+            and stored thresholds are dropped. (``build_pipeline(model, labels=...)`` only renames them.)
 
     Returns:
         The model; ``model.pretrained`` is a `Pretrained`: ``tokenizer`` (None for a checkpoint without a vocabulary),

@@ -232,8 +232,8 @@ def pretrain(
         size: the size of a new model, "tiny" to "large"; "tiny" by default. With an `init` that is loaded: the
             larger size to which that model is grown first (`kbert.models.grow_model`).
         init: the model to start from instead of new weights: a source for `kbert.load_pretrained`, or a
-            `kbert.BertPretrainer` or its pipeline, which is then trained itself (to resume, give it as it was at the
-            start). The held-out scores before the first step are then `metrics["before"]`, on the rows of the others.
+            `kbert.BertPretrainer` or its pipeline, trained in place; to resume, pass its original weights. The held-out
+            scores before the first step are then `metrics["before"]`, on the same held-out rows.
             AdamW without bias correction takes over the moments of a checkpoint of Google's that has them; the schedule
             begins anew.
         settings: a set of defaults for what is not given, "paper" or "small-budget".

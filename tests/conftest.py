@@ -152,11 +152,10 @@ _TOGETHER = (  # folders and files that run in one process, as they share
         "tests/layers/test_replica_dropout.py",
         "tests/pipelines/test_pipeline.py",
         "tests/text/test_tokenizer.py",
-        "tests/training/test_callbacks.py",
+        "tests/training/test_console.py",
         "tests/training/test_divergence.py",
         "tests/training/test_hardware.py",
         "tests/training/test_mirrored.py",
-        "tests/training/test_progress.py",
         "tests/training/test_resume.py",
         "tests/training/test_signals.py",
     ),
@@ -167,14 +166,16 @@ _TOGETHER = (  # folders and files that run in one process, as they share
         "tests/faults/test_fuzz_checkpoints.py",
         "tests/faults/test_nested_json.py",
         "tests/recipes/test_benchmark_peers.py",
-        "tests/recipes/test_checkpoint_recipes.py",
-        "tests/test_migrate_page.py",
+        "tests/commands/test_checkpoint_recipes.py",
+        "tests/test_pages.py",
     ),
     ("tests/pretraining/run/",),  # graphs of datasets
     ("tests/inspection/playground/",),  # models in memory
     ("tests/inspection/browser/",),  # a browser
 )
-_FIRST = tuple(f"tests/{room}/" for room in "recipes tasks experiments training inspection faults models".split())
+_FIRST = tuple(
+    f"tests/{room}/" for room in "commands recipes tasks experiments training inspection faults models".split()
+)
 
 
 def _shares_with(nodeid):

@@ -10,6 +10,7 @@ import tracemalloc
 import types
 
 import pytest
+from helpers.wrong_values import wrong_inputs
 
 from kbert import files
 from kbert.files import (
@@ -26,9 +27,9 @@ from kbert.files import (
 )
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
+def test_what_is_wrong_with_json_is_named():
+    wrong_inputs(
+        lambda text: parse_json(text, "here"),
         ("{", "here: not JSON .*column 2"),
         ('{\n "a": }', "here, line 2: not JSON"),
         (b"\xff\xfe", "here: "),
@@ -36,11 +37,7 @@ from kbert.files import (
         ("[" * 200_000, "nested 100 levels deep"),
         ('{"a":' * 300 + "1" + "}" * 300, "nested 100 levels deep"),
         ("[" + "9" * 10_000 + "]", "here: expected JSON as other programs write it"),
-    ],
-)
-def test_what_is_wrong_with_json_is_named(text, message):
-    with pytest.raises(ValueError, match=message):
-        parse_json(text, "here")
+    )
 
 
 def test_json_of_100_levels_is_read():

@@ -1,14 +1,20 @@
 """The Python of README and docs runs, in the order of each page, with small stand-ins for models and data.
 
-Concepts, data, tokenizer, migration and serving pages have tests of their own, which look at what the code gives.
+docs/serving.md has a test of its own.
 """
 
+import contextlib
+import io
 import re
+import shutil
 
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
+from helpers.google_checkpoints import ORIGINAL
 from helpers.paths import ROOT
+from helpers.stored_models import make_model, save
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from helpers.tiny_directory import BAD, GOOD, sentences, write_table, write_tiny_directory
 
@@ -22,10 +28,9 @@ def blocks(page):
     return re.findall(r"^```python\n(.*?)^```", (ROOT / page).read_text("utf-8"), re.M | re.S)
 
 
-def run(page, smaller, names=None):
+def run(page, smaller={}, names=None):  # noqa: B006
     """Runs the page's blocks with the replacements `smaller`; gives the names that they leave."""
-    names = {} if names is None else names
-    code = "\n".join(blocks(page))
+    names, code = {} if names is None else names, "\n".join(blocks(page))
     for written, instead in smaller.items():
         assert written in code, f"{page} no longer says {written}"
         code = code.replace(written, instead)
@@ -148,15 +153,97 @@ def test_distillation(place):
     assert names["run"].metrics["unlabelled_examples"] == 8
 
 
-def test_every_page_with_python_is_run():
-    elsewhere = {"concepts.md", "corpora.md", "data.md", "migrate.md", "serving.md", "tokenizer.md"}
-    here = {
-        "distillation.md",
-        "embeddings.md",
-        "fine-tuning.md",
-        "pretraining.md",
-        "question-answering.md",
-        "quickstart.md",
-        "training.md",
+def test_concepts(place, caplog):
+    names = run("docs/concepts.md", {"steps_per_epoch=20": "steps_per_epoch=2", "epochs=2": "epochs=1"})
+    assert "classifier_head: newly initialised (2 variables not in pretrained)" in caplog.text
+    assert names["documents"][0] == ["the cat sat on the mat", "it was a warm mat", "the cat slept"]
+    assert {name: tuple(value.shape) for name, value in names["outputs"].items()} == {
+        "mlm_logits": (8, 3, names["tokenizer"].vocabulary_size),
+        "nsp_logits": (8, 2),
     }
-    assert {path.name for path in (ROOT / "docs").glob("*.md") if blocks(f"docs/{path.name}")} == elsewhere | here
+    assert sorted(names["inputs"]) == ["mask_positions", "padding_mask", "segment_ids", "token_ids"]
+    assert names["answers"]["tokens"].shape == (1, 8, 3) and names["answers"]["count"] == [1]
+    assert (place / "saved_models/pets/1/saved_model.pb").is_file()
+    assert names["serve"](text=tf.constant(["the dog ran"]))["label"].numpy()[0] in (b"cat", b"dog")
+
+
+def test_tokenizer():
+    names = run("docs/tokenizer.md")
+    tokenizer, text = names["tokenizer"], names["text"]
+    assert tokenizer.detokenize(tokenizer(["Hello naïve worlds!", "中"])).numpy()[0] == b"hello naive worlds !"
+    spans = zip(names["starts"].numpy(), names["ends"].numpy(), strict=True)
+    assert [text[start:end] for start, end in spans] == ["Where", "is", "Nai\u0308ve", "?"]
+    assert tokenizer.unk_id not in names["ids"].numpy()
+    assert names["prompt"]("Hello [MASK]!").numpy().tolist() == [5, 4, 8]
+    assert "word" in names["tokens"] and len(names["tokens"]) <= 100
+
+
+def test_data_and_corpora(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    names = run("docs/data.md")
+    assert sorted(names["inputs"]) == ["mask_positions", "padding_mask", "segment_ids", "token_ids"]
+    assert names["packed_inputs"].keys() - names["inputs"].keys() == {"part_ids", "position_ids"}
+    assert names["packed_labels"]["nsp_logits"].shape == (8, 4)
+    write_vocabulary(tmp_path / "vocab.txt", names["tokenizer"].vocabulary)
+    names = run("docs/corpora.md")
+    assert names["novel"] == [
+        "CHAPTER I.",
+        "Mr. Smith walked slowly over the old bridge, which was narrow and none too safe, and looked down.",
+        '"Why?" he asked.',
+        "Nobody answered.",
+    ]
+    assert names["detect_format"](open("novel.txt")) == "prose"
+    assert "random next sentence" in capsys.readouterr().out and (tmp_path / "wiki.tfrecord").is_file()
+
+
+MIGRATED = {  # what docs/migrate.md loads, small
+    "bert-base-uncased": ("pretraining", "huggingface"),
+    "my-classifier": ("classification", "huggingface"),
+    "uncased_L-12_H-768_A-12": ("pretraining", "google"),
+    "bert_base_en_uncased": ("masked_lm as KerasHub's", "kerashub"),
+}
+
+
+def snippets(page):
+    """The blocks of Python, and of the tables the code in a row's last cell, in order."""
+    block = None
+    for line in page.splitlines():
+        if line.startswith("```"):
+            if block:
+                yield "\n".join(block)
+            block = [] if line == "```python" else None
+        elif block is not None:
+            block.append(line)
+        elif line.startswith("| "):
+            yield from (code for code in re.findall(r"`([^`]+)`", line.split("|")[-2]) if _is_call(code))
+
+
+def _is_call(code):
+    return re.match(r"(\w+ = )?(kbert|keras|model|layers|classifier|pipeline)[.(]", code) is not None
+
+
+def test_every_call_of_the_migration_page_runs(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, (model, format) in MIGRATED.items():
+        save(make_model(model, max_sequence_length=128, num_layers=1), name, format)
+        (tmp_path / name / "kbert_settings.json").unlink()  # as others' programs write them
+    (tmp_path / "pretraining_output").mkdir()
+    for file in ORIGINAL.iterdir():
+        shutil.copy(file, tmp_path / "pretraining_output" / file.name.replace("bert_model.ckpt", "model.ckpt-20000"))
+    codes, names = list(snippets((ROOT / "docs/migrate.md").read_text("utf-8"))), {}
+    assert len(codes) > 50
+    with contextlib.redirect_stdout(io.StringIO()):
+        for code in codes:
+            exec(compile(code, f"docs/migrate.md: {code}", "exec"), names)
+    assert names["step"] == 3 and names["masked_lm"].task == "masked_lm"
+    assert (tmp_path / "saved_models/strings/1/saved_model.pb").is_file()
+    for name, task in (("out", "classification"), ("as-google", "pretraining"), ("preset", "masked_lm")):
+        with contextlib.redirect_stdout(io.StringIO()):
+            assert kbert.load_pretrained(tmp_path / name).task == task
+
+
+def test_every_page_with_python_is_run():
+    here = "concepts corpora data distillation embeddings fine-tuning migrate pretraining question-answering"
+    here += " quickstart tokenizer training"
+    pages = {path.stem for path in (ROOT / "docs").glob("*.md") if blocks(f"docs/{path.name}")}
+    assert pages == {*here.split(), "serving"}

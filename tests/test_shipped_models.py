@@ -1,13 +1,11 @@
 """kbert's own models in saved_models/: small, loaded without network, asked, exported, fine-tuned."""
 
-import json
 import re
 import socket
 
 import numpy as np
 import pytest
 from experiments.downstream import named_tasks
-from experiments.learning_curves import Point, curves_table, find_plateau
 from helpers.docs_scripts import import_docs_script
 from helpers.paths import ROOT
 from helpers.tiny_directory import sentences
@@ -69,14 +67,6 @@ def test_it_is_loaded_and_answers_as_its_export(model):
     np.testing.assert_allclose(served(shipped), answers["probabilities"], atol=tolerance)
 
 
-@pytest.mark.slow  # small models that are exported: tests/serving
-@pytest.mark.usefixtures("offline")
-def test_it_is_exported_again(model, tmp_path):
-    pipeline, answers = answers_of(model)
-    exported = kbert.export(pipeline, tmp_path / "exported")
-    np.testing.assert_allclose(served(exported), answers["probabilities"], atol=1e-3)
-
-
 @pytest.mark.usefixtures("offline")
 def test_it_gives_embeddings(model):
     encoder = kbert.build_pipeline(kbert.load_pretrained(model, task="encoder"))
@@ -93,53 +83,9 @@ def test_one_of_them_is_fine_tuned():
     assert sorted(run.pipeline.answers.labels) == ["bad", "good"]
 
 
-def runs_of(model):
-    """Of the runs that made a model: {name: points of the shipped curves}, and {name: what the manifest says}."""
-    points = {}
-    for line in map(json.loads, (model / "history.jsonl").read_text(encoding="utf-8").splitlines()):
-        run, *place = (line.pop(key) for key in ("run", "step", "tokens", "hours"))
-        points.setdefault(run, []).append(Point(*place, line))
-    makers = [read_json(model / "model" / "manifest.json")["made_by"]]
-    while len(makers) < len(points):
-        makers.append(makers[-1]["inputs"]["init"]["made_by"])
-    return points, dict(zip(points, reversed(makers), strict=True))
-
-
-def numbers(table):
-    return [float(cell.replace(",", "")) for cell in re.findall(r"(?<=\| )[\d,.]+(?= \|)", table)]
-
-
-def test_the_card_says_what_the_files_say(model):
-    make = import_docs_script("make_shipped_model")
-    card, manifest = (model / "README.md").read_text(encoding="utf-8"), read_json(model / "model" / "manifest.json")
-    points, makers = runs_of(model)
-    ends = [curve[-1] for curve in points.values()]
-    steps, tokens, hours = (sum(getattr(end, name) for end in ends) for name in ("step", "tokens", "hours"))
-    config = kbert.BertConfig.from_dict(read_json(model / "model" / "config.json")["architecture"])
-    compared = read_json(ROOT / "results" / f"finetuning-{model.name}.json")
-    text = read_json(ROOT / "results" / "records-8m.json")
-    said = [
-        f"{manifest['parameters']:,} parameters",
-        f"{text['documents']:,} documents, {text['sentences']:,} sentences, {text['tokens'] / 1e6:.1f} million tokens",
-        f"**Training**: {steps:,} steps, {tokens / 1e6:,.0f} million tokens, {hours:.1f} hours of training steps on "
-        f"a CPU{make._earlier(list(makers.values())[0])}.",
-        *(f"**Settings** of {run}: {make._settings_line(made_by)}." for run, made_by in makers.items()),
-        *(make._baselines(run, made_by) for run, made_by in makers.items() if made_by.get("metrics")),
-        make._plateaus(points, makers),
-        make._published(model.name, config, compared).strip(),
-        f"At the end, on held-out text: {make._held_out(list(makers.values())[-1], list(points.values())[-1])}.",
-    ]
-    words = " ".join(card.split())
-    assert not [one for one in said if one not in words]
-    assert card.count(": plateau ") == make._plateaus(points, makers).count(": plateau ")
-    shaded = (model / "curves.svg").read_text(encoding="utf-8").count('<g id="plateau ')
-    assert shaded == 6 * sum(find_plateau(curve) is not None for curve in points.values())  # each in every panel
-    assert manifest["storage_dtype"] == "float16"
-    table = curves_table(points)  # from rounded scores
-    found = card[card.index(table[: table.index("\n")]) :].split("\n\n")[0]
-    assert numbers(found) == pytest.approx(numbers(table), abs=0.11)
-    assert len(found.splitlines()) == len(table.splitlines())
-    text = card + (model / "model" / "manifest.json").read_text() + (model / "1" / "card.json").read_text()
+def test_its_files_name_no_place_of_the_machine_that_made_it(model):
+    assert read_json(model / "model" / "manifest.json")["storage_dtype"] == "float16"
+    text = "".join((model / name).read_text("utf-8") for name in ("README.md", "model/manifest.json", "1/card.json"))
     assert not re.search(r"(/work|/home|/tmp|/root)/", text)
 
 

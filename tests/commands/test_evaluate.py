@@ -8,6 +8,7 @@ from helpers.model_settings import settings_of
 from helpers.run_recipe import read_json, run_kbert
 from helpers.tiny_directory import VOCABULARY, sentences, write_table, write_tiny_directory
 from helpers.toy_glue import write_toy_glue
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert import BertTokenizer
@@ -76,25 +77,22 @@ def test_both_dev_sets_of_mnli(tmp_path, capsys):
     assert scores["accuracy_mm"] == np.mean(answers == np.array(task.labels)[dev.labels])
 
 
-@pytest.mark.parametrize(
-    "model, flags, message",
-    [
-        (
-            "init",
-            (),
-            "expected a fine-tuned model. Received: 'pretraining', which has no examples",
-        ),
-        ("model", ("--text-pair", "label"), "was trained on single texts. Received: pairs of texts"),
-        ("model", ("--examples", "{home}/none.csv"), "none.csv.*is not a file"),
-        ("model", ("--label", "stars"), "test.csv, line 1: .*missing: .'stars'"),
-        ("model", ("--examples", "{home}/other.csv"), r"other.csv, line 2: .*\['bad', 'good'\]. Received: 'ugly'"),
-    ],
-)
-def test_what_is_wrong_is_named(home, tmp_path, model, flags, message):
-    write_table(home / "other.csv", [("a", "ugly")])
-    flags = [flag.format(home=home) for flag in flags]
-    with pytest.raises(SystemExit, match=f"error: .*{message}"):
+def test_what_is_wrong_is_named(home, tmp_path):
+    def evaluate(flags, model="model"):
         run_kbert("evaluate", "classification", *_arguments(home, *flags, "--output", tmp_path / "out", model=model))
+
+    write_table(home / "other.csv", [("a", "ugly")])
+    wrong_inputs(
+        evaluate,
+        (("--text-pair", "label"), "was trained on single texts. Received: pairs of texts"),
+        (("--examples", home / "none.csv"), "none.csv.*is not a file"),
+        (("--label", "stars"), "test.csv, line 1: .*missing: .'stars'"),
+        (("--examples", home / "other.csv"), r"other.csv, line 2: .*\['bad', 'good'\]. Received: 'ugly'"),
+        error=SystemExit,
+        owner="error: .*",
+    )
+    with pytest.raises(SystemExit, match="error: .*a fine-tuned model. Received: 'pretraining', which has no examples"):
+        evaluate((), "init")
     assert not (tmp_path / "out").exists()
 
 

@@ -1,15 +1,8 @@
 """Fine-tuning on one's own table: what it learns, leaves behind, takes up again and refuses."""
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-import time
 
-import numpy as np
 import pytest
-from helpers.paths import ROOT
 from helpers.run_recipe import as_flags, read_json, run_kbert
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
@@ -95,17 +88,6 @@ def test_the_card_of_an_exported_model_leads_back_to_its_data_and_its_runs(home,
     assert str(home) not in json.dumps(card)
 
 
-def test_a_finished_run_is_not_touched(run, home, capsys):
-    before = (run / "metrics.json").read_bytes()
-    with pytest.raises(SystemExit, match="holds the finished run of these settings.*--overwrite;.*which would delete"):
-        run_kbert(
-            "finetune",
-            "classification",
-            *_arguments(home, run, "--dev", home / "dev.csv", "--dropout", 0, "--steps", 60),
-        )
-    assert (run / "metrics.json").read_bytes() == before
-
-
 @pytest.mark.usefixtures("eagerly")
 def test_pairs_from_tsv_and_a_held_out_share(home, tmp_path):
     ones, twos = sentences(40), sentences(40, start=1)
@@ -144,16 +126,6 @@ def test_regression_from_json_lines(home, tmp_path):
     assert metrics["dev"]["pearson"] > 0.9
     assert metrics["dev"]["loss"] < 0.1  # a constant answer's is 0.5
     assert kbert.load_pretrained(tmp_path / "run").task == "regression"
-
-
-def test_other_settings_do_not_resume(home, run, tmp_path):
-    with pytest.raises(SystemExit, match="an unfinished run with other settings .*seed: 1 there, 0 now"):
-        shutil.copytree(run, tmp_path / "run")
-        (tmp_path / "run" / "metrics.json").unlink()
-        settings = read_json(tmp_path / "run" / "settings.json") | {"seed": 1}
-        (tmp_path / "run" / "settings.json").write_text(json.dumps(settings))
-        more = ("--dev", home / "dev.csv", "--dropout", 0, "--steps", 60)
-        run_kbert("finetune", "classification", *_arguments(home, tmp_path / "run", *more))
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -204,38 +176,3 @@ def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, monkey
     with pytest.raises(SystemExit, match=f"error: .*{message}"):
         run_kbert("finetune", "classification", *_arguments(home, tmp_path / "run", *flags))
     assert not (tmp_path / "run").exists()
-
-
-def test_a_damaged_model_is_an_error(home, tmp_path):
-    write_tiny_directory(tmp_path / "init")
-    with (tmp_path / "init" / "model.weights.h5").open("r+b") as weights:
-        weights.truncate(1000)
-    with pytest.raises(SystemExit, match="error: .*model.weights.h5 is damaged"):
-        run_kbert("finetune", "classification", *_arguments(home, tmp_path / "run", "--source", tmp_path / "init"))
-    assert not (tmp_path / "run").exists()
-
-
-def test_other_content_in_the_output_is_an_error(home, tmp_path):
-    (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(SystemExit, match="error: .*holds other files than a run's"):
-        run_kbert("finetune", "classification", *_arguments(home, tmp_path))
-    assert (tmp_path / "thesis.txt").read_text() == "precious"
-
-
-@pytest.mark.slow  # under faults: faults/test_injected_faults.py; what it calls: tasks/test_finetune.py
-def test_a_run_that_is_killed_goes_on_exactly(home, tmp_path):
-    more = ("--dev", home / "dev.csv", "--steps", 2000)
-    run_kbert("finetune", "classification", *_arguments(home, tmp_path / "whole", *more))
-    arguments = _arguments(home, tmp_path / "killed", *more)
-    command = [sys.executable, "-m", "kbert", "finetune", "classification", *map(str, arguments)]
-    with subprocess.Popen(command, env=os.environ | {"PYTHONPATH": str(ROOT)}) as process:
-        while not list((tmp_path / "killed").glob("checkpoints/step-*100")):
-            time.sleep(0.01)
-            assert process.poll() is None
-        process.kill()
-    assert not (tmp_path / "killed" / "metrics.json").exists()
-    run_kbert("finetune", "classification", *arguments)
-    one, two = (read_json(tmp_path / name / "metrics.json") for name in ("whole", "killed"))
-    assert one["dev"] == two["dev"]
-    one, two = (kbert.load_pretrained(tmp_path / name).get_weights() for name in ("whole", "killed"))
-    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))

@@ -5,6 +5,7 @@ import json
 import pytest
 from helpers.run_recipe import as_flags, read_json, run_kbert
 from helpers.tiny_directory import BAD, GOOD, NOUNS, write_table, write_tiny_directory
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 
@@ -120,37 +121,15 @@ def test_swag_and_its_rows(home, tmp_path, capsys):
             run_kbert(command, *flags)
 
 
-@pytest.mark.slow  # how it is read: tasks/multiple_choice/test_readers.py
-@pytest.mark.usefixtures("eagerly")
-def test_dream(home, tmp_path):
-    dialogues = [
-        [["M: the film .", "W: very good ."], [{"question": "the", "choice": c[:2], "answer": c[min(y, 1)]}], str(n)]
-        for n, (_, c, y) in enumerate(_questions(12))
-    ]
-    (tmp_path / "dream.json").write_text(json.dumps(dialogues))
-    flags = ("--format", "dream", "--train", tmp_path / "dream.json", "--dev", tmp_path / "dream.json")
-    run_kbert(
-        "finetune",
-        "multiple_choice",
-        *flags,
-        *as_flags(source=home / "init"),
-        *QUICK,
-        *as_flags(steps=1, output=tmp_path / "run", group_by_length=True),
-    )
-    assert read_json(tmp_path / "run" / "metrics.json")["dev"]["examples"] == 12
-
-
-@pytest.mark.parametrize(
-    "flags, message",
-    [
+def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path):
+    wrong_inputs(
+        lambda flags: run_kbert("finetune", "multiple_choice", *_arguments(home, tmp_path / "run", *flags)),
         (("--choices", "a", "x"), "train.csv, line 1: .*missing: .'x'"),
         (("--choices", "a"), "train.csv: expected the names of the columns"),
         (("--label", "question"), "line 2: expected the text of a choice or its number"),
         (("--format", "dream"), "train.csv: not JSON"),
         (("--format", "swag"), "missing: .'sent1'"),
-    ],
-)
-def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, flags, message):
-    with pytest.raises(SystemExit, match=f"error: .*{message}"):
-        run_kbert("finetune", "multiple_choice", *_arguments(home, tmp_path / "run", *flags))
+        error=SystemExit,
+        owner="error: .*",
+    )
     assert not (tmp_path / "run").exists()

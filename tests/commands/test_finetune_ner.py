@@ -84,26 +84,6 @@ def test_what_it_leaves_finds_entities(run, home):
         assert answers["types"][n, : answers["count"][n]].tolist() == [dev.tags[r][1][2:] for r in rows]
 
 
-@pytest.mark.slow  # how they are read: tasks/tagging/test_readers.py
-@pytest.mark.usefixtures("eagerly")
-def test_spans_of_ones_own_and_sentences_alone(home, tmp_path):
-    rows = []
-    for words, tags in tagged_sentences(40):
-        start = len(words[0]) + 1
-        span = {"start": start, "end": start + len(" ".join(words[1:3])), "type": tags[1][2:]}
-        rows.append(json.dumps({"text": " ".join(words), "spans": [span]}))
-    (tmp_path / "mine.jsonl").write_text("\n".join(rows))
-    run_kbert(
-        "finetune",
-        "tagging",
-        *as_flags(train=tmp_path / "mine.jsonl", dev=0.1, source=home / "init", output=tmp_path / "run"),
-        *QUICK,
-        *as_flags(steps=5, context="sentence", group_by_length=True),
-    )
-    metrics = read_json(tmp_path / "run" / "metrics.json")
-    assert (metrics["train_examples"], metrics["train_windows"], metrics["dev"]["sentences"]) == (36, 36, 4)
-
-
 @pytest.mark.usefixtures("eagerly")
 def test_evaluate_and_predict(run, home, tmp_path, capsys):
     run_kbert("evaluate", run, "--examples", home / "dev.txt", "--output", tmp_path / "scores", "--json")

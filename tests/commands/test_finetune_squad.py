@@ -152,29 +152,6 @@ def test_version_1_1_always_answers(home, tmp_path):
     assert scores["dev"] == pytest.approx(squad_scores(dev.answers, answers, version="1.1"))
 
 
-@pytest.mark.slow  # from Python: tests/test_pages.py
-@pytest.mark.usefixtures("eagerly")
-def test_ones_own_table_and_a_chain(home, run, tmp_path, capsys):
-    for name, rows in (("train", 12), ("dev", 4)):
-        lines = [f"the film,a very goodly film . {n},goodly," for n in range(rows)] + ["the book,a film,,"]
-        (tmp_path / f"{name}.csv").write_text("question,context,answer,answer_start\r\n" + "\r\n".join(lines))
-    flags = [
-        "--train",
-        tmp_path / "train.csv",
-        "--source",
-        run[0],
-        "--sequence-length",
-        16,
-        "--output",
-        tmp_path / "run",
-    ]
-    run_kbert("finetune", "span", *flags, "--dry-run", "--dev", 0.25)
-    assert "10 examples in" in capsys.readouterr().out  # 3 of 13 contexts are held out
-    run_kbert("finetune", "span", *flags, "--dev", tmp_path / "dev.csv", "--steps", 1, "--batch-size", 4)
-    scores = read_json(tmp_path / "run" / "metrics.json")
-    assert (scores["task"]["version"], scores["dev"]["HasAns_total"], scores["dev"]["NoAns_total"]) == ("2.0", 4, 1)
-
-
 def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path):
     (tmp_path / "train.csv").write_text("question,context,answer\nwho,the film,zebra\n")
     (tmp_path / "dev.csv").write_text("question,context\nwho,the film\n")

@@ -6,6 +6,7 @@ import pytest
 from helpers.run_recipe import as_flags, run_kbert
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_tags import tagged_sentences, write_conll
+from helpers.wrong_values import wrong_inputs
 
 
 @pytest.fixture(scope="module")
@@ -33,14 +34,11 @@ def test_all_of_it(home, capsys):
     assert (home / "logs/inspection/projector_config.pbtxt").is_file()
 
 
-@pytest.mark.parametrize(
-    "flags, message",
-    [
+def test_wrong_flags_are_named(home):
+    wrong_inputs(
+        lambda flags: run_kbert("inspect", "--source", home / "tiny", *flags),
         ((), "expected `log_dir`, `output` or both"),
         (("--output", "out", "--pair", "a", "b", "c"), "`pair` must be two texts"),
         (("--output", "out", "--columns", "pos"), "2"),
-    ],
-)
-def test_wrong_flags_are_named(home, flags, message):
-    with pytest.raises(SystemExit, match=message):
-        run_kbert("inspect", "--source", home / "tiny", *flags)
+        error=SystemExit,
+    )

@@ -1,19 +1,13 @@
 """Pre-training from the command line: what it learns, leaves behind, takes up again and refuses."""
 
 import json
-import os
-import re
-import signal
-import subprocess
-import sys
-import time
 
 import h5py
 import numpy as np
 import pytest
-from helpers.paths import ROOT
 from helpers.run_recipe import as_flags, read_json, run_kbert
 from helpers.tiny_corpus import LETTERS, VOCABULARY, write_lines
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.pretraining.run import run_pretraining
@@ -91,62 +85,6 @@ def without_evaluations(monkeypatch):
     monkeypatch.setattr(run_pretraining, "make_evaluations", lambda *arguments: None)
 
 
-@pytest.mark.slow  # what a run goes on from: pretrain_on_batches and tasks/pretraining, what the flags mean: below
-@pytest.mark.usefixtures("eagerly")
-def test_init_goes_on_from_weights_at_another_length_with_other_masks_and_pairs(home, run, tmp_path):
-    run_kbert(
-        "pretrain",
-        home / "corpus.txt",
-        *as_flags(init=run, steps=1, output=tmp_path / "on"),
-        *QUICK,
-        *as_flags(sequence_length=40, learning_rate=1e-9, mask_rate=0.3, mask_token_rate=1.0, keep_rate=0.0),
-        *as_flags(random_token_rate=0.0, span_length=3, dupe_factor=1, random_next_rate=1.0),
-    )
-    before, after = _weights(run), _weights(tmp_path / "on")
-    assert before.keys() == after.keys()
-    for name, value in before.items():
-        np.testing.assert_allclose(value, after[name], atol=1e-6, err_msg=name)
-    data = read_json(tmp_path / "on" / "metrics.json")["data"]
-    assert (data["mask_token_rate"], data["random_next_share"]) == (1.0, 1.0)
-
-
-@pytest.mark.slow  # of `kbert.pretrain`: tasks/pretraining/test_two_phases.py
-def test_a_killed_run_goes_on_to_the_same_weights(home, tmp_path, capsys):
-    """Of two phases, the first with a rising batch size: it is killed at step 15 or later, after the border."""
-    length = QUICK.index("--sequence-length")
-
-    def of_phases(output):
-        given = [*_arguments(home, output, steps=30)]
-        at = len(given) - len(QUICK) + length
-        return [
-            str(a)
-            for a in (*given[:at], "--phases", "16:0.4", "24:0.6:4", *given[at + 2 :], "--batch-size-ramp", "4:0.2")
-        ]
-
-    arguments = of_phases(tmp_path / "killed")
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    process = subprocess.Popen(
-        [sys.executable, "-m", "kbert", "pretrain", *arguments],
-        env=environment,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 120
-    history = tmp_path / "killed" / "history.jsonl"
-    while not (history.exists() and len(history.read_text().splitlines()) >= 5):
-        assert time.monotonic() < deadline and process.poll() is None, "the run ended before it could be killed"
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (tmp_path / "killed" / "metrics.json").exists()
-    run_kbert("pretrain", *arguments)
-    assert "resuming from the checkpoint of step" in capsys.readouterr().err
-    run_kbert("pretrain", *of_phases(tmp_path / "whole"))
-    whole = _weights(tmp_path / "whole")
-    for name, value in _weights(tmp_path / "killed").items():
-        np.testing.assert_array_equal(value, whole[name], err_msg=name)
-
-
 @pytest.mark.usefixtures("without_evaluations")
 def test_a_run_is_extended_only_with_a_rate_that_is_constant(home, run):
     more = _arguments(home, run, *RUN, steps=200)
@@ -189,22 +127,16 @@ def test_bad_input_is_named_before_training_and_leaves_nothing(home, tmp_path, m
     assert sorted(tmp_path.rglob("*")) == before
 
 
-@pytest.mark.parametrize(
-    "flags, message",
-    [
-        (
-            ("--vocabulary", __file__, "--warmup-steps", 21),
-            "`warmup_steps` must be at most `steps`. Received: 21 of 20",
-        ),
-        (("--init", "model", "--no-lowercase"), "`lowercase` goes with a `vocabulary` file"),
-        (("--init", "model", "--vocabulary", __file__), "`init` has a vocabulary of its own"),
-        ((), "a corpus of text needs `vocabulary`"),
-    ],
-)
-def test_flags_that_do_not_go_together(tmp_path, monkeypatch, flags, message):
+def test_flags_that_do_not_go_together(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text("{}")
-    with pytest.raises(SystemExit, match=re.escape(message)):
-        run_kbert("pretrain", "a.txt", "--steps", 20, "--output", "run", *flags)
+    wrong_inputs(
+        lambda flags: run_kbert("pretrain", "a.txt", "--steps", 20, "--output", "run", *flags),
+        (("--vocabulary", __file__, "--warmup-steps", 21), "`warmup_steps` must be at most `steps`. .* 21 of 20"),
+        (("--init", "model", "--no-lowercase"), "`lowercase` goes with a `vocabulary` file"),
+        (("--init", "model", "--vocabulary", __file__), "`init` has a vocabulary of its own"),
+        ((), "a corpus of text needs `vocabulary`"),
+        error=SystemExit,
+    )
     assert not (tmp_path / "run").exists()

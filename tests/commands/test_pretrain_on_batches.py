@@ -1,5 +1,6 @@
 """write_batches.py and pretrain_on_batches.py: the recipes around what tests/training/test_jax_training.py shows."""
 
+import functools
 import json
 
 import keras
@@ -7,6 +8,7 @@ import pytest
 from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F401 - fixtures
 from helpers.run_recipe import read_json, run_kbert
 from helpers.tiny_bert import tiny_config
+from helpers.wrong_values import wrong_values
 
 import kbert
 from kbert.pretraining.run import write_batches as write_batches_module
@@ -66,22 +68,19 @@ def test_weight_decay_shrinks_kernels_only(batches):
         assert (before.numpy() == after.numpy()).all() == same, before.path
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"learning_rate": "1e-3"}, r"`learning_rate` must be a number in \(0, inf\). Received: '1e-3'"),
-        ({"weight_decay": -1}, r"`weight_decay` must be a number in \[0, 1\]. Received: -1"),
-        ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\). Received: '0.1'"),
-        ({"accumulate": 0}, "`accumulate` must be a positive integer. Received: 0"),
-        ({"seed": "0"}, "`seed` must be an integer of at least 0. Received: '0'"),
-        ({"steps": 2.5}, "`steps` must be a positive integer. Received: 2.5"),
-        ({"warmup_steps": -1}, "`warmup_steps` must be an integer of at least 0. Received: -1"),
-        ({"overwrite": "no"}, "`overwrite` must be True or False. Received: 'no'"),
-    ],
-)
-def test_wrong_arguments_are_named(batches, arguments, message):
-    with pytest.raises(ValueError, match=f"pretrain_on_batches: {message}"):
-        pretrain_on_batches(batches, **arguments)
+def test_wrong_arguments_are_named(batches):
+    wrong_values(
+        functools.partial(pretrain_on_batches, batches),
+        ("learning_rate", "1e-3", r"a number in \(0, inf\). Received: '1e-3'"),
+        ("weight_decay", -1, r"a number in \[0, 1\]. Received: -1"),
+        ("dropout", "0.1", r"a number in \[0, 1\). Received: '0.1'"),
+        ("accumulate", 0, "a positive integer. Received: 0"),
+        ("seed", "0", "an integer of at least 0. Received: '0'"),
+        ("steps", 2.5, "a positive integer. Received: 2.5"),
+        ("warmup_steps", -1, "an integer of at least 0. Received: -1"),
+        ("overwrite", "no", "True or False. Received: 'no'"),
+        owner="pretrain_on_batches: ",
+    )
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -8,6 +8,7 @@ from helpers.run_recipe import run_kbert
 from helpers.tiny_bert import tiny_config
 from helpers.tiny_directory import VOCABULARY
 from helpers.toy_glue import TEST_ROWS, write_toy_glue
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert import BertTokenizer
@@ -54,21 +55,17 @@ def test_runs_ensembles_and_constants(home, tmp_path, capsys):
     assert "The server also requires SST-2, MRPC, STS-B, QQP, MNLI-m, MNLI-mm, AX, QNLI." in printed
 
 
-@pytest.mark.parametrize(
-    "more, message",
-    [
-        (
-            ("--models", "CoLA={home}/rte-0"),
-            r"expected a model for CoLA, .*Received: classification with labels .'entail",
-        ),
-        (("--models", "RTE={home}/rte-0", "--constant", "RTE"), r"Received: both for \['RTE'\]"),
-        (("--runs", "{home}/glue"), "folders of tasks with a model/ in them"),
-        (("--models", "RTE={home}/rte-0", "--directory", "{home}/runs"), "RTE/test.tsv"),
+def test_what_is_wrong_is_named(home, tmp_path):
+    rte = f"{home}/rte-0"
+    wrong_inputs(
+        lambda more: _run(home, tmp_path / "s", *more),
+        (("--models", f"CoLA={rte}"), r"expected a model for CoLA, .*Received: classification with labels .'entail"),
+        (("--models", f"RTE={rte}", "--constant", "RTE"), r"Received: both for \['RTE'\]"),
+        (("--runs", f"{home}/glue"), "folders of tasks with a model/ in them"),
+        (("--models", f"RTE={rte}", "--directory", f"{home}/runs"), "RTE/test.tsv"),
         ((), "expected `runs`, `models` or `constant`"),
         (("--models", "a"), "expected TASK=SOURCE"),
-    ],
-)
-def test_what_is_wrong_is_named(home, tmp_path, more, message):
-    with pytest.raises(SystemExit, match=f"error: .*{message}"):
-        _run(home, tmp_path / "s", *[text.format(home=home) for text in more])
+        error=SystemExit,
+        owner="error: .*",
+    )
     assert not (tmp_path / "s" / "submission.zip").exists()

@@ -1,13 +1,15 @@
-"""Corpora: formats, packings and dirt, and errors that name the file before long work."""
+"""Files of prose to documents: formats, compression, Parquet, what is damaged or no text."""
 
 import bz2
 import gzip
 import io
 import lzma
+import sys
 import tarfile
 import zipfile
 
 import pytest
+from helpers.wrong_values import wrong_inputs
 
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import detect_format, prose_sentences, read_documents
@@ -195,27 +197,22 @@ def test_most_documents_come_from_few_files(tmp_path, caplog):
 def test_errors_before_reading(tmp_path):
     write(tmp_path / "empty.txt", b"")
     write(tmp_path / "utf16.txt", LINES.encode("utf-16"))
-    cases = [
+    wrong_inputs(
+        read_documents,  # not even iterated over
         (str(tmp_path / "none*.txt"), "No file matches .*none"),
         (str(tmp_path / "utf17.txt"), "No file matches .*utf17.txt'.* there is: utf16.txt"),
         (tmp_path, "is a directory"),
         ([], "at least one path"),
         (tmp_path / "empty.txt", "empty.txt have no content"),
         (write(tmp_path / "bad.gz", b"\x1f\x8b not gzip"), "Cannot read .*bad.gz"),
-    ]
-    for patterns, message in cases:
-        with pytest.raises(ValueError, match=message):
-            read_documents(patterns)  # not even iterated over
+    )
     with pytest.raises(ValueError, match="Received: 'csv'"):
         read_documents(tmp_path / "utf16.txt", "csv")
-    with pytest.raises(ValueError, match="utf16.txt is UTF-16"):
-        list(read_documents(tmp_path / "utf16.txt"))
-
-
-def test_no_sentence(tmp_path):
-    path = write(tmp_path / "blank.txt", b" \n\r\n\t\n")
-    with pytest.raises(ValueError, match="no sentence.*blank.txt"):
-        list(read_documents(path))
+    wrong_inputs(
+        lambda path: list(read_documents(path)),
+        (tmp_path / "utf16.txt", "utf16.txt is UTF-16"),
+        (write(tmp_path / "blank.txt", b" \n\r\n\t\n"), "no sentence.*blank.txt"),
+    )
 
 
 def test_damaged_in_the_middle(tmp_path):
@@ -243,3 +240,38 @@ def test_real_novels(shared_data):
     sentences = [sentence for document in documents for sentence in document]
     assert not any("\r" in s or "\ufeff" in s for s in sentences)
     assert 40 < sum(map(len, sentences)) / len(sentences) < 160  # neither lines nor paragraphs
+
+
+TEXTS = ["Mr. Smith came in. He sat down.", None, "", "Another text.\nIts second line."]
+
+
+def test_each_row_is_a_document(tmp_path, monkeypatch):
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    from kbert.corpus import documents
+
+    monkeypatch.setattr(documents, "_PARQUET_ROWS", 2)
+    path = tmp_path / "one.parquet"
+    parquet.write_table(pyarrow.table({"text": TEXTS, "id": [1, 2, 3, 4]}), path)
+    expected = [prose_sentences(text) for text in TEXTS if text]
+    assert expected[0] == ["Mr. Smith came in.", "He sat down."]
+    assert list(read_documents(path)) == expected
+    (tmp_path / "two.txt").write_text("One sentence.\n")
+    assert list(read_documents([path, tmp_path / "two.txt"])) == [*expected, ["One sentence."]]
+    assert list(read_documents(path, "lines")) == [[TEXTS[0]], TEXTS[3].split("\n")]
+    content = path.read_bytes()
+    for damaged in (content[:-20], content[:4] + bytes(60) + content[64:]):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=str(path)):
+            list(read_documents(path))
+    parquet.write_table(pyarrow.table({"body": ["x"]}), path)
+    with pytest.raises(ValueError, match=r"expected a column `text`.* Received: the columns \['body'\]"):
+        list(read_documents(path))
+
+
+def test_without_pyarrow(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "one.parquet").write_bytes(b"PAR1....")
+    with pytest.raises(ImportError, match="one.parquet is a Parquet file, which needs pyarrow: pip install pyarrow"):
+        list(read_documents(tmp_path / "one.parquet"))

@@ -14,6 +14,7 @@ from helpers.run_recipe import read_json, run_recipe
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_glue import write_toy_glue
 from helpers.toy_tags import write_ner
+from helpers.wrong_values import wrong_inputs
 
 QUICK = ("--batch-size", 8, "--sequence-length", 12, "--seeds", 0, "--grid", "learning_rate=1e-2,1e-3", "epochs=1")
 
@@ -173,25 +174,24 @@ def test_models_beside(home, toy):
 
 
 def test_what_cannot_work_is_said_before_anything_runs(home, toy, tmp_path):
-    for options, message in (
+    wrong_inputs(
+        lambda options: toy(**options),
         ({"choose_on": "test"}, '`choose_on` must be "dev" or "train". Received: \'test\''),
         ({"seeds": []}, "at least one setting, seed and task. Received: 3, 0 and 1"),
         ({"finetuning": {"epochs": 0}}, "`epochs` must be a number in"),
         ({"finetuning": {"random_weights": True}}, "expected other options. Received: .*'random_weights': True"),
         ({"grid": "seed=1,2"}, r"\['random_weights', 'seed'\] are set for each fine-tuning"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            toy(**options)
-    for words, message in (
+    )
+    wrong_inputs(
+        parse_grid,
         (["learning_rate"], "expected NAME=VALUE"),
         (["rate=1"], "each option of kbert.finetune once"),
         (["epochs=1", "epochs=2"], "each option of kbert.finetune once"),
         (["epochs=a"], "epochs: expected numbers, true, false or null. Received: 'a'"),
         (["epochs=0"], "`epochs` must be a number in"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            parse_grid(words)
-    for words, message in (
+    )
+    wrong_inputs(
+        named_tasks,
         (["SST"], "with a name of .*'SST-2'.* Received: 'SST'"),
         (["NER:1:2:3"], "Received: 'NER:1:2:3'"),
         (["NER:many"], "Received: 'NER:many'"),
@@ -199,9 +199,7 @@ def test_what_cannot_work_is_said_before_anything_runs(home, toy, tmp_path):
         (["NER", "NER:5"], "each task once"),
         (["NER"], "NER: expected --ner"),
         (["MRPC"], "MRPC: expected --glue"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            named_tasks(words)
+    )
     with pytest.raises(SystemExit, match="error: expected NAME=VALUE"):
         run_recipe("compare_finetuning", *arguments(home)[:-2], "rate")
     assert not list(tmp_path.iterdir())

@@ -90,26 +90,3 @@ def test_the_card(home, shipped):
     assert "learning rate" in card and "{" not in card and str(home) not in card
     for name in ("model/manifest.json", "1/card.json", "history.jsonl"):
         assert str(home) not in (shipped / name).read_text(encoding="utf-8")
-
-
-def test_a_grown_model_names_the_one_it_began_as(make, shipped):
-    assert "kbert from random weights with both" in (shipped / "README.md").read_text(encoding="utf-8")
-    grown = make._origin({"inputs": {"init": {"name": "kbert-tiny/model"}}})
-    assert grown.startswith("[kbert-tiny](../kbert-tiny/README.md)")
-
-
-def test_the_history_of_a_long_run_is_thinned(make):
-    class Point:
-        step, tokens, hours = 1, 2.0, 3.0
-
-        def __init__(self, evaluated):
-            self.scores = {"mlm_accuracy": 0.123456, "seconds": 1.0} | (
-                {"val_mlm_cross_entropy": 2.0} if evaluated else {}
-            )
-
-        def held_out(self, name):
-            return self.scores.get(f"val_{name}")
-
-    lines = list(make._lines({"run": [Point(n % 100 == 7) for n in range(2_000)]}))
-    assert 400 < len(lines) <= 420 and sum("val_" in line for line in lines) == 20
-    assert json.loads(lines[0]) == {"run": "run", "step": 1, "tokens": 2, "hours": 3.0, "mlm_accuracy": 0.1235}

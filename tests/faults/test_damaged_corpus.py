@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from helpers.packed import tar_of, zip_of
 from helpers.slow_but import slow_but
+from helpers.wrong_values import wrong_inputs
 
 from kbert.corpus import corpus_files
 from kbert.corpus.documents import read_documents
@@ -89,19 +90,19 @@ def test_zip_archives(tmp_path):
     refused(tmp_path / "a.zip", bytes(encrypted), "encrypted")
 
 
-@pytest.mark.parametrize(
-    "start, name",
-    [
-        (b"\x28\xb5\x2f\xfd", "zstd"),
-        (b"\x04\x22\x4d\x18", "lz4"),
-        (b"7z\xbc\xaf\x27\x1c", "7-Zip"),
-        (b"%PDF-1.7", "PDF"),
-    ],
-)
-def test_what_is_no_text(tmp_path, start, name):
-    (tmp_path / "a.txt").write_bytes(start + TEXT)
-    with pytest.raises(ValueError, match=f"a.txt is {name}, which is not supported. Give plain text"):
+def test_what_is_no_text(tmp_path):
+    def read(start):
+        (tmp_path / "a.txt").write_bytes(start + TEXT)
         read_documents(tmp_path / "a.txt")  # before anything is read
+
+    names = {
+        b"\x28\xb5\x2f\xfd": "zstd",
+        b"\x04\x22\x4d\x18": "lz4",
+        b"7z\xbc\xaf\x27\x1c": "7-Zip",
+        b"%PDF-1.7": "PDF",
+    }
+    message = "a.txt is {}, which is not supported. Give plain text"
+    wrong_inputs(read, *((start, message.format(name)) for start, name in names.items()))
 
 
 ARCHIVES = {"tar": tar_of, "tgz": lambda contents: tar_of(contents, gzip.compress), "zip": zip_of}

@@ -1,4 +1,4 @@
-"""Damaged corpora, 2,000 of each kind: text, or a ValueError that names the file."""
+"""Damaged corpora and records, 2,000 of each kind: text, or a ValueError that names the file."""
 
 import bz2
 import gzip
@@ -8,8 +8,11 @@ import warnings
 import pytest
 from helpers.fuzz import check_reader
 from helpers.packed import tar_of, zip_of
+from helpers.tiny_corpus import make_documents, make_tokenizer
 
 from kbert.corpus.documents import FORMATS, read_documents
+from kbert.corpus.records import Records
+from kbert.corpus.write_records import write_records
 
 LINES = "A first line .\nA second one, é 中 .\n\n\n\nAnother document .\n".encode() * 5
 PROSE = (
@@ -50,3 +53,30 @@ def test_damaged_corpora(tmp_path, kind, count):
     with warnings.catch_warnings(action="ignore"):
         found = check_reader(read, tmp_path / "corpus", CONTENTS[kind], count)
     assert found["read"] > 0 or kind in ("bzip2", "xz")  # whose checksums miss nothing
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("sound") / "records"
+    write_records(make_documents(30, seed=2), make_tokenizer(), directory, shard_tokens=500, held_out=0.2)
+    return directory
+
+
+@pytest.mark.parametrize("count", [40, pytest.param(2_000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", ["train-00000.tokens", "held-out-00000.index", "manifest.json", "vocab.txt"])
+def test_damaged_records(records, name, count):
+    path = records / name
+    sound = path.read_bytes()
+
+    def read(path):
+        Records(path.parent).check_hashes()
+        content = path.read_bytes()
+        assert content == sound or name.endswith((".json", ".txt")), "damage was not seen"
+
+    try:
+        found = check_reader(
+            read, path, [sound], count, named=None if name.startswith(("train", "held")) else str(records)
+        )
+    finally:
+        path.write_bytes(sound)
+    assert found["refused"] > 0.8 * count

@@ -33,7 +33,7 @@ def references(home, processes, tmp_path_factory):
     return functools.cache(lambda recipe: FaultRun(processes, home, place / recipe, recipe).undisturbed())
 
 
-@pytest.mark.slow  # in default runs: fine-tuning, below, and tests/tasks/pretraining/test_two_phases.py
+@pytest.mark.slow  # in default runs: fine-tuning, below, and tests/pretraining/run/test_two_phases.py
 def test_pretraining(home, processes, references, tmp_path):
     faults = [Fault("kill", 0.1), Fault("two at once", 0.3)]
     outcomes = FaultRun(processes, home, tmp_path / "place", "records").meet(references("records"), *faults)
@@ -53,7 +53,7 @@ MORE = {  # in default runs: test_full_disk.py, tests/training/test_signals.py a
 }
 
 
-@pytest.mark.slow  # a full disk and a kill: test_full_disk.py, tasks/test_finetune.py
+@pytest.mark.slow  # a full disk and a kill: test_full_disk.py, finetuning/test_finetune.py
 @pytest.mark.parametrize("faults", [FAULTS, MORE], ids=["files", "processes"])
 def test_fine_tuning(home, processes, references, tmp_path, faults):
     outcomes = FaultRun(processes, home, tmp_path / "place", "table").meet(references("table"), *faults)

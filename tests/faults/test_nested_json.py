@@ -5,7 +5,7 @@ import pathlib
 import shutil
 
 import pytest
-from helpers.hf_directory import GOLDEN, copy_golden
+from helpers.hf_directory import GOLDEN
 from helpers.stored_models import make_model, save
 
 from kbert.weights.files.safetensors_file import SafetensorsFile
@@ -27,35 +27,25 @@ def saved(tmp_path_factory):
     return write
 
 
-def nest(path):
-    path.write_text(NESTED)
-    return path
-
-
-@pytest.mark.parametrize("name", ["config.json", "manifest.json"])
-def test_kbert(name, saved, tmp_path):
-    shutil.copytree(saved("kbert"), tmp_path / "it")
-    nest(tmp_path / "it" / name)
-    with pytest.raises(ValueError, match=f"{name}.*nested"):
-        open_checkpoint(tmp_path / "it")
-
-
 HUGGINGFACE = "config tokenizer_config tokenizer added_tokens kbert_settings sentence_bert_config 1_Pooling/config"
+FILES = {
+    "kbert": ("config", "manifest"),
+    "hf_safetensors": HUGGINGFACE.split(),
+    "hf_sharded": ("model.safetensors.index",),
+    "google_pretraining": ("bert_config", "kbert_settings"),
+    "kerashub": ("task", "tokenizer", "preprocessor", "kbert_settings"),
+}
 
 
-@pytest.mark.parametrize("name", [f"{name}.json" for name in HUGGINGFACE.split()])
-def test_huggingface(name, tmp_path):
-    path = copy_golden("safetensors", tmp_path / "it")
+@pytest.mark.parametrize("format, name", [(format, f"{name}.json") for format in FILES for name in FILES[format]])
+def test_the_file_is_named(format, name, saved, tmp_path):
+    pytest.importorskip("keras_hub") if format == "kerashub" else None
+    source = GOLDEN / format if "_" in format else saved(format)
+    path = pathlib.Path(shutil.copytree(source, tmp_path / "it"))
     (path / name).parent.mkdir(exist_ok=True)
-    nest(path / name)
+    (path / name).write_text(NESTED)
+    (path / "kbert_settings.json").unlink() if name == "preprocessor.json" else None
     with pytest.raises(ValueError, match=f"{name}.*nested"):
-        open_checkpoint(path)
-
-
-def test_the_index_of_shards(tmp_path):
-    path = copy_golden("sharded", tmp_path / "it")
-    nest(path / "model.safetensors.index.json")
-    with pytest.raises(ValueError, match="index.json.*nested"):
         open_checkpoint(path)
 
 
@@ -63,21 +53,3 @@ def test_the_header_of_safetensors(tmp_path):
     (tmp_path / "it.safetensors").write_bytes(len(NESTED).to_bytes(8, "little") + NESTED.encode())
     with pytest.raises(ValueError, match="it.safetensors.*recursion limit"):
         SafetensorsFile(tmp_path / "it.safetensors")
-
-
-@pytest.mark.parametrize("name", ["bert_config.json", "kbert_settings.json"])
-def test_google(name, tmp_path):
-    path = pathlib.Path(shutil.copytree(GOLDEN / "google_pretraining", tmp_path / "it"))
-    nest(path / name)
-    with pytest.raises(ValueError, match=f"{name}.*nested"):
-        open_checkpoint(path)
-
-
-@pytest.mark.parametrize("name", ["task.json", "tokenizer.json", "preprocessor.json", "kbert_settings.json"])
-def test_kerashub(name, saved, tmp_path):
-    pytest.importorskip("keras_hub")
-    shutil.copytree(saved("kerashub"), tmp_path / "it")
-    nest(tmp_path / "it" / name)
-    (tmp_path / "it/kbert_settings.json").unlink() if name == "preprocessor.json" else None
-    with pytest.raises(ValueError, match=f"{name}.*nested"):
-        open_checkpoint(tmp_path / "it")

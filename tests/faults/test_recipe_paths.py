@@ -15,7 +15,6 @@ from kbert.commands.types import task_classes
 from kbert.corpus.write_records import write_records
 
 SHORT = ("--steps", 1, "--batch-size", 4, "--sequence-length", 16)
-COLUMNS = ("--text-column", "text", "--label-column", "label")
 FIT = as_flags(source="<init>", output="<new>", epochs=1, batch_size=4, sequence_length=16)
 COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those of outputs begin with "new"
     "ablations": ("<records>", *as_flags(table="table5", glue="<glue>", tasks="SST-2", steps=5, output="<new>")),

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.at_step import AtStep, Killed, killed_at
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, calling, prepare, same
@@ -66,29 +67,10 @@ def weights(model):
     return [variable.numpy() for variable in model.weights]
 
 
-class AtStep(keras.callbacks.Callback):
-    """Calls a function of the model after a step."""
-
-    def __init__(self, step, call):
-        super().__init__()
-        self.step, self.call = step, call
-
-    def on_train_batch_end(self, batch, logs=None):
-        if int(self.model.optimizer.iterations.numpy()) == self.step:
-            self.call(self.model)
-
-
-class Killed(Exception):
-    pass
-
-
 @pytest.mark.parametrize("step", [pytest.param(7, marks=pytest.mark.slow), 11])
 def test_a_run_killed_after_its_best_epoch_is_resumed_to_the_same_model(init, run, tmp_path, step):
-    def kill(model):
-        raise Killed
-
     with pytest.raises(Killed):  # the last checkpoint is of step 4 or 8: before or after the best evaluation
-        kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path / "run", **QUICK | calling([AtStep(step, kill)]))
+        kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path / "run", **QUICK | calling([killed_at(step)]))
     assert (tmp_path / "run" / "checkpoints" / "best-0000000006.npz").exists()
     unfinished = kbert.load_pretrained(tmp_path / "run")  # its last checkpoint
     assert unfinished.task == run.pipeline.model.task

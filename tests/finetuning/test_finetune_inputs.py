@@ -1,5 +1,6 @@
 """kbert.finetune: the models and options that it takes, and what it records of them."""
 
+import functools
 import json
 
 import keras
@@ -9,6 +10,7 @@ from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.tiny_directory import write_table
 from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, prepare, same
+from helpers.wrong_values import wrong_inputs, wrong_values
 
 import kbert
 
@@ -145,26 +147,26 @@ def test_an_estimate_writes_nothing(init, tmp_path):
     assert estimate["memory_bytes"] > 16 * model.count_params() and estimate["seconds"] > 0
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"steps": 0}, "`steps` must be a positive integer or None. Received: 0"),
-        ({"epochs": 0}, r"`epochs` must be a number in \(0, inf\). Received: 0"),
+def test_wrong_options_are_named(init):
+    wrong_values(
+        functools.partial(kbert.finetune, init, TASK, ROWS, **NO_DEV),
+        ("steps", 0, "a positive integer or None. Received: 0"),
+        ("epochs", 0, r"a number in \(0, inf\). Received: 0"),
+        ("epochs", "3", r"a number in \(0, inf\).* Received: '3'"),
         ({"optimization": {"layer_decay": "x"}}, r"`layer_decay` must be a number in \(0, 1\] or None. Received: 'x'"),
-        ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\) or None. Received: '0.1'"),
-        ({"seed": "3"}, "`seed` must be an integer of at least 0. Received: '3'"),
-        ({"batch_size": None}, "`batch_size` must be a positive integer. Received: None"),
-        (
-            {"learning_rate": lambda step: 1e-3},
-            r"must be a number in \(0, inf\), the peak of the verb's own schedule. Received: <f",
-        ),
-        ({"keep": "first"}, r"one of \('best', 'last'\)"),
-        ({"evaluate_every": "day"}, "evaluate_every"),
-    ],
-)
-def test_wrong_options_are_named(init, options, message):
-    with pytest.raises(ValueError, match=message):
-        kbert.finetune(init, TASK, ROWS, **options)
+        ("dropout", "0.1", r"a number in \[0, 1\) or None. Received: '0.1'"),
+        ("seed", "3", "an integer of at least 0. Received: '3'"),
+        ("batch_size", None, "a positive integer. Received: None"),
+        ("learning_rate", "3", r"a number in \(0, inf\).* Received: '3'"),
+        ("learning_rate", lambda step: 1e-3, r"a number in \(0, inf\), the peak of the verb's own .* Received: <f"),
+        ("keep", "first", r"one of \('best', 'last'\)"),
+        ("evaluate_every", "day", ""),
+        # what would be ignored
+        ({"patience": 3}, "finetune: `patience` needs `dev`. Received: patience=3"),
+        ({"more_dev": {"_x": DEV}}, r"finetune: `more_dev` needs `dev`. Received: more_dev=\['_x'\]"),
+        ({"evaluate_every": 3}, "finetune: `evaluate_every` needs `dev`. Received: evaluate_every=3 and dev=None"),
+        ({"bookkeeping": {"profile": "1:2"}}, "finetune: `profile` needs .*`log_dir` or `output`. .* profile='1:2'"),
+    )
 
 
 def test_numbers_of_numpy_are_pythons():
@@ -172,29 +174,6 @@ def test_numbers_of_numpy_are_pythons():
     found = kbert.finetune.arguments(None, None, None, **given).settings()
     assert json.loads(json.dumps(found)) == found
     assert {name: found[name] for name in given} == {name: value.item() for name, value in given.items()}
-
-
-@pytest.mark.parametrize("option", ["epochs", "learning_rate"])
-def test_a_rate_that_is_no_number_is_named(init, option):
-    with pytest.raises(ValueError, match=rf"`{option}` must be a number in \(0, inf\).* Received: '3'"):
-        kbert.finetune(init, TASK, ROWS, **(NO_DEV | {option: "3"}))
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"patience": 3}, "`patience` needs `dev`. Received: patience=3"),
-        ({"more_dev": {"_x": DEV}}, r"`more_dev` needs `dev`. Received: more_dev=\['_x'\]"),
-        ({"evaluate_every": 3}, "`evaluate_every` needs `dev`. Received: evaluate_every=3 and dev=None"),
-        (
-            {"bookkeeping": {"profile": "1:2"}},
-            "`profile` needs a directory for the logs, `log_dir` or `output`. Received: profile='1:2'",
-        ),
-    ],
-)
-def test_what_would_be_ignored_is_refused(init, options, message):
-    with pytest.raises(ValueError, match=f"finetune: {message}"):
-        kbert.finetune(init, TASK, ROWS, **NO_DEV | options)
 
 
 def test_a_pipeline_keeps_its_length(init):
@@ -222,16 +201,15 @@ def test_what_is_no_model_is_named(init, tmp_path):
     pipeline = prepare(init, TASK, ROWS, **NO_DEV).pipeline
     run = FinetunedRun({}, [], pipeline, None)
     hint = r".* Received: FinetunedRun; give its `pipeline`"
-    with pytest.raises(TypeError, match=f"finetune: `source` must be .* a kbert.Pipeline{hint}"):
-        kbert.finetune(run, TASK, ROWS, **NO_DEV)
-    with pytest.raises(TypeError, match=f"evaluate: `pipeline` must be .* a kbert.Pipeline{hint}"):
-        kbert.evaluate(run, TASK, ROWS)
-    with pytest.raises(TypeError, match=f"export: `pipeline` must be .* a kbert.Pipeline{hint}"):
-        kbert.export(run, "nowhere")
-    with pytest.raises(TypeError, match=f"save_pretrained: expected a kbert model or a kbert.Pipeline{hint}"):
-        kbert.save_pretrained(run, tmp_path / "model")
-    with pytest.raises(TypeError, match="`source` must be the path of a model or its name .* Received: FinetunedRun$"):
-        kbert.load_pretrained(run)
+    wrong_inputs(
+        lambda call: call(run),
+        (lambda run: kbert.finetune(run, TASK, ROWS, **NO_DEV), f"finetune: `source` must be .* kbert.Pipeline{hint}"),
+        (lambda run: kbert.evaluate(run, TASK, ROWS), f"evaluate: `pipeline` must be .* a kbert.Pipeline{hint}"),
+        (lambda run: kbert.export(run, "nowhere"), f"export: `pipeline` must be .* a kbert.Pipeline{hint}"),
+        (lambda run: kbert.save_pretrained(run, tmp_path), f"save_pretrained: expected .* or a kbert.Pipeline{hint}"),
+        (kbert.load_pretrained, "`source` must be the path of a model or its name .* Received: FinetunedRun$"),
+        error=TypeError,
+    )
     model = kbert.BertClassifier(pipeline.model.config, num_labels=2)
     with pytest.raises(ValueError, match=r"`source` must be .* or a pipeline.* Received: a BertClassifier without"):
         kbert.finetune(model, TASK, ROWS, **NO_DEV)

@@ -1,8 +1,8 @@
 """kbert.finetune from a model that has a head with labels: which head goes on, and in which order."""
 
-import keras
 import numpy as np
 import pytest
+from helpers.at_step import Killed, killed_at
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_directory import sentences
 from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, prepare, same
@@ -127,20 +127,14 @@ def test_thresholds_stay_with_their_labels_and_go_with_others(stored):
         assert work.pipeline.answers.thresholds is None
 
 
-class Stop(keras.callbacks.Callback):
-    def on_train_batch_end(self, batch, logs=None):
-        if int(self.model.optimizer.iterations) == 3:
-            raise InterruptedError
-
-
 @pytest.mark.slow  # without labels of its own: test_finetune.py
 def test_a_run_whose_head_goes_on_in_its_own_order_is_resumed_exactly(init, tmp_path):
     short = QUICK | {"steps": 4, "evaluate_every": 4, "bookkeeping": {"checkpoint_every": 2}}
-    stopping = {"bookkeeping": {"checkpoint_every": 2, "callbacks": [Stop()]}}
+    stopping = {"bookkeeping": {"checkpoint_every": 2, "callbacks": [killed_at(3)]}}
     model = kbert.load_pretrained(init, "classification", num_labels=2)
     kbert.save_pretrained(kbert.build_pipeline(model, labels=["good", "bad"], sequence_length=9), tmp_path / "it")
     whole = kbert.finetune(tmp_path / "it", TASK, ROWS, DEV, tmp_path / "whole", **short)
-    with pytest.raises(InterruptedError):
+    with pytest.raises(Killed):
         kbert.finetune(
             tmp_path / "it",
             TASK,

@@ -3,6 +3,7 @@
 import keras
 import numpy as np
 import pytest
+from helpers.at_step import Killed, killed_at
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.tiny_directory import sentences
@@ -53,23 +54,9 @@ def test_what_is_stored(init, run, tmp_path):
     assert same(base.get_weights(), run.pipeline.model.get_weights())
 
 
-class Killed(Exception):
-    pass
-
-
-class KilledAt(keras.callbacks.Callback):
-    def __init__(self, step):
-        super().__init__()
-        self.step = step
-
-    def on_train_batch_end(self, batch, logs=None):
-        if int(self.model.optimizer.iterations.numpy()) == self.step:
-            raise Killed
-
-
 def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
     with pytest.raises(Killed):
-        kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA | calling(KilledAt(11)))
+        kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA | calling(killed_at(11)))
     with pytest.raises(FileNotFoundError, match="as of a run with LoRA; finish the run"):
         kbert.load_pretrained(tmp_path / "run")
     with pytest.raises(FileExistsError, match="lora_rank: 2 there, None now"):

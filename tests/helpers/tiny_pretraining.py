@@ -16,6 +16,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from helpers.at_step import AtStep
 from helpers.reused import reused
 from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
@@ -76,20 +77,15 @@ def make_dataset(start_step=0, batch_size=B):
     return tf.data.Dataset.range(start_step, 10**6).map(batch)
 
 
-class Kill(keras.callbacks.Callback):
-    def __init__(self, step):
-        super().__init__()
-        self.step = step
-
-    def on_train_batch_end(self, batch, logs=None):
-        if int(self.model.optimizer.iterations.numpy()) == self.step:
-            os.kill(os.getpid(), signal.SIGKILL)
+def dies_at(step):
+    """A callback that ends the process after a step."""
+    return AtStep(step, lambda model: os.kill(os.getpid(), signal.SIGKILL))
 
 
 def run(output, kill_at=None, **arguments):
     """Trains with dropout 0.1; returns the history, and all weights and states of random generators."""
     trained = model()
-    callbacks = [Kill(kill_at)] if kill_at else []
+    callbacks = [dies_at(kill_at)] if kill_at else []
     history = fit_steps(trained, make_dataset, STEPS, output, window=WINDOW, callbacks=callbacks, **arguments)
     return history, [v.numpy() for v in trained.variables]
 

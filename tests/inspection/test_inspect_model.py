@@ -1,5 +1,6 @@
 """`kbert.inspect`: from a model and texts to figures, files and TensorBoard data."""
 
+import functools
 import importlib.util
 import json
 import sys
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.tiny_bert import WORDS, randomise, tiny_config, tiny_tokenizer
+from helpers.wrong_values import wrong_values
 
 import kbert
 from kbert.inspection.labelled_data import labelled_data
@@ -158,32 +160,32 @@ def test_examples_of_tasks_are_data():
     assert len(tagged.up_to(5)) == 2 and len(tagged.up_to(4)) == 1 and len(tagged.up_to(100)) == 3
 
 
-@pytest.mark.parametrize(
-    "change, error, message",
-    [
-        ({"texts": []}, ValueError, "`texts`: expected at least one"),
-        ({"texts": ["a", 3]}, ValueError, r"`texts`\[1\]: expected a string, or a tuple of two strings. Received: 3"),
-        ({"texts": [("a", "b", "c")]}, ValueError, r"`texts`\[0\]"),
-        ({"data": 3}, TypeError, "`data` must be a mapping of columns.* Received: int"),
-        ({"data": {"pos": [["A"]]}}, ValueError, r"Received: the columns \['pos'\]"),
-        ({"data": {"words": [["a"]], "pos": []}}, ValueError, "columns of one length"),
-        ({"data": {"words": [["a", "b"]], "pos": [["A"]]}}, ValueError, "sentence 0: expected 2 of 'pos'"),
-        ({"data": {"words": ["EU rejects", "it"]}}, ValueError, "sentence 0: expected a list of words. Received: 'EU"),
-        ({"data": {"words": [["a", "b"]], "heads": [[1, 2]]}}, ValueError, "sentence 0: expected `heads` from -1 to 1"),
-        ({"data": {"text": ["a"]}}, ValueError, "expected a column of labels"),
-        ({"data": {"words": [["a"]], "pos": [["A"]]}}, ValueError, "at least two sentences or texts, or `dev`"),
-        ({"dev": {"words": [["a"]], "pos": [["A"]]}}, ValueError, "Received: no `data`"),
-        ({"data": DATA, "dev": {"words": [["a"]]}}, ValueError, "`dev`: expected the columns of `data`.* 'pos'"),
-        ({"data": DATA, "dev": {"text": ["a"], "pos": ["A"]}}, ValueError, "`dev`: expected labelled words, as `data`"),
-        ({"counts": [1, 2]}, ValueError, "`counts`: expected a number for each of 25 tokens"),
-        ({"baseline": "mean"}, ValueError, "`baseline` must be one of"),
-        ({"max_words": 0}, ValueError, "`max_words` must be a positive integer. Received: 0"),
-        ({"compare": 3}, TypeError, "`compare` must be a kbert model.* Received: int"),
-    ],
-)
-def test_errors_name_the_argument(pipeline, change, error, message):
-    with pytest.raises(error, match=message):
-        kbert.inspect(pipeline, **change)
+def test_errors_name_the_argument(pipeline):
+    wrong_values(
+        functools.partial(kbert.inspect, pipeline),
+        ({"texts": []}, "`texts`: expected at least one"),
+        ({"texts": ["a", 3]}, r"`texts`\[1\]: expected a string, or a tuple of two strings. Received: 3"),
+        ({"texts": [("a", "b", "c")]}, r"`texts`\[0\]"),
+        ({"data": {"pos": [["A"]]}}, r"Received: the columns \['pos'\]"),
+        ({"data": {"words": [["a"]], "pos": []}}, "columns of one length"),
+        ({"data": {"words": [["a", "b"]], "pos": [["A"]]}}, "sentence 0: expected 2 of 'pos'"),
+        ({"data": {"words": ["EU rejects", "it"]}}, "sentence 0: expected a list of words. Received: 'EU"),
+        ({"data": {"words": [["a", "b"]], "heads": [[1, 2]]}}, "sentence 0: expected `heads` from -1 to 1"),
+        ({"data": {"text": ["a"]}}, "expected a column of labels"),
+        ({"data": {"words": [["a"]], "pos": [["A"]]}}, "at least two sentences or texts, or `dev`"),
+        ({"dev": {"words": [["a"]], "pos": [["A"]]}}, "Received: no `data`"),
+        ({"data": DATA, "dev": {"words": [["a"]]}}, "`dev`: expected the columns of `data`.* 'pos'"),
+        ({"data": DATA, "dev": {"text": ["a"], "pos": ["A"]}}, "`dev`: expected labelled words, as `data`"),
+        ({"counts": [1, 2]}, "`counts`: expected a number for each of 25 tokens"),
+        ("baseline", "mean", "one of"),
+        ("max_words", 0, "a positive integer. Received: 0"),
+    )
+    wrong_values(
+        functools.partial(kbert.inspect, pipeline),
+        ("data", 3, "a mapping of columns.* Received: int"),
+        ("compare", 3, "a kbert model.* Received: int"),
+        error=TypeError,
+    )
 
 
 def test_models_that_do_not_fit_are_named(pipeline):

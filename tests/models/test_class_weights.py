@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.wrong_values import wrong_inputs
 
 from kbert.models.class_weights import class_factors
 
@@ -24,31 +25,23 @@ def test_strings_are_labels_and_integers_are_classes(class_weight, labels, expec
     assert factors.dtype == np.float32 and factors.tolist() == expected
 
 
-@pytest.mark.parametrize(
-    "class_weight, labels, message",
-    [
-        ({1: 5.0}, STARS, "it: expected strings as keys of `class_weight`.* 1 is not that of the label '1'"),
-        ({3: 5.0}, STARS, "it: expected strings as keys of `class_weight`.* 3 is not that of the label '3'"),
-        ({4: 5.0}, STARS, r"for the labels \['1', '2', '3'\], or the classes 0 to 2. Received: 4"),
-        ({"4": 5.0}, STARS, r"for the labels \['1', '2', '3'\], or the classes 0 to 2. Received: '4'"),
-        ({"1": 5.0}, None, "for the classes 0 to 2. Received: '1'"),
-        ({True: 5.0}, ["a", "b", "c"], "or the classes 0 to 2. Received: True"),
-        ({1.0: 5.0}, None, "for the classes 0 to 2. Received: 1.0"),
-        ({"a": 5.0, 0: 2.0}, ["a", "b", "c"], "one `class_weight` for class 0"),
-        ({"1": "5"}, STARS, "of at least 0 for '1'. Received: '5'"),
-        ({"1": float("inf")}, STARS, "of at least 0 for '1'. Received: inf"),
-        ({1: -1.0}, ["a", "b", "c"], "of at least 0 for 1. Received: -1.0"),
-        ([1.0, 2.0, 3.0], STARS, r"as \{label: factor\} or \"balanced\". Received: \[1.0, 2.0, 3.0\]"),
-        (
-            "balanced",
-            STARS,
-            'class_weight="balanced" is for kbert.finetune, and for pipeline.fit with labels in arrays',
-        ),
-    ],
-)
-def test_what_is_no_class_weight(class_weight, labels, message):
-    with pytest.raises(ValueError, match=message):
-        class_factors(class_weight, 3, labels, owner="it")
+def test_what_is_no_class_weight():
+    wrong_inputs(
+        lambda weights_and_labels: class_factors(weights_and_labels[0], 3, weights_and_labels[1], owner="it"),
+        (({1: 5.0}, STARS), "it: expected strings as keys of `class_weight`.* 1 is not that of the label '1'"),
+        (({3: 5.0}, STARS), "it: expected strings as keys of `class_weight`.* 3 is not that of the label '3'"),
+        (({4: 5.0}, STARS), r"for the labels \['1', '2', '3'\], or the classes 0 to 2. Received: 4"),
+        (({"4": 5.0}, STARS), r"for the labels \['1', '2', '3'\], or the classes 0 to 2. Received: '4'"),
+        (({"1": 5.0}, None), "for the classes 0 to 2. Received: '1'"),
+        (({True: 5.0}, ["a", "b", "c"]), "or the classes 0 to 2. Received: True"),
+        (({1.0: 5.0}, None), "for the classes 0 to 2. Received: 1.0"),
+        (({"a": 5.0, 0: 2.0}, ["a", "b", "c"]), "one `class_weight` for class 0"),
+        (({"1": "5"}, STARS), "of at least 0 for '1'. Received: '5'"),
+        (({"1": float("inf")}, STARS), "of at least 0 for '1'. Received: inf"),
+        (({1: -1.0}, ["a", "b", "c"]), "of at least 0 for 1. Received: -1.0"),
+        (([1.0, 2.0, 3.0], STARS), r"as \{label: factor\} or \"balanced\". Received: \[1.0, 2.0, 3.0\]"),
+        (("balanced", STARS), 'class_weight="balanced" is for kbert.finetune, and for pipeline.fit with labels in arr'),
+    )
 
 
 def test_balanced():

@@ -7,6 +7,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.batches import config, pretraining_batch
+from helpers.wrong_values import wrong_inputs
 
 from kbert.models.encoder import BertEncoder
 from kbert.models.grow import grow_model
@@ -96,14 +97,13 @@ def test_a_named_size():
 
 def test_what_cannot_grow():
     model = trained()
-    for change, message in (
+    wrong_inputs(
+        lambda change: grow_model(model, dataclasses.replace(model.config, **change)),
         ({"hidden_dim": 12}, "`hidden_dim` must be a multiple of the model's 8. Received: 12"),
         ({"num_layers": 3}, "`num_layers` must be a multiple of the model's 2. Received: 3"),
         (WIDER | {"num_heads": 2}, "by the same factor"),
         ({"vocabulary_size": 999}, r"except for its sizes. Received others in: \['vocabulary_size'\]"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            grow_model(model, dataclasses.replace(model.config, **change))
+    )
     with pytest.raises(TypeError, match="must be a kbert.BertPretrainer. Received: BertEncoder"):
         grow_model(BertEncoder(small_config()), "mini")
     with pytest.raises(ValueError, match='`position_embedding` of the model must be "learned"'):

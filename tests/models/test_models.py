@@ -124,7 +124,7 @@ def test_model(case, tmp_path):
     )
 
 
-@pytest.mark.slow  # of a pre-trainer: training/test_xla.py
+@pytest.mark.slow  # of a pre-trainer: training/test_batches_of_a_step.py
 @pytest.mark.parametrize("case", ["pretrainer_packed", "encoder", "multiple_choice"])
 def test_a_step_under_xla(case):
     model_class, arguments, batch, labels, _ = CASES[case]

@@ -31,7 +31,7 @@ def test_loss_and_accuracy_are_those_of_keras_and_leave_out_what_is_not_known():
     assert np.isnan(MultiLabelLoss()(labels, LOGITS))
 
 
-@pytest.mark.slow  # in a fine-tuning: tasks/classification/test_multi_label.py
+@pytest.mark.slow  # in a fine-tuning: finetuning/test_finetune_labels.py
 def test_compile_alone_learns_it():
     keras.utils.set_random_seed(1)
     model = kbert.BertClassifier(config(num_layers=1), 3, multi_label=True)

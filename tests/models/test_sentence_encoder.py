@@ -1,10 +1,13 @@
 """The model of embeddings: pooling, its gradient in parts, and what it refuses."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.tiny_bert import TEXTS, randomise, tiny_config, tiny_tokenizer
+from helpers.wrong_values import wrong_values
 
 import kbert
 from kbert.answers.embedding import EmbeddingAnswers
@@ -70,23 +73,17 @@ def test_it_is_saved_loaded_and_stands_on_an_encoder(tmp_path):
     np.testing.assert_allclose(again, expected, atol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "argument, value, expected",
-    [
-        ("pooling", "sum", "`pooling` must be one of"),
-        ("loss_name", "triplet", "`loss_name` must be one of"),
-        ("temperature", 0, "`temperature` must be above 0"),
-        ("dimensions", (12,), "`dimensions` must be from 1 to 11"),
-        ("normalize", 2, "normalize"),
-        ("symmetric", "yes", "symmetric"),
-    ],
-)
-def test_wrong_values_are_errors(argument, value, expected):
-    with pytest.raises((ValueError, TypeError), match=expected):
-        BertSentenceEncoder(tiny_config(num_layers=1), **{argument: value})
-
-
-def test_packed_rows_are_an_error():
+def test_wrong_values_are_errors():
+    wrong_values(
+        functools.partial(BertSentenceEncoder, tiny_config(num_layers=1)),
+        ("pooling", "sum", "one of"),
+        ("loss_name", "triplet", "one of"),
+        ("temperature", 0, "above 0"),
+        ("dimensions", (12,), "from 1 to 11"),
+        ({"normalize": 2}, "normalize"),
+        ({"symmetric": "yes"}, "symmetric"),
+        error=(ValueError, TypeError),
+    )
     encoder = kbert.BertEncoder(tiny_config(num_layers=1), num_parts=2)
     with pytest.raises(ValueError, match="plain rows. Received: num_parts=2"):
         BertSentenceEncoder(encoder)

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from helpers.reused import reused
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
+from helpers.wrong_values import wrong_inputs, wrong_values
 
 import kbert
 
@@ -166,9 +167,9 @@ def test_lists_of_label_strings_of_a_multi_label_model():
     windows.fit(["good film " * 4, *texts[1:]], LISTS, verbose=0)
 
 
-@pytest.mark.parametrize(
-    "y, message",
-    [
+def test_wrong_labels_of_a_multi_label_model():
+    wrong_inputs(
+        lambda y: several().fit(TEXTS[:2], y, verbose=0),
         ([["a"], ["d"]], r"row 1: expected one of the labels \['a', 'b', 'c'\]. Received: 'd'"),
         (["a", "b"], r"row 0: expected a list of the labels \['a', 'b', 'c'\]. Received: 'a'"),
         (tf.constant(["a", "b"]), r"expected a list of labels for each row. Received: strings \(2,\)"),
@@ -176,11 +177,7 @@ def test_lists_of_label_strings_of_a_multi_label_model():
         ([[0, 1], [1, 1]], r"0 or 1 for each label of a text, \[B, 3\]. Received: labels of shape \(2, 2\)"),
         ([[0, 1, 1], [1, 1, 2]], r"0 or 1 for each label of a text, \[B, 3\]. Received: 2 in row 1; 1 of 6"),
         ([[0, 1, 1], [1]], r"expected labels as numbers \[B, ...\]. Received: rows of unequal lengths"),
-    ],
-)
-def test_wrong_labels_of_a_multi_label_model(y, message):
-    with pytest.raises(ValueError, match=message):
-        several().fit(TEXTS[:2], y, verbose=0)
+    )
     with pytest.raises(ValueError, match="one of the labels .* Received: \\['good', 'bad'\\]"):
         make().fit(TEXTS[:2], [["good", "bad"], ["good"]], verbose=0)
     data = tf.data.Dataset.from_tensors((TEXTS[:2], [[0, 1], [1, 1]]))
@@ -188,21 +185,18 @@ def test_wrong_labels_of_a_multi_label_model(y, message):
         several().fit(data, verbose=0)
 
 
-@pytest.mark.parametrize(
-    "arguments,message",
-    [
+def test_wrong_labels_and_weights_are_named():
+    wrong_values(
+        lambda **arguments: make().fit(TEXTS[:4], verbose=0, **arguments),
         ({"y": ["good", "nice", "bad", "bad"]}, "row 1: expected one of the labels .*'good'.*: 'nice'"),
         ({"y": ["good", None, "bad", "bad"]}, "row 1: expected one of the labels .* Received: None"),
         ({"y": IDS[:4], "class_weight": {"fine": 1.0}}, "`class_weight` for the labels .* Received: 'fine'"),
-        (
-            {"y": np.eye(4, 2), "class_weight": {1: 2.0}},
-            r"`class_weight` is for texts with one label each.*shape \(4, 2\)",
-        ),
-    ],
-)
-def test_wrong_labels_and_weights_are_named(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        make().fit(TEXTS[:4], arguments.pop("y"), verbose=0, **arguments)
+        ({"y": np.eye(4, 2), "class_weight": {1: 2.0}}, r"`class_weight` is for .* one label each.*shape \(4, 2\)"),
+    )
+    message = "classes, 0 to 1, or of a pipeline its label strings. Received: 5 in row 3"
+    for call in (make().fit, make().evaluate):
+        with pytest.raises(ValueError, match=message):
+            call(TEXTS[:4], [1, 0, 1, 5])
 
 
 def test_labels_that_a_dataset_has_wrong_and_labels_of_a_model_without():
@@ -256,14 +250,6 @@ def test_windows_are_learned_with_the_label_and_weight_of_their_text():
     ):
         with pytest.raises(ValueError, match="a tagging model become windows.*kbert.tasks.Tagging"):
             words.fit(x, y)
-
-
-def test_numbers_that_are_no_class_hint_at_the_labels():
-    for call in (make().fit, make().evaluate):
-        with pytest.raises(
-            ValueError, match="classes, 0 to 1, or of a pipeline its label strings. Received: 5 in row 3"
-        ):
-            call(TEXTS[:4], [1, 0, 1, 5])
 
 
 def test_pairs_as_tuples():

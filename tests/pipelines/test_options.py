@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers.model_settings import settings_of
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.answers.embedding import POOLINGS
@@ -126,29 +127,24 @@ def test_options_that_contradict_each_other(models):
         kbert.build_pipeline(models["classification"], tiny_tokenizer(), null_threshold=None)
 
 
-@pytest.mark.parametrize(
-    "task, options, message",
-    [
-        ("classification", {"labels": ["a", "a"]}, "`labels` must differ from each other"),
-        ("classification", {"labels": []}, r"`labels` must be a list of strings. Received: \[\]"),
-        ("classification", {"sequence_length": "16"}, "`sequence_length` must be a positive integer. Received: '16'"),
-        ("classification", {"pair": "no"}, "`pair` must be True or False. Received: 'no'"),
-        ("classification", {"thresholds": [0.1, 0.2]}, "`thresholds` are a multi-label classifier's"),
-        ("classification", {"doc_stride": 5}, "`doc_stride` goes with `window_pooling`"),
-        ("classification", {"pair": True, "window_pooling": "max"}, "`window_pooling` is for single texts"),
-        ("tagging", {"labels": ["a", "a"]}, "`labels` must differ from each other"),
-        ("tagging", {"tagging_output": "words"}, "`tagging_output` must be one of"),
-        ("span", {"null_threshold": "1"}, "`null_threshold` must be a number in .*Received: '1'"),
-        ("encoder", {"normalize": "no"}, "`normalize` must be True or False. Received: 'no'"),
-        ("encoder", {"pooling": "medoid"}, "`pooling` must be one of"),
-        ("next_sentence", {"pair": False}, "reads pairs of texts. Received: pair=False"),
-    ],
-)
-def test_loading_refuses_what_building_does(models, stored, task, options, message):
-    with pytest.raises(ValueError, match=message):
-        kbert.build_pipeline(models[task], tiny_tokenizer(), **options)
-    with pytest.raises(ValueError, match=message):
-        kbert.load_pretrained(stored(task), **options)
+def test_loading_refuses_what_building_does(models, stored):
+    rows = (
+        (("classification", {"labels": ["a", "a"]}), "`labels` must differ from each other"),
+        (("classification", {"labels": []}), r"`labels` must be a list of strings. Received: \[\]"),
+        (("classification", {"sequence_length": "16"}), "`sequence_length` must be a positive integer. Received: '16'"),
+        (("classification", {"pair": "no"}), "`pair` must be True or False. Received: 'no'"),
+        (("classification", {"thresholds": [0.1, 0.2]}), "`thresholds` are a multi-label classifier's"),
+        (("classification", {"doc_stride": 5}), "`doc_stride` goes with `window_pooling`"),
+        (("classification", {"pair": True, "window_pooling": "max"}), "`window_pooling` is for single texts"),
+        (("tagging", {"labels": ["a", "a"]}), "`labels` must differ from each other"),
+        (("tagging", {"tagging_output": "words"}), "`tagging_output` must be one of"),
+        (("span", {"null_threshold": "1"}), "`null_threshold` must be a number in .*Received: '1'"),
+        (("encoder", {"normalize": "no"}), "`normalize` must be True or False. Received: 'no'"),
+        (("encoder", {"pooling": "medoid"}), "`pooling` must be one of"),
+        (("next_sentence", {"pair": False}), "reads pairs of texts. Received: pair=False"),
+    )
+    wrong_inputs(lambda row: kbert.build_pipeline(models[row[0]], tiny_tokenizer(), **row[1]), *rows)
+    wrong_inputs(lambda row: kbert.load_pretrained(stored(row[0]), **row[1]), *rows)
 
 
 def test_labels_in_an_array(models, stored):

@@ -169,23 +169,6 @@ def test_export_has_kerass_meaning(tmp_path):
         assert_same_answers(answers, expected)
 
 
-@pytest.mark.slow  # by way of the pipeline: below
-def test_training_with_the_parts_changes_the_pipeline():
-    config = tiny_config(num_layers=1, hidden_dropout=0.0, attention_dropout=0.0, initializer_stddev=0.2)
-    pipeline = build_pipeline(BertClassifier(config, num_labels=2), tiny_tokenizer(), labels=LABELS[:2])
-    texts, labels = ["good film", "bad film", "very good", "very bad"] * 8, [1, 0, 1, 0] * 8
-    data = tf.data.Dataset.from_tensor_slices(({"text": texts}, labels)).batch(8)
-    data = data.map(lambda x, y: (pipeline.preprocessor(x), {"logits": y}))
-    pipeline.model.compile(
-        keras.optimizers.Adam(0.01),
-        loss={"logits": keras.losses.SparseCategoricalCrossentropy(from_logits=True)},
-        metrics={"logits": ["accuracy"]},
-    )
-    pipeline.model.fit(data, epochs=10, verbose=0)
-    assert pipeline.predict(["good film", "bad film"], verbose=0)["label"].tolist() == ["good", "bad"]
-    assert pipeline.model.evaluate(data, verbose=0, return_dict=True)["accuracy"] == 1.0
-
-
 def test_fit_and_evaluate_take_strings(tmp_path):
     config = tiny_config(num_layers=1, hidden_dropout=0.0, attention_dropout=0.0, initializer_stddev=0.2)
     pipeline = build_pipeline(BertClassifier(config, num_labels=2), tiny_tokenizer(), labels=LABELS[:2])

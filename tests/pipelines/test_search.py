@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.pipelines import search as search_module
@@ -37,19 +38,15 @@ def test_it_embeds_strings():
     np.testing.assert_array_equal(kbert.search(pipeline, stored, ["paris", "never"], k=2).rows, found.rows)
 
 
-@pytest.mark.parametrize(
-    "texts, queries, k, expected",
-    [
-        (np.ones((2, 3)), np.ones((1, 3)), 3, "`k` of at most 2"),
-        (np.ones((2, 3)), np.ones((1, 3)), 0, "k"),
-        (np.ones((2, 3)), np.ones((1, 4)), 1, "one length. Received: 3 and 4"),
-        (np.ones((2, 3)), np.ones(3), 1, "`queries` as embeddings"),
-        (np.full((2, 3), np.nan), np.ones((1, 3)), 1, "finite"),
-        (["a"], np.ones((1, 3)), 1, "to embed the collection. Received: None"),
-        ("a", np.ones((1, 3)), 1, "list of strings"),
-        ([], np.ones((1, 3)), 1, "list of strings"),
-    ],
-)
-def test_what_it_refuses(texts, queries, k, expected):
-    with pytest.raises(ValueError, match=expected):
-        kbert.search(None, texts, queries, k)
+def test_what_it_refuses():
+    wrong_inputs(
+        lambda arguments: kbert.search(None, *arguments),
+        ((np.ones((2, 3)), np.ones((1, 3)), 3), "`k` of at most 2"),
+        ((np.ones((2, 3)), np.ones((1, 3)), 0), "k"),
+        ((np.ones((2, 3)), np.ones((1, 4)), 1), "one length. Received: 3 and 4"),
+        ((np.ones((2, 3)), np.ones(3), 1), "`queries` as embeddings"),
+        ((np.full((2, 3), np.nan), np.ones((1, 3)), 1), "finite"),
+        ((["a"], np.ones((1, 3)), 1), "to embed the collection. Received: None"),
+        (("a", np.ones((1, 3)), 1), "list of strings"),
+        (([], np.ones((1, 3)), 1), "list of strings"),
+    )

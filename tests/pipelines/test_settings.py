@@ -9,6 +9,7 @@ from helpers.model_settings import settings_of
 from helpers.run_python import assert_imports_none
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.tiny_directory import write_tiny_directory
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.options import option_help
@@ -47,9 +48,9 @@ def test_round_trip():
     assert ModelSettings(task="span").task == SpanExtraction()
 
 
-@pytest.mark.parametrize(
-    "fields, message",
-    [
+def test_wrong_settings():
+    wrong_inputs(
+        lambda fields: ModelSettings.from_dict({"task": {"name": "classification"}} | fields),
         ({"lable": 1}, r"unknown fields \['lable'\]"),
         ({"task": "classification"}, "`task` must be an object with the `name` of a task. Received: 'classification'"),
         ({"task": {"labels": ["a"]}}, "`task` must be an object with the `name`"),
@@ -58,41 +59,33 @@ def test_round_trip():
         ({"task": {"name": "classification", "top_k": 3}}, r"Classification: unknown fields \['top_k'\]"),
         ({"sequence_length": 0}, "sequence_length.*Received: 0"),
         ({"tokenizer": "bert"}, "tokenizer.*Received: 'bert'"),
-    ],
-)
-def test_wrong_settings(fields, message):
-    with pytest.raises(ValueError, match=message):
-        ModelSettings.from_dict({"task": {"name": "classification"}} | fields)
+    )
 
 
-@pytest.mark.parametrize(
-    "task, fields, message",
-    [
-        (Classification, {"labels": ["a", "a"]}, "must differ"),
-        (Classification, {"labels": [1, 2]}, "list of strings"),
-        (Classification, {"labels": []}, r"list of strings. Received: \[\]"),
-        (Classification, {"labels": {"a", "b"}}, "list of strings"),
-        (Classification, {"labels": np.array("a")}, "list of strings"),
-        (Classification, {"thresholds": "0.5"}, r"`thresholds` must be .* \(0, 1\) or None. Received: '0.5'"),
-        (Classification, {"thresholds": [0.5, True]}, "`thresholds` must be "),
-        (Classification, {"thresholds": [0]}, "`thresholds` must be "),
-        (Classification, {"thresholds": ["a"]}, "Classification: `thresholds` must be "),
-        (Classification, {"pair": 1}, "pair.*Received: 1"),
-        (Classification, {"pair": "no"}, "`pair` must be True or False. Received: 'no'"),
-        (Classification, {"doc_stride": 1.5}, "doc_stride.*Received: 1.5"),
-        (Regression, {"window_pooling": "sum"}, r"one of \('max', 'mean'\) or None. Received: 'sum'"),
-        (Encoder, {"pooling": "medoid"}, "`pooling` must be one of .*Received: 'medoid'"),
-        (SpanExtraction, {"null_threshold": "1"}, "`null_threshold` must be a number .*Received: '1'"),
-        (SpanExtraction, {"null_threshold": float("nan")}, "null_threshold.*Received: nan"),
-        (SpanExtraction, {"n_best": 0}, "n_best.*Received: 0"),
-        (SpanExtraction, {"max_answer_length": True}, "max_answer_length.*Received: True"),
-        (Tagging, {"scheme": "iob"}, "`scheme` must be one of .*Received: 'iob'"),
-        (MultipleChoice, {"format": "csv"}, "`format` must be one of .*Received: 'csv'"),
-    ],
-)
-def test_wrong_fields(task, fields, message):
-    with pytest.raises(ValueError, match=message):
-        task(**fields)
+def test_wrong_fields():
+    wrong_inputs(
+        lambda task_and_fields: task_and_fields[0](**task_and_fields[1]),
+        ((Classification, {"labels": ["a", "a"]}), "must differ"),
+        ((Classification, {"labels": [1, 2]}), "list of strings"),
+        ((Classification, {"labels": []}), r"list of strings. Received: \[\]"),
+        ((Classification, {"labels": {"a", "b"}}), "list of strings"),
+        ((Classification, {"labels": np.array("a")}), "list of strings"),
+        ((Classification, {"thresholds": "0.5"}), r"`thresholds` must be .* \(0, 1\) or None. Received: '0.5'"),
+        ((Classification, {"thresholds": [0.5, True]}), "`thresholds` must be "),
+        ((Classification, {"thresholds": [0]}), "`thresholds` must be "),
+        ((Classification, {"thresholds": ["a"]}), "Classification: `thresholds` must be "),
+        ((Classification, {"pair": 1}), "pair.*Received: 1"),
+        ((Classification, {"pair": "no"}), "`pair` must be True or False. Received: 'no'"),
+        ((Classification, {"doc_stride": 1.5}), "doc_stride.*Received: 1.5"),
+        ((Regression, {"window_pooling": "sum"}), r"one of \('max', 'mean'\) or None. Received: 'sum'"),
+        ((Encoder, {"pooling": "medoid"}), "`pooling` must be one of .*Received: 'medoid'"),
+        ((SpanExtraction, {"null_threshold": "1"}), "`null_threshold` must be a number .*Received: '1'"),
+        ((SpanExtraction, {"null_threshold": float("nan")}), "null_threshold.*Received: nan"),
+        ((SpanExtraction, {"n_best": 0}), "n_best.*Received: 0"),
+        ((SpanExtraction, {"max_answer_length": True}), "max_answer_length.*Received: True"),
+        ((Tagging, {"scheme": "iob"}), "`scheme` must be one of .*Received: 'iob'"),
+        ((MultipleChoice, {"format": "csv"}), "`format` must be one of .*Received: 'csv'"),
+    )
 
 
 def test_arrays_and_numpy_values_are_stored_as_json_has_them():

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
@@ -59,23 +58,6 @@ def test_answers_are_substrings(pipeline, answers):
 def test_in_whatever_batch(pipeline, answers):
     same(answers, pipeline.predict(COLUMNS, batch_size=2))
     same(answers, {k: v.numpy() for k, v in pipeline(COLUMNS).items()})
-
-
-@pytest.mark.slow  # in directories: test_build.py, exported: tests/serving
-@pytest.mark.usefixtures("eagerly")
-def test_saved_in_every_way(pipeline, answers, tmp_path):
-    path = kbert.export(pipeline, tmp_path / "served")
-    columns = {name: tf.constant(column) for name, column in COLUMNS.items()}
-    same(answers, {k: v.numpy() for k, v in tf.saved_model.load(path).signatures["serving_default"](**columns).items()})
-    kbert.save_pretrained(pipeline, tmp_path / "model")
-    again = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "model"))
-    assert again.settings() == pipeline.settings()
-    assert pipeline.settings()["null_threshold"] == -0.5
-    same(answers, again.predict(COLUMNS))
-    pipeline.save(tmp_path / "x.keras")
-    import keras
-
-    same(answers, keras.models.load_model(tmp_path / "x.keras").predict(COLUMNS))
 
 
 def test_rows_to_write(pipeline, answers):

@@ -113,16 +113,3 @@ def test_rows(pipelines, answers):
     for row, count in zip(rows["entities"], answers["entities"]["count"], strict=True):
         assert len(row["entities"]) == count
         assert all(set(one) == {"entity", "type", "start", "end", "score"} for one in row["entities"])
-
-
-@pytest.mark.slow  # saved: tests/test_saved_classes.py, exported: tests/serving
-@pytest.mark.usefixtures("eagerly")
-def test_saving_and_exporting(pipelines, answers, tmp_path):
-    pipeline = pipelines["entities"]
-    pipeline.save(tmp_path / "pipeline.keras")
-    assert_same_answers(keras.saving.load_model(tmp_path / "pipeline.keras").predict(TEXTS), answers["entities"])
-    pipeline.export(tmp_path / "exported", verbose=False)
-    loaded = tf.saved_model.load(tmp_path / "exported")
-    served = loaded.signatures["serving_default"](text=tf.constant(TEXTS))
-    assert [[x.decode() for x in row] for row in served["entities"].numpy()] == answers["entities"]["entities"].tolist()
-    np.testing.assert_array_equal(served["starts"], answers["entities"]["starts"])

@@ -3,29 +3,27 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.wrong_values import wrong_inputs
 
 from kbert.pipelines.targets import label_ids
 
 STARS = ["1", "3"]
 
 
-@pytest.mark.parametrize(
-    "values",
-    [
+def test_a_number_that_is_the_label_of_another_class_is_refused():
+    message = "a number is a class from 0, and 3 is not that of the label '3'; write \"3\". Received: 3"
+    wrong = (
         [0, 3, 1, 3],
         np.array([0, 3, 1, 3]),
         np.array([0, 3, 1, 3], object),
         np.array([[0.0], [3.0], [1.0], [1.0]], "float32"),
         {"logits": [0, 3, 0, 0]},
         [[0], [3], [0], [0]],
-    ],
-)
-def test_a_number_that_is_the_label_of_another_class_is_refused(values):
-    message = "a number is a class from 0, and 3 is not that of the label '3'; write"
-    with pytest.raises(
-        ValueError, match=f'Pipeline: row 1: expected the labels as strings: {message} "3". Received: 3'
-    ):
-        label_ids(values, STARS)
+    )
+    owner = "Pipeline: row 1: expected the labels as strings: "
+    wrong_inputs(lambda values: label_ids(values, STARS), *((values, message) for values in wrong), owner=owner)
+    with pytest.raises(ValueError, match="-1 is not that of the label '-1'"):
+        label_ids([-1, 0, 1], ["-1", "0", "1"])
 
 
 def test_a_tensor_is_checked_too():
@@ -54,11 +52,6 @@ def test_other_numbers_stay_as_they_are(values, labels, multi_label):
     found = label_ids(values, labels, multi_label)
     np.testing.assert_array_equal(found, values)
     np.testing.assert_array_equal(label_ids(tf.constant(values), labels, multi_label), values)
-
-
-def test_no_label_is_no_class_called_minus_one():
-    with pytest.raises(ValueError, match="-1 is not that of the label '-1'"):
-        label_ids([-1, 0, 1], ["-1", "0", "1"])
 
 
 @pytest.mark.parametrize("labels", [["0", "1"], ["LABEL_0", "LABEL_1"]])

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.tiny_bert import tiny_tokenizer
+from helpers.wrong_values import wrong_inputs
 
 from kbert.preprocessing.choice_preprocessor import ChoicePreprocessor
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
@@ -73,18 +74,14 @@ def test_its_config_and_no_rows(preprocessor):
     assert preprocessor({"prompt": [], "choices": []})["token_ids"].shape == (0, 0, LENGTH)
 
 
-@pytest.mark.parametrize(
-    "inputs, message",
-    [
+def test_what_is_wrong_is_named(preprocessor):
+    wrong_inputs(
+        preprocessor,
         ({"prompt": ["a"]}, "missing: .'choices'"),
         (["a"], "expected a dict with"),
         ({"prompt": ["a"], "choices": ["b"]}, "several strings per row .B, C.. Received: shape"),
         ({"prompt": [["a", "b"]], "choices": [["b"]]}, "must be a column of strings"),
-    ],
-)
-def test_what_is_wrong_is_named(preprocessor, inputs, message):
-    with pytest.raises(ValueError, match=message):
-        preprocessor(inputs)
+    )
     with pytest.raises(TypeError, match="`choices` must hold strings"):
         preprocessor({"prompt": ["a"], "choices": [[1, 2]]})
     with pytest.raises(ValueError, match="at least 5 for 2 text"):

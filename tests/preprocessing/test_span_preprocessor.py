@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.tiny_bert import tiny_tokenizer
+from helpers.wrong_values import wrong_inputs
 from preprocessing.test_windows import original_is_max_context, original_windows
 
 from kbert.preprocessing.span_preprocessor import SpanPreprocessor
@@ -80,20 +81,12 @@ def test_the_same_in_a_dataset_and_on_symbols():
     assert copy.get_config() == preprocessor.get_config()
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
+def test_bad_settings():
+    wrong_inputs(
+        lambda arguments: SpanPreprocessor(tiny_tokenizer(), *arguments),
         ((4,), "`sequence_length` must be at least 5"),
         ((9, 0), "`doc_stride` must be a positive integer. Received: 0"),
         ((9, 1, 1.5), "`max_query_length` must be a positive integer. Received: 1.5"),
-    ],
-)
-def test_bad_settings(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        SpanPreprocessor(tiny_tokenizer(), *arguments)
-
-
-def test_bad_columns():
-    preprocessor = SpanPreprocessor(tiny_tokenizer(), 9)
+    )
     with pytest.raises(ValueError, match=r"missing: \['context'\]"):
-        preprocessor({"question": ["a"]})
+        SpanPreprocessor(tiny_tokenizer(), 9)({"question": ["a"]})

@@ -1,16 +1,18 @@
 """Options of the pre-training pipeline, what it refuses, dirty and real text, and `fit` on its batches."""
 
+import functools
 import re
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.pretraining_batches import B, S, assert_equal, batches, dataset_of, originals
-from helpers.tiny_bert import tiny_config
 from helpers.tiny_corpus import VOCABULARY, write_lines
+from helpers.wrong_values import wrong_inputs, wrong_values
 
 from kbert.corpus.records import Records
 from kbert.pretraining.dataset import pretraining_dataset
+from kbert.text.tokenizer import BertTokenizer
 
 
 def test_without_next_sentence(corpus, tokenizer):
@@ -74,22 +76,6 @@ def test_entities(records, tokenizer):
     assert together > 5 and alone == 0
 
 
-@pytest.mark.slow  # in whole pre-trainings: tasks/pretraining
-@pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("next_sentence", [True, False])
-def test_fit_evaluate(records, tokenizer, next_sentence):
-    from kbert.models.pretrainer import BertPretrainer
-
-    config = tiny_config(vocabulary_size=len(VOCABULARY), num_layers=1, num_heads=2, max_sequence_length=S)
-    model = BertPretrainer(config, next_sentence=next_sentence)
-    model.compile("adam")
-    if next_sentence:
-        model.fit(dataset_of(records, tokenizer), steps_per_epoch=3, epochs=2, shuffle=False, verbose=0)
-    evaluation = dataset_of(records, tokenizer, next_sentence=next_sentence, evaluation=True)
-    loss = model.evaluate(evaluation, verbose=0, return_dict=True)["loss"]
-    assert 2 < loss < 8  # near that of saying nothing: log(58), and log(2)
-
-
 def test_documents_without_a_token_are_refused(tokenizer, tmp_path):
     """They were counted, and then dropped: every epoch was empty, and there was no end of them."""
     path, other, empty = tmp_path / "empty.txt", tmp_path / "other.txt", ["\u200b", "\u200b\u200b"]
@@ -107,45 +93,42 @@ def test_documents_without_a_token_are_refused(tokenizer, tmp_path):
 
 
 def test_bad_arguments(corpus, records, tokenizer, tmp_path):
-    cases = [
+    wrong_values(
+        functools.partial(dataset_of, corpus, tokenizer),
         ({"batch_size": 0}, "pretraining_dataset: `batch_size` must be a positive integer. Received: 0"),
-        ({"batch_size": "8"}, "`batch_size` must be a positive integer. Received: '8'"),
-        ({"batch_size": 8.5}, "`batch_size` must be a positive integer. Received: 8.5"),
-        ({"sequence_length": 32.5}, "`sequence_length` must be a positive integer. Received: 32.5"),
-        ({"start_step": -1}, "`start_step` must be an integer of at least 0. Received: -1"),
-        ({"start_row": True}, "`start_row` must be an integer of at least 0. Received: True"),
-        ({"seed": "0"}, "`seed` must be an integer of at least 0. Received: '0'"),
-        ({"epochs": 0}, "`epochs` must be a positive integer"),
-        ({"batches": -1}, "`batches` must be a positive integer"),  # `take(-1)` would give all
-        ({"pool_sentences": 0}, "`pool_sentences` must be a positive integer"),
+        ("batch_size", "8", "a positive integer. Received: '8'"),
+        ("batch_size", 8.5, "a positive integer. Received: 8.5"),
+        ("sequence_length", 32.5, "a positive integer. Received: 32.5"),
+        ("start_step", -1, "an integer of at least 0. Received: -1"),
+        ("start_row", True, "an integer of at least 0. Received: True"),
+        ("seed", "0", "an integer of at least 0. Received: '0'"),
+        ("epochs", 0, "a positive integer"),
+        ("batches", -1, "a positive integer"),  # `take(-1)` would give all
+        ("pool_sentences", 0, "a positive integer"),
         ({"num_parts": 2.0, "packed": True}, "`num_parts` must be a positive integer. Received: 2.0"),
-        ({"dupe_factor": "10"}, "`dupe_factor` must be a positive integer. Received: '10'"),
-        ({"short_sequence_rate": -0.1}, r"`short_sequence_rate` must be a number in \[0, 1\]"),
-        ({"random_next_rate": "0.5"}, r"`random_next_rate` must be a number in \[0, 1\]. Received: '0.5'"),
-        ({"held_out": float("nan")}, r"`held_out` must be a number in \[0, 1\)"),
-        ({"sequence_length": 4}, "`sequence_length` must be at least 5"),
-        ({"held_out": 1.0}, r"`held_out` must be a number in \[0, 1\)"),
-        ({"keep_rate": "0.1"}, r"`keep_rate` must be a number in \[0, 1\]. Received: '0.1'"),
+        ("dupe_factor", "10", "a positive integer. Received: '10'"),
+        ("short_sequence_rate", -0.1, r"a number in \[0, 1\]"),
+        ("random_next_rate", "0.5", r"a number in \[0, 1\]. Received: '0.5'"),
+        ("held_out", float("nan"), r"a number in \[0, 1\)"),
+        ("sequence_length", 4, "at least 5"),
+        ("held_out", 1.0, r"a number in \[0, 1\)"),
+        ("keep_rate", "0.1", r"a number in \[0, 1\]. Received: '0.1'"),
         ({"held_out": 0.0, "evaluation": True}, "held_out=0"),
         ({"held_out": 1e-9, "evaluation": True}, "None of .* documents is held out .* such as 0"),
         ({"mask_rate": 0.0}, "mask_rate"),
         ({"format": "csv"}, "Received: 'csv'"),
-    ]
-    for arguments, message in cases:
-        with pytest.raises(ValueError, match=message):
-            dataset_of(corpus, tokenizer, **arguments)
-    with pytest.raises(ValueError, match="No file matches"):
-        dataset_of(str(tmp_path / "none"), tokenizer)
-    with pytest.raises(ValueError, match="is a directory"):
-        dataset_of(tmp_path, tokenizer)
-    from kbert.text.tokenizer import BertTokenizer
-
-    with pytest.raises(ValueError, match="another vocabulary of the same size"):
-        dataset_of(records, BertTokenizer([*VOCABULARY[:-2], VOCABULARY[-1], VOCABULARY[-2]]))
-    with pytest.raises(ValueError, match="a vocabulary of 59 tokens"):
-        dataset_of(records, BertTokenizer([*VOCABULARY, "more"]))
-    with pytest.raises(ValueError, match="lowercase=True, received False"):
-        dataset_of(records, BertTokenizer(VOCABULARY, lowercase=False))
+    )
+    wrong_inputs(
+        lambda source: dataset_of(source, tokenizer),
+        (str(tmp_path / "none"), "No file matches"),
+        (tmp_path, "is a directory"),
+    )
+    wrong_inputs(
+        lambda other: dataset_of(records, other),
+        (BertTokenizer([*VOCABULARY[:-2], VOCABULARY[-1], VOCABULARY[-2]]), "another vocabulary of the same size"),
+        (BertTokenizer([*VOCABULARY, "more"]), "a vocabulary of 59 tokens"),
+        (BertTokenizer(VOCABULARY, lowercase=False), "lowercase=True, received False"),
+    )
 
 
 def test_documents_of_one_sentence_and_no_tokens(tokenizer, tmp_path):

@@ -1,4 +1,6 @@
-"""Masking: how many tokens and which, what becomes of them, and that a row is a function of its key."""
+"""Masking: rates, places, and new noise in every batch, on the JAX backend too."""
+
+import functools
 
 import numpy as np
 import pytest
@@ -16,6 +18,8 @@ from helpers.reference_masking import (
     random_pairs,
     reference_number,
 )
+from helpers.run_python import run_python
+from helpers.wrong_values import wrong_values
 
 from kbert import BertTokenizer
 from kbert.pretraining.masking import TokenMasking
@@ -186,20 +190,42 @@ def test_inside_a_functional_model(tokenizer, tmp_path):
     assert (config["max_predictions"], config["whole_word"], config["mask_rate"]) == (4, True, 0.15)
 
 
-@pytest.mark.parametrize(
-    "arguments,message",
-    [
+def test_wrong_rates(tokenizer):
+    wrong_values(
+        functools.partial(TokenMasking, tokenizer),
         ({"mask_rate": 0.0}, "mask_rate.*Received: 0.0"),
         ({"max_predictions": 0}, "predictions.*Received: 0"),
         ({"mask_token_rate": 1.2}, "mask_token_rate.*Received: 1.2"),
         ({"random_token_rate": 0.2}, "must be 1. Received"),
-    ],
-)
-def test_wrong_rates(tokenizer, arguments, message):
-    with pytest.raises(ValueError, match=message):
-        TokenMasking(tokenizer, **arguments)
-
-
-def test_wrong_batch(tokenizer):
+    )
     with pytest.raises(ValueError, match="padding_mask"):
         TokenMasking(tokenizer)({"token_ids": tf.zeros([1, 3], tf.int32)})
+
+
+SCRIPT = """
+import json
+import tensorflow as tf
+from helpers.tiny_corpus import make_tokenizer
+from kbert.pretraining.masking import TokenMasking
+
+tokens = tf.constant([[3] + [6 + i % 20 for i in range(60)] + [4]] * 4)
+batch = {"token_ids": tokens, "padding_mask": tf.ones_like(tokens, tf.bool)}
+
+def positions(seed):
+    masking = TokenMasking(make_tokenizer(), max_predictions=9, seed=seed)
+    batches = tf.data.Dataset.from_tensors(batch).repeat(5).map(lambda batch: masking(batch=batch)[0]["mask_positions"])
+    return [x.numpy().tolist() for x in batches]
+
+print(json.dumps({"first": positions(1), "again": positions(1), "other": positions(2),
+                  "none": [positions(None) for _ in range(2)]}))
+"""
+
+
+@pytest.mark.parity
+def test_every_batch_has_noise_of_its_own():
+    pytest.importorskip("jax")
+    result = run_python(SCRIPT, backend="jax")
+    batches = [str(batch) for batch in result["first"]]
+    assert len(set(batches)) == 5
+    assert result["first"] == result["again"] != result["other"]
+    assert result["none"][0] != result["none"][1]

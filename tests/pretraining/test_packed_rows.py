@@ -1,13 +1,19 @@
-"""Packed rows hold the very examples that plain rows hold, and start_step, seeds and evaluation work as for those."""
+"""Packed rows: which pairs share one, what is in it, and graphs that datasets share."""
 
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.pretraining_batches import HELD_OUT, B, assert_equal, batches, dataset_of, examples, rows
-from helpers.tiny_corpus import VOCABULARY
+from helpers.tiny_corpus import VOCABULARY, make_tokenizer
 
+from kbert.pretraining import shared_graphs
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
+from kbert.pretraining.masking import TokenMasking
+from kbert.pretraining.next_tokens import NextTokens
+from kbert.pretraining.part_assignment import assign_rows
+from kbert.pretraining.part_assignment_in_graph import assign_rows_in_graph
 from kbert.pretraining.real_shares import real_shares
+from kbert.text.tokenizer import BertTokenizer
 
 S, P = 90, 14
 PACKED = {"packed": True, "sequence_length": S, "max_predictions": P}
@@ -162,3 +168,86 @@ def test_bad_arguments(records, tokenizer):
     ):
         with pytest.raises(ValueError, match=message):
             dataset_of(records, tokenizer, **options)
+
+
+in_one_graph = tf.function(assign_rows_in_graph, autograph=False)
+
+
+def best_fit(lengths, masks, sequence_length, max_predictions, num_parts):
+    """The algorithm part by part: how many rows it takes."""
+    rows = []  # [tokens, masks, parts] that are free
+    for part in np.argsort(-lengths, kind="stable"):
+        fitting = [r for r in rows if r[0] >= lengths[part] and r[1] >= masks[part] and r[2] >= 1]
+        if not fitting:
+            fitting = [[sequence_length, max_predictions, num_parts]]
+            rows += fitting
+        row = min(fitting, key=lambda row: row[0])
+        row[0], row[1], row[2] = row[0] - lengths[part], row[1] - masks[part], row[2] - 1
+    return len(rows)
+
+
+@pytest.mark.parametrize("sequence_length, max_predictions, num_parts", [(64, 10, 4), (64, 20, 30), (512, 80, 32)])
+@pytest.mark.parametrize("mean", [7, 20, 60])
+def test_limits_and_number_of_rows(sequence_length, max_predictions, num_parts, mean):
+    lengths = np.clip(np.random.default_rng(mean).geometric(1 / mean, 700) + 4, 5, sequence_length)
+    masks = np.clip(np.round(lengths * 0.15), 1, max_predictions).astype(int)
+    rows = assign_rows(lengths, masks, sequence_length, max_predictions, num_parts)
+    assert rows.dtype == np.int32 and set(rows) == set(range(rows.max() + 1))
+    assert np.bincount(rows, lengths).max() <= sequence_length
+    assert np.bincount(rows, masks).max() <= max_predictions
+    assert np.bincount(rows).max() <= num_parts
+    expected = best_fit(lengths, masks, sequence_length, max_predictions, num_parts)
+    assert abs(rows.max() + 1 - expected) <= 0.01 * expected  # equal spaces are not taken in the same order
+    in_graph = in_one_graph(
+        *(some.astype("int32") for some in (lengths, masks)), sequence_length, max_predictions, num_parts
+    )
+    np.testing.assert_array_equal(in_graph, rows)
+    shuffled = np.random.default_rng(0).permutation(700)
+    again = assign_rows(lengths[shuffled], masks[shuffled], sequence_length, max_predictions, num_parts)
+    assert again.max() == rows.max()  # so that counting rows needs no order
+
+
+def test_by_hand():
+    assert assign_rows([5, 3, 4], [1, 1, 1], 8, 2, 2).tolist() == [0, 0, 1]
+    assert assign_rows([2, 2, 2], [1, 1, 1], 8, 2, 4).tolist() == [0, 0, 1]  # masks
+    assert assign_rows([2, 2, 2], [1, 1, 1], 8, 8, 2).tolist() == [0, 0, 1]  # parts
+    assert assign_rows([8, 8], [1, 1], 8, 1, 1).tolist() == [0, 1]
+    assert assign_rows([7, 6, 2, 1], [1] * 4, 8, 9, 9).tolist() == [0, 1, 1, 0]  # the least space that is enough
+    assert assign_rows([], [], 8, 2, 2).tolist() == []
+    empty = tf.zeros([0], tf.int32)
+    assert assign_rows_in_graph(empty, empty, 8, 2, 2).numpy().tolist() == []
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_datasets_of_the_same_settings_share_their_graphs(records, tokenizer, packed):
+    """Whatever their seed and batch size, held out or not: a run has datasets of each kind."""
+    dataset_of(records, tokenizer, seed=5, packed=packed)
+    before = [graph.cache_info().misses for graph in (shared_graphs._pairs_graph, shared_graphs._rows_graph)]
+    dataset_of(records, make_tokenizer(), batch_size=3, evaluation=True, packed=packed)
+    assert [graph.cache_info().misses for graph in (shared_graphs._pairs_graph, shared_graphs._rows_graph)] == before
+
+
+def test_what_a_graph_depends_on_is_in_its_key(tokenizer):
+    def masking(tokenizer=tokenizer, max_predictions=3, **options):
+        return TokenMasking(tokenizer, max_predictions, **options)
+
+    moved = BertTokenizer([*VOCABULARY[:1], *VOCABULARY[2:], VOCABULARY[1]])  # other ids of [UNK], [CLS] and so on
+    larger = BertTokenizer([*VOCABULARY, "more"])
+    other_pieces = BertTokenizer([*VOCABULARY[:-1], "zz"])
+    layers = [
+        masking(),
+        masking(max_predictions=4),
+        masking(mask_rate=0.3),
+        masking(mask_token_rate=0.7, keep_rate=0.2),
+        masking(mask_token_rate=0.7, random_token_rate=0.2),
+        masking(whole_word=True),
+        masking(other_pieces, whole_word=True),
+        masking(moved),
+        masking(larger),
+        NextTokens(tokenizer, 3),
+        NextTokens(tokenizer, 4),
+        NextTokens(moved, 3),
+    ]
+    assert len({shared_graphs._identity(layer) for layer in layers}) == len(layers)
+    assert shared_graphs._identity(masking(make_tokenizer())) == shared_graphs._identity(masking())
+    assert shared_graphs._identity(masking(other_pieces)) == shared_graphs._identity(masking())  # only whole words ask

@@ -1,14 +1,16 @@
 """Records of the original's create_pretraining_data.py: written, read as its run_pretraining.py does, learnt."""
 
+import functools
 import itertools
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
 from helpers.pretraining_batches import B, P, S, assert_equal, batches, dataset_of, originals, rows
 from helpers.tiny_corpus import VOCABULARY
+from helpers.wrong_values import wrong_values
 
 import kbert
 from kbert.pretraining import token_counts, write_tfrecords
@@ -94,44 +96,28 @@ def test_token_counts_are_those_of_the_text_in_the_rows(written, tokenizer):
 
 @pytest.mark.usefixtures("eagerly")
 def test_pretrain_learns_from_them_and_resumes(written, tokenizer, tmp_path):
-    class Killed(Exception):
-        pass
-
     options = {**LENGTHS, "vocabulary": tokenizer, "held_out": 0.2, "evaluation_batches": 1, "steps": 2}
     options |= {"log_every": 1, "checkpoint_every": 1}
     expected = kbert.pretrain(written[0], **options)
     assert expected.metrics["unigram"]["masks"] > 0
 
-    def kill(batch, logs):
-        if int(stop.model.optimizer.iterations.numpy()) == 2:
-            raise Killed
-
-    stop = keras.callbacks.LambdaCallback()
-    stop.on_train_batch_end = kill
     with pytest.raises(Killed):
-        kbert.pretrain(written[0], output=tmp_path / "run", callbacks=stop, **options)
+        kbert.pretrain(written[0], output=tmp_path / "run", callbacks=killed_at(2), **options)
     resumed = kbert.pretrain(written[0], output=tmp_path / "run", **options)
     assert_arrays_equal(expected.model.get_weights(), resumed.model.get_weights())
 
 
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (
-            {"sequence_length": 24},
-            r"a\.tfrecord has rows of sequence_length=23 .*=4.*Received: 24 and 4",
-        ),
+def test_what_they_cannot_be_is_an_error(written, tokenizer):
+    wrong_values(
+        functools.partial(dataset_of, written[0], tokenizer),
+        ({"sequence_length": 24}, r"a\.tfrecord has rows of sequence_length=23 .*=4.*Received: 24 and 4"),
         ({"max_predictions": 5}, "max_predictions=4.*Received: 23 and 5"),
         ({"whole_word": True}, "masked when they were written.*Received: whole_word=True"),
         ({"mask_rate": 0.3}, "Received: mask_rate=0.3"),
         ({"packed": True}, "Received: packed=True"),
         ({"held_out": 0.0, "evaluation": True}, "held_out=0"),
         ({"held_out": 0.9999999}, "none .* for training"),
-    ],
-)
-def test_what_they_cannot_be_is_an_error(written, tokenizer, options, message):
-    with pytest.raises(ValueError, match=message):
-        dataset_of(written[0], tokenizer, **options)
+    )
 
 
 def test_pretrain_refuses_what_was_decided_when_they_were_written(written, tokenizer):

@@ -1,7 +1,10 @@
 """Rows of a file for a server, and what a client is given otherwise."""
 
+import functools
+
 import numpy as np
 import pytest
+from helpers.wrong_values import wrong_inputs, wrong_values
 
 from kbert.serving.client import ServingClient, read_json_rows
 
@@ -18,71 +21,57 @@ def test_a_line_that_is_not_utf_8_is_named(tmp_path):
 _URL = "expected http://host:8501, https.* grpc://host:8500.* Received: "
 
 
-@pytest.mark.parametrize(
-    "arguments, message",
-    [
-        ({"version": 2**70}, f"`version` must be at most {2**63 - 1}, as servers take int64. Received: {2**70}"),
-        ({"version": "1"}, "`version` must be a positive integer. Received: '1'"),
+def test_arguments_of_a_client():
+    wrong_values(
+        functools.partial(ServingClient, **{"url": "http://localhost:8501", "model": "reviews"}),
+        ("version", 2**70, f"at most {2**63 - 1}, as servers take int64. Received: {2**70}"),
+        ("version", "1", "a positive integer. Received: '1'"),
         ({"version": 1, "label": "stable"}, r"give a version or a label. Received: \(1, 'stable'\)"),
-        ({"model": ""}, "`model` must be a string that is not empty. Received: ''"),
-        ({"model": None}, "`model` must be a string that is not empty. Received: None"),
-        ({"label": 3}, "`label` must be a string that is not empty. Received: 3"),
-        ({"url": 3}, "`url` must be a string that is not empty. Received: 3"),
+        ("model", "", "a string that is not empty. Received: ''"),
+        ("model", None, "a string that is not empty. Received: None"),
+        ("label", 3, "a string that is not empty. Received: 3"),
+        ("url", 3, "a string that is not empty. Received: 3"),
         ({"url": "localhost:8501"}, f"{_URL}'localhost:8501'"),
         ({"url": "http://localhost:http"}, f"{_URL}'http://localhost:http' .*[Pp]ort"),
         ({"url": "grpc://localhost:http"}, f"{_URL}'grpc://localhost:http' .*[Pp]ort"),
         ({"url": "http://[::1"}, f"{_URL}'http://.::1' .*IPv6"),
-        ({"tries": 0}, "`tries` must be a positive integer. Received: 0"),
-        ({"timeout": 0}, "`timeout` must be a positive number of seconds.* Received: 0"),
-        ({"timeout": "3"}, "`timeout` must be a positive number of seconds.* Received: '3'"),
-        ({"timeout": float("nan")}, "`timeout` must be a positive number of seconds.* Received: nan"),
-        ({"timeout": 1e10}, "`timeout` must be a positive number of seconds, at most 1000000. Received: 1000"),
+        ("tries", 0, "a positive integer. Received: 0"),
+        ("timeout", 0, "a positive number of seconds.* Received: 0"),
+        ("timeout", "3", "a positive number of seconds.* Received: '3'"),
+        ("timeout", float("nan"), "a positive number of seconds.* Received: nan"),
+        ("timeout", 1e10, "a positive number of seconds, at most 1000000. Received: 1000"),
         ({"url": "https://host", "client_certificate": "pem"}, r"`client_certificate` must be two files.* 'pem'"),
         ({"root_certificates": "a.pem"}, "certificates are for https:// and grpcs://. Received: 'http://localhost"),
-    ],
-)
-def test_arguments_of_a_client(arguments, message):
-    with pytest.raises(ValueError, match=f"ServingClient: {message}"):
-        ServingClient(**{"url": "http://localhost:8501", "model": "reviews"} | arguments)
+        owner="ServingClient: ",
+    )
 
 
-@pytest.mark.parametrize(
-    "inputs, message",
-    [
-        ({"text": ["a"], "text_pair": ["b", "c"]}, "expected columns of one length. Received: {'text': 1, 'text_pair'"),
-        ({"text": ["a", None]}, r"`text`\[1\]: expected str or bytes. Received: None"),
-        ({"text": [1]}, r"`text`\[0\]: expected str or bytes. Received: 1"),
-        ({"text": np.array(["a", None], object)}, r"`text`\[1\]: expected str or bytes. Received: None"),
-        ({"choices": [["a", None]]}, r"`choices`\[0\]\[1\]: expected str or bytes. Received: None"),
-        ({"text": None}, "`text` must be a list of strings.* Received: None"),
-        *[
-            ({"text": column}, "`text` must be a list of strings.* Received: ")  # or answers belong to other rows
-            for column in ("a film", ["a film", ["a"]], [["a"], "a film"])
-        ],
-        ({}, "expected a dict of column → list of strings. Received: {}"),
-        (["a"], r"expected a dict of column → list of strings. Received: \['a'\]"),
-    ],
-)
-def test_columns_are_checked_before_they_are_sent(inputs, message):
+def test_rows_are_checked_before_they_are_sent():
     client = ServingClient("http://localhost:1", "reviews", tries=1)
-    for use in (client.predict, client.curl):
-        with pytest.raises(ValueError, match=f"ServingClient: {message}"):
-            use(inputs)
-
-
-@pytest.mark.parametrize(
-    "examples, message",
-    [
-        ({"text": "a"}, "expected a list of dicts of column → string"),
-        (["a"], r"examples\[0\]: expected a dict of column → string. Received: 'a'"),
-        ([{"text": "a"}, {"text": None}], r"examples\[1\], `text`: expected str or bytes. Received: None"),
-    ],
-)
-def test_examples_are_checked_before_they_are_sent(examples, message):
-    client = ServingClient("http://localhost:1", "reviews", tries=1)
-    for use in (client.classify, client.regress, lambda rows: client.curl(rows, verb="classify")):
-        with pytest.raises(ValueError, match=f"ServingClient: {message}"):
-            use(examples)
+    for call in (client.predict, client.curl):
+        wrong_inputs(
+            call,
+            ({"text": ["a"], "text_pair": ["b", "c"]}, "expected columns of one length. .* {'text': 1, 'text_pair'"),
+            ({"text": ["a", None]}, r"`text`\[1\]: expected str or bytes. Received: None"),
+            ({"text": [1]}, r"`text`\[0\]: expected str or bytes. Received: 1"),
+            ({"text": np.array(["a", None], object)}, r"`text`\[1\]: expected str or bytes. Received: None"),
+            ({"choices": [["a", None]]}, r"`choices`\[0\]\[1\]: expected str or bytes. Received: None"),
+            ({"text": None}, "`text` must be a list of strings.* Received: None"),
+            ({"text": "a film"}, "`text` must be a list of strings.* Received: "),
+            ({"text": ["a film", ["a"]]}, "`text` must be a list of strings.* Received: "),  # of other rows
+            ({"text": [["a"], "a film"]}, "`text` must be a list of strings.* Received: "),
+            ({}, "expected a dict of column → list of strings. Received: {}"),
+            (["a"], r"expected a dict of column → list of strings. Received: \['a'\]"),
+            owner="ServingClient: ",
+        )
+    for call in (client.classify, client.regress, lambda rows: client.curl(rows, verb="classify")):
+        wrong_inputs(
+            call,
+            ({"text": "a"}, "expected a list of dicts of column → string"),
+            (["a"], r"examples\[0\]: expected a dict of column → string. Received: 'a'"),
+            ([{"text": "a"}, {"text": None}], r"examples\[1\], `text`: expected str or bytes. Received: None"),
+            owner="ServingClient: ",
+        )
     with pytest.raises(ValueError, match="ServingClient: `signature` must be a string that is not empty. Received: 3"):
         client.predict({"text": ["a"]}, 3)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from google.protobuf.message import DecodeError
+from helpers.wrong_values import wrong_inputs
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import classification_pb2, predict_pb2, regression_pb2
 
@@ -40,24 +41,23 @@ def test_answers(array):
     assert answer.dtype == expected.dtype and answer.shape == expected.shape
 
 
-@pytest.mark.parametrize(
-    "dtype, shape, values, message",
-    [
-        ("DT_RESOURCE", [], {}, "expected a tensor of strings, floats, .* Received: DataType 20"),
-        ("DT_UINT8", [], {"int_val": [300]}, "DataType 4"),
-        (99, [], {}, "DataType 99"),
-        ("DT_FLOAT", [3], {}, "expected 3 values, for shape .3.. Received: 0"),
-        ("DT_FLOAT", [3], {"float_val": [1.0, 2.0, 3.0, 4.0]}, "expected 3 values, for shape .3.. Received: 4"),
-        ("DT_FLOAT", [3], {"tensor_content": b"abc"}, "buffer size must be a multiple"),
-        ("DT_FLOAT", [-1, -1], {"float_val": [1.0]}, "one unknown dimension"),
-        ("DT_FLOAT", [-3], {"float_val": [1.0]}, "expected -3 values"),
-        ("DT_STRING", [], {"string_val": [b"a", b"b"]}, "expected 1 values"),
-    ],
-)
-def test_values_that_do_not_fit(dtype, shape, values, message):
-    dimensions = {"dim": [{"size": size} for size in shape]}
-    with pytest.raises(ValueError, match=message):
-        read_outputs(x={"dtype": dtype, "tensor_shape": dimensions, **values})
+def test_values_that_do_not_fit():
+    def read(tensor):
+        dtype, shape, values = tensor
+        read_outputs(x={"dtype": dtype, "tensor_shape": {"dim": [{"size": size} for size in shape]}, **values})
+
+    wrong_inputs(
+        read,
+        (("DT_RESOURCE", [], {}), "expected a tensor of strings, floats, .* Received: DataType 20"),
+        (("DT_UINT8", [], {"int_val": [300]}), "DataType 4"),
+        ((99, [], {}), "DataType 99"),
+        (("DT_FLOAT", [3], {}), "expected 3 values, for shape .3.. Received: 0"),
+        (("DT_FLOAT", [3], {"float_val": [1.0, 2.0, 3.0, 4.0]}), "expected 3 values, for shape .3.. Received: 4"),
+        (("DT_FLOAT", [3], {"tensor_content": b"abc"}), "buffer size must be a multiple"),
+        (("DT_FLOAT", [-1, -1], {"float_val": [1.0]}), "one unknown dimension"),
+        (("DT_FLOAT", [-3], {"float_val": [1.0]}), "expected -3 values"),
+        (("DT_STRING", [], {"string_val": [b"a", b"b"]}), "expected 1 values"),
+    )
 
 
 def test_the_last_value_is_repeated():

@@ -6,6 +6,7 @@ import pytest
 from helpers.compare import assert_tree_equal
 from helpers.tiny_directory import write_tiny_directory
 from helpers.tiny_finetuning import NO_DEV, prepare
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.pretraining.run.corpus_source import corpus_source
@@ -155,16 +156,12 @@ def test_questions_with_lists_of_answers():
         assert (list(read.ids), read.answers, list(read.answer_starts)) == (["x", "y"], [("Ada", "did"), ()], [3, -1])
 
 
-@pytest.mark.parametrize(
-    "change, message",
-    [
+def test_bad_answers():
+    wrong_inputs(
+        lambda change: kbert.tasks.SpanExtraction().examples(QUESTIONS | change),
         ({"id": ["x", "x"]}, "row 1: expected ids that differ"),
         ({"answers": [{"text": ["Ada"]}] * 2}, "row 0: expected 'answer_start', a list"),
         ({"answers": [{"text": ["Ada"], "answer_start": []}] * 2}, "row 0: expected an 'answer_start' for each"),
-        ({"answers": [{"text": ["Ada"], "answer_start": [99]}] * 2}, "row 0: expected 'answer_start' to be a position"),
+        ({"answers": [{"text": ["Ada"], "answer_start": [99]}] * 2}, "row 0: .*'answer_start' to be a position"),
         ({"answers": [{"text": ["Ada"], "answer_start": [True]}] * 2}, "expected 'answer_start', a whole number"),
-    ],
-)
-def test_bad_answers(change, message):
-    with pytest.raises(ValueError, match=message):
-        kbert.tasks.SpanExtraction().examples(QUESTIONS | change)
+    )

@@ -1,6 +1,7 @@
 """Files of labels of any kind, as columns."""
 
 import pytest
+from helpers.wrong_values import wrong_inputs
 
 from kbert.tasks.labelled_columns import read_labelled_columns
 
@@ -60,18 +61,15 @@ def test_tables_of_texts(tmp_path):
     assert read_labelled_columns(path, text="review", label="stars", text_pair="other")["text_pair"] == ["x", "y"]
 
 
-@pytest.mark.parametrize(
-    "text, columns, message",
-    [
-        (CONLL, {"pos": 4}, "line 3: expected 'pos' in column 4 .* Received: 4 columns"),
-        (CONLL, {"tags": 1}, "expected O or a tag like B-PER .*; give other labels another name than 'tags'"),
-        ("a B-X\nb E-X\nc I-X\n", {"tags": 1}, "line 3: BIOES allows I-X only after .* Received: I-X after E-X"),
-        ("a 1\nb 3\n", {"heads": 1}, r"line 2: expected .* a word's head, from 0 \(the root\) to 2. Received: '3'"),
-        ("a x\n", {"heads": 1}, "line 1: .* Received: 'x'"),
-        ("\n-DOCSTART- O\n", {"tags": 1}, "expected words in columns"),
-    ],
-)
-def test_wrong_files_are_named(tmp_path, text, columns, message):
-    path = write(tmp_path / "words.txt", text)
-    with pytest.raises(ValueError, match=f"{path}.*{message}"):
-        read_labelled_columns(path, columns)
+def test_wrong_files_are_named(tmp_path):
+    path = tmp_path / "words.txt"
+    wrong_inputs(
+        lambda file: read_labelled_columns(write(path, file[0]), file[1]),
+        ((CONLL, {"pos": 4}), "line 3: expected 'pos' in column 4 .* Received: 4 columns"),
+        ((CONLL, {"tags": 1}), "expected O or a tag like B-PER .*; give other labels another name than 'tags'"),
+        (("a B-X\nb E-X\nc I-X\n", {"tags": 1}), "line 3: BIOES allows I-X only after .* Received: I-X after E-X"),
+        (("a 1\nb 3\n", {"heads": 1}), r"line 2: expected .* a word's head, from 0 \(the root\) to 2. Received: '3'"),
+        (("a x\n", {"heads": 1}), "line 1: .* Received: 'x'"),
+        (("\n-DOCSTART- O\n", {"tags": 1}), "expected words in columns"),
+        owner=f"{path}.*",
+    )

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.tasks.labelled_text import LabelledText, distinct_labels, from_table, label_ids, label_scores
@@ -28,10 +29,8 @@ def test_a_split_is_a_partition_and_the_same_each_time():
     assert set(EXAMPLES.split(9, seed=3)[1].texts) > set(few.texts)
 
 
-@pytest.mark.parametrize("count", [0, 17, 18])
-def test_a_split_that_leaves_nothing_is_an_error(count):
-    with pytest.raises(ValueError, match=f"1 to 16 of 17 examples. Received: {count}"):
-        EXAMPLES.split(count)
+def test_a_split_that_leaves_nothing_is_an_error():
+    wrong_inputs(EXAMPLES.split, *((count, f"1 to 16 of 17 examples. Received: {count}") for count in (0, 17, 18)))
 
 
 def test_the_names_of_labels_are_part_of_the_examples():
@@ -52,26 +51,17 @@ def test_from_a_table():
     assert examples.labels.dtype == np.float32
 
 
-def test_lengths_must_agree():
-    with pytest.raises(ValueError, match="Received: 2, 2 and 1"):
-        LabelledText(["a", "b"], np.zeros(1, "int32"))
-    with pytest.raises(ValueError, match="Received: 2, 1 and 2"):
-        LabelledText(["a", "b"], np.zeros(2, "int32"), ["c"])
-    with pytest.raises(ValueError, match="at least one"):
-        LabelledText([], np.zeros(0, "int32"))
-
-
-@pytest.mark.parametrize(
-    "labels, message",
-    [
-        (np.array([0, 1, -1]), "label of example 2 to be an index into the label list, from 0. Received: -1"),
-        (np.array([0.0, np.nan, 1.0]), "label of example 1 to be a finite number. Received: nan"),
-        (np.array([np.inf, 0.0, 1.0]), "label of example 0 to be a finite number. Received: inf"),
-    ],
-)
-def test_every_example_has_a_label(labels, message):
-    with pytest.raises(ValueError, match=message):
-        LabelledText(["a", "b", "c"], labels)
+def test_lengths_must_agree_and_every_example_has_a_label():
+    abc = ["a", "b", "c"]
+    wrong_inputs(
+        lambda columns: LabelledText(*columns),
+        ((["a", "b"], np.zeros(1, "int32")), "Received: 2, 2 and 1"),
+        ((["a", "b"], np.zeros(2, "int32"), ["c"]), "Received: 2, 1 and 2"),
+        (([], np.zeros(0, "int32")), "at least one"),
+        ((abc, np.array([0, 1, -1])), "example 2 to be an index into the label list, from 0. Received: -1"),
+        ((abc, np.array([0.0, np.nan, 1.0])), "label of example 1 to be a finite number. Received: nan"),
+        ((abc, np.array([np.inf, 0.0, 1.0])), "label of example 0 to be a finite number. Received: inf"),
+    )
 
 
 def test_a_table_of_empty_texts_is_an_error(caplog):
@@ -166,10 +156,12 @@ def test_ids():
     assert ids.tolist() == [1, 0, 1]
 
 
-@pytest.mark.parametrize("bad", ["c", "", "A", "2"])
-def test_an_unknown_label_is_named_by_file_and_line(bad):
-    with pytest.raises(ValueError, match=rf"dev.csv, line 4: expected 'label' .*\['a', 'b'\]. Received: '{bad}'"):
-        label_ids(_table("a", "b", bad), "label", ["a", "b"])
+def test_an_unknown_label_is_named_by_file_and_line():
+    message = r"dev.csv, line 4: expected 'label' .*\['a', 'b'\]. Received: '{}'"
+    wrong_inputs(
+        lambda bad: label_ids(_table("a", "b", bad), "label", ["a", "b"]),
+        *((bad, message.format(bad)) for bad in ("c", "", "A", "2")),
+    )
 
 
 def test_scores():
@@ -178,10 +170,12 @@ def test_scores():
     np.testing.assert_array_equal(scores, np.array([3.8, 5, -0.1], "float32"))
 
 
-@pytest.mark.parametrize("bad", ["x", "", "nan", "inf", "1,5", "1e39"])
-def test_what_is_no_number_is_named_by_file_and_line(bad):
-    with pytest.raises(ValueError, match=rf"dev.csv, line 3: expected a number in 'label'. Received: '{bad}'"):
-        label_scores(_table("1", bad), "label")
+def test_what_is_no_number_is_named_by_file_and_line():
+    message = "dev.csv, line 3: expected a number in 'label'. Received: '{}'"
+    wrong_inputs(
+        lambda bad: label_scores(_table("1", bad), "label"),
+        *((bad, message.format(bad)) for bad in ("x", "", "nan", "inf", "1,5", "1e39")),
+    )
 
 
 def test_a_score_outside_the_range_is_named():

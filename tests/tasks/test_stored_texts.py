@@ -3,10 +3,10 @@
 import json
 import tracemalloc
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.at_step import killed_at
 from helpers.compare import assert_arrays_equal
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
@@ -73,16 +73,12 @@ def test_a_run_is_that_of_rows_in_memory_and_resumes_exactly(monkeypatch, tmp_pa
         monkeypatch.setattr(stored_texts, "_MOST_IN_MEMORY", 100)
         options = SHORT | {"group_by_length": False, "checkpoint_every": 1}
         with pytest.raises(KeyboardInterrupt):
-            kbert.finetune(init, TASK, path, DEV, tmp_path / "run", callbacks=[Interrupt()], **options)
+            kbert.finetune(
+                init, TASK, path, DEV, tmp_path / "run", callbacks=[killed_at(3, KeyboardInterrupt)], **options
+            )
         run = kbert.finetune(init, TASK, path, DEV, tmp_path / "run", **options)
     assert_arrays_equal(expected.pipeline.model.get_weights(), run.pipeline.model.get_weights())
     assert expected.metrics["dev"] == run.metrics["dev"]
-
-
-class Interrupt(keras.callbacks.Callback):
-    def on_train_batch_end(self, batch, logs=None):
-        if int(self.model.optimizer.iterations.numpy()) == 3:
-            raise KeyboardInterrupt
 
 
 def test_grouped_batches_are_the_same(small, tmp_path):

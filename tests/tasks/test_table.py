@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from helpers.wrong_values import wrong_inputs
 
 from kbert.tasks.table import iterate_table, read_table, table_columns
 
@@ -85,46 +86,37 @@ def test_a_header_may_be_given(tmp_path):
     assert table.lines == [1]
 
 
-@pytest.mark.parametrize(
-    "name, content, columns, message",
-    [
-        ("a.csv", "", None, "a.csv is empty"),
-        ("a.csv", " \n\r\n", None, "a.csv is empty"),
-        ("a.jsonl", "\n", None, "a.jsonl is empty"),
-        ("a.csv", "text,label\n", None, "a header and no rows"),
-        (
-            "a.csv",
-            "text,label\na,1\n",
-            ["text", "stars"],
-            r"a.csv, line 1: .*\['text', 'stars'\].*\['text', 'label'\].*\['stars'\]",
-        ),
-        ("a.jsonl", '{"text": "a"}\n{"txt": "a"}\n', ["text"], r"a.jsonl, line 2: .*\['text'\].*\['txt'\]"),
-        ("a.csv", "text,text,label\na,b,1\n", ["text"], "more than once: .'text'"),
-        ("a.csv", "text,label\na,1\nb,c,1\n", None, "a.csv, line 3: expected 2 cells .text, label.. Received: 3"),
-        ("a.tsv", "text\tlabel\n\na\t1\nb\n", None, "a.tsv, line 4: expected 2 cells .* Received: 1"),
-        ("a.csv", 'text,label\na,1\n"b,1\nc,1\n', None, "a.csv, line 3: not a CSV row"),
-        ("a.csv", 'text,label\n"a" b,1\n', None, "a.csv, line 2: not a CSV row"),
-        ("a.csv", "text,label\ra,1\r", None, "a.csv, line 1: not a CSV row"),
-        ("a.csv", b"text,label\na,1\nna\xefve,0\n", None, "a.csv, line 3: invalid UTF-8. Received: byte 0xef"),
-        ("a.csv", "text,label\na,1\n".encode("utf-16"), None, "line 1: this file is UTF-16"),
-        ("a.jsonl", '{"text": "a"}\n{"text": }\n', None, "a.jsonl, line 2: not JSON"),
-        ("a.jsonl", '{"text": "a"}\n' + "[" * 200_000, None, "a.jsonl, line 2: JSON may be nested 100 levels deep"),
-        ("a.jsonl", "[1, 2]\n", None, "a.jsonl, line 1: expected one JSON object"),
-        (
-            "a.jsonl",
-            '{"text": ["a"]}\n',
-            None,
-            r"a.jsonl, line 1: 'text' must be a string or a number. Received: \[\"a\"\]",
-        ),
-        ("a.jsonl", '{"text": null}\n', None, "must be a string or a number. Received: null"),
-        ("a.xlsx", "PK\x03\x04\0", None, "Received: .*a.xlsx.* another format. Read it with pandas and give the"),
-        ("a.json", '[{"text": "a"}]', None, "Received: .*a.json.* Read it with pandas and give the DataFrame"),
-        ("a.txt", "text;label\na;1\n", ["text", "stars"], r"a.txt, line 1: .*Received: \['text', 'label'\]"),
-    ],
-)
-def test_what_is_wrong_is_named(tmp_path, name, content, columns, message):
-    with pytest.raises(ValueError, match=message):
-        read_table(_file(tmp_path, name, content), columns)
+def test_what_is_wrong_is_named(tmp_path):
+    def read(file):
+        name, content, *columns = file
+        read_table(_file(tmp_path, name, content), *columns)
+
+    stars = ["text", "stars"]
+    wrong_inputs(
+        read,
+        (("a.csv", ""), "a.csv is empty"),
+        (("a.csv", " \n\r\n"), "a.csv is empty"),
+        (("a.jsonl", "\n"), "a.jsonl is empty"),
+        (("a.csv", "text,label\n"), "a header and no rows"),
+        (("a.csv", "text,label\na,1\n", stars), r"a.csv, line 1: .*\['text', 'stars'\].*'label'\].*\['stars'\]"),
+        (("a.jsonl", '{"text": "a"}\n{"txt": "a"}\n', ["text"]), r"a.jsonl, line 2: .*\['text'\].*\['txt'\]"),
+        (("a.csv", "text,text,label\na,b,1\n", ["text"]), "more than once: .'text'"),
+        (("a.csv", "text,label\na,1\nb,c,1\n"), "a.csv, line 3: expected 2 cells .text, label.. Received: 3"),
+        (("a.tsv", "text\tlabel\n\na\t1\nb\n"), "a.tsv, line 4: expected 2 cells .* Received: 1"),
+        (("a.csv", 'text,label\na,1\n"b,1\nc,1\n'), "a.csv, line 3: not a CSV row"),
+        (("a.csv", 'text,label\n"a" b,1\n'), "a.csv, line 2: not a CSV row"),
+        (("a.csv", "text,label\ra,1\r"), "a.csv, line 1: not a CSV row"),
+        (("a.csv", b"text,label\na,1\nna\xefve,0\n"), "a.csv, line 3: invalid UTF-8. Received: byte 0xef"),
+        (("a.csv", "text,label\na,1\n".encode("utf-16")), "line 1: this file is UTF-16"),
+        (("a.jsonl", '{"text": "a"}\n{"text": }\n'), "a.jsonl, line 2: not JSON"),
+        (("a.jsonl", '{"text": "a"}\n' + "[" * 200_000), "a.jsonl, line 2: JSON may be nested 100 levels deep"),
+        (("a.jsonl", "[1, 2]\n"), "a.jsonl, line 1: expected one JSON object"),
+        (("a.jsonl", '{"text": ["a"]}\n'), r"a.jsonl, line 1: 'text' must be a string or a number. .* \[\"a\"\]"),
+        (("a.jsonl", '{"text": null}\n'), "must be a string or a number. Received: null"),
+        (("a.xlsx", "PK\x03\x04\0"), "Received: .*a.xlsx.* another format. Read it with pandas and give the"),
+        (("a.json", '[{"text": "a"}]'), "Received: .*a.json.* Read it with pandas and give the DataFrame"),
+        (("a.txt", "text;label\na;1\n", stars), r"a.txt, line 1: .*Received: \['text', 'label'\]"),
+    )
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.txt", "a"])

@@ -1,11 +1,15 @@
-"""A batch in several parts, several steps to an execution: the same weights, counted as the same steps."""
+"""A batch in parts, several steps to an execution, a step compiled as a whole: the same weights."""
+
+import contextlib
 
 import keras
 import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
 from helpers.reused import reused
+from helpers.run_eagerly import run_eagerly
 
+from kbert.optim import adamw
 from kbert.training.resume import fit_steps
 
 NO_DROPOUT = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
@@ -39,7 +43,7 @@ def assert_same_run(found, expected):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow  # by `fit`: models/test_train_in_parts.py, in a recipe's way: tasks/test_finetune.py
+@pytest.mark.slow  # by `fit`: models/test_train_in_parts.py, in a recipe's way: finetuning/test_finetune.py
 def test_micro_batches_are_the_whole_batch(tmp_path, plain):
     train(tmp_path, steps=2, micro_batches=3)
     assert_same_run(train(tmp_path, micro_batches=3), plain)  # goes on from step 2
@@ -53,3 +57,19 @@ def test_a_batch_is_a_step(tmp_path):
     model = tiny.compiled_model(keras.optimizers.SGD(0.2, gradient_accumulation_steps=2))
     with pytest.raises(ValueError, match="micro_batches.* Received: .*gradient_accumulation_steps=2"):
         fit_steps(model, tiny.make_dataset, 2, tmp_path)
+
+
+def test_compiled_training_equals_plain(monkeypatch):
+    weights, histories = [], []
+    for jit_compile in (False, True):
+        if jit_compile:  # with the optimizer's own kernels inside the compiled step
+            monkeypatch.setattr(adamw, "_COMPILED_FROM", 1)
+        model = tiny.compiled_model(jit_compile=jit_compile, num_layers=1, hidden_dropout=0.0, attention_dropout=0.0)
+        with contextlib.nullcontext() if jit_compile else run_eagerly():
+            history = model.fit(tiny.make_dataset(), steps_per_epoch=3, epochs=2, shuffle=False, verbose=0).history
+        histories.append(history)
+        weights.append(model.get_weights())
+    for name, values in histories[0].items():
+        np.testing.assert_allclose(histories[1][name], values, rtol=1e-5, err_msg=name)
+    for plain, compiled in zip(*weights, strict=True):
+        np.testing.assert_allclose(compiled, plain, rtol=1e-5, atol=1e-5)

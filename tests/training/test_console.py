@@ -1,14 +1,26 @@
-"""What a program shows on its console: kbert's lines once, TensorFlow's start-up lines not at all."""
+"""What a run prints, under which names, and what are callbacks."""
 
 import logging
 import os
+import re
 import subprocess
 import sys
+import types
 
+import keras
+import numpy as np
 import pytest
+from helpers import tiny_pretraining as tiny
 from helpers.paths import ROOT
 
+import kbert
+from kbert.pretraining.run.pretrain_on_batches import pretrain_on_batches
+from kbert.training import progress
+from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.console import log_to_console
+from kbert.training.log_names import readable_logs
+from kbert.training.progress import PredictionProgress, clock
+from kbert.training.resume import fit_steps
 
 # TensorFlow's lines as 2.21 writes them, beside one that has to be seen.
 FAKE = """
@@ -58,3 +70,119 @@ def test_lines_come_once(capsys, monkeypatch):
     logging.getLogger("kbert").info("step 1/2")
     captured = capsys.readouterr()
     assert (captured.out, captured.err) == ("", "step 1/2\n")
+
+
+def set_clock(monkeypatch, clock):
+    monkeypatch.setattr(progress, "time", types.SimpleNamespace(perf_counter=clock))
+
+
+def test_a_line_now_and_then_with_the_time_left(monkeypatch, caplog):
+    set_clock(monkeypatch, iter([0.0, 4.0, 20.0, 21.0, 40.0, 60.0]).__next__)
+    one = PredictionProgress(3000, 500)
+    for batch in range(4):
+        one.on_predict_batch_end(batch)
+    one.done(3000)  # nothing is left to say
+    lines = [record.getMessage() for record in caplog.records if record.name == "kbert"]
+    assert lines == ["1,000 of 3,000 rows predicted, 0:00:40 left", "2,000 of 3,000 rows predicted, 0:00:20 left"]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_short_predictions_are_silent(monkeypatch, caplog):
+    set_clock(monkeypatch, iter([0.0, 8.0, 9.0]).__next__)
+    model = tiny.model()
+    inputs = {name: np.asarray(value) for name, value in next(iter(tiny.make_dataset()))[0].items()}
+    caplog.clear()
+    model.predict(inputs, verbose=0, callbacks=[PredictionProgress(4, 2)])
+    assert not [record for record in caplog.records if record.name == "kbert"]
+
+
+def test_clock():
+    assert [clock(seconds) for seconds in (0.4, 61, 3723)] == ["0:00:00", "0:01:01", "1:02:03"]
+
+
+def model(*outputs):
+    return types.SimpleNamespace(output={name: None for name in outputs})
+
+
+@pytest.mark.parametrize(
+    "outputs, logs, names",
+    [
+        (
+            ("mlm_logits", "nsp_logits"),
+            ("loss", "mlm_logits_loss", "nsp_logits_accuracy", "val_loss", "val_mlm_logits_accuracy"),
+            ["loss", "mlm_loss", "nsp_accuracy", "val_loss", "val_mlm_accuracy"],
+        ),
+        (
+            ("mlm_logits",),
+            ("loss", "accuracy", "val_loss", "val_perplexity"),
+            ["loss", "mlm_loss", "mlm_accuracy", "val_loss", "val_mlm_loss", "val_mlm_perplexity"],
+        ),
+        (("logits",), ("loss", "accuracy", "val_accuracy"), ["loss", "accuracy", "val_accuracy"]),
+        (
+            ("start_logits", "end_logits"),
+            ("loss", "start_logits_loss", "end_logits_accuracy"),
+            ["loss", "start_loss", "end_accuracy"],
+        ),
+    ],
+)
+def test_names(outputs, logs, names):
+    assert list(readable_logs(dict.fromkeys(logs, 1.0), model(*outputs))) == names
+
+
+def test_one_head_has_its_loss_twice():
+    assert readable_logs({"loss": 2.0}, model("nsp_logits")) == {"loss": 2.0, "nsp_loss": 2.0}
+
+
+def test_console_prints_a_line_a_window(tmp_path, caplog):
+    fit_steps(tiny.model(), tiny.make_dataset, 5, tmp_path, window=4, callbacks=[ConsoleProgress()])
+    lines = [record.getMessage() for record in caplog.records if record.name == "kbert"]
+    assert len(lines) == 3 and lines.pop(0).startswith("first step done after ")
+    assert re.fullmatch(
+        r"step 4/5  loss \d+\.\d{4}  mlm_accuracy 0\.\d{4}  mlm_loss \d\.\d{4}  nsp_accuracy \d\.\d{4}  "
+        r"nsp_loss \d\.\d{4}  lr 0\.009  [\d,]+ tokens/s  \d:\d\d:\d\d left",
+        lines[0],
+    )
+    assert lines[1].startswith("step 5/5 ") and lines[1].endswith(" 0:00:00 left")
+
+
+def test_it_goes_with_plain_fit(caplog):
+    tiny.model().fit(tiny.make_dataset(), steps_per_epoch=2, epochs=2, callbacks=[ConsoleProgress()], verbose=0)
+    assert [record.getMessage().split()[1] for record in caplog.records if record.name == "kbert"] == ["step", "2", "4"]
+
+
+CALLS = {
+    "finetune": lambda output=None, **bookkeeping: kbert.finetune(
+        "nowhere/init", kbert.tasks.Classification(), [("a", "b")], output=output, bookkeeping=bookkeeping
+    ),
+    "pretrain": lambda **options: kbert.pretrain("nowhere.txt", vocabulary="nowhere.txt", steps=1, **options),
+    "pretrain_on_batches": lambda **options: pretrain_on_batches("nowhere", **options),
+    "fit_steps": lambda **options: fit_steps(tiny.model(), tiny.make_dataset, 1, **options),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_are_no_callbacks_is_named(name):
+    for wrong in ("x", [ConsoleProgress(), "x"], None):
+        with pytest.raises(TypeError, match=f"{name}: `callbacks` must be a keras.callbacks.Callback.* Received: "):
+            CALLS[name](callbacks=wrong)
+    if name != "fit_steps":
+        with pytest.raises(
+            ValueError, match=f"{name}: `profile` needs a directory for the logs, `log_dir` or `output`"
+        ):
+            CALLS[name](profile="1:2")
+
+
+@pytest.mark.parametrize("name", ["finetune", "pretrain", "pretrain_on_batches"])
+def test_the_learning_rate_is_not_set_by_callbacks(name, tmp_path):
+    callbacks = (keras.callbacks.LearningRateScheduler(lambda step, rate: rate), keras.callbacks.ReduceLROnPlateau())
+    for one in callbacks:
+        kind = type(one).__name__
+        with pytest.raises(ValueError, match=f"{name}: `callbacks` cannot set the learning rate.* Received: .*{kind}"):
+            CALLS[name](callbacks=[ConsoleProgress(), one], output=tmp_path / "run")
+        assert callback_list("fit_steps", one) == [one]
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_single_callback_is_one():
+    one = ConsoleProgress()
+    assert callback_list("fit_steps", one) == callback_list("fit_steps", (one,)) == [one]

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
+from helpers.at_step import AtStep
 from helpers.forked_kbert import start_kbert
 from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
@@ -38,19 +39,12 @@ class BadGradient(AdamW):
         super()._backend_update_step(grads, trainable_variables, learning_rate)
 
 
-class BadWeight(keras.callbacks.Callback):
-    """One number of one weight becomes infinite after a step."""
-
-    def __init__(self, step):
-        super().__init__()
-        self.step = step
-
-    def on_train_batch_end(self, batch, logs=None):
-        if int(self.model.optimizer.iterations.numpy()) == self.step:
-            weight = self.model.trainable_variables[0]
-            value = weight.numpy()
-            value[3, 1] = np.inf
-            weight.assign(value)
+def spoil_weight(model):
+    """One number of one weight becomes infinite."""
+    weight = model.trainable_variables[0]
+    value = weight.numpy()
+    value[3, 1] = np.inf
+    weight.assign(value)
 
 
 def bad_loss(make_dataset, step):
@@ -142,7 +136,7 @@ def test_a_weight_that_is_infinite(tmp_path, step):
     """In the last step of a window, so that no loss shows it, by an optimizer that keeps no norm."""
     model = tiny.reused(pretrainer, sgd)
     with pytest.raises(FloatingPointError, match=rf"in steps \d+ to {step}: expected finite weights. Received.*embed"):
-        fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW, callbacks=[BadWeight(step)])
+        fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW, callbacks=[AtStep(step, spoil_weight)])
     assert_checkpoints_are_good(tmp_path, tiny.reused(pretrainer, sgd), step)
 
 

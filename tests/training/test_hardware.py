@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from helpers.run_python import run_python
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.training import hardware
@@ -137,20 +138,16 @@ def test_multiworker_without_tf_config(no_accelerator):
         choose_hardware("multiworker")
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
+def test_malformed_tf_config():
+    wrong_inputs(
+        check_tf_config,
         (None, "Received: none"),
         ("{", "not JSON"),
         ('{"cluster": {}}', "KeyError: 'worker'"),
         (json.dumps(CLUSTER | {"cluster": {"worker": "a:1"}}), "must list"),
         (json.dumps(CLUSTER | {"task": {"type": "worker", "index": 2}}), "`task` must be one of the cluster's"),
         (json.dumps(CLUSTER | {"task": {"type": "ps", "index": 0}}), "`task` must be one of the cluster's"),
-    ],
-)
-def test_malformed_tf_config(text, message):
-    with pytest.raises(ValueError, match=message):
-        check_tf_config(text)
+    )
 
 
 def test_well_formed_tf_config():

@@ -78,7 +78,7 @@ def test_classification_with_an_uneven_last_batch_is_that_of_one_device(classifi
     assert_close(classified["mirrored"]["classification"][part], classified["one"]["classification"][part])
 
 
-@pytest.mark.slow  # plain on replicas: above; compiled on one device: test_xla.py and optim/test_adamw.py
+@pytest.mark.slow  # plain on replicas: above; compiled on one device: test_batches_of_a_step.py and optim/test_adamw.py
 @pytest.mark.parametrize("part", ["history", "evaluation", "weights"])
 def test_compiled_operations_compute_the_same(results, compiled, part):
     assert_close(compiled["pretraining"][part], results["one"]["pretraining"][part])

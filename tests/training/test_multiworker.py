@@ -164,7 +164,7 @@ def main():
     with hardware.scope():
         model = tiny.compiled_model(num_layers=1, hidden_dropout=0.0, attention_dropout=0.0)
     is_killed = kill_at and not hardware.is_chief
-    callbacks = [tiny.Kill(kill_at)] if is_killed else []
+    callbacks = [tiny.dies_at(kill_at)] if is_killed else []
     fit_steps(model, tiny.make_dataset, tiny.STEPS, output, window=tiny.WINDOW, callbacks=callbacks)
     if hardware.is_chief:
         tiny.np.savez(os.path.join(output, "weights.npz"), *model.get_weights())

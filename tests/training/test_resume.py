@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
+from helpers.at_step import killed_at
 from helpers.compare import assert_arrays_equal
 from helpers.forked_python import ForkedPython
 from helpers.paths import ROOT
@@ -142,18 +143,14 @@ def test_a_dataset_that_ends_too_early(tmp_path):
 
 
 def test_interrupting_says_how_to_go_on(tmp_path, caplog):
-    class Interrupt(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            if self.model.optimizer.iterations.numpy() == 6:
-                raise KeyboardInterrupt
-
+    interrupt = killed_at(6, KeyboardInterrupt)
     model = tiny.model()
     with pytest.raises(KeyboardInterrupt):
-        fit_steps(model, tiny.make_dataset, 8, tmp_path, window=4, callbacks=[Interrupt()])
+        fit_steps(model, tiny.make_dataset, 8, tmp_path, window=4, callbacks=[interrupt])
     assert "Interrupted after step" in (out := caplog.text) and "checkpoint of step 4" in out
     caplog.clear()
     with pytest.raises(KeyboardInterrupt):
-        fit_steps(tiny.model(), tiny.make_dataset, 8, window=4, callbacks=[Interrupt()])
+        fit_steps(tiny.model(), tiny.make_dataset, 8, window=4, callbacks=[interrupt])
     assert "nterrupted" not in caplog.text  # a program says what resumes, such as a table of which this is one training
 
 

@@ -5,6 +5,7 @@ import dataclasses
 import pytest
 from helpers.model_settings import settings_of
 from helpers.tiny_bert import VOCABULARY, tiny_config, tiny_tokenizer
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.finetuning.finetune import FinetunedRun
@@ -64,19 +65,17 @@ def test_questions_have_windows_that_overlap_saved_or_not(tmp_path):
 
 def test_errors(tmp_path):
     model, tokenizer = kbert.BertClassifier(tiny_config()), tiny_tokenizer()
-    for arguments, message in [
+    wrong_inputs(
+        lambda arguments: kbert.build_pipeline(*arguments),
         ((model,), "pass `tokenizer`"),
         ((model, kbert.BertTokenizer(VOCABULARY[:-1])), r"\(25\). Received: 24 tokens"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            kbert.build_pipeline(*arguments)
-    for arguments, message in [
+    )
+    wrong_inputs(
+        lambda arguments: kbert.build_pipeline(model, tokenizer, **arguments),
         ({"labels": ["a", "b", "c"]}, "expected 2 labels"),
         ({"sequence_length": 20}, "position table, 19. Received: 20"),
         ({"sequence_length": 4, "pair": True}, "at least 5"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            kbert.build_pipeline(model, tokenizer, **arguments)
+    )
     pipeline = kbert.build_pipeline(model, tokenizer)
     run = FinetunedRun({}, [], pipeline, None)
     for other, received in [

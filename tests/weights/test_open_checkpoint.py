@@ -8,6 +8,7 @@ import pytest
 from helpers.hf_directory import GOLDEN
 from helpers.stored_models import load, make_model, save
 from helpers.tiny_bert import VOCABULARY, tiny_tokenizer
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.weights.open_checkpoint import open_checkpoint
@@ -69,30 +70,29 @@ def test_a_directory_of_two_formats(tmp_path):
     assert format_of(tmp_path / "it") == "google"
 
 
-@pytest.mark.parametrize(
-    "files,message",
-    [
+def test_something_else(tmp_path):
+    def open_directory_with(files):
+        shutil.rmtree(tmp_path / "it", ignore_errors=True)
+        (tmp_path / "it" / "2").mkdir(parents=True)
+        for name in files:
+            (tmp_path / "it" / name).write_text("{}")
+        if not (tmp_path / "it" / "2" / "saved_model.pb").exists():
+            (tmp_path / "it" / "2").rmdir()
+        open_checkpoint(tmp_path / "it")
+
+    wrong_inputs(
+        open_directory_with,
         ([], "which holds nothing"),
         (["notes.txt"], r"which holds \['notes.txt'\]"),
         (["config.json"], "Expected a kbert directory"),
         (["model.safetensors"], "Expected a kbert directory"),
         (["saved_model.pb"], "an exported SavedModel: kbert predict --source and tf.saved_model.load read it"),
         (["2/saved_model.pb"], "give the directory that it was exported from"),
-    ],
-)
-def test_something_else(tmp_path, files, message):
-    for name in files:
-        (tmp_path / name).parent.mkdir(exist_ok=True)
-        (tmp_path / name).write_text("{}")
-    with pytest.raises(ValueError, match=message):
-        open_checkpoint(tmp_path)
-
-
-@pytest.mark.parametrize("name,message", [("model.keras", "keras.models.load_model"), ("x.bin", "none of their files")])
-def test_a_file_of_something_else(tmp_path, name, message):
-    (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(ValueError, match=message):
-        open_checkpoint(tmp_path / name)
+    )
+    for name, message in (("model.keras", "keras.models.load_model"), ("x.bin", "none of their files")):
+        (tmp_path / name).write_bytes(b"x")
+        with pytest.raises(ValueError, match=message):
+            open_checkpoint(tmp_path / name)
 
 
 def test_a_kbert_directory_has_its_own_vocabulary(tmp_path):

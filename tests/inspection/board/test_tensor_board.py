@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
+from helpers.at_step import Killed, killed_at
 from helpers.batches import choice_batch, pretraining_batch
 from helpers.event_files import read_events, read_scalars, tags_of
 from helpers.slow_but import slow_but
@@ -140,20 +141,6 @@ def test_the_final_scores_are_those_of_the_held_out_data(run):
     assert tags_of(logs, "hparams") == {("final", f"_hparams_/session_{part}_info") for part in ("start", "end")}
 
 
-class Killed(Exception):
-    pass
-
-
-class KillAt(keras.callbacks.Callback):
-    def __init__(self, step):
-        super().__init__()
-        self.step = step
-
-    def on_train_batch_end(self, batch, logs=None):
-        if int(self.model.optimizer.iterations.numpy()) == self.step:
-            raise Killed
-
-
 def test_a_resumed_run_shows_every_step_once(tmp_path):
     def train(*callbacks):
         board = TensorBoard(tmp_path / "logs", baseline=BASELINE, share=1.0)
@@ -161,7 +148,7 @@ def test_a_resumed_run_shows_every_step_once(tmp_path):
         return fit_steps(tiny.model(), tiny.make_dataset, 10, tmp_path, **options)
 
     with pytest.raises(Killed):
-        train(KillAt(7))
+        train(killed_at(7))
     found = read_scalars(tmp_path / "logs")
     assert [step for step, _ in found["train", "loss/loss"]] == [2, 4, 6]  # the last checkpoint is of step 4
     assert not any(which == "final" for which, _ in found)

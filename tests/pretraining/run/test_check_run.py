@@ -5,6 +5,7 @@ import types
 
 import pytest
 from helpers.pretraining_fields import pretraining_fields, pretraining_settings
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.pretraining.run import check_run as module
@@ -27,33 +28,19 @@ def test_what_goes_together():
     check_run(settings_of(steps=None, hours=1.0), TWO, 100, None)
 
 
-@pytest.mark.parametrize(
-    "given, hardware, service, message",
-    [
-        (
-            {"accumulate": 3, "batch_size": 9},
-            TWO,
-            None,
-            r"multiple of `accumulate`, 3 times the 2 rep.*Received: \[9\]",
-        ),
-        (
-            {"steps_per_execution": 8},
-            ONE,
-            None,
-            "--log-every .*a multiple of --steps-per-execution. Received: 100 and 8",
-        ),
-        ({}, ONE, "host:1", "makes rows of records. Received: data_service, and text"),
-        (
-            {"steps": None, "hours": 1.0},
-            dataclasses.replace(TWO, name="multiworker"),
-            None,
-            "`hours` works on one machine only",
-        ),
-    ],
-)
-def test_what_does_not(given, hardware, service, message):
-    with pytest.raises(ValueError, match=message):
-        check_run(settings_of(**given), hardware, 100, service)
+def test_what_does_not():
+    def check(run):
+        options, *hardware_and_service = run
+        check_run(settings_of(**options), hardware_and_service[0], 100, *hardware_and_service[1:])
+
+    several = dataclasses.replace(TWO, name="multiworker")
+    wrong_inputs(
+        check,
+        (({"accumulate": 3, "batch_size": 9}, TWO, None), r"multiple of `accumulate`, 3 times the 2 rep.*: \[9\]"),
+        (({"steps_per_execution": 8}, ONE, None), "--log-every .*of --steps-per-execution. Received: 100 and 8"),
+        (({}, ONE, "host:1"), "makes rows of records. Received: data_service, and text"),
+        (({"steps": None, "hours": 1.0}, several, None), "`hours` works on one machine only"),
+    )
 
 
 def test_on_jax_all_batches_are_checked_and_the_clock_is_refused(monkeypatch):

@@ -1,10 +1,11 @@
 """`kbert.pretrain` on documents in memory: the run of the same text in a file, resumed only with the same documents."""
 
-import keras
 import pytest
 import tensorflow as tf
+from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.corpus.document_list import DocumentList, texts_as_documents
@@ -18,24 +19,14 @@ DOCUMENTS = make_documents(60)
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False, "held_out": 0.2}
 
 
-class Killed(Exception):
-    pass
-
-
 @pytest.mark.usefixtures("eagerly")
 def test_they_are_the_run_of_a_file_and_resume_with_themselves_only(tmp_path):
     write_lines(tmp_path / "corpus.txt", DOCUMENTS)
     options = {"vocabulary": make_tokenizer(), "log_every": 1, "checkpoint_every": 1} | SHORT
     expected = kbert.pretrain(tmp_path / "corpus.txt", **options)
 
-    def kill(batch, logs):
-        if batch == 0 and int(stop.model.optimizer.iterations.numpy()) == 2:
-            raise Killed
-
-    stop = keras.callbacks.LambdaCallback()
-    stop.on_train_batch_end = kill
     with pytest.raises(Killed):
-        kbert.pretrain(DOCUMENTS, output=tmp_path / "run", callbacks=stop, **options)
+        kbert.pretrain(DOCUMENTS, output=tmp_path / "run", callbacks=killed_at(2), **options)
     settings = read_json(tmp_path / "run" / "settings.json")
     assert settings["corpus_or_records"]["documents"] == 60 and len(settings["corpus_or_records"]["sha256"]) == 64
     with pytest.raises(FileExistsError, match="corpus"):
@@ -87,26 +78,29 @@ def test_texts_are_a_pretraining_dataset_and_counted():
         assert_arrays_equal(*[tf.nest.flatten(batch) for batch in batches])
 
 
-@pytest.mark.parametrize(
-    "corpus, error, message",
-    [
-        (["my corpus.txt", "x"], ValueError, r"No file matches 'my corpus.txt'.* each a list of sentences"),
-        (["x" * 250 + "/" + "y" * 250], ValueError, r"No file matches 'x{70,}….* each a list of sentences"),
-        ("A long text.\n" * 10_000, ValueError, r"No file matches 'A long text.{50,70}…. Give"),
-        ([["a"], "b"], TypeError, r"documents\[1\]: expected a document as a list of sentences.* Received: 'b'"),
-        ([["a", 3]], TypeError, r"documents\[0\]: expected .* Received: 3$"),
-        ([[], [" "]], ValueError, "at least one sentence"),
-        ([["\u200b" * n] for n in range(1, 41)], ValueError, "at least one token .* Received: <DocumentList: 40"),
-        ({"words": ["a"]}, ValueError, r"missing: \['text'\]"),
-        ({"text": "A text."}, TypeError, "the column 'text' as a list, with a value a row. Received: 'A text.'"),
-        ({"text": [None]}, TypeError, "texts .str. in the column `text`. Received: None$"),
-        (iter([["a"]]), TypeError, "`corpus_or_records` must be .* Received: list_iterator"),
-        ([], ValueError, "an empty list"),
-    ],
-)
-def test_what_is_no_corpus_is_named(corpus, error, message):
-    with pytest.raises(error, match=message):
+def test_what_is_no_corpus_is_named():
+    def pretrain(corpus):
         kbert.pretrain(corpus, vocabulary=make_tokenizer(), **SHORT)
+
+    wrong_inputs(
+        pretrain,
+        (["my corpus.txt", "x"], r"No file matches 'my corpus.txt'.* each a list of sentences"),
+        (["x" * 250 + "/" + "y" * 250], r"No file matches 'x{70,}….* each a list of sentences"),
+        ("A long text.\n" * 10_000, r"No file matches 'A long text.{50,70}…. Give"),
+        ([[], [" "]], "at least one sentence"),
+        ([["\u200b" * n] for n in range(1, 41)], "at least one token .* Received: <DocumentList: 40"),
+        ({"words": ["a"]}, r"missing: \['text'\]"),
+        ([], "an empty list"),
+    )
+    wrong_inputs(
+        pretrain,
+        ([["a"], "b"], r"documents\[1\]: expected a document as a list of sentences.* Received: 'b'"),
+        ([["a", 3]], r"documents\[0\]: expected .* Received: 3$"),
+        ({"text": "A text."}, "the column 'text' as a list, with a value a row. Received: 'A text.'"),
+        ({"text": [None]}, "texts .str. in the column `text`. Received: None$"),
+        (iter([["a"]]), "`corpus_or_records` must be .* Received: list_iterator"),
+        error=TypeError,
+    )
 
 
 @pytest.mark.usefixtures("eagerly")

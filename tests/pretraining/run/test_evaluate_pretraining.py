@@ -8,6 +8,7 @@ import pytest
 from helpers.run_recipe import run_kbert
 from helpers.tiny_bert import randomise, tiny_config
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.pretraining import evaluate_pretraining, pretraining_dataset, token_counts
@@ -81,14 +82,13 @@ def test_what_cannot_be_scored(tmp_path, records):
     kbert.save_pretrained(model, tmp_path / "without", format="huggingface")
     for file in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
         (tmp_path / "without" / file).unlink(missing_ok=True)
-    for name, message in (
+    wrong_inputs(
+        lambda name: evaluate_pretraining(tmp_path / name, records, **OPTIONS),
         ("classifier", "expected a bidirectional model with a masked-LM head .*a classification model"),
         ("left", "Received: a left-to-right masked_lm model"),
         ("other", "vocabular"),
         ("without", "expected a model with its vocabulary"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            evaluate_pretraining(tmp_path / name, records, **OPTIONS)
+    )
     store(tmp_path / "model")
     with pytest.raises(ValueError, match="records have held-out documents of their own"):
         evaluate_pretraining(tmp_path / "model", records, held_out=0.1, **OPTIONS)

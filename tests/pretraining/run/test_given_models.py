@@ -4,6 +4,7 @@ import types
 
 import keras
 import pytest
+from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
 from helpers.google_checkpoints import ORIGINAL
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer
@@ -164,24 +165,16 @@ def test_the_best_checkpoint_is_kept_on_request(records, tmp_path):
             kbert.pretrain(records, init=make_pretrainer(16), **options | wrong)
 
 
-class Killed(Exception):
-    pass
-
-
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("kill_at", [2, 5])  # before a better one, and after
 def test_a_killed_run_keeps_the_same_best_checkpoint(kill_at, records, tmp_path):
-    def kill(batch, logs):
-        if int(stop.model.optimizer.iterations.numpy()) == kill_at:
-            raise Killed
-
     often = {"log_every": 1, "checkpoint_every": 1, "keep_best": True}
     options = SHORT | often | {"steps": 6, "warmup_steps": 1, "learning_rate": 0.5}
     whole = kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "whole", **options)
-    stop = keras.callbacks.LambdaCallback()
-    stop.on_train_batch_end = kill
     with pytest.raises(Killed):
-        kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "run", callbacks=stop, **options)
+        kbert.pretrain(
+            records, init=make_pretrainer(16), output=tmp_path / "run", callbacks=killed_at(kill_at), **options
+        )
     run = kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "run", **options)
     assert run.metrics["best_step"] == whole.metrics["best_step"]
     names = [[path.name for path in (tmp_path / one / "checkpoints").glob("step-*")] for one in ("whole", "run")]

@@ -11,6 +11,7 @@ from helpers.compare import assert_arrays_equal
 from helpers.pretraining_fields import pretraining_fields, pretraining_settings
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer, write_lines
+from helpers.wrong_values import wrong_values
 
 import kbert
 from kbert.config import BertConfig
@@ -90,22 +91,17 @@ def test_an_occupied_output_is_refused_before_long_work(home, tmp_path, monkeypa
         kbert.pretrain(home / "records", output=tmp_path, **{**SHORT, "packed": None})
 
 
-@pytest.mark.parametrize(
-    "arguments, expected",
-    [
-        ({"checkpoint_every": 0}, "`checkpoint_every` must be a positive integer or None. Received: 0"),
-        ({"log_every": 100.0}, "`log_every` must be a positive integer or None. Received: 100.0"),
-        ({"keep_every": "500"}, "`keep_every` must be a positive integer or None. Received: '500'"),
-    ],
-)
-def test_intervals_that_are_none(home, arguments, expected):
-    with pytest.raises(ValueError, match=f"pretrain: {expected}"):
-        kbert.pretrain(home / "records", **arguments, **SHORT)
-
-
-def test_checkpoints_to_keep_need_an_output(home):
-    with pytest.raises(ValueError, match="pretrain: `keep_every` needs `output`. Received: keep_every=500"):
-        kbert.pretrain(home / "records", keep_every=500, **SHORT)
+def test_wrong_options(home):
+    wrong_values(
+        functools.partial(kbert.pretrain, home / "records", **SHORT),
+        ("checkpoint_every", 0, "a positive integer or None. Received: 0"),
+        ("log_every", 100.0, "a positive integer or None. Received: 100.0"),
+        ("keep_every", "500", "a positive integer or None. Received: '500'"),
+        ({"keep_every": 500}, "`keep_every` needs `output`. Received: keep_every=500"),
+        ("overwrite", "no", "True or False. Received: 'no'"),
+        ("dry_run", "no", "True or False. Received: 'no'"),
+        owner="pretrain: ",
+    )
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -116,7 +112,7 @@ def test_a_given_model_is_trained_itself(home, run):
     assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(before, run.model.get_weights(), strict=True))
 
 
-@pytest.mark.slow  # the same of kbert.finetune: tasks/test_finetune.py
+@pytest.mark.slow  # the same of kbert.finetune: finetuning/test_finetune.py
 def test_accumulated_batches_are_the_batch(home):
     with run_eagerly():
         whole, parts = (
@@ -258,9 +254,3 @@ def test_the_blocks_of_a_given_model_stay_as_they_are(home):
     for given, expected in (({}, True), ({"rematerialize": False}, False)):
         copy = kbert.pretrain(home / "records", init=model, dry_run=True, **given, **SHORT).model
         assert copy.encoder.blocks[0].rematerialize is expected and model.encoder.blocks[0].rematerialize
-
-
-@pytest.mark.parametrize("name", ["overwrite", "dry_run"])
-def test_flags_of_a_run(home, name):
-    with pytest.raises(ValueError, match=f"pretrain: `{name}` must be True or False. Received: 'no'"):
-        kbert.pretrain(home / "records", **{name: "no"}, **SHORT)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from helpers.pretraining_fields import pretraining_fields, pretraining_settings
 from helpers.tiny_corpus import make_tokenizer
+from helpers.wrong_values import wrong_inputs
 
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pretraining.run.starting_model import starting_model
@@ -34,7 +35,8 @@ def test_settings_are_complete_and_identify_objects():
     ):
         with pytest.raises(ValueError, match=f"`{name}`"):
             pretraining_settings(**fields | {name: value})
-    for change, message in (
+    wrong_inputs(
+        lambda change: pretraining_settings(**fields | change),
         ({"hours": 1.0}, "either `steps` or `hours`"),
         ({"steps": None}, "either `steps` or `hours`"),
         ({"steps": None, "hours": -1.0}, r"`hours` must be a number in \(0, inf\) or None. Received: -1.0"),
@@ -81,9 +83,7 @@ def test_settings_are_complete_and_identify_objects():
         ({"init": "runs/tiny", "vocabulary": None, "position_embedding": "learned"}, "an architecture and weights of"),
         ({"init": "runs/tiny", "vocabulary": None, "initializer_stddev": 0.1}, "an architecture and weights of"),
         ({"steps_per_execution": 3}, "multiple of `steps_per_execution`"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            pretraining_settings(**fields | change)
+    )
     with pytest.raises(ValueError, match="in the order of their ids, as a list.* Received: dict"):
         pretraining_settings(**fields | {"vocabulary": {"[PAD]": 0}}).to_dict()
 

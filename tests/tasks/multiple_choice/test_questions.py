@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers.tiny_directory import write_table
+from helpers.wrong_values import wrong_inputs
 
 from kbert.tasks.multiple_choice.questions import LabelledChoices, read_choices, read_dream, read_prompts, read_swag
 
@@ -64,35 +65,36 @@ def test_dream(shared_data):
     assert np.bincount(dev.labels).min() > 600
 
 
-BAD_DREAM = [
-    ([[["A: hi"], [{"question": "q", "choice": ["a", "b"]}], "1"]], "dialogue 1: expected .turns"),
-    ([[["A: hi"], [{"question": "q", "choice": ["a", "b"], "answer": "c"}], "1"]], "dialogue 1: expected the text of"),
-    ([[["A: hi"], [{"question": "q", "choice": ["a"], "answer": "a"}], "1"]], "dialogue 1: expected at least two"),
-    ([["A: hi"]], "dialogue 1: expected .turns"),
-    ([["A: hi", [{"question": "q", "choice": ["a", "b"], "answer": "a"}], "1"]], "turns and choices must be lists"),
-    ([[["A: hi"], [{"question": "q", "choice": "ab", "answer": "a"}], "1"]], "turns and choices must be lists"),
-    ([[["A: hi"], [{"question": 3, "choice": ["a", "b"], "answer": "a"}], "1"]], "must be strings"),
-    ([[["A: \ud83d"], [{"question": "q", "choice": ["a", "b"], "answer": "a"}], "1"]], "dialogue 1: expected char"),
-    ({"a": 1}, "dialogue 1: expected"),
-    ([], "at least one question"),
-]
+def test_what_is_wrong_in_dream(tmp_path):
+    path = tmp_path / "d.json"
 
+    def dialogue(turns, **question):
+        return [[turns, [question], "1"]]
 
-@pytest.mark.parametrize("content, message", BAD_DREAM)
-def test_what_is_wrong_in_dream(tmp_path, content, message):
-    (tmp_path / "d.json").write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=message):
-        read_dream(tmp_path / "d.json")
-    (tmp_path / "d.json").write_text("[")
+    wrong_inputs(
+        lambda content: path.write_text(json.dumps(content)) and read_dream(path),
+        (dialogue(["A: hi"], question="q", choice=["a", "b"]), "dialogue 1: expected .turns"),
+        (dialogue(["A: hi"], question="q", choice=["a", "b"], answer="c"), "dialogue 1: expected the text of"),
+        (dialogue(["A: hi"], question="q", choice=["a"], answer="a"), "dialogue 1: expected at least two"),
+        ([["A: hi"]], "dialogue 1: expected .turns"),
+        (dialogue("A: hi", question="q", choice=["a", "b"], answer="a"), "turns and choices must be lists"),
+        (dialogue(["A: hi"], question="q", choice="ab", answer="a"), "turns and choices must be lists"),
+        (dialogue(["A: hi"], question=3, choice=["a", "b"], answer="a"), "must be strings"),
+        (dialogue(["A: \ud83d"], question="q", choice=["a", "b"], answer="a"), "dialogue 1: expected char"),
+        ({"a": 1}, "dialogue 1: expected"),
+        ([], "at least one question"),
+    )
+    path.write_text("[")
     with pytest.raises(ValueError, match="d.json: not JSON"):
-        read_dream(tmp_path / "d.json")
+        read_dream(path)
     with pytest.raises(FileNotFoundError, match="is not a file"):
         read_dream(tmp_path / "none.json")
 
 
-@pytest.mark.parametrize(
-    "row, message",
-    [
+def test_what_is_wrong_in_a_table(tmp_path):
+    names = ("q", "a", "b", "c", "right")
+    wrong_inputs(
+        lambda row: read_choices(write_table(tmp_path / "quiz.csv", [row], names), "q", ["a", "b", "c"], "right"),
         (("q", "a", "", "", "a"), "line 2: expected at least two choices"),
         (("q", "a", " ", "b", "a"), "none of them blank"),
         (("q", "a", "b", "", "c"), r"line 2: expected the text .*\['a', 'b'\]. Received: 'c'"),
@@ -100,28 +102,19 @@ def test_what_is_wrong_in_dream(tmp_path, content, message):
         (("q", "a", "", "c", "1"), "Received: '1'"),  # an empty cell keeps its number and is no choice
         (("q", "a", "b", "", ""), "Received: ''"),
         (("q", "a", "b", "", "-1"), "Received: '-1'"),
-    ],
-)
-def test_what_is_wrong_in_a_table(tmp_path, row, message):
-    path = write_table(tmp_path / "quiz.csv", [row], ("q", "a", "b", "c", "right"))
-    with pytest.raises(ValueError, match=message):
-        read_choices(path, "q", ["a", "b", "c"], "right")
+    )
 
 
-@pytest.mark.parametrize(
-    "entry, message",
-    [
+def test_what_is_wrong_in_json_lines(tmp_path):
+    path = tmp_path / "quiz.jsonl"
+    wrong_inputs(
+        lambda entry: path.write_text(json.dumps(entry) + "\n") and read_choices(path, "q", ["all"], "right"),
         ({"q": "x", "all": "a", "right": 0}, "list of strings in 'all'"),
         ({"q": "x", "all": ["a", ["b"]], "right": 0}, "list of strings in 'all'"),
         ({"q": "x", "all": ["a", "\ud83d"], "right": 0}, "line 1: expected characters. Received: half a surrogate"),
         ({"q": "x", "right": 0}, "line 1: .*missing: .'all'"),
         ({"q": "x", "all": ["a", "b"], "right": True}, "Received: 'true'"),
-    ],
-)
-def test_what_is_wrong_in_json_lines(tmp_path, entry, message):
-    (tmp_path / "quiz.jsonl").write_text(json.dumps(entry) + "\n")
-    with pytest.raises(ValueError, match=message):
-        read_choices(tmp_path / "quiz.jsonl", "q", ["all"], "right")
+    )
 
 
 def test_examples_stay_together():

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from helpers.run_recipe import run_kbert
+from helpers.wrong_values import wrong_inputs
 
 from kbert.tasks.span.questions import read_squad
 from kbert.tasks.span.triviaqa import find_answer, first_words
@@ -59,30 +60,29 @@ def test_what_is_there_stays(home):
     convert(home, "--overwrite")
 
 
-@pytest.mark.parametrize(
-    "content, message",
-    [
+def test_what_is_wrong_is_named(home):
+    def convert_content(content):
+        text = content if isinstance(content, str) else json.dumps(content)
+        (home / "qa.json").write_text(text, encoding="utf-8")
+        convert(home)
+
+    def asked(value, **more):
+        return {"Data": [{**ASKED, "Answer": {"Value": value}, **more}]}
+
+    wrong_inputs(
+        convert_content,
         ('{"Data":\n[}', "qa.json, line 2: not JSON"),
         ({"data": []}, "expected TriviaQA's JSON"),
-        ({"Data": [{**ASKED, "Answer": {"Value": None, "Aliases": [None]}}]}, r"Data\[0\]: expected strings as"),
-        ({"Data": [{**ASKED, "Answer": {"Aliases": "Ada"}}]}, r"Data\[0\]: expected .* a list as 'Aliases'"),
-        ({"Data": [{**ASKED, "Answer": {"Value": "\ud83d"}}]}, r"Data\[0\]: expected characters"),
+        (asked(None, Answer={"Value": None, "Aliases": [None]}), r"Data\[0\]: expected strings as"),
+        (asked(None, Answer={"Aliases": "Ada"}), r"Data\[0\]: expected .* a list as 'Aliases'"),
+        (asked("\ud83d"), r"Data\[0\]: expected characters"),
         ({"Data": [{"Question": "?"}]}, r"Data\[0\]: expected 'Question', 'QuestionId' and 'Answer'"),
-        ({"Data": [{**ASKED, "Answer": {}}]}, "holds none of the documents"),
-        (
-            {"Data": [{**ASKED, "Answer": {"Value": "zzz"}, "EntityPages": [{"Filename": "Ada.txt"}]}]},
-            "no document contains an answer in its first 10 words",
-        ),
-        (
-            {"Data": [{**ASKED, "Answer": {"Value": "a"}, "EntityPages": [{"Filename": "../secret.txt"}]}]},
-            "expected documents inside .*secret.txt",
-        ),
-    ],
-)
-def test_what_is_wrong_is_named(home, content, message):
-    (home / "qa.json").write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    with pytest.raises(SystemExit, match=f"error: .*{message}"):
-        convert(home)
+        (asked(None, Answer={}), "holds none of the documents"),
+        (asked("zzz", EntityPages=[{"Filename": "Ada.txt"}]), "no document contains an answer in its first 10 words"),
+        (asked("a", EntityPages=[{"Filename": "../secret.txt"}]), "expected documents inside .*secret.txt"),
+        error=SystemExit,
+        owner="error: .*",
+    )
     assert not (home / "out.json").exists()
 
 

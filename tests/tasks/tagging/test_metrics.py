@@ -4,6 +4,7 @@ import random
 
 import pytest
 from helpers.conlleval import conlleval
+from helpers.wrong_values import wrong_inputs
 
 from kbert.tasks.tagging.metrics import entity_chunks, entity_scores
 
@@ -92,15 +93,11 @@ def test_chunks():
     assert entity_chunks([]) == []
 
 
-@pytest.mark.parametrize(
-    "gold, predicted, message",
-    [
-        ([["O"]], [["O", "O"]], "a predicted tag for every tag"),
-        ([["O"]], [], "a predicted tag for every tag"),
-        ([[]], [[]], "at least one word"),
-        ([["S-PER"]], [["O"]], "prefixes B, I, E and O. Received: 'S-PER'"),
-    ],
-)
-def test_errors(gold, predicted, message):
-    with pytest.raises(ValueError, match=message):
-        entity_scores(gold, predicted)
+def test_errors():
+    wrong_inputs(
+        lambda tags: entity_scores(*tags),
+        (([["O"]], [["O", "O"]]), "a predicted tag for every tag"),
+        (([["O"]], []), "a predicted tag for every tag"),
+        (([[]], [[]]), "at least one word"),
+        (([["S-PER"]], [["O"]]), "prefixes B, I, E and O. Received: 'S-PER'"),
+    )

@@ -5,6 +5,7 @@ import json
 import random
 
 import pytest
+from helpers.wrong_values import wrong_inputs
 
 from kbert.tasks.tagging.evaluation import write_predictions
 from kbert.tasks.tagging.metrics import entity_scores
@@ -97,9 +98,9 @@ def test_without_document_lines_sentences_stand_alone(tmp_path):
         Tagging().settings(read)
 
 
-@pytest.mark.parametrize(
-    "lines, message",
-    [
+def test_what_is_wrong_is_named_by_file_and_line(tmp_path):
+    wrong_inputs(
+        lambda lines: read_conll(write(tmp_path / "a.txt", *lines)),
         (["a B-X", "b I-Y"], r"line 2: IOB2 allows I-Y only after B-Y or I-Y. Received: I-Y after B-X"),
         (["a B-X", "b O", "c I-X"], "line 3: IOB2 allows I-X only after .* Received: I-X after O"),
         (["a B-X", "b O", "c S-X"], "line 2: BIOES has to end the entity that B-X leaves open. Received: O"),
@@ -112,11 +113,8 @@ def test_without_document_lines_sentences_stand_alone(tmp_path):
         (["\tO"], "line 1: expected a word in the first column"),
         (["", "-DOCSTART- O", ""], "expected words in columns"),
         (["a O", "EU B-X\rrejects O\r\rPeter B-X"], "line 2: a carriage return inside the line"),
-    ],
-)
-def test_what_is_wrong_is_named_by_file_and_line(lines, message, tmp_path):
-    with pytest.raises(ValueError, match=f"a.txt.*{message}"):
-        read_conll(write(tmp_path / "a.txt", *lines))
+        owner="a.txt.*",
+    )
 
 
 def test_more_errors(tmp_path):
@@ -153,9 +151,10 @@ def test_spans(tmp_path):
     assert read.texts("document") == [range(0, 1), range(1, 2)]
 
 
-@pytest.mark.parametrize(
-    "row, message",
-    [
+def test_wrong_spans(tmp_path):
+    first = '{"text": "a", "spans": []}'
+    wrong_inputs(
+        lambda row: read_tagged(write(tmp_path / "a.jsonl", first, json.dumps(row))),
         ({"text": "a b", "spans": [[0, 2, "X"], [1, 3, "X"]]}, "spans must not overlap"),
         ({"text": "a b", "spans": [[0, 4, "X"]]}, "inside the text, 0 to 3"),
         ({"text": "a b", "spans": [[1, 1, "X"]]}, "inside the text"),
@@ -166,18 +165,14 @@ def test_spans(tmp_path):
         ({"text": " ", "spans": []}, "a text with a word in it"),
         ({"text": "a"}, 'a list "spans"'),
         ([1], 'a list "spans"'),
-    ],
-)
-def test_wrong_spans(row, message, tmp_path):
-    path = write(tmp_path / "a.jsonl", '{"text": "a", "spans": []}', json.dumps(row))
-    with pytest.raises(ValueError, match=f"a.jsonl, line 2: .*{message}"):
-        read_tagged(path)
-    with pytest.raises(ValueError, match="line 1: not JSON"):
-        read_tagged(write(tmp_path / "b.jsonl", "{"))
-    with pytest.raises(ValueError, match="b.jsonl, line 1: JSON may be nested 100 levels deep"):
-        read_tagged(write(tmp_path / "b.jsonl", "[" * 200_000))
-    with pytest.raises(ValueError, match="a file without any"):
-        read_tagged(write(tmp_path / "c.jsonl", ""))
+        owner="a.jsonl, line 2: .*",
+    )
+    wrong_inputs(
+        lambda content: read_tagged(write(tmp_path / "b.jsonl", content)),
+        ("{", "line 1: not JSON"),
+        ("[" * 200_000, "b.jsonl, line 1: JSON may be nested 100 levels deep"),
+        ("", "a file without any"),
+    )
 
 
 def test_predictions_are_read_back(tmp_path):
@@ -239,15 +234,12 @@ def test_texts_and_spans_in_memory_are_read_as_from_a_file(tmp_path):
         Tagging().examples([{"text": "Nobody left.", "spans": "PER"}])
 
 
-@pytest.mark.parametrize(
-    "words, tags, message",
-    [
-        (["a", "b"], [0, 1], "row 1: expected lists of words and of as many tags, all strings"),
-        ([1, 2], ["O", "O"], "row 1: expected lists of words and of as many tags, all strings"),
-        (["a", "b"], ["O", "PER"], "row 1: expected O or a tag like B-PER"),
-        (["a", "b"], ["O", "I-PER"], r"row 1: IOB2 allows I-PER only after .* \(the tags look like IOB2\)"),
-    ],
-)
-def test_wrong_words_and_tags_in_memory_are_named_by_row(words, tags, message):
-    with pytest.raises(ValueError, match=message):
-        Tagging().examples([{"words": ["c", "d"], "tags": ["B-PER", "O"]}, {"words": words, "tags": tags}])
+def test_wrong_words_and_tags_in_memory_are_named_by_row():
+    first = {"words": ["c", "d"], "tags": ["B-PER", "O"]}
+    wrong_inputs(
+        lambda row: Tagging().examples([first, {"words": row[0], "tags": row[1]}]),
+        ((["a", "b"], [0, 1]), "row 1: expected lists of words and of as many tags, all strings"),
+        (([1, 2], ["O", "O"]), "row 1: expected lists of words and of as many tags, all strings"),
+        ((["a", "b"], ["O", "PER"]), "row 1: expected O or a tag like B-PER"),
+        ((["a", "b"], ["O", "I-PER"]), r"row 1: IOB2 allows I-PER only after .* \(the tags look like IOB2\)"),
+    )

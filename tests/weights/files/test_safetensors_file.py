@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from helpers.hf_directory import GOLDEN
+from helpers.wrong_values import wrong_inputs
 from safetensors import safe_open
 from safetensors.numpy import load_file
 
@@ -66,23 +67,25 @@ def test_bfloat16_is_widened_exactly(tmp_path):
     assert np.isinf(found[4])
 
 
-@pytest.mark.parametrize(
-    "entry,data,message",
-    [
-        ({"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}, 8, "it' cannot be read as safetensors.*invalid shape"),
-        ({"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}, 12, "it' cannot .*not fully covered.*Download"),
-        ({"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, 8, "it' cannot .*not fully covered"),
-        ({"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}, 12, "it' cannot .*invalid value"),
-        ({"dtype": "F32", "shape": [1.5], "data_offsets": [0, 6]}, 12, "it' cannot .*invalid type"),
-        ({"dtype": "F32", "shape": [2**62, 4], "data_offsets": [0, 12]}, 12, "it' cannot .*overflow"),
-        ({"dtype": "F32", "shape": [1]}, 12, "it' cannot .*missing field `data_offsets`"),
-        ({"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}, 1, "which kbert does not read.*[Qq]uantised"),
-    ],
-)
-def test_a_false_header(tmp_path, entry, data, message):
-    write_raw(tmp_path / "it", {"x": entry}, b"\0" * data)
-    with pytest.raises(ValueError, match=message):
+def test_a_false_header(tmp_path):
+    def read(header_and_bytes):
+        entry, count = header_and_bytes
+        write_raw(tmp_path / "it", {"x": entry}, b"\0" * count)
         SafetensorsFile(tmp_path / "it")
+
+    wrong_inputs(
+        read,
+        (({"dtype": "F32", "shape": [2], "data_offsets": [0, 4]}, 8), "cannot be read as safetensors.*invalid shape"),
+        (({"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}, 12), "cannot .*not fully covered.*Download"),
+        (({"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}, 8), "cannot .*not fully covered"),
+        (({"dtype": "F32", "shape": [-1], "data_offsets": [4, 0]}, 12), "cannot .*invalid value"),
+        (({"dtype": "F32", "shape": [1.5], "data_offsets": [0, 6]}, 12), "cannot .*invalid type"),
+        (({"dtype": "F32", "shape": [2**62, 4], "data_offsets": [0, 12]}, 12), "cannot .*overflow"),
+        (({"dtype": "F32", "shape": [1]}, 12), "cannot .*missing field `data_offsets`"),
+        owner="it' ",
+    )
+    with pytest.raises(ValueError, match="which kbert does not read.*[Qq]uantised"):
+        read(({"dtype": "F8_E4M3", "shape": [1], "data_offsets": [0, 1]}, 1))
 
 
 def test_a_file_that_shrinks_while_it_is_read(tmp_path):

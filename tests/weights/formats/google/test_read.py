@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from golden.google_make import VOCABULARY
+from helpers.damage import cut, deleted, edited, put_lines
 from helpers.google_checkpoints import ORIGINAL
 from helpers.hf_directory import edit
 from helpers.stored_models import assert_same_weights, load, make_model, save
@@ -86,69 +87,40 @@ def rewrite(path, change):
     )
 
 
-def damage(kind, path):
-    data, config = path / "bert_model.ckpt.data-00000-of-00001", path / "bert_config.json"
-    if kind == "truncated data":
-        data.write_bytes(data.read_bytes()[:-4000])
-    elif kind == "truncated index":
-        (path / "bert_model.ckpt.index").write_bytes((path / "bert_model.ckpt.index").read_bytes()[:-100])
-    elif kind == "no data":
-        data.unlink()
-    elif kind == "no config":
-        config.unlink()
-    elif kind == "broken config":
-        config.write_text(config.read_text()[:-9])
-    elif kind == "no sizes in config":
-        edit(config, hidden_size=...)
-    elif kind == "impossible config":
-        edit(config, num_attention_heads=5)
-    elif kind == "other shape":
-        edit(config, intermediate_size=21)
-    elif kind == "a layer more":
-        edit(config, num_hidden_layers=3)
-    elif kind == "unknown activation":
-        edit(config, hidden_act="swish")
-    elif kind == "albert":
-        edit(config, num_hidden_groups=1)
-    elif kind == "vocabulary too short":
-        (path / "vocab.txt").write_text("\n".join(VOCABULARY[:-2]) + "\n")
-    elif kind == "vocabulary too long":
-        (path / "vocab.txt").write_text("\n".join([*VOCABULARY, "more"]) + "\n")
-    elif kind == "another model":
-        rewrite(path, lambda values: [values.__setitem__("m/" + name, values.pop(name)) for name in list(values)])
-    elif kind == "missing variable":
-        rewrite(path, lambda values: values.pop("bert/encoder/layer_1/output/dense/kernel"))
+DATA, CONFIG = "bert_model.ckpt.data-00000-of-00001", "bert_config.json"
+KERNEL = "encoder_block_1/feed_forward/output/kernel"
+DAMAGE = {
+    "truncated data": (cut(DATA, -4000), r"truncated: the tensors named in the index take \d+ bytes. Received: \d+"),
+    "truncated index": (cut("bert_model.ckpt.index", -100), "index cannot be read"),
+    "no data": (deleted(DATA), "not the weights beside it"),
+    "no config": (deleted(CONFIG), "Expected bert_config.json"),
+    "broken config": (cut(CONFIG, -9), "bert_config.json.*: not JSON"),
+    "no sizes in config": (edited(CONFIG, hidden_size=...), "does not say hidden_size"),
+    "impossible config": (edited(CONFIG, num_attention_heads=5), f"{CONFIG}: `num_attention_heads` must divide"),
+    "other shape": (edited(CONFIG, intermediate_size=21), f"{CONFIG}: `intermediate_size` is 21, but .*ckpt has 20"),
+    "a layer more": (edited(CONFIG, num_hidden_layers=3), f"{CONFIG}: `num_hidden_layers` is 3, but .* has 2"),
+    "unknown activation": (edited(CONFIG, hidden_act="swish"), "hidden_act='swish'"),
+    "albert": (edited(CONFIG, num_hidden_groups=1), "an ALBERT"),
+    "vocabulary too short": (put_lines("vocab.txt", VOCABULARY[:-2]), r"\(29\). Received: 27 tokens"),
+    "vocabulary too long": (put_lines("vocab.txt", [*VOCABULARY, "more"]), r"\(29\). Received: 30 tokens"),
+    "another model": (
+        lambda path: rewrite(path, lambda values: [values.update({f"m/{n}": values.pop(n)}) for n in list(values)]),
+        "holds no BERT in Google's names",
+    ),
+    "missing variable": (
+        lambda path: rewrite(path, lambda values: values.pop("bert/encoder/layer_1/output/dense/kernel")),
+        f"lacks 1 variables of the encoder: {KERNEL}",
+    ),
+}
 
 
-@pytest.mark.parametrize(
-    "kind,error,message",
-    [
-        ("truncated data", ValueError, r"truncated: the tensors named in the index take \d+ bytes. Received: \d+"),
-        ("truncated index", ValueError, "index cannot be read"),
-        ("no data", FileNotFoundError, "not the weights beside it"),
-        ("no config", FileNotFoundError, "Expected bert_config.json"),
-        ("broken config", ValueError, "bert_config.json.*: not JSON"),
-        ("no sizes in config", ValueError, "does not say hidden_size"),
-        ("impossible config", ValueError, "bert_config.json: `num_attention_heads` must divide"),
-        ("other shape", ValueError, "bert_config.json: `intermediate_size` is 21, but .*bert_model.ckpt has 20"),
-        ("a layer more", ValueError, "bert_config.json: `num_hidden_layers` is 3, but .* has 2"),
-        ("unknown activation", ValueError, "hidden_act='swish'"),
-        ("albert", ValueError, "an ALBERT"),
-        ("vocabulary too short", ValueError, r"\(29\). Received: 27 tokens"),
-        ("vocabulary too long", ValueError, r"\(29\). Received: 30 tokens"),
-        ("another model", ValueError, "holds no BERT in Google's names"),
-        (
-            "missing variable",
-            ValueError,
-            "lacks 1 variables of the encoder: encoder_block_1/feed_forward/output/kernel",
-        ),
-    ],
-)
-def test_damage_is_named_before_anything_is_built(kind, error, message, tmp_path, monkeypatch):
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage_is_named_before_anything_is_built(kind, tmp_path, monkeypatch):
     shutil.copytree(ORIGINAL, tmp_path / "it")
-    damage(kind, tmp_path / "it")
+    damage, message = DAMAGE[kind]
+    damage(tmp_path / "it")
     monkeypatch.setattr(kbert.BertEncoder, "__init__", None)  # building would fail otherwise
-    with pytest.raises(error, match=message):
+    with pytest.raises(FileNotFoundError if kind in ("no data", "no config") else ValueError, match=message):
         load(tmp_path / "it")
 
 

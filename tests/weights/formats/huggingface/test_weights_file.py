@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from helpers.damage import cut, put, replaced
 from helpers.hf_directory import GOLDEN, copy_golden, rewrite
 from helpers.stored_models import assert_same_weights, load
 from safetensors.numpy import load_file, save_file
@@ -12,54 +13,40 @@ from safetensors.numpy import load_file, save_file
 import kbert
 from kbert.weights.open_checkpoint import open_checkpoint
 
+WEIGHTS, UNREADABLE = "model.safetensors", "cannot be read as safetensors"
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 133466304\n"
+DAMAGE = {
+    "truncated": (cut(WEIGHTS, -100), f"{UNREADABLE}, it is truncated.*not fully covered"),
+    "truncated header": (cut(WEIGHTS, 500), f"{UNREADABLE}, it is truncated.*invalid header length"),
+    "empty": (put(WEIGHTS, ""), "is empty"),
+    "git lfs": (put(WEIGHTS, LFS), "Git LFS pointer"),
+    "a web page": (put(WEIGHTS, "<!doctype html><html>404</html>"), f"{WEIGHTS}' {UNREADABLE}.*header too large"),
+    "no header": (
+        put(WEIGHTS, (20).to_bytes(8, "little") + b"x" * 40),
+        f"{WEIGHTS}' {UNREADABLE}.*invalid JSON in header",
+    ),
+    "overlapping sizes": (
+        replaced(WEIGHTS, b'"shape":[12]', b'"shape":[13]'),
+        f"{WEIGHTS}' {UNREADABLE}.*invalid shape",
+    ),
+    "unknown type": (replaced(WEIGHTS, b'"F32"', b'"F8!"'), f"{WEIGHTS}' {UNREADABLE}.*F8!"),
+    "broken config": (put("config.json", '{"model_type": "bert",'), "config.json.*: not JSON"),
+    "broken tokenizer": (put("tokenizer.json", "[]"), "tokenizer.json: expected a JSON object"),
+    "missing variable": (
+        lambda path: rewrite(path, drop=["bert.encoder.layer.1.output.dense.bias"]),
+        "lacks 1 variables of the encoder: encoder_block_1/feed_forward/output/bias",
+    ),
+    "two names": (
+        lambda path: rewrite(path, add={"embeddings.LayerNorm.gamma": np.zeros(12)}),
+        "two names of the same variable",
+    ),
+}
 
-def damage(kind, path):
-    weights = path / "model.safetensors"
-    if kind == "truncated":
-        weights.write_bytes(weights.read_bytes()[:-100])
-    elif kind == "truncated header":
-        weights.write_bytes(weights.read_bytes()[:500])
-    elif kind == "empty":
-        weights.write_bytes(b"")
-    elif kind == "git lfs":
-        weights.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 133466304\n")
-    elif kind == "a web page":
-        weights.write_text("<!doctype html><html>404</html>")
-    elif kind == "no header":
-        weights.write_bytes((20).to_bytes(8, "little") + b"x" * 40)
-    elif kind == "overlapping sizes":
-        weights.write_bytes(weights.read_bytes().replace(b'"shape":[12]', b'"shape":[13]', 1))
-    elif kind == "unknown type":
-        weights.write_bytes(weights.read_bytes().replace(b'"F32"', b'"F8!"', 1))
-    elif kind == "broken config":
-        (path / "config.json").write_text('{"model_type": "bert",')
-    elif kind == "broken tokenizer":
-        (path / "tokenizer.json").write_text("[]")
-    elif kind == "missing variable":
-        rewrite(path, drop=["bert.encoder.layer.1.output.dense.bias"])
-    elif kind == "two names":
-        rewrite(path, add={"embeddings.LayerNorm.gamma": np.zeros(12)})
 
-
-@pytest.mark.parametrize(
-    "kind,message",
-    [
-        ("truncated", "cannot be read as safetensors, it is truncated.*not fully covered"),
-        ("truncated header", "cannot be read as safetensors, it is truncated.*invalid header length"),
-        ("empty", "is empty"),
-        ("git lfs", "Git LFS pointer"),
-        ("a web page", "model.safetensors' cannot be read as safetensors.*header too large"),
-        ("no header", "model.safetensors' cannot be read as safetensors.*invalid JSON in header"),
-        ("overlapping sizes", "model.safetensors' cannot be read as safetensors.*invalid shape"),
-        ("unknown type", "model.safetensors' cannot be read as safetensors.*F8!"),
-        ("broken config", "config.json.*: not JSON"),
-        ("broken tokenizer", "tokenizer.json: expected a JSON object"),
-        ("missing variable", "lacks 1 variables of the encoder: encoder_block_1/feed_forward/output/bias"),
-        ("two names", "two names of the same variable"),
-    ],
-)
-def test_damage_is_named_before_anything_is_built(directory, kind, message, monkeypatch):
-    damage(kind, directory)
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage_is_named_before_anything_is_built(directory, kind, monkeypatch):
+    damage, message = DAMAGE[kind]
+    damage(directory)
     monkeypatch.setattr(kbert.BertEncoder, "__init__", None)
     with pytest.raises(ValueError, match=message):
         load(directory)

@@ -10,6 +10,7 @@ from helpers.model_settings import settings_of
 from helpers.slow_but import slow_but
 from helpers.stored_models import weights
 from helpers.tiny_bert import TEXTS, VOCABULARY, randomise, tiny_config, tiny_tokenizer
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 
@@ -293,7 +294,8 @@ def test_a_failed_save_leaves_nothing(pretrained, monkeypatch):
 
 def test_saving_needs_what_belongs_together(tmp_path):
     model = kbert.BertClassifier(tiny_config(), num_labels=2)
-    for arguments, message in [
+    wrong_inputs(
+        lambda arguments: kbert.save_pretrained(model, tmp_path / "model", **arguments),
         ({}, "pass `tokenizer`"),
         ({"tokenizer": tiny_tokenizer(), "settings": {"seed": 1}}, "made_by"),
         (
@@ -306,9 +308,7 @@ def test_saving_needs_what_belongs_together(tmp_path):
         ),
         ({"tokenizer": kbert.BertTokenizer(VOCABULARY[:-1])}, "Received: 24 tokens"),
         ({"tokenizer": tiny_tokenizer(), "format": "onnx"}, "`format` must be one of"),
-    ]:
-        with pytest.raises(ValueError, match=message):
-            kbert.save_pretrained(model, tmp_path / "model", **arguments)
+    )
     with pytest.raises(ValueError, match="give neither"):
         kbert.save_pretrained(kbert.build_pipeline(model, tiny_tokenizer()), tmp_path / "m", tokenizer=tiny_tokenizer())
     assert not list(tmp_path.iterdir())

@@ -8,6 +8,7 @@ import sys
 import keras
 import numpy as np
 import pytest
+from helpers.damage import cut, edited, put_lines
 from helpers.hf_directory import edit
 from helpers.slow_but import slow_but
 from helpers.stored_models import assert_same_model, assert_same_weights, load, make_model, save
@@ -206,39 +207,41 @@ def preset(_preset, tmp_path):
     return shutil.copytree(_preset, tmp_path / "preset")
 
 
-def damage(kind, path):
-    config, task = path / "config.json", path / "task.json"
-    content = json.loads((task if "classifier" in kind else config).read_text())
-    if kind == "another model":
-        edit(config, registered_name="keras_hub>RobertaBackbone")
-    elif kind == "quantised":
-        edit(config, config=content["config"] | {"dtype": {"class_name": "DTypePolicyMap", "config": {}}})
-    elif kind == "other sizes":
-        edit(config, config=content["config"] | {"intermediate_dim": 21})
-    elif kind == "truncated":
-        (path / "model.weights.h5").write_bytes((path / "model.weights.h5").read_bytes()[:-999])
-    elif kind == "truncated head":
-        (path / "task.weights.h5").write_bytes((path / "task.weights.h5").read_bytes()[:2000])
-    elif kind == "classifier with softmax":
-        edit(task, config=content["config"] | {"activation": "softmax"})
-    elif kind == "short vocabulary":
-        (path / "assets/tokenizer/vocabulary.txt").write_text("\n".join(VOCABULARY[:-1]) + "\n")
+def with_config(name, **changes):
+    """Changes entries of the config within a JSON file."""
+    return lambda path: edit(path / name, config=json.loads((path / name).read_text())["config"] | changes)
 
 
-@pytest.mark.parametrize(
-    "kind,message",
-    [
-        ("another model", "kbert builds BERT, a BertBackbone. Received: RobertaBackbone"),
-        ("quantised", r"quantised \(DTypePolicyMap\)"),
-        ("other sizes", "config.json: `intermediate_dim` is 21, but .*model.weights.h5 has 20"),
-        ("truncated", "model.weights.h5 is truncated or no HDF5 file"),
-        ("truncated head", "task.weights.h5 is truncated or no HDF5 file"),
-        ("classifier with softmax", "activation='softmax' gives no logits"),
-        ("short vocabulary", r"\(25\). Received: 24 tokens"),
-    ],
-)
-def test_damage_is_named_before_anything_is_built(preset, kind, message, monkeypatch):
-    damage(kind, preset)
+DAMAGE = {
+    "another model": (
+        edited("config.json", registered_name="keras_hub>RobertaBackbone"),
+        "kbert builds BERT, a BertBackbone. Received: RobertaBackbone",
+    ),
+    "quantised": (
+        with_config("config.json", dtype={"class_name": "DTypePolicyMap", "config": {}}),
+        r"quantised \(DTypePolicyMap\)",
+    ),
+    "other sizes": (
+        with_config("config.json", intermediate_dim=21),
+        "config.json: `intermediate_dim` is 21, but .*model.weights.h5 has 20",
+    ),
+    "truncated": (cut("model.weights.h5", -999), "model.weights.h5 is truncated or no HDF5 file"),
+    "truncated head": (cut("task.weights.h5", 2000), "task.weights.h5 is truncated or no HDF5 file"),
+    "classifier with softmax": (
+        with_config("task.json", activation="softmax"),
+        "activation='softmax' gives no logits",
+    ),
+    "short vocabulary": (
+        put_lines("assets/tokenizer/vocabulary.txt", VOCABULARY[:-1]),
+        r"\(25\). Received: 24 tokens",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", DAMAGE)
+def test_damage_is_named_before_anything_is_built(preset, kind, monkeypatch):
+    damage, message = DAMAGE[kind]
+    damage(preset)
     monkeypatch.setattr(kbert.BertEncoder, "__init__", None)
     with pytest.raises(ValueError, match=message):
         load(preset)

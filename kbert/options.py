@@ -421,3 +421,16 @@ class Optimization(Options):
     bias_correction: bool = False
     layer_decay: NonzeroShare | None = None
     accumulate: Count = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Distillation(Options):
+    """How a student learns from its teacher's answers.
+
+    Args:
+        teacher_temperature: what the logits of teacher and student are divided by before they are compared.
+        hard_share: the share of the labels in the loss; 0: the teacher's answers alone.
+    """
+
+    teacher_temperature: Positive = 2.0
+    hard_share: Share = 0.5

@@ -136,9 +136,22 @@ def test_embeddings(place):
     assert set(names["run"].metrics["dev"]) == {"examples", "recall@1", "recall@10", "mrr@10", "ndcg@10"}
 
 
+def test_distillation(place):
+    rows = [(text, label, label) for text, label in sentences(24)]
+    write_table(place / "reviews.csv", rows, ("review", "stars", "label"))
+    write_table(place / "more.csv", [(text,) for text, _ in sentences(8, start=24)], ("review",))
+    smaller = dict.fromkeys(("google-bert/bert-base-uncased", "saved_models/kbert-mini"), "runs/tiny")
+    quick = {"learning_rate=3e-5": "sequence_length=9, epochs=1", "epochs=6": "sequence_length=9, epochs=1"}
+    names = run(
+        "docs/distillation.md", smaller | quick | {'"runs/student"': '"runs/small"', '"runs/teacher"': '"runs/large"'}
+    )
+    assert names["run"].metrics["unlabelled_examples"] == 8
+
+
 def test_every_page_with_python_is_run():
     elsewhere = {"concepts.md", "corpora.md", "data.md", "migrate.md", "serving.md", "tokenizer.md"}
     here = {
+        "distillation.md",
         "embeddings.md",
         "fine-tuning.md",
         "pretraining.md",

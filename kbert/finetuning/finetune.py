@@ -10,6 +10,7 @@ from kbert.options import (
     PASSING,
     Bookkeeping,
     Count,
+    Distillation,
     Machine,
     Natural,
     Optimization,
@@ -73,6 +74,9 @@ def finetune(
     keep: Literal["best", "last"] = "best",
     patience: Count | None = None,
     more_dev=None,
+    teacher: PathLike | Any = None,
+    unlabelled: PathLike | Any = None,
+    distillation: Distillation = Distillation(),
     optimization: Optimization = Optimization(),
     machine: Machine = Machine(),
     bookkeeping: Bookkeeping = Bookkeeping(),
@@ -120,6 +124,12 @@ def finetune(
         keep: "best" or "last": which weights are kept.
         patience: with `dev`, stop after this many evaluations without improvement; None: never.
         more_dev: with `dev`, {suffix: examples}, scored at the end; their metrics have this suffix.
+        teacher: a fine-tuned model of the same task, as `source` or a pipeline, whose answers the model learns, too
+            (classification, regression, tagging; spans, if both have the same vocabulary). They are computed once and
+            kept in `output`.
+        unlabelled: with `teacher`, texts that only the teacher answers, as `kbert.predict_file` or
+            ``pipeline.predict`` takes them, in the columns of `task`. They count as examples of an epoch.
+        distillation: `kbert.options.Distillation`: temperature, and the share of the labels in the loss.
         optimization: `kbert.options.Optimization`: weight decay, bias correction, decay by layer, micro-batches.
         machine: `kbert.options.Machine`: strategy, precision, XLA.
         bookkeeping: `kbert.options.Bookkeeping`: checkpoints, TensorBoard, your own callbacks. With `dev` their epochs

@@ -9,6 +9,7 @@ import keras
 from kbert.finetuning.finetune import FinetunedRun
 from kbert.finetuning.identify import identify_model
 from kbert.finetuning.starting_pipeline import starting_pipeline
+from kbert.finetuning.teaching import Teaching, distillation_losses
 from kbert.inspection.board.log_directory import log_directory
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.dev_examples import DevExamples
@@ -59,6 +60,7 @@ class Finetuning:
     Attributes:
         task, train, dev, more_dev: as completed: labels as numbers, without examples that cannot be learned.
         pipeline: `kbert.Pipeline`, before its training.
+        teaching: `Teaching`, or None.
         data: `kbert.tasks.task.TrainingData`.
     """
 
@@ -83,6 +85,8 @@ class Finetuning:
         self.log_dir = log_directory("finetune", asked.bookkeeping.log_dir, asked.output, asked.bookkeeping.profile)
         self._checkpoint_every = asked.bookkeeping.checkpoint_every or _CHECKPOINT_EVERY
         self.callbacks = callback_list("finetune", asked.bookkeeping.callbacks, has_own_rate=True)
+        if asked.unlabelled is not None and (asked.teacher is None or asked.class_weight is not None):
+            raise ValueError("finetune: `unlabelled` needs `teacher`, and no `class_weight`")
 
     # Read
 
@@ -137,6 +141,9 @@ class Finetuning:
         head = self.train.take(range(min(len(self.train), _FIRST)))
         share = share_of_unknown(self.pipeline.tokenizer, head.columns.values())
         warn_of_unknown(share, self.train.path or "the training examples")
+        self.teaching = None
+        if asked.teacher is not None:
+            self.teaching = Teaching(asked, self.task, self.pipeline, self.train)
         self.data = self._training_data()
 
     def _take_labels(self, settings) -> None:
@@ -152,8 +159,10 @@ class Finetuning:
         paths = {name: examples and examples.path for name, examples in self._examples.items()}
         if isinstance(self.asked.dev, float):
             paths["dev"] = self.asked.dev
-        task = {"task": self.asked.task.to_dict()}
-        return self.asked.settings() | {"source": self._init} | task | to_json(paths) | self._more_settings
+        given = {"source": self._init, "task": self.asked.task.to_dict()}
+        if self.teaching is not None:
+            given |= {"teacher": self.teaching.name, "unlabelled": self.teaching.unlabelled}
+        return self.asked.settings() | given | to_json(paths) | self._more_settings
 
     def open(self):
         """Opens the output directory by the rule of `open_run`; `run` does this if it was not done before."""
@@ -167,6 +176,8 @@ class Finetuning:
                 recipe="kbert.finetune",
                 examples={name: one.fingerprint() for name, one in self._examples.items() if one is not None},
             )
+            if self.teaching is not None and self._run.is_chief:
+                self.teaching.write(self._run.path)
         return self._run
 
     def _files(self) -> dict[str, Any]:
@@ -174,8 +185,10 @@ class Finetuning:
         if files.get("dev") == files.get("train"):
             files.pop("dev", None)  # held out of it
         files["more_dev"] = [one.path for one in self.more_dev.values() if one.path] or None
-        if not isinstance(self.asked.source, BertModel | Pipeline):
-            files["source"] = local_source(self.asked.source) or self.asked.source
+        for name in ("source", "teacher"):
+            model = getattr(self.asked, name)
+            if model is not None and not isinstance(model, BertModel | Pipeline):
+                files[name] = local_source(model) or model
         return files
 
     # Train
@@ -237,19 +250,27 @@ class Finetuning:
     def _log_plan(self, data, steps: int) -> None:
         windows = f" in {data.windows:,} windows" if data.windows != len(self.train) else ""
         evaluated = f", {len(self.dev):,} to evaluate on" if self.dev is not None else ""
+        if self.teaching is not None and self.teaching.unlabelled:
+            _LOGGER.info("%s texts without labels, which the teacher answers", f"{self.teaching.unlabelled:,}")
         _LOGGER.info(
             "%s examples%s to learn from%s; %s steps", f"{len(self.train):,}", windows, evaluated, f"{steps:,}"
         )
         if self.dev is None:
             _LOGGER.info("no dev set: nothing is evaluated, and the weights of the last step are kept")
 
+    @property
+    def _teacher_answers(self):
+        return None if self.teaching is None else self.teaching.answers
+
     def _training_data(self):
         asked = self.asked
-        weights = {} if asked.class_weight is None else {"class_weight": asked.class_weight}
+        more = {} if asked.class_weight is None else {"class_weight": asked.class_weight}
+        if self._teacher_answers is not None:
+            more["teacher"] = self._teacher_answers
         return self.task.training_data(
             self.pipeline,
-            self.train,
-            **weights,
+            self.train if self.teaching is None else self.teaching.examples,
+            **more,
             batch_size=asked.batch_size,
             seed=asked.seed,
             padding="full" if self.hardware.name == "tpu" else "bucket" if self.hardware.jit_compile else "longest",
@@ -268,6 +289,7 @@ class Finetuning:
                 model.enable_lora(asked.lora_rank)
             model.compile(
                 make_optimizer(asked.optimization, schedule),
+                "auto" if self._teacher_answers is None else distillation_losses(model, asked.distillation),
                 micro_batches=asked.optimization.accumulate,
                 jit_compile=self.hardware.jit_compile,
             )
@@ -352,6 +374,7 @@ class Finetuning:
         return {
             "task": self.task.to_dict(),  # with what the training examples decided
             "train_examples": len(self.train),
+            "unlabelled_examples": 0 if self.teaching is None else self.teaching.unlabelled,
             "train_windows": data.windows,
             "dev_examples": 0 if self.dev is None else len(self.dev),
             "steps": steps,

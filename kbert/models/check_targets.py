@@ -8,6 +8,7 @@ import numpy as np
 
 from kbert.models.check_inputs import complete_inputs
 from kbert.optim.cross_entropy import broadcast_weights, on_or_off, wrong_labels
+from kbert.optim.distillation_loss import DistillationLoss
 from kbert.optim.losses import ClassificationLoss, MultiLabelLoss, SpanLoss
 
 _CLASS_LOSSES = (ClassificationLoss, keras.losses.SparseCategoricalCrossentropy)
@@ -69,7 +70,8 @@ def _targets(model, labels, weights=None):
             part.get(name) if isinstance(part, dict) else part if len(outputs) == 1 else None
             for part in (losses, labels, weights)
         )
-        is_known = isinstance(loss, (*_CLASS_LOSSES, MultiLabelLoss)) or (name == "score" and loss is not None)
+        is_score = name == "score" and loss is not None and not isinstance(loss, DistillationLoss)
+        is_known = is_score or isinstance(loss, (*_CLASS_LOSSES, MultiLabelLoss))
         if values is not None and is_known:
             yield name, values, weight, loss
 

@@ -10,6 +10,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "ClassificationLoss": "losses",
         "CosineLoss": "embedding_losses",
         "CrossEntropy": "metrics",
+        "DistillationLoss": "distillation_loss",
         "Lamb": "lamb",
         "MaskedLanguageModelLoss": "losses",
         "MultiLabelAccuracy": "metrics",

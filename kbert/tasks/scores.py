@@ -163,10 +163,15 @@ def evaluate_documents(
     pipeline, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32
 ) -> tuple[dict, np.ndarray]:
     """`evaluate` for whole texts, by the answers that the pipeline pools over their windows."""
-    order, place = longest_first(text_sizes([examples.texts]))
-    progress = PredictionProgress(len(order), batch_size)
-    texts = [examples.texts[i] for i in order]
-    answers = pipeline.predict(texts, batch_size=batch_size, verbose=0, callbacks=[progress])
-    scores = np.asarray(answers["score" if examples.regression else "probabilities"], "float64")[place]
-    check_scores(scores)
+    scores = document_scores(pipeline, examples.texts, batch_size)
     return compare(examples, scores, metrics, pipeline.answers.thresholds), scores
+
+
+def document_scores(pipeline, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
+    """As `predict_scores`, of whole texts, pooled over their windows."""
+    order, place = longest_first(text_sizes([texts]))
+    progress = PredictionProgress(len(order), batch_size)
+    answers = pipeline.predict([texts[i] for i in order], batch_size=batch_size, verbose=0, callbacks=[progress])
+    scores = np.asarray(answers["score" if "score" in answers else "probabilities"], "float64")[place]
+    check_scores(scores)
+    return scores

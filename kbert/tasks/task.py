@@ -49,6 +49,46 @@ class TrainingData:
 
 
 @dataclasses.dataclass(frozen=True)
+class TeacherAnswers:
+    """What a teacher answers to training examples.
+
+    Attributes:
+        outputs: output of the model → float32, the teacher's logits or scores: a row for each example, of spans for
+            each window, of tags for each word.
+        labelled: the first so many examples have labels, the others none.
+    """
+
+    outputs: Mapping[str, np.ndarray]
+    labelled: int
+
+    def beside(self, labels: Mapping[str, np.ndarray], examples: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """The targets of `kbert.optim.DistillationLoss`, float32 [n, h + N].
+
+        Args:
+            labels: output → [n] or [n, h].
+            examples: the number of each row's example; None: the rows are the examples.
+        """
+        targets = {}
+        for name, answers in self.outputs.items():
+            own = np.array(labels[name], "float32").reshape(len(labels[name]), -1)
+            numbers = np.arange(len(own)) if examples is None else examples
+            own[numbers >= self.labelled, 0] = np.nan  # no label
+            targets[name] = np.concatenate([own, answers.reshape(len(own), -1)], axis=1)
+        return targets
+
+
+def columns_of_labels(wanted: Sequence[str], there: Sequence[str]) -> list[int]:
+    """The columns of a teacher's logits in the order of a model's labels.
+
+    Raises:
+        ValueError: other labels.
+    """
+    if set(wanted) != set(there):
+        raise ValueError(f"expected a model with the labels {list(wanted)}. Received: labels {list(there)}")
+    return [list(there).index(label) for label in wanted]
+
+
+@dataclasses.dataclass(frozen=True)
 class Evaluation:
     """A model's answers to examples, and their scores.
 
@@ -385,10 +425,33 @@ class Task:
 
         Args:
             train: the result of `for_training`, after `for_model`.
-            batches: ``batch_size, seed, padding, group_by_length``, as for the datasets of all tasks, and
-                ``class_weight`` where it was given and `check_class_weight` accepts it.
+            batches: ``batch_size, seed, padding, group_by_length``, as for the datasets of all tasks,
+                ``class_weight`` where it was given and `check_class_weight` accepts it, and ``teacher``, a
+                `TeacherAnswers`, where `teacher_answers` gave them.
         """
         self._without_examples()
+
+    def with_texts(self, train: Examples, columns: Mapping[str, list]) -> Examples:
+        """The training examples, and after them texts without labels, input of the pipeline → strings."""
+        self._without_teacher()
+
+    def teacher_answers(self, teacher, pipeline, examples: Examples, batch_size: int) -> dict[str, np.ndarray]:
+        """The ``outputs`` of `TeacherAnswers`.
+
+        Args:
+            teacher: `kbert.Pipeline` of a model of this task.
+            pipeline: that of the model that is trained.
+            examples: after `for_model`.
+
+        Raises:
+            ValueError: a teacher that has other labels or reads its texts otherwise.
+        """
+        self._without_teacher()
+
+    def _without_teacher(self) -> NoReturn:
+        raise ValueError(
+            f"finetune: `teacher` is for classification, regression, tagging and spans. Received: a {self.name} task"
+        )
 
     def check_class_weight(self, class_weight, pipeline, train: Examples) -> None:
         """Raises ValueError unless `class_weight` of `kbert.finetune` suits the task; most have no classes."""

@@ -14,9 +14,10 @@ from kbert.tasks.in_memory import text_table
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.metrics import LOWER_IS_BETTER, metrics_of
 from kbert.tasks.table import Table, read_table
-from kbert.tasks.task import Evaluation, Task, TrainingData, of_model
+from kbert.tasks.task import Evaluation, Task, TrainingData, columns_of_labels, of_model
 
 _MOST_CHARACTERS = 300
+_LEAST = 1e-12  # a teacher's probability
 
 
 def example_columns(examples: LabelledText) -> tuple[list[str], Callable[[int], list[str]]]:
@@ -111,7 +112,33 @@ class TextTask(Task):
 
         class_weights(class_weight, pipeline, train)  # raises
 
-    def training_data(self, pipeline, train, *, class_weight=None, **batches) -> TrainingData:
+    def with_texts(self, train, columns):
+        texts, pairs = columns["text"], columns.get("text_pair")
+        return dataclasses.replace(
+            train,
+            texts=[*train.texts, *texts],
+            text_pairs=pairs and [*train.text_pairs, *pairs],
+            labels=np.concatenate([train.labels, np.zeros((len(texts), *train.labels.shape[1:]), train.labels.dtype)]),
+            lines=(),
+        )
+
+    def teacher_answers(self, teacher, pipeline, examples, batch_size):
+        from kbert.tasks.scores import document_scores, predict_scores
+
+        self.check_examples(teacher, examples)
+        (name,) = pipeline.model.output
+        if teacher.preprocessor.makes_windows:
+            answers = document_scores(teacher, examples.texts, batch_size)
+        else:
+            columns = examples.columns
+            answers = predict_scores(teacher.model, teacher.preprocessor, columns, batch_size=batch_size)
+        if name == "logits":
+            answers = answers[:, columns_of_labels(pipeline.answers.labels, teacher.answers.labels)]
+            off = np.maximum(1.0 - answers, _LEAST) if examples.multi_label else 1.0
+            answers = np.log(np.maximum(answers, _LEAST) / off)
+        return {name: answers.astype("float32")}
+
+    def training_data(self, pipeline, train, *, class_weight=None, teacher=None, **batches) -> TrainingData:
         from kbert.tasks import training_data
 
         preprocessor = pipeline.preprocessor
@@ -121,12 +148,21 @@ class TextTask(Task):
             weights = training_data.class_weights(class_weight, pipeline, train)
         if not preprocessor.makes_windows:
             make_dataset = functools.partial(
-                training_data.training_dataset, train, preprocessor, num_labels=num_labels, weights=weights, **batches
+                training_data.training_dataset,
+                train,
+                preprocessor,
+                num_labels=num_labels,
+                weights=weights,
+                targets=teacher and teacher.beside(training_data.labels_by_output(train)),
+                **batches,
             )
             tokens = training_data.real_tokens(train, preprocessor)
             return TrainingData(len(train), len(train), tokens, make_dataset)
         store, labels = training_data.document_windows(train, preprocessor, num_labels)
         weights = None if weights is None else weights[store.rows]
+        if teacher is not None:  # whose answers are to whole texts
+            outputs = {name: answers[store.rows] for name, answers in teacher.outputs.items()}
+            labels = dataclasses.replace(teacher, outputs=outputs).beside(labels, store.rows)
         make_dataset = functools.partial(training_data.window_dataset, store, labels, weights=weights, **batches)
         return TrainingData(len(store), len(store), float(store.lengths.mean()), make_dataset)
 

@@ -57,6 +57,7 @@ def training_dataset(
     padding: str = "bucket",
     group_by_length: bool = False,
     weights: np.ndarray | None = None,
+    targets: Mapping[str, np.ndarray] | None = None,
 ) -> tf.data.Dataset:
     """An infinite dataset of full batches for `model.fit`, in a new order each epoch.
 
@@ -73,6 +74,7 @@ def training_dataset(
         group_by_length: whether to sort the rows of up to 50 batches into batches by number of tokens. Faster, but the
             batches are no longer random; all examples are tokenised once more at the start.
         weights: floats, the loss factor of each example; None: 1 for all.
+        targets: instead of the labels, output → [n, ...].
 
     Returns:
         tf.data.Dataset of ``(inputs, labels)``, with `weights` ``(inputs, labels, sample_weight)``: inputs a batch dict
@@ -84,7 +86,13 @@ def training_dataset(
 
     sizes = token_counts(examples, preprocessor) if group_by_length else None
     rows = row_batches(len(examples), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
-    return _batches(rows, examples, preprocessor, padding, weights)
+    return _batches(rows, examples, preprocessor, padding, weights, targets or labels_by_output(examples))
+
+
+def labels_by_output(examples: LabelledText) -> dict[str, np.ndarray]:
+    """The labels under the name of the model's output: int32 ``logits``, for regression float32 ``score``."""
+    output, kind = ("score", "float32") if examples.regression else ("logits", "int32")
+    return {output: np.asarray(examples.labels, kind)}
 
 
 def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray:
@@ -143,17 +151,16 @@ def _gather(source, rows):
     return tf.ensure_shape(texts, rows.shape)
 
 
-def _batches(rows, examples, preprocessor, padding, weights):
+def _batches(rows, examples, preprocessor, padding, weights, labels):
     texts = row_reader(examples.columns)
-    output, kind = ("score", "float32") if examples.regression else ("logits", "int32")
-    labels = tf.constant(examples.labels, kind)
+    labels = {name: tf.constant(values) for name, values in labels.items()}
     factors = None if weights is None else tf.constant(weights, "float32")
 
     @tf.autograph.experimental.do_not_convert
     def batch(indices):  # [B]
         inputs = preprocessor(texts(indices))
-        one = trim_padding(inputs, padding), {output: tf.gather(labels, indices)}
-        return one if factors is None else (*one, {output: tf.gather(factors, indices)})
+        one = trim_padding(inputs, padding), {name: tf.gather(values, indices) for name, values in labels.items()}
+        return one if factors is None else (*one, {name: tf.gather(factors, indices) for name in labels})
 
     return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
 
@@ -278,4 +285,4 @@ def document_windows(examples: LabelledText, preprocessor, num_labels: int | Non
     if num_labels is not None:
         check_label_numbers(examples.labels, num_labels)
     store = WindowStore.from_examples(examples, preprocessor)
-    return store, {"score" if examples.regression else "logits": examples.labels[store.rows]}
+    return store, {name: labels[store.rows] for name, labels in labels_by_output(examples).items()}

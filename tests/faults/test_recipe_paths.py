@@ -30,6 +30,10 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     ),
     "compare_pretraining": ("<pretraining>", "--output", "<new>"),
     "convert": ("--source", "<init>", "--output", "<new>"),
+    "distill": (
+        *as_flags(teacher="<init>", students="<classifier>", glue="<glue>", output="<new>", tasks="SST-2:8"),
+        *as_flags(seeds=0, epochs=1, sequence_length=16),
+    ),
     "embed": ("--source", "<init>", "--input", "<texts.txt>", "--output", "<new>"),
     "embeddings": (
         *as_flags(corpus="<corpus.txt>", source="<init>", output="<new>", sts_b="<glue>"),
@@ -99,6 +103,13 @@ MORE = {  # other flags that take a path
     "query": [("--input", "<rows.jsonl>", "--model", "reviews")],
     "embed": [("--source", "<init>", "--sts-b", "<glue>", "--output", "<new>")],
     "glue-submission": [("--directory", "<glue>", "--runs", "<runs>", "--output", "<new>")],
+    "finetune classification": [
+        (
+            *as_flags(train="<train.csv>", source="<init>", output="<new>", evaluate_every="null"),
+            *as_flags(teacher="<classifier>", unlabelled="<texts.txt>"),
+            *SHORT,
+        )
+    ],
     "inspect": [
         ("--source", "<init>", "--output", "<new>", "--records", "<records>"),
         ("--source", "<init>", "--output", "<new>", "--compare", "<classifier>"),

@@ -10,6 +10,7 @@ from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import as_flags, run_recipe
 from helpers.tiny_corpus import make_documents
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+from helpers.toy_glue import write_toy_glue
 from helpers.toy_tags import tagged_sentences, write_conll
 
 import kbert
@@ -87,6 +88,18 @@ def test_embeddings(home, tmp_path, pairs):
     assert -1 <= scores["after"]["spearman"] <= 1 and scores["after"] != scores["before"]
     assert kbert.load_pretrained(tmp_path / "run").task == "similarity"
     assert run_recipe("embeddings", *flags) == scores
+
+
+def test_distill(home, tmp_path):
+    write_toy_glue(tmp_path / "glue")
+    students = [write_tiny_directory(tmp_path / "student/model").parent]
+    flags = as_flags(teacher=home / "init", students=students, glue=tmp_path / "glue", output=tmp_path / "runs")
+    flags += as_flags(tasks=["SST-2:40", "MRPC"], seeds=[0, 1], epochs=1, batch_size=8, sequence_length=16)
+    results = run_recipe("distill", *flags)
+    assert set(results["SST-2"]) >= {"teacher", "student, alone", "student, taught"}
+    assert results["SST-2"]["examples"] == 40 and len(results["MRPC"]["student, taught"]) == 2
+    assert json.loads((tmp_path / "runs/results.json").read_text())["tasks"] == results
+    assert run_recipe("distill", *flags) == results
 
 
 @pytest.mark.parametrize("recipe", ["find_entities", "features_bilstm"])

@@ -139,11 +139,33 @@ class SpanExtraction(Task):
     def settings(self, train):
         return self.options()
 
-    def training_data(self, pipeline, train, **batches):
+    def with_texts(self, train, columns):
+        more = len(columns["question"])
+        return dataclasses.replace(
+            train,
+            ids=[*train.ids, *(f"text {n}" for n in range(more))],
+            questions=[*train.questions, *columns["question"]],
+            contexts=[*train.contexts, *columns["context"]],
+            answers=[*train.answers, *[()] * more],
+            answer_starts=np.concatenate([train.answer_starts, np.full(more, -1, "int32")]),
+            lines=(),
+        )
+
+    def teacher_answers(self, teacher, pipeline, examples, batch_size):
+        from kbert.tasks.span.windows import span_windows, window_logits
+
+        own, other = pipeline.tokenizer, teacher.tokenizer
+        if own.vocabulary != other.vocabulary or own.settings() != other.settings():
+            raise ValueError("answers of spans are positions of tokens: expected the vocabulary of the trained model")
+        store, _ = span_windows(examples, pipeline.preprocessor)
+        return window_logits(teacher.model, store, batch_size)
+
+    def training_data(self, pipeline, train, *, teacher=None, **batches):
         from kbert.tasks.span.windows import span_windows
         from kbert.tasks.training_data import window_dataset
 
         store, labels = span_windows(train, pipeline.preprocessor)
+        labels = labels if teacher is None else teacher.beside(labels, store.rows)
         make_dataset = functools.partial(window_dataset, store, labels, **batches)
         # As in the original, an epoch has as many windows as there are questions.
         return TrainingData(len(train), len(store), float(store.lengths.mean()), make_dataset)

@@ -73,6 +73,11 @@ def evaluate_tagger(
     return {"sentences": len(tagged), "loss": _loss(logits, windows), **scores}, predicted
 
 
+def word_logits(model, windows: TaggedWindows, batch_size: int) -> np.ndarray:
+    """A tagger's logits of each word, each in the window with the most context, float32 [n, N]."""
+    return _logits(model, windows, batch_size).reshape(-1, model.num_labels)[windows.word_positions]
+
+
 def _logits(model, windows, batch_size):
     """float32 [W, S, N]; longest windows first, each batch as long as its longest."""
     order, _ = longest_first(windows.batch["padding_mask"].sum(axis=1))
@@ -104,10 +109,8 @@ def _as_iob(tag):
 
 def _loss(logits, windows):
     """Mean cross-entropy of the labelled words, each in the window with the most context."""
-    position = windows.batch["word_position"]
-    position = position[position >= 0]
-    labelled = windows.weights.reshape(-1)[position] > 0
-    position = position[labelled]
+    position = windows.word_positions
+    position = position[windows.weights.reshape(-1)[position] > 0]
     logits = logits.reshape(-1, logits.shape[-1])[position]  # [n, N]
     return float(np.mean(cross_entropies(logits, windows.labels.reshape(-1)[position]))) if len(logits) else 0.0
 

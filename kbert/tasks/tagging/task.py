@@ -5,13 +5,15 @@ import functools
 import pathlib
 from typing import Literal
 
+import numpy as np
+
 from kbert.options import Count
 from kbert.pipelines.task_signature import answering
 from kbert.tasks.in_memory import column_names, read_columns
 from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.readers import read_tagged, spans_from_memory, tagged_from_memory
 from kbert.tasks.tagging.tagged_text import check_tags, learn_tags
-from kbert.tasks.task import Evaluation, Task, TrainingData, of_model
+from kbert.tasks.task import Evaluation, Task, TrainingData, columns_of_labels, of_model
 
 _METRICS = ("f1", "precision", "recall", "accuracy")
 
@@ -135,11 +137,38 @@ class Tagging(Task):
     def check_dev(self, dev, settings):
         check_tags(dev, settings["labels"])
 
-    def training_data(self, pipeline, train, **batches):
+    def with_texts(self, train, columns):
+        from kbert.text.words import split_words
+
+        words = [text for text in split_words(columns["text"])[0].to_list() if text]
+        words = [[word.decode("utf-8", "replace") for word in text] for text in words]
+        last = max(train.documents)
+        return dataclasses.replace(
+            train,
+            words=[*train.words, *words],
+            tags=[*train.tags, *(["O"] * len(text) for text in words)],
+            documents=[*train.documents, *range(last + 1, last + 1 + len(words))],
+            lines=(),
+        )
+
+    def teacher_answers(self, teacher, pipeline, examples, batch_size):
+        from kbert.tasks.tagging.evaluation import word_logits
+        from kbert.tasks.tagging.windows import TaggedWindows
+
+        labels = list(teacher.answers.labels)
+        columns = columns_of_labels(pipeline.answers.labels, labels)
+        windows = TaggedWindows.from_tagged_text(examples, teacher.preprocessor, labels, self.context)
+        return {"logits": word_logits(teacher.model, windows, batch_size)[:, columns]}
+
+    def training_data(self, pipeline, train, *, teacher=None, **batches):
         from kbert.tasks.tagging.windows import TaggedWindows, tagging_dataset
 
         windows = TaggedWindows.from_tagged_text(train, pipeline.preprocessor, pipeline.answers.labels, self.context)
-        make_dataset = functools.partial(tagging_dataset, windows, **batches)
+        targets = None
+        if teacher is not None:
+            sentences = np.repeat(np.arange(len(train)), [len(words) for words in train.words])
+            targets = teacher.beside({"logits": windows.word_labels}, sentences)["logits"]
+        make_dataset = functools.partial(tagging_dataset, windows, targets=targets, **batches)
         return TrainingData(len(windows), len(windows), windows.real_tokens, make_dataset)
 
     def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):

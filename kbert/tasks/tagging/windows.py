@@ -23,6 +23,7 @@ class TaggedWindows:
     batch: Mapping[str, np.ndarray]  # the result of `TaggingPreprocessor.windows` for all texts at once
     labels: np.ndarray  # int32 [W, S]; 0 if there is none
     weights: np.ndarray  # float32 [W, S]: 1 at the first token of every word that has a label, else 0
+    words: np.ndarray  # int32 [W, S]: the number of the word at its first token, else -1
     texts: Sequence[range]  # the sentences of each text
 
     @classmethod
@@ -48,12 +49,24 @@ class TaggedWindows:
         position = batch["word_position"]
         first = token.reshape(-1)[position[position >= 0]]  # [n], in the order of the words
         of_token = np.full(token.max() + 2, -1, "int32")  # the last: no token
-        of_token[first] = ids
-        labels = of_token[token]
-        return cls(batch, np.maximum(labels, 0), (labels >= 0).astype("float32"), texts)
+        of_token[first] = np.arange(len(first))
+        numbers = of_token[token]
+        labels = np.append(ids, np.int32(-1))[numbers]
+        return cls(batch, np.maximum(labels, 0), (labels >= 0).astype("float32"), numbers, texts)
 
     def __len__(self):
         return len(self.labels)
+
+    @property
+    def word_positions(self) -> np.ndarray:
+        """Integers [n]: where in a flat [W * S] each word's first token stands, in the window with the most context."""
+        position = self.batch["word_position"]
+        return position[position >= 0]
+
+    @property
+    def word_labels(self) -> np.ndarray:
+        """int32 [n]: the label of each word; 0 if there is none."""
+        return self.labels.reshape(-1)[self.word_positions]
 
     @property
     def real_tokens(self) -> float:
@@ -69,19 +82,25 @@ def tagging_dataset(
     start_step: int = 0,
     padding: str = "bucket",
     group_by_length: bool = False,
+    targets: np.ndarray | None = None,
 ) -> tf.data.Dataset:
     """An infinite dataset of full batches of windows for `model.fit`, in a new order each epoch.
 
     Batch n depends only on the windows, `batch_size`, `seed` and n, so a run that resumes at `start_step` gets the same
     batches as without the interruption. Batches may span two epochs.
 
+    Args:
+        targets: instead of the labels, float32 [n, ...] of the words of all texts, in their order.
+
     Returns:
         tf.data.Dataset of ``(inputs, labels, sample_weight)``: inputs a batch dict [B, S]; labels ``{"logits": int32
         [B, S]}``, weights ``{"logits": float32 [B, S]}``.
     """
-    columns = {name: windows.batch[name] for name in INPUTS} | {"labels": windows.labels, "weights": windows.weights}
+    labels = windows.labels if targets is None else np.maximum(windows.words, 0)
+    columns = {name: windows.batch[name] for name in INPUTS} | {"labels": labels, "weights": windows.weights}
     with tf.init_scope(), tf.device("CPU:0"):  # tensors: an array would be copied into the graph
         columns = {name: tf.constant(column) for name, column in columns.items()}
+        targets = None if targets is None else tf.constant(targets)
 
     @tf.autograph.experimental.do_not_convert
     def batch(rows):  # [B]
@@ -89,6 +108,7 @@ def tagging_dataset(
         inputs = trim_padding(inputs, padding, also=("labels", "weights"))
         labels = inputs.pop("labels")
         weights = inputs.pop("weights")
+        labels = labels if targets is None else tf.gather(targets, labels)  # [B, S, ...]
         return inputs, {"logits": labels}, {"logits": weights}
 
     sizes = windows.batch["padding_mask"].sum(axis=1) if group_by_length else None

@@ -1,0 +1,100 @@
+"""The loss of a student: labels, and the answers of a teacher.
+
+Shapes: B batch, S sequence, N labels, h numbers of a label; "..." is any number of axes.
+"""
+
+import keras
+from keras import ops
+
+from kbert.keras_compat import deserialize
+from kbert.optim.cross_entropy import broadcast_weights
+from kbert.optim.losses import MultiLabelLoss, RegressionLoss, SpanLoss, WeightedMeanLoss
+
+_MASKED = -1e9
+
+
+@keras.saving.register_keras_serializable("kbert")
+class DistillationLoss(WeightedMeanLoss):
+    """`hard_share` times the loss of the labels, plus the rest times the distance to the teacher's answers.
+
+    The distance of classes, positions and labels that are on or off is the Kullback-Leibler divergence of the teacher's
+    distribution and the student's, both at `temperature`, times its square, which keeps the gradient's scale; that of
+    scores is the squared error. An example without a label has the second part alone.
+
+    Args:
+        loss: the loss of the labels: `ClassificationLoss`, `MultiLabelLoss`, `SpanLoss` or `RegressionLoss`.
+        temperature: what the logits of both are divided by.
+        hard_share: the share of the labels, from 0 to 1.
+
+    Inputs:
+        y_true: float [..., h + N]: the label as `loss` takes it (a class number or a score; of spans position and
+            length; N labels that are on or off), whose first number is NaN where there is none; then the teacher's
+            logits, or its score. Of spans the S logits of a row, of which a trimmed batch reads the first.
+        y_pred: logits [..., N], or scores [B].
+        sample_weight: floats [...] or None.
+
+    Outputs: float32 [].
+
+    Source: Hinton, Vinyals and Dean 2015, "Distilling the Knowledge in a Neural Network".
+
+    Example::
+
+        DistillationLoss(ClassificationLoss(), 2.0)([[1, 0.3, 2.0]], logits)  # class 1; the teacher's logits of both
+    """
+
+    default_name = "distillation_loss"
+
+    def __init__(self, loss, temperature=2.0, hard_share=0.5, name=None):
+        super().__init__(name)
+        self.loss = loss
+        self.temperature = temperature
+        self.hard_share = hard_share
+
+    def values_and_weights(self, y_true, y_pred, sample_weight):
+        y_true = ops.cast(y_true, "float32")
+        labels, answers = self._divided(y_true, ops.shape(y_pred)[-1])
+        known = ops.where(ops.isfinite(labels), labels, 0.0)
+        hard, hard_weights = self.loss.values_and_weights(known, y_pred, sample_weight)
+        is_labelled = ops.isfinite(y_true[:, :1] if isinstance(self.loss, MultiLabelLoss) else y_true[..., 0])
+        hard = ops.where(ops.logical_and(is_labelled, hard_weights != 0), hard, 0.0)
+        soft = self._distance(labels, answers, ops.cast(y_pred, "float32"))
+        return self.hard_share * hard + (1.0 - self.hard_share) * soft, broadcast_weights(sample_weight, soft)
+
+    def total_weight(self, y_true, sample_weight):
+        labels = y_true[:, : y_true.shape[-1] // 2] if isinstance(self.loss, MultiLabelLoss) else y_true[..., 0]
+        return ops.sum(broadcast_weights(sample_weight, labels))
+
+    def _divided(self, y_true, size):
+        """The labels, and the answers to as many logits."""
+        if isinstance(self.loss, MultiLabelLoss):
+            return y_true[:, :size], y_true[:, size:]
+        if isinstance(self.loss, SpanLoss):
+            return y_true[:, :2], y_true[:, 2 : 2 + size]
+        return y_true[..., 0], y_true[:, 1] if isinstance(self.loss, RegressionLoss) else y_true[..., 1:]
+
+    def _distance(self, labels, answers, outputs):
+        if isinstance(self.loss, RegressionLoss):
+            return ops.square(outputs - answers)
+        answers, outputs, scale = answers / self.temperature, outputs / self.temperature, self.temperature**2
+        if isinstance(self.loss, MultiLabelLoss):
+            likely = ops.sigmoid(answers)
+            on = ops.log_sigmoid(answers) - ops.log_sigmoid(outputs)
+            off = ops.log_sigmoid(-answers) - ops.log_sigmoid(-outputs)
+            return scale * (likely * on + (1.0 - likely) * off)
+        if isinstance(self.loss, SpanLoss):
+            is_token = ops.arange(ops.shape(outputs)[-1]) < ops.cast(labels[:, 1:], "int32")  # [B, S]
+            answers, outputs = (ops.where(is_token, logits, _MASKED) for logits in (answers, outputs))
+            scale *= 0.5  # the mean of both ends
+        wanted = ops.log_softmax(answers, axis=-1)
+        return scale * ops.sum(ops.exp(wanted) * (wanted - ops.log_softmax(outputs, axis=-1)), axis=-1)
+
+    def get_config(self):
+        return super().get_config() | {
+            "loss": keras.saving.serialize_keras_object(self.loss),
+            "temperature": self.temperature,
+            "hard_share": self.hard_share,
+        }
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(**{**config, "loss": deserialize(config["loss"])})

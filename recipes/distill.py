@@ -1,0 +1,99 @@
+"""Teach small models what a large one has learned, and compare them with the same models without a teacher.
+
+    python recipes/distill.py --teacher weights/all-MiniLM-L6-v2 --glue glue --output runs/distill \\
+        --students saved_models/kbert-tiny/model saved_models/kbert-mini/model --tasks SST-2:4000 MRPC
+
+The teacher is fine-tuned on each task, then every student with each seed: on the labels alone, and on the labels and
+the teacher's answers. A task may be limited to its first examples of a random order, NAME:COUNT. Every fine-tuning is
+a run of its own in --output, so that a killed command goes on; results.json there has all scores on dev.
+"""
+
+import dataclasses
+import itertools
+import json
+import pathlib
+
+from kbert.cli import Command, run_command
+from kbert.options import Count, Distillation, Natural, PathLike, Peak, Positive
+
+
+def distill(
+    teacher: PathLike,
+    students: list[str],
+    glue: PathLike,
+    output: PathLike,
+    *,
+    tasks: list[str] = ("SST-2", "MRPC"),
+    seeds: tuple[Natural, ...] = (0, 1, 2),
+    epochs: Positive = 3.0,
+    batch_size: Count = 32,
+    sequence_length: Count = 128,
+    teacher_rate: Peak = 5e-5,
+    student_rate: Peak = 3e-4,
+    distillation: Distillation = Distillation(),
+) -> dict:
+    """Fine-tunes a teacher and its students on tasks of GLUE.
+
+    Args:
+        teacher: the pre-trained model that becomes the teacher.
+        students: pre-trained models.
+        glue: the directory of GLUE.
+        output: directory for the runs.
+        tasks: tasks of GLUE with classes, each NAME or NAME:COUNT.
+        seeds: of the students; the teacher has the first.
+        epochs: passes over the examples, of the teacher and the students.
+        batch_size: examples per update.
+        sequence_length: tokens of an example.
+        teacher_rate, student_rate: the peaks of their learning rates.
+        distillation: temperature and fraction of the labels.
+    """
+    import numpy as np
+
+    import kbert
+    from kbert.checks import check_directory
+    from kbert.weights.open_checkpoint import open_checkpoint
+
+    output = pathlib.Path(check_directory(output, "`output`"))
+    for model in (teacher, *students):
+        open_checkpoint(model)  # an error now, and not after the teacher's training
+    taught = {"teacher_temperature": distillation.teacher_temperature, "hard_share": distillation.hard_share}
+
+    def score(source, task, train, dev, name, **options) -> float:
+        """The first metric on dev of a fine-tuning, which is made once."""
+        metrics = output / name / "metrics.json"
+        if not metrics.is_file():
+            same = {"epochs": epochs, "batch_size": batch_size, "sequence_length": sequence_length, "dropout": 0.0}
+            kbert.finetune(source, task, train, dev, output / name, **same, **options)
+        return json.loads(metrics.read_text())["dev"][task.metrics[0]]
+
+    results = {}
+    for name, _, count in (task.partition(":") for task in tasks):
+        task = kbert.tasks.glue(name)
+        train, dev = task.read(glue, "train"), task.read(glue, "dev")
+        if count:
+            train = train.split(int(count))[1]
+        made = {"teacher": score(teacher, task, train, dev, f"{name}/teacher", learning_rate=teacher_rate)}
+        for student, seed in itertools.product(students, seeds):
+            word = pathlib.Path(student.removesuffix("/model")).name
+            plain = {"learning_rate": student_rate, "seed": seed}
+            for kind, more in (("alone", {}), ("taught", {"teacher": output / name / "teacher", **taught})):
+                run = f"{name}/{word}-{kind}-{seed}"
+                made.setdefault(f"{word}, {kind}", []).append(score(student, task, train, dev, run, **plain, **more))
+                print(f"{name}  {word}, {kind}, seed {seed}: {task.metrics[0]} {made[f'{word}, {kind}'][-1]:.4f}")
+        results[name] = {"metric": task.metrics[0], "examples": len(train), "dev_examples": len(dev)} | made
+    settings = {"epochs": epochs, "batch_size": batch_size, "sequence_length": sequence_length, "seeds": list(seeds)}
+    settings |= {"teacher_rate": teacher_rate, "student_rate": student_rate, **dataclasses.asdict(distillation)}
+    (output / "results.json").write_text(json.dumps({"settings": settings, "tasks": results}, indent=2) + "\n")
+    for name, made in results.items():
+        print(f"\n{name}, {made['metric']} on dev ({made['examples']:,} examples to learn from)")
+        print(f"  teacher {100 * made['teacher']:.1f}")
+        for kind, scores in made.items():
+            if isinstance(scores, list):
+                print(f"  {kind}: {100 * np.mean(scores):.1f} ± {100 * np.std(scores, ddof=len(scores) > 1):.1f}")
+    return results
+
+
+COMMAND = Command(verb=distill, resumes=True, about=__doc__)
+
+if __name__ == "__main__":
+    run_command(COMMAND)

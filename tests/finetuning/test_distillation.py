@@ -1,0 +1,187 @@
+"""Students that learn from a teacher's answers: each task, texts without labels, resuming, and what is refused."""
+
+import numpy as np
+import pytest
+from helpers.tiny_directory import NOUNS, VOCABULARY, write_table, write_tiny_directory
+from helpers.tiny_finetuning import DEV, NO_DEV, ROWS, TASK, calling, prepare, same
+
+import kbert
+from kbert.finetuning.teaching import ANSWERS
+
+CLEAR = dict(teacher_temperature=4.0, hard_share=0.0)
+TAGGED = {
+    "words": [text.split() for text, _ in ROWS],
+    "tags": [["O", "B-X" if label == "good" else "O", "O", "O"] for _, label in ROWS],
+}
+ASKED = [
+    {"question": f"the {NOUNS[n % 5]}", "context": text, "answers": {"text": [text.split()[1]], "answer_start": [4]}}
+    for n, (text, _) in enumerate(ROWS)
+]
+NUMBERS = [(text, 1.0 if label == "good" else -1.0) for text, label in ROWS]
+SETS = [(text, label if n % 2 else f"{label}|odd") for n, (text, label) in enumerate(ROWS)]
+TASKS = {
+    "classification": (TASK, ROWS, {"sequence_length": 9}),
+    "multi_label": (kbert.tasks.Classification(label_separator="|"), SETS, {"sequence_length": 9}),
+    "windows": (kbert.tasks.Classification(window_pooling="mean", doc_stride=2), ROWS, {"sequence_length": 5}),
+    "regression": (kbert.tasks.Regression(), NUMBERS, {"sequence_length": 9}),
+    "tagging": (kbert.tasks.Tagging(), TAGGED, {"sequence_length": 7}),
+    "span": (kbert.tasks.SpanExtraction(doc_stride=3, max_query_length=3), ASKED, {"sequence_length": 11}),
+}
+MORE = {
+    "span": [("the book", "the good book ."), ("the song", "the dull song .")],
+    "tagging": ["the good tale .", "the bad tale"],
+}
+
+
+@pytest.fixture(scope="module")
+def init(tmp_path_factory):
+    return write_tiny_directory(tmp_path_factory.mktemp("init"))
+
+
+@pytest.fixture(scope="module")
+def teacher(init):
+    return kbert.finetune(init, TASK, ROWS, **NO_DEV | {"steps": 40}).pipeline
+
+
+def distances(student, teacher, columns):
+    """The mean distance of all answers that are numbers."""
+    one, other = (pipeline.predict(columns, verbose=0) for pipeline in (student, teacher))
+    names = [name for name in one if name in ("probabilities", "score", "scores", "null_score")]
+    return np.mean([np.abs(one[name] - other[name]).mean() for name in names])
+
+
+@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.usefixtures("eagerly")
+def test_a_student_comes_near_its_teacher(init, kind):
+    task, rows, length = TASKS[kind]
+    options = NO_DEV | length | {"steps": 6, "dropout": 0.0}
+    teacher = kbert.finetune(init, task, rows, **options | {"steps": 12}).pipeline
+    start = prepare(init, task, rows, **options).pipeline
+    columns = task.from_memory(rows).columns
+    before = distances(start, teacher, columns)
+    more = MORE.get(kind, [text for text, _ in DEV])
+    run = kbert.finetune(init, task, rows, teacher=teacher, unlabelled=more, **options, **CLEAR)
+    assert run.metrics["unlabelled_examples"] == len(more) and run.metrics["train_examples"] == len(ROWS)
+    assert distances(run.pipeline, teacher, columns) < before
+
+
+@pytest.mark.parametrize("kind", TASKS)
+def test_targets_are_the_labels_and_the_answers_to_the_same_rows(init, kind):
+    task, rows, length = TASKS[kind]
+    teacher = prepare(init, task, rows, **NO_DEV | length).pipeline
+    more = MORE.get(kind, [text for text, _ in DEV])
+    options = NO_DEV | length | {"group_by_length": True, "batch_size": 4}
+    work = prepare(init, task, rows, teacher=teacher, unlabelled=more, **options)
+    seen = {True: 0, False: 0}  # the teacher is the student, so its answers are the outputs
+    for inputs, targets, *weights in work.data.make_dataset().take(2 * (len(rows) + len(more)) // 4):
+        outputs = work.pipeline.model(inputs)
+        for name, target in targets.items():
+            target, output = target.numpy(), outputs[name].numpy()
+            output = output[..., None] if name == "score" else output
+            answers = target[..., -output.shape[-1] :] if kind != "span" else target[:, 2 : 2 + output.shape[-1]]
+            is_shown = np.ones(answers.shape[:1], bool) if not weights else weights[0][name].numpy() > 0
+            if kind == "span":
+                is_shown = inputs["padding_mask"].numpy()
+            if kind == "windows":  # answers are those to the whole text
+                assert np.isfinite(answers).all()
+            else:
+                answers, output = (one - one[..., :1] if kind == "classification" else one for one in (answers, output))
+                if kind == "tagging":  # a word of two windows has the answer of the one with more context
+                    assert np.mean(np.isclose(answers[is_shown], output[is_shown], atol=1e-4)) > 0.5
+                else:
+                    np.testing.assert_allclose(answers[is_shown], output[is_shown], atol=1e-4)
+            first = target[..., 0][is_shown] if kind == "tagging" else target[..., 0]
+            seen[True] += np.isfinite(first).sum()
+            seen[False] += np.isnan(first).sum()
+    assert all(seen.values())
+
+
+def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_once(
+    init, teacher, tmp_path, monkeypatch
+):
+    import keras
+
+    class Stop(Exception):
+        pass
+
+    class StopAtStep(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if int(self.model.optimizer.iterations) >= 6:
+                raise Stop
+
+    options = NO_DEV | {"teacher": teacher, "unlabelled": [text for text, _ in DEV], "teacher_temperature": 3.0}
+    whole = kbert.finetune(init, TASK, ROWS, None, tmp_path / "whole", **options)
+    with pytest.raises(Stop):
+        kbert.finetune(init, TASK, ROWS, None, tmp_path / "run", **options | calling([StopAtStep()]))
+    answers = np.load(tmp_path / "run" / ANSWERS)["logits"]
+    assert answers.shape == (len(ROWS) + len(DEV), 2)
+
+    def never(*arguments):
+        raise AssertionError("the answers are there")
+
+    monkeypatch.setattr(kbert.tasks.Classification, "teacher_answers", never)
+    resumed = kbert.finetune(init, TASK, ROWS, None, tmp_path / "run", **options)
+    assert same(whole.pipeline.model.get_weights(), resumed.pipeline.model.get_weights())
+    (tmp_path / "run" / ANSWERS).write_bytes(b"PK damaged")
+    monkeypatch.undo()
+    again = prepare(init, TASK, ROWS, None, tmp_path / "run", **options)
+    np.testing.assert_array_equal(again.teaching.answers.outputs["logits"], answers)
+
+
+def test_from_files_in_parts_and_by_the_command(init, teacher, tmp_path, capsys):
+    from helpers.run_recipe import as_flags, run_kbert
+
+    kbert.save_pretrained(teacher, tmp_path / "teacher")
+    table = write_table(tmp_path / "train.csv", ROWS)
+    texts = tmp_path / "texts.txt"
+    texts.write_text("".join(f"{text}\n" for text, _ in DEV))
+    flags = as_flags(source=init, train=table, dev=0.2, teacher=tmp_path / "teacher", unlabelled=texts)
+    flags += as_flags(steps=2, batch_size=4, accumulate=2, sequence_length=9, teacher_temperature=3, hard_share=0.2)
+    run_kbert("finetune", "classification", *flags, "--output", tmp_path / "run")
+    said = capsys.readouterr().err
+    assert "the teacher answers 33 examples" in said and "9 texts without labels" in said
+    assert kbert.evaluate(tmp_path / "run", TASK, table)["examples"] == len(ROWS)
+    settings = (tmp_path / "run" / "settings.json").read_text()
+    assert '"teacher_temperature": 3' in settings and '"unlabelled": 9' in settings and '"teacher": "' in settings
+    estimate = kbert.finetune(init, TASK, table, teacher=tmp_path / "teacher", dry_run=True, **NO_DEV).metrics
+    assert estimate["examples"] == len(ROWS)
+
+
+def test_what_is_refused(init, teacher, tmp_path):
+    def refuse(message, task=TASK, rows=ROWS, **options):
+        with pytest.raises(ValueError, match=message):
+            kbert.finetune(init, task, rows, None, tmp_path / "run", **NO_DEV | options)
+        assert not (tmp_path / "run").exists()
+
+    texts = [text for text, _ in DEV]
+    refuse("`unlabelled` needs `teacher`", unlabelled=texts)
+    refuse(
+        "`unlabelled` needs `teacher`, and no `class_weight`",
+        teacher=teacher,
+        unlabelled=texts,
+        class_weight="balanced",
+    )
+    refuse(
+        "`teacher`: expected a regression model. Received: a classification model",
+        kbert.tasks.Regression(),
+        NUMBERS,
+        teacher=teacher,
+    )
+    others = [(text, f"very {label}") for text, label in ROWS]
+    refuse("`teacher`: expected a model with the labels.*very bad", rows=others, teacher=teacher)
+    pairs = [(text, text, label) for text, label in ROWS]
+    refuse(
+        "`teacher`: this model was trained on single texts",
+        kbert.tasks.Classification(text_pair="b"),
+        pairs,
+        teacher=teacher,
+    )
+    refuse(r"`hard_share` must be a number in \[0, 1\]", teacher=teacher, hard_share=2)
+    similarity, same_texts = kbert.tasks.Similarity(text_pair="b"), [(text, text) for text in texts]
+    for_texts = prepare(init, similarity, same_texts, **NO_DEV).pipeline
+    refuse("`teacher` is for classification, regression", similarity, same_texts, teacher=for_texts)
+    task, rows, length = TASKS["span"]
+    tokenizer = kbert.BertTokenizer([*VOCABULARY[:-1], "other"])
+    model = kbert.BertSpanExtractor(kbert.load_pretrained(init, "encoder").config)
+    other = kbert.build_pipeline(model, tokenizer, sequence_length=11, doc_stride=3)
+    refuse("expected the vocabulary of the trained model", task, rows, teacher=other, **length)

@@ -30,10 +30,6 @@ def run_beam(runner, flags, build) -> None:
         runner: a name that Beam knows, such as ``DirectRunner``, ``FlinkRunner``, ``SparkRunner``, ``DataflowRunner``.
         flags: list of str, Beam's own command line flags (its PipelineOptions).
         build: function of a `apache_beam.Pipeline` that applies the transforms.
-
-    Raises:
-        ValueError: Beam does not know the runner, or a flag has a value that it does not take.
-        RuntimeError: Beam is not installed, or the pipeline failed; the message has the last error of a worker.
     """
     beam = import_beam()
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -76,8 +72,8 @@ def import_beam():
 
 def _last_error(error):
     """The innermost error in the traceback text that runners put into their messages."""
-    found = _RAISED.findall(str(error))
-    text = found[-1][1] if found else str(error) or repr(error)
+    messages = _RAISED.findall(str(error))
+    text = messages[-1][1] if messages else str(error) or repr(error)
     return re.sub(r" ?\[while running .*$", "", text.strip().split("\n")[-1])
 
 
@@ -119,10 +115,10 @@ class SharedDirectory:
     def check(self) -> None:
         """Raises RuntimeError, in a worker, unless this is the directory that the program has opened."""
         try:
-            found = self.read(_PROBE).decode()
+            seen = self.read(_PROBE).decode()
         except OSError:
-            found = None
-        if found != self.probe:
+            seen = None
+        if seen != self.probe:
             raise RuntimeError(
                 f"Expected a directory that all workers share. Received: {self.path}, which the worker on "
                 f"{socket.gethostname()} does not see. Give another as --shared."

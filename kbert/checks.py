@@ -83,14 +83,14 @@ def check_directory(value, name: str) -> pathlib.Path:
     """
     path = check_path(value, name)
     here = path.absolute()
-    there = next(place for place in (here, *here.parents) if place.exists() or place.is_symlink())
-    if not there.exists():
+    nearest = next(place for place in (here, *here.parents) if place.exists() or place.is_symlink())
+    if not nearest.exists():
         raise NotADirectoryError(
-            f"{name} must be a directory. Received: {path}; {there} is a link to "
-            f"{os.readlink(there)}, which does not exist. Create that directory, or remove the link."
+            f"{name} must be a directory. Received: {path}; {nearest} is a link to "
+            f"{os.readlink(nearest)}, which does not exist. Create that directory, or remove the link."
         )
-    if not there.is_dir():
-        file = "which is a file" if there == here else f"but {there} is a file"
+    if not nearest.is_dir():
+        file = "which is a file" if nearest == here else f"but {nearest} is a file"
         raise NotADirectoryError(f"{name} must be a directory. Received: {path}, {file}")
     return path
 
@@ -144,9 +144,9 @@ def shown(value, most: int = 80) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def differing(one: dict, other: dict) -> list[str]:
+def differing(first: dict, second: dict) -> list[str]:
     """The names of the settings that differ, in order; one that is missing is the same as None, also in nested ones."""
-    return sorted(name for name in one.keys() | other.keys() if _given(one.get(name)) != _given(other.get(name)))
+    return sorted(name for name in first.keys() | second.keys() if _given(first.get(name)) != _given(second.get(name)))
 
 
 def _given(value):

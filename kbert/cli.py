@@ -40,8 +40,8 @@ class Command:
         report: function of the result that prints it for people; None: nothing is printed.
         as_json: function of the result that gives what ``--json`` prints on the last line; None: no such flag.
         failed: function of the result: whether the exit status is 1.
-        tasks: for a verb with a parameter ``task``: function that gives by word what imports the class of task objects;
-            the word comes first, and the fields of the class are flags.
+        tasks: for a verb with a parameter ``task``: function that gives the class of task objects by the word that
+            comes first; the fields of the class are flags.
         partial_task: whether the verb takes, instead of a task object, the fields that are given, as a dict.
         resumes: whether the same command resumes a killed run.
         epilog: examples, for the help.
@@ -53,7 +53,7 @@ class Command:
     report: Callable[[Any], None] | None = None
     as_json: Callable[[Any], Any] | None = None
     failed: Callable[[Any], bool] | None = None
-    tasks: Callable[[], Mapping[str, Callable[[], Callable]]] | None = None
+    tasks: Callable[[], Mapping[str, Callable]] | None = None
     partial_task: bool = False
     resumes: bool = False
     epilog: str = ""
@@ -127,7 +127,7 @@ def _item_type(annotation):
     for member in _members(annotation):
         arguments = typing.get_args(member)
         is_list = typing.get_origin(member) in (list, Sequence) or arguments[1:] == (Ellipsis,)
-        if is_list and not any(typing.get_origin(one) in (tuple, list) for one in _members(arguments[0])):
+        if is_list and not any(typing.get_origin(item) in (tuple, list) for item in _members(arguments[0])):
             return arguments[0]
     return None
 
@@ -151,9 +151,9 @@ def flags_of(function: Callable, names: Sequence[str] | None = None, prefix: tup
             yield Flag((*prefix, name), annotation, parameter.default, help_texts.get(name, ""))
 
 
-def suggest(word: str, known: Sequence[str] | Mapping, otherwise: str) -> str:
+def suggest(word: str, words: Sequence[str] | Mapping, otherwise: str) -> str:
     """The sentence of an error about an unknown word: what was meant, or `otherwise`."""
-    near = difflib.get_close_matches(word, known, 1)
+    near = difflib.get_close_matches(word, words, 1)
     return f"Did you mean {near[0]}?" if near else otherwise
 
 
@@ -168,8 +168,8 @@ class _Parser(argparse.ArgumentParser):
                 f"Did you mean {near[0]}?" if near else f"See {self.prog} --help"
             )
         elif choice := re.match(r"argument \S+: invalid choice: '(.*?)' \(choose from (.*)\)", message):
-            known = re.findall(r"[\w-]+", choice[2])
-            message = f"{self.prog}: unknown {choice[1]!r}. {suggest(choice[1], known, f'Known: {choice[2]}')}"
+            words = re.findall(r"[\w-]+", choice[2])
+            message = f"{self.prog}: unknown {choice[1]!r}. {suggest(choice[1], words, f'Known: {choice[2]}')}"
         message = re.sub(r"^argument (\S+?)(?:, \S+)*: ", r"\1 ", message)
         self.exit(2, f"error: {message}\n")
 
@@ -177,11 +177,11 @@ class _Parser(argparse.ArgumentParser):
 def make_parser(prog: str, command: Command, task_class: type | None = None) -> argparse.ArgumentParser:
     """The parser of a command, for one class of task objects where it has a task."""
     doc = inspect.getdoc(command.verb) or ""
-    about = (command.about or re.split(r"\n(?=Args:|Returns:|Raises:)", doc)[0]).strip()
+    description = (command.about or re.split(r"\n(?=Args:|Returns:|Raises:)", doc)[0]).strip()
     parser = _Parser(
         prog=prog,
         usage=" ".join([prog, *(name.upper() for name in command.positional), "[flags]"]),
-        description=about.replace("``", ""),
+        description=description.replace("``", ""),
         epilog=textwrap.dedent(command.epilog).strip() or None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -323,9 +323,9 @@ def _config_of(argv: Sequence[str]) -> dict[str, Any]:
 def _choose_task(prog: str, command: Command, argv: list[str], config: Mapping):
     tasks = command.tasks()
     if argv and argv[0] in tasks:
-        return tasks[argv[0]](), f"{prog} {argv[0]}", argv[1:]
+        return tasks[argv[0]], f"{prog} {argv[0]}", argv[1:]
     if config.get("task", {}).get("task") in tasks:
-        return tasks[config["task"]["task"]](), prog, argv
+        return tasks[config["task"]["task"]], prog, argv
     parser = _Parser(prog=prog, description=command.summary, usage=f"{prog} TASK [--help] [flags]", allow_abbrev=False)
     parser.add_argument("task", metavar="TASK", choices=tuple(tasks), help=", ".join(tasks))
     if inspect.signature(command.verb).parameters["task"].default is REQUIRED or argv in (["--help"], ["-h"]):

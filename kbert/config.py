@@ -119,10 +119,10 @@ class BertConfig:
         """The config with these fields; an unknown field is an error, a missing one takes its default."""
         if not isinstance(fields, dict):
             raise ValueError(f"BertConfig: expected an object of fields. Received: {fields!r}")
-        known = {field.name for field in dataclasses.fields(cls)}
-        unknown = sorted(set(fields) - known)
+        names = {field.name for field in dataclasses.fields(cls)}
+        unknown = sorted(set(fields) - names)
         if unknown:
-            raise ValueError(f"BertConfig: unknown fields {unknown}. Known: {sorted(known)}")
+            raise ValueError(f"BertConfig: unknown fields {unknown}. Known: {sorted(names)}")
         return cls(**fields)
 
     def to_dict(self) -> dict[str, Any]:

@@ -43,9 +43,6 @@ def parse_json(text: str | bytes, where: str, **options) -> Any:
         text: UTF-8 where it is bytes.
         where: what it was read from (a file, a file and a line): messages begin with it.
         **options: of `json.loads`.
-
-    Raises:
-        ValueError: no UTF-8, no JSON, a number of thousands of digits, more than 100 levels of nesting.
     """
     try:
         value = json.loads(text, **options)
@@ -75,12 +72,7 @@ def _check_depth(value, where):
 
 
 def read_small(path) -> bytes:
-    """The content of a file that describes something: a configuration, a manifest, a vocabulary.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: more than 64 MiB; the message names the file.
-    """
+    """The content of a file that describes something: a configuration, a manifest, a vocabulary."""
     with open(path, "rb") as file:
         content = file.read(_LARGEST + 1)
     if len(content) > _LARGEST:
@@ -95,11 +87,6 @@ def read_json(path, kind: type = dict, *, data: bool = False) -> Any:
     Args:
         kind: the type that is expected: dict, list, or object for any.
         data: whether it holds a user's data, which may have any size.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: no JSON (see `parse_json`), a value of another kind, more than 64 MiB of no data; the message
-            names the file.
     """
     path = pathlib.Path(path)
     if not path.is_file():
@@ -115,11 +102,7 @@ def read_json(path, kind: type = dict, *, data: bool = False) -> Any:
 
 
 def to_json(value) -> str:
-    """JSON of two spaces a level, with a line end.
-
-    Raises:
-        ValueError: a number that JSON cannot hold (NaN, infinity).
-    """
+    """JSON of two spaces a level, with a line end."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
@@ -141,11 +124,7 @@ def check_json(owner: str, **values) -> None:
 
 
 def write_json(path, value) -> None:
-    """Writes a JSON file atomically.
-
-    Raises:
-        ValueError: a number that JSON cannot hold; the message names the file, which stays as it was.
-    """
+    """Writes a JSON file atomically."""
     try:
         content = to_json(value)
     except ValueError as error:
@@ -293,17 +272,17 @@ def write_directory(path, write: Callable[[pathlib.Path], None], needed: int | N
             shutil.rmtree(partial, ignore_errors=True)
 
 
-def _exchange(one, other):
+def _exchange(first, second):
     """Exchanges the names of two directories in one step; False where the system or file system cannot."""
     rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
     if rename is None:  # another system than Linux
         return False
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
-    if rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0:
+    if rename(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0:
         return True
     code = ctypes.get_errno()
     if code not in _NO_EXCHANGE:
-        raise OSError(code, os.strerror(code), str(other))
+        raise OSError(code, os.strerror(code), str(second))
     return False
 
 

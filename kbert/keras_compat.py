@@ -9,8 +9,6 @@ drops the same positions on all replicas), the losses (Keras divides by the numb
 """
 
 import contextlib
-import gc
-import threading
 
 import keras
 
@@ -96,7 +94,7 @@ class CompatibleModel(FreshFunctions, keras.Model):
         return super().fit(x, *args, validation_data=validation_data, **kwargs)
 
     def evaluate(self, x=None, *args, **kwargs):
-        if not kwargs.get("_use_cached_eval_dataset"):  # otherwise `fit` calls
+        if not is_within_fit(kwargs):
             self._wait_for_batches(_ends_unannounced(x) and not kwargs.get("steps"))
         return super().evaluate(x, *args, **kwargs)
 
@@ -139,6 +137,11 @@ def _after_its_batch(step_function):
             return step_function(data)
 
     return step
+
+
+def is_within_fit(options) -> bool:
+    """Whether `fit` calls `evaluate`, of these options. Private: `_use_cached_eval_dataset` (Keras 3.15)."""
+    return bool(options.get("_use_cached_eval_dataset"))
 
 
 def pass_inputs_unchanged(layer) -> None:
@@ -185,6 +188,27 @@ def layer_variables(layer) -> list:
     return layer._trainable_variables
 
 
+class OptimizerOfAll(keras.optimizers.Optimizer):
+    """An optimizer whose `update_all(gradients, variables, learning_rate)` clips, decays and updates, all at once.
+
+    Keras 3.15 clips and decays before, by functions of its own. Private: `_clip_gradients`, `_apply_weight_decay`,
+    `_backend_update_step`, `_get_variable_index`.
+    """
+
+    def index_of(self, variable) -> int:
+        """The place of a variable among those that the optimizer was built for."""
+        return self._get_variable_index(variable)
+
+    def _clip_gradients(self, grads):
+        return grads
+
+    def _apply_weight_decay(self, variables):
+        pass
+
+    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+        self.update_all(grads, trainable_variables, learning_rate)
+
+
 def base_optimizer(optimizer):
     """The optimizer that updates the weights: with the policy mixed_float16 Keras 3.15 wraps the one of `compile`."""
     return getattr(optimizer, "inner_optimizer", optimizer)
@@ -202,9 +226,6 @@ def adam_moments(optimizer, variable) -> tuple:
     """The first and second moment of a variable, of a built optimizer of Adam's kind.
 
     Private: `_get_variable_index`, `_momentums`, `_velocities` (Keras 3.15).
-
-    Raises:
-        ValueError: the optimizer was not built for the variable.
     """
     try:
         index = optimizer._get_variable_index(variable)
@@ -247,36 +268,21 @@ def serialize_shared(layer) -> dict:
     return keras.saving.serialize_keras_object(layer)
 
 
-def untrack_variable(layer, variable) -> None:
-    """Takes a variable out of a built layer. Private: `_untrack_variable` (Keras 3.15 has no public form)."""
-    layer._untrack_variable(variable)
+def dense_kernel(dense):
+    """The variable of a dense layer, to which `dense.kernel` adds LoRA's matrices (Keras 3.15). Private: `_kernel`."""
+    return dense._kernel
 
 
-@contextlib.contextmanager
-def without_collections():
-    """Ignores requests for garbage collections in this context; Python's own take place as ever.
+def delete_attribute(layer, name) -> None:
+    """`del layer.name`, without a garbage collection for each variable. Private: `_untrack_variable`.
 
-    Keras 3.15, `Layer.__delattr__`: asks for one with every variable that is deleted, as quantising and merging LoRA
-    do in each layer. Each takes a third of a second where TensorFlow is loaded, and seconds in a large program, and has
-    nothing to free: variables are in no cycles. Nothing is frozen (`gc.freeze`) instead: where a program has frozen
-    objects itself, as servers do before they fork, what is alive now could never be collected.
+    Keras 3.15, `Layer.__delattr__`: asks for one, as quantising and merging LoRA delete a variable of each layer. Each
+    takes a third of a second where TensorFlow is loaded, and has nothing to free: variables are in no cycles.
     """
-    with _ignoring:
-        _ignored.append(gc.collect)
-        gc.collect = _ignore
-    try:
-        yield
-    finally:
-        with _ignoring:
-            gc.collect = _ignored.pop()
-
-
-_ignoring = threading.Lock()
-_ignored = []  # what gc.collect was before each context that is open, in any thread
-
-
-def _ignore(generation=2):
-    return 0
+    value = getattr(layer, name)
+    if isinstance(value, keras.Variable):
+        layer._untrack_variable(value)
+    super(keras.layers.Layer, layer).__delattr__(name)
 
 
 def strategy_of(model):

@@ -22,15 +22,14 @@ def lazy_exports(package: str, names: dict[str, str], subpackages: tuple[str, ..
 
     Returns:
         ``__all__``, ``__getattr__`` and ``__dir__`` of the package.
-
-    Raises:
-        AttributeError: on access to a name that is neither public nor a module; the message lists the public ones.
     """
     public = sorted(names)
 
     class Package(types.ModuleType):
+        """A class of its own, as Python sets each module on its package after the import, over what is public there."""
+
         def __setattr__(self, name, value):
-            if names.get(name) == name and isinstance(value, types.ModuleType):  # which Python does after its import
+            if names.get(name) == name and isinstance(value, types.ModuleType):
                 value = getattr(value, name)
             super().__setattr__(name, value)
 
@@ -54,7 +53,8 @@ def lazy_exports(package: str, names: dict[str, str], subpackages: tuple[str, ..
 def run_import(package: str, run) -> None:
     """Has `run(execute, module)` called in place of `execute(module)` when `package` is imported.
 
-    If it is imported already, nothing happens.
+    If it is imported already, nothing happens. This is a hook in `sys.meta_path`, as Python has no other place for what
+    is to be done at a later import, and `import kbert` would take seconds if it imported Keras or TensorFlow itself.
     """
     added = {finder.package for finder in sys.meta_path if isinstance(finder, _Finder)}
     if package not in sys.modules and package not in added:

@@ -22,10 +22,6 @@ def lock_directory(directory) -> None:
 
     The claim is a lock of the operating system on the file ``.lock`` in it, which says who holds it. A process may
     claim a directory again that it holds already. Where the file system has no locks, a line says so.
-
-    Raises:
-        BlockingIOError: another process holds it; the message says which, on which machine and since when.
-        FullDisk: there is no space for the file.
     """
     unlock_directory(directory)
     path = pathlib.Path(directory).resolve() / LOCK
@@ -41,9 +37,6 @@ def locked_output(path) -> Iterator[pathlib.Path]:
 
     Yields:
         The path with symbolic links resolved: what they point to is written.
-
-    Raises:
-        BlockingIOError: another process, or another thread, writes there; the message says which process.
     """
     path = pathlib.Path(os.path.realpath(path))
     new = [parent for parent in path.parents if not parent.exists()]

@@ -20,7 +20,8 @@ from helpers.skip_sets import find_skip_sets_once
 from kbert.training.memory import keep_freed_memory
 
 keep_freed_memory()  # as choose_hardware does for the recipes
-if sys.version_info < (3, 12):  # TensorFlow asks for each argument of each operation whether it follows a protocol
+# TensorFlow asks for each argument of each operation whether it follows a protocol; Python 3.12 remembers the answer.
+if sys.version_info < (3, 12):
     typing._get_protocol_attrs = functools.cache(typing._get_protocol_attrs)
 gc.set_threshold(50_000, 20, 20)  # tracing makes millions of objects, few of them garbage; `_forget` collects
 

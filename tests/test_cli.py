@@ -73,7 +73,7 @@ def train(
 
 
 TRAIN = Command(verb=train, positional=("corpus",), as_json=lambda result: {"steps": result["steps"]})
-FINETUNE = Command(verb=train, positional=("corpus",), tasks=lambda: {"reviews": lambda: Reviews})
+FINETUNE = Command(verb=train, positional=("corpus",), tasks=lambda: {"reviews": Reviews})
 
 
 def parse(*words, command=TRAIN):

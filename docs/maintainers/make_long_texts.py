@@ -17,13 +17,13 @@ import statistics
 
 from experiments.cells import Cells, model_name
 from experiments.downstream import Downstream
+from experiments.processor_name import processor_name
 from experiments.report import judge, summary, when_and_with_what
 
 from kbert.corpus.corpus_files import find_files, open_texts
 from kbert.files import atomic_file, read_json, write_json
 from kbert.tasks import Classification
 from kbert.training.console import log_to_console
-from kbert.training.processor_name import processor_name
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE, RESULT = ROOT / "docs/long-texts.md", ROOT / "results/long-texts.json"

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import kbert
+from kbert.pipelines.registry import task_class, task_names
 
 Precision = Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"]
 Format = Literal["auto", "lines", "prose", "wikiextractor", "parquet"]
@@ -21,13 +22,6 @@ def stored(asked) -> dict[str, Any]:
 
 
 def task_classes() -> Mapping[str, Callable]:
-    """By the word that comes first: a function that imports what makes the task object."""
-    return {
-        "classification": lambda: kbert.tasks.Classification,
-        "regression": lambda: kbert.tasks.Regression,
-        "span": lambda: kbert.tasks.SpanExtraction,
-        "tagging": lambda: kbert.tasks.Tagging,
-        "multiple_choice": lambda: kbert.tasks.MultipleChoice,
-        "similarity": lambda: kbert.tasks.Similarity,
-        "glue": lambda: kbert.tasks.glue,
-    }
+    """By the word that comes first: what makes the task object."""
+    classes = {word: task_class(word) for word in task_names()}
+    return {word: task for word, task in classes.items() if task.is_finetuned} | {"glue": kbert.tasks.glue}

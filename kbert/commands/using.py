@@ -220,8 +220,8 @@ def _embed(asked) -> dict[str, Any]:
 
 def report_embedded(result: Mapping[str, Any]) -> None:
     """Prints similarities and scores."""
-    for cosine, one, other in result["similarities"]:
-        print(f"{cosine:6.3f}  {one}  |  {other}")
+    for cosine, text, neighbour in result["similarities"]:
+        print(f"{cosine:6.3f}  {text}  |  {neighbour}")
     if "spearman" in result:
         scores = f"Spearman {result['spearman']:.4f}, Pearson {result['pearson']:.4f}"
         print(f"STS-B dev, {result['pairs']} pairs: {scores}")
@@ -274,10 +274,10 @@ def features(
     preprocessor = TaggingPreprocessor(encoder.pretrained.tokenizer, length)
     numbers = check_layers(layers, encoder.config.num_layers)
     total = sum(1 for _ in iterate_lines(input))
-    found = text_features(
+    vectors = text_features(
         encoder, preprocessor, iterate_lines(input), numbers, align=align, batch_size=batch_size, total=total
     )
-    return {"texts": write_features(output, found, list(layers)), "output": str(output)}
+    return {"texts": write_features(output, vectors, list(layers)), "output": str(output)}
 
 
 COMMANDS = {

@@ -36,10 +36,6 @@ def file_texts(path) -> Iterator[tuple[str, io.BufferedReader]]:
 
     Compression and archives are recognised by their first bytes. Members may be compressed, too. Those of a tar archive
     come in its order, those of a zip sorted by name. Read each stream to its end before asking for the next one.
-
-    Raises:
-        One of `BROKEN`, at once or later: the archive is damaged, encrypted, or compressed in an unsupported way; it
-            holds no file; a member is an archive itself.
     """
     with open(path, "rb") as file, decompressed(file, path) as stream:
         start = stream.peek(tarfile.BLOCKSIZE)

@@ -28,10 +28,6 @@ def decompressed(stream, name) -> io.BufferedReader:
     Args:
         stream: of a file, or of a member of an archive.
         name: what errors call it.
-
-    Raises:
-        ValueError: a format that is not supported, or something compressed twice.
-        The errors of `DAMAGED`, also while reading: the file is damaged.
     """
     stream = io.BufferedReader(stream, _CHUNK)
     start = stream.peek(8)

@@ -21,9 +21,9 @@ def texts_as_documents(source):
     """
     if not isinstance(source, list | tuple):
         return source
-    if any(isinstance(one, list | tuple) for one in source):
+    if any(isinstance(item, list | tuple) for item in source):
         return DocumentList(source)
-    texts = [one for one in source if isinstance(one, str)]
+    texts = [item for item in source if isinstance(item, str)]
     if len(texts) < len(source) or not any(map(_is_text, texts)) or any(map(_is_file, texts)):
         return source
     return DocumentList(map(prose_sentences, texts))
@@ -59,12 +59,12 @@ class DocumentList:
         sentences = []  # None after each document
         for number, document in enumerate(documents):
             is_list = isinstance(document, list | tuple)
-            if wrong := [one for one in document if not isinstance(one, str)] if is_list else [document]:
+            if wrong := [sentence for sentence in document if not isinstance(sentence, str)] if is_list else [document]:
                 raise TypeError(
                     f"documents[{number}]: expected a document as a list of sentences (str). "
                     f"Received: {shown(wrong[0])}"
                 )
-            sentences += [stripped for one in document if (stripped := one.strip())] + [None]
+            sentences += [stripped for sentence in document if (stripped := sentence.strip())] + [None]
         self._documents = list(gather_documents(sentences))
         if not self._documents:
             raise ValueError("Expected documents with at least one sentence. Received: none")

@@ -80,7 +80,8 @@ def file_documents(path, format="auto", language="en", texts=None) -> Iterator[l
         texts: list to which the name, the format and the number of documents of each text are added.
     """
     if is_parquet(path):
-        reader, count = "prose" if format == "auto" else format, 0
+        reader = "prose" if format == "auto" else format
+        count = 0
         for text in _parquet_texts(path):
             for document in gather_documents(_READERS[reader](text.split("\n"), language, path)):
                 count += 1

@@ -72,11 +72,7 @@ def write_names(path, names: Iterable[str]) -> None:
 
 
 def read_names(path) -> list[str]:
-    """The names of a file, one a line.
-
-    Raises:
-        ValueError: an empty file, invalid UTF-8; the message names the file.
-    """
+    """The names of a file, one a line."""
     try:
         lines = pathlib.Path(path).read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:

@@ -175,11 +175,7 @@ class Records:
 
 
 def read_index(directory, shard):
-    """The index of a shard: (lengths of its sentences in tokens [n], of its documents in sentences [d]), int32.
-
-    Raises:
-        ValueError: it is damaged, or contradicts the manifest.
-    """
+    """The index of a shard: (lengths of its sentences in tokens [n], of its documents in sentences [d]), int32."""
     path = directory / f"{shard['name']}.index"
     numbers = np.frombuffer(_read_hashed(path, shard["index_sha256"]), "<i4")
     sentences, documents = shard["sentences"], shard["documents"]

@@ -47,12 +47,7 @@ _TOKENIZER = {
 
 
 def read_manifest(directory) -> dict:
-    """The manifest of finished records, checked.
-
-    Raises:
-        ValueError: no directory, no records or unfinished ones, another format, or a manifest that `write_records`
-            could not have written; the message names the file.
-    """
+    """The manifest of finished records, checked."""
     directory = pathlib.Path(directory)
     path = directory / MANIFEST
     if not directory.is_dir():

@@ -76,14 +76,14 @@ class RecordsWriter:
             return False
         remove_partial(self.directory)
         finished = MANIFEST in ours and UNFINISHED not in ours  # with both it was killed at its very end
-        there = read_manifest(self.directory) if finished else self._read_unfinished()
-        if differing(_resolved(there), _resolved(self.made_by)):
+        stored = read_manifest(self.directory) if finished else self._read_unfinished()
+        if differing(_resolved(stored), _resolved(self.made_by)):
             raise ValueError(
                 f"{self.directory} holds {'records' if finished else 'an unfinished run'} with other settings: "
-                f"{_difference(there, self.made_by)}. Give the same settings, another directory, or `overwrite`."
+                f"{_difference(stored, self.made_by)}. Give the same settings, another directory, or `overwrite`."
             )
         if not finished:
-            self.done = there["done"]
+            self.done = stored["done"]
             self._check_done()
         return finished
 
@@ -124,14 +124,14 @@ class RecordsWriter:
         self.directory.mkdir(parents=True, exist_ok=True)
         _write(self.directory / UNFINISHED, json.dumps(signed({**self.made_by, "done": self.done})).encode())
 
-    def add_shard(self, held_out, files, about) -> None:
+    def add_shard(self, held_out, files, facts) -> None:
         """Writes the files (suffix → content) of the next shard; `about` it: counts and hashes, as in the manifest."""
         shards = self.done["shards"]
         name = f"{KINDS[held_out]}-{sum(s['held_out'] == held_out for s in shards):05d}"
         for suffix, content in files.items():
             _write(self.directory / f"{name}.{suffix}", content)
         first = sum(s["documents"] for s in shards)
-        shards.append({"name": name, "held_out": held_out, "first_document": first, **about})
+        shards.append({"name": name, "held_out": held_out, "first_document": first, **facts})
 
     def write_manifest(self) -> None:
         """Writes the manifest, which marks the records as complete.
@@ -182,11 +182,11 @@ def _resolved(made_by):
     return {"vocabulary": made_by["vocabulary"], "tokenizer": tokenizer, "settings": made_by["settings"]}
 
 
-def _difference(there, received):
-    there, received = (
+def _difference(stored, received):
+    stored, received = (
         {**part.get("settings", {}), **part.get("tokenizer", {}), "vocabulary": part.get("vocabulary")}
-        for part in (there, received)
+        for part in (stored, received)
     )
     return ", ".join(
-        f"{name}={there.get(name)!r}, received {received.get(name)!r}" for name in differing(there, received)
+        f"{name}={stored.get(name)!r}, received {received.get(name)!r}" for name in differing(stored, received)
     )

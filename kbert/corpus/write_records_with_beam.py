@@ -103,12 +103,15 @@ class _Job:
     shared: SharedDirectory
 
     def __init__(self, files, tokenizer, format, language, arguments, made_by):
-        self.files, self.format, self.language = [os.fspath(file) for file in files], format, language
-        self.vocabulary, self.tokenizer_settings = tokenizer.vocabulary, tokenizer.settings()
-        self.arguments, self.settings = arguments, made_by["settings"]
+        self.files = [os.fspath(file) for file in files]
+        self.format = format
+        self.language = language
+        self.vocabulary = tokenizer.vocabulary
+        self.tokenizer_settings = tokenizer.settings()
+        self.arguments = arguments
         self.versions = versions(PACKAGES)
-        about = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in self.files]
-        content = json.dumps([about, format, language, made_by, self.versions], sort_keys=True)
+        identity = [(path, os.stat(path).st_size, os.stat(path).st_mtime_ns) for path in self.files]
+        content = json.dumps([identity, format, language, made_by, self.versions], sort_keys=True)
         self.name = "records-" + hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def loaded(self):
@@ -117,8 +120,8 @@ class _Job:
 
     def _load(self):
         self.shared.check()
-        if (found := versions(PACKAGES)) != self.versions:
-            raise RuntimeError(f"Expected workers with the versions {self.versions}. Received: {found}.")
+        if (own_versions := versions(PACKAGES)) != self.versions:
+            raise RuntimeError(f"Expected workers with the versions {self.versions}. Received: {own_versions}.")
         tokenizer = BertTokenizer(self.vocabulary, **self.tokenizer_settings)
         return RecordsWriter(self.shared.path, tokenizer, settings=None, **self.arguments), pool_function(tokenizer)
 
@@ -144,7 +147,8 @@ def _with_one_key(number):
 
 def _tokenize_file(job, number):
     """Tokenises a file into its tokens, the lengths of its sentences, and, last, numbers for each document."""
-    (writer, tokenize), shared = job.loaded(), job.shared
+    writer, tokenize = job.loaded()
+    shared = job.shared
     if shared.exists(_name(number, "documents")) or shared.failed():
         return number
     sentences, sizes, held = [], [], []  # of each document
@@ -207,10 +211,11 @@ def _plan(job, element):
 def _write_round(job, element):
     """Writes the shards of a round, and, last, what they are."""
     number, parts = element
-    (writer, _), shared = job.loaded(), job.shared
+    writer, _ = job.loaded()
+    shared = job.shared
     if shared.exists(_round(number)):
         return number
-    documents, held, about = [], [], []
+    documents, held, shards = [], [], []
     for part in parts:
         for document, is_held in _read_documents(shared, *part, writer.token_type):
             documents.append(document)
@@ -218,32 +223,25 @@ def _write_round(job, element):
     for position, shard in enumerate(writer.shards_of_round(documents, held, number)):
         for suffix, content in shard.files.items():
             shared.write(f"round-{number:05d}-{position:05d}.{suffix}", content)
-        about.append({"held_out": shard.held_out, **shard.counts, **shard.hashes()})
-    shared.write_json(_round(number), about)
+        shards.append({"held_out": shard.held_out, **shard.counts, **shard.hashes()})
+    shared.write_json(_round(number), shards)
     return number
 
 
 def _read_documents(shared, file, first, last, kind):
     """((token ids, lengths of sentences), whether held out) of some documents of a file that are not empty."""
     _, _, held, kept, tokens = _counts(shared, file)
-    sentence_ends, token_ends = (np.cumsum([0, *column]) for column in (kept, tokens))
-    ranges = ("lengths", "<i4", sentence_ends), ("tokens", _little(kind), token_ends)
-    lengths, token_ids = (
-        np.frombuffer(
-            shared.read_part(
-                _name(file, suffix),
-                int(ends[first]) * np.dtype(dtype).itemsize,
-                int(ends[last] - ends[first]) * np.dtype(dtype).itemsize,
-            ),
-            dtype,
-        )
-        for suffix, dtype, ends in ranges
-    )
-    sentence_ends, token_ends = sentence_ends - sentence_ends[first], token_ends - token_ends[first]
+
+    def column(suffix, dtype, ends):
+        size = np.dtype(dtype).itemsize
+        part = shared.read_part(_name(file, suffix), int(ends[first]) * size, int(ends[last] - ends[first]) * size)
+        return np.split(np.frombuffer(part, dtype), ends[first + 1 : last] - ends[first])
+
+    lengths = column("lengths", "<i4", np.cumsum([0, *kept]))
+    token_ids = column("tokens", _little(kind), np.cumsum([0, *tokens]))
     for document in range(first, last):
         if kept[document]:
-            sentences, ids = slice(*sentence_ends[document : document + 2]), slice(*token_ends[document : document + 2])
-            yield (token_ids[ids], lengths[sentences]), bool(held[document])
+            yield (token_ids[document - first], lengths[document - first]), bool(held[document])
 
 
 def _assemble(job, writer):
@@ -254,11 +252,11 @@ def _assemble(job, writer):
         raise_no_sentences(job.files, job.format)
     report_formats([tuple(text) for n in range(len(job.files)) for text in shared.read_json(_name(n, "formats"))])
     for number in range(plan["rounds"]):
-        for position, about in enumerate(shared.read_json(_round(number))):
-            held_out = about.pop("held_out")
+        for position, facts in enumerate(shared.read_json(_round(number))):
+            held_out = facts.pop("held_out")
             names = {suffix: f"round-{number:05d}-{position:05d}.{suffix}" for suffix in ("tokens", "index")}
             files = {suffix: shared.read(name) for suffix, name in names.items()}
-            writer.add_shard(held_out, files, about)
+            writer.add_shard(held_out, files, facts)
     writer.done |= {"rounds": plan["rounds"], "documents_read": plan["documents"]}
     writer.write_manifest()
     _LOGGER.info("%s", ", ".join(f"{count:,} {name}" for name, count in writer.counts().items()))

@@ -67,7 +67,6 @@ def finetune(
     seed: Natural = 0,
     dropout: ShareBelowOne | None = None,
     lora_rank: Count | None = None,
-    bilstm: bool = False,
     class_weight: Literal["balanced"] | Mapping | None = None,
     group_by_length: bool = False,
     random_weights: bool = False,
@@ -115,7 +114,6 @@ def finetune(
         lora_rank: instead of all weights, train the head and, for the encoder, LoRA's matrices of this rank
             (`enable_lora`). They are merged in the model that is stored; ``adapter.npz`` beside it has them and the
             head alone, for `load_adapter`.
-        bilstm: whether a new BiLSTM stands between encoder and head: section 5.1's "+ BiLSTM" on a left-to-right model.
         class_weight: for a classifier, {label: loss factor of its examples}, or "balanced": every label has the same
             total weight. An integer is a class number, and an error if it is also the label of another class.
         group_by_length: whether batches have rows of similar length: faster, but a batch is no longer drawn from all

@@ -39,10 +39,6 @@ def _loaded(source, task, settings, options):
     own = set(ModelDescription.argument_names(task))
     if options.dropout is not None:  # the head of spans has none
         settings |= dict.fromkeys((*(own & {"dropout"}), "hidden_dropout", "attention_dropout"), options.dropout)
-    if options.bilstm:
-        if "bilstm" not in own:
-            raise ValueError(f"finetune: a {task} model takes no `bilstm`. Received: bilstm=True")
-        settings["bilstm"] = True
     stored = open_checkpoint(source)
     if task == stored.description.task and "labels" in settings:
         settings["labels"] = head_labels(stored.settings.task.labels, settings["labels"]) or settings["labels"]
@@ -75,10 +71,8 @@ def _own_head(source, task, settings):
 def _given(source, task, settings, options, head_goes_on):
     """The given model where it is the task's already, otherwise a new one on its encoder."""
     model = source.model if isinstance(source, Pipeline) else source
-    if options.random_weights or options.dropout is not None or options.bilstm:
-        raise ValueError(
-            "finetune: `random_weights`, `dropout` and `bilstm` need a source that is loaded. Received: a model"
-        )
+    if options.random_weights or options.dropout is not None:
+        raise ValueError("finetune: `random_weights` and `dropout` need a source that is loaded. Received: a model")
     if head_goes_on and model.multi_label == settings.get("multi_label", False):
         return model
     encoder = model if model.task == "encoder" else model.encoder

@@ -83,10 +83,10 @@ def attention_picture(probs, tokens: Sequence[str], title: str) -> np.ndarray:
 
     def draw(figure):
         axes = figure.subplots(rows, columns, squeeze=False)
-        for place, one in enumerate(axes.flat):
-            one.set_visible(place < len(probs))
-        for head, one in enumerate(np.asarray(probs)[:, :shown, :shown]):
-            _map(axes.flat[head], one, tokens[:shown], tokens[:shown], high=1.0, size=7)
+        for place, panel in enumerate(axes.flat):
+            panel.set_visible(place < len(probs))
+        for head, panel in enumerate(np.asarray(probs)[:, :shown, :shown]):
+            _map(axes.flat[head], panel, tokens[:shown], tokens[:shown], high=1.0, size=7)
             axes.flat[head].set_xlabel(f"head {head + 1}")
 
     return picture(max(320, columns * side), 40 + rows * (side + 16), title, draw)

@@ -13,7 +13,7 @@ import numpy as np
 
 from kbert.checks import check_directory, check_integers, check_positive
 from kbert.inspection.analysis.attention_heads import mean_statistics
-from kbert.inspection.analysis.attribution_targets import ATTRIBUTED
+from kbert.inspection.analysis.attribution_targets import HEADS, explained_heads
 from kbert.inspection.analysis.probes import probe_layers
 from kbert.inspection.analysis.similarity import layer_similarity
 from kbert.inspection.analysis.states import mean_states, text_states, word_states
@@ -25,6 +25,7 @@ from kbert.inspection.findings.tensorboard_data import write_tensorboard
 from kbert.inspection.findings.views import pictures
 from kbert.inspection.labelled_data import LabelledWords, labelled_data
 from kbert.inspection.word_heads import heads_and_words
+from kbert.models.bert_model import BertModel
 from kbert.pipelines.pipeline import Pipeline
 from kbert.text.tokenizer import check_tokenizer
 
@@ -106,7 +107,8 @@ def inspect(
         raise ValueError(f"inspect: `baseline` must be one of {BASELINES}. Received: {baseline!r}")
     name = name or _name(model)
     model, tokenizer, labels = _resolve(model, tokenizer, "model")
-    other = None if compare is None else _resolve(compare, None, "compare", tokenizer)
+    if compare is not None:
+        other_model, other_tokenizer, _ = _resolve(compare, None, "compare", tokenizer)
     texts = _checked_texts(texts)
     data, dev = _checked_data(data, dev)
     encoder, config = model.encoder, model.config
@@ -114,34 +116,41 @@ def inspect(
     reading = tokenizer.reading_special_tokens() if fills_masks else tokenizer
     states = text_states(encoder, reading, texts, sequence_length)
     attributions = [None] * len(states)
-    if model.task in ATTRIBUTED:
-        options = {"labels": labels, "baseline": baseline}
-        attributions = [token_attributions(model, tokenizer, one, **options) for one in states]
+    if explained_heads(model):
+        attributions = [
+            token_attributions(model, tokenizer, of_text, labels=labels, baseline=baseline) for of_text in states
+        ]
     else:
-        known = ", ".join(sorted(ATTRIBUTED))
-        _LOGGER.info("no attributions: those of the tasks %s are known, this model's is %s", known, model.task)
+        _LOGGER.info("no attributions: the %s model has no head of %s", model.task, ", ".join(sorted(HEADS)))
     _warn(states, attributions)
     embeddings = [word_embeddings(encoder, tokenizer, counts, max_vectors)]
-    found, words = {}, None
+    findings = {}
+    words = None
     if data is not None:
         train, words = _split(data.up_to(max_words), None if dev is None else dev.up_to(max_words), seed)
         of_train, of_test = (_vectors(encoder, tokenizer, part, sequence_length) for part in (train, words))
         if importlib.util.find_spec("sklearn"):
-            found["probes"] = _probes(train, words, of_train, of_test, seed)
+            findings["probes"] = _probes(train, words, of_train, of_test, seed)
         else:
             _LOGGER.warning("no probes: they need scikit-learn, which pip install 'kbert[inspect]' installs")
         embeddings.append(labelled_vectors(words, of_test[:, -1], max_vectors))
         if isinstance(words, LabelledWords):
-            found |= heads_and_words(encoder, tokenizer, words, sequence_length)
+            findings |= heads_and_words(encoder, tokenizer, words, sequence_length)
     if compare is not None:
-        some = (words or LabelledWords([_words_of(text) for text in texts], {})).up_to(_COMPARED)
-        pair = ((encoder, tokenizer), (other[0].encoder, other[1]))
-        similarity = layer_similarity(*(_vectors(*one, some, sequence_length) for one in pair))
-        found |= {"other": _name(compare), "similarity": similarity}
-    sizes = {"layers": config.num_layers, "heads": config.num_heads, "hidden_dim": config.hidden_dim}
-    facts = {"task": model.task, **sizes, "vocabulary_size": config.vocabulary_size, "parameters": model.count_params()}
-    statistics = mean_statistics([one.attention for one in states], [one.tokens for one in states])
-    result = Inspection(name, facts, states, statistics, attributions, embeddings=embeddings, **found)
+        compared = (words or LabelledWords([_words_of(text) for text in texts], {})).up_to(_COMPARED)
+        own_vectors = _vectors(encoder, tokenizer, compared, sequence_length)
+        other_vectors = _vectors(other_model.encoder, other_tokenizer, compared, sequence_length)
+        findings |= {"other": _name(compare), "similarity": layer_similarity(own_vectors, other_vectors)}
+    facts = {
+        "task": model.task,
+        "layers": config.num_layers,
+        "heads": config.num_heads,
+        "hidden_dim": config.hidden_dim,
+        "vocabulary_size": config.vocabulary_size,
+        "parameters": model.count_params(),
+    }
+    statistics = mean_statistics([of_text.attention for of_text in states], [of_text.tokens for of_text in states])
+    result = Inspection(name, facts, states, statistics, attributions, embeddings=embeddings, **findings)
     drawn = pictures(result) if log_dir is not None or directory is not None else None
     if log_dir is not None:
         write_tensorboard(result, log_dir, drawn)
@@ -159,15 +168,15 @@ def _resolve(model, tokenizer, argument, default=None):
     labels = None
     if isinstance(model, Pipeline):
         labels, tokenizer, model = model.answers.labels, tokenizer or model.tokenizer, model.model
-    if not hasattr(model, "encoder") or not hasattr(model, "config"):
+    if not isinstance(model, BertModel):
         raise TypeError(
             f"inspect: `{argument}` must be a kbert model, a pipeline, or the path of one. Received: "
             f"{type(model).__name__}"
         )
-    pretrained = getattr(model, "pretrained", None)
-    tokenizer = tokenizer or getattr(pretrained, "tokenizer", None) or default
-    if not labels and pretrained is not None:
-        labels = pretrained.settings.task.labels
+    if model.pretrained is not None:
+        tokenizer = tokenizer or model.pretrained.tokenizer
+        labels = labels or model.pretrained.settings.task.labels
+    tokenizer = tokenizer or default
     if tokenizer is None:
         raise ValueError(f"inspect: pass `tokenizer`: the `{argument}` was not loaded with one. Received: None")
     check_tokenizer(tokenizer, "inspect")
@@ -211,18 +220,18 @@ def _checked_data(data, dev):
         raise ValueError("inspect: `dev` is what probes that were trained on `data` are scored on. Received: no `data`")
     if dev is not None and type(dev) is not type(data):
         kinds = {True: "labelled words", False: "labelled texts"}
-        wanted, received = (kinds[isinstance(one, LabelledWords)] for one in (data, dev))
+        wanted, received = (kinds[isinstance(labelled, LabelledWords)] for labelled in (data, dev))
         raise ValueError(f"inspect: `dev`: expected {wanted}, as `data` has. Received: {received}")
     return data, dev
 
 
 def _warn(states, attributions):
-    for number, one in enumerate(states):
-        if one.truncated:
-            _LOGGER.warning("texts[%d]: %d tokens did not fit and were not read", number, one.truncated)
-    for number, one in enumerate(attributions):
-        if one is not None and not one.is_complete:
-            _LOGGER.warning("texts[%d]: attributions are off by %.2g%% of what they explain", number, 100 * one.error)
+    for number, (of_text, explained) in enumerate(zip(states, attributions, strict=True)):
+        if of_text.truncated:
+            _LOGGER.warning("texts[%d]: %d tokens did not fit and were not read", number, of_text.truncated)
+        if explained is not None and not explained.is_complete:
+            error = 100 * explained.error
+            _LOGGER.warning("texts[%d]: attributions are off by %.2g%% of what they explain", number, error)
 
 
 def _words_of(text):
@@ -248,16 +257,17 @@ def _vectors(encoder, tokenizer, part, sequence_length):
 
 
 def _probes(train, test, of_train, of_test, seed):
-    their, found = test.properties(), {}
+    test_labels = test.properties()
+    probes = {}
     for name, labels in train.properties().items():
-        if name not in their:
+        if name not in test_labels:
             raise ValueError(f"inspect: `dev`: expected the columns of `data`. Received: none called {name!r}")
-        parts = (of_train, labels, train.types()), (of_test, their[name], test.types())
+        parts = (of_train, labels, train.types()), (of_test, test_labels[name], test.types())
         if len(set(labels)) > 1:
-            found[name] = probe_layers(name, *parts, seed=seed)
+            probes[name] = probe_layers(name, *parts, seed=seed)
             _LOGGER.info(
-                "probe of %s: best layer %d, accuracy %.3f", name, found[name].best_layer, max(found[name].accuracy)
+                "probe of %s: best layer %d, accuracy %.3f", name, probes[name].best_layer, max(probes[name].accuracy)
             )
         else:
             _LOGGER.warning("no probe of %s: all words have the label %r", name, labels[0])
-    return found
+    return probes

@@ -42,11 +42,11 @@ class LabelledWords:
     def take(self, rows) -> "LabelledWords":
         """The sentences of these numbers."""
 
-        def some(column):
+        def taken(column):
             return None if column is None else [column[row] for row in rows]
 
-        labels = {name: some(column) for name, column in self.labels.items()}
-        return LabelledWords(some(self.words), labels, some(self.tags), some(self.heads))
+        labels = {name: taken(column) for name, column in self.labels.items()}
+        return LabelledWords(taken(self.words), labels, taken(self.tags), taken(self.heads))
 
     def __len__(self):
         return len(self.words)
@@ -132,34 +132,40 @@ def labelled_data(data, argument: str = "data") -> LabelledWords | LabelledTexts
     return _words(columns, argument) if "words" in columns else _texts(columns, argument)
 
 
+def _is_list(value):
+    return not isinstance(value, str) and hasattr(value, "__len__")
+
+
 def _words(columns, argument):
     words = columns.pop("words")
-    for row, some in enumerate(words):
-        if isinstance(some, str) or not hasattr(some, "__len__") or not all(isinstance(word, str) for word in some):
-            raise ValueError(f"inspect: `{argument}`, sentence {row}: expected a list of words. Received: {some!r}")
+    for row, sentence in enumerate(words):
+        if not _is_list(sentence) or not all(isinstance(word, str) for word in sentence):
+            raise ValueError(f"inspect: `{argument}`, sentence {row}: expected a list of words. Received: {sentence!r}")
     for name, column in columns.items():
-        for row, (some, labels) in enumerate(zip(words, column, strict=True)):
-            are_labels = not isinstance(labels, str) and hasattr(labels, "__len__") and not any(map(is_missing, labels))
-            if not are_labels or len(labels) != len(some) or not len(some):
+        for row, (sentence, labels) in enumerate(zip(words, column, strict=True)):
+            are_labels = _is_list(labels) and not any(map(is_missing, labels))
+            if not are_labels or len(labels) != len(sentence) or not len(sentence):
                 raise ValueError(
-                    f"inspect: `{argument}`, sentence {row}: expected {len(some)} of {name!r}, one for each word, and "
-                    f"at least one word. Received: {labels!r}"
+                    f"inspect: `{argument}`, sentence {row}: expected {len(sentence)} of {name!r}, one for each word, "
+                    f"and at least one word. Received: {labels!r}"
                 )
-    tags, heads = columns.pop("tags", None), columns.pop("heads", None)
-    for row, some in enumerate(() if heads is None else heads):
-        if not all(-1 <= head < len(some) for head in some):
-            most = len(some) - 1
+    tags = columns.pop("tags", None)
+    heads = columns.pop("heads", None)
+    for row, sentence in enumerate(() if heads is None else heads):
+        if not all(-1 <= head < len(sentence) for head in sentence):
+            most = len(sentence) - 1
             raise ValueError(
-                f"inspect: `{argument}`, sentence {row}: expected `heads` from -1 to {most}. Received: {some!r}"
+                f"inspect: `{argument}`, sentence {row}: expected `heads` from -1 to {most}. Received: {sentence!r}"
             )
-    labels = {name: [list(map(str, some)) for some in column] for name, column in columns.items()}
+    labels = {name: [list(map(str, sentence)) for sentence in column] for name, column in columns.items()}
     if tags is not None:
-        labels["entity type"] = [[tag.partition("-")[2] or tag for tag in some] for some in tags]
+        labels["entity type"] = [[tag.partition("-")[2] or tag for tag in sentence] for sentence in tags]
     return LabelledWords(words, labels, tags, heads)
 
 
 def _texts(columns, argument):
-    texts, pairs = columns.pop("text"), columns.pop("text_pair", None)
+    texts = columns.pop("text")
+    pairs = columns.pop("text_pair", None)
     if not columns:
         raise ValueError(f"inspect: `{argument}`: expected a column of labels beside the texts. Received: none")
     for name, column in {"text": texts, "text_pair": () if pairs is None else pairs}.items():

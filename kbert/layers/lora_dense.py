@@ -6,7 +6,7 @@ Shapes: ... any leading axes, n their product, H hidden (inputs), u units, r ran
 import keras
 from keras import ops
 
-from kbert.keras_compat import untrack_variable, without_collections
+from kbert.keras_compat import delete_attribute, dense_kernel
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -20,8 +20,6 @@ class LoraDense(keras.layers.Dense):
     In training on TensorFlow the gradient of the bias is a matrix product, summed in float32. TensorFlow's own
     operation adds bfloat16 in bfloat16: over a few thousand rows it is wrong by a tenth and more, and takes twice as
     long.
-
-    Private: `_kernel`, the variable, where ``kernel`` is the sum of both (Keras 3.15).
 
     Args:
         *args, **kwargs: those of `keras.layers.Dense`.
@@ -50,9 +48,12 @@ class LoraDense(keras.layers.Dense):
         else:
             scale = self.lora_alpha / self.lora_rank
             low_rank = ops.matmul(ops.matmul(inputs, self._cast(self.lora_kernel_a)), self._cast(self.lora_kernel_b))
-            x = ops.matmul(inputs, self._kernel) + scale * low_rank
+            x = ops.matmul(inputs, dense_kernel(self)) + scale * low_rank
             x = x if self.bias is None else ops.add(x, self.bias)
         return x if self.activation is None else self.activation(x)
+
+    def __delattr__(self, name):
+        delete_attribute(self, name)
 
     def _cast(self, matrix):
         return ops.cast(matrix, self.compute_dtype)  # they are float32 under any policy
@@ -68,12 +69,10 @@ class LoraDense(keras.layers.Dense):
             return
         scale = self.lora_alpha / self.lora_rank
         change = scale * ops.matmul(self.lora_kernel_a, self.lora_kernel_b)
-        self._kernel.assign_add(ops.cast(change, self._kernel.dtype))
-        self._kernel.trainable = True
-        for matrix in (self.lora_kernel_a, self.lora_kernel_b):
-            untrack_variable(self, matrix)
-        with without_collections():
-            del self.lora_kernel_a, self.lora_kernel_b
+        kernel = dense_kernel(self)
+        kernel.assign_add(ops.cast(change, kernel.dtype))
+        kernel.trainable = True
+        del self.lora_kernel_a, self.lora_kernel_b
         self.lora_enabled, self.lora_rank, self.lora_alpha = False, None, None
 
     def quantize(self, mode=None, type_check=True, config=None):
@@ -99,9 +98,8 @@ class LoraDense(keras.layers.Dense):
                 variable.assign(ops.zeros_like(variable))
 
     def _stored(self):
-        names = ("_kernel", "bias") if self.use_bias else ("_kernel",)
-        own = {str(index): getattr(self, name) for index, name in enumerate(names)}  # as Keras stores them
-        return own | {name: getattr(self, name) for name in ("lora_kernel_a", "lora_kernel_b")}
+        own = {"0": dense_kernel(self)} | ({"1": self.bias} if self.use_bias else {})  # as Keras stores them
+        return own | {"lora_kernel_a": self.lora_kernel_a, "lora_kernel_b": self.lora_kernel_b}
 
 
 def _product_in_training(inputs, kernel, bias):

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 
-from kbert.keras_compat import CompatibleModel, deserialize, serialize_shared, set_untracked, without_collections
+from kbert.keras_compat import CompatibleModel, deserialize, is_within_fit, serialize_shared, set_untracked
 from kbert.models.adapter import load_adapter, save_adapter
 from kbert.models.check_inputs import check_inputs, complete_inputs, lists_to_arrays
 from kbert.models.check_targets import check_targets, checked_dataset
@@ -174,7 +174,7 @@ class BertModel(CompatibleModel):
 
     def evaluate(self, x=None, y=None, *args, **kwargs):
         x, y, kwargs = self._arrays(x, y, kwargs)
-        if not kwargs.get("_use_cached_eval_dataset"):  # otherwise `fit` calls, which has checked them
+        if not is_within_fit(kwargs):  # which has checked them
             x = self._checked(x, y, kwargs.get("sample_weight"))
         return super().evaluate(x, y, *args, **kwargs)
 
@@ -223,7 +223,7 @@ class BertModel(CompatibleModel):
             )
         if lora_layers(self):
             raise ValueError(f"{type(self).__name__}.quantize: a model with LoRA. Call `merge_lora()` first.")
-        with without_collections(), warnings.catch_warnings():
+        with warnings.catch_warnings():
             # Keras names every kind of layer that has nothing to quantise.
             warnings.filterwarnings("ignore", message="Layer .* does not have a `quantize` method")
             super().quantize(mode, **kwargs)
@@ -323,7 +323,7 @@ class BertModel(CompatibleModel):
     def get_config(self):
         # Not the graph of layers that keras.Model would store, but the arguments that build it again.
         lora, own = lora_layers(self), {name: getattr(self, name) for name in self.own_arguments}
-        if own:
+        if self.encoder is not self:
             own["encoder"] = serialize_shared(self.encoder)
         return (
             own

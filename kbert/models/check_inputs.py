@@ -36,9 +36,6 @@ def lists_to_arrays(values, outputs: int = 1):
     Args:
         values: what `fit` takes as inputs, labels or weights.
         outputs: of the model: a list of so many arrays is left to Keras.
-
-    Raises:
-        ValueError: rows of unequal lengths.
     """
     if isinstance(values, dict):
         return {name: lists_to_arrays(value, 0) for name, value in values.items()}

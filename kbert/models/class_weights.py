@@ -34,14 +34,14 @@ def class_factors(class_weight, num_labels: int, labels: Sequence[str] | None = 
         raise ValueError(
             f'{owner}: expected `class_weight` as {{label: factor}} or "balanced". Received: {class_weight!r}'
         )
-    factors, given = np.ones(num_labels, "float32"), set()
+    factors, seen = np.ones(num_labels, "float32"), set()
     for key, factor in class_weight.items():
         number = _class_number(key, factor, num_labels, labels, owner)
         if not isinstance(factor, numbers.Real) or not 0 <= factor < float("inf"):
             raise ValueError(f"{owner}: expected `class_weight` of at least 0 for {key!r}. Received: {factor!r}")
-        if number in given:
+        if number in seen:
             raise ValueError(f"{owner}: expected one `class_weight` for class {number}. Received: {class_weight}")
-        given.add(number)
+        seen.add(number)
         factors[number] = factor
     return factors
 
@@ -57,16 +57,16 @@ def _balanced(num_labels, ids, owner):
 
 
 def _class_number(key, factor, num_labels, labels, owner):
-    known = [] if labels is None else list(labels)
-    if isinstance(key, str) and key in known:
-        return known.index(key)
-    if key in labels_of_other_classes(known):
+    listed = [] if labels is None else list(labels)
+    if isinstance(key, str) and key in listed:
+        return listed.index(key)
+    if key in labels_of_other_classes(listed):
         raise ValueError(
             f"{owner}: expected strings as keys of `class_weight`: a number is a class from 0, and {key} is not that "
             f'of the label {str(key)!r}; write {{"{key}": {factor!r}}}. Received: {key!r}'
         )
     if isinstance(key, bool) or not isinstance(key, numbers.Integral) or not 0 <= key < num_labels:
-        names = f"the labels {known}, or " if known else ""
+        names = f"the labels {listed}, or " if listed else ""
         raise ValueError(
             f"{owner}: expected `class_weight` for {names}the classes 0 to {num_labels - 1}. Received: {key!r}"
         )
@@ -96,9 +96,6 @@ def apply_class_weight(model, x, y, sample_weight, class_weight):
 
     Returns:
         (x, sample_weight).
-
-    Raises:
-        ValueError: several outputs, no classes, or what `class_factors` refuses.
     """
     table = _table(model, class_weight)
     if hasattr(x, "element_spec") and hasattr(x, "map"):
@@ -120,9 +117,9 @@ def _weighted(model, table, inputs, labels, sample_weight=None):
         )
     ids = keras.ops.cast(ids, "int32")
     weights = keras.ops.take(table, keras.ops.clip(ids, 0, len(table) - 1), axis=0)  # any weight does for -1, no label
-    given = sample_weight.get(name) if isinstance(sample_weight, dict) else sample_weight
-    if given is not None:
-        weights = weights * keras.ops.cast(given, "float32")
+    own_weights = sample_weight.get(name) if isinstance(sample_weight, dict) else sample_weight
+    if own_weights is not None:
+        weights = weights * keras.ops.cast(own_weights, "float32")
     return inputs, labels, {name: weights} if isinstance(labels, dict) else weights
 
 

@@ -7,8 +7,7 @@ import keras
 
 from kbert.checks import check_bool
 from kbert.models.bert_model import BertModel
-from kbert.models.heads_on_encoder import new_head, text_states
-from kbert.models.resolve_encoder import resolve_encoder
+from kbert.models.resolve_encoder import new_head, resolve_encoder
 from kbert.optim.losses import ClassificationLoss, MultiLabelLoss
 from kbert.optim.metrics import MultiLabelAccuracy, WeightedAccuracy
 
@@ -23,8 +22,6 @@ class BertClassifier(BertModel):
         multi_label: True: each of the N labels is on or off independently (sigmoids, binary cross-entropy, labels
             [B, N] of 0 and 1). False: each text has one of them (softmax, cross-entropy, labels [B]).
         dropout: rate on the pooled output; the config's `hidden_dropout` by default.
-        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.BiLstm`): the paper's
-            "+ BiLSTM" on a left-to-right model.
         dtype: dtype policy of a new encoder.
 
     Inputs: those of `BertEncoder`.
@@ -45,20 +42,18 @@ class BertClassifier(BertModel):
     """
 
     task = "classification"
-    own_arguments = ("num_labels", "dropout", "multi_label", "bilstm")
+    own_arguments = ("num_labels", "dropout", "multi_label")
 
-    def __init__(self, encoder, num_labels=2, dropout=None, multi_label=False, bilstm=False, dtype=None, **kwargs):
-        bilstm = check_bool(bilstm, "BertClassifier: `bilstm`")
-        encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output" if bilstm else "pooled_output",))
+    def __init__(self, encoder, num_labels=2, dropout=None, multi_label=False, dtype=None, **kwargs):
+        encoder = resolve_encoder(encoder, dtype=dtype, needs=("pooled_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = new_head(encoder, num_labels, "classifier_head", dropout)
-        logits = head(text_states(encoder, bilstm))  # [B, N]
+        logits = head(encoder(encoder.input)["pooled_output"])  # [B, N]
         super().__init__(encoder.input, {"logits": logits}, dtype=encoder.dtype_policy, **kwargs)
         self.config, self.encoder = encoder.config, encoder
         self.num_labels = num_labels
         self.dropout = dropout
         self.multi_label = check_bool(multi_label, "BertClassifier: `multi_label`")
-        self.bilstm = bilstm
 
     def default_loss(self):
         return {"logits": MultiLabelLoss() if self.multi_label else ClassificationLoss()}

@@ -23,9 +23,6 @@ def losses_from_logits(losses):
     Returns:
         the same, with ``keras.losses.SparseCategoricalCrossentropy(from_logits=True)`` in place of
         ``"sparse_categorical_crossentropy"``, and so for every cross-entropy of Keras.
-
-    Raises:
-        ValueError: a loss object with ``from_logits=False``, or a loss that has no form for logits.
     """
     return _each(losses, lambda loss: _from_logits(loss, keras.losses))
 

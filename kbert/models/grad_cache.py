@@ -18,9 +18,6 @@ def train_with_cached_embeddings(model, data, parts: int) -> dict:
         data: (inputs, labels, sample weights) of this replica.
         parts: m; must divide B.
 
-    Raises:
-        ValueError: `parts` does not divide B.
-
     Source: Gao et al. 2021, "Scaling deep contrastive learning batch size under memory limited setup".
     """
     import tensorflow as tf

@@ -75,19 +75,20 @@ def _undoing(path, old):
 
 def _grown_config(old, size):
     widths = ("hidden_dim", "num_heads", "intermediate_dim")
+    before = old.to_dict()
     new = size
     if not isinstance(size, BertConfig):
-        named = BertConfig.from_size(size)
-        stddev = old.initializer_stddev * math.sqrt(old.hidden_dim / named.hidden_dim)  # sums over H vary as before
-        fields = {name: getattr(named, name) for name in (*widths, "num_layers")} | {"initializer_stddev": stddev}
-        new = BertConfig.from_dict(old.to_dict() | fields)
+        named = BertConfig.from_size(size).to_dict()
+        stddev = old.initializer_stddev * math.sqrt(old.hidden_dim / named["hidden_dim"])  # sums over H vary as before
+        sizes = {name: named[name] for name in (*widths, "num_layers")}
+        new = BertConfig.from_dict(before | sizes | {"initializer_stddev": stddev})
+    after = new.to_dict()
     for name in (*widths, "num_layers"):
-        if getattr(new, name) % getattr(old, name):
+        if after[name] % before[name]:
             raise ValueError(
-                f"grow_model: `{name}` must be a multiple of the model's {getattr(old, name)}. "
-                f"Received: {getattr(new, name)}"
+                f"grow_model: `{name}` must be a multiple of the model's {before[name]}. Received: {after[name]}"
             )
-    factors = {name: getattr(new, name) // getattr(old, name) for name in widths}
+    factors = {name: after[name] // before[name] for name in widths}
     if len(set(factors.values())) > 1:
         raise ValueError(f"grow_model: {widths} must grow by the same factor. Received: {factors}")
     if old.position_embedding != "learned":
@@ -96,7 +97,7 @@ def _grown_config(old, size):
             f"of a wider model. Received: {old.position_embedding!r}"
         )
     may_differ = {*widths, "num_layers", "hidden_dropout", "attention_dropout", "initializer_stddev"}
-    others = [name for name, value in new.to_dict().items() if value != old.to_dict()[name] and name not in may_differ]
+    others = [name for name, value in after.items() if value != before[name] and name not in may_differ]
     if others:
         raise ValueError(
             f"grow_model: the config must be the model's except for its sizes. Received others in: {others}"

@@ -8,8 +8,7 @@ import keras
 from kbert.layers.merge_choices import MergeChoices
 from kbert.layers.split_choices import SplitChoices
 from kbert.models.bert_model import BertModel
-from kbert.models.heads_on_encoder import new_head
-from kbert.models.resolve_encoder import resolve_encoder
+from kbert.models.resolve_encoder import new_head, resolve_encoder
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
 

@@ -16,9 +16,6 @@ def in_precision(model, precision):
     Args:
         model: a model of kbert without LoRA (`kbert.models.lora.merged`).
         precision: "float32" or "bfloat16".
-
-    Raises:
-        ValueError: an unknown precision, or a quantised model.
     """
     if precision not in PRECISIONS:
         raise ValueError(f"`precision` must be one of {PRECISIONS}. Received: {precision!r}")

@@ -8,8 +8,7 @@ import keras
 from kbert.checks import check_bool
 from kbert.layers.masked_lm_head import MaskedLMHead
 from kbert.models.bert_model import BertModel
-from kbert.models.heads_on_encoder import new_head
-from kbert.models.resolve_encoder import resolve_encoder
+from kbert.models.resolve_encoder import new_head, resolve_encoder
 from kbert.optim.adamw import AdamW
 from kbert.optim.losses import MaskedLanguageModelLoss, NextSentenceLoss
 from kbert.optim.metrics import CrossEntropy, Perplexity, WeightedAccuracy

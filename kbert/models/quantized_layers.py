@@ -2,7 +2,7 @@
 
 import reprlib
 
-from kbert.keras_compat import all_layers, without_collections
+from kbert.keras_compat import all_layers
 
 
 def quantized_layers(model) -> dict[str, str]:
@@ -20,10 +20,9 @@ def quantize_layers(model, modes: dict[str, str]) -> None:
     for path in modes:
         if not hasattr(layers.get(path), "quantization_mode"):
             raise ValueError(f"`quantized_layers`: the model has no layer {path!r} that can be quantised.")
-    with without_collections():
-        for path, mode in modes.items():
-            if layers[path].quantization_mode != mode:
-                layers[path].quantize(mode)
+    for path, mode in modes.items():
+        if layers[path].quantization_mode != mode:
+            layers[path].quantize(mode)
 
 
 def check_not_quantized(model) -> None:

@@ -5,10 +5,8 @@ Shapes: B batch, S sequence.
 
 import keras
 
-from kbert.checks import check_bool
 from kbert.models.bert_model import BertModel
-from kbert.models.heads_on_encoder import new_head, text_states
-from kbert.models.resolve_encoder import resolve_encoder
+from kbert.models.resolve_encoder import new_head, resolve_encoder
 from kbert.optim.losses import RegressionLoss
 from kbert.optim.metrics import SquaredError
 
@@ -20,8 +18,6 @@ class BertRegressor(BertModel):
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
         dropout: rate on the pooled output; the config's `hidden_dropout` by default.
-        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.BiLstm`): the paper's
-            "+ BiLSTM" on a left-to-right model.
         dtype: dtype policy of a new encoder.
 
     Inputs: those of `BertEncoder`.
@@ -42,18 +38,16 @@ class BertRegressor(BertModel):
     """
 
     task = "regression"
-    own_arguments = ("dropout", "bilstm")
+    own_arguments = ("dropout",)
 
-    def __init__(self, encoder, dropout=None, bilstm=False, dtype=None, **kwargs):
-        bilstm = check_bool(bilstm, "BertRegressor: `bilstm`")
-        encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output" if bilstm else "pooled_output",))
+    def __init__(self, encoder, dropout=None, dtype=None, **kwargs):
+        encoder = resolve_encoder(encoder, dtype=dtype, needs=("pooled_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = new_head(encoder, 1, "regressor_head", dropout)
-        score = head(text_states(encoder, bilstm))[..., 0]  # [B]
+        score = head(encoder(encoder.input)["pooled_output"])[..., 0]  # [B]
         super().__init__(encoder.input, {"score": score}, dtype=encoder.dtype_policy, **kwargs)
         self.config, self.encoder = encoder.config, encoder
         self.dropout = dropout
-        self.bilstm = bilstm
 
     def default_loss(self):
         return {"score": RegressionLoss()}

@@ -1,8 +1,10 @@
-"""The encoder of a task model."""
+"""The encoder of a task model, and the linear layer on it."""
 
 import keras
 
 from kbert.config import BertConfig
+from kbert.layers.task_head import TaskHead
+from kbert.models.bert_model import BertModel
 from kbert.models.encoder import BertEncoder
 
 
@@ -10,20 +12,17 @@ def resolve_encoder(config_or_encoder, dtype=None, num_parts=None, needs=()):
     """The encoder of a task model: the one given, or a new one with this config.
 
     Args:
-        config_or_encoder: `BertConfig` or `BertEncoder`; an encoder is shared, not copied.
+        config_or_encoder: `BertConfig`, or a `BertModel` of the task "encoder": a `BertEncoder`, or layers on one. It
+            is shared, not copied.
         dtype: dtype policy of a new encoder.
         num_parts: of a new encoder for packed rows.
         needs: the encoder outputs that the task reads.
-
-    Raises:
-        TypeError: neither a config nor an encoder.
-        ValueError: an encoder that lacks an output the task needs, or was built with another `dtype` or `num_parts`.
     """
     if isinstance(config_or_encoder, BertConfig):
         return BertEncoder(
             config_or_encoder, outputs=needs, num_parts=num_parts, pooler="pooled_output" in needs, dtype=dtype
         )
-    if not isinstance(config_or_encoder, BertEncoder):
+    if not isinstance(config_or_encoder, BertModel) or config_or_encoder.task != "encoder":
         raise TypeError(f"Expected a BertConfig or a BertEncoder. Received: {config_or_encoder!r}")
     encoder = config_or_encoder
     lacking = [name for name in needs if name not in encoder.output]
@@ -43,3 +42,9 @@ def resolve_encoder(config_or_encoder, dtype=None, num_parts=None, needs=()):
             f"{encoder.dtype_policy.name!r}"
         )
     return encoder
+
+
+def new_head(encoder, units, name, dropout=0.0) -> TaskHead:
+    """A new linear layer, initialised as the encoder."""
+    stddev = encoder.config.initializer_stddev
+    return TaskHead(units, dropout, stddev, dtype=encoder.dtype_policy, name=name)

@@ -5,10 +5,8 @@ Shapes: B batch, S sequence.
 
 import keras
 
-from kbert.checks import check_bool
 from kbert.models.bert_model import BertModel
-from kbert.models.heads_on_encoder import new_head, token_states
-from kbert.models.resolve_encoder import resolve_encoder
+from kbert.models.resolve_encoder import new_head, resolve_encoder
 from kbert.optim.losses import SpanLoss
 from kbert.optim.metrics import SpanAccuracy
 
@@ -22,8 +20,6 @@ class BertSpanExtractor(BertModel):
 
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
-        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.BiLstm`): the paper's
-            "+ BiLSTM" on a left-to-right model.
         dtype: dtype policy of a new encoder.
 
     Inputs: those of `BertEncoder`.
@@ -45,17 +41,14 @@ class BertSpanExtractor(BertModel):
 
     task = "span"
     token_outputs = ("start_logits", "end_logits")
-    own_arguments = ("bilstm",)
 
-    def __init__(self, encoder, bilstm=False, dtype=None, **kwargs):
-        bilstm = check_bool(bilstm, "BertSpanExtractor: `bilstm`")
+    def __init__(self, encoder, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))
         head = new_head(encoder, 2, "span_head")
-        logits = head(token_states(encoder, bilstm))  # [B, S, 2]
+        logits = head(encoder(encoder.input)["sequence_output"])  # [B, S, 2]
         outputs = {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
         super().__init__(encoder.input, outputs, dtype=encoder.dtype_policy, **kwargs)
         self.config, self.encoder = encoder.config, encoder
-        self.bilstm = bilstm
 
     def default_loss(self):
         return {name: SpanLoss() for name in ("start_logits", "end_logits")}

@@ -5,10 +5,8 @@ Shapes: B batch, S sequence, N labels.
 
 import keras
 
-from kbert.checks import check_bool
 from kbert.models.bert_model import BertModel
-from kbert.models.heads_on_encoder import new_head, token_states
-from kbert.models.resolve_encoder import resolve_encoder
+from kbert.models.resolve_encoder import new_head, resolve_encoder
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
 
@@ -21,8 +19,6 @@ class BertTagger(BertModel):
         encoder: `BertConfig`, or a `BertEncoder` to share.
         num_labels: N.
         dropout: rate on the hidden states; the config's `hidden_dropout` by default.
-        bilstm: whether a new BiLSTM stands between encoder and head (`kbert.layers.BiLstm`): the paper's
-            "+ BiLSTM" on a left-to-right model.
         dtype: dtype policy of a new encoder.
 
     Inputs: those of `BertEncoder`.
@@ -44,19 +40,17 @@ class BertTagger(BertModel):
 
     task = "tagging"
     token_outputs = ("logits",)
-    own_arguments = ("num_labels", "dropout", "bilstm")
+    own_arguments = ("num_labels", "dropout")
 
-    def __init__(self, encoder, num_labels, dropout=None, bilstm=False, dtype=None, **kwargs):
-        bilstm = check_bool(bilstm, "BertTagger: `bilstm`")
+    def __init__(self, encoder, num_labels, dropout=None, dtype=None, **kwargs):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = new_head(encoder, num_labels, "tagger_head", dropout)
-        logits = head(token_states(encoder, bilstm))  # [B, S, N]
+        logits = head(encoder(encoder.input)["sequence_output"])  # [B, S, N]
         super().__init__(encoder.input, {"logits": logits}, dtype=encoder.dtype_policy, **kwargs)
         self.config, self.encoder = encoder.config, encoder
         self.num_labels = num_labels
         self.dropout = dropout
-        self.bilstm = bilstm
 
     def default_loss(self):
         return {"logits": ClassificationLoss()}

@@ -28,9 +28,6 @@ def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
         micro_batches: m; must divide B.
         compiled: whether XLA compiles the forward and the backward pass; the exchange between replicas and the
             optimizer's update stay outside.
-
-    Raises:
-        ValueError: `micro_batches` does not divide B.
     """
     import tensorflow as tf
 

@@ -6,7 +6,7 @@ import keras
 from keras import ops
 
 from kbert.checks import check_bool, check_numbers
-from kbert.keras_compat import merge_replicas
+from kbert.keras_compat import OptimizerOfAll, merge_replicas
 from kbert.optim.layer_factors import layer_factors
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 from kbert.xla import compiled, is_worth_compiling
@@ -24,7 +24,7 @@ _COMPILED_FROM = 2**16  # elements; calling a compiled kernel for fewer costs mo
 
 
 @keras.saving.register_keras_serializable("kbert")
-class AdamW(keras.optimizers.Optimizer):
+class AdamW(OptimizerOfAll):
     """Adam with decoupled weight decay, as the original BERT code has it: no bias correction, epsilon outside the root.
 
     For each weight w with gradient g, after clipping by the global norm::
@@ -93,22 +93,22 @@ class AdamW(keras.optimizers.Optimizer):
         _check_arguments(owner, exclude_from_decay, clip_scope, kwargs)
         optional = {"weight_decay": weight_decay, "global_clipnorm": global_clipnorm, "layer_decay": layer_decay}
         optional |= {"learning_rate": None if callable(learning_rate) else learning_rate}  # as schedules are
-        given = {key: value for key, value in optional.items() if value is not None}
-        given |= {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon}
-        for key, value in given.items():
-            given[key] = check_numbers(owner, _INTERVALS[key], **{key: value})[key]
+        numbers = {key: value for key, value in optional.items() if value is not None}
+        numbers |= {"beta_1": beta_1, "beta_2": beta_2, "epsilon": epsilon}
+        for key, value in numbers.items():
+            numbers[key] = check_numbers(owner, _INTERVALS[key], **{key: value})[key]
         super().__init__(
-            learning_rate=given.get("learning_rate", learning_rate),
-            weight_decay=given.get("weight_decay", 0.0),
-            global_clipnorm=given.get("global_clipnorm"),
+            learning_rate=numbers.get("learning_rate", learning_rate),
+            weight_decay=numbers.get("weight_decay", 0.0),
+            global_clipnorm=numbers.get("global_clipnorm"),
             name=name,
             **kwargs,
         )
-        self.beta_1, self.beta_2, self.epsilon = (given[key] for key in ("beta_1", "beta_2", "epsilon"))
+        self.beta_1, self.beta_2, self.epsilon = (numbers[key] for key in ("beta_1", "beta_2", "epsilon"))
         self.bias_correction = check_bool(bias_correction, f"{owner}: `bias_correction`")
         self.exclude_from_decay = tuple(exclude_from_decay)
         self.clip_scope = clip_scope
-        self.layer_decay = given.get("layer_decay")
+        self.layer_decay = numbers.get("layer_decay")
 
     def build(self, variables):
         if self.built:
@@ -154,12 +154,12 @@ class AdamW(keras.optimizers.Optimizer):
         return rate / (1.0 - rate * decay) * (self._last_adam(variable) + decay * _dense(variable))
 
     def _last_rate(self, variable, learning_rate):
-        index = self._get_variable_index(variable)
+        index = self.index_of(variable)
         return learning_rate * self._factors[index], self._decays[index]
 
     def _last_adam(self, variable):
         """The last step's m / (sqrt(v) + epsilon), with bias correction where there is one."""
-        index, step = self._get_variable_index(variable), int(self.iterations.numpy())
+        index, step = self.index_of(variable), int(self.iterations.numpy())
         correction = (1.0 - self.beta_2**step) ** 0.5 / (1.0 - self.beta_1**step) if self.bias_correction else 1.0
         return correction * _dense(self._momentums[index]) / (ops.sqrt(_dense(self._velocities[index])) + self.epsilon)
 
@@ -170,14 +170,9 @@ class AdamW(keras.optimizers.Optimizer):
         paths = [_path(variable) for variable in var_list or ()]
         self.exclude_from_decay = (*self.exclude_from_decay, *paths, *(var_names or ()))
 
-    def _clip_gradients(self, grads):
-        return grads  # clipped in `_backend_update_step`: after the sum over replicas
-
-    def _apply_weight_decay(self, variables):
-        pass  # part of the update
-
-    def _backend_update_step(self, grads, trainable_variables, learning_rate):
-        indices = [self._get_variable_index(variable) for variable in trainable_variables]
+    def update_all(self, grads, trainable_variables, learning_rate):
+        """The update of all variables by a replica's gradients, which are clipped after they are summed."""
+        indices = [self.index_of(variable) for variable in trainable_variables]
         grads, scale = self._sum_and_clip([_dense(gradient) for gradient in grads], indices)
         scalars = (scale, _dense(learning_rate), self._correction())
         if keras.backend.backend() != "tensorflow":
@@ -212,8 +207,8 @@ class AdamW(keras.optimizers.Optimizer):
         norm = ops.sqrt(ops.sum(squares)) * replicas
         self.gradient_norm.assign(norm)
         if len(indices) < len(self._paths):  # Keras leaves out variables without a gradient
-            found = dict(zip(indices, ops.unstack(squares), strict=True))
-            squares = ops.stack([found.get(index, ops.zeros(())) for index in range(len(self._paths))])
+            by_index = dict(zip(indices, ops.unstack(squares), strict=True))
+            squares = ops.stack([by_index.get(index, ops.zeros(())) for index in range(len(self._paths))])
         self.gradient_norms.assign(ops.sqrt(squares) * replicas)
         first = ops.convert_to_tensor(self.first_non_finite)
         is_first = ops.logical_and(first == 0, ops.logical_not(ops.isfinite(norm)))
@@ -232,7 +227,7 @@ class AdamW(keras.optimizers.Optimizer):
         self._update(variable, gradient, 1.0, learning_rate, self._correction())
 
     def _update(self, variable, gradient, scale, learning_rate, correction):
-        index = self._get_variable_index(variable)
+        index = self.index_of(variable)
         targets = (variable, self._momentums[index], self._velocities[index])
         if self._factors[index] != 1.0:
             learning_rate = learning_rate * self._factors[index]

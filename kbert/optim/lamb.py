@@ -45,14 +45,14 @@ class Lamb(AdamW):
         """As `kbert.AdamW.last_update`, to first order: the ratio of norms is that after the step."""
         rate, decay = self._last_rate(variable, learning_rate)
         update = self._last_adam(variable)
-        if self._has_ratio[self._get_variable_index(variable)]:
+        if self._has_ratio[self.index_of(variable)]:
             weight = ops.convert_to_tensor(variable)
             update = update + decay * weight
             rate = rate * _trust_ratio(weight, update)
         return rate * update
 
     def _update(self, variable, gradient, scale, learning_rate, correction):
-        index = self._get_variable_index(variable)
+        index = self.index_of(variable)
         momentum, velocity = self._momentums[index], self._velocities[index]
         scale, rate, correction = (ops.cast(x, variable.dtype) for x in (scale, learning_rate, correction))
         gradient = ops.cast(gradient, variable.dtype) * scale

@@ -314,8 +314,8 @@ class Pipeline(FreshFunctions, keras.Model):
 
         @tf.autograph.experimental.do_not_convert
         def take(numbers):
-            some, *labels = keras.tree.map_structure(lambda part: tf.gather(part, numbers), parts)
-            return trim_padding(some, self._padding()), *labels
+            inputs, *labels = keras.tree.map_structure(lambda part: tf.gather(part, numbers), parts)
+            return trim_padding(inputs, self._padding()), *labels
 
         return rows.batch(batch_size or 32).map(take, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
 
@@ -348,8 +348,8 @@ class Pipeline(FreshFunctions, keras.Model):
         return trim_padding(inputs, self._padding()), y, sample_weight
 
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
-        given = {"batch_size": batch_size, "steps": steps}
-        check_positive("Pipeline", **{name: value for name, value in given.items() if value is not None})
+        counts = {"batch_size": batch_size, "steps": steps}
+        check_positive("Pipeline", **{name: value for name, value in counts.items() if value is not None})
         if isinstance(x, tf.data.Dataset):
             check_batches(x, self.input_names, "Pipeline")
         if not _makes_batches(x):
@@ -363,14 +363,14 @@ class Pipeline(FreshFunctions, keras.Model):
                 raise ValueError(_NO_BATCH) from error
             return {name: as_text(answer) for name, answer in answers.items()}
         # Answers as wide as their batch's longest text: Keras could not put them together.
-        some = {"x": x, "batch_size": batch_size or 32, "steps": steps}
+        batches = {"x": x, "batch_size": batch_size or 32, "steps": steps}
         if not isinstance(callbacks, keras.callbacks.CallbackList):
-            about = {"verbose": verbose, "epochs": 1, "steps": count_batches(**some), "model": self}
-            callbacks = keras.callbacks.CallbackList(callbacks, add_progbar=verbose != 0, **about)
+            progress = {"verbose": verbose, "epochs": 1, "steps": count_batches(**batches), "model": self}
+            callbacks = keras.callbacks.CallbackList(callbacks, add_progbar=verbose != 0, **progress)
         self.stop_predicting = False
         answers = []
         callbacks.on_predict_begin()
-        for number, batch in enumerate(column_batches(**some)):
+        for number, batch in enumerate(column_batches(**batches)):
             callbacks.on_predict_batch_begin(number)
             answers.append(self.predict_on_batch(batch))
             callbacks.on_predict_batch_end(number, {"outputs": answers[-1]})

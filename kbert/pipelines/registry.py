@@ -33,11 +33,7 @@ def task_names() -> tuple[str, ...]:
 
 
 def task_class(word: str) -> type:
-    """The class of a task's objects, such as `kbert.tasks.Classification`.
-
-    Raises:
-        ValueError: an unknown task.
-    """
+    """The class of a task's objects, such as `kbert.tasks.Classification`."""
     if word not in _TASKS:
         raise ValueError(f"Expected one of the tasks {task_names()}. Received: {word!r}")
     return _TASKS[word]()

@@ -93,13 +93,13 @@ def _applies(model):
 def _run(model, inputs, rows, lengths, token_outputs):
     """The model on some rows, trimmed to their longest; token outputs are padded to S again."""
     longest = tf.maximum(tf.reduce_max(lengths), 1)  # 1: a batch without rows still runs once
-    some = {name: tf.gather(value, rows) for name, value in inputs.items()}
-    some |= {name: some[name][..., :longest] for name in _TOKEN_INPUTS if name in some}
-    outputs = dict(model(some, training=False))
+    bucket = {name: tf.gather(value, rows) for name, value in inputs.items()}
+    bucket |= {name: bucket[name][..., :longest] for name in _TOKEN_INPUTS if name in bucket}
+    outputs = dict(model(bucket, training=False))
     cut = tf.shape(inputs["padding_mask"])[-1] - longest
     for name in token_outputs:
-        more = [[0, 0]] * (len(outputs[name].shape) - 2)
-        outputs[name] = tf.pad(outputs[name], [[0, 0], [0, cut], *more])
+        uncut = [[0, 0]] * (len(outputs[name].shape) - 2)
+        outputs[name] = tf.pad(outputs[name], [[0, 0], [0, cut], *uncut])
     return outputs
 
 

@@ -28,11 +28,6 @@ def label_ids(values, labels: Sequence[str] | None, multi_label: bool = False):
 
     Returns:
         Class numbers, int32 [B]; with `multi_label` int32 [B, N] of 0 and 1; or numbers as they were given.
-
-    Raises:
-        ValueError: a string that is not one of the labels; a number that is also the label of another class, such as 1
-            where the labels are "1" and "2"; a list of labels where one is expected, or one where a list is; the
-            message names the row. In a graph, an InvalidArgumentError when it runs.
     """
     if values is None:
         return None
@@ -54,12 +49,12 @@ def label_ids(values, labels: Sequence[str] | None, multi_label: bool = False):
     if not multi_label:
         return np.array([_number(label, row, index) for row, label in enumerate(rows)], "int32")
     is_on = np.zeros((len(rows), len(index)), "int32")
-    for row, some in enumerate(rows):
-        if not isinstance(some, list | tuple):
+    for row, labels_of_row in enumerate(rows):
+        if not isinstance(labels_of_row, list | tuple):
             raise ValueError(
-                f"Pipeline: row {row}: expected a list of the labels {list(index)}. Received: {shown(some)}"
+                f"Pipeline: row {row}: expected a list of the labels {list(index)}. Received: {shown(labels_of_row)}"
             )
-        is_on[row, [_number(label, row, index) for label in some]] = 1
+        is_on[row, [_number(label, row, index) for label in labels_of_row]] = 1
     return is_on
 
 
@@ -71,9 +66,6 @@ def class_weight_ids(class_weight, labels: Sequence[str] | None, ids=None, valid
         labels: of the model; None: it has none, and refuses class weights itself.
         ids: `label_ids` of the texts; None: of a dataset.
         validation_split: the share of the texts, the last ones, that are not learned.
-
-    Raises:
-        ValueError: what `class_factors` refuses.
     """
     if labels is None:
         return class_weight
@@ -128,10 +120,10 @@ def _known(labels, value):
 
 
 def _tensor_ids(values, labels, multi_label):
-    known = tf.constant(_known(labels, "strings"))
+    names = tf.constant(_known(labels, "strings"))
     if multi_label and len(values.shape) != 2:
         raise ValueError(f"Pipeline: expected a list of labels for each row. Received: strings {tuple(values.shape)}")
-    same = values[..., tf.newaxis] == known  # [B, N], or [B, labels of a row, N]
+    same = values[..., tf.newaxis] == names  # [B, N], or [B, labels of a row, N]
     is_known = tf.reduce_any(same, axis=-1)
     if multi_label:
         is_known |= values == ""
@@ -162,7 +154,7 @@ def values_of_windows(values, window_row):
     """
     if isinstance(values, list | tuple):
         values = np.asarray(values)
-    return keras.tree.map_structure(lambda some: None if some is None else tf.gather(some, window_row), values)
+    return keras.tree.map_structure(lambda part: None if part is None else tf.gather(part, window_row), values)
 
 
 def check_rows(columns, *labels):
@@ -173,8 +165,8 @@ def check_rows(columns, *labels):
         *labels: as for `values_of_windows`.
     """
     rows = next(iter(columns.values())).shape[0]
-    for some in keras.tree.flatten(labels):
-        count = rows if some is None or not some.shape else some.shape[0]
+    for part in keras.tree.flatten(labels):
+        count = rows if part is None or not part.shape else part.shape[0]
         if None not in (rows, count) and rows != count:
             raise ValueError(f"Pipeline: expected a label and a weight for each of {rows} texts. Received: {count}")
 
@@ -196,4 +188,6 @@ def split_texts(columns, share, *labels):
     size = int(next(iter(columns.values())).shape[0])
     at = math.floor(size * (1 - share))
     rows = np.arange(size)
-    return tuple(tuple(values_of_windows(some, part) for some in (columns, *labels)) for part in (rows[:at], rows[at:]))
+    return tuple(
+        tuple(values_of_windows(values, part) for values in (columns, *labels)) for part in (rows[:at], rows[at:])
+    )

@@ -27,12 +27,6 @@ def string_columns(inputs, names, owner, list_columns=()):
 
     Returns:
         list of string tensors [B] (of `list_columns` [B, C]), in the order of `names`.
-
-    Raises:
-        ValueError: a missing column, a single string, a wrong shape, columns of different lengths, an element (such as
-            None) that is not a string; the message names it. In a graph that is built for any number of rows, columns
-            of different lengths raise an InvalidArgumentError when it runs.
-        TypeError: a tensor or array that does not hold strings, or another kind of object.
     """
     if hasattr(inputs, "column_names") and hasattr(inputs, "with_format"):  # Hugging Face's
         plain = inputs.with_format(None)  # a format may have hidden columns
@@ -136,14 +130,14 @@ def _strings(values, name, owner):
     try:
         strings = tf.convert_to_tensor(values)
     except (ValueError, TypeError) as error:
-        found = _first_not_string(values, f"`{name}`")
-        if found is None and isinstance(values, (list, tuple)) and isinstance(values[0], (list, tuple)):
+        wrong = _first_not_string(values, f"`{name}`")
+        if wrong is None and isinstance(values, (list, tuple)) and isinstance(values[0], (list, tuple)):
             message = f"`{name}` must be a column of strings [B]. Received: lists of unequal lengths"
             raise ValueError(f"{owner}: {message}") from error
-        if found is None:
+        if wrong is None:
             kind = "Unicode strings" if isinstance(values, (list, tuple, np.ndarray)) else "strings, as a list or array"
             raise TypeError(f"{owner}: `{name}` must hold {kind}. Received: {shown(values, 200)}") from error
-        raise ValueError(f"{owner}: {found[0]}: expected str. Received: {shown(found[1])}") from error
+        raise ValueError(f"{owner}: {wrong[0]}: expected str. Received: {shown(wrong[1])}") from error
     if strings.dtype != tf.string and 0 in strings.shape:
         return tf.zeros(strings.shape, tf.string)  # an empty list has no type
     if strings.dtype != tf.string:
@@ -169,8 +163,8 @@ def _first_not_string(values, where):
     nested = len(values) > 0 and isinstance(values[0], (list, tuple))
     for number, value in enumerate(values):
         if nested and isinstance(value, (list, tuple)):
-            if (found := _first_not_string(value, f"{where}[{number}]")) is not None:
-                return found
+            if (wrong := _first_not_string(value, f"{where}[{number}]")) is not None:
+                return wrong
         elif not isinstance(value, (str, bytes)):
             return f"{where}[{number}]", value
     return None

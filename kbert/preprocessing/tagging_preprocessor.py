@@ -104,10 +104,10 @@ class TaggingPreprocessor(Preprocessor):
         if max_windows is None:
             return columns
         shape = columns[0].bounding_shape(out_type=tf.int64)  # [B, T]
-        what = "word positions (texts times the words of the longest one)"
+        counted = "word positions (texts times the words of the longest one)"
         advice = "Send long texts separately, or export the model with a larger max_request_tokens."
         limit = _CELLS_PER_TOKEN * max_windows * self.sequence_length
-        values = at_most(tf.reduce_prod(shape), limit, what, advice, [column.values for column in columns])
+        values = at_most(tf.reduce_prod(shape), limit, counted, advice, [column.values for column in columns])
         return [column.with_values(value) for column, value in zip(columns, values, strict=True)]
 
     def _windows(self, words, ids, token_starts=None, token_ends=None, max_windows=None):
@@ -156,10 +156,12 @@ class TaggingPreprocessor(Preprocessor):
             "bool": {"is_max_context": window},
             "string": {"text": (rows,), "words": words},
         }
-        more = {
-            name: keras.KerasTensor(shape, dtype=dtype) for dtype, of in shapes.items() for name, shape in of.items()
+        word_specs = {
+            name: keras.KerasTensor(shape, dtype=dtype)
+            for dtype, named in shapes.items()
+            for name, shape in named.items()
         }
-        return {**self.batch_spec(None), **more}
+        return {**self.batch_spec(None), **word_specs}
 
 
 def _or_else(values, ids, filler):

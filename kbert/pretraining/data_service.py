@@ -54,10 +54,6 @@ def from_service(dataset, address):
     Args:
         dataset: of operations of TensorFlow alone; it reads files that the service sees under the same paths.
         address: "host:port".
-
-    Raises:
-        ValueError: an address without a port.
-        ConnectionError: no server answers at this address.
     """
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():

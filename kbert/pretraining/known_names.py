@@ -30,12 +30,12 @@ def known_names(names: Sequence[str], tokenizer):
     """
     ids = tokenizer(tf.constant(list(names))).to_list()
     unknown = tokenizer.unk_id
-    usable = {tuple(one) for one in ids if 2 <= len(one) <= _MOST_TOKENS and unknown not in one}
+    usable = {tuple(name) for name in ids if 2 <= len(name) <= _MOST_TOKENS and unknown not in name}
     if not usable:
         raise ValueError("known_names: expected names of several known tokens. Received: none")
     tables = {}
-    for length in sorted({len(one) for one in usable}, reverse=True):
-        rows = np.array(sorted(one for one in usable if len(one) == length), "int64")
+    for length in sorted({len(name) for name in usable}, reverse=True):
+        rows = np.array(sorted(name for name in usable if len(name) == length), "int64")
         tables[length] = np.unique(_hashes(rows))
     continues = np.array([token.startswith("##") for token in tokenizer.vocabulary])
 
@@ -55,8 +55,8 @@ def _mark(tokens, row, tables, continues):
         key = tf.zeros_like(tokens)
         for place in range(length):
             key = key * _FACTOR + _ahead(tokens, place, 0) + 1
-        found = tf.minimum(tf.searchsorted(table, key), len(table) - 1)
-        is_name = (tf.gather(tf.constant(table), found) == key) & (_ahead(row, length - 1, -1) == row)
+        row_of_table = tf.minimum(tf.searchsorted(table, key), len(table) - 1)
+        is_name = (tf.gather(tf.constant(table), row_of_table) == key) & (_ahead(row, length - 1, -1) == row)
         is_whole = is_first_piece & ((_ahead(row, length, -1) != row) | _ahead(is_first_piece, length, True))
         taken = _count(result > 0)  # [t + 1]
         is_free = _ahead(taken, length, 0)[:-1] == taken[:-1]

@@ -56,9 +56,6 @@ def real_shares(
     Returns:
         dict: `plain`, of rows of one pair; `packed`, of packed rows; `filled`, with `filled`, of packed rows that
         are filled with further short pairs; all a function of the arguments alone.
-
-    Raises:
-        ValueError: as `pretraining_dataset` of the same source.
     """
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
     pool = first_pool(source, tokenizer, seed, held_out)

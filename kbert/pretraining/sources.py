@@ -33,9 +33,6 @@ def resolve_held_out(owner, source, held_out) -> float | None:
         owner: of the argument, for the message, such as "pretrain".
         source: of text or records, as for `pretraining_dataset`.
         held_out: the share that was given, or None.
-
-    Raises:
-        ValueError: no such share, or one for records, which have held-out documents of their own.
     """
     if held_out is not None:
         (held_out,) = check_numbers(owner, "[0, 1)", held_out=held_out).values()
@@ -81,11 +78,7 @@ def check_held_out(source, held_out, format="auto", language="en"):
 
 
 def text_documents(source, tokenizer, format, language, seed, epochs, evaluation, held_out):
-    """A function that starts an iterator over (epoch, number, sentences) of the training or held-out documents.
-
-    Raises:
-        ValueError: no or empty files, no document for training or evaluation, or none with a token.
-    """
+    """A function that starts an iterator over (epoch, number, sentences) of the training or held-out documents."""
     files, read = _files_and_reader(source, format, language)
     document = _first_document(read(files), held_out, evaluation)
 

@@ -251,9 +251,6 @@ def read_warmup(path: str | os.PathLike) -> list[tuple[str, str, dict | list]]:
     Returns:
         kind: predict, classify or regress; inputs: dict of name → TensorProto for predict, else a
         list of tf.Examples. No values are expanded: a short record may stand for very many.
-
-    Raises:
-        ValueError: a damaged file, or records that are not a PredictionLog.
     """
     try:
         records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
@@ -352,12 +349,7 @@ _PARAMETER = re.compile(r"(\w+)\s*(?::\s*(\w+)|\{\s*value\s*:\s*(\w+)\s*\})")
 
 
 def read_batching_parameters(path: pathlib.Path) -> dict[str, list[int | str]]:
-    """Each field's values; comments are skipped.
-
-    Raises:
-        ValueError: text that is not of this form; a number that lacks its braces, or should have
-            none.
-    """
+    """Each field's values; comments are skipped."""
     text = re.sub(r"#.*", "", path.read_text(encoding="utf-8"))
     rest = _PARAMETER.sub("", text).strip(" \n\t,;")
     if rest:

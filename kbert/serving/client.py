@@ -296,10 +296,6 @@ def request_columns(inputs) -> dict[str, list]:
         inputs: dict or pandas DataFrame of columns: lists, NumPy arrays, pandas Series; [B], or
             [B, C], of which the rows may differ in length: they are padded to the longest with "",
             which is not a choice.
-
-    Raises:
-        ValueError: no columns, columns of different lengths, one that is not a list, a row that is
-            not a string; the message names column and row.
     """
     if hasattr(inputs, "columns"):  # a DataFrame
         inputs = {name: inputs[name] for name in inputs.columns}
@@ -389,12 +385,7 @@ def ask(
 
 
 def read_json_rows(path) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON Lines file; blank lines are skipped.
-
-    Raises:
-        ValueError: a line that is not an object in UTF-8, or has other keys than the first; the
-            message names it.
-    """
+    """The objects of a JSON Lines file; blank lines are skipped."""
     columns = None
     content = path.read_bytes().removeprefix(codecs.BOM_UTF8)
     for number, line in enumerate(content.split(b"\n"), start=1):

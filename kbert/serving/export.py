@@ -308,9 +308,6 @@ def write_warmup(path: pathlib.Path, served: dict[str, ServingSignature]) -> Non
     The first request to a graph takes many times as long as the second; a server runs these records
     first. Rows are the examples in turn, short and long ones, or only the first, short one if long
     ones exceed the limits: a server does not load a model that refuses one of its records.
-
-    Raises:
-        ValueError: a signature whose limits do not allow a single short text.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     batches = {}  # of names that share a signature once

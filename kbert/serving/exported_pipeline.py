@@ -144,10 +144,6 @@ def pipeline_loader(source, precision: str = "auto", **options) -> Callable:
 
     Returns:
         a function that returns a `kbert.Pipeline` or an `ExportedPipeline`.
-
-    Raises:
-        TypeError: neither a path nor a name.
-        ValueError: a SavedModel with a `precision` or options.
     """
     check_source("pipeline_loader: `source`", source, "the path of a SavedModel")
     if find_export(source) is None:
@@ -159,7 +155,6 @@ def pipeline_loader(source, precision: str = "auto", **options) -> Callable:
     return functools.partial(ExportedPipeline, source)
 
 
-# Fields of task objects that say how files are read.
 def trained_options(source) -> dict[str, Any]:
     """How the files were read that a model was fine-tuned on, as far as its run says.
 

@@ -129,13 +129,7 @@ _LEAST_VALUES = 2**12
 
 
 def tensors_to_arrays(tensors: dict[str, tensor_pb2.TensorProto]) -> dict[str, np.ndarray]:
-    """TensorProtos by name → arrays; strings are bytes.
-
-    Raises:
-        ValueError: a dtype that answers do not have, values that do not fit the shape, or more
-            values than bytes: a tensor may repeat its last value, and have rows without values, so
-            that a message of 29 bytes could take 4 GB.
-    """
+    """TensorProtos by name → arrays; strings are bytes."""
     shapes = {name: [dim.size for dim in tensors[name].tensor_shape.dim] for name in tensors}
     rows = [itertools.takewhile(bool, shape) for shape in shapes.values()]  # empty ones count too
     entries = sum(abs(math.prod(sizes)) for sizes in rows)

@@ -62,6 +62,7 @@ class Classification(TextTask):
     thresholds: tuple[Annotated[float, Bounds("(0, 1)")], ...] | None = of_model(None, can_be_off=True)
 
     name = "classification"
+    reading = ("text", "text_pair", "label", "label_separator")
     heads = ("classifier_head",)
 
     def __post_init__(self):

@@ -134,6 +134,7 @@ class Task:
         thresholds: a field of tasks with several labels a text; None: 0.5 each.
         metrics: a field: names of its official metrics; the first chooses the best epoch.
         lower_is_better: those metrics that are better when lower.
+        reading: those fields that say how files are read, the same way after a training as in it.
         lists: fields that are lists, for which a single string counts as well.
 
     Raises:
@@ -158,6 +159,7 @@ class Task:
     prediction_options: ClassVar[Mapping[str, Any]] = {}
     playground_views: ClassVar[tuple[str, ...]] = ("classification",)
     lower_is_better: ClassVar[tuple[str, ...]] = ()
+    reading: ClassVar[tuple[str, ...]] = ("text", "text_pair", "label")
     lists: ClassVar[tuple[str, ...]] = ("metrics",)
     labels = None
     thresholds = None

@@ -160,14 +160,14 @@ def _fill(fixed, counts, alphabet, size):
     )
     words = learner.get_input_words(sorted(counts.items()), settings.reserved_tokens, _WORD_LENGTH)
     words = learner.filter_input_words(words, alphabet, _WORDS)
-    known = {*fixed, *(f"##{character}" for character in alphabet)}
+    in_vocabulary = {*fixed, *(f"##{character}" for character in alphabet)}
     wanted = size - len(fixed)
 
     def pieces(threshold):
         tokens = learner.learn_with_thresh(words, threshold, settings) if words else []
-        found = [token for token in tokens if token not in known]
-        _LOGGER.info("pieces that occur %s times: %s of %s", f"{threshold:,}", f"{len(found):,}", f"{wanted:,}")
-        return found
+        frequent = [token for token in tokens if token not in in_vocabulary]
+        _LOGGER.info("pieces that occur %s times: %s of %s", f"{threshold:,}", f"{len(frequent):,}", f"{wanted:,}")
+        return frequent
 
     start = words[min(wanted, len(words) - 1)][1] if words else 1
     return fixed + _search(pieces, wanted, start)[:wanted]
@@ -179,18 +179,19 @@ def _search(pieces, wanted, start):
     The number of pieces is roughly a power of the threshold, which gives the next threshold to try.
     """
     low, high = 0, math.inf  # thresholds known to give enough and too few
-    best, threshold = [], max(start, 1)
+    best = []
+    threshold = max(start, 1)
     while wanted > 0 and high - low > 1:
-        found = pieces(threshold)
-        if len(found) >= wanted:
-            low, best = threshold, found
-            if len(found) <= (1 + _SURPLUS) * wanted:
+        frequent = pieces(threshold)
+        if len(frequent) >= wanted:
+            low, best = threshold, frequent
+            if len(frequent) <= (1 + _SURPLUS) * wanted:
                 break
         else:
             high = threshold
             if threshold == 1:
-                return found
-        guess = round(threshold * (max(len(found), 1) / wanted) ** 1.2)
+                return frequent
+        guess = round(threshold * (max(len(frequent), 1) / wanted) ** 1.2)
         if not low < guess < high:
             guess = (low + high) // 2 if high < math.inf else 2 * threshold
         threshold = guess

@@ -22,23 +22,19 @@ def callback_list(function: str, callbacks, has_own_rate: bool = False) -> list[
     Args:
         function: whose argument `callbacks` it is, for messages.
         has_own_rate: whether it sets the learning rate of every step itself, so that no callback can.
-
-    Raises:
-        TypeError: something else.
-        ValueError: a callback that sets the learning rate, with `has_own_rate`.
     """
-    found = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
-    if other := [one for one in found if not isinstance(one, keras.callbacks.Callback)]:
+    listed = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
+    if wrong := [callback for callback in listed if not isinstance(callback, keras.callbacks.Callback)]:
         raise TypeError(
-            f"{function}: `callbacks` must be a keras.callbacks.Callback, or a list of them. Received: {other[0]!r}"
+            f"{function}: `callbacks` must be a keras.callbacks.Callback, or a list of them. Received: {wrong[0]!r}"
         )
-    setting_rate = [one for one in found if isinstance(one, _SETTING_RATE)]
+    setting_rate = [callback for callback in listed if isinstance(callback, _SETTING_RATE)]
     if has_own_rate and setting_rate:
         raise ValueError(
             f"{function}: `callbacks` cannot set the learning rate, which has a schedule of its own. "
             f"Received: {setting_rate[0]!r}"
         )
-    return found
+    return listed
 
 
 class ConsoleProgress(keras.callbacks.Callback):

@@ -63,7 +63,8 @@ class DevEvaluation(keras.callbacks.Callback):
 
     def begin(self, model, step, checkpoints, recorder, writes=True):
         """Restores the scores of a run up to the step of its checkpoint, and drops later ones."""
-        self._model, self._checkpoints, self._recorder, self._writes = model, checkpoints, recorder, writes
+        self.set_model(model)
+        self._checkpoints, self._recorder, self._writes = checkpoints, recorder, writes
         path = None if self.directory is None else self.directory / "evaluations.jsonl"
         self._history = History(path, step, writes)
         self._unlogged = {}
@@ -139,13 +140,13 @@ class DevEvaluation(keras.callbacks.Callback):
         _LOGGER.info("step %d, dev: %s%s", step, shown, " (best so far)" if is_best and len(self.records) > 1 else "")
         if self.is_stopped:
             _LOGGER.info("step %d: %d evaluations without improvement: stopped early", step, self.patience)
-            self._model.stop_training = True
+            self.model.stop_training = True
 
     def _path(self, step):
         return self.directory / "checkpoints" / f"best-{step:010d}.npz"
 
     def _write(self, step):
-        weights = [keras.ops.convert_to_numpy(variable) for variable in self._model.weights]
+        weights = [keras.ops.convert_to_numpy(variable) for variable in self.model.weights]
         if self.directory is None:
             self._weights[step] = weights
             return

@@ -22,16 +22,16 @@ def check_window(model, start, losses, logs):
         FloatingPointError: names the step, or the narrowest known range of steps.
     """
     end = losses[-1][0] if losses else start
-    found = _gradients(model.optimizer, end) + _losses(start, losses)
-    if found:
-        (first, last), what = min(found)
-        raise FloatingPointError(_message(what, first, last))
+    faults = _gradients(model.optimizer, end) + _losses(start, losses)
+    if faults:
+        (first, last), expected = min(faults)
+        raise FloatingPointError(_message(expected, first, last))
     if bad := {name: value for name, value in logs.items() if not np.all(np.isfinite(value))}:
         raise FloatingPointError(_message(f"finite numbers in the logs. Received: {bad}", start + 1, end))
     scale = getattr(model.optimizer, "dynamic_scale", None)
     if scale is not None and float(scale.numpy()) < 1.0:
-        what = f"gradients that are finite under some loss scale. Received: a loss scale of {float(scale.numpy())}"
-        raise FloatingPointError(_message(what, start + 1, end))
+        expected = f"gradients that are finite under some loss scale. Received: a loss scale of {float(scale.numpy())}"
+        raise FloatingPointError(_message(expected, start + 1, end))
 
 
 def check_finite(model, start, end):
@@ -47,8 +47,8 @@ def check_finite(model, start, end):
     variables = [v for v in (*model.variables, *model.optimizer.variables) if keras.backend.is_float_dtype(v.dtype)]
     for variable in variables:
         if not is_finite(variable):
-            what = f"finite weights. Received: infinite or NaN values in {variable.path}"
-            raise FloatingPointError(_message(what, start + 1, end))
+            expected = f"finite weights. Received: infinite or NaN values in {variable.path}"
+            raise FloatingPointError(_message(expected, start + 1, end))
 
 
 def is_finite(variable) -> bool:
@@ -79,6 +79,6 @@ def _losses(start, losses):
     return [((before + 1, losses[bad[0]][0]), f"a finite loss. Received: {values[bad[0]]}")]
 
 
-def _message(what, first, last):
+def _message(expected, first, last):
     steps = f"step {last}" if first >= last else f"steps {first} to {last}"
-    return f"Training diverged in {steps}: expected {what}. {_ADVICE}"
+    return f"Training diverged in {steps}: expected {expected}. {_ADVICE}"

@@ -22,10 +22,10 @@ class EvaluationEpochs(keras.callbacks.Callback):
         super().__init__()
         self.callbacks, self.evaluation = callbacks, evaluation
         self._begun = self._in_epoch = False
-        for one in callbacks:
-            score = str(getattr(one, "monitor", "")).removeprefix("val_")
-            if getattr(one, "mode", None) == "auto" and score in modes:
-                one.mode = modes[score]
+        for callback in callbacks:
+            score = str(getattr(callback, "monitor", "")).removeprefix("val_")
+            if getattr(callback, "mode", None) == "auto" and score in modes:
+                callback.mode = modes[score]
 
     def set_params(self, params):
         self._call("set_params", params)
@@ -61,5 +61,5 @@ class EvaluationEpochs(keras.callbacks.Callback):
             self._call("on_train_end", logs)
 
     def _call(self, hook, *arguments):
-        for one in self.callbacks:
-            getattr(one, hook)(*arguments)
+        for callback in self.callbacks:
+            getattr(callback, hook)(*arguments)

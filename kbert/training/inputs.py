@@ -55,22 +55,22 @@ def check_outside(run: pathlib.Path, inputs: Mapping[str, object]) -> None:
 
 def _files(inputs):
     """{argument: {name: path}} of the files of the arguments that were given."""
-    given = {argument: as_list(value) for argument, value in inputs.items() if value is not None}
+    paths_of = {argument: as_list(value) for argument, value in inputs.items() if value is not None}
     return {
         argument: {name: file for path in paths for name, file in _named_files(path)}
-        for argument, paths in given.items()
+        for argument, paths in paths_of.items()
     }
 
 
-def check_inputs(run, recorded: Mapping, found: Mapping, since: str) -> None:
+def check_inputs(run, recorded: Mapping, now: Mapping, since: str) -> None:
     """Raises a ValueError that names the files, unless a run has the inputs that it was started with."""
     changes = []
-    for argument in sorted(recorded.keys() | found.keys()):
-        there, now = recorded.get(argument, {}), found.get(argument, {})
-        for file in sorted(there.keys() | now.keys()):
-            if there.get(file) != now.get(file):
-                what = "is new" if file not in there else "is gone" if file not in now else "has changed"
-                changes.append(f"{file} ({_flag(argument)}) {what}")
+    for argument in sorted(recorded.keys() | now.keys()):
+        before, after = recorded.get(argument, {}), now.get(argument, {})
+        for file in sorted(before.keys() | after.keys()):
+            if before.get(file) != after.get(file):
+                change = "is new" if file not in before else "is gone" if file not in after else "has changed"
+                changes.append(f"{file} ({_flag(argument)}) {change}")
     if changes:
         more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""
         raise ValueError(
@@ -105,24 +105,24 @@ def _is_setting(file):
 
 def as_list(value) -> list:
     """An argument of a run as a list: a path, or any iterable of paths."""
-    one = isinstance(value, str | os.PathLike) or not isinstance(value, Iterable)
-    return [value] if one else list(value)
+    is_single = isinstance(value, str | os.PathLike) or not isinstance(value, Iterable)
+    return [value] if is_single else list(value)
 
 
 def _identify(path):
     return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
-def _named_files(given):
+def _named_files(source):
     """(name in the record, path) of each file that a path or a name on the hub stands for."""
-    path = pathlib.Path(given)
+    path = pathlib.Path(source)
     if path.exists() or path.with_name(path.name + ".index").is_file():
         return [(str(file), file) for file in _files_of(path)]
-    if not is_hub_name(given):
-        raise FileNotFoundError(f"Expected a file or a model. Received: {str(given)!r}, which does not exist")
-    directory = download_from_hub(given)
+    if not is_hub_name(source):
+        raise FileNotFoundError(f"Expected a file or a model. Received: {str(source)!r}, which does not exist")
+    directory = download_from_hub(source)
     commit = snapshot_commit(directory)
-    name = f"{split_revision(given)[0]}@{commit}" if commit else given
+    name = f"{split_revision(source)[0]}@{commit}" if commit else source
     return [(f"{name}/{file.relative_to(directory).as_posix()}", file) for file in _files_of(directory)]
 
 
@@ -152,16 +152,16 @@ def _files_of(path):
 
 
 def _describe(files):
-    absolute = {os.path.abspath(file): one for file, one in files.items()}  # they may be given in either way
+    absolute = {os.path.abspath(file): entry for file, entry in files.items()}  # they may be given in either way
     paths = [pathlib.Path(file) for file in sorted(absolute)]
     each = [absolute[str(path)] for path in paths]
     top = paths[0] if len(paths) == 1 else pathlib.Path(os.path.commonpath([path.parent for path in paths]))
     name = f"{top.parent.name}/{top.name}" if top.name in ("model", MANIFEST) else top.name
     digest = each[0]["sha256"]
     if len(paths) > 1:
-        lines = (f"{one['sha256']}  {path.relative_to(top)}\n" for one, path in zip(each, paths, strict=True))
+        lines = (f"{entry['sha256']}  {path.relative_to(top)}\n" for entry, path in zip(each, paths, strict=True))
         digest = hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
-    return {"name": name, "files": len(paths), "bytes": sum(one["bytes"] for one in each), "sha256": digest}
+    return {"name": name, "files": len(paths), "bytes": sum(entry["bytes"] for entry in each), "sha256": digest}
 
 
 def _flag(argument):

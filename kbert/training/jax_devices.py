@@ -16,9 +16,6 @@ def choose_jax_devices(strategy: str, logical_cpus: int | None = None):
     Returns:
         (name of the strategy: "one", "mirrored" or "tpu"; number of devices that share a batch; what they are, and why;
         the dtype policy that suits them; its reason).
-
-    Raises:
-        ValueError: another backend than JAX, "multiworker", "tpu" without one, or `logical_cpus` after JAX has started.
     """
     backend = keras.backend.backend()
     if backend != "jax":

@@ -122,14 +122,15 @@ def open_run(
             in it (a home directory, a checkout).
     """
     check_bool(overwrite, "`overwrite`")
-    path, settings = check_directory(output, "`output`"), json.loads(json.dumps(settings))
+    path = check_directory(output, "`output`")
+    settings = json.loads(json.dumps(settings))
     inputs, examples = inputs or {}, examples or {}
     if hardware is None:
         return _open(path, settings, overwrite, inputs, recipe, schedule, examples)
     if not hardware.is_chief:
-        found = identify_inputs(inputs)
+        inputs_now = identify_inputs(inputs)
         hardware.wait_for_all()
-        _check_record(path, found, examples)
+        _check_record(path, inputs_now, examples)
         check_worker(path, settings, inputs)
         return RunDirectory(path, resume=(path / CHECKPOINTS).exists(), is_chief=False)
     try:
@@ -148,10 +149,11 @@ def check_output(output, settings, schedule=None, undecided=()) -> None:
         output, settings, schedule: as of `open_run`.
         undecided: names of settings that that work decides: they may be those of the run in the directory.
     """
-    path, settings = check_directory(output, "`output`"), json.loads(json.dumps(settings))
+    path = check_directory(output, "`output`")
+    settings = json.loads(json.dumps(settings))
     if path.exists() and _is_occupied(path):
-        found = read_settings(path) or {}
-        check_resumable(path, settings | {name: found[name] for name in undecided if name in found}, schedule)
+        stored = read_settings(path) or {}
+        check_resumable(path, settings | {name: stored[name] for name in undecided if name in stored}, schedule)
 
 
 def _is_occupied(path):
@@ -198,11 +200,11 @@ def _open_locked(path, settings, overwrite, inputs, recipe, schedule, examples):
     return RunDirectory(path, resume=False)
 
 
-def _check_record(path, found, examples):
+def _check_record(path, inputs_now, examples):
     try:
         record = read_json(path / INPUTS)
-        recorded, there, since = record["inputs"], record["versions"], record["recorded"]
-        check_inputs(path, recorded, found, since)
+        versions_then, since = record["versions"], record["recorded"]
+        check_inputs(path, record["inputs"], inputs_now, since)
         if changed := differing(record["examples"], examples):
             raise ValueError(
                 f"{path}: a run resumes with the examples it was started with ({since}). Received: other rows in "
@@ -213,8 +215,11 @@ def _check_record(path, found, examples):
             f"{path / INPUTS} is missing or damaged ({error!r}): it records the inputs that the run was started with, "
             "without which it cannot resume. Restore it, or start another run with another --output."
         ) from error
-    if there != (now := versions()):
-        changed = ", ".join(f"{name} {there.get(name)} then, {now.get(name)} now" for name in differing(there, now))
+    if versions_then != (versions_now := versions()):
+        changed = ", ".join(
+            f"{name} {versions_then.get(name)} then, {versions_now.get(name)} now"
+            for name in differing(versions_then, versions_now)
+        )
         _LOGGER.warning("WARNING: %s was started with other versions (%s): the rest of it may differ.", path, changed)
 
 

@@ -13,11 +13,7 @@ _LOGGER = logging.getLogger("kbert")
 
 
 def read_settings(path) -> dict | None:
-    """The settings of the run in a directory; None if there are none: the directory is not a run.
-
-    Raises:
-        FileExistsError: they cannot be read.
-    """
+    """The settings of the run in a directory; None if there are none: the directory is not a run."""
     if not (path / SETTINGS).exists():
         return None
     try:
@@ -31,38 +27,34 @@ def read_settings(path) -> dict | None:
 
 def check_worker(path, settings, inputs) -> None:
     """Raises ValueError unless this worker has the settings of the first; paths of inputs may differ."""
-    there = read_settings(path)
-    if names := [name for name in differing(there, settings) if name not in inputs]:
-        changes = ", ".join(f"{name}: {there.get(name)!r} there, {settings.get(name)!r} here" for name in names)
+    first = read_settings(path)
+    if names := [name for name in differing(first, settings) if name not in inputs]:
+        changes = ", ".join(f"{name}: {first.get(name)!r} there, {settings.get(name)!r} here" for name in names)
         raise ValueError(f"{path}: every worker must have the settings of the first. Received: {changes}")
 
 
 def check_resumable(path, settings, schedule) -> bool:
     """Whether the run in the directory would be extended; FileExistsError unless it can be resumed or extended."""
-    found, finished = read_settings(path), (path / METRICS).exists()
-    names = None if found is None else differing(found, settings)
+    stored, finished = read_settings(path), (path / METRICS).exists()
+    names = None if stored is None else differing(stored, settings)
     extended = schedule is not None and names is not None and _is_extension(names)
     if not extended and (names is None or names or finished):
-        raise FileExistsError(_what_is_there(path, found, settings, finished))
+        raise FileExistsError(_what_is_there(path, stored, settings, finished))
     return extended
 
 
 def extend_run(path, settings, schedule) -> None:
-    """Gives the run in the directory the number of steps of these settings.
-
-    Raises:
-        FileExistsError: the steps done would have been others, or the checkpoint of a finished run was deleted.
-    """
-    found, finished = read_settings(path), (path / METRICS).exists()
+    """Gives the run in the directory the number of steps of these settings."""
+    stored, finished = read_settings(path), (path / METRICS).exists()
     saved = checkpoint_paths(path / CHECKPOINTS)
-    done = checkpoint_step(saved[-1]) if saved else found["steps"] if finished else 0
-    _check_extension(path, found, settings, schedule, done)
+    done = checkpoint_step(saved[-1]) if saved else stored["steps"] if finished else 0
+    _check_extension(path, stored, settings, schedule, done)
     if finished and not saved:
         raise FileExistsError(
-            f"{path} holds a finished run of {found['steps']} steps, whose checkpoint was deleted: it cannot be given "
+            f"{path} holds a finished run of {stored['steps']} steps, whose checkpoint was deleted: it cannot be given "
             f"{settings['steps']} steps. Start a new run in another --output with --init {path}."
         )
-    _LOGGER.info("%s: %s steps instead of %s, %s of which are done.", path, settings["steps"], found["steps"], done)
+    _LOGGER.info("%s: %s steps instead of %s, %s of which are done.", path, settings["steps"], stored["steps"], done)
     (path / METRICS).unlink(missing_ok=True)  # first: a run is finished with the settings it is finished with
     flush(path)
     write_json(path / SETTINGS, settings)
@@ -82,14 +74,14 @@ def _is_extension(names):
     return "steps" in names and set(names) <= {"steps", "warmup_steps"}
 
 
-def _check_extension(path, found, settings, schedule, done):
+def _check_extension(path, stored, settings, schedule, done):
     def check(settings):
-        check_extension(path, schedule(found), schedule(settings), done, found["steps"], settings["steps"])
+        check_extension(path, schedule(stored), schedule(settings), done, stored["steps"], settings["steps"])
 
     try:
         check(settings)
     except FileExistsError as error:
-        warmup = found.get("warmup_steps")  # by default a share of the steps, so that it changes with them
+        warmup = stored.get("warmup_steps")  # by default a share of the steps, so that it changes with them
         if warmup == settings.get("warmup_steps") or warmup is None or warmup > settings["steps"]:
             raise
         check(settings | {"warmup_steps": warmup})
@@ -99,25 +91,25 @@ def _check_extension(path, found, settings, schedule, done):
         ) from error
 
 
-def _what_is_there(path, found, settings, finished):
-    if found is None:
-        there = f"{path} holds other files than a run's"
-    elif names := differing(found, settings):
-        changes = ", ".join(f"{name}: {found.get(name)!r} there, {settings.get(name)!r} now" for name in names)
-        there = f"{path} holds {'a finished' if finished else 'an unfinished'} run with other settings ({changes})"
+def _what_is_there(path, stored, settings, finished):
+    if stored is None:
+        contents = f"{path} holds other files than a run's"
+    elif names := differing(stored, settings):
+        changes = ", ".join(f"{name}: {stored.get(name)!r} there, {settings.get(name)!r} now" for name in names)
+        contents = f"{path} holds {'a finished' if finished else 'an unfinished'} run with other settings ({changes})"
     else:
-        there = f"{path} holds the finished run of these settings ({METRICS} is written)"
+        contents = f"{path} holds the finished run of these settings ({METRICS} is written)"
     hint = "Take another output, or overwrite it (--overwrite; in Python overwrite=True), which would delete"
     if finished and (path / MODEL).exists():
         hint = f'To use its model, kbert.load_pretrained("{path}"). To train again, t{hint[1:]}'
-    if not finished and _is_trained_model(found, settings):
+    if not finished and _is_trained_model(stored, settings):
         hint = f"To resume it, give the model as it was at the start, or load it again. Otherwise t{hint[1:]}"
-    return f"{there}. {hint} {describe_contents(path)}."
+    return f"{contents}. {hint} {describe_contents(path)}."
 
 
-def _is_trained_model(found, settings):
+def _is_trained_model(stored, settings):
     """Whether only the model differs, and that by the hash of one in memory, which a run trains itself."""
-    names = [] if found is None else differing(found, settings)
+    names = [] if stored is None else differing(stored, settings)
     if names not in (["init"], ["source"]):
         return False
-    return isinstance(found.get(names[0]), dict) and isinstance(settings.get(names[0]), dict)
+    return isinstance(stored.get(names[0]), dict) and isinstance(settings.get(names[0]), dict)

@@ -25,17 +25,23 @@ class StepRecorder(keras.callbacks.Callback):
 
     def __init__(self, step, total_steps, stages, budget, real_tokens, evaluation, window=None):
         super().__init__()
-        self.step, self.total_steps, self.stages, self.budget = step, total_steps, stages, budget
+        self.step = self.first_step = step
+        self.total_steps = total_steps
+        self.stages = stages
+        self.budget = budget
         self.real_tokens = real_tokens
-        self.evaluation, self.paused = evaluation, 0.0  # seconds of evaluation since the last step
-        self.first_step, self.losses = step, []
+        self.evaluation = evaluation
+        self.paused = 0.0  # seconds of evaluation since the last step
+        self.losses = []
         self.window = window  # the part of a window that an interrupted run has done: what `interrupted_window` gave
         self.resumed = None  # that of the window now
 
     def begin(self, dataset, size, real_share):
         rows, length = batch_shape(dataset)
         self.tokens = (rows or 0) * (length or 0)  # 0: not known
-        self.dataset, self.size, self.real_share = dataset, size, real_share
+        self.dataset = dataset
+        self.size = size
+        self.real_share = real_share
 
     def on_train_begin(self, logs=None):
         if self.budget is not None:
@@ -45,14 +51,18 @@ class StepRecorder(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         self.start = self.first_end = time.perf_counter()
         self.first_batches = self.batches = 0
-        self.first_step, self.losses, self.paused = self.step, [], 0.0
+        self.first_step = self.step
+        self.losses = []
+        self.paused = 0.0
         self.resumed, self.window = self.window, None
         if self.resumed is not None:
             _set_sums(self.model, self.resumed["metrics"])
 
     def on_train_batch_end(self, batch, logs=None):
         self.end = time.perf_counter()
-        self.start, self.first_end, self.paused = self.start + self.paused, self.first_end + self.paused, 0.0
+        self.start += self.paused
+        self.first_end += self.paused
+        self.paused = 0.0
         self.batches = batch + 1
         self.step = self.first_step + self.batches
         self.last_logs = logs

@@ -20,10 +20,6 @@ def make_strategy(name: str):
 
     Args:
         name: "one", "mirrored", "multiworker" or "tpu".
-
-    Raises:
-        ValueError: an invalid TF_CONFIG.
-        RuntimeError: there is no such hardware, a worker did not come, or TensorFlow has already been initialised.
     """
     return {"one": _one, "mirrored": _mirrored, "multiworker": _multiworker, "tpu": _tpu}[name]()
 

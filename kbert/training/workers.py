@@ -56,10 +56,6 @@ def await_workers(cluster, task):
     Args:
         cluster: dict of job name -> list of addresses, the `cluster` of TF_CONFIG.
         task: dict of "type" and "index", the `task` of TF_CONFIG.
-
-    Raises:
-        LostWorker: some do not answer within 5 minutes; the message has their addresses.
-        OSError: this worker's port is taken.
     """
     addresses = addresses_of(cluster)
     own = cluster[task["type"]][int(task["index"])]

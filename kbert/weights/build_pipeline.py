@@ -75,11 +75,11 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
     if isinstance(model, str | os.PathLike):
         model = load_pretrained(model)
     _check_model(model)
-    given = _given(model.task, options)
+    fields = _given(model.task, options)
     tokenizer = _tokenizer(model, tokenizer)
     try:
-        settings = _stored(model).replace(**given)
-        settings.task.check_options(given)
+        settings = _stored(model).replace(**fields)
+        settings.task.check_options(fields)
     except ValueError as error:
         raise ValueError(f"build_pipeline: {error}") from None
     check_sequence_length("build_pipeline", settings.sequence_length, model.config)
@@ -105,14 +105,14 @@ def _given(word, options):
     """The given options; an error if the task does not take one of them."""
     tasks = [task_class(name) for name in task_names()]
     taken = ("sequence_length", *task_class(word).option_names())
-    known = {"sequence_length", *(name for task in tasks for name in task.option_names())}
+    names = {"sequence_length", *(name for task in tasks for name in task.option_names())}
     can_be_off = {name for task in tasks for name in task.option_names(can_be_off=True)}
-    if unknown := sorted(set(options) - known):
-        raise TypeError(f"build_pipeline: unexpected options {unknown}. Known: {sorted(known)}")
-    given = {name: value for name, value in options.items() if value is not None or name in can_be_off}
-    if other := sorted(set(given) - set(taken)):
-        raise ValueError(f"build_pipeline: a {word} model takes the options {list(taken)}. Received: {other}")
-    return given
+    if unknown := sorted(set(options) - names):
+        raise TypeError(f"build_pipeline: unexpected options {unknown}. Known: {sorted(names)}")
+    fields = {name: value for name, value in options.items() if value is not None or name in can_be_off}
+    if not_taken := sorted(set(fields) - set(taken)):
+        raise ValueError(f"build_pipeline: a {word} model takes the options {list(taken)}. Received: {not_taken}")
+    return fields
 
 
 def _tokenizer(model, tokenizer):

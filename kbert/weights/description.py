@@ -42,10 +42,10 @@ class ModelDescription:
         for arguments in (self.arguments, self.encoder_arguments or {}):
             if not isinstance(arguments, dict):
                 raise ValueError(f"Expected an object of arguments. Received: {reprlib.repr(arguments)}")
-        known = self.argument_names(self.task)
-        unknown = sorted(set(self.arguments) - set(known))
+        names = self.argument_names(self.task)
+        unknown = sorted(set(self.arguments) - set(names))
         if unknown:
-            raise ValueError(f"A {self.task} model has no arguments {unknown}. Known: {sorted(known)}")
+            raise ValueError(f"A {self.task} model has no arguments {unknown}. Known: {sorted(names)}")
         for arguments in (self.arguments, self.encoder_arguments or {}):
             for name, value in arguments.items():
                 check_argument(name, value)
@@ -113,7 +113,6 @@ def check_argument(name: str, value: Any) -> None:
         "head_activation": (value is None or value in ACTIVATIONS, f"null or one of {ACTIVATIONS}"),
         "tied": (type(value) is bool, "true or false"),
         "multi_label": (type(value) is bool, "true or false"),
-        "bilstm": (type(value) is bool, "true or false"),
         "pooler": (type(value) is bool, "true or false"),
         "outputs": (_are_strings(value), "a list of names"),
     }.get(name, (True, ""))

@@ -61,8 +61,8 @@ def extend_vocabulary(model, words: list[str] = (), special_tokens: list[str] = 
     check_not_quantized(model)
     old = model.pretrained.tokenizer
     vocabulary = old.vocabulary
-    known = set(vocabulary)
-    words = [word for word in dict.fromkeys([*words, *special_tokens]) if word not in known]
+    present = set(vocabulary)
+    words = [word for word in dict.fromkeys([*words, *special_tokens]) if word not in present]
     unused = [i for i, token in enumerate(vocabulary) if _UNUSED.fullmatch(token)]
     ids = (unused + list(range(len(vocabulary), len(vocabulary) + len(words))))[: len(words)]
     vocabulary += [""] * (max([len(vocabulary) - 1, *ids]) + 1 - len(vocabulary))
@@ -87,9 +87,9 @@ def extend_vocabulary(model, words: list[str] = (), special_tokens: list[str] = 
 
 
 def _check_words(tokenizer, words, ids):
-    for word, i, found in zip(words, ids, tokenizer(words).to_list() if words else [], strict=True):
-        if found != [i]:
-            pieces = [tokenizer.id_to_token(piece) for piece in found]
+    for word, i, read_as in zip(words, ids, tokenizer(words).to_list() if words else [], strict=True):
+        if read_as != [i]:
+            pieces = [tokenizer.id_to_token(piece) for piece in read_as]
             raise ValueError(
                 "extend_vocabulary: expected words as the tokenizer splits text, without white space or punctuation "
                 f"and in its letter case. Received: {word!r}, which it reads as {pieces}"

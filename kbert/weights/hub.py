@@ -18,10 +18,10 @@ def is_hub_name(source) -> bool:
     part is a directory here, or it is one of kbert's own models; or a mistyped checkpoint of a run: a number follows
     ``@``, or what precedes it is here.
     """
-    found = _NAME.fullmatch(source) if isinstance(source, str) else None
-    if found is None or source.endswith(_FILE_ENDINGS) or found[1].endswith(_FILE_ENDINGS):
+    parts = _NAME.fullmatch(source) if isinstance(source, str) else None
+    if parts is None or source.endswith(_FILE_ENDINGS) or parts[1].endswith(_FILE_ENDINGS):
         return False
-    if found[2] is not None and (found[2].isdecimal() or pathlib.Path(found[1]).exists()):
+    if parts[2] is not None and (parts[2].isdecimal() or pathlib.Path(parts[1]).exists()):
         return False
     owner, slash, _ = source.partition("/")
     return not (slash and pathlib.Path(owner).is_dir()) and not is_own_model(source)
@@ -50,10 +50,6 @@ def download_from_hub(name: str, revision: str | None = None, token: str | None 
         name: ``name`` or ``owner/name``, or with a revision ``owner/name@revision``.
         revision: instead of that in `name`: branch, tag or commit; None: the main branch.
         token: access token, for private repositories; None: HF_TOKEN, or the one that ``hf auth login`` stored.
-
-    Raises:
-        FileNotFoundError: huggingface_hub is not installed, the hub cannot be reached, or has no such repository.
-        ValueError: a revision in `name`, and `revision` as well.
     """
     source, (name, own) = name, split_revision(name)
     if own is not None and revision is not None:
@@ -66,14 +62,14 @@ def download_from_hub(name: str, revision: str | None = None, token: str | None 
             f"{source!r} does not exist here as a path. If it is meant as a name on the Hugging Face hub: that needs "
             f"huggingface_hub (pip install huggingface_hub). {_by_hand(name)}"
         ) from None
-    given = {"revision": revision, "token": token}
+    access = {"revision": revision, "token": token}
     try:
         _reach(huggingface_hub)
-        wanted = _wanted(huggingface_hub.list_repo_files(name, **given))
-        return pathlib.Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted, **given))
+        wanted = _wanted(huggingface_hub.list_repo_files(name, **access))
+        return pathlib.Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted, **access))
     except Exception as error:  # without a network, the exception depends on the versions of three libraries
         try:
-            return pathlib.Path(huggingface_hub.snapshot_download(name, local_files_only=True, **given))
+            return pathlib.Path(huggingface_hub.snapshot_download(name, local_files_only=True, **access))
         except Exception:
             reason = str(error).splitlines()[0] if str(error) else ""
             raise FileNotFoundError(
@@ -89,8 +85,8 @@ def check_hub_target(name) -> None:
         ImportError: huggingface_hub is not installed.
         ValueError: no ``owner/name``.
     """
-    found = _NAME.fullmatch(name) if isinstance(name, str) else None
-    if found is None or "/" not in name or found[2] is not None:
+    parts = _NAME.fullmatch(name) if isinstance(name, str) else None
+    if parts is None or "/" not in name or parts[2] is not None:
         raise ValueError(
             "save_pretrained: `push_to_hub` must be the name of a repository on the Hugging Face hub, as 'owner/name'. "
             f"Received: {name!r}"
@@ -103,11 +99,7 @@ def check_hub_target(name) -> None:
 
 
 def upload_to_hub(directory, name: str) -> None:
-    """Uploads a directory as one commit to a repository on the hub; a new repository is private.
-
-    Raises:
-        OSError: the hub cannot be reached or refuses, with its reason.
-    """
+    """Uploads a directory as one commit to a repository on the hub; a new repository is private."""
     import huggingface_hub
 
     try:

@@ -7,11 +7,7 @@ _NAMES = {dict: "an object", list: "a list", bool: "true or false", int: "an int
 
 
 def entry(content: dict[str, Any], key: str, kind: type, source, default=None) -> Any:
-    """An entry of an object; `default` if it is missing or null.
-
-    Raises:
-        ValueError: an entry of another type; the message names file and entry.
-    """
+    """An entry of an object; `default` if it is missing or null."""
     value = content.get(key)
     if value is None:
         return default

@@ -133,10 +133,10 @@ def _hub_name(source, revision):
 
 def _new_head(stored, task, labels):
     """The layers whose stored weights are of other labels: all of the head, or none."""
-    there, labels = stored.settings.task.labels, labels and list(labels)
-    if task != stored.description.task or labels is None or len(labels) != len(there or labels):
+    stored_labels, labels = stored.settings.task.labels, labels and list(labels)
+    if task != stored.description.task or labels is None or len(labels) != len(stored_labels or labels):
         return ()
-    if (kept := head_labels(there, labels)) not in (None, labels):
+    if (kept := head_labels(stored_labels, labels)) not in (None, labels):
         raise ValueError(
             f"load_pretrained: expected `labels` in the order of the stored head, {kept}, as they name its logits. "
             f"Received: {labels}"
@@ -181,7 +181,7 @@ def _wanted(stored, task, overrides):
     if task not in task_names():
         raise ValueError(f"load_pretrained: `task` must be one of {task_names()}. Received: {task!r}")
     overrides = dict(overrides)
-    given, asked_for = frozenset(overrides), overrides.get("sequence_length")
+    overridden, asked_for = frozenset(overrides), overrides.get("sequence_length")
     leaves_pooler_out = overrides.get("pooler") is False and "outputs" not in overrides
     settings = _with_settings(stored, task, overrides)
     config = _with_fields(stored.description.config, overrides)
@@ -200,9 +200,9 @@ def _wanted(stored, task, overrides):
     of_encoder = {name: overrides.pop(name) for name in _ENCODER_ARGUMENTS if name in overrides}
     if of_encoder:
         encoder_arguments = {**(encoder_arguments or {}), **of_encoder}
-    for some in (arguments, encoder_arguments or {}) if leaves_pooler_out else ():
-        if "outputs" in some:
-            some["outputs"] = [name for name in some["outputs"] if name != "pooled_output"] or ["sequence_output"]
+    for group in (arguments, encoder_arguments or {}) if leaves_pooler_out else ():
+        if "outputs" in group:
+            group["outputs"] = [name for name in group["outputs"] if name != "pooled_output"] or ["sequence_output"]
     if overrides:
         raise ValueError(f"load_pretrained: unknown arguments {sorted(overrides)}. Known: {_known(task)}")
     one_each = settings.task.labels or settings.task.thresholds
@@ -218,7 +218,7 @@ def _wanted(stored, task, overrides):
     kept = (stored.description.quantized_layers, stored.description.trainability) if same_task else ()
     description = ModelDescription(task, config, arguments, encoder_arguments, *kept)
     try:
-        check_settings(settings, description, given)
+        check_settings(settings, description, overridden)
     except ValueError as error:
         raise ValueError(f"load_pretrained: {error}") from None
     return description, settings
@@ -239,10 +239,10 @@ def _with_settings(stored, task, overrides):
         overrides["labels"] = check_labels(overrides["labels"], "load_pretrained")
     is_other_number = overrides.get("num_labels") not in (None, len(stored_labels or ()))
     labels = overrides.get("labels", stored_labels)
-    known = task_class(task).option_names()
+    fields_of_task = task_class(task).option_names()
     if is_other_number or list(labels or ()) != list(stored_labels or ()):
-        fields |= {name: None for name in ("labels", "thresholds") if name in known}
-    elif overrides.get("multi_label") is False and "thresholds" in known:
+        fields |= {name: None for name in ("labels", "thresholds") if name in fields_of_task}
+    elif overrides.get("multi_label") is False and "thresholds" in fields_of_task:
         fields["thresholds"] = None
     fields |= {name: overrides.pop(name) for name in _settings_names(task) if name in overrides}
     try:

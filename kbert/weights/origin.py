@@ -11,6 +11,7 @@ from keras import ops
 
 from kbert.files import read_json
 from kbert.keras_compat import set_untracked
+from kbert.pipelines.registry import task_class, task_names
 from kbert.weights.formats.kbert.read import MANIFEST
 
 
@@ -60,14 +61,11 @@ def trained_columns(model) -> dict[str, str]:
     return {name: fields[name] for name in ("text", "text_pair") if isinstance(fields.get(name), str)}
 
 
-_READING = ("text", "text_pair", "label", "label_separator", "prompt", "choices", "format")
-_READING += ("scheme", "tag_column", "context")
-
-
 def reading_fields(run: Mapping[str, Any] | None) -> dict[str, Any]:
     """Those fields of the task object of a fine-tuning that say how its files were read."""
     fields = trained_task(run)
-    return {name: fields[name] for name in _READING if fields.get(name) is not None}
+    names = task_class(fields["task"]).reading if fields.get("task") in task_names() else ()
+    return {name: fields[name] for name in names if fields.get(name) is not None}
 
 
 def trained_task(run: Mapping[str, Any] | None) -> Mapping[str, Any]:

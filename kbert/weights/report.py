@@ -104,9 +104,6 @@ def transfer(stored, model, source: str) -> LoadReport:
     Args:
         stored: name → (shape, function that reads the values).
         source: for messages.
-
-    Raises:
-        ValueError: a variable of the encoder is missing (its pooler may be).
     """
     rows, missing, unused = [], [], dict.fromkeys(stored)
     needed = {v.path for v in model.encoder.weights if not v.path.startswith("pooler/")}

@@ -11,10 +11,6 @@ def resolve_pipeline(what: str, source) -> Pipeline:
     Args:
         what: the function and its argument, for the message, such as "export: `pipeline`".
         source: `kbert.Pipeline`, or a source for `kbert.load_pretrained`.
-
-    Raises:
-        TypeError: neither.
-        FileNotFoundError: no such source.
     """
     if isinstance(source, Pipeline):
         return source

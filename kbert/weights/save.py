@@ -109,12 +109,7 @@ def _check_replaced(form, directory):
 
 
 def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokenizer=True):
-    """Model, tokenizer and `ModelSettings` of what is saved: given, of the pipeline, or as the model was loaded.
-
-    Raises:
-        TypeError: neither a kbert model nor a pipeline.
-        ValueError: no tokenizer where one is needed, or one beside a pipeline.
-    """
+    """Model, tokenizer and `ModelSettings` of what is saved: given, of the pipeline, or as the model was loaded."""
     from kbert.pipelines.pipeline import Pipeline  # not above: it loads TensorFlow
 
     if isinstance(model_or_pipeline, Pipeline):

@@ -83,7 +83,7 @@ def _has_model(path):
 
 def _why_no_hub(source):
     """Why a name is treated as a path, not as one on the hub."""
-    if (found := split_revision(str(source)))[1] and found[1].isdecimal() and is_hub_name(found[0]):
+    if (parts := split_revision(str(source)))[1] and parts[1].isdecimal() and is_hub_name(parts[0]):
         return ". (A number after @ is the step of a run, whose directory precedes it.)"
     owner, slash, name = str(source).partition("/")
     if is_own_model(str(source)) and not pathlib.Path(owner).is_dir():

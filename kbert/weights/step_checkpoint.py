@@ -43,13 +43,13 @@ class StepCheckpoint(Checkpoint):
         _, values = read_step_checkpoint(self.path)
         variables, weights = model.variables, {id(weight) for weight in model.weights}
         here = [(tuple(variable.shape), variable.dtype) for variable in variables]
-        there = [
+        stored = [
             (value.shape, value.dtype.name if id(variable) in weights else variable.dtype)  # seeds of JAX are uint32
             for variable, value in zip(variables, values, strict=False)
         ]
-        if there != here:
+        if stored != here:
             wrong = next(
-                (pair for pair in zip(here, there, strict=False) if pair[0] != pair[1]), (len(here), len(there))
+                (pair for pair in zip(here, stored, strict=False) if pair[0] != pair[1]), (len(here), len(stored))
             )
             raise ValueError(
                 f"{self.path} is of another model than {DESCRIPTION}/{CONFIG} beside it. Expected: {wrong[0]}. "
@@ -63,17 +63,15 @@ class StepCheckpoint(Checkpoint):
 
 
 def read_step_checkpoint(path) -> tuple[dict, list[np.ndarray]]:
-    """The manifest and the values of a checkpoint: of the model's variables, then of the optimizer's.
-
-    Raises:
-        Exception: a damaged file; which one depends on where it is damaged.
-    """
+    """The manifest and the values of a checkpoint: of the model's variables, then of the optimizer's."""
     manifest = read_json(path / MANIFEST)
     values = _read_values(path, len(manifest["variables"]))
-    found = [(list(value.shape), value.dtype.name) for value in values]
+    received = [(list(value.shape), value.dtype.name) for value in values]
     if not isinstance(manifest["facts"], dict):
         raise ValueError(f"{MANIFEST} is not that of a checkpoint")
-    if manifest["step"] != checkpoint_step(path) or found != [(v["shape"], v["dtype"]) for v in manifest["variables"]]:
+    if manifest["step"] != checkpoint_step(path) or received != [
+        (v["shape"], v["dtype"]) for v in manifest["variables"]
+    ]:
         raise ValueError(f"{MANIFEST} describes another step, or other values")
     return manifest, values
 
@@ -89,12 +87,7 @@ def _read_values(path, count):
 
 
 def open_step_checkpoint(path) -> StepCheckpoint:
-    """Reads what describes the model of a checkpoint; builds nothing.
-
-    Raises:
-        FileNotFoundError: the run did not describe its model.
-        ValueError: damaged files.
-    """
+    """Reads what describes the model of a checkpoint; builds nothing."""
     path = pathlib.Path(path)
     beside = path.parent / DESCRIPTION
     if not beside.is_dir():

@@ -6,7 +6,8 @@ import json
 import logging
 import subprocess
 
-from kbert.training.processor_name import processor_name
+from experiments.processor_name import processor_name
+
 from kbert.versions import versions
 
 _LOGGER = logging.getLogger("kbert")

@@ -10,6 +10,7 @@ import pathlib
 import re
 from collections.abc import Mapping
 
+from experiments.bilstm_encoder import bilstm_encoder
 from experiments.downstream import Downstream
 from kbert.files import read_json, write_json
 from kbert.finetuning.finetune import finetune
@@ -79,7 +80,7 @@ class Cells:
         record = {"init": model_name(init), "task": task.name, "metric": task.metric, "options": options}
         record |= {"recorded": datetime.datetime.now(datetime.UTC).isoformat(), "versions": versions()}
         try:
-            metrics = finetune(init, task.task, task.train, task.dev, **options).metrics
+            metrics = _finetuned(init, task, **options).metrics
         except FloatingPointError as error:
             _LOGGER.warning("%s, %s: %s", task.name, options, error)
             return record | {"percent": None, "diverged": str(error)}
@@ -96,6 +97,12 @@ class Cells:
         if random_weights and "config.json" in files:
             files = {name: digest for name, digest in files.items() if name in ("config.json", "vocab.txt")}
         return files
+
+
+def _finetuned(init, task, bilstm=False, **options):
+    if bilstm:
+        init = bilstm_encoder(init, task.task.name, options["seed"], options.pop("dropout", None))
+    return finetune(init, task.task, task.train, task.dev, **options)
 
 
 def model_name(init) -> str:

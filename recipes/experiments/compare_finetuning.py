@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 
 from experiments.cells import CONSTANT, WORST, Cells, model_name
 from experiments.downstream import Downstream, count_examples
+from experiments.processor_name import processor_name
 from experiments.report import judge_row, summary, when_and_with_what, write_result
 from kbert.checks import check_bool
 from kbert.finetuning.finetune import finetune
 from kbert.training.made_by import describe_maker
-from kbert.training.processor_name import processor_name
 
 
 def parse_grid(words: Sequence[str]) -> list[dict]:

@@ -12,13 +12,13 @@ from experiments.cells import WORST, Cells
 from experiments.downstream import NER, SQUAD, Downstream, chosen_by_column, count_examples, named_tasks
 from experiments.paper_tables import Row, Table
 from experiments.pretrained_rows import PretrainedRows, run_folder
+from experiments.processor_name import processor_name
 from kbert.corpus.records_manifest import is_records
 from kbert.files import read_json
 from kbert.finetuning.features.train import FeatureTraining, train_feature_taggers
 from kbert.models.feature_modes import FEATURE_MODES
 from kbert.options import Arguments
 from kbert.training.made_by import INPUTS, METRICS
-from kbert.training.processor_name import processor_name
 from kbert.weights.load import load_pretrained
 
 

@@ -104,7 +104,8 @@ def test_columns_have_the_defaults_of_the_task(home, capsys):
 
 
 def test_columns_are_those_that_the_model_was_trained_on(home, tmp_path, capsys):
-    made_by = {"settings": {"task": {"text": "said", "text_pair": None, "label": "mood"}}}
+    task = {"task": "classification", "text": "said", "text_pair": None, "label": "mood"}
+    made_by = {"settings": {"task": task}}
     kbert.save_pretrained(kbert.build_pipeline(kbert.load_pretrained(home / "model")), tmp_path, made_by=made_by)
     trained, other = tmp_path / "trained.csv", home / "test.csv"
     write_table(trained, ROWS, header=("said", "mood"))

@@ -83,7 +83,8 @@ def test_tables_of_pairs_to_csv(models, tmp_path, kind):
 
 @pytest.mark.usefixtures("eagerly")
 def test_columns_that_the_model_was_trained_on_are_the_default(models, tmp_path):
-    made_by = {"settings": {"task": {"text": "asked", "text_pair": "answered", "label": "right"}}}
+    columns = {"text": "asked", "text_pair": "answered", "label": "right"}
+    made_by = {"settings": {"task": {"task": "classification"} | columns}}
     kbert.save_pretrained(models[1]["pair"], tmp_path / "model", made_by=made_by)
     few = {"metrics": {}, "made_by": {"run": made_by}, "max_request_tokens": 3 * 16}  # three rows
     kbert.export(models[1]["pair"], tmp_path / "exported", **few)

@@ -1,18 +1,14 @@
 """Left-to-right models and other positions: no token sees a later one, on every path, and what they are stored in."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.batches import BATCH, LABELS, LENGTH, PARTS, SIZES, config, labels_of, packed_batch, plain_batch
+from helpers.batches import BATCH, LABELS, LENGTH, PARTS, SIZES, config, packed_batch, plain_batch
 from helpers.slow_but import slow_but
 
 import kbert
 from kbert.models.classifier import BertClassifier
 from kbert.models.encoder import BertEncoder
-from kbert.models.regressor import BertRegressor
-from kbert.models.span_extractor import BertSpanExtractor
-from kbert.models.tagger import BertTagger
 
 LTR = {"causal": True, "pooled_token": "last"}
 
@@ -106,57 +102,6 @@ def test_sinusoidal_positions_have_no_weights_and_matter():
     assert np.abs(states[0] - states[1]).max() > 1e-3  # the same token at two places
     with pytest.raises(ValueError, match="at most 11 tokens"):
         waves({name: np.tile(value, (1, 3)) for name, value in batch.items()})
-
-
-MODELS = {
-    "classification": lambda c: BertClassifier(c, num_labels=3, bilstm=True),
-    "regression": lambda c: BertRegressor(c, bilstm=True),
-    "span": lambda c: BertSpanExtractor(c, bilstm=True),
-    "tagging": lambda c: BertTagger(c, num_labels=5, bilstm=True),
-}
-
-
-@pytest.mark.parametrize("task", slow_but(("tagging",), MODELS))
-@pytest.mark.usefixtures("eagerly")
-def test_a_bilstm_comes_back(task, tmp_path):
-    """From a kbert directory and from .keras, and onto the encoder of a left-to-right model without it."""
-    model = randomised(MODELS[task](config(num_layers=1, **LTR, position_embedding="sinusoidal")))
-    expected = model.predict_on_batch(plain_batch())
-    kbert.save_pretrained(model, tmp_path / "model", tokenizer=_tokenizer())
-    loaded = kbert.load_pretrained(tmp_path / "model")
-    assert loaded.bilstm and loaded.config == model.config
-    model.save(tmp_path / "model.keras")
-    for other in (loaded, keras.models.load_model(tmp_path / "model.keras")):
-        for name, value in other.predict_on_batch(plain_batch()).items():
-            np.testing.assert_array_equal(value, expected[name])
-    for format in ("huggingface", "google", "kerashub"):
-        with pytest.raises(ValueError, match=f'format="{format}" cannot hold'):
-            kbert.save_pretrained(model, tmp_path / format, format=format)
-        assert not (tmp_path / format).exists()
-
-
-def test_a_bilstm_is_new_on_a_model_without_it(tmp_path):
-    encoder = randomised(BertEncoder(config(num_layers=1, **LTR)))
-    kbert.save_pretrained(encoder, tmp_path / "ltr", tokenizer=_tokenizer())
-    model = kbert.load_pretrained(tmp_path / "ltr", "tagging", num_labels=5, bilstm=True)
-    new = {row.variable.split("/")[0] for row in model.pretrained.report.newly_initialised}
-    assert new == {"bilstm", "tagger_head"}
-
-
-@pytest.mark.slow
-def test_a_bilstm_learns_under_xla_as_without():
-    small = config(num_layers=1, **LTR)
-    plain, compiled = (BertTagger(small, num_labels=5, dropout=0.0, bilstm=True) for _ in range(2))
-    compiled.set_weights(plain.get_weights())
-    labels = {"logits": labels_of((BATCH, LENGTH), 5)}
-    losses = {}
-    for model in (plain, compiled):
-        how = {"jit_compile": True} if model is compiled else {"run_eagerly": True}
-        model.compile(keras.optimizers.SGD(0.1), **how)
-        losses[model] = model.train_on_batch(plain_batch(), labels)
-    np.testing.assert_allclose(losses[compiled], losses[plain], rtol=1e-5)
-    for one, other in zip(plain.get_weights(), compiled.get_weights(), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 @pytest.mark.parametrize("field", [{"position_embedding": "sinusoidal"}, LTR])

@@ -152,7 +152,7 @@ def test_it_cannot_be_trained(tmp_path):
     assert not output.exists()
 
 
-def test_no_collections_are_made_nothing_is_frozen_and_the_original_kernels_are_freed(monkeypatch):
+def test_few_collections_are_made_nothing_is_frozen_and_the_original_kernels_are_freed(monkeypatch):
     """Where a program has frozen objects, as this one has (conftest), they stay so and the model does not join them."""
     made, collect, frozen = [], gc.collect, gc.get_freeze_count()
     model = MODELS["classification"]()
@@ -162,7 +162,8 @@ def test_no_collections_are_made_nothing_is_frozen_and_the_original_kernels_are_
         with monkeypatch.context() as patch:
             patch.setattr(gc, "collect", lambda *generation: made.append(generation))
             model.quantize("int8")
-        assert not made and len(kernels) == 8 and not any(kernel() is not None for kernel in kernels)
+        assert len(made) == 2  # of Keras' two embeddings; none of the dense layers, which may be hundreds
+        assert len(kernels) == 8 and not any(kernel() is not None for kernel in kernels)
     finally:
         gc.enable()
     assert 0 < gc.get_freeze_count() <= frozen

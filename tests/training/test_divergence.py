@@ -32,11 +32,11 @@ class BadGradient(AdamW):
         super().__init__(*arguments, **more)
         self.bad_step = tf.Variable(0, trainable=False)
 
-    def _backend_update_step(self, grads, trainable_variables, learning_rate):
+    def update_all(self, grads, trainable_variables, learning_rate):
         is_bad = tf.equal(tf.cast(self.iterations, tf.int32), self.bad_step - 1)
         grads = [tf.convert_to_tensor(gradient) for gradient in grads]
         grads[0] = tf.where(is_bad, np.nan, grads[0])
-        super()._backend_update_step(grads, trainable_variables, learning_rate)
+        super().update_all(grads, trainable_variables, learning_rate)
 
 
 def spoil_weight(model):

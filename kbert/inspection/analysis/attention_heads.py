@@ -46,9 +46,9 @@ def attention_statistics(probs, tokens: Sequence[str]) -> dict[str, np.ndarray]:
 
 def mean_statistics(probs: Sequence, tokens: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
     """`attention_statistics` of several texts, each weighing as much as it has tokens."""
-    found = [attention_statistics(*one) for one in zip(probs, tokens, strict=True)]
-    weights = [len(one) for one in tokens]
-    return {name: np.average([one[name] for one in found], axis=0, weights=weights) for name in STATISTICS}
+    of_texts = [attention_statistics(*of_text) for of_text in zip(probs, tokens, strict=True)]
+    weights = [len(of_text) for of_text in tokens]
+    return {name: np.average([of_text[name] for of_text in of_texts], axis=0, weights=weights) for name in STATISTICS}
 
 
 _MAX_OFFSET = 5  # of the baselines that always choose the word so far before or after
@@ -85,26 +85,24 @@ def head_accuracy(attention: Sequence, heads: Sequence) -> dict[str, np.ndarray]
         attends most to them; ``baseline``, the share of which the word at the best fixed offset is the head;
         ``words``.
 
-    Raises:
-        ValueError: a head that is not a word of its sentence; no word with a head.
-
     Source: Clark et al. 2019, section 4.2, with the baseline of its table 1.
     """
     to_head = from_head = 0.0
-    words, offsets = 0, np.zeros(2 * _MAX_OFFSET + 1, int)
-    for row, (probs, given) in enumerate(zip(attention, map(np.asarray, heads), strict=True)):
+    words = 0
+    offsets = np.zeros(2 * _MAX_OFFSET + 1, int)
+    for row, (probs, parents) in enumerate(zip(attention, map(np.asarray, heads), strict=True)):
         count = probs.shape[-1]
-        if given.shape != (count,) or (given.size and (given.min() < -1 or given.max() >= count)):
+        if parents.shape != (count,) or (parents.size and (parents.min() < -1 or parents.max() >= count)):
             raise ValueError(
                 f"sentence {row}: expected a head from -1 to {count - 1} for each of {count} words. "
-                f"Received: {given.tolist()}"
+                f"Received: {parents.tolist()}"
             )
-        has = np.flatnonzero(given >= 0)
+        has = np.flatnonzero(parents >= 0)
         others = np.where(np.eye(count, dtype=bool), -1.0, probs)  # a word is not its own head
-        to_head = to_head + (others.argmax(axis=-1)[..., has] == given[has]).sum(axis=-1)
-        from_head = from_head + (others.argmax(axis=-1)[..., given[has]] == has).sum(axis=-1)
+        to_head = to_head + (others.argmax(axis=-1)[..., has] == parents[has]).sum(axis=-1)
+        from_head = from_head + (others.argmax(axis=-1)[..., parents[has]] == has).sum(axis=-1)
         words += len(has)
-        near = given[has] - has
+        near = parents[has] - has
         offsets += np.bincount(near[np.abs(near) <= _MAX_OFFSET] + _MAX_OFFSET, minlength=len(offsets))
     if not words:
         raise ValueError("head_accuracy: expected a word with a head. Received: none")
@@ -127,9 +125,10 @@ def entity_attention(attention: Sequence, tags: Sequence[Sequence[str]]) -> dict
         dict: ``share`` [...], of the attention to other words; ``uniform``, what it would be if all other words got the
         same; ``words``, how many were counted (0: there is no such entity, and the shares are 0).
     """
-    share, uniform, words = np.zeros(np.asarray(attention[0]).shape[:-2]), 0.0, 0
-    for probs, given in zip(attention, tags, strict=True):
-        groups = entity_numbers(given)
+    share = np.zeros(np.asarray(attention[0]).shape[:-2])
+    uniform, words = 0.0, 0
+    for probs, tags_of_words in zip(attention, tags, strict=True):
+        groups = entity_numbers(tags_of_words)
         same = (groups[:, np.newaxis] == groups) & (groups >= 0) & ~np.eye(len(groups), dtype=bool)  # [w, w]
         rows = np.flatnonzero(same.any(axis=-1))
         others = np.where(np.eye(len(groups), dtype=bool), 0.0, probs)

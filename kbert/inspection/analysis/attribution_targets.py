@@ -1,4 +1,4 @@
-"""Which number of a model's output is explained: the answer that it gives, for each task.
+"""Which number of a model's output is explained: the answer that it gives, for each kind of head.
 
 Shapes: n points, S sequence, H hidden, N labels, P predictions, V vocabulary.
 """
@@ -25,66 +25,70 @@ class Target:
     read: Callable
 
 
-def head_outputs(model, sequence_output, pooled_output, padding_mask, mask_positions) -> dict:
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """A kind of head whose answers are explained.
+
+    Attributes:
+        outputs: function (layer, sequence_output [n, S, H], pooled_output [n, H], mask_positions [n, P]) → the outputs
+            of a model with this head, by name.
+        target: function (states, outputs, names), see `choose_target` → `Target` or None.
+    """
+
+    outputs: Callable
+    target: Callable
+
+
+def explained_heads(model) -> dict[str, Head]:
+    """Those of `HEADS` that a model has, by the names of their layers."""
+    layers = {layer.name for layer in model.layers}
+    return {name: head for name, head in HEADS.items() if name in layers}
+
+
+def head_outputs(model, sequence_output, pooled_output, mask_positions) -> dict:
     """A model's outputs from those of its encoder, by its own heads: what `model(batch)` gives, by the same names.
 
     Args:
-        model: of one of the tasks of `ATTRIBUTED`.
+        model: one with `explained_heads`.
         sequence_output: [n, S, H].
         pooled_output: [n, H]; None for an encoder without pooler.
-        padding_mask: bool [n, S].
         mask_positions: int [n, P], which only a masked-LM head reads.
     """
-    layers, found = {layer.name: layer for layer in model.layers}, {}
-    if "bilstm" in layers:
-        states = layers["bilstm"](sequence_output, padding_mask)  # [n, H] or [n, S, H]
-        sequence_output, pooled_output = (
-            (sequence_output, states) if len(states.shape) == 2 else (states, pooled_output)
-        )
-    if "classifier_head" in layers:
-        found["logits"] = layers["classifier_head"](pooled_output)  # [n, N]
-    if "regressor_head" in layers:
-        found["score"] = layers["regressor_head"](pooled_output)[..., 0]
-    if "tagger_head" in layers:
-        found["logits"] = layers["tagger_head"](sequence_output)  # [n, S, N]
-    if "span_head" in layers:
-        logits = layers["span_head"](sequence_output)  # [n, S, 2]
-        found |= {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
-    if "masked_lm_head" in layers:
-        found["mlm_logits"] = layers["masked_lm_head"](sequence_output, mask_positions)  # [n, P, V]
-    if "next_sentence_head" in layers:
-        found["nsp_logits"] = layers["next_sentence_head"](pooled_output)
-    return found
+    outputs = {}
+    for name, head in explained_heads(model).items():
+        outputs |= head.outputs(model.get_layer(name), sequence_output, pooled_output, mask_positions)
+    return outputs
 
 
 def choose_target(model, states, outputs, names=None) -> Target | None:
     """The number that stands for a model's answer to one text.
 
     Args:
-        model: of one of the tasks of `ATTRIBUTED`.
+        model: one with `explained_heads`, of which the first gives the answer.
         outputs: the model's, as `head_outputs` gives them, NumPy arrays with n = 1.
         names: of the N labels; of a model with a masked-LM head the vocabulary.
 
     Returns:
         `Target`; None if the model gives no such answer to this text (no [MASK], no second text to answer from).
     """
-    return ATTRIBUTED[model.task](states, outputs, names)
+    first, *_ = explained_heads(model).values()
+    return first.target(states, outputs, names)
 
 
 def _classification(states, outputs, names):
     best = int(outputs["logits"][0].argmax())
     name = names[best] if names else str(best)
-    return Target(f"the logit of the label “{name}”", lambda found: found["logits"][:, best])
+    return Target(f"the logit of the label “{name}”", lambda outputs: outputs["logits"][:, best])
 
 
 def _regression(states, outputs, names):
-    return Target("the score", lambda found: found["score"])
+    return Target("the score", lambda outputs: outputs["score"])
 
 
 def _next_sentence(states, outputs, names):
     if len(states.texts) < 2:
         return None
-    return Target("the logit of IsNext", lambda found: found["nsp_logits"][:, 0])
+    return Target("the logit of IsNext", lambda outputs: outputs["nsp_logits"][:, 0])
 
 
 def _span(states, outputs, names):
@@ -98,7 +102,7 @@ def _span(states, outputs, names):
     answer = " ".join(states.tokens[first : last + 1]).replace(" ##", "")
     return Target(
         f"the score of the answer “{answer}”, the sum of its start and end logits",
-        lambda found: found["start_logits"][:, first] + found["end_logits"][:, last],
+        lambda outputs: outputs["start_logits"][:, first] + outputs["end_logits"][:, last],
     )
 
 
@@ -113,8 +117,8 @@ def _tagging(states, outputs, names):
         return None
     place, tag = np.unravel_index(probs[np.ix_(inside, tags)].argmax(), (len(inside), len(tags)))
     place, tag = inside[int(place)], tags[int(tag)]
-    what = f"the logit of {names[tag]} for “{states.tokens[place]}”"
-    return Target(what, lambda found: found["logits"][:, place, tag])
+    description = f"the logit of {names[tag]} for “{states.tokens[place]}”"
+    return Target(description, lambda outputs: outputs["logits"][:, place, tag])
 
 
 def _masked_lm(states, outputs, names):
@@ -122,17 +126,21 @@ def _masked_lm(states, outputs, names):
         return None
     best = int(outputs["mlm_logits"][0, 0].argmax())
     name = names[best] if names else str(best)
-    return Target(f"the logit of “{name}” for the first [MASK]", lambda found: found["mlm_logits"][:, 0, best])
+    return Target(f"the logit of “{name}” for the first [MASK]", lambda outputs: outputs["mlm_logits"][:, 0, best])
 
 
-ATTRIBUTED = {
-    "classification": _classification,
-    "regression": _regression,
-    "next_sentence": _next_sentence,
-    "span": _span,
-    "tagging": _tagging,
-    "masked_lm": _masked_lm,
-    "pretraining": _masked_lm,
+def _span_outputs(head, tokens, pooled, masks):
+    logits = head(tokens)  # [n, S, 2]
+    return {"start_logits": logits[..., 0], "end_logits": logits[..., 1]}
+
+
+HEADS = {
+    "classifier_head": Head(lambda head, tokens, pooled, masks: {"logits": head(pooled)}, _classification),  # [n, N]
+    "regressor_head": Head(lambda head, tokens, pooled, masks: {"score": head(pooled)[..., 0]}, _regression),
+    "span_head": Head(_span_outputs, _span),
+    "tagger_head": Head(lambda head, tokens, pooled, masks: {"logits": head(tokens)}, _tagging),  # [n, S, N]
+    "masked_lm_head": Head(lambda head, tokens, pooled, masks: {"mlm_logits": head(tokens, masks)}, _masked_lm),
+    "next_sentence_head": Head(lambda head, tokens, pooled, masks: {"nsp_logits": head(pooled)}, _next_sentence),
 }
 
 

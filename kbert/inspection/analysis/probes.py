@@ -62,18 +62,14 @@ def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> 
         seed: decides the control task's labels.
         l2: strength of the penalty: the mean cross-entropy + l2 / 2 · |weights|² is minimised.
 
-    Raises:
-        ImportError: scikit-learn, the extra ``inspect``, is not installed.
-        ValueError: fewer than two labels, or not as many labels and types as states.
-
     Source: Hewitt and Liang 2019, "Designing and Interpreting Probes with Control Tasks": the label of a word type in
     the control task is drawn at random from the distribution of the labels.
     """
-    for part, (states, some, types) in (("train", train), ("test", test)):
-        if np.ndim(states) != 3 or not len(states) == len(some) == len(types) or not len(some):
+    for part, (states, labels, types) in (("train", train), ("test", test)):
+        if np.ndim(states) != 3 or not len(states) == len(labels) == len(types) or not len(labels):
             raise ValueError(
                 f"probe_layers: expected states [n, L, H] and n labels and types to {part} {name!r}. "
-                f"Received: shape {np.shape(states)}, {len(some)} labels and {len(types)} types"
+                f"Received: shape {np.shape(states)}, {len(labels)} labels and {len(types)} types"
             )
     labels = sorted(set(map(str, train[1])))
     if len(labels) < 2:
@@ -83,7 +79,7 @@ def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> 
     share = np.bincount(train_ids, minlength=len(labels)) / len(train_ids)
     rng = np.random.Generator(np.random.PCG64(seed))
     control = dict(_random_labels([*train[2], *test[2]], share, rng))
-    train_control, test_control = (np.array([control[one] for one in part[2]]) for part in (train, test))
+    train_control, test_control = (np.array([control[word_type] for word_type in part[2]]) for part in (train, test))
     scores = {"accuracy": [], "macro_f1": [], "control_accuracy": []}
     for layer in range(np.shape(train[0])[1]):
         states, test_states = train[0][:, layer], test[0][:, layer]
@@ -120,8 +116,8 @@ def _probe(states, ids, test_states, l2):
 
 def _random_labels(types: Sequence, share, rng):
     """A label for each type, drawn in an order that does not depend on that of the words."""
-    known = sorted(set(types))
-    return zip(known, rng.choice(len(share), size=len(known), p=share), strict=True)
+    word_types = sorted(set(types))
+    return zip(word_types, rng.choice(len(share), size=len(word_types), p=share), strict=True)
 
 
 def _macro_f1(guesses, truth):

@@ -16,9 +16,6 @@ def layer_similarity(x, y) -> np.ndarray:
     Returns:
         float64 [L, L'] in [0, 1]: 1 where one is the other up to rotation, scale and shift. 0 if one does not vary.
 
-    Raises:
-        ValueError: other shapes, or not as many rows.
-
     Source: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited", equation 3 with linear
     kernels.
     """

@@ -61,7 +61,7 @@ def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128)
     Returns:
         A `TextStates` for each text. Its numbers are the encoder's, one text at a time.
     """
-    encoder, found = encoder_with_attention(encoder), []
+    encoder, of_texts = encoder_with_attention(encoder), []
     length = min(sequence_length, encoder.config.max_sequence_length)
     vocabulary = tokenizer.vocabulary
     for text in texts:
@@ -75,8 +75,8 @@ def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128)
         whole = sum(int(tokenizer([part]).row_lengths()[0]) for part in parts) + len(parts) + 1
         ids = batch["token_ids"][0]
         tokens = [vocabulary[n] for n in ids]
-        found.append(TextStates(parts, tokens, ids, batch["segment_ids"][0], states, probs, whole - size))
-    return found
+        of_texts.append(TextStates(parts, tokens, ids, batch["segment_ids"][0], states, probs, whole - size))
+    return of_texts
 
 
 def states_and_attention(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
@@ -113,12 +113,12 @@ def word_states(
     batch = {name: np.asarray(value) for name, value in TaggingPreprocessor(tokenizer, length).windows(words).items()}
     place = batch["word_position"][batch["word_position"] >= 0]  # [n] in the flat [W * S]
     window, position = np.divmod(place, length)
-    found = np.empty((len(place), encoder.config.num_layers + 1, encoder.config.hidden_dim), "float32")
+    vectors = np.empty((len(place), encoder.config.num_layers + 1, encoder.config.hidden_dim), "float32")
     for windows, states, _ in _batches(encoder, batch, batch_size):
         for row, number in enumerate(windows):
-            some = np.flatnonzero(window == number)
-            found[some] = states[:, row, position[some]].swapaxes(0, 1)
-    return found
+            words_of_window = np.flatnonzero(window == number)
+            vectors[words_of_window] = states[:, row, position[words_of_window]].swapaxes(0, 1)
+    return vectors
 
 
 def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 128) -> np.ndarray:
@@ -135,11 +135,11 @@ def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 1
     pair = not isinstance(texts[0], str)
     columns = {"text": [text[0] for text in texts], "text_pair": [text[1] for text in texts]} if pair else texts
     batch = {name: np.asarray(value) for name, value in TextPreprocessor(tokenizer, length, pair)(columns).items()}
-    found = np.empty((len(texts), encoder.config.num_layers + 1, encoder.config.hidden_dim), "float32")
+    vectors = np.empty((len(texts), encoder.config.num_layers + 1, encoder.config.hidden_dim), "float32")
     for rows, states, mask in _batches(encoder, batch, _BATCH):
         real = mask[np.newaxis, :, :, np.newaxis]
-        found[rows] = ((states * real).sum(axis=2) / real.sum(axis=2)).swapaxes(0, 1)
-    return found
+        vectors[rows] = ((states * real).sum(axis=2) / real.sum(axis=2)).swapaxes(0, 1)
+    return vectors
 
 
 def _batches(encoder, batch, batch_size):
@@ -149,7 +149,7 @@ def _batches(encoder, batch, batch_size):
     order = np.argsort(sizes, kind="stable")
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
-        some = {name: batch[name][rows, : sizes[rows].max()] for name in _INPUTS}
-        states = plain(some, training=False)["hidden_states"]
+        inputs = {name: batch[name][rows, : sizes[rows].max()] for name in _INPUTS}
+        states = plain(inputs, training=False)["hidden_states"]
         states = np.stack([keras.ops.convert_to_numpy(layer).astype("float32") for layer in states])
-        yield rows, states, some["padding_mask"]
+        yield rows, states, inputs["padding_mask"]

@@ -11,8 +11,9 @@ import keras
 import numpy as np
 
 from kbert.inspection.analysis.attribution_targets import (
-    ATTRIBUTED,
+    HEADS,
     choose_target,
+    explained_heads,
     head_outputs,
     mask_positions,
     to_numpy,
@@ -79,14 +80,14 @@ def integrated_gradients(function: Callable, point, baseline, *, tolerance: floa
         places, weights = (places + 1) / 2, weights / 2  # from [-1, 1] to [0, 1]
         mean = np.zeros(point.shape)
         for first in range(0, steps, _BATCH):
-            some = slice(first, first + _BATCH)
-            where = places[some].reshape(-1, *[1] * point.ndim)
+            batch = slice(first, first + _BATCH)
+            where = places[batch].reshape(-1, *[1] * point.ndim)
             _, gradients = function((baseline + where * (point - baseline)).astype(point.dtype))
-            mean += np.tensordot(weights[some], np.asarray(gradients, "float64"), axes=1)
-        found = IntegratedGradients(mean * (point - baseline), float(start), float(end), steps, tolerance)
-        if found.is_complete:
+            mean += np.tensordot(weights[batch], np.asarray(gradients, "float64"), axes=1)
+        result = IntegratedGradients(mean * (point - baseline), float(start), float(end), steps, tolerance)
+        if result.is_complete:
             break
-    return found
+    return result
 
 
 BASELINES = ("[MASK]", "[PAD]", "[UNK]", "zero")
@@ -129,8 +130,8 @@ def token_attributions(
     text's tokens; positions and segments stay. A token's attribution is the sum over its vector.
 
     Args:
-        model: of one of the tasks of `ATTRIBUTED`: a classifier, regressor, span extractor, tagger, or one with a
-            masked-LM or next-sentence head.
+        model: one with a head of `HEADS`: a classifier, regressor, span extractor, tagger, or one with a masked-LM or
+            next-sentence head.
         states: of the text, by `text_states`.
         labels: names of the model's labels.
         baseline: one of `BASELINES`.
@@ -138,16 +139,13 @@ def token_attributions(
 
     Returns:
         `TokenAttributions`, or None if the model gives no answer to this text.
-
-    Raises:
-        RuntimeError: the Keras backend is not TensorFlow.
-        ValueError: another baseline, or a model of another task.
     """
     if baseline not in BASELINES:
         raise ValueError(f"token_attributions: `baseline` must be one of {BASELINES}. Received: {baseline!r}")
-    if model.task not in ATTRIBUTED:
+    if not explained_heads(model):
         raise ValueError(
-            f"token_attributions: expected a model of one of {sorted(ATTRIBUTED)}. Received: one of {model.task!r}"
+            f"token_attributions: expected a model with a head of {sorted(HEADS)}. "
+            f"Received: one of the task {model.task!r}"
         )
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
@@ -162,20 +160,20 @@ def token_attributions(
     target = choose_target(model, states, outputs, names)
     if target is None:
         return None
-    other = 0.0 * vectors if baseline == "zero" else table[tokenizer.token_to_id(baseline)]
+    start = 0.0 * vectors if baseline == "zero" else table[tokenizer.token_to_id(baseline)]
     fixed = np.array([token in _SPECIAL for token in states.tokens])[:, np.newaxis]
-    found = integrated_gradients(
-        _value_and_gradient(run, target), vectors, np.where(fixed, vectors, other), tolerance=tolerance
+    explained = integrated_gradients(
+        _value_and_gradient(run, target), vectors, np.where(fixed, vectors, start), tolerance=tolerance
     )
     return TokenAttributions(
         states.tokens,
         target.description,
-        found.attributions.sum(axis=-1).tolist(),
-        found.start,
-        found.end,
-        found.error,
-        found.is_complete,
-        found.steps,
+        explained.attributions.sum(axis=-1).tolist(),
+        explained.start,
+        explained.end,
+        explained.error,
+        explained.is_complete,
+        explained.steps,
     )
 
 
@@ -193,7 +191,7 @@ def answer_from_vectors(model, states: TextStates):
         for block in encoder.blocks:
             x = block(x, bias, training=False)
         pooled = None if encoder.pooler is None else encoder.pooler(x, padding_mask=padding_mask)
-        return head_outputs(model, x, pooled, padding_mask, places)
+        return head_outputs(model, x, pooled, places)
 
     return run
 

@@ -80,9 +80,6 @@ def remove_later_steps(log_dir, step: int) -> None:
     A process that was killed wrote them after its last checkpoint; resumed from there, the run does these steps again.
     A file is cut before an event that is incomplete or damaged, where TensorBoard stops reading. The steps of
     `inspection` are a model's layers.
-
-    Raises:
-        FullDisk, WriteFault: as `kbert.files.explain_full_disk`; each file is then as it was.
     """
     log_dir = pathlib.Path(log_dir)
     for directory in (

@@ -11,11 +11,6 @@ def log_directory(function: str, log_dir, output, profile=None) -> pathlib.Path 
     Args:
         function: whose arguments they are, for the message.
         log_dir, output, profile: see `kbert.finetune`.
-
-    Raises:
-        TypeError: a `log_dir` or `output` that is no path.
-        NotADirectoryError: one that is a file, or below one.
-        ValueError: a `profile` that could be written nowhere.
     """
     output = None if output is None else check_directory(output, f"{function}: `output`")
     if log_dir:

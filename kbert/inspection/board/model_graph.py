@@ -25,13 +25,13 @@ def trace_model(model):
         model: a built functional `keras.Model`; others, and those of other backends, have no graph here.
     """
     inputs = getattr(model, "input", None)
-    if inputs is None and len(one := getattr(model, "inputs", None) or ()) == 1:
-        inputs = one[0]  # of a keras.Sequential
+    if inputs is None and len(listed := getattr(model, "inputs", None) or ()) == 1:
+        inputs = listed[0]  # of a keras.Sequential
     if keras.backend.backend() != "tensorflow" or inputs is None:
         return None
     import tensorflow as tf
 
-    specs = keras.tree.map_structure(lambda one: tf.TensorSpec(one.shape, one.dtype, name=one.name), inputs)
+    specs = keras.tree.map_structure(lambda tensor: tf.TensorSpec(tensor.shape, tensor.dtype, name=tensor.name), inputs)
     forward = tf.function(lambda inputs: model(inputs, training=False), autograph=False)
     return forward.get_concrete_function(specs).graph
 
@@ -43,8 +43,8 @@ def operation_graph(graph, model) -> bytes:
     for node in definition.node:
         node.name = names[node.name]
         for place, source in enumerate(node.input):
-            sign, (name, *output) = "^" * source.startswith("^"), source.removeprefix("^").split(":")
-            node.input[place] = sign + ":".join([names[name], *output])
+            name, *output = source.removeprefix("^").split(":")
+            node.input[place] = "^" * source.startswith("^") + ":".join([names[name], *output])
         node.attr.pop("_class", None)  # of operations that share a device, by their old names
     return definition.SerializeToString()
 
@@ -55,7 +55,8 @@ def conceptual_graph(graph, model) -> dict:
     A layer that holds no other layers is a node. Of what a layer with layers in it does itself, such as a sum around
     them or the softmax of attention, every operation that computes is a node in it.
     """
-    names, layers = _names(graph, model), _layers(model)
+    names = _names(graph, model)
+    layers = _layers(model)
     operations = graph.get_operations()
     scopes = {operation.name: _scope(names[operation.name], layers) for operation in operations}
     parents = {"/".join(scope.split("/")[:-1]) for scope in scopes.values()}
@@ -71,15 +72,16 @@ def conceptual_graph(graph, model) -> dict:
     for operation in operations:
         if node := nodes.get(operation.name):
             edges[node] |= _sources(operation, nodes) - {node}
-    prefix, used = f"{model.name}/", set().union(*edges.values())
+    prefix = f"{model.name}/"
+    used = set().union(*edges.values())
     kinds = {node: operation.type for operation in operations if (node := nodes.get(operation.name))}
     kinds |= {node: type(layers[_last(node, layers)]).__name__ for node in edges if node in scopes.values()}
-    found = [
+    drawn = [
         _node(node.removeprefix(prefix), kinds[node], [source.removeprefix(prefix) for source in sorted(sources)])
         for node, sources in edges.items()
         if sources or node in used
     ]
-    return {"class_name": type(model).__name__, "config": {"name": model.name, "layers": found}}
+    return {"class_name": type(model).__name__, "config": {"name": model.name, "layers": drawn}}
 
 
 def _layers(model):
@@ -91,12 +93,16 @@ def _names(graph, model):
 
     Keras opens the scope of every layer twice, and TensorFlow calls the second one name_1 (Keras 3.15).
     """
-    layers, clean, taken, names = _layers(model), {"": ""}, set(), {}
+    layers = _layers(model)
+    clean = {"": ""}  # scope as TensorFlow names it → as in the model
+    taken = set()
+    names = {}
     for operation in graph.get_operations():
         *scope, last = operation.name.split("/")
         raw = ""
         for part in scope:
-            above, raw = clean[raw], f"{raw}{part}/"
+            above = clean[raw]
+            raw = f"{raw}{part}/"
             if raw not in clean:
                 named = f"{above}{_NUMBER.sub('', part)}/"
                 is_copy = part not in layers and _NUMBER.sub("", part) in layers and named not in taken
@@ -108,12 +114,12 @@ def _names(graph, model):
 
 def _scope(name, layers):
     """The layer in which an operation is, as a path of names of layers; "" outside of all."""
-    found = []
+    path = []
     for part in name.split("/")[:-1]:
         if _last(part, layers) is None:
             break
-        found.append(part)
-    return "/".join(found)
+        path.append(part)
+    return "/".join(path)
 
 
 def _last(path, layers):
@@ -124,17 +130,18 @@ def _last(path, layers):
 
 def _sources(operation, nodes):
     """The nodes from which an operation's inputs come, through operations that only pass them on."""
-    found, seen, left = set(), set(), [tensor.op for tensor in operation.inputs]
+    sources, seen = set(), set()
+    left = [tensor.op for tensor in operation.inputs]
     while left:
-        one = left.pop()
-        if one.name in seen:
+        before = left.pop()
+        if before.name in seen:
             continue
-        seen.add(one.name)
-        if one.name in nodes:
-            found.add(nodes[one.name])
+        seen.add(before.name)
+        if before.name in nodes:
+            sources.add(nodes[before.name])
         else:
-            left.extend(tensor.op for tensor in one.inputs)
-    return found
+            left.extend(tensor.op for tensor in before.inputs)
+    return sources
 
 
 def _node(name, kind, sources):

@@ -80,14 +80,17 @@ class TensorBoard(keras.callbacks.Callback):
     ):
         super().__init__()
         self.log_dir = check_directory(log_dir, "TensorBoard: `log_dir`")
-        self.settings, self.baseline, self.batch = settings, baseline or {}, batch
+        self.settings = settings
+        self.baseline = baseline or {}
+        self.batch = batch
         self.graph = check_bool(graph, "TensorBoard: `graph`")
         self.wait_for_finish = check_bool(wait_for_finish, "TensorBoard: `wait_for_finish`")
         self._sampler = Sampler(share)
         self._profiler = None if profile is None else Profiler(self.log_dir / "train", profile)
         # Where Keras ends batches in other threads (not on TensorFlow), it need not stop doing so for this callback.
         self.async_safe = profile is None
-        self._files, self._start, self._entropy, self._peak, self._last = {}, None, None, None, None
+        self._files = {}
+        self._start = self._entropy = self._peak = self._last = None
 
     def on_train_begin(self, logs=None):
         if not is_chief(self.model):
@@ -119,7 +122,8 @@ class TensorBoard(keras.callbacks.Callback):
         if self._start is None:  # called by hand, without `fit`
             self.on_train_begin()
         logs = self._last = complete_logs(logs, self.model)
-        step, runs = logs["step"], {"train": {}, "validation": {}}
+        step = logs["step"]
+        runs = {"train": {}, "validation": {}}
         for name, value in (logs | self._speed(logs)).items():
             if name not in _NOT_SHOWN:
                 runs["validation" if name.startswith("val_") else "train"][name.removeprefix("val_")] = value
@@ -185,9 +189,9 @@ class TensorBoard(keras.callbacks.Callback):
 
     def _speed(self, logs):
         """What follows from the speed of a window, and memory."""
-        found = {"peak_memory_gib": (peak_accelerator_memory_bytes() or peak_memory_bytes()) / 2**30}
+        numbers = {"peak_memory_gib": (peak_accelerator_memory_bytes() or peak_memory_bytes()) / 2**30}
         if {"tokens_per_second", "real_tokens_per_second"} <= logs.keys():
-            found["real_token_share"] = logs["real_tokens_per_second"] / logs["tokens_per_second"]
+            numbers["real_token_share"] = logs["real_tokens_per_second"] / logs["tokens_per_second"]
         if "flops_per_second" in logs:
             if self._peak is None:
                 self._peak = device_peak(self.model, measure=False)
@@ -195,8 +199,8 @@ class TensorBoard(keras.callbacks.Callback):
                 with self._sampler.measure():
                     self._peak = device_peak(self.model)
             if self._peak is not None:
-                found["share_of_peak"] = logs["flops_per_second"] / self._peak
-        return found
+                numbers["share_of_peak"] = logs["flops_per_second"] / self._peak
+        return numbers
 
     def _samples(self, learning_rate):
         for kind, layers in layer_norms(self.model, learning_rate).items():

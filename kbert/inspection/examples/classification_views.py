@@ -30,7 +30,7 @@ class LabelScores:
         """Counts labels and predictions, ints [n] each."""
         labels, predictions = np.asarray(labels), np.asarray(predictions)
         right = labels[labels == predictions]
-        return cls(*(np.bincount(one, minlength=num_labels) for one in (right, labels, predictions)))
+        return cls(*(np.bincount(numbers, minlength=num_labels) for numbers in (right, labels, predictions)))
 
     @property
     def precision(self) -> np.ndarray:
@@ -56,7 +56,7 @@ class LabelScores:
         """A Markdown table with a row for each label of `shown`, in that order; "–" where a share is undefined."""
         rows = []
         for n in shown:
-            shares = [percent(float(one[n])) for one in (self.precision, self.recall, self.f1)]
+            shares = [percent(float(column[n])) for column in (self.precision, self.recall, self.f1)]
             rows.append([escape(names[n], 60), *shares, f"{self.given[n]:,}", f"{self.predicted[n]:,}"])
         return markdown_table(["label", "precision", "recall", "F1", "examples", "predicted"], rows)
 
@@ -136,7 +136,7 @@ class Calibration:
         places = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
         counts = np.bincount(places, minlength=bins)
         sums = (np.bincount(places, weights, bins) for weights in (confidence, is_right))
-        return cls(counts, *(np.divide(one, counts, out=np.full(bins, np.nan), where=counts > 0) for one in sums))
+        return cls(counts, *(np.divide(total, counts, out=np.full(bins, np.nan), where=counts > 0) for total in sums))
 
     @property
     def error(self) -> float:
@@ -147,7 +147,8 @@ class Calibration:
 
     def table(self) -> str:
         """A Markdown table of the bins that have examples."""
-        rows, bins = [], len(self.counts)
+        rows = []
+        bins = len(self.counts)
         for n in np.flatnonzero(self.counts):
             confidence, accuracy = float(self.confidence[n]), float(self.accuracy[n])
             verdict = (
@@ -198,13 +199,13 @@ def label_views(
     calibration = Calibration.from_confidence(confidence, is_right)
     summary = f"{len(labels):,} held-out examples, accuracy {percent(is_right.mean())}"
     error = f"expected calibration error {percent(calibration.error)}"
-    some = f" ({len(matrix.shown)} of {len(names):,} labels, those with the most errors)"
-    some = some if len(matrix.shown) < len(names) else ""
+    is_limited = len(matrix.shown) < len(names)
+    limit = f" ({len(matrix.shown)} of {len(names):,} labels, those with the most errors)" if is_limited else ""
     parts = [
         f"{summary}, {error}",
-        f"### Precision and recall{some}",
+        f"### Precision and recall{limit}",
         scores.table(names, matrix.shown),
-        f"### Confusion matrix{some}",
+        f"### Confusion matrix{limit}",
         matrix.table(),
         "### Calibration",
         calibration.table(),
@@ -275,19 +276,19 @@ def multi_label_views(
     """
     probabilities, gold = np.asarray(probabilities, "float64"), np.asarray(labels, bool)
     predicted = probabilities > np.asarray(thresholds)
-    scores = LabelScores(*(np.count_nonzero(one, axis=0) for one in (gold & predicted, gold, predicted)))
+    scores = LabelScores(*(np.count_nonzero(chosen, axis=0) for chosen in (gold & predicted, gold, predicted)))
     calibration = Calibration.from_confidence(probabilities.ravel(), gold.ravel())
     is_right = (gold == predicted).all(axis=1)
     shown = np.sort(np.argsort(-scores.errors, kind="stable")[:MOST_LABELS]).tolist()
-    some = f" ({len(shown)} of {len(names):,} labels, those with the most errors)" if len(shown) < len(names) else ""
+    limit = f" ({len(shown)} of {len(names):,} labels, those with the most errors)" if len(shown) < len(names) else ""
     summary = f"{len(gold):,} held-out examples, all labels right in {percent(is_right.mean())}"
     error = f"calibration error {percent(calibration.error)}"
 
     def listed(row, chosen):
-        found = np.flatnonzero(chosen[row])
-        parts = [f"{escape(names[n], 60)} ({percent(probabilities[row, n])})" for n in found[:_MOST_NAMES]]
-        more = [f"{len(found) - _MOST_NAMES:,} more"] if len(found) > _MOST_NAMES else []
-        return ", ".join(parts + more) or "–"
+        numbers = np.flatnonzero(chosen[row])
+        parts = [f"{escape(names[n], 60)} ({percent(probabilities[row, n])})" for n in numbers[:_MOST_NAMES]]
+        rest = [f"{len(numbers) - _MOST_NAMES:,} more"] if len(numbers) > _MOST_NAMES else []
+        return ", ".join(parts + rest) or "–"
 
     likely = np.clip(np.where(gold, probabilities, 1 - probabilities), 1e-300, None)
     worst = np.argsort(np.log(likely).mean(axis=1), kind="stable")[:MOST_EXAMPLES].tolist()
@@ -296,7 +297,7 @@ def multi_label_views(
     return [
         View(
             "predictions/by label",
-            f"{summary}, {error}\n\n### Precision and recall{some}\n\n{scores.table(names, shown)}",
+            f"{summary}, {error}\n\n### Precision and recall{limit}\n\n{scores.table(names, shown)}",
         ),
         View("predictions/calibration", picture, "All labels of all examples."),
         View("predictions/expected calibration error", calibration.error),

@@ -25,9 +25,6 @@ def write_files(
 
     Args:
         drawn: `pictures(found)`, where that is there already.
-
-    Raises:
-        FileExistsError: there is one, or there are other things.
     """
     check_output(directory, overwrite)
     write_directory(directory, lambda place: _write(found, place, pictures(found) if drawn is None else drawn))

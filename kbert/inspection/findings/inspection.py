@@ -59,10 +59,11 @@ class Inspection:
             "name": self.name,
             "model": dict(self.model),
             "texts": [
-                {"texts": list(one.texts), "tokens": one.tokens, "truncated": one.truncated} for one in self.texts
+                {"texts": list(of_text.texts), "tokens": of_text.tokens, "truncated": of_text.truncated}
+                for of_text in self.texts
             ],
             "head_statistics": _plain(self.statistics),
-            "attributions": [None if one is None else one.to_dict() for one in self.attributions],
+            "attributions": [None if of_text is None else of_text.to_dict() for of_text in self.attributions],
             "probes": {name: probes.to_dict() for name, probes in self.probes.items()},
             "syntax": _plain(self.syntax),
             "entities": _plain(self.entities),
@@ -72,5 +73,5 @@ class Inspection:
 
 def _plain(value):
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(part) for name, part in value.items()}
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value

@@ -26,78 +26,83 @@ MEANING = {
 }
 
 
-def pictures(found: Inspection) -> dict[str, np.ndarray]:
+def pictures(inspection: Inspection) -> dict[str, np.ndarray]:
     """Name → picture, uint8 [height, width, 3]; a name's first part is its group.
 
     Attention is drawn of the first `DRAWN_TEXTS` texts, attributions of the first `DRAWN_ATTRIBUTIONS`; the report
     shows those of all.
     """
     layers, heads = (
-        names_of(word, count) for word, count in (("layer", found.model["layers"]), ("head", found.model["heads"]))
+        names_of(word, count)
+        for word, count in (("layer", inspection.model["layers"]), ("head", inspection.model["heads"]))
     )
     drawn = {}
-    for number, states in enumerate(found.texts[:DRAWN_TEXTS], start=1):
+    for number, states in enumerate(inspection.texts[:DRAWN_TEXTS], start=1):
         for layer, probs in enumerate(states.attention, start=1):
             name = f"text {number}, layer {layer}"
             drawn[f"attention/{name}"] = attention_picture(probs, states.tokens, name)
     for name in STATISTICS:
-        if name in found.statistics:
-            values = found.statistics[name]
+        if name in inspection.statistics:
+            values = inspection.statistics[name]
             drawn[f"heads/{name}"] = heat_map(values, layers, heads, f"heads: {name}", high=_high(name, values))
     for key, parts in (("syntax", ("to_head", "from_head")), ("entities", ("share",))):
         for part in parts:
-            if getattr(found, key) is not None:
-                values = getattr(found, key)[part]
+            if getattr(inspection, key) is not None:
+                values = getattr(inspection, key)[part]
                 drawn[f"{key}/{part}"] = heat_map(values, layers, heads, f"{key}: {part}", high=1.0)
-    for name, probes in found.probes.items():
+    for name, probes in inspection.probes.items():
         lines = {"accuracy": probes.accuracy, "macro F1": probes.macro_f1, "control task": probes.control_accuracy}
         lines["majority"] = [probes.majority] * len(probes.accuracy)
         drawn[f"probes/{name}"] = layer_chart(lines, f"linear probes: {name}", ("control task", "majority"))
-    if found.similarity is not None:
-        rows, columns = (names_of("layer", count, first=0) for count in found.similarity.shape)
-        title = f"CKA with {found.other} (columns)"
-        drawn["similarity/CKA"] = heat_map(found.similarity, rows, columns, title, high=1.0)
-    for number, one in enumerate(found.attributions[:DRAWN_ATTRIBUTIONS], start=1):
-        if one is not None:
-            drawn[f"attributions/text {number}"] = attribution_picture(one.tokens, one.attributions, one.target)
+    if inspection.similarity is not None:
+        rows, columns = (names_of("layer", count, first=0) for count in inspection.similarity.shape)
+        title = f"CKA with {inspection.other} (columns)"
+        drawn["similarity/CKA"] = heat_map(inspection.similarity, rows, columns, title, high=1.0)
+    for number, attribution in enumerate(inspection.attributions[:DRAWN_ATTRIBUTIONS], start=1):
+        if attribution is not None:
+            drawn[f"attributions/text {number}"] = attribution_picture(
+                attribution.tokens, attribution.attributions, attribution.target
+            )
     return drawn
 
 
-def markdown_texts(found: Inspection) -> dict[str, str]:
+def markdown_texts(inspection: Inspection) -> dict[str, str]:
     """Name → Markdown, in which all that comes from texts and models is escaped."""
-    facts = [[escape(str(name)), escape(str(value))] for name, value in found.model.items()]
-    written = {"model": markdown_table([escape(found.name), ""], facts)}
-    if len(found.texts) > DRAWN_TEXTS:
+    facts = [[escape(str(name)), escape(str(value))] for name, value in inspection.model.items()]
+    written = {"model": markdown_table([escape(inspection.name), ""], facts)}
+    if len(inspection.texts) > DRAWN_TEXTS:
         written["model"] += (
-            f"\n\nAttention is drawn of the first {DRAWN_TEXTS} of {len(found.texts)} texts, attributions of the first "
-            f"{DRAWN_ATTRIBUTIONS}; report.html has all."
+            f"\n\nAttention is drawn of the first {DRAWN_TEXTS} of {len(inspection.texts)} texts, attributions of the "
+            f"first {DRAWN_ATTRIBUTIONS}; report.html has all."
         )
     rows = []
-    for name, values in found.statistics.items():
+    for name, values in inspection.statistics.items():
         layer, head = np.unravel_index(np.argmax(values), values.shape)
         rows.append(
             [escape(name), f"{values.mean():.2f}", f"{values.max():.2f}", f"layer {layer + 1}, head {head + 1}"]
         )
     if rows:
         written["heads"] = markdown_table(["statistic", "mean", "highest", "where"], rows)
-    for name, probes in found.probes.items():
+    for name, probes in inspection.probes.items():
         scores = zip(probes.accuracy, probes.macro_f1, probes.control_accuracy, probes.selectivity, strict=True)
         rows = [[str(layer), *map(percent, row)] for layer, row in enumerate(scores)]
         header = ["layer", "accuracy", "macro F1", "control task", "selectivity"]
         majority = f"\n\nMost frequent label: {percent(probes.majority)}; {probes.test_words:,} words."
         written[f"probes/{name}"] = markdown_table(header, rows) + majority
-    for number, one in enumerate(found.attributions, start=1):
-        if one is not None:
-            rows = [[escape(token), f"{value:+.3f}"] for token, value in zip(one.tokens, one.attributions, strict=True)]
-            note = f"{escape(one.target)}: from {one.start:.3f} to {one.end:.3f}, {completeness(one)}"
+    for number, attribution in enumerate(inspection.attributions, start=1):
+        if attribution is not None:
+            numbers = [f"{value:+.3f}" for value in attribution.attributions]
+            rows = list(zip(map(escape, attribution.tokens), numbers, strict=True))
+            path = f"from {attribution.start:.3f} to {attribution.end:.3f}"
+            note = f"{escape(attribution.target)}: {path}, {completeness(attribution)}"
             written[f"attributions/text {number}"] = f"{note}\n\n" + markdown_table(["token", "attribution"], rows)
     return written
 
 
-def completeness(one) -> str:
+def completeness(attribution) -> str:
     """One line on whether attributions add up."""
-    verdict = "they add up" if one.is_complete else "they do NOT add up"
-    return f"{verdict} to the difference, but for {100 * one.error:.2g}% ({one.steps} steps)"
+    verdict = "they add up" if attribution.is_complete else "they do NOT add up"
+    return f"{verdict} to the difference, but for {100 * attribution.error:.2g}% ({attribution.steps} steps)"
 
 
 def names_of(word: str, count: int, first: int = 1) -> list[str]:
@@ -113,7 +118,7 @@ _MOST_TOKENS = 64  # of a text, in the page
 _PARTS = pathlib.Path(__file__).parent
 
 
-def report_html(found: Inspection) -> str:
+def report_html(inspection: Inspection) -> str:
     """The report as one page: attention to look into, tables and charts; light and dark, for wide and narrow windows.
 
     It asks for nothing from anywhere: its policy allows its own script and style alone, by their hashes. Texts and
@@ -123,9 +128,9 @@ def report_html(found: Inspection) -> str:
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     )
-    data = json.dumps(_data(found), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    data = json.dumps(_data(inspection), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     data = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")  # no end of a script
-    title = html.escape(found.name)
+    title = html.escape(inspection.name)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
@@ -140,13 +145,14 @@ def _hash(content):
     return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode('utf-8')).digest()).decode()}'"
 
 
-def _data(found):
-    plain = found.to_dict()
-    for one, states in zip(plain["texts"], found.texts, strict=True):
+def _data(inspection):
+    plain = inspection.to_dict()
+    for one, states in zip(plain["texts"], inspection.texts, strict=True):
         shown = min(len(states.tokens), _MOST_TOKENS)
-        one["shown"], one["attention"] = shown, _packed(states.attention[:, :, :shown, :shown])
+        one["shown"] = shown
+        one["attention"] = _packed(states.attention[:, :, :shown, :shown])
         one["norms"] = np.linalg.norm(states.hidden_states[:, :shown], axis=-1).round(3).tolist()
-    for one, attributions in zip(plain["attributions"], found.attributions, strict=True):
+    for one, attributions in zip(plain["attributions"], inspection.attributions, strict=True):
         if one is not None:
             one["verdict"] = completeness(attributions)
     return plain | {"meaning": {name: MEANING[name] for name in STATISTICS}}

@@ -84,10 +84,10 @@ def question_answering(models, fields) -> dict:
         batch, outputs = model.run(model.pipeline.preprocessor, columns, "context")
         answers = model.pipeline.answers
         (row,) = answers.to_dicts(as_arrays(answers.call(outputs, batch)))
-        found = [column[:_CANDIDATES].numpy().tolist() for column in answers.candidates(outputs, batch)[1:]]
+        best_columns = [column[:_CANDIDATES].numpy().tolist() for column in answers.candidates(outputs, batch)[1:]]
         candidates = [
             {"answer": text.decode("utf-8", "replace"), "score": rounded(score), "start": start, "end": end}
-            for score, start, end, text in zip(*found, strict=True)
+            for score, start, end, text in zip(*best_columns, strict=True)
         ]
     names = ("answer", "score", "start", "end", "null_score")
     answer = {name: row[name] if isinstance(row[name], str | int) else rounded(row[name]) for name in names}
@@ -119,19 +119,21 @@ def entities(models, fields) -> dict:
     model.check_task("tagging")
     if model.exported is not None:
         labels = list(model.exported.answers.labels)
-        found = {kind: kind(labels) for kind in (TagAnswers, EntityAnswers)}
-        tagged = model.answer(columns, "tag"), model.answer(columns, "entities")
+        tagged = model.answer(columns, "tag")
+        marked = model.answer(columns, "entities")
     else:
         batch, outputs = model.run(model.pipeline.preprocessor, columns, "text")
-        found = {kind: kind(list(model.pipeline.answers.labels)) for kind in (TagAnswers, EntityAnswers)}
-        tagged = [as_arrays(answers.call(outputs, batch)) for answers in found.values()]
-    (words,), (marked,) = (list(a.to_dicts(t)) for a, t in zip(found.values(), tagged, strict=True))
+        labels = list(model.pipeline.answers.labels)
+        tagged = as_arrays(TagAnswers(labels).call(outputs, batch))
+        marked = as_arrays(EntityAnswers(labels).call(outputs, batch))
+    (words,) = TagAnswers(labels).to_dicts(tagged)
+    (marked,) = EntityAnswers(labels).to_dicts(marked)
     return {
         "words": [word["word"] for word in words["words"]],
         "tags": [word["tag"] for word in words["words"]],
         "entities": [
-            {"text": one["entity"], **{name: one[name] for name in ("type", "start", "end", "score")}}
-            for one in marked["entities"]
+            {"text": entity["entity"]} | {name: entity[name] for name in ("type", "start", "end", "score")}
+            for entity in marked["entities"]
         ],
     }
 
@@ -156,11 +158,11 @@ def classification(models, fields) -> dict:
         raise BadRequest("`text_pair`: expected a string, as this model reads pairs. Received: nothing")
     columns = {name: columns[name] for name in part.input_names}
     if model.exported is not None:
-        found = model.answer(columns)
+        answers = model.answer(columns)
     else:
         batch, outputs = model.run(part.preprocessor, columns, "text")
-        found = as_arrays(part.answers.call(outputs, batch))
-    (row,) = part.answers.to_dicts(found)
+        answers = as_arrays(part.answers.call(outputs, batch))
+    (row,) = part.answers.to_dicts(answers)
     if own.task not in ("classification", "regression"):
         return {"answer": row}
     if "score" in row:

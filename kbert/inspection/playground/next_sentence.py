@@ -49,20 +49,20 @@ def next_sentence(models, fields) -> dict:
 
     Source: Devlin et al. 2018, section 3.1, task 2, and appendix A.2.
     """
-    found, exported = models.open_for_pairs(fields.model())
+    model, exported = models.open_for_pairs(fields.model())
     texts = [fields.text("document"), fields.text("other")]
-    size = min(fields.integer("max_length", 64, _SHORTEST, 1_000_000), found.max_length)
+    size = min(fields.integer("max_length", 64, _SHORTEST, 1_000_000), model.max_length)
     seed, short_rate = fields.integer("seed", 0), fields.share("short_rate", 0.1)
     label = fields.choice("label", ("IsNext", "NotNext"))
-    drawn = draw(found.tokenizer, texts, seed, max_pair_tokens(size), short_rate, _RANDOM_NEXT_RATES[label])
+    drawn = draw(model.tokenizer, texts, seed, max_pair_tokens(size), short_rate, _RANDOM_NEXT_RATES[label])
     ranges = [tf.constant([column]) for column in drawn.table[:4]]
-    batch = pack_ranges(drawn.pool.token_ids, *ranges, sequence_length=size, **_special(found.tokenizer))
-    pair = _pair(found.tokenizer, drawn, batch)
+    batch = pack_ranges(drawn.pool.token_ids, *ranges, sequence_length=size, **_special(model.tokenizer))
+    pair = _pair(model.tokenizer, drawn, batch)
     if exported is not None:
         verdict = _ask(exported, drawn)
-    elif found.has_output("nsp_logits"):
+    elif model.has_output("nsp_logits"):
         # Without masks: the model reads the pair as it is.
-        outputs = found.outputs(batch, mask_positions=tf.zeros([1, 1], tf.int32))
+        outputs = model.outputs(batch, mask_positions=tf.zeros([1, 1], tf.int32))
         verdict = {"is_next": rounded(NextSentenceAnswers().call(outputs)["is_next"][0])}
     else:
         verdict = None
@@ -71,11 +71,7 @@ def next_sentence(models, fields) -> dict:
 
 
 def draw(tokenizer, texts, seed: int, max_tokens: int, short_rate: float, random_next_rate: float) -> Drawn:
-    """The first pair of the first of two texts.
-
-    Raises:
-        BadRequest: a text without a sentence.
-    """
+    """The first pair of the first of two texts."""
     sentences = []
     for name, text in zip(("document", "other"), texts, strict=True):
         split = prose_sentences(text)
@@ -94,14 +90,14 @@ def draw(tokenizer, texts, seed: int, max_tokens: int, short_rate: float, random
         "short_sequence_rate": short_rate,
         "random_next_rate": random_next_rate,
     }
-    table, ranges = sentence_pairs(pool, seed, 0, **options), pair_sentences(pool, seed, 0, **options)
-    table = PairTable(*(column[0].numpy().item() for column in table))
-    ranges = PairSentences(*(column[0].numpy().item() for column in ranges))
+    table = PairTable(*(column[0].numpy().item() for column in sentence_pairs(pool, seed, 0, **options)))
+    ranges = PairSentences(*(column[0].numpy().item() for column in pair_sentences(pool, seed, 0, **options)))
     return Drawn(sentences, pool, table, ranges)
 
 
 def _pair(tokenizer, drawn, batch):
-    vocabulary, table, ranges = tokenizer.vocabulary, drawn.table, drawn.ranges
+    vocabulary = tokenizer.vocabulary
+    table, ranges = drawn.table, drawn.ranges
     rows = zip(*(batch[name][0].numpy().tolist() for name in ("token_ids", "segment_ids", "padding_mask")), strict=True)
     tokens = [
         token_object(position, vocabulary[token_id], token_id, segment)
@@ -123,7 +119,8 @@ def _dropped(vocabulary, drawn):
     """The tokens that the pair lost at the front and at the back of its segments."""
     ids = drawn.pool.token_ids.numpy().tolist()
     before = [0, *drawn.pool.sentence_lengths.numpy().cumsum().tolist()]  # tokens before each sentence
-    table, ranges, dropped = drawn.table, drawn.ranges, {"front": [], "back": []}
+    table, ranges = drawn.table, drawn.ranges
+    dropped = {"front": [], "back": []}
     segments = (
         (ranges.a_first, ranges.a_end, table.a_start, table.a_length),
         (ranges.b_first, ranges.b_end, table.b_start, table.b_length),
@@ -136,13 +133,12 @@ def _dropped(vocabulary, drawn):
 
 def _ask(exported, drawn):
     """What a SavedModel says of the pair's sentences, which it tokenises and truncates itself."""
-    joined, ranges = [sentence for document in drawn.sentences for sentence in document], drawn.ranges
-    columns = {
-        "text": " ".join(joined[ranges.a_first : ranges.a_end]),
-        "text_pair": " ".join(joined[ranges.b_first : ranges.b_end]),
-    }
+    joined = [sentence for document in drawn.sentences for sentence in document]
+    first = joined[drawn.ranges.a_first : drawn.ranges.a_end]
+    second = joined[drawn.ranges.b_first : drawn.ranges.b_end]
+    columns = {"text": " ".join(first), "text_pair": " ".join(second)}
     return {"is_next": rounded(exported.answer(columns, "next_sentence")["is_next"][0])}
 
 
 def _special(tokenizer):
-    return {name: getattr(tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
+    return {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}

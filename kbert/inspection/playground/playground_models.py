@@ -18,7 +18,7 @@ from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
 
 _PARAMETERS = 700_000_000  # of the models in memory: two of BERT-large's size, or six of BERT-base's, side by side
 _LATEST = "The latest checkpoint, now of step {}: it moves on while the run trains."
-_LEARNED_SIZE, _LEARNED_SENTENCES = 4000, 4000  # of the vocabulary that is learned where none is given; two seconds
+_LEARNED_SIZE = _LEARNED_SENTENCES = 4000  # of the vocabulary that is learned where none is given; two seconds
 
 
 class PlaygroundModels:
@@ -61,12 +61,12 @@ class PlaygroundModels:
 
     def sources(self) -> dict:
         """Name → `ModelSource` of all models; those that were given by name first."""
-        found = {}
+        by_name = {}
         for source in [*self._named, *found_sources(self._log_dirs)]:
-            found.setdefault(source.name, source)
+            by_name.setdefault(source.name, source)
         in_use = {name: source for name, source in self._known.items() if source.path in self._keys}
-        self._known = in_use | found
-        return found
+        self._known = in_use | by_name
+        return by_name
 
     def describe(self) -> list[dict]:
         """What the page shows of each model, as JSON; one that cannot be read has no views, and its note says why."""
@@ -74,12 +74,12 @@ class PlaygroundModels:
         for source in self.sources().values():
             key = _key(source)
             try:
-                about = self._described.get(key) or self._described.setdefault(key, describe(source))
+                description = self._described.get(key) or self._described.setdefault(key, describe(source))
             except (OSError, ValueError) as error:  # not kept: it may be being written
-                about = unreadable(source, error)
+                description = unreadable(source, error)
             latest = "" if source.path.endswith(f"@{_step(key)}") or _step(key) is None else _LATEST.format(_step(key))
-            note = " ".join(filter(None, (latest, about["note"])))
-            described.append({"name": source.name, "path": source.path, **about, "note": note})
+            note = " ".join(filter(None, (latest, description["note"])))
+            described.append({"name": source.name, "path": source.path, **description, "note": note})
         return described
 
     def open(self, name: str | None) -> PlaygroundModel:
@@ -88,10 +88,10 @@ class PlaygroundModels:
         Raises:
             BadRequest: no such model, or a SavedModel; files that cannot be read.
         """
-        found = self.open_any(name)
-        if found.exported is not None:
+        model = self.open_any(name)
+        if model.exported is not None:
             raise BadRequest(f"Expected a kbert model. Received: {name}, a SavedModel, which only gives answers")
-        return found
+        return model
 
     def open_any(self, name: str | None) -> PlaygroundModel | ExportedModel:
         """The model or SavedModel of a name; of None the vocabulary alone.
@@ -103,8 +103,8 @@ class PlaygroundModels:
             return self._without_model
         source = self._known.get(name) or self.sources().get(name)  # log directories may be large
         if source is None:
-            known = ", ".join(list(self._known)[:10]) or "none"
-            raise BadRequest(f"`model`: expected one of the models that are offered: {known}. Received: {name[:60]!r}")
+            names = ", ".join(list(self._known)[:10]) or "none"
+            raise BadRequest(f"`model`: expected one of the models that are offered: {names}. Received: {name[:60]!r}")
         return self._load(source)
 
     def open_for_pairs(self, name: str | None) -> tuple[PlaygroundModel, ExportedModel | None]:
@@ -112,21 +112,21 @@ class PlaygroundModels:
 
         A SavedModel has no tokenizer that could be used alone: the vocabulary of what needs no model makes its pairs.
         """
-        found = self.open_any(name)
-        if found.exported is None:
-            return found, None
-        found.check_task("pretraining", "next_sentence")
-        return self._without_model, found
+        model = self.open_any(name)
+        if model.exported is None:
+            return model, None
+        model.check_task("pretraining", "next_sentence")
+        return self._without_model, model
 
     def _load(self, source):
         key = _key(source)
         if key[1] == 0:  # a checkpoint that its run has deleted answers as long as it is in memory
             key = self._keys.get(source.path, key)
-        if (found := self._loaded_before(key)) is not None:
-            return found
+        if (loaded := self._loaded_before(key)) is not None:
+            return loaded
         with self._loading:
-            if (found := self._loaded_before(key)) is not None:  # while this waited
-                return found
+            if (loaded := self._loaded_before(key)) is not None:  # while this waited
+                return loaded
             load = ExportedModel if source.is_saved_model else PlaygroundModel.load
             try:
                 model = load(source.path)

@@ -52,13 +52,13 @@ class PlaygroundLoader(base_plugin.TBLoader):
 
     def define_flags(self, parser):
         group = parser.add_argument_group("kbert")
-        about = {
+        help_texts = {
             "kbert_models": "models for the tab besides those below the log directory: kbert directories, RUN@STEP or "
             "SavedModels, separated by commas",
             "kbert_vocab": "vocab.txt for what needs no model (default: learned from Python's own documentation)",
             "kbert_hosts": "names by which a proxy reaches this TensorBoard, separated by commas",
         }
-        for name, help in about.items():
+        for name, help in help_texts.items():
             group.add_argument(f"--{name}", metavar="PATH" if name == "kbert_vocab" else "LIST", default="", help=help)
 
     def load(self, context):

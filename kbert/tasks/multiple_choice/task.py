@@ -52,6 +52,7 @@ class MultipleChoice(Task):
     metrics: tuple[str, ...] = ("accuracy",)
 
     name = "multiple_choice"
+    reading = ("prompt", "choices", "label", "format")
     heads = ("multiple_choice_head",)
     playground_views = ()
     lists = ("metrics", "choices")

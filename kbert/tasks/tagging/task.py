@@ -53,6 +53,7 @@ class Tagging(Task):
     metrics: tuple[str, ...] = _METRICS
 
     name = "tagging"
+    reading = ("scheme", "tag_column", "context")
     heads = ("tagger_head",)
     playground_views = ("entities",)
     prediction_options = {"tagging_output": "entities"}

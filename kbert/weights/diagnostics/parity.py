@@ -76,16 +76,18 @@ def measure_parity(model, path) -> ParityReport:
     if reference is None:
         name = "unknown" if form is None else form.name
         return ParityReport("", str(path), reason=f"no other library computes from the format {name}")
-    against, expected = reference[0], _chosen(model, reference[1])
-    found = kbert_outputs(model, batch)
+    library, expected = reference
+    outputs = kbert_outputs(model, batch)
     real = batch["padding_mask"]
-    differences, largest = {}, {}
-    for name, values in expected.items():
+    differences, largest = {}, {}  # of each output
+    for name, values in _chosen(model, expected).items():
         positions = real if name.startswith("hidden_states") or name.endswith(("start_logits", "end_logits")) else ...
         positions = real if model.task == "tagging" and name == "logits" else positions
-        ours, theirs = np.asarray(found[name], np.float64)[positions], np.asarray(values, np.float64)[positions]
-        differences[name], largest[name] = float(np.max(np.abs(ours - theirs))), float(np.max(np.abs(theirs)))
-    return ParityReport(against, str(path), differences, largest)
+        ours = np.asarray(outputs[name], np.float64)[positions]
+        theirs = np.asarray(values, np.float64)[positions]
+        differences[name] = float(np.max(np.abs(ours - theirs)))
+        largest[name] = float(np.max(np.abs(theirs)))
+    return ParityReport(library, str(path), differences, largest)
 
 
 def conversion_report(model, output) -> tuple[dict[str, Any], list[str]]:
@@ -95,10 +97,12 @@ def conversion_report(model, output) -> tuple[dict[str, Any], list[str]]:
         (JSON-able dict with ``read`` and ``written``, each with every variable's names and the parity; its lines to
         print).
     """
-    written, report, lines = load_pretrained(output), {}, list(model.pretrained.report.table())
-    for side, of, path in (("read", model, model.pretrained.report.source), ("written", written, output)):
-        parity = measure_parity(of, path)
-        report[side] = {**of.pretrained.report.to_dict(), "parity": parity.to_dict()}
+    written = load_pretrained(output)
+    report = {}
+    lines = list(model.pretrained.report.table())
+    for side, converted, path in (("read", model, model.pretrained.report.source), ("written", written, output)):
+        parity = measure_parity(converted, path)
+        report[side] = {**converted.pretrained.report.to_dict(), "parity": parity.to_dict()}
         lines += parity.lines()
     return report, lines
 

@@ -16,9 +16,6 @@ def cast_h5(path, dtype: str) -> None:
 
     Args:
         dtype: "float16" or "bfloat16".
-
-    Raises:
-        ValueError: a number beyond the largest of that type; the file is left unchanged.
     """
     import h5py
 

@@ -11,9 +11,6 @@ def h5_errors_raised(path):
 
     Args:
         path: the file that is written in the block.
-
-    Raises:
-        OSError: h5py could not write the file; the message names it.
     """
     printed, hooks = [], (sys.excepthook, sys.unraisablehook)
     sys.excepthook = lambda kind, error, trace: printed.append(error)  # Cython calls both

@@ -61,8 +61,8 @@ def read_pickle(file: BinaryIO, known: _NAMES, persistent: Callable[[Any], Any])
 
 
 class _Machine:
-    def __init__(self, known, persistent):
-        self.known, self.persistent = known, persistent
+    def __init__(self, names, persistent):
+        self.known, self.persistent = names, persistent
         self.stack, self.marks, self.memo = [], [], {}
 
     def step(self, name, argument, count):

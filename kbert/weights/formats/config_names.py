@@ -97,7 +97,7 @@ class ConfigNames:
         content = {}
         for ours, theirs in self.fields.items():
             if content.setdefault(theirs, values[ours]) != values[ours]:
-                same = {name: values[name] for name, other in self.fields.items() if other == theirs}
+                same = {name: values[name] for name, foreign in self.fields.items() if foreign == theirs}
                 raise ValueError(f'format="{self.format}" has one number `{theirs}` for {list(same)}. Received: {same}')
         return content
 

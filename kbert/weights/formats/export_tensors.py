@@ -13,11 +13,7 @@ _ADVICE = "Save the encoder alone (save_pretrained(model.encoder, …)), or in a
 
 
 def export_tensors(names: NameTable, model) -> dict[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]]:
-    """Name there → (shape there, function that returns the values), in the order of the model's variables.
-
-    Raises:
-        ValueError: a quantised model, or a variable that the format cannot hold.
-    """
+    """Name there → (shape there, function that returns the values), in the order of the model's variables."""
     sizes = sizes_of(model.config, model.num_labels)
     tensors = tensor_names(names, model)
     return {
@@ -30,11 +26,11 @@ def tensor_names(names: NameTable, model) -> dict[str, TensorName]:
     """Path of each variable → the tensor that holds it in the format."""
     if quantized_layers(model):
         raise ValueError(f'format="{names.format}" cannot hold a quantised model. Save it as format="kbert".')
-    found = {variable.path: names.find(variable.path) for variable in model.weights}
-    for path, tensor in found.items():
+    by_path = {variable.path: names.find(variable.path) for variable in model.weights}
+    for path, tensor in by_path.items():
         if tensor is None:
             raise ValueError(f'format="{names.format}" cannot hold {names.why_absent(path)}. {_ADVICE}')
-    return found
+    return by_path
 
 
 def _float32(variable):
@@ -75,12 +71,12 @@ def check_head(format: str, model, activation=None, layer_norm_epsilon=None) -> 
     if not getattr(model, "masked_lm", False):
         return
     expected = activation or model.config.activation, layer_norm_epsilon or model.config.layer_norm_epsilon
-    found = (
+    received = (
         model.head_activation or model.config.activation,
         model.head_layer_norm_epsilon or model.config.layer_norm_epsilon,
     )
-    if found != expected:
+    if received != expected:
         raise ValueError(
             f'format="{format}" has a masked-LM head with activation and LayerNorm epsilon {expected}. Received: a '
-            f"model whose head has {found}. Written there it would compute something else. {_ADVICE}"
+            f"model whose head has {received}. Written there it would compute something else. {_ADVICE}"
         )

@@ -14,11 +14,7 @@ def write_kbert_settings(directory, settings: ModelSettings) -> None:
 
 
 def read_kbert_settings(directory, task: str) -> ModelSettings | None:
-    """The settings beside a checkpoint of this task; None if there are none, or those of another task.
-
-    Raises:
-        ValueError: a damaged file.
-    """
+    """The settings beside a checkpoint of this task; None if there are none, or those of another task."""
     path = pathlib.Path(directory) / NAME
     if not path.is_file():
         return None

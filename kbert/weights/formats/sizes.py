@@ -10,7 +10,6 @@ from kbert.pipelines.settings import ModelSettings
 from kbert.weights.description import ModelDescription
 from kbert.weights.formats.name_table import NameTable
 from kbert.weights.formats.variables import (
-    bilstm_variables,
     block_variables,
     encoder_variables,
     head_variables,
@@ -114,8 +113,7 @@ def check_variables(
 
 def _head_variables(description):
     untied = description.arguments.get("tied") is False
-    lstm = bilstm_variables() if description.arguments.get("bilstm") else []
-    names = [*lstm, *head_variables(description.task)]
+    names = head_variables(description.task)
     return [name for name in names if untied or not name.endswith("/output_embeddings")]
 
 

@@ -1,7 +1,7 @@
 """The variables of kbert's models: path and shape of each, known without building a model.
 
 Letters of the shapes: V vocabulary, S positions (length of the table), G segments, H hidden, F intermediate, A heads,
-D head width, N labels, U units of an LSTM (H / 2), W width of its four gates (2 H); digits are literal sizes.
+D head width, N labels; digits are literal sizes.
 """
 
 import re
@@ -42,12 +42,6 @@ VARIABLES = {
     "masked_lm_head/output_bias": "V",
     "next_sentence_head/dense/kernel": "H2",
     "next_sentence_head/dense/bias": "2",
-    "bilstm/forward/lstm_cell/kernel": "HW",
-    "bilstm/forward/lstm_cell/recurrent_kernel": "UW",
-    "bilstm/forward/lstm_cell/bias": "W",
-    "bilstm/backward/lstm_cell/kernel": "HW",
-    "bilstm/backward/lstm_cell/recurrent_kernel": "UW",
-    "bilstm/backward/lstm_cell/bias": "W",
     "classifier_head/dense/kernel": "HN",
     "classifier_head/dense/bias": "N",
     "regressor_head/dense/kernel": "H1",
@@ -110,11 +104,6 @@ def head_variables(task: str) -> list[str]:
     return [name for name in VARIABLES if name.split("/")[0] in heads_of(task)] + list(own)
 
 
-def bilstm_variables() -> list[str]:
-    """The paths of the variables of a `kbert.layers.BiLstm` between encoder and head."""
-    return [name for name in VARIABLES if name.startswith("bilstm/")]
-
-
 def sizes_of(config: BertConfig, num_labels: int | None = None) -> dict[str, int]:
     """The sizes for the letters of the shapes in a model of this config."""
     sizes = {
@@ -125,8 +114,6 @@ def sizes_of(config: BertConfig, num_labels: int | None = None) -> dict[str, int
         "F": config.intermediate_dim,
         "A": config.num_heads,
         "D": config.head_dim,
-        "U": config.hidden_dim // 2,
-        "W": 4 * (config.hidden_dim // 2),
         "1": 1,
         "2": 2,
     }

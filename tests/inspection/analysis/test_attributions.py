@@ -21,8 +21,6 @@ MODELS = {
     "masked_lm": lambda: BertPretrainer(ONE, next_sentence=False),
     "untied": lambda: BertPretrainer(ONE, tied=False),
     "packed": lambda: BertPretrainer(ONE, num_parts=2),
-    "bilstm": lambda: BertClassifier(ONE, bilstm=True),
-    "bilstm of tokens": lambda: BertTagger(ONE, num_labels=3, bilstm=True),
     "left to right": lambda: BertPretrainer(tiny_config(num_layers=1, causal=True, pooled_token="last")),
     "sinusoidal": lambda: BertRegressor(tiny_config(num_layers=1, position_embedding="sinusoidal")),
     "next_sentence": lambda: BertPretrainer(ONE, masked_lm=False),
@@ -32,7 +30,7 @@ TEXT = ("the [MASK] film is very good", "paris was never bad")
 
 
 # A head of each kind; the others have the same heads, other layers before them, or another number of outputs.
-HEADS = ("classification", "span", "tagging", "masked_lm", "next_sentence", "bilstm of tokens")
+HEADS = ("classification", "span", "tagging", "masked_lm", "next_sentence")
 
 
 @pytest.fixture(scope="module", params=slow_but(HEADS, MODELS))
@@ -119,5 +117,5 @@ def test_wrong_arguments_are_named():
     (states,) = text_states(model.encoder, TOKENIZER, ["good"])
     with pytest.raises(ValueError, match="`baseline` must be one of .* Received: 'mean'"):
         token_attributions(model, TOKENIZER, states, baseline="mean")
-    with pytest.raises(ValueError, match="expected a model of one of .* Received: one of 'encoder'"):
+    with pytest.raises(ValueError, match="expected a model with a head of .* Received: one of the task 'encoder'"):
         token_attributions(BertEncoder(ONE), TOKENIZER, states)

@@ -41,10 +41,6 @@ def read_google_checkpoint(path, vocabulary=None) -> TensorCheckpoint:
     Args:
         path: the directory, or the prefix ``…/bert_model.ckpt``, or one of the files.
         vocabulary: path of a vocabulary, if it is not ``vocab.txt`` beside the checkpoint.
-
-    Raises:
-        FileNotFoundError: no config, or files missing.
-        ValueError: another kind of checkpoint, damaged files, what `TensorCheckpoint.check` refuses.
     """
     path = pathlib.Path(path)
     prefix = _find_prefix(path) if path.is_dir() else _prefix_of(path)

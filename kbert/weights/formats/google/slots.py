@@ -72,11 +72,7 @@ def load_slots(optimizer, model, source, with_step: bool = True) -> int:
 
 
 def export_slots(optimizer, model) -> dict[str, Callable[[], np.ndarray]]:
-    """The optimizer's state for the writer: name there → function that returns the values.
-
-    Raises:
-        ValueError: not `kbert.AdamW`, or one that has not been built for this model.
-    """
+    """The optimizer's state for the writer: name there → function that returns the values."""
     adamw = _adamw(optimizer)
     stored, sizes = tensor_names(NAMES, model), sizes_of(model.config, model.num_labels)
     values = {GLOBAL_STEP: lambda: np.int64(ops.convert_to_numpy(optimizer.iterations))}

@@ -58,10 +58,6 @@ def read_huggingface_directory(path, vocabulary=None) -> TensorCheckpoint:
     Args:
         path: the directory, or a file in it: the one to read, if there are several files of weights.
         vocabulary: path of a vocabulary, in place of the directory's own.
-
-    Raises:
-        FileNotFoundError: no config, no weights, or a shard missing.
-        ValueError: what kbert cannot represent, with the reason; damaged files; what `TensorCheckpoint.check` refuses.
     """
     path = pathlib.Path(path)
     directory = _directory_of(path)

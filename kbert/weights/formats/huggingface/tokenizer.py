@@ -29,10 +29,6 @@ class HuggingFaceTokenizer:
 def read_huggingface_tokenizer(directory, vocabulary=None) -> HuggingFaceTokenizer:
     """Reads `vocab.txt` or, without it, `tokenizer.json`; settings from `tokenizer_config.json`, then `tokenizer.json`.
 
-    Raises:
-        ValueError: damaged files, a vocabulary that BERT cannot have, special tokens with other names, a vocab.txt that
-            contradicts tokenizer.json.
-
     Source: transformers' BertTokenizer, whose own arguments (in `tokenizer_config.json`) override `tokenizer.json`.
     """
     directory = pathlib.Path(directory)

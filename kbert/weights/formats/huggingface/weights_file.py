@@ -35,12 +35,7 @@ def has_huggingface_weights(path) -> bool:
 
 
 def open_huggingface_weights(path) -> TensorFile:
-    """The weights of a directory (safetensors before pickles, one file before shards), or those in the file named.
-
-    Raises:
-        FileNotFoundError: none of the files, or a shard is missing.
-        ValueError: damaged files.
-    """
+    """The weights of a directory (safetensors before pickles, one file before shards), or those in the file named."""
     found = _find(pathlib.Path(path))
     if found is None:
         raise FileNotFoundError(f"Expected weights in {path}: one of {list(_FILES)}. None is there.")

@@ -24,9 +24,6 @@ def write_huggingface_directory(directory, model, settings: ModelSettings, vocab
 
     Args:
         settings: the format has labels and tokenizer settings; the rest goes into a file beside it.
-
-    Raises:
-        ValueError: what the format cannot hold, with the reason.
     """
     directory = pathlib.Path(directory)
     name = class_of(model)

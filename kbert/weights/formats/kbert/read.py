@@ -81,10 +81,6 @@ def read_kbert_directory(path) -> KbertCheckpoint:
     """Reads and checks all but the weights' values; builds nothing.
 
     The weights and the vocabulary must be the very files that were saved (sha256). config.json may be edited.
-
-    Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: a damaged file, an unknown entry, a vocabulary that does not fit the architecture.
     """
     path = pathlib.Path(path)
     missing = [name for name in FILES if not (path / name).is_file()]
@@ -111,12 +107,7 @@ def read_kbert_vocabulary(path, config) -> list[str]:
 
 
 def read_kbert_config(path) -> tuple[ModelDescription, ModelSettings]:
-    """What a kbert directory's config.json says of the model and of its use.
-
-    Raises:
-        FileNotFoundError: it is missing.
-        ValueError: a damaged file, an unknown entry.
-    """
+    """What a kbert directory's config.json says of the model and of its use."""
     content = read_json(path)
     if content.get("format") != FORMAT:
         raise ValueError(f'{path}: expected the config of a kbert directory, with "format": "{FORMAT}".')

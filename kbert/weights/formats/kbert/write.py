@@ -21,9 +21,6 @@ def write_kbert_directory(directory, model, settings: ModelSettings, vocabulary,
     Args:
         made_by: JSON-able dict for the manifest.
         storage_dtype: one of `STORAGE_DTYPES`: the type of the weights on disk.
-
-    Raises:
-        ValueError: an unknown `storage_dtype`, one for a quantised model, or weights beyond its largest number.
     """
     if storage_dtype not in STORAGE_DTYPES:
         raise ValueError(f"`storage_dtype` must be one of {STORAGE_DTYPES}. Received: {storage_dtype!r}")

@@ -44,8 +44,8 @@ class KerasHubFormat(Format):
         return read_kerashub_preset(path.parent if path.is_file() else path, vocabulary)
 
     def write(self, directory, model, settings, vocabulary, *, made_by=None):
-        other = build_kerashub_model(model, settings, vocabulary)
-        other.save_to_preset(str(directory))
+        hub_model = build_kerashub_model(model, settings, vocabulary)
+        hub_model.save_to_preset(str(directory))
         if vocabulary is not None and model.task == "encoder":
             kerashub_tokenizer(settings, vocabulary).save_to_preset(str(directory))
         write_kbert_settings(directory, settings)
@@ -64,41 +64,37 @@ class KerasHubFormat(Format):
         states = keras.Model(backbone.input, [backbone.get_layer(name).output for name in layers])
         fed = {**batch, "padding_mask": batch["padding_mask"].astype("int32")}
         plain = {name: fed[name] for name in backbone.input}
-        found = {
+        outputs = {
             "hidden_states": [ops.convert_to_numpy(x) for x in states(plain)],
             "pooled_output": ops.convert_to_numpy(backbone(plain)["pooled_output"]),
         }
         if model.task != "encoder":
             name = next(iter(model.output))
             values = ops.convert_to_numpy(theirs(fed if name == "mlm_logits" else plain))
-            found[name] = values[:, 0] if name == "score" else values
-        return f"keras_hub {keras_hub.__version__}", found
+            outputs[name] = values[:, 0] if name == "score" else values
+        return f"keras_hub {keras_hub.__version__}", outputs
 
 
 def build_kerashub_model(model, settings, vocabulary):
-    """KerasHub's model with the weights of one of kbert's and, where it takes one, a preprocessor.
-
-    Raises:
-        ValueError: a model that KerasHub cannot hold, with the reason.
-    """
+    """KerasHub's model with the weights of one of kbert's and, where it takes one, a preprocessor."""
     fields = CONFIG_NAMES.from_kbert(model.config)
     tensors = export_tensors(NAMES, model)
     check_single_label("kerashub", model)
     check_head("kerashub", model, HEAD["head_activation"], HEAD["head_layer_norm_epsilon"])
     check_pooler("kerashub", model, needed=True, reason="BertBackbone always has one")
-    other = kerashub_model(
+    hub_model = kerashub_model(
         fields,
         model.task,
         num_classes=model.num_labels or 1,
         preprocessor=_preprocessor(model.task, settings, vocabulary),
         dropout=getattr(model, "dropout", 0.1),
     )
-    for variable in other.weights:
+    for variable in hub_model.weights:
         shape, values = tensors.pop(variable.path)
         if tuple(variable.shape) != shape:
             raise ValueError(f"{variable.path}: expected {shape}. Received: {variable.shape}, of this keras_hub")
         variable.assign(values())
-    return other
+    return hub_model
 
 
 def kerashub_tokenizer(settings, vocabulary):

@@ -45,11 +45,6 @@ def read_kerashub_preset(path, vocabulary=None) -> TensorCheckpoint:
 
     Args:
         vocabulary: path of a vocabulary, in place of the preset's own.
-
-    Raises:
-        ImportError: files of an older Keras, and keras_hub is not installed.
-        FileNotFoundError: a file is missing.
-        ValueError: what kbert cannot represent, with the reason; damaged files; what `TensorCheckpoint.check` refuses.
     """
     path = pathlib.Path(path)
     content = read_json(path / CONFIG)
@@ -63,12 +58,7 @@ def read_kerashub_preset(path, vocabulary=None) -> TensorCheckpoint:
 
 
 def in_memory_checkpoint(model, tokenizer=None) -> TensorCheckpoint:
-    """The same of a model of KerasHub in memory, by the tokenizer that is given or else that of its preprocessor.
-
-    Raises:
-        TypeError: no BertBackbone, and no model with one.
-        ValueError: what kbert cannot represent, with the reason.
-    """
+    """The same of a model of KerasHub in memory, by the tokenizer that is given or else that of its preprocessor."""
     backbone = getattr(model, "backbone", model)
     if type(backbone).__name__ != "BertBackbone":
         raise TypeError(
@@ -94,7 +84,7 @@ def _checkpoint(path, config_path, fields, task_path, task_content, tokenizer, l
     _refuse_quantised(fields, config_path)
     config = CONFIG_NAMES.to_kbert(fields, str(config_path))
     task, arguments, remarks = _task_of(task_content, task_path)
-    tokens, settings, more = tokenizer
+    tokens, settings, tokenizer_remarks = tokenizer
     stored = read_kbert_settings(path, task) or default_settings(task, config, {}, length)
     if stored.task.labels is not None and len(stored.task.labels) != arguments.get("num_labels"):
         stored = stored.replace(labels=None)
@@ -110,7 +100,7 @@ def _checkpoint(path, config_path, fields, task_path, task_content, tokenizer, l
         vocabulary=tokens,
         tensors=tensors,
         stored_names={name: name for name in tensors.tensors},
-        remarks=(*remarks, *more),
+        remarks=(*remarks, *tokenizer_remarks),
     ).check()
 
 

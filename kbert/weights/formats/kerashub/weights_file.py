@@ -26,10 +26,6 @@ def open_kerashub_weights(path, fields: dict[str, Any], config: BertConfig, task
         fields: the arguments of BertBackbone, as in the preset's config.
         config: the same as a `BertConfig`.
         task, num_classes: of the model in the preset.
-
-    Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: a file is truncated, or does not fit the config.
     """
     path = pathlib.Path(path)
     sharded = (path / SHARDS).is_file()

@@ -344,7 +344,12 @@ def print_config(command: Command, values: Mapping[str, Any], task_class: type |
         if name in flags and (name in values or parameter.default is not REQUIRED)
     }
     if task_class is not None:
-        full["task"] = json.loads(json.dumps(values["task"].to_dict()))
+        task = values["task"]
+        if isinstance(task, Mapping):  # some fields of it
+            task = {"task": next(word for word, load in command.tasks().items() if load() is task_class), **task}
+        else:
+            task = task.to_dict()
+        full["task"] = json.loads(json.dumps(to_json(task)))
     print(yaml.safe_dump(full, sort_keys=False, allow_unicode=True), end="")
 
 

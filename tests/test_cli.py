@@ -159,6 +159,15 @@ def test_a_configuration_file_has_the_values_of_flags(tmp_path, capsys):
     assert (again["learning_rate"], again["machine"].logical_cpus, again["keep"]) == (0.5, 2, "best")
 
 
+def test_some_fields_of_a_task_are_a_configuration(tmp_path, capsys):
+    command = dataclasses.replace(FINETUNE, partial_task=True)
+    with pytest.raises(SystemExit):
+        parse("reviews", "a", "--text", "review", "--print-config", command=command)
+    path = tmp_path / "run.yaml"
+    path.write_text(capsys.readouterr().out)
+    assert parse("--config", str(path), command=command)["task"] == {"text": "review"}
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -19,11 +19,9 @@ FIGURES = {  # page → what it says, in any number of lines
     ),
     "docs/results.md": (
         "kbert-mini for {mini[hours]:.0f} further hours",
-        "the share of the more frequent label ({tiny[constant][MRPC]:.1f} % of the dev examples",
-    ),
-    "docs/experiments.md": (
         "kbert-mini's {mini[all_steps]:,} steps are {tiny[all_steps]:,} of kbert-tiny, from which it was grown, and "
         "{mini[steps]:,} of its own",
+        "the proportion of the more frequent label ({tiny[constant][MRPC]:.1f} % of the dev examples",
     ),
     "docs/maintainers/aims.md": (
         "**Next-sentence accuracy, kbert-tiny** ({all_tiny[nsp_accuracy]:.1f} %): on the sample that is scored in "
@@ -60,13 +58,13 @@ FIGURES = {  # page → what it says, in any number of lines
         "here to {first[mlm_accuracy]:.1f} % of the held-out masks",
     ),
     "docs/pretraining.md": (
-        "| {after[mlm_accuracy]:.1f} % | ended at step {plateau[step]:,} ({plateau[tokens]:.0f} million tokens, "
-        "{plateau[minutes]:.0f} minutes on one core) |",
-        "a masked-LM accuracy of {shards[val_mlm_accuracy]:.1f} % after {shards[step]:,} steps",
-        "{shards[minutes]:.0f} minutes of one Zen 4 core",
-        "recovers within 100 steps to {after_growing[nsp_accuracy]:.1f} %",
+        "left it at step {plateau[step]:,} ({plateau[tokens]:.0f} million tokens, {plateau[minutes]:.0f} minutes on "
+        "one core",
+        "recover within 100 steps to {after_growing[nsp_accuracy]:.1f} %",
     ),
     "docs/size-and-time.md": (
+        "| {shards[tokens]:.0f} million | {shards[hours]:.1f} | {shards[val_mlm_accuracy]:.1f} % "
+        "([figures](../results/pretraining-shards-of-250000.json)) |",
         "| {all_tokens:.0f} million | {all_hours:.1f} | {all_tiny[mlm_accuracy]:.1f} % |",
         "| {mini[tokens]:.0f} million more | {mini[hours]:.1f} more | {mini[mlm_accuracy]:.1f} % |",
     ),
@@ -119,7 +117,7 @@ def pretraining(made_by, curve):
 def window(curve, step):
     """The scores at a step of a run."""
     [found] = [one for one in curve if one["step"] == step]
-    return percent(found) | {"tokens": found["tokens"] / 1e6, "minutes": 60 * found["hours"]}
+    return percent(found) | {"tokens": found["tokens"] / 1e6, "minutes": 60 * found["hours"], "hours": found["hours"]}
 
 
 def finetuning(name):

@@ -27,7 +27,8 @@ COMPARED, AFTER = "## Fine-tuned, compared with random weights\n\n", "\n## Limit
 def with_results(page: str, results: pathlib.Path) -> str:
     """The page with what kbert's own models reach, and a section for each comparison and each table of the paper."""
     sections = [_comparison(path) for path in sorted(results.glob("finetuning-*.json"))]
-    sections += [_section(results / f"{name}.json") for name in TABLES if (results / f"{name}.json").is_file()]
+    told: dict[str, str] = {}  # settings → the title of the section that has them
+    sections += [_section(results / f"{name}.json", told) for name in TABLES if (results / f"{name}.json").is_file()]
     page = _between(page, "<!-- own models -->\n\n", "\n<!-- end of own models -->\n", _own_models(results))
     text = "\n".join(sections or ["No results.\n"])
     return _between(page, "<!-- results -->\n\n", "\n<!-- end of results -->\n", text)
@@ -66,7 +67,7 @@ def _own_models(results):
     return "\n".join(lines) + "\n"
 
 
-def _section(path):
+def _section(path, told):
     result = read_json(path)
     table, settings = paper_table(path.stem), result["settings"]
     own = set.intersection(*(set(row.pretraining) for row in table.rows))  # such as the size in table 6
@@ -75,13 +76,20 @@ def _section(path):
     rates = f"learning rate{'s' if len(settings['learning_rates']) > 1 else ''} {_numbers(settings['learning_rates'])}"
     minutes = [row["pretrained"]["minutes"] for row in result["rows"] if row["pretrained"]]
     minutes = dict.fromkeys(f"{one:,.0f}" for one in (min(minutes), max(minutes)))
+    finetuning = f"seeds {_numbers(settings['seeds'])}; {rates}; {_given(settings['finetuning'])}"
+    title = result["title"].split(":")[0]
     return (
         f"{_head(result, path)}{_random_weights(result, path)}"
-        f"Pre-trainings: {pretraining}; {' to '.join(minutes)} minutes each. "
-        f"Fine-tunings: seeds {_numbers(settings['seeds'])}; {rates}; "
-        f"{_given(settings['finetuning'])}.{features} "
+        f"Pre-trainings: {_once(pretraining, title, told)}; {' to '.join(minutes)} minutes each. "
+        f"Fine-tunings: {_once(finetuning, title, told)}.{features} "
         f"Examples to learn from and to evaluate on: {_examples(result)}. {_made(result)}.\n"
     )
+
+
+def _once(text, title, told):
+    """The settings, or where they are told already."""
+    first = told.setdefault(text, title)
+    return text if first == title else f"as for {first}"
 
 
 def _random_weights(result, path):

@@ -129,9 +129,9 @@ def finetune(
         teacher: a fine-tuned model of the same task, as `source` or a pipeline, whose answers the model learns, too
             (classification, regression, tagging; spans, if both have the same vocabulary). They are computed once and
             kept in `output`.
-        unlabelled: with `teacher`, texts that only the teacher answers, as `kbert.predict_file` or
-            ``pipeline.predict`` takes them, in the columns of `task`. They count as examples of an epoch.
-        distillation: `kbert.options.Distillation`: temperature, and the share of the labels in the loss.
+        unlabelled: with `teacher`, texts that only the teacher answers, in the columns of `task`: a file as ``kbert
+            predict`` takes it, or strings as ``pipeline.predict`` does. They count as examples of an epoch.
+        distillation: `kbert.options.Distillation`: temperature, and the fraction of the labels in the loss.
         optimization: `kbert.options.Optimization`: weight decay, bias correction, decay by layer, micro-batches.
         machine: `kbert.options.Machine`: strategy, precision, XLA.
         bookkeeping: `kbert.options.Bookkeeping`: checkpoints, TensorBoard, your own callbacks. With `dev` their

@@ -74,9 +74,6 @@ FIGURES = {  # page → what it says, in any number of lines
         "{last[minutes]:.0f} minutes). Its plateau ended after {plateau[tokens]:.0f} million tokens",
         "predicts {tiny[mlm_accuracy]:.1f} % of held-out masked tokens (loss {last[mlm_cross_entropy]:.2f}) and "
         "{tiny[nsp_accuracy]:.1f} % of held-out next sentences",
-        "{first[constant]:.1f} % of the pairs have the same label, in the red run's {last[constant]:.1f} %; the same "
-        "weights reach {first[nsp_accuracy]:.1f} % of next sentences on the first and "
-        "{before_last[nsp_accuracy]:.1f} % on the second",
         "{parameters:.1f} million parameters) began as kbert-tiny and was trained for {mini[hours]:.1f} hours",
         "{mini[steps]:,} steps of 16 × 128 tokens, {mini[tokens]:.0f} million tokens",
         "| kbert-tiny | {sample[mlm_cross_entropy]:.2f} | {sample[mlm_accuracy]:.1f} % | "
@@ -86,6 +83,11 @@ FIGURES = {  # page → what it says, in any number of lines
         "| kbert-mini | {mini[mlm_cross_entropy]:.2f} | {mini[mlm_accuracy]:.1f} % | {mini[nsp_accuracy]:.1f} % |",
         "it passes kbert-tiny's masked-LM accuracy after {passed:.1f} hours",
         "{mini[tokens]:.0f} million tokens are {mini_epochs:.2f} epochs of its corpus",
+    ),
+    "docs/maintainers/pretraining-trials.md": (
+        "{first[constant]:.1f} % of the pairs have the same label, in the red run's {last[constant]:.1f} %; the same "
+        "weights reach {first[nsp_accuracy]:.1f} % of next sentences on the first and "
+        "{before_last[nsp_accuracy]:.1f} % on the second",
     ),
     "saved_models/kbert-tiny/README.md": (
         "On all held-out documents: {all_tiny[mlm_accuracy]:.1f} % of {all_tiny[masks]:,} masked tokens, loss "

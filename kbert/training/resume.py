@@ -14,7 +14,8 @@ from kbert.training.history import History, best_step
 from kbert.training.jax_devices import check_divides
 from kbert.training.log_names import readable_logs
 from kbert.training.signals import DeferredSignals, Interrupted
-from kbert.training.stages import Stage, Stages
+from kbert.training.run_state import RunState
+from kbert.training.stages import Stage
 from kbert.training.step_recorder import STAGE_ENDED, StepRecorder
 from kbert.training.step_saver import StepSaver
 from kbert.training.training_state import is_chief
@@ -109,7 +110,8 @@ def fit_steps(
     """
     _check_arguments(model, total_steps, window, budget, validation_every, checkpoint_every)
     make = make_dataset if stages else lambda start_step, starts: make_dataset(start_step=start_step)
-    stages = Stages(stages or [Stage(1.0, validation_data, real_share)], total_steps, model.steps_per_execution)
+    stages = stages or [Stage(1.0, validation_data, real_share)]
+    run = RunState(stages, total_steps, model.steps_per_execution)
     callbacks = callback_list("fit_steps", callbacks, has_own_rate=budget is not None)
     checkpoints, step, history = None, 0, History(None)
     if output is not None:
@@ -122,15 +124,15 @@ def fit_steps(
     if budget is not None:
         clock = checkpoints.facts if step else {"elapsed": 0.0, "starts": [0]}
         budget.restore(step, clock["elapsed"], output)
-        stages.restore(clock["starts"], budget.share)
+        run.restore(clock["starts"], budget.share)
     interrupted = checkpoints.facts.get("window") if step else None
     unrecorded = interrupted is not None and interrupted["whole"] and _last_step(history) != step
     part = None if interrupted is None or interrupted["whole"] else interrupted
-    recorder = StepRecorder(step, total_steps, stages, budget, real_tokens, evaluation, part)
+    recorder = StepRecorder(step, total_steps, run, budget, real_tokens, evaluation, part)
     if evaluation is not None:
         evaluation.begin(model, step, checkpoints, recorder, writes=is_chief(model))
         callbacks = [evaluation, *callbacks]
-    if stages.is_over(step) and not unrecorded:
+    if run.is_over(step) and not unrecorded:
         _LOGGER.info("%s: all %s steps are done (checkpoint of step %s).", output, total_steps or step, step)
         return history.records
     if step:
@@ -140,22 +142,22 @@ def fit_steps(
         with named_losses(), DeferredSignals() as signals:
             begun = None
             if validate_first and not step:
-                begun = stages.stages[-1]
+                begun = run.stages[-1]
                 _validate_first(model, begun.validation_data, validation_steps, history)
             if unrecorded:  # a signal came between the last step of a window and its record
-                begun, logs = stages.at(step - 1), interrupted["logs"]
-                if step % (window * validation_every) == 0 or step == stages.end(step - 1):
+                begun, logs = run.stage_at(step - 1), interrupted["logs"]
+                if step % (window * validation_every) == 0 or step == run.stage_end(step - 1):
                     logs |= _validation(model, begun.validation_data, validation_steps)
                 if is_chief(model):
                     history.append(logs)
             saver = StepSaver(checkpoints, history, recorder, signals, checkpoint_every * window)
-            while not (stages.is_over(step) or (evaluation is not None and evaluation.is_stopped)):
-                starts, stage = stages.begun(step), stages.at(step)
+            while not (run.is_over(step) or (evaluation is not None and evaluation.is_stopped)):
+                starts, stage = run.begun(step), run.stage_at(step)
                 if begun is not None and begun is not stage:  # else Keras would trace one step for both shapes
                     model.make_train_function(force=True)
                     model.make_test_function(force=True)
                 begun = stage
-                windows, size = _next_fit(step, stages.end(step), window)
+                windows, size = _next_fit(step, run.stage_end(step), window)
                 dataset = make(start_step=step, starts=starts)
                 _check_length(dataset, windows * size, step)
                 recorder.begin(dataset, size, stage.real_share)
@@ -172,7 +174,7 @@ def fit_steps(
                         callbacks=[recorder, *callbacks, saver],
                         validation_data=stage.validation_data,
                         validation_steps=validation_steps,
-                        validation_freq=_validated(step, windows, size, window, validation_every, stages.end(step)),
+                        validation_freq=_validated(step, windows, size, window, validation_every, run.stage_end(step)),
                         shuffle=False,  # Keras warns that it cannot
                         verbose=0,
                     )

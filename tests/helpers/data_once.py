@@ -16,7 +16,7 @@ def _once(make):
     made = {}
 
     def make_once(settings, tokenizer, *others):
-        stages = [(stage.number, stage.batch_size, stage.phase) for stage in settings.stages()]
+        stages = settings.stages()
         names = ("source", "packed", "num_parts", "held_out", "evaluation_batches", "accumulate", "seed")
         key = repr((stages, settings.objective(), [getattr(settings, name) for name in names], tokenizer.settings()))
         if key not in made:

@@ -1,6 +1,6 @@
 """What a pre-training is going to take: steps, tokens, epochs, memory and time."""
 
-from kbert.pretraining.run.plan import count_steps
+from kbert.pretraining.run.phases import count_steps
 from kbert.pretraining.run.pretraining_data import make_dataset
 from kbert.pretraining.run.pretraining_optimizer import compile_models
 from kbert.training.dry_run import count_sequences, estimate_training
@@ -17,13 +17,13 @@ def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
     if settings.hours is not None:
         lines.append(f"{settings.hours:g} hours; the first steps will tell how many fit")
     for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
-        shape = f"{stage.batch_size:,} rows of {stage.phase.sequence_length} tokens"
+        shape = f"{stage.batch_size:,} rows of {stage.sequence_length} tokens"
         if steps is None:
             lines.append(f"from {start:.1%} to {stage.end:.1%} of the time steps of {shape}")
         else:
             lines.append(f"{steps:,} steps of {shape}")
-            tokens += (more := steps * stage.batch_size * stage.phase.sequence_length)
-            real += more * real_shares[stage.number]
+            tokens += (more := steps * stage.batch_size * stage.sequence_length)
+            real += more * real_shares[stage.phase]
         start = stage.end
     if tokens:
         epochs = f", {real / corpus_tokens:.2f} epochs" if corpus_tokens else ""
@@ -44,7 +44,7 @@ def count_epochs(settings, real_shares, corpus_tokens, done=None) -> float | Non
     for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
         rows = min(steps, left) * stage.batch_size
         left -= min(steps, left)
-        tokens += rows * stage.phase.sequence_length * real_shares[stage.number]
+        tokens += rows * stage.sequence_length * real_shares[stage.phase]
     return tokens / corpus_tokens
 
 
@@ -73,7 +73,7 @@ def estimate_pretraining(settings, tokenizer, model, hardware) -> dict:
         seconds = one["seconds_per_step"]
         if steps is None:
             steps = int(3600 * settings.hours * (stage.end - start) / seconds)
-        tokens = steps * stage.batch_size * stage.phase.sequence_length
+        tokens = steps * stage.batch_size * stage.sequence_length
         found.append(one | {"steps": steps, "tokens": tokens, "seconds": steps * seconds})
         start = stage.end
     total = {name: sum(one[name] for one in found) for name in ("steps", "tokens", "seconds")}

@@ -12,7 +12,7 @@ from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
 from kbert.pretraining.known_names import known_names
 from kbert.pretraining.run.evaluate_pretraining import BASELINE_TOKENS, next_sentence_labels
-from kbert.pretraining.run.plan import first_row
+from kbert.pretraining.run.phases import first_row, plan_stages
 from kbert.pretraining.unigrams import token_counts, unigram_baseline
 from kbert.text.tokenizer import warn_of_unknown
 
@@ -27,7 +27,7 @@ def make_dataset(settings, tokenizer, stage=None, **which):
 
     Args:
         settings: `PretrainingSettings` with `packed` decided.
-        stage: `PlannedStage`; None: the first.
+        stage: `Stage`; None: the first.
         **which: further arguments of `pretraining_dataset`; by default a batch has the rows of a step.
     """
     stage = stage or settings.stages()[0]
@@ -35,9 +35,9 @@ def make_dataset(settings, tokenizer, stage=None, **which):
     return pretraining_dataset(
         settings.source,
         tokenizer,
-        sequence_length=stage.phase.sequence_length,
-        max_predictions=stage.phase.max_predictions,
-        seed=settings.seed + stage.number,
+        sequence_length=stage.sequence_length,
+        max_predictions=stage.max_predictions,
+        seed=settings.seed + stage.phase,
         held_out=settings.held_out,
         entity_ids=_masked_as_a_whole(settings, tokenizer),
         **settings.objective(),
@@ -66,17 +66,16 @@ def make_evaluations(settings, tokenizer):
 
     Where an update is computed in parts, so are these: the same rows, in more batches.
     """
-    stages = {stage.number: stage for stage in settings.stages()}
     return {
-        number: make_dataset(
+        stage.phase: make_dataset(
             settings,
             tokenizer,
             stage,
             evaluation=True,
             batches=settings.evaluation_batches * settings.accumulate,
-            batch_size=stage.phase.batch_size // settings.accumulate,
+            batch_size=stage.batch_size // settings.accumulate,
         )
-        for number, stage in stages.items()
+        for stage in plan_stages(settings.all_phases())
     }
 
 
@@ -88,7 +87,7 @@ def describe_data(settings, tokenizer, evaluation):
         batches, the number of tokens of the training documents or None if it is not known).
     """
     statistics = []
-    for stage in {stage.number: stage for stage in settings.stages()}.values():
+    for stage in {stage.phase: stage for stage in settings.stages()}.values():
         batches = make_dataset(settings, tokenizer, stage)
         statistics.append(dataset_statistics(batches, tokenizer, _STATISTICS_BATCHES, bool(settings.left_to_right)))
         _LOGGER.info("%s", format_report(statistics[-1]))

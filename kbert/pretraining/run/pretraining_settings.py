@@ -1,7 +1,6 @@
 """The settings of a pre-training, which must be the same when it is resumed."""
 
 import copy
-import dataclasses
 import math
 import os
 
@@ -11,9 +10,16 @@ from kbert.finetuning.identify import identify_model, identify_source, identify_
 from kbert.options import Arguments, to_json
 from kbert.pretraining.packed_rows import default_num_parts
 from kbert.pretraining.run.named_settings import complete_settings
-from kbert.pretraining.run.phases import Phase, default_max_predictions, read_phases, read_ramp
-from kbert.pretraining.run.plan import PlannedStage, count_steps, plan_stages
+from kbert.pretraining.run.phases import (
+    Phase,
+    count_steps,
+    default_max_predictions,
+    plan_stages,
+    read_phases,
+    read_ramp,
+)
 from kbert.pretraining.sources import resolve_held_out
+from kbert.training.stages import Stage
 from kbert.weights.source import local_source
 
 _WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
@@ -77,7 +83,7 @@ class PretrainingSettings:
                 f"pretrain: `phases` have sequence lengths. Received: sequence_length={self.sequence_length} as well"
             )
         phases = read_phases(self.phases, self.batch_size, self.max_predictions, self._default_predictions)
-        self._set(phases=phases, sequence_length=max(phase.sequence_length for phase in phases))
+        self._set(phases=phases, sequence_length=max(length for length, *_ in phases))
 
     def _default_predictions(self, length):
         return default_max_predictions(length, self.mask_rate or _MASK_RATE, self.left_to_right)
@@ -165,10 +171,13 @@ class PretrainingSettings:
         decided._set(packed=packed)
         return decided
 
-    def stages(self) -> list[PlannedStage]:
+    def all_phases(self) -> tuple[Phase, ...]:
+        """The phases of the run, in order; without `phases` it is one."""
+        return self.phases or ((self.sequence_length, 1.0, self.batch_size, self.max_predictions),)
+
+    def stages(self) -> list[Stage]:
         """The parts of the run, in order."""
-        one = Phase(self.sequence_length, 1.0, self.batch_size, self.max_predictions)
-        return plan_stages(self.phases or (one,), self.batch_size_ramp)
+        return plan_stages(self.all_phases(), self.batch_size_ramp)
 
     def _check_combinations(self):
         if self.vocabulary is None and self.init is None and not self.reads_records:
@@ -205,8 +214,6 @@ class PretrainingSettings:
     def to_dict(self) -> dict:
         """The settings in JSON form; objects are identified by the hash of their content."""
         fields = {name: getattr(self, name) for name in self._names}
-        if self.phases is not None:
-            fields["phases"] = [dataclasses.asdict(phase) for phase in self.phases]
         identified = {
             "corpus_or_records": identify_source(self.source),
             "vocabulary": identify_vocabulary(self.vocabulary),

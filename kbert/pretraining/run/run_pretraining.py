@@ -1,5 +1,6 @@
 """The course of a pre-training: data, model, training, evaluation, saving."""
 
+import dataclasses
 import logging
 import os
 
@@ -31,7 +32,6 @@ from kbert.training.intervals import check_milestones, resolve_log_interval
 from kbert.training.made_by import note_origin
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import check_output, open_run
-from kbert.training.stages import Stage
 from kbert.training.time_budget import TimeBudget
 from kbert.weights.formats.google.slots import has_slots, load_slots
 from kbert.weights.save import save_pretrained
@@ -87,7 +87,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
             block.rematerialize = settings.rematerialize
     compile_models(trained, model, settings, hardware)
     for stage in stages:
-        check_batch_memory(trained, stage.batch_size, stage.phase.sequence_length)
+        check_batch_memory(trained, stage.batch_size, stage.sequence_length)
     evaluations = make_evaluations(settings, tokenizer)
     model_settings = _model_settings(model, settings, tokenizer)
     if dry_run:
@@ -107,7 +107,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     with hardware.scope():
         _load_moments(trained, settings)
     _LOGGER.info("%s", hardware.describe())
-    evaluation = evaluations[stages[-1].number]
+    evaluation = evaluations[stages[-1].phase]
     try:
         statistics, unigram, corpus_tokens = describe_data(settings, tokenizer, evaluation)
     except Exception:  # after an empty or damaged corpus no files remain
@@ -121,12 +121,12 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     budget, forecast = None, []
     if settings.hours is not None:
         budget = TimeBudget(3600 * settings.hours, make_clock_rate(vars(settings)))
-        tokens = stages[0].batch_size * stages[0].phase.sequence_length
+        tokens = stages[0].batch_size * stages[0].sequence_length
         forecast = [Forecast(budget, tokens, real[0], corpus_tokens)]
     windows = int(checkpoint_every) // log_every
     board, examples = [], []
     if logs is not None:
-        shown = next(iter(evaluations[stages[0].number]))
+        shown = next(iter(evaluations[stages[0].phase]))
         about = settings.to_dict() | model.config.to_dict() | {"parameters": model.count_params()}
         board = [
             TensorBoard(
@@ -151,7 +151,10 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
         keep_best=keep_best,
         validation_every=windows,
         validate_first=settings.init is not None,
-        stages=[Stage(stage.end, evaluations[stage.number], real[stage.number]) for stage in stages],
+        stages=[
+            dataclasses.replace(stage, validation_data=evaluations[stage.phase], real_share=real[stage.phase])
+            for stage in stages
+        ],
         budget=budget,
         callbacks=[ConsoleProgress(), *forecast, *board, *examples, *callbacks],
     )

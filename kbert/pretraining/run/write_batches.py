@@ -12,7 +12,7 @@ from kbert.files import check_directory_is_free, sha256, to_json, write_director
 from kbert.pretraining.batch_files import FORMAT, MANIFEST, VOCABULARY
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.packed_rows import default_num_parts
-from kbert.pretraining.run.phases import Phase, default_max_predictions
+from kbert.pretraining.run.phases import default_max_predictions
 from kbert.pretraining.run.row_layout import packing_pays
 from kbert.text.vocabulary import write_vocabulary
 
@@ -74,7 +74,7 @@ def write_batches(
     if packed is None and fill_rows:
         packed = True
     elif packed is None:
-        phase = Phase(sequence_length, 1.0, batch_size, max_predictions)
+        phase = (sequence_length, 1.0, batch_size, max_predictions)
         names = ("next_sentence", "random_next_rate", "mask_rate")  # what decides how long pairs are, and their masks
         objective = {name: options[name] for name in names if name in options}
         packed = packing_pays(records, tokenizer, [phase], num_parts=num_parts, seed=seed, **objective)

@@ -13,8 +13,8 @@ from kbert.training.checkpoints import Checkpoints
 from kbert.training.history import History, best_step
 from kbert.training.jax_devices import check_divides
 from kbert.training.log_names import readable_logs
-from kbert.training.signals import DeferredSignals, Interrupted
 from kbert.training.run_state import RunState
+from kbert.training.signals import DeferredSignals, Interrupted
 from kbert.training.stages import Stage
 from kbert.training.step_recorder import STAGE_ENDED, StepRecorder
 from kbert.training.step_saver import StepSaver

@@ -16,7 +16,7 @@ from helpers.run_recipe import as_flags, read_json, run_kbert
 from helpers.tiny_corpus import LETTERS, VOCABULARY, write_lines
 
 import kbert
-from kbert.pretraining.run import run_pretraining
+from kbert.pretraining.run.corpus_data import CorpusData
 
 QUICK = (
     *as_flags(batch_size=8, sequence_length=24, max_predictions=4, learning_rate=5e-4, held_out=0.2),
@@ -88,10 +88,10 @@ def test_what_it_leaves(run):
 @pytest.fixture
 def without_evaluations(monkeypatch):
     """An output is looked at before any evaluation."""
-    monkeypatch.setattr(run_pretraining, "make_evaluations", lambda *arguments: None)
+    monkeypatch.setattr(CorpusData, "evaluations", lambda *arguments: None)
 
 
-@pytest.mark.slow  # what a run goes on from: pretrain_on_batches and tasks/pretraining, what the flags mean: below
+@pytest.mark.slow  # what a run goes on from: test_batches and tasks/pretraining, what the flags mean: below
 @pytest.mark.usefixtures("eagerly")
 def test_init_goes_on_from_weights_at_another_length_with_other_masks_and_pairs(home, run, tmp_path):
     run_kbert(

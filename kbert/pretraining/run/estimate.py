@@ -1,9 +1,8 @@
 """What a pre-training is going to take: steps, tokens, epochs, memory and time."""
 
 from kbert.pretraining.run.phases import count_steps
-from kbert.pretraining.run.pretraining_data import make_dataset
 from kbert.pretraining.run.pretraining_optimizer import compile_models
-from kbert.training.dry_run import count_sequences, estimate_training
+from kbert.training.dry_run import estimate_training
 
 
 def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
@@ -56,20 +55,20 @@ def stage_steps(settings) -> list[int | None]:
     return count_steps(stages, settings.steps, settings.steps_per_execution)
 
 
-def estimate_pretraining(settings, tokenizer, model, hardware) -> dict:
+def estimate_pretraining(data, model, hardware) -> dict:
     """The metrics of a dry run, which compiles the model and trains it for a few steps.
 
     Returns:
-        dict: `sequences_per_epoch` of the first phase, and `sequences_are_all`, whether all were counted in time; the
+        dict: what `data.count_sequences` found; the
         entries of `estimate_training` over all stages: sums of `steps`, `tokens` and `seconds`, the largest
         `memory_bytes`, the mean `seconds_per_step`, the others of the first stage; of several stages also `stages`, a
         list of them each. Of a run of hours, `steps` is what fits.
     """
-    sequences, complete = count_sequences(make_dataset(settings, tokenizer, epochs=1))
+    settings, sequences = data.settings, data.count_sequences()
     found, start = [], 0.0
     for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
         compile_models(model, model, settings, hardware, steps_per_execution=1)
-        one = estimate_training(model, make_dataset(settings, tokenizer, stage), 1)
+        one = estimate_training(model, data.batches(stage), 1)
         seconds = one["seconds_per_step"]
         if steps is None:
             steps = int(3600 * settings.hours * (stage.end - start) / seconds)
@@ -80,4 +79,4 @@ def estimate_pretraining(settings, tokenizer, model, hardware) -> dict:
     total["memory_bytes"] = max(one["memory_bytes"] for one in found)
     if len(found) > 1:
         total |= {"stages": found, "seconds_per_step": total["seconds"] / max(1, total["steps"])}
-    return {"sequences_per_epoch": sequences, "sequences_are_all": complete} | found[0] | total
+    return sequences | found[0] | total

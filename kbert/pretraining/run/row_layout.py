@@ -1,4 +1,4 @@
-"""Whether a pre-training packs its rows, and the model that takes them."""
+"""Whether a pre-training packs its rows."""
 
 import logging
 
@@ -51,9 +51,3 @@ def packing_pays(source, tokenizer, phases, **options) -> bool:
         100 * packed / total,
     )
     return pays
-
-
-def model_of_rows(model, settings):
-    """The `BertPretrainer` to train on the rows of these settings: the model, or a view that shares its layers."""
-    wanted = settings.num_parts if settings.packed else None
-    return model if model.encoder.num_parts == wanted else model.with_parts(wanted)

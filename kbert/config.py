@@ -144,3 +144,8 @@ def default_max_predictions(sequence_length: int, mask_rate: float = 0.15, left_
     if left_to_right:
         return max(1, sequence_length - 2)
     return min(sequence_length, math.ceil(sequence_length * 20 / 128 * (mask_rate / 0.15)))
+
+
+def default_num_parts(sequence_length: int) -> int:
+    """K of packed rows: a part for every 16 tokens, and at least 4; a row of shorter parts is not filled."""
+    return max(4, sequence_length // 16)

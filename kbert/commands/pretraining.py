@@ -12,17 +12,13 @@ from kbert.cli import Command
 from kbert.commands.types import Format, Precision, given
 from kbert.options import (
     PASSING,
-    Bookkeeping,
     Count,
-    Machine,
     Natural,
     PathLike,
-    Positive,
-    Share,
     ShareBelowOne,
     verb,
 )
-from kbert.pretraining.run.pretrain import SIZES, pretrain
+from kbert.pretraining.run.pretrain import pretrain
 
 
 @verb(lambda asked: _vocabulary(asked))
@@ -129,7 +125,7 @@ def report_pretrained(run) -> None:
     """Prints the scores beside those of token frequencies, and where the model is; of a dry run the estimate."""
     from kbert.pretraining.run.table import describe_estimate, describe_run, describe_scores
 
-    if "sequences_per_epoch" in run.metrics:
+    if "mlm_accuracy" not in run.metrics:
         print(describe_estimate(run.metrics))
     else:
         print(describe_scores(run.metrics) if run.path is None else describe_run(run))
@@ -235,7 +231,7 @@ def batches(
 
     The batches are those on which ``kbert pretrain`` trains with the same settings, in the same order, with the pairs
     and masks of every epoch. `output` appears when it is complete; it holds the .npz files, their hashes in
-    batches.json, and vocab.txt. ``kbert pretrain-on-batches`` trains on them.
+    batches.json, and vocab.txt. ``kbert pretrain`` takes the directory in place of records.
 
     Args:
         records: directory of ``kbert records``.
@@ -275,88 +271,6 @@ def report_batches(manifest: Mapping[str, Any]) -> None:
     """Prints how many batches were written."""
     size = sum(file["bytes"] for file in manifest["files"])
     print(f"{manifest['steps']:,} batches, {size / 1e6:,.1f} MB")
-
-
-def pretrain_on_batches(
-    batches: PathLike,
-    *,
-    size: SIZES | None = None,
-    init: PathLike | None = None,
-    steps: Count | None = None,
-    learning_rate: Positive = 1e-4,
-    warmup_steps: Count | None = None,
-    weight_decay: Share = 0.01,
-    dropout: ShareBelowOne | None = None,
-    accumulate: Count = 1,
-    seed: Natural = 0,
-    machine: Machine = Machine(),
-    bookkeeping: Bookkeeping = Bookkeeping(),
-    output: PathLike | None = None,
-    overwrite: bool = False,
-    dry_run: bool = False,
-) -> Any:
-    """Pre-trains BERT on batches of ``kbert batches``, with Keras on JAX and without TensorFlow.
-
-    The training steps are those of ``kbert pretrain``; all GPUs or TPU cores that JAX finds share a batch. A killed run
-    resumes from its last checkpoint when the same command is given again. Other commands take its output under
-    KERAS_BACKEND=tensorflow.
-
-    Args:
-        batches: directory of ``kbert batches``.
-        size: of a new model.
-        init: the model to start from instead of new weights.
-        steps: number of weight updates; None: one for each batch.
-        learning_rate: the peak.
-        warmup_steps, weight_decay, dropout, accumulate: see `kbert.pretrain`.
-        seed: determines new weights and dropout.
-        machine: where and how it is trained.
-        bookkeeping: checkpoints and logs.
-        output: directory.
-        overwrite: delete another run in `output`.
-        dry_run: train nothing, and estimate steps, memory and time.
-
-    Returns:
-        `kbert.pretraining.run.pretraining_run.PretrainingRun`.
-    """
-    from kbert.pretraining.run.pretrain_on_batches import describe_batches
-    from kbert.pretraining.run.pretrain_on_batches import pretrain_on_batches as train
-
-    print(describe_batches(batches))
-    return train(
-        batches,
-        size=size,
-        init=init,
-        steps=steps,
-        learning_rate=learning_rate,
-        warmup_steps=warmup_steps,
-        weight_decay=weight_decay,
-        dropout=dropout,
-        accumulate=accumulate,
-        seed=seed,
-        strategy=machine.strategy,
-        logical_cpus=machine.logical_cpus,
-        precision=machine.precision,
-        xla=machine.xla,
-        checkpoint_every=bookkeeping.checkpoint_every or 500,
-        log_every=bookkeeping.log_every,
-        log_dir=bookkeeping.log_dir,
-        profile=bookkeeping.profile,
-        output=output,
-        overwrite=overwrite,
-        dry_run=dry_run,
-    )
-
-
-def report_pretrained_on_batches(run) -> None:
-    """Prints the held-out scores, and where the model is; of a dry run the estimate."""
-    from kbert.training.dry_run import format_estimate
-
-    if "mlm_accuracy" not in run.metrics:
-        print(format_estimate(run.metrics))
-        return
-    print(f"\nheld-out: loss {run.metrics['loss']:.3f}, masked-LM accuracy {run.metrics['mlm_accuracy']:.1%}")
-    where = "" if run.path is None else f"; the model is in {run.path / 'model'}"
-    print(f"{run.metrics['minutes']:.1f} minutes{where}")
 
 
 @verb(lambda asked: _evaluate_pretraining(asked))
@@ -491,17 +405,10 @@ COMMANDS = {
         epilog="""
         kbert pretrain records --size tiny --settings small-budget --steps 40000 --output runs/tiny
         kbert pretrain 'corpus/*.txt' --vocabulary vocab.txt --size base --settings paper --steps 1000000
+        KERAS_BACKEND=jax kbert pretrain batches --size base --output runs/base
         """,
     ),
     "batches": Command(verb=batches, positional=("records",), report=report_batches, as_json=dict),
-    "pretrain-on-batches": Command(
-        verb=pretrain_on_batches,
-        positional=("batches",),
-        report=report_pretrained_on_batches,
-        as_json=lambda run: run.metrics,
-        resumes=True,
-        epilog="KERAS_BACKEND=jax kbert pretrain-on-batches batches --size base --output runs/base",
-    ),
     "evaluate-pretraining": Command(
         verb=evaluate_pretraining,
         positional=("corpus_or_records",),

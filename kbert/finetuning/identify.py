@@ -5,8 +5,6 @@ import json
 import os
 
 from kbert.corpus.document_list import DocumentList
-from kbert.corpus.records import vocabulary_hash
-from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import check_vocabulary
 
 
@@ -21,6 +19,9 @@ def identify_vocabulary(vocabulary):
     """How settings name a vocabulary: its path, or the hash of its tokens."""
     if vocabulary is None or isinstance(vocabulary, str | os.PathLike):
         return None if vocabulary is None else os.fspath(vocabulary)
+    from kbert.corpus.records import vocabulary_hash  # not above: they load TensorFlow
+    from kbert.text.tokenizer import BertTokenizer
+
     if isinstance(vocabulary, BertTokenizer):
         return {"sha256": vocabulary_hash(vocabulary.vocabulary), **vocabulary.settings()}
     check_vocabulary(vocabulary)

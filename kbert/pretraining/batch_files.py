@@ -15,6 +15,7 @@ Shapes: B batch, n batches of a file.
 import dataclasses
 import hashlib
 import io
+import os
 import pathlib
 import zipfile
 
@@ -66,7 +67,7 @@ class BatchFiles(keras.utils.PyDataset):
     def __init__(self, directory, start_step=0, evaluation=False):
         super().__init__()
         self.directory = pathlib.Path(directory)
-        self.manifest = _read_manifest(self.directory)
+        self.manifest = read_manifest(self.directory)
         self.kind = "evaluation" if evaluation else "train"
         self.start_step = start_step
         self._files = [file for file in self.manifest["files"] if file["kind"] == self.kind]
@@ -115,7 +116,14 @@ def nested(arrays):
     return tuple(parts.values())
 
 
-def _read_manifest(directory):
+def is_batches(source) -> bool:
+    """Whether a source of `kbert.pretrain` is a directory of batches."""
+    return isinstance(source, str | os.PathLike) and (pathlib.Path(source) / MANIFEST).is_file()
+
+
+def read_manifest(directory) -> dict:
+    """What batches.json holds; ValueError if it or a file of batches is missing or truncated."""
+    directory = pathlib.Path(directory)
     path = directory / MANIFEST
     if not path.is_file():
         raise ValueError(f"Expected a directory of batches (kbert batches). Received: {str(directory)!r}")

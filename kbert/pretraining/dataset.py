@@ -14,6 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.checks import check_integers, check_numbers, check_positive
+from kbert.config import default_num_parts
 from kbert.corpus.document_list import texts_as_documents
 from kbert.corpus.pool import POOL_SENTENCES, text_pools
 from kbert.corpus.reading_errors import reading_errors
@@ -24,7 +25,7 @@ from kbert.pretraining.data_service import from_service
 from kbert.pretraining.further_parts import add_further_parts
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.next_tokens import NextTokens
-from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, default_num_parts, row_of_pairs
+from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, row_of_pairs
 from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens
 from kbert.pretraining.shared_graphs import shared_pairs, shared_rows
 from kbert.pretraining.sources import check_reading, held_out_shares, record_pools, resolve_held_out, text_documents

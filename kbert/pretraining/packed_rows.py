@@ -11,13 +11,6 @@ from kbert.pretraining.part_assignment_in_graph import assign_rows_in_graph
 from kbert.pretraining.plain_rows import mask_pairs
 from kbert.stateless_random import permutation
 
-_TOKENS_PER_PART, _FEWEST = 16, 4  # a row of parts that are shorter on average is not filled
-
-
-def default_num_parts(sequence_length):
-    """K where nothing is given: a part for every 16 tokens of a row, and at least 4."""
-    return max(_FEWEST, sequence_length // _TOKENS_PER_PART)
-
 
 def part_lengths(table, next_sentence=True):
     """Tokens of each pair with its [CLS] and [SEP], int32 [p]."""

@@ -5,6 +5,7 @@ Shapes: S sequence, P predictions, K parts of a packed row.
 
 import tensorflow as tf
 
+from kbert.config import default_num_parts
 from kbert.corpus.pool import text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
@@ -12,7 +13,7 @@ from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.further_parts import add_further_parts
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.next_tokens import NextTokens
-from kbert.pretraining.packed_rows import count_rows, default_num_parts, part_lengths, row_of_pairs
+from kbert.pretraining.packed_rows import count_rows, part_lengths, row_of_pairs
 from kbert.pretraining.pairs import max_pair_tokens
 from kbert.pretraining.shared_graphs import shared_pairs
 from kbert.pretraining.sources import resolve_held_out, text_documents

@@ -30,7 +30,6 @@ class Checkpoints:
 
     Args:
         keep_every: int, steps: those of multiples of it are kept as well; None: none.
-        best: function that gives the step of the best one so far, which is kept as well; None: none is.
 
     Attributes:
         facts: dict, what was given to `save` of the checkpoint that was restored.
@@ -39,18 +38,21 @@ class Checkpoints:
         ValueError: on `restore`, the variables there are not this model's.
     """
 
-    def __init__(self, directory, model, keep=2, keep_every=None, best=None):
+    def __init__(self, directory, model, keep=2, keep_every=None):
         self.directory = pathlib.Path(directory)
         self.model = model
         self.keep, self.keep_every = max(1, keep), keep_every
-        self.best = best or (lambda: None)
         self.facts = {}
         if not model.optimizer.built:  # not in the first step of `fit`: TensorFlow would trace the step twice
             with strategy_scope(model):
                 model.optimizer.build(model.trainable_variables)
 
-    def save(self, step, facts=None):
-        """Write the state after `step` steps, and delete all but the last `keep` checkpoints and those to be kept."""
+    def save(self, step, facts=None, best=None):
+        """Write the state after `step` steps, and delete all but the last `keep` checkpoints and those to be kept.
+
+        Args:
+            best: int, the step of the best one so far, which is kept; None: not known.
+        """
         variables = self._variables()
         manifest = {"step": step, "variables": [_describe(variable) for variable in variables], "facts": facts or {}}
 
@@ -61,7 +63,6 @@ class Checkpoints:
         needed = sum(math.prod(variable.shape) * np.dtype(variable.dtype).itemsize for variable in variables)
         write_directory(self.directory / checkpoint_name(step), write, needed)  # what it replaces is damaged
         done = [path for path in self._saved() if checkpoint_step(path) <= step]  # those beyond it are damaged
-        best = self.best()
         for old in done[: -self.keep]:
             if not is_milestone(checkpoint_step(old), self.keep_every) and checkpoint_step(old) != best:
                 shutil.rmtree(old, ignore_errors=True)

@@ -61,13 +61,11 @@ class DevEvaluation(keras.callbacks.Callback):
         self.last = (0, None)
         self._weights = {}  # step -> weights, of a run without a directory
 
-    def begin(self, model, step, checkpoints, recorder, writes=True):
-        """Restores the scores of a run up to the step of its checkpoint, and drops later ones."""
-        self.set_model(model)
-        self._checkpoints, self._recorder, self._writes = checkpoints, recorder, writes
+    def begin(self, run, writes=True):
+        """Restores the scores of a run up to the step of its checkpoint, and drops later ones; `run`: `RunState`."""
+        self._run, self._writes = run, writes
         path = None if self.directory is None else self.directory / "evaluations.jsonl"
-        self._history = History(path, step, writes)
-        self._unlogged = {}
+        self._history = History(path, run.step, writes)
 
     @property
     def records(self):
@@ -89,7 +87,7 @@ class DevEvaluation(keras.callbacks.Callback):
     @property
     def kept_step(self) -> int:
         """The step of the weights that `restore_kept` leaves; before the first evaluation the last one done."""
-        return self.best_step() if self.keep == "best" and self.records else self._recorder.step
+        return self.best_step() if self.keep == "best" and self.records else self._run.step
 
     def on_train_begin(self, logs=None):
         self._evaluate_if_due()  # a checkpoint that an interruption left just before its evaluation
@@ -99,17 +97,12 @@ class DevEvaluation(keras.callbacks.Callback):
 
     def pause(self, seconds: float):
         """Takes time that went into evaluation out of the speed of training."""
-        self._recorder.paused += seconds
-
-    def merge(self, logs):
-        """Adds the scores since the last window to its logs, with "val_" before their names."""
-        logs.update(self._unlogged)
-        self._unlogged = {}
+        self._run.window.paused += seconds
 
     def restore_kept(self, model) -> None:
         """Restores the weights of the evaluation that is kept, unless the model already has them."""
         step = self.kept_step
-        if step == self._recorder.step:
+        if step == self._run.step:
             return
         weights = self._read(step)
         with strategy_scope(model):
@@ -121,10 +114,10 @@ class DevEvaluation(keras.callbacks.Callback):
         return -score if self.lower_is_better else score, -(record.get("loss") or 0.0)
 
     def _evaluate_if_due(self):
-        step = self._recorder.step
+        step = self._run.step
         if step not in self.steps or (self.records and self.records[-1]["step"] == step):
             return
-        self._recorder.check()  # a diverged model is not scored
+        self._run.check(self.model)  # a diverged model is not scored
         start = time.perf_counter()
         result = self.evaluate()
         self.last = (step, result)
@@ -135,7 +128,7 @@ class DevEvaluation(keras.callbacks.Callback):
             self._write(step)  # before its record: a score without its weights would be useless
         self._history.append(record)
         self._prune()
-        self._unlogged = {f"val_{k}": float(v) for k, v in record.items() if isinstance(v, float)}  # no counts
+        self._run.scores = {f"val_{k}": float(v) for k, v in record.items() if isinstance(v, float)}  # no counts
         shown = ", ".join(f"{name} {record[name]:.4f}" for name in ("loss", self.metric) if name in record)
         _LOGGER.info("step %d, dev: %s%s", step, shown, " (best so far)" if is_best and len(self.records) > 1 else "")
         if self.is_stopped:
@@ -163,7 +156,7 @@ class DevEvaluation(keras.callbacks.Callback):
 
     def _prune(self):
         """Deletes weights that are neither the best now nor were the best at a checkpoint that may be resumed."""
-        checkpoints = self._checkpoints.steps() if self._checkpoints is not None else ()  # without an output, none
+        checkpoints = () if self._run.checkpoints is None else self._run.checkpoints.steps()
         needed = {self.best_step(), *(self.best_step(step) for step in checkpoints)}
         for step in set(self._weights) - needed:
             del self._weights[step]

@@ -9,17 +9,14 @@ from kbert.corpus.reading_errors import reading_errors
 from kbert.keras_compat import base_optimizer
 from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.callbacks import callback_list
-from kbert.training.checkpoints import Checkpoints
-from kbert.training.history import History, best_step
 from kbert.training.jax_devices import check_divides
 from kbert.training.log_names import readable_logs
+from kbert.training.run_state import RunState
 from kbert.training.signals import DeferredSignals, Interrupted
-from kbert.training.stages import Stage, Stages
-from kbert.training.step_recorder import STAGE_ENDED, StepRecorder
-from kbert.training.step_saver import StepSaver
+from kbert.training.stages import Stage
+from kbert.training.step_callbacks import STAGE_ENDED, StepRecorder, StepSaver
 from kbert.training.training_state import is_chief
 from kbert.training.workers import named_losses
-from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
 _ENDLESS = 10**9  # windows, of a run that the clock ends
@@ -109,56 +106,45 @@ def fit_steps(
     """
     _check_arguments(model, total_steps, window, budget, validation_every, checkpoint_every)
     make = make_dataset if stages else lambda start_step, starts: make_dataset(start_step=start_step)
-    stages = Stages(stages or [Stage(1.0, validation_data, real_share)], total_steps, model.steps_per_execution)
+    stages = stages or [Stage(1.0, validation_data, real_share)]
+    run = RunState(stages, total_steps, model.steps_per_execution, budget, real_tokens)
     callbacks = callback_list("fit_steps", callbacks, has_own_rate=budget is not None)
-    checkpoints, step, history = None, 0, History(None)
     if output is not None:
         output = check_directory(output, "fit_steps: `output`")
         output.mkdir(parents=True, exist_ok=True)
-        best = (lambda: best_step(history.records)) if keep_best else None
-        checkpoints = Checkpoints(output / CHECKPOINTS, model, keep, keep_every, best)
-        step = checkpoints.restore()
-        history = History(output / "history.jsonl", step, writes=is_chief(model))
-    if budget is not None:
-        clock = checkpoints.facts if step else {"elapsed": 0.0, "starts": [0]}
-        budget.restore(step, clock["elapsed"], output)
-        stages.restore(clock["starts"], budget.share)
-    interrupted = checkpoints.facts.get("window") if step else None
-    unrecorded = interrupted is not None and interrupted["whole"] and _last_step(history) != step
-    part = None if interrupted is None or interrupted["whole"] else interrupted
-    recorder = StepRecorder(step, total_steps, stages, budget, real_tokens, evaluation, part)
+    unrecorded = run.open(model, output, keep, keep_every, keep_best)
     if evaluation is not None:
-        evaluation.begin(model, step, checkpoints, recorder, writes=is_chief(model))
+        evaluation.begin(run, writes=is_chief(model))
         callbacks = [evaluation, *callbacks]
-    if stages.is_over(step) and not unrecorded:
-        _LOGGER.info("%s: all %s steps are done (checkpoint of step %s).", output, total_steps or step, step)
-        return history.records
-    if step:
+    if run.is_over(run.step) and unrecorded is None:
+        _LOGGER.info("%s: all %s steps are done (checkpoint of step %s).", output, total_steps or run.step, run.step)
+        return run.history.records
+    if run.step:
         of = f"of {total_steps}" if budget is None else f"at {budget.share:.1%} of the time"
-        _LOGGER.info("%s: resuming from the checkpoint of step %s %s.", output, step, of)
+        _LOGGER.info("%s: resuming from the checkpoint of step %s %s.", output, run.step, of)
     try:
         with named_losses(), DeferredSignals() as signals:
             begun = None
-            if validate_first and not step:
-                begun = stages.stages[-1]
-                _validate_first(model, begun.validation_data, validation_steps, history)
-            if unrecorded:  # a signal came between the last step of a window and its record
-                begun, logs = stages.at(step - 1), interrupted["logs"]
-                if step % (window * validation_every) == 0 or step == stages.end(step - 1):
+            if validate_first and not run.step:
+                begun = run.stages[-1]
+                _validate_first(model, begun.validation_data, validation_steps, run.history)
+            if unrecorded is not None:  # a signal came between the last step of a window and its record
+                begun, logs = run.stage_at(run.step - 1), unrecorded["logs"]
+                if run.step % (window * validation_every) == 0 or run.step == run.stage_end(run.step - 1):
                     logs |= _validation(model, begun.validation_data, validation_steps)
                 if is_chief(model):
-                    history.append(logs)
-            saver = StepSaver(checkpoints, history, recorder, signals, checkpoint_every * window)
-            while not (stages.is_over(step) or (evaluation is not None and evaluation.is_stopped)):
-                starts, stage = stages.begun(step), stages.at(step)
+                    run.history.append(logs)
+            recorder, saver = StepRecorder(run), StepSaver(run, signals, checkpoint_every * window)
+            while not (run.is_over(run.step) or (evaluation is not None and evaluation.is_stopped)):
+                step, stage = run.step, run.stage_at(run.step)
                 if begun is not None and begun is not stage:  # else Keras would trace one step for both shapes
                     model.make_train_function(force=True)
                     model.make_test_function(force=True)
-                begun = stage
-                windows, size = _next_fit(step, stages.end(step), window)
-                dataset = make(start_step=step, starts=starts)
+                begun, end = stage, run.stage_end(step)
+                windows, size = _next_fit(step, end, window)
+                dataset = make(start_step=step, starts=run.begun(step))
                 _check_length(dataset, windows * size, step)
-                recorder.begin(dataset, size, stage.real_share)
+                run.begin_fit(dataset, size)
                 first = step // window
                 rows, length = batch_shape(dataset)
                 check_divides(rows or 0)
@@ -172,22 +158,21 @@ def fit_steps(
                         callbacks=[recorder, *callbacks, saver],
                         validation_data=stage.validation_data,
                         validation_steps=validation_steps,
-                        validation_freq=_validated(step, windows, size, window, validation_every, stages.end(step)),
+                        validation_freq=_validated(step, windows, size, window, validation_every, end),
                         shuffle=False,  # Keras warns that it cannot
                         verbose=0,
                     )
-                step = recorder.step
                 if model.stop_training not in (False, STAGE_ENDED):
                     break
     except KeyboardInterrupt as error:
-        if checkpoints is None:
+        if run.checkpoints is None:
             raise  # nothing of this was saved; a program knows what else was
-        report = _interruption_report(recorder.step, output, checkpoints)
+        report = _interruption_report(run.step, output, run.checkpoints)
         _LOGGER.warning("\n%s", report)
         if isinstance(error, Interrupted):
             raise Interrupted(error.number, report) from None
         raise
-    return history.records
+    return run.history.records
 
 
 def _interruption_report(step, output, checkpoints):
@@ -258,10 +243,6 @@ def _validation(model, data, steps):
         return {}
     scores = readable_logs(model.evaluate(data, steps=steps, return_dict=True, verbose=0), model)
     return {f"val_{name}": value for name, value in scores.items()}
-
-
-def _last_step(history):
-    return history.records[-1]["step"] if history.records else None
 
 
 def _check_length(dataset, steps, step):

@@ -1,6 +1,5 @@
-"""The parts of a run that have datasets of their own, and when each of them ends."""
+"""The stages of a run: parts that have batches of a shape of their own."""
 
-import bisect
 import dataclasses
 from collections.abc import Sequence
 from typing import Any
@@ -8,81 +7,26 @@ from typing import Any
 
 @dataclasses.dataclass(frozen=True)
 class Stage:
-    """A part of a run.
+    """A part of a run whose batches all have the same shape.
 
     Attributes:
         end: float in (0, 1], where it ends, as a share of the run.
         validation_data: as for `model.fit`.
         real_share: float, the share of its tokens that are not padding, or None.
+        phase: int, the number of the phase of a pre-training that it belongs to.
+        batch_size, sequence_length, max_predictions: ints, of a pre-training: rows of an update, tokens of a row, and
+            how many of them are masked at most.
     """
 
     end: float = 1.0
     validation_data: Any = None
     real_share: float | None = None
+    phase: int = 0
+    batch_size: int | None = None
+    sequence_length: int | None = None
+    max_predictions: int | None = None
 
 
-class Stages:
-    """Which stage of a run a step belongs to: by the number of steps, or by the clock.
-
-    By the clock every stage has at least one step, also where a step lasts longer than the stage: the run may then end
-    a step later for each.
-
-    Args:
-        stages: `Stage`s in order; the last ends at 1.
-        total_steps: int; None: stages end by the clock, when `advance` is told so.
-        multiple: int, ends are multiples of this number of steps.
-
-    Attributes:
-        starts: list of ints, the first step of every stage; by the clock of those that have begun.
-
-    Raises:
-        ValueError: ends that do not increase to 1.
-
-    Example::
-
-        stages = Stages([Stage(0.9), Stage(1.0)], total_steps=1000)
-        stages.end(20), stages.begun(950)  # 900, [0, 900]
-    """
-
-    def __init__(self, stages: Sequence[Stage], total_steps: int | None = None, multiple: int = 1):
-        self.stages, self.total_steps = list(stages), total_steps
-        ends = [stage.end for stage in self.stages]
-        if ends != sorted(set(ends)) or not ends or ends[0] <= 0 or ends[-1] != 1:
-            raise ValueError(f"Stages: expected ends that increase from above 0 to 1. Received: {ends}")
-        self.starts = [0]
-        self._share = 0.0
-        if total_steps is not None:
-            self.starts += [round(end * total_steps / multiple) * multiple for end in ends[:-1]]
-
-    def restore(self, starts: Sequence[int], share: float = 0.0) -> None:
-        """Sets what a checkpoint recorded of a run by the clock: `starts`, and the share of the run that is done."""
-        self.starts, self._share = list(starts), share
-
-    def begun(self, step: int) -> list[int]:
-        """The first steps of all stages up to that of this step."""
-        return self.starts[: bisect.bisect_right(self.starts, step)]
-
-    def at(self, step: int) -> Stage:
-        """The stage of a step; of the end of the run, the last."""
-        return self.stages[len(self.begun(step)) - 1]
-
-    def end(self, step: int) -> int | None:
-        """The step at which the stage of this step ends; None: the clock decides."""
-        if self.total_steps is None:
-            return None
-        later = self.starts[len(self.begun(step)) :]
-        return later[0] if later else self.total_steps
-
-    def is_over(self, step: int) -> bool:
-        """Whether the run ends at this step."""
-        if self.total_steps is not None:
-            return step >= self.total_steps
-        return self._share >= 1 and len(self.starts) == len(self.stages) and step > self.starts[-1]
-
-    def advance(self, step: int, share: float) -> bool:
-        """Tells a run by the clock that `share` of it is over after `step` steps; returns whether its stage ends."""
-        self._share = share
-        ends = share >= self.stages[len(self.starts) - 1].end
-        if ends and len(self.starts) < len(self.stages):
-            self.starts.append(step)
-        return ends
+def first_steps(stages: Sequence[Stage], total_steps: int, multiple: int = 1) -> list[int]:
+    """The first step of every stage of a run of `total_steps`; stages end at multiples of a number of steps."""
+    return [0, *(round(stage.end * total_steps / multiple) * multiple for stage in stages[:-1])]

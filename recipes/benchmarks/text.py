@@ -7,12 +7,13 @@ import time
 import tensorflow as tf
 
 from benchmarks.peers import race, summary, timed
+from kbert.config import default_num_parts
 from kbert.corpus.documents import read_documents
 from kbert.corpus.installed_prose import installed_documents
 from kbert.corpus.records import Records
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.masking import TokenMasking
-from kbert.pretraining.packed_rows import count_rows, default_num_parts, row_of_pairs
+from kbert.pretraining.packed_rows import count_rows, row_of_pairs
 from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
 from kbert.pretraining.real_shares import first_pool, real_shares
 from kbert.text.learn_vocabulary import learn_vocabulary

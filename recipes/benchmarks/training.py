@@ -198,7 +198,7 @@ def feed(settings):
     import tensorflow as tf  # not above: training runs on JAX without TensorFlow too
 
     from benchmarks.text import real_batches
-    from kbert.pretraining.packed_rows import default_num_parts
+    from kbert.config import default_num_parts
 
     config = settings.config()
     hardware = settings.hardware()

@@ -10,7 +10,7 @@ from helpers.tiny_corpus import LETTERS, VOCABULARY, write_lines
 from helpers.wrong_values import wrong_inputs
 
 import kbert
-from kbert.pretraining.run import run_pretraining
+from kbert.pretraining.run.corpus_data import CorpusData
 
 QUICK = (
     *as_flags(batch_size=8, sequence_length=24, max_predictions=4, learning_rate=5e-4, held_out=0.2),
@@ -82,7 +82,7 @@ def test_what_it_leaves(run):
 @pytest.fixture
 def without_evaluations(monkeypatch):
     """An output is looked at before any evaluation."""
-    monkeypatch.setattr(run_pretraining, "make_evaluations", lambda *arguments: None)
+    monkeypatch.setattr(CorpusData, "evaluations", lambda *arguments: None)
 
 
 @pytest.mark.usefixtures("without_evaluations")

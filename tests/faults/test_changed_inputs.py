@@ -108,10 +108,11 @@ def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypat
     monkeypatch.setattr(run_finetuning, "fit_steps", fit_steps)
     pretrain = importlib.import_module("kbert.pretraining.run.run_pretraining")
     monkeypatch.setattr(pretrain, "fit_steps", fit_steps)
-    monkeypatch.setattr(pretrain, "choose_packing", lambda settings, tokenizer: settings.with_packing(False))
-    monkeypatch.setattr(pretrain, "make_evaluations", lambda *args: {0: [None]})  # what is read is looked at before
-    monkeypatch.setattr(pretrain, "describe_data", lambda *args: ([{"padding_share": 0.0}], {}, None))
-    monkeypatch.setattr(pretrain, "baseline_curves", lambda unigram: {})
+    corpus = importlib.import_module("kbert.pretraining.run.corpus_data")
+    monkeypatch.setattr(corpus, "choose_packing", lambda settings, tokenizer: settings.with_packing(False))
+    monkeypatch.setattr(corpus.CorpusData, "evaluations", lambda *args: {0: [None]})  # what is read is looked at before
+    monkeypatch.setattr(corpus.CorpusData, "describe", lambda *args: ([1.0], {}, None))
+    monkeypatch.setattr(corpus.CorpusData, "baseline", lambda *args: {})
     for callback in ("TensorBoard", "MaskedExamples"):
         monkeypatch.setattr(pretrain, callback, lambda *args, **options: None)
     with pytest.raises(RuntimeError, match="killed"):

@@ -81,7 +81,6 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "pretrain_with_fit": (
         *as_flags(texts="<corpus.txt>", model="<init>", output="<new>", epochs=1, sequence_length=16),
     ),
-    "pretrain-on-batches": ("<batches>", "--init", "<init>", "--output", "<new>", "--steps", 1),
     "query": ("--question", "who", "--context-file", "<texts.txt>", "--model", "squad"),
     "quickstart": ("--output", "<new>", "--steps", 1),
     "records": ("<corpus.txt>", "--vocabulary", "<vocab.txt>", "--output", "<new>", "--held-out", 0.2),
@@ -116,15 +115,12 @@ MORE = {  # other flags that take a path
     "benchmark": [("serve", "--model", "<init>"), ("input", "--vocabulary", "<vocab.txt>", "--corpus", "<corpus.txt>")],
 }
 NO_PATHS = {"serve-data"}
-PRETRAINING = "kbert.pretraining.run.run_pretraining"
-TRAINERS = (
-    *("kbert.finetuning.run_finetuning", "kbert.finetuning.features.train"),
-    *(PRETRAINING, "kbert.pretraining.run.pretrain_on_batches"),
-)
+PRETRAINING, CORPUS = "kbert.pretraining.run.run_pretraining", "kbert.pretraining.run.corpus_data"
+TRAINERS = ("kbert.finetuning.run_finetuning", "kbert.finetuning.features.train", PRETRAINING)
 BEFORE_AN_OUTPUT = {
     **{f"{trainer}.fit_steps": None for trainer in TRAINERS},  # an output is looked at before any training
-    f"{PRETRAINING}.choose_packing": lambda settings, tokenizer: settings.with_packing(False),
-    f"{PRETRAINING}.make_evaluations": lambda *arguments: None,
+    f"{CORPUS}.choose_packing": lambda settings, tokenizer: settings.with_packing(False),
+    f"{CORPUS}.CorpusData.evaluations": lambda *arguments: None,
 }
 CASES = [
     (recipe, command, place)

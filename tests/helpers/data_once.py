@@ -6,21 +6,21 @@ def data_once(set_attribute):
 
     Only for tests beside one that looks at what was made first.
     """
-    from kbert.pretraining.run import run_pretraining
+    from kbert.pretraining.run.corpus_data import CorpusData
 
-    for name in ("make_evaluations", "describe_data"):
-        set_attribute(run_pretraining, name, _once(getattr(run_pretraining, name)))
+    for name in ("evaluations", "describe"):
+        set_attribute(CorpusData, name, _once(getattr(CorpusData, name)))
 
 
 def _once(make):
     made = {}
 
-    def make_once(settings, tokenizer, *others):
-        stages = [(stage.number, stage.batch_size, stage.phase) for stage in settings.stages()]
+    def make_once(data, *others):
+        settings, tokenizer, stages = data.settings, data.tokenizer, data.settings.stages()
         names = ("source", "packed", "num_parts", "held_out", "evaluation_batches", "accumulate", "seed")
         key = repr((stages, settings.objective(), [getattr(settings, name) for name in names], tokenizer.settings()))
         if key not in made:
-            made[key] = make(settings, tokenizer, *others)
+            made[key] = make(data, *others)
         return made[key]
 
     return make_once

@@ -8,12 +8,13 @@ import tensorflow as tf
 from helpers.pretraining_batches import HELD_OUT, assert_equal, batches, dataset_of, examples
 from helpers.tiny_corpus import make_documents
 
+from kbert.config import default_num_parts
 from kbert.corpus.records import Records
 from kbert.corpus.write_records import write_records
 from kbert.pretraining.further_parts import LEAST_TOKENS, add_further_parts
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.next_tokens import NextTokens
-from kbert.pretraining.packed_rows import arrange_in_rows, default_num_parts, packed_rows, part_lengths, row_of_pairs
+from kbert.pretraining.packed_rows import arrange_in_rows, packed_rows, part_lengths, row_of_pairs
 from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
 from kbert.pretraining.plain_rows import plain_rows
 from kbert.pretraining.real_shares import real_shares

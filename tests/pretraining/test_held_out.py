@@ -9,7 +9,7 @@ import kbert
 from kbert.corpus.document_list import DocumentList
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.real_shares import real_shares
-from kbert.pretraining.run import run_pretraining
+from kbert.pretraining.run import corpus_data
 from kbert.pretraining.sources import check_held_out
 from kbert.pretraining.unigrams import token_counts
 
@@ -56,6 +56,6 @@ def test_how_text_is_read_is_for_text(records, tokenizer, option):
 
 
 def test_pretraining_says_so_before_it_makes_a_model(monkeypatch):
-    monkeypatch.setattr(run_pretraining, "starting_model", lambda *_: pytest.fail("the check comes first"))
+    monkeypatch.setattr(corpus_data, "starting_model", lambda *_: pytest.fail("the check comes first"))
     with pytest.raises(ValueError, match="None of 4 documents is held out"):
         kbert.pretrain(make_documents(4), vocabulary=make_tokenizer(), steps=1, held_out=1e-6)

@@ -14,7 +14,6 @@ from helpers import tiny_pretraining as tiny
 from helpers.paths import ROOT
 
 import kbert
-from kbert.pretraining.run.pretrain_on_batches import pretrain_on_batches
 from kbert.training import progress
 from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.console import log_to_console
@@ -155,7 +154,6 @@ CALLS = {
         "nowhere/init", kbert.tasks.Classification(), [("a", "b")], output=output, bookkeeping=bookkeeping
     ),
     "pretrain": lambda **options: kbert.pretrain("nowhere.txt", vocabulary="nowhere.txt", steps=1, **options),
-    "pretrain_on_batches": lambda **options: pretrain_on_batches("nowhere", **options),
     "fit_steps": lambda **options: fit_steps(tiny.model(), tiny.make_dataset, 1, **options),
 }
 
@@ -172,7 +170,7 @@ def test_what_are_no_callbacks_is_named(name):
             CALLS[name](profile="1:2")
 
 
-@pytest.mark.parametrize("name", ["finetune", "pretrain", "pretrain_on_batches"])
+@pytest.mark.parametrize("name", ["finetune", "pretrain"])
 def test_the_learning_rate_is_not_set_by_callbacks(name, tmp_path):
     callbacks = (keras.callbacks.LearningRateScheduler(lambda step, rate: rate), keras.callbacks.ReduceLROnPlateau())
     for one in callbacks:

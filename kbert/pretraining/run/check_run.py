@@ -23,6 +23,5 @@ def check_run(settings, hardware, log_every, data_service) -> None:
         )
     if data_service is not None and not settings.reads_records:
         raise ValueError("pretrain: a data service makes rows of records. Received: data_service, and text")
-    for stage in settings.stages():
-        for rows in (stage.batch_size, stage.phase.batch_size):  # of training, and of evaluation
-            check_divides(rows)
+    for rows in (*(stage.batch_size for stage in settings.stages()), *(size for *_, size, _ in settings.all_phases())):
+        check_divides(rows)  # of training, and of evaluation

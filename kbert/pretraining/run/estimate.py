@@ -1,9 +1,8 @@
 """What a pre-training is going to take: steps, tokens, epochs, memory and time."""
 
-from kbert.pretraining.run.plan import count_steps
-from kbert.pretraining.run.pretraining_data import make_dataset
+from kbert.pretraining.run.phases import count_steps
 from kbert.pretraining.run.pretraining_optimizer import compile_models
-from kbert.training.dry_run import count_sequences, estimate_training
+from kbert.training.dry_run import estimate_training
 
 
 def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
@@ -17,13 +16,13 @@ def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
     if settings.hours is not None:
         lines.append(f"{settings.hours:g} hours; the first steps will tell how many fit")
     for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
-        shape = f"{stage.batch_size:,} rows of {stage.phase.sequence_length} tokens"
+        shape = f"{stage.batch_size:,} rows of {stage.sequence_length} tokens"
         if steps is None:
             lines.append(f"from {start:.1%} to {stage.end:.1%} of the time steps of {shape}")
         else:
             lines.append(f"{steps:,} steps of {shape}")
-            tokens += (more := steps * stage.batch_size * stage.phase.sequence_length)
-            real += more * real_shares[stage.number]
+            tokens += (more := steps * stage.batch_size * stage.sequence_length)
+            real += more * real_shares[stage.phase]
         start = stage.end
     if tokens:
         epochs = f", {real / corpus_tokens:.2f} epochs" if corpus_tokens else ""
@@ -44,7 +43,7 @@ def count_epochs(settings, real_shares, corpus_tokens, done=None) -> float | Non
     for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
         rows = min(steps, left) * stage.batch_size
         left -= min(steps, left)
-        tokens += rows * stage.phase.sequence_length * real_shares[stage.number]
+        tokens += rows * stage.sequence_length * real_shares[stage.phase]
     return tokens / corpus_tokens
 
 
@@ -56,28 +55,28 @@ def stage_steps(settings) -> list[int | None]:
     return count_steps(stages, settings.steps, settings.steps_per_execution)
 
 
-def estimate_pretraining(settings, tokenizer, model, hardware) -> dict:
+def estimate_pretraining(data, model, hardware) -> dict:
     """The metrics of a dry run, which compiles the model and trains it for a few steps.
 
     Returns:
-        dict: `sequences_per_epoch` of the first phase, and `sequences_are_all`, whether all were counted in time; the
+        dict: what `data.count_sequences` found; the
         entries of `estimate_training` over all stages: sums of `steps`, `tokens` and `seconds`, the largest
         `memory_bytes`, the mean `seconds_per_step`, the others of the first stage; of several stages also `stages`, a
         list of them each. Of a run of hours, `steps` is what fits.
     """
-    sequences, complete = count_sequences(make_dataset(settings, tokenizer, epochs=1))
+    settings, sequences = data.settings, data.count_sequences()
     found, start = [], 0.0
     for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
         compile_models(model, model, settings, hardware, steps_per_execution=1)
-        one = estimate_training(model, make_dataset(settings, tokenizer, stage), 1)
+        one = estimate_training(model, data.batches(stage), 1)
         seconds = one["seconds_per_step"]
         if steps is None:
             steps = int(3600 * settings.hours * (stage.end - start) / seconds)
-        tokens = steps * stage.batch_size * stage.phase.sequence_length
+        tokens = steps * stage.batch_size * stage.sequence_length
         found.append(one | {"steps": steps, "tokens": tokens, "seconds": steps * seconds})
         start = stage.end
     total = {name: sum(one[name] for one in found) for name in ("steps", "tokens", "seconds")}
     total["memory_bytes"] = max(one["memory_bytes"] for one in found)
     if len(found) > 1:
         total |= {"stages": found, "seconds_per_step": total["seconds"] / max(1, total["steps"])}
-    return {"sequences_per_epoch": sequences, "sequences_are_all": complete} | found[0] | total
+    return sequences | found[0] | total

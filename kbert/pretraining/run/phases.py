@@ -1,29 +1,18 @@
-"""The phases of a pre-training: sequence lengths in order, as the paper's 128 and then 512."""
+"""The phases of a pre-training: sequence lengths in order, as the paper's 128 and then 512, and what happens when.
+
+A phase is (sequence length, share of the run, rows of an update, the maximum number of masks in a row). A batch size
+that rises divides phases into stages.
+"""
 
 import dataclasses
+import itertools
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from kbert.config import default_max_predictions
+from kbert.training.stages import Stage, first_steps
 
-
-@dataclasses.dataclass(frozen=True)
-class Phase:
-    """A part of a pre-training with batches of one shape.
-
-    Attributes:
-        sequence_length: int, tokens of a row.
-        share: float, of the run's steps or time.
-        batch_size: int, rows of an update.
-        max_predictions: int, the maximum number of masks in a row.
-
-    Source: Devlin et al. 2018, appendix A.2.
-    """
-
-    sequence_length: int
-    share: float
-    batch_size: int
-    max_predictions: int
+Phase = tuple[int, float, int, int]
 
 
 def read_phases(
@@ -33,17 +22,19 @@ def read_phases(
 
     Args:
         given: for each phase (sequence length, share), (sequence length, share, batch size) or all four fields of
-            `Phase`; or the same as text, "128:0.9", "128:0.9:32" or "128:0.9:32:20".
+            a phase; or the same as text, "128:0.9", "128:0.9:32" or "128:0.9:32:20".
         batch_size: of phases that give none.
         max_predictions: the same; None: by the length.
         default: function of the length, for those.
 
     Raises:
         ValueError: something else, numbers out of range, or shares whose sum is not 1.
+
+    Source: Devlin et al. 2018, appendix A.2.
     """
     given = list(given)
     phases = tuple(_read_phase(one, batch_size, max_predictions, default) for one in given)
-    if not phases or not math.isclose(math.fsum(phase.share for phase in phases), 1.0, abs_tol=1e-6):
+    if not phases or not math.isclose(math.fsum(share for _, share, *_ in phases), 1.0, abs_tol=1e-6):
         raise ValueError(f"pretrain: the shares of `phases` must have the sum 1. Received: {given}")
     return phases
 
@@ -79,7 +70,7 @@ def _read_phase(given, batch_size, max_predictions, default):
             f"they differ, such as 128:0.9 or 512:0.1:64:80. Received: {given!r}"
         ) from None
     size, predictions = (*more, *(batch_size, max_predictions)[len(more) :])
-    return Phase(length, share, size, predictions or default(length))
+    return length, share, size, predictions or default(length)
 
 
 def _whole(value):
@@ -87,3 +78,75 @@ def _whole(value):
     if isinstance(value, bool) or number != float(value):
         raise ValueError
     return number
+
+
+def plan_stages(phases: Sequence[Phase], ramp: tuple[int, float] | None = None) -> list[Stage]:
+    """The stages of a run.
+
+    With a ramp the batch size doubles from the first one on, in equal parts of the share of the run that the ramp
+    takes, until it is that of the phase.
+
+    Example::
+
+        [stage.batch_size for stage in plan_stages([(128, 1.0, 32, 20)], (8, 0.5))]  # [8, 16, 32]
+    """
+    ends = list(itertools.accumulate(share for _, share, *_ in phases))
+    ends[-1] = 1.0
+    ramped = _ramp_sizes(ramp, max(size for *_, size, _ in phases))  # [(end, size)]
+    stages: list[Stage] = []
+    start = 0.0
+    for end in sorted({*ends, *(end for end, _ in ramped)}):
+        number = next(n for n, last in enumerate(ends) if start < last)
+        length, _, size, predictions = phases[number]
+        limit = next((limit for last, limit in ramped if start < last), size)
+        stage = Stage(
+            end,
+            phase=number,
+            batch_size=min(size, limit),
+            sequence_length=length,
+            max_predictions=predictions,
+        )
+        if stages and dataclasses.replace(stages[-1], end=end) == stage:
+            stages.pop()  # it goes on
+        stages.append(stage)
+        start = end
+    return stages
+
+
+def count_steps(stages: Sequence[Stage], steps: int, multiple: int = 1) -> list[int]:
+    """The number of steps of every stage of a run of `steps`; those of a short ramp may have none.
+
+    Args:
+        multiple: stages end at multiples of this number of steps.
+
+    Raises:
+        ValueError: a phase without a step.
+    """
+    starts = first_steps(stages, steps, multiple)
+    counts = [end - start for start, end in zip(starts, [*starts[1:], steps], strict=True)]
+    start = 0.0
+    for number, group in itertools.groupby(zip(stages, counts, strict=True), lambda pair: pair[0].phase):
+        of_phase = list(group)
+        last = of_phase[-1][0]
+        if not sum(count for _, count in of_phase):
+            raise ValueError(
+                f"pretrain: each of `phases` needs a step. Received: phases[{number}], {last.end - start:.2%} of "
+                f"{steps:,} steps, with {last.sequence_length} tokens"
+            )
+        start = last.end
+    return counts
+
+
+def first_row(stages: Sequence[Stage], starts: Sequence[int], step: int) -> int:
+    """The first row that a step reads, of those of its phase."""
+    current = stages[len(starts) - 1]
+    spans = zip(stages, starts, [*starts[1:], step], strict=False)
+    return sum((end - start) * stage.batch_size for stage, start, end in spans if stage.phase == current.phase)
+
+
+def _ramp_sizes(ramp, full):
+    if ramp is None:
+        return []
+    first, share = ramp
+    sizes = list(itertools.takewhile(lambda size: size < full, (first * 2**n for n in itertools.count())))
+    return [(share * (n + 1) / len(sizes), size) for n, size in enumerate(sizes)]

@@ -1,4 +1,4 @@
-"""Pre-train BERT on text or records: `kbert.pretrain`. `run_pretraining` does the work."""
+"""Pre-train BERT on text, records or batches: `kbert.pretrain`. `run_pretraining` does the work."""
 
 import dataclasses
 import typing
@@ -225,7 +225,9 @@ def pretrain(
         corpus_or_records: a directory of records (`kbert.corpus.write_records`), path(s) or glob pattern(s) of text, or
             documents in memory: a list of documents, each a list of sentences or a text, or rows with a column
             ``text`` (a dict, a list of dicts, a pandas DataFrame, a finite tf.data.Dataset), each a document of running
-            prose; or path(s) or pattern(s) of .tfrecord files of the original's create_pretraining_data.py.
+            prose; or path(s) or pattern(s) of .tfrecord files of the original's create_pretraining_data.py; or a
+            directory of batches (``kbert batches``), which needs no TensorFlow: the batches have decided `masking`,
+            `objective`, `rows`, batch size, length and order, and `init` is a kbert directory.
         vocabulary: for text: path of a vocab.txt, list of tokens, or `kbert.BertTokenizer`. `init` and records have
             their own. Where several are given, tokens and settings must be the same.
         lowercase: for a vocabulary that is not a tokenizer: False for cased text.
@@ -237,7 +239,7 @@ def pretrain(
             AdamW without bias correction takes over the moments of a checkpoint of Google's that has them; the schedule
             begins anew.
         settings: a set of defaults for what is not given, "paper" or "small-budget".
-        steps: weight updates; the paper: 1,000,000.
+        steps: weight updates; the paper: 1,000,000. Of batches all that there are, if nothing is given.
         hours: instead of `steps`: hours to train; warm-up, decay and phases, each at least a step, are shares of
             this time. The time of a run that was killed continues from its last step.
         phases: instead of `sequence_length`, parts of the run in order, each (sequence length, share of the run), and

@@ -33,27 +33,20 @@ def make_clock_rate(settings):
 
 
 def compile_models(trained, model, settings, hardware, steps_per_execution=None):
-    """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0; or what was asked for."""
-    named = vars(settings)
-    with hardware.scope():
-        rate = make_schedule(named) if settings.hours is None else make_clock_rate(named)(0.0)
-        compile_with(
-            make_optimizer(settings, rate),
-            trained,
-            model,
-            micro_batches=settings.accumulate,
-            jit_compile=hardware.jit_compile,
-            steps_per_execution=steps_per_execution or settings.steps_per_execution,
-        )
-
-
-def compile_with(optimizer, trained, model, **arguments):
-    """Compiles the model to train, and that of the run with the same optimizer: each continues where the other ends.
+    """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0; or what was asked for.
 
     Args:
         trained: `kbert.BertPretrainer`, the model itself or a view of it for packed rows.
-        model: `kbert.BertPretrainer`, for plain rows.
+        model: `kbert.BertPretrainer`, for plain rows; it has the same optimizer: each continues where the other ends.
     """
-    trained.compile(optimizer, **arguments)
-    if model is not trained:
-        model.compile(trained.optimizer, **arguments)  # with its loss scale, if there is one
+    named = vars(settings)
+    arguments = {
+        "micro_batches": settings.accumulate,
+        "jit_compile": hardware.jit_compile,
+        "steps_per_execution": steps_per_execution or settings.steps_per_execution,
+    }
+    with hardware.scope():
+        rate = make_schedule(named) if settings.hours is None else make_clock_rate(named)(0.0)
+        trained.compile(make_optimizer(settings, rate), **arguments)
+        if model is not trained:
+            model.compile(trained.optimizer, **arguments)  # with its loss scale, if there is one

@@ -19,7 +19,7 @@ class PretrainingRun:
         history: list of dicts, the logs of every window of steps.
         model: `kbert.BertPretrainer` with the weights of the last step, compiled with the optimizer of the run; for
             plain rows, also where the run packed them.
-        tokenizer: `kbert.BertTokenizer`.
+        tokenizer: `kbert.BertTokenizer`; None of batches on another backend than TensorFlow's.
         settings: `ModelSettings`.
         path: `pathlib.Path` of the output directory; None without one.
     """
@@ -39,7 +39,7 @@ class PretrainingRun:
         return build_pipeline(self.model, self.tokenizer, sequence_length=self.settings.sequence_length)
 
 
-def measure_run(trained, evaluation, history, steps, board, about_data=None) -> dict[str, Any]:
+def measure_run(trained, evaluation, history, steps, board, about_data) -> dict[str, Any]:
     """The metrics of a run whose steps are done: scores on the held-out batches, what it took, and what else is known.
 
     Args:
@@ -50,7 +50,7 @@ def measure_run(trained, evaluation, history, steps, board, about_data=None) -> 
     """
     scores = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained)
     first, last = (history[0], history[-1]) if history else ({}, {})
-    metrics = scores | (about_data or {})
+    metrics = scores | about_data
     metrics |= {"steps": last.get("step", steps), "parameters": trained.count_params()}
     metrics |= {"tokens_per_second": last.get("tokens_per_second"), "minutes": training_minutes(history)}
     if first.get("step") == 0:

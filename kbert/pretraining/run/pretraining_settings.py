@@ -4,16 +4,25 @@ import copy
 import dataclasses
 import math
 import os
+import pathlib
 
+from kbert.config import default_num_parts
 from kbert.corpus.document_list import DocumentList
 from kbert.corpus.records_manifest import is_records
 from kbert.finetuning.identify import identify_model, identify_source, identify_vocabulary
 from kbert.options import Arguments, to_json
-from kbert.pretraining.packed_rows import default_num_parts
+from kbert.pretraining.batch_files import MANIFEST, is_batches, read_manifest
 from kbert.pretraining.run.named_settings import complete_settings
-from kbert.pretraining.run.phases import Phase, default_max_predictions, read_phases, read_ramp
-from kbert.pretraining.run.plan import PlannedStage, count_steps, plan_stages
-from kbert.pretraining.sources import resolve_held_out
+from kbert.pretraining.run.phases import (
+    Phase,
+    count_steps,
+    default_max_predictions,
+    plan_stages,
+    read_phases,
+    read_ramp,
+)
+from kbert.pretraining.run.pretrain import Masking, Objective, Rows, pretrain
+from kbert.training.stages import Stage
 from kbert.weights.source import local_source
 
 _WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
@@ -21,6 +30,8 @@ SEQUENCE_LENGTH = 128
 _MASK_RATE = 0.15
 _RATES = ("mask_rate", "mask_token_rate", "keep_rate", "random_token_rate")
 _OF_MASKS = (*_RATES, "span_length", "whole_word", "names")
+_OF_BATCHES = ("vocabulary", "lowercase", "hours", "phases", "batch_size", "sequence_length", "batch_size_ramp")
+_OF_BATCHES += tuple(field.name for group in (Masking, Objective, Rows) for field in dataclasses.fields(group))
 _OF_NEW_WEIGHTS = ("size", "position_embedding", "position_initializer", "initializer_stddev")
 
 
@@ -33,13 +44,19 @@ class PretrainingSettings:
         asked: the checked arguments.
         source: paths, or a `DocumentList`.
 
+    Attributes:
+        batches: of stored batches, their manifest.
+
     Raises:
-        ValueError: arguments that exclude each other.
+        ValueError: arguments that exclude each other, damaged batches.
     """
 
     def __init__(self, asked: Arguments, source):
         fields = asked.flat(with_passing=False) | {"corpus_or_records": source}
         self._names = tuple(fields)
+        self.batches = read_manifest(source) if is_batches(source) else None
+        if self.batches is not None:
+            fields |= _decided(self.batches, fields)
         self._set(**fields)
         self._check_objective()
         named = complete_settings(self.settings, fields)
@@ -77,7 +94,7 @@ class PretrainingSettings:
                 f"pretrain: `phases` have sequence lengths. Received: sequence_length={self.sequence_length} as well"
             )
         phases = read_phases(self.phases, self.batch_size, self.max_predictions, self._default_predictions)
-        self._set(phases=phases, sequence_length=max(phase.sequence_length for phase in phases))
+        self._set(phases=phases, sequence_length=max(length for length, *_ in phases))
 
     def _default_predictions(self, length):
         return default_max_predictions(length, self.mask_rate or _MASK_RATE, self.left_to_right)
@@ -157,7 +174,7 @@ class PretrainingSettings:
     @property
     def num_parts(self) -> int:
         """K of packed rows, the same for all phases."""
-        return default_num_parts(self.sequence_length)
+        return self.batches["num_parts"] if self.batches else default_num_parts(self.sequence_length)
 
     def with_packing(self, packed) -> "PretrainingSettings":
         """The same settings with `packed` decided."""
@@ -165,19 +182,25 @@ class PretrainingSettings:
         decided._set(packed=packed)
         return decided
 
-    def stages(self) -> list[PlannedStage]:
+    def all_phases(self) -> tuple[Phase, ...]:
+        """The phases of the run, in order; without `phases` it is one."""
+        return self.phases or ((self.sequence_length, 1.0, self.batch_size, self.max_predictions),)
+
+    def stages(self) -> list[Stage]:
         """The parts of the run, in order."""
-        one = Phase(self.sequence_length, 1.0, self.batch_size, self.max_predictions)
-        return plan_stages(self.phases or (one,), self.batch_size_ramp)
+        return plan_stages(self.all_phases(), self.batch_size_ramp)
 
     def _check_combinations(self):
-        if self.vocabulary is None and self.init is None and not self.reads_records:
+        if self.vocabulary is None and self.init is None and not self.reads_records and self.batches is None:
             raise ValueError("pretrain: a corpus of text needs `vocabulary` (kbert vocabulary makes one) or `init`.")
         if self.vocabulary is not None and self.reads_records:
             raise ValueError("pretrain: records have a vocabulary of their own. Received: `vocabulary` as well")
         if self.vocabulary is not None and isinstance(self.init, str | os.PathLike):
             raise ValueError("pretrain: `init` has a vocabulary of its own. Received: `vocabulary` as well")
-        self._set(held_out=resolve_held_out("pretrain", self.source, self.held_out))
+        if self.batches is None:
+            from kbert.pretraining.sources import resolve_held_out  # not above: it loads TensorFlow
+
+            self._set(held_out=resolve_held_out("pretrain", self.source, self.held_out))
         if not self.lowercase and not isinstance(self.vocabulary, str | os.PathLike | list | tuple):
             raise ValueError(
                 "pretrain: `lowercase` goes with a `vocabulary` file: tokenizers, `init` and records have a "
@@ -205,8 +228,6 @@ class PretrainingSettings:
     def to_dict(self) -> dict:
         """The settings in JSON form; objects are identified by the hash of their content."""
         fields = {name: getattr(self, name) for name in self._names}
-        if self.phases is not None:
-            fields["phases"] = [dataclasses.asdict(phase) for phase in self.phases]
         identified = {
             "corpus_or_records": identify_source(self.source),
             "vocabulary": identify_vocabulary(self.vocabulary),
@@ -219,10 +240,33 @@ class PretrainingSettings:
         from kbert.corpus.corpus_files import find_files
 
         found = {}
-        if not isinstance(self.source, DocumentList):
+        if self.batches is not None:
+            found = {"corpus_or_records": pathlib.Path(self.source) / MANIFEST}
+        elif not isinstance(self.source, DocumentList):
             files = self.source if self.reads_records else find_files(self.source, are_texts=False)
             found = {"corpus_or_records": files}
         for name, value in (("vocabulary", self.vocabulary), ("init", self.init), ("names", self.names)):
             if isinstance(value, str | os.PathLike):
                 found[name] = local_source(value) or value if name == "init" else value
         return found
+
+
+def _decided(batches, fields):
+    """What stored batches decide; ValueError for arguments that would have to change them."""
+    defaults = pretrain.arguments(fields["corpus_or_records"]).flat(with_passing=False)
+    if given := {name: fields[name] for name in _OF_BATCHES if name in fields and fields[name] != defaults[name]}:
+        raise ValueError(f"pretrain: batches were drawn and masked when they were written. Received: {given} as well")
+    if batches.get("left_to_right"):
+        raise ValueError("pretrain: expected batches with masked tokens. Received: batches with left_to_right=True")
+    stored = sum(file["batches"] for file in batches["files"] if file["kind"] == "train")
+    steps = stored if fields["steps"] is None else fields["steps"]
+    if steps > stored:
+        raise ValueError(f"pretrain: `steps` must be from 1 to {stored}, the number of batches. Received: {steps}")
+    return {
+        "steps": steps,
+        "batch_size": batches["batch_size"],
+        "sequence_length": batches["sequence_length"],
+        "max_predictions": batches["arrays"]["inputs/mask_positions"]["shape"][1],
+        "next_sentence": "labels/nsp_logits" in batches["arrays"],
+        "packed": batches["num_parts"] is not None,
+    }

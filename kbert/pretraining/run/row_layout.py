@@ -1,4 +1,4 @@
-"""Whether a pre-training packs its rows, and the model that takes them."""
+"""Whether a pre-training packs its rows."""
 
 import logging
 
@@ -22,7 +22,7 @@ def choose_packing(settings, tokenizer):
     pays = packing_pays(
         settings.source,
         tokenizer,
-        {stage.number: stage.phase for stage in settings.stages()}.values(),
+        settings.all_phases(),
         num_parts=settings.num_parts,
         seed=settings.seed,
         held_out=settings.held_out,
@@ -38,10 +38,10 @@ def packing_pays(source, tokenizer, phases, **options) -> bool:
     and the corpus, so that a run that is resumed decides the same.
     """
     plain, packed, total = 0.0, 0.0, 0.0
-    for phase in phases:
-        lengths = {"sequence_length": phase.sequence_length, "max_predictions": phase.max_predictions}
+    for length, share, rows, predictions in phases:
+        lengths = {"sequence_length": length, "max_predictions": predictions}
         shares = real_shares(source, tokenizer, **lengths, **options, filled=False)
-        tokens = phase.share * phase.batch_size * phase.sequence_length
+        tokens = share * rows * length
         plain, packed, total = plain + tokens * shares["plain"], packed + tokens * shares["packed"], total + tokens
     pays = packed >= _LEAST_GAIN * plain > 0
     _LOGGER.info(
@@ -51,9 +51,3 @@ def packing_pays(source, tokenizer, phases, **options) -> bool:
         100 * packed / total,
     )
     return pays
-
-
-def model_of_rows(model, settings):
-    """The `BertPretrainer` to train on the rows of these settings: the model, or a view that shares its layers."""
-    wanted = settings.num_parts if settings.packed else None
-    return model if model.encoder.num_parts == wanted else model.with_parts(wanted)

@@ -1,5 +1,8 @@
 """The course of a pre-training: data, model, training, evaluation, saving."""
 
+import dataclasses
+import functools
+import importlib.util
 import logging
 import os
 
@@ -14,14 +17,10 @@ from kbert.pipelines.settings import ModelSettings
 from kbert.pretraining.run.check_run import check_run
 from kbert.pretraining.run.corpus_source import check_paths, corpus_source
 from kbert.pretraining.run.estimate import count_epochs, describe_plan, estimate_pretraining
-from kbert.pretraining.run.pretraining_data import baseline_curves, describe_data, make_evaluations, stage_dataset
 from kbert.pretraining.run.pretraining_optimizer import compile_models, make_clock_rate, make_schedule
 from kbert.pretraining.run.pretraining_run import PretrainingRun, measure_run
 from kbert.pretraining.run.pretraining_settings import PretrainingSettings
-from kbert.pretraining.run.row_layout import choose_packing, model_of_rows
-from kbert.pretraining.run.starting_model import starting_model
-from kbert.pretraining.sources import check_held_out
-from kbert.pretraining.tfrecords import check_tfrecords, is_tfrecords
+from kbert.pretraining.run.stored_batches import StoredBatches
 from kbert.training.batch_memory import check_batch_memory
 from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.forecast import Forecast
@@ -31,10 +30,8 @@ from kbert.training.intervals import check_milestones, resolve_log_interval
 from kbert.training.made_by import note_origin
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import check_output, open_run
-from kbert.training.stages import Stage
 from kbert.training.time_budget import TimeBudget
 from kbert.weights.formats.google.slots import has_slots, load_slots
-from kbert.weights.save import save_pretrained
 from kbert.weights.source import local_source
 from kbert.weights.step_checkpoint import write_description
 from kbert.weights.step_paths import CHECKPOINTS
@@ -72,14 +69,11 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     # Before what takes long; of several workers the first tells the others in `open_run`.
     if output is not None and not asked.overwrite and not dry_run and hardware.name != "multiworker":
         check_output(output, settings.to_dict(), schedule, undecided=["packed"] if settings.packed is None else [])
-    if is_tfrecords(settings.source):
-        check_tfrecords(settings.source, settings.held_out)
-    else:
-        check_held_out(settings.source, settings.held_out)
+    data = _open_data(settings, asked.rows.data_service)
     keras.utils.set_random_seed(settings.seed)
-    model, tokenizer = starting_model(settings, hardware, keep_given=dry_run)
+    model = data.starting_model(hardware, keep_given=dry_run)
     check_not_quantized(model)
-    settings = choose_packing(settings, tokenizer)
+    settings = data.settings
     with hardware.scope():
         trained = model_of_rows(model, settings)
     if settings.rematerialize is not None:
@@ -87,12 +81,14 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
             block.rematerialize = settings.rematerialize
     compile_models(trained, model, settings, hardware)
     for stage in stages:
-        check_batch_memory(trained, stage.batch_size, stage.phase.sequence_length)
-    evaluations = make_evaluations(settings, tokenizer)
-    model_settings = _model_settings(model, settings, tokenizer)
+        check_batch_memory(trained, stage.batch_size, stage.sequence_length)
+    evaluations = data.evaluations()
+    model_settings = ModelSettings(
+        task=model.task, sequence_length=settings.sequence_length, tokenizer=data.tokenizer_settings
+    )
     if dry_run:
-        metrics = estimate_pretraining(settings, tokenizer, trained, hardware)
-        return PretrainingRun(metrics, [], model, tokenizer, model_settings)
+        metrics = estimate_pretraining(data, trained, hardware)
+        return PretrainingRun(metrics, [], model, data.tokenizer, model_settings)
     run = None
     if output is not None:
         run = open_run(
@@ -107,42 +103,43 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     with hardware.scope():
         _load_moments(trained, settings)
     _LOGGER.info("%s", hardware.describe())
-    evaluation = evaluations[stages[-1].number]
+    evaluation = evaluations[stages[-1].phase]
     try:
-        statistics, unigram, corpus_tokens = describe_data(settings, tokenizer, evaluation)
+        real, about_data, corpus_tokens = data.describe(evaluation)
     except Exception:  # after an empty or damaged corpus no files remain
         if run is not None and not run.resume:
             run.discard()
         raise
-    real = [1 - one["padding_share"] for one in statistics]
     _LOGGER.info("%s", describe_plan(settings, model, real, corpus_tokens))
     if run is not None and run.is_chief:
-        write_description(run.path / CHECKPOINTS, model, model_settings, tokenizer.vocabulary)
+        write_description(run.path / CHECKPOINTS, model, model_settings, data.vocabulary)
     budget, forecast = None, []
     if settings.hours is not None:
         budget = TimeBudget(3600 * settings.hours, make_clock_rate(vars(settings)))
-        tokens = stages[0].batch_size * stages[0].phase.sequence_length
+        tokens = stages[0].batch_size * stages[0].sequence_length
         forecast = [Forecast(budget, tokens, real[0], corpus_tokens)]
     windows = int(checkpoint_every) // log_every
     board, examples = [], []
-    if logs is not None:
-        shown = next(iter(evaluations[stages[0].number]))
+    if logs is not None and importlib.util.find_spec("tensorboard") is None:  # TensorFlow brings it along
+        _LOGGER.info("TensorBoard is not installed: there will be no logs for it.")
+    elif logs is not None:
+        shown = next(iter(evaluations[stages[0].phase]))
         about = settings.to_dict() | model.config.to_dict() | {"parameters": model.count_params()}
         board = [
             TensorBoard(
                 logs,
                 settings=about,
-                baseline=baseline_curves(unigram),
+                baseline=data.baseline(about_data),
                 batch=shown,
                 profile=bookkeeping.profile,
                 wait_for_finish=True,
             )
         ]
         if not settings.left_to_right:  # which has no masks to show
-            examples = [MaskedExamples(tokenizer.vocabulary, shown, logs, every=windows)]
+            examples = [MaskedExamples(data.vocabulary, shown, logs, every=windows)]
     history = fit_steps(
         trained,
-        lambda start_step, starts: stage_dataset(settings, tokenizer, start_step, starts, asked.rows.data_service),
+        data.from_step,
         settings.steps,
         run.path if run else None,
         window=log_every,
@@ -151,28 +148,40 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
         keep_best=keep_best,
         validation_every=windows,
         validate_first=settings.init is not None,
-        stages=[Stage(stage.end, evaluations[stage.number], real[stage.number]) for stage in stages],
+        stages=[
+            dataclasses.replace(stage, validation_data=evaluations[stage.phase], real_share=real[stage.phase])
+            for stage in stages
+        ],
         budget=budget,
         callbacks=[ConsoleProgress(), *forecast, *board, *examples, *callbacks],
     )
-    about_data = {
-        "unigram": unigram,
-        "data": statistics[0] if len(statistics) == 1 else statistics,
-        "epochs": count_epochs(settings, real, corpus_tokens, history[-1]["step"] if history else None),
-    }
+    epochs = count_epochs(settings, real, corpus_tokens, history[-1]["step"] if history else None)
+    about_data = about_data | {"epochs": epochs}
     metrics = measure_run(trained, evaluation, history, settings.steps, board if hardware.is_chief else [], about_data)
     best = best_step(history) if keep_best else None
     if best is not None:
         metrics["best_step"] = best
     if run is not None:
-
-        def save(path, made_by):
-            save_pretrained(model, path, tokenizer=tokenizer, settings=model_settings, made_by=made_by, overwrite=True)
-
+        save = functools.partial(data.save, model, model_settings)
         keep_last = is_extendable and settings.schedule == "constant"
         run.finish(metrics, save, keep_checkpoint=keep_last, keep_every=keep_every, keep_step=best)
     note_origin(model, run, metrics, "kbert.pretrain", settings.to_dict(), _INPUTS)
-    return PretrainingRun(metrics, history, model, tokenizer, model_settings, run.path if run else None)
+    return PretrainingRun(metrics, history, model, data.tokenizer, model_settings, run.path if run else None)
+
+
+def _open_data(settings, data_service):
+    if settings.batches is not None:
+        return StoredBatches(settings)
+    # Not above: it loads TensorFlow, which a training on batches does not need.
+    from kbert.pretraining.run.corpus_data import CorpusData
+
+    return CorpusData(settings, data_service)
+
+
+def model_of_rows(model, settings):
+    """The `BertPretrainer` to train on the rows of these settings: the model, or a view that shares its layers."""
+    wanted = settings.num_parts if settings.packed else None
+    return model if model.encoder.num_parts == wanted else model.with_parts(wanted)
 
 
 def _load_moments(model, settings):
@@ -184,7 +193,3 @@ def _load_moments(model, settings):
     if path is not None and not settings.bias_correction and has_slots(path, model):
         step = load_slots(model.optimizer, model, path, with_step=False)
         _LOGGER.info("%s: the optimizer goes on with the moments of step %s there", settings.init, f"{step:,}")
-
-
-def _model_settings(model, settings, tokenizer):
-    return ModelSettings(task=model.task, sequence_length=settings.sequence_length, tokenizer=tokenizer.settings())

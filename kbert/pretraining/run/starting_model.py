@@ -1,18 +1,14 @@
 """The model that a pre-training starts from."""
 
-import math
 import os
 import pathlib
 
-import keras
-
-from kbert.config import BertConfig
 from kbert.corpus.records import Records
-from kbert.layers.sinusoidal_positions import SinusoidalPositions
 from kbert.models.copy_model import copy_model
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
 from kbert.pipelines.pipeline import Pipeline
+from kbert.pretraining.run.new_model import dropout_of, new_model
 from kbert.text.same_tokenizer import check_same_tokenizer
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.load import load_pretrained
@@ -47,11 +43,6 @@ def starting_model(settings, hardware, keep_given=False):
     return model, tokenizer
 
 
-def scaled_stddev(size) -> float:
-    """The deviation of new weights at which sums over the width of this size vary as base's: 0.02 · √(768 / H)."""
-    return 0.02 * math.sqrt(BertConfig().hidden_dim / BertConfig.from_size(size).hidden_dim)
-
-
 def source_tokenizer(settings):
     """The tokenizer of the records, or of the `vocabulary` that is given; None: that of `init`."""
     if settings.reads_records:
@@ -63,9 +54,7 @@ def source_tokenizer(settings):
 
 def _model_and_tokenizer(settings, hardware):
     task = "pretraining" if settings.next_sentence else "masked_lm"
-    overrides = {}
-    if settings.dropout is not None:
-        overrides = {"hidden_dropout": settings.dropout, "attention_dropout": settings.dropout}
+    overrides = dropout_of(settings)
     if isinstance(settings.init, str | os.PathLike):
         with hardware.scope():
             model = load_pretrained(settings.init, task, sequence_length=settings.sequence_length, **overrides)
@@ -75,26 +64,8 @@ def _model_and_tokenizer(settings, hardware):
     tokenizer = source_tokenizer(settings)
     if settings.init is not None:
         return _given_model(settings, task, overrides, tokenizer)
-    size = settings.size or "tiny"
-    if settings.initializer_stddev is not None:
-        stddev = settings.initializer_stddev
-        overrides |= {"initializer_stddev": scaled_stddev(size) if stddev == "scaled" else stddev}
-    config = BertConfig.from_size(
-        size,
-        vocabulary_size=tokenizer.vocabulary_size,
-        causal=settings.left_to_right,
-        pooled_token="last" if settings.left_to_right else "first",
-        position_embedding=settings.position_embedding or "learned",
-        max_sequence_length=max(512, settings.sequence_length),
-        **overrides,
-    )
     with hardware.scope():
-        model = BertPretrainer(config, next_sentence=settings.next_sentence)
-        if settings.position_initializer == "sinusoidal":
-            table = model.encoder.embeddings.position_embedding.embeddings
-            waves = SinusoidalPositions(config.hidden_dim, config.initializer_stddev, dtype="float32")
-            table.assign(waves(keras.ops.arange(config.max_sequence_length)))
-    return model, tokenizer
+        return new_model(settings, tokenizer.vocabulary_size), tokenizer
 
 
 def _check_records(settings, tokenizer):

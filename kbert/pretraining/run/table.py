@@ -7,22 +7,19 @@ from kbert.training.dry_run import format_estimate
 
 def describe_scores(metrics: Mapping) -> str:
     """Loss and accuracy of masked tokens, and of next sentences where the run had them, for printing."""
-    unigram = metrics["unigram"]
-    lines = [
-        f"held-out masked tokens: loss {metrics['mlm_cross_entropy']:.3f} (token frequencies alone: "
-        f"{unigram['cross_entropy']:.3f}), masked-LM accuracy {metrics['mlm_accuracy']:.1%} "
-        f"(always the most frequent: {unigram['accuracy']:.1%})"
-    ]
-    if "nsp_accuracy" in metrics:
-        lines.append(
-            f"held-out pairs: next-sentence accuracy {metrics['nsp_accuracy']:.1%} "
-            f"(always the more frequent label: {unigram['nsp_accuracy']:.1%})"
-        )
-    return "\n".join(lines)
+    loss, accuracy = f"loss {metrics['mlm_cross_entropy']:.3f}", f"masked-LM accuracy {metrics['mlm_accuracy']:.1%}"
+    pairs = f"next-sentence accuracy {metrics['nsp_accuracy']:.1%}" if "nsp_accuracy" in metrics else None
+    if unigram := metrics.get("unigram"):  # of stored batches it is not known
+        loss += f" (token frequencies alone: {unigram['cross_entropy']:.3f})"
+        accuracy += f" (always the most frequent: {unigram['accuracy']:.1%})"
+        pairs = pairs and f"{pairs} (always the more frequent label: {unigram['nsp_accuracy']:.1%})"
+    return f"held-out masked tokens: {loss}, {accuracy}" + (f"\nheld-out pairs: {pairs}" if pairs else "")
 
 
 def describe_estimate(estimate: Mapping) -> str:
     """What `kbert.pretrain(dry_run=True)` found, for printing."""
+    if "sequences_per_epoch" not in estimate:  # of stored batches it is not known
+        return format_estimate(estimate)
     count = f"{estimate['sequences_per_epoch']:,}" + ("" if estimate["sequences_are_all"] else " or more")
     return f"{count} sequences in an epoch\n{format_estimate(estimate)}"
 

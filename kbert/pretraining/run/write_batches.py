@@ -6,13 +6,13 @@ import pathlib
 
 import numpy as np
 
+from kbert.config import default_num_parts
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.files import check_directory_is_free, sha256, to_json, write_directory
 from kbert.pretraining.batch_files import FORMAT, MANIFEST, VOCABULARY
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.packed_rows import default_num_parts
-from kbert.pretraining.run.phases import Phase, default_max_predictions
+from kbert.pretraining.run.phases import default_max_predictions
 from kbert.pretraining.run.row_layout import packing_pays
 from kbert.text.vocabulary import write_vocabulary
 
@@ -39,7 +39,7 @@ def write_batches(
 ) -> dict:
     """Writes the first batches of `pretraining_dataset`, exactly as `kbert.pretrain` with these settings sees them.
 
-    A machine with JAX alone trains on them (`pretrain_on_batches`): nothing is left to do there but to read arrays. A
+    A machine with JAX alone trains on them (`kbert.pretrain`): nothing is left to do there but to read arrays. A
     batch of 256 rows of 128 tokens takes 0.15 MB.
 
     Args:
@@ -60,8 +60,8 @@ def write_batches(
     """
     if options.get("left_to_right"):
         raise ValueError(
-            "write_batches: expected masked tokens, as `pretrain_on_batches` trains bidirectional models. "
-            "Received: left_to_right=True. kbert.pretrain trains left-to-right models"
+            "write_batches: expected masked tokens, as only bidirectional models are trained on batches. "
+            "Received: left_to_right=True. Train such a model on the records themselves"
         )
     for name, value in (("steps", steps), ("batches_per_file", batches_per_file)):
         if value < 1:
@@ -74,7 +74,7 @@ def write_batches(
     if packed is None and fill_rows:
         packed = True
     elif packed is None:
-        phase = Phase(sequence_length, 1.0, batch_size, max_predictions)
+        phase = (sequence_length, 1.0, batch_size, max_predictions)
         names = ("next_sentence", "random_next_rate", "mask_rate")  # what decides how long pairs are, and their masks
         objective = {name: options[name] for name in names if name in options}
         packed = packing_pays(records, tokenizer, [phase], num_parts=num_parts, seed=seed, **objective)

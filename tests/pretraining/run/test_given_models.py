@@ -12,6 +12,7 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, mak
 import kbert
 from kbert.keras_compat import adam_moments
 from kbert.pretraining.run import run_pretraining
+from kbert.pretraining.run.corpus_data import CorpusData
 from kbert.weights import load_slots
 
 pytestmark = pytest.mark.usefixtures("same_data")
@@ -98,7 +99,7 @@ def test_an_error_in_the_data_is_not_hidden_where_the_output_was_there(records, 
     def fail(*arguments):
         raise ValueError("a damaged shard")
 
-    monkeypatch.setattr(run_pretraining, "describe_data", fail)
+    monkeypatch.setattr(CorpusData, "describe", fail)
     output = tmp_path / "run"
     (tmp_path / "disk").mkdir()
     output.symlink_to(tmp_path / "disk") if is_link else output.mkdir()

@@ -3,16 +3,15 @@
 import pytest
 
 from kbert.pretraining.run.named_settings import complete_settings
-from kbert.pretraining.run.phases import Phase, read_phases, read_ramp
-from kbert.pretraining.run.plan import count_steps, first_row, plan_stages
+from kbert.pretraining.run.phases import count_steps, first_row, plan_stages, read_phases, read_ramp
 
-PAPER = (Phase(128, 0.9, 256, 20), Phase(512, 0.1, 256, 80))
+PAPER = ((128, 0.9, 256, 20), (512, 0.1, 256, 80))
 
 
 def test_phases_are_read_as_numbers_and_as_text():
     assert read_phases([(128, 0.9), (512, 0.1)], 256) == read_phases(["128:0.9", "512:0.1"], 256) == PAPER
-    assert read_phases(["64:0.5:8", "128:0.5:4:7"], 32) == (Phase(64, 0.5, 8, 10), Phase(128, 0.5, 4, 7))
-    assert read_phases([(64, 1.0)], 32, max_predictions=3) == (Phase(64, 1.0, 32, 3),)
+    assert read_phases(["64:0.5:8", "128:0.5:4:7"], 32) == ((64, 0.5, 8, 10), (128, 0.5, 4, 7))
+    assert read_phases([(64, 1.0)], 32, max_predictions=3) == ((64, 1.0, 32, 3),)
 
 
 @pytest.mark.parametrize(
@@ -32,18 +31,18 @@ def test_ramps():
 
 def test_a_plan_without_a_ramp_is_the_phases():
     stages = plan_stages(PAPER)
-    assert [(stage.end, stage.number, stage.batch_size) for stage in stages] == [(0.9, 0, 256), (1.0, 1, 256)]
-    assert [stage.phase for stage in stages] == list(PAPER)
+    assert [(stage.end, stage.phase, stage.batch_size) for stage in stages] == [(0.9, 0, 256), (1.0, 1, 256)]
+    assert [(stage.sequence_length, stage.max_predictions) for stage in stages] == [(128, 20), (512, 80)]
 
 
 def test_a_ramp_doubles_and_passes_over_borders_of_phases():
-    stages = plan_stages((Phase(128, 0.3, 48, 20), Phase(512, 0.7, 12, 80)), (8, 0.6))
-    found = [(round(stage.end, 6), stage.number, stage.batch_size) for stage in stages]
+    stages = plan_stages(((128, 0.3, 48, 20), (512, 0.7, 12, 80)), (8, 0.6))
+    found = [(round(stage.end, 6), stage.phase, stage.batch_size) for stage in stages]
     assert found == [(0.2, 0, 8), (0.3, 0, 16), (1.0, 1, 12)]
 
 
 def test_rows_are_counted_within_a_phase():
-    stages = plan_stages((Phase(128, 0.5, 16, 20), Phase(512, 0.5, 8, 80)), (4, 0.25))
+    stages = plan_stages(((128, 0.5, 16, 20), (512, 0.5, 8, 80)), (4, 0.25))
     assert [stage.batch_size for stage in stages] == [4, 8, 16, 8]
     starts = [0, 10, 20, 40]
     assert first_row(stages, starts[:1], 9) == 36

@@ -85,7 +85,7 @@ def test_a_run_that_a_callback_stopped(home, run):
 
 
 def test_an_occupied_output_is_refused_before_long_work(home, tmp_path, monkeypatch):
-    monkeypatch.setattr("kbert.pretraining.run.run_pretraining.starting_model", None)
+    monkeypatch.setattr("kbert.pretraining.run.corpus_data.starting_model", None)
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(FileExistsError, match="other files than a run's"):
         kbert.pretrain(home / "records", output=tmp_path, **{**SHORT, "packed": None})
@@ -223,7 +223,7 @@ def test_a_model_is_continued_in_its_direction(home, tmp_path):
 @pytest.mark.usefixtures("eagerly")
 def test_a_dry_run_says_what_it_would_take(home, tmp_path, monkeypatch):
     to_the_end = functools.partial(count_sequences, seconds=float("inf"))
-    monkeypatch.setattr("kbert.pretraining.run.estimate.count_sequences", to_the_end)
+    monkeypatch.setattr("kbert.pretraining.run.corpus_data.count_sequences", to_the_end)
     plan = SHORT | {"steps": 1000, "sequence_length": None, "phases": [(16, 0.75), (24, 0.25)]}
     plan["position_embedding"] = "sinusoidal"
     found = kbert.pretrain(home / "records", dry_run=True, output=tmp_path / "run", **plan)

@@ -105,7 +105,7 @@ def test_as_many_predictions_as_the_objective_has(changes, predictions):
     fields = pretraining_fields(steps=10)
     assert pretraining_settings(**fields | changes).max_predictions == predictions
     phases = pretraining_settings(**fields | changes | {"phases": ["128:1"]}).phases
-    assert phases[0].max_predictions == predictions
+    assert phases[0][-1] == predictions
 
 
 def test_a_share_of_warmup_is_stored_as_steps(tmp_path):
@@ -121,7 +121,7 @@ def test_named_settings_are_stored_as_what_they_mean():
     fields = pretraining_fields(steps=1000)
     paper = pretraining_settings(**fields | {"settings": "paper"}).to_dict()
     assert (paper["warmup_steps"], paper["batch_size"], paper["sequence_length"]) == (10, 256, 512)
-    assert [phase["max_predictions"] for phase in paper["phases"]] == [20, 80]
+    assert [phase[-1] for phase in paper["phases"]] == [20, 80]
     given = {"settings": "small-budget", "batch_size": 8, "hours": 2.0, "steps": None}
     small = pretraining_settings(**fields | given).to_dict()
     assert (small["warmup_share"], small["batch_size"], small["dropout"], small["learning_rate"]) == (

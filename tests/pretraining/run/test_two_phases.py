@@ -93,7 +93,7 @@ def test_what_a_run_from_a_model_says(by_steps):
     assert steps == [0, 2, 4, 6, 8]
     assert by_steps.metrics["before"].keys() <= by_steps.metrics.keys() and "loss" in by_steps.metrics["before"]
     assert [len(by_steps.metrics["data"]), by_steps.settings.sequence_length] == [2, 24]
-    assert [phase["batch_size"] for phase in read_json(by_steps.path / "settings.json")["phases"]] == [4, 3]
+    assert [phase[2] for phase in read_json(by_steps.path / "settings.json")["phases"]] == [4, 3]
 
 
 @pytest.mark.usefixtures("eagerly")

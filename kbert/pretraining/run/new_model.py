@@ -1,0 +1,44 @@
+"""The new model that a pre-training starts from."""
+
+import math
+
+import keras
+
+from kbert.config import BertConfig
+from kbert.layers.sinusoidal_positions import SinusoidalPositions
+from kbert.models.pretrainer import BertPretrainer
+
+
+def new_model(settings, vocabulary_size: int) -> BertPretrainer:
+    """A `BertPretrainer` with new weights, as the `PretrainingSettings` say."""
+    size = settings.size or "tiny"
+    stddev = {}
+    if settings.initializer_stddev is not None:
+        scaled = settings.initializer_stddev == "scaled"
+        stddev = {"initializer_stddev": scaled_stddev(size) if scaled else settings.initializer_stddev}
+    config = BertConfig.from_size(
+        size,
+        vocabulary_size=vocabulary_size,
+        causal=settings.left_to_right,
+        pooled_token="last" if settings.left_to_right else "first",
+        position_embedding=settings.position_embedding or "learned",
+        max_sequence_length=max(512, settings.sequence_length),
+        **stddev,
+        **dropout_of(settings),
+    )
+    model = BertPretrainer(config, next_sentence=settings.next_sentence)
+    if settings.position_initializer == "sinusoidal":
+        table = model.encoder.embeddings.position_embedding.embeddings
+        waves = SinusoidalPositions(config.hidden_dim, config.initializer_stddev, dtype="float32")
+        table.assign(waves(keras.ops.arange(config.max_sequence_length)))
+    return model
+
+
+def scaled_stddev(size: str) -> float:
+    """The deviation of new weights at which sums over the width of this size vary as base's: 0.02 · √(768 / H)."""
+    return 0.02 * math.sqrt(BertConfig().hidden_dim / BertConfig.from_size(size).hidden_dim)
+
+
+def dropout_of(settings) -> dict[str, float]:
+    """Fields of `BertConfig` for the `dropout` that was given, if one was."""
+    return {} if settings.dropout is None else dict.fromkeys(("hidden_dropout", "attention_dropout"), settings.dropout)

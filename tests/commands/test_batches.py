@@ -38,6 +38,7 @@ def test_writes_and_trains(batches, tmp_path, capsys):
     assert kbert.load_pretrained(tmp_path / "run").pretrained.settings.sequence_length == 16
     with pytest.raises(SystemExit, match="holds the finished run"):
         run_kbert("pretrain", *arguments)
+    run_kbert("pretrain", "--config", tmp_path / "run" / "settings.json", "--dry-run")
     more = (*arguments, "--overwrite", "--init", tmp_path / "run", "--steps", 2)
     with pytest.raises(SystemExit, match="init"):
         run_kbert("pretrain", *more, "--size", "tiny")

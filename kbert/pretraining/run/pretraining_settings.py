@@ -89,12 +89,13 @@ class PretrainingSettings:
             if self.max_predictions is None:
                 self._set(max_predictions=self._default_predictions(self.sequence_length))
             return
-        if self.sequence_length is not None:
+        phases = read_phases(self.phases, self.batch_size, self.max_predictions, self._default_predictions)
+        longest = max(length for length, *_ in phases)
+        if self.sequence_length not in (None, longest):  # settings.json, which can be a configuration, has the longest
             raise ValueError(
                 f"pretrain: `phases` have sequence lengths. Received: sequence_length={self.sequence_length} as well"
             )
-        phases = read_phases(self.phases, self.batch_size, self.max_predictions, self._default_predictions)
-        self._set(phases=phases, sequence_length=max(length for length, *_ in phases))
+        self._set(phases=phases, sequence_length=longest)
 
     def _default_predictions(self, length):
         return default_max_predictions(length, self.mask_rate or _MASK_RATE, self.left_to_right)
@@ -253,20 +254,21 @@ class PretrainingSettings:
 
 def _decided(batches, fields):
     """What stored batches decide; ValueError for arguments that would have to change them."""
-    defaults = pretrain.arguments(fields["corpus_or_records"]).flat(with_passing=False)
-    if given := {name: fields[name] for name in _OF_BATCHES if name in fields and fields[name] != defaults[name]}:
-        raise ValueError(f"pretrain: batches were drawn and masked when they were written. Received: {given} as well")
     if batches.get("left_to_right"):
         raise ValueError("pretrain: expected batches with masked tokens. Received: batches with left_to_right=True")
     stored = sum(file["batches"] for file in batches["files"] if file["kind"] == "train")
     steps = stored if fields["steps"] is None else fields["steps"]
     if steps > stored:
         raise ValueError(f"pretrain: `steps` must be from 1 to {stored}, the number of batches. Received: {steps}")
-    return {
-        "steps": steps,
+    decided = {
         "batch_size": batches["batch_size"],
         "sequence_length": batches["sequence_length"],
         "max_predictions": batches["arrays"]["inputs/mask_positions"]["shape"][1],
         "next_sentence": "labels/nsp_logits" in batches["arrays"],
         "packed": batches["num_parts"] is not None,
     }
+    defaults = pretrain.arguments(fields["corpus_or_records"]).flat(with_passing=False)
+    names = [name for name in _OF_BATCHES if name in fields]
+    if given := {name: fields[name] for name in names if fields[name] not in (defaults[name], decided.get(name))}:
+        raise ValueError(f"pretrain: batches were drawn and masked when they were written. Received: {given} as well")
+    return decided | {"steps": steps}

@@ -35,6 +35,9 @@ def test_settings_are_complete_and_identify_objects():
     ):
         with pytest.raises(ValueError, match=f"`{name}`"):
             pretraining_settings(**fields | {name: value})
+    phases = fields | {"phases": [(16, 0.5), (24, 0.5)], "steps": 10}
+    for length in (None, 24):  # settings.json has the longest, too
+        assert pretraining_settings(**phases | {"sequence_length": length}).sequence_length == 24
     wrong_inputs(
         lambda change: pretraining_settings(**fields | change),
         ({"hours": 1.0}, "either `steps` or `hours`"),
@@ -43,7 +46,7 @@ def test_settings_are_complete_and_identify_objects():
         ({"steps": None, "hours": 1.0, "warmup_steps": 3}, "takes `warmup_share`"),
         ({"warmup_steps": 1, "warmup_share": 0.1}, "either `warmup_steps` or `warmup_share`"),
         ({"phases": ["16:0.8", "24:0.2"], "sequence_length": None}, r"each of `phases` needs a step.* phases\[1\], 20"),
-        ({"phases": ["16:1"]}, "`phases` have sequence lengths. Received: sequence_length=16"),
+        ({"phases": ["24:1"]}, "`phases` have sequence lengths. Received: sequence_length=16"),
         ({"batch_size_ramp": (4, 0.5)}, "must begin below the batch size. Received: 4, of 4"),
         ({"left_to_right": True, "keep_rate": 0.0}, "masks none. Received: {'keep_rate': 0.0}"),
         ({"left_to_right": True, "whole_word": True}, "masks none"),

@@ -256,8 +256,14 @@ def read_config(path: str) -> dict[str, Any]:
     """
     import yaml
 
+    class Loader(yaml.SafeLoader):
+        """YAML 1.1 takes 1e-4 for a word, JSON and people for a number."""
+
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), "-+0123456789"
+    )
     try:
-        values = yaml.safe_load(pathlib.Path(path).read_text("utf-8"))
+        values = yaml.load(pathlib.Path(path).read_text("utf-8"), Loader)
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"--config {path}: expected YAML or JSON. Received: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
@@ -346,7 +352,7 @@ def print_config(command: Command, values: Mapping[str, Any], task_class: type |
     if task_class is not None:
         task = values["task"]
         if isinstance(task, Mapping):  # some fields of it
-            task = {"task": next(word for word, load in command.tasks().items() if load() is task_class), **task}
+            task = {"task": next(word for word, load in command.tasks().items() if load is task_class), **task}
         else:
             task = task.to_dict()
         full["task"] = json.loads(json.dumps(to_json(task)))

@@ -150,6 +150,10 @@ def test_a_configuration_file_has_the_values_of_flags(tmp_path, capsys):
     path = tmp_path / "run.yaml"
     path.write_text("corpus: [a]\nsteps: 5\nmachine: {strategy: one, logical_cpus: 2}\nmasking: {whole_word: true}\n")
     values = parse("--config", str(path), "--strategy", "mirrored")
+    rates = {"learning_rate: 1e-4": 1e-4, '{"learning_rate": 5e-05}': 5e-5, "learning_rate: 1.5E+2": 150.0}
+    for text, rate in rates.items():
+        (tmp_path / "other.yaml").write_text(text)
+        assert parse("a", "--config", str(tmp_path / "other.yaml"))["learning_rate"] == rate
     assert values["machine"] == Machine(strategy="mirrored", logical_cpus=2)
     assert values["masking"] == Masking(rate=0.2, whole_word=True)
     assert (values["corpus"], values["steps"]) == (["a"], 5)

@@ -1,6 +1,7 @@
 """What `kbert.finetune` does, in the order in which it happens: read, build, open the run, train, evaluate, save."""
 
 import logging
+import os
 import pathlib
 from typing import Any
 
@@ -161,7 +162,8 @@ class Finetuning:
             paths["dev"] = self.asked.dev
         given = {"source": self._init, "task": self.asked.task.to_dict()}
         if self.teaching is not None:
-            given |= {"teacher": self.teaching.name, "unlabelled": self.teaching.unlabelled}
+            given["teacher"] = self.teaching.name
+            paths["unlabelled"] = self.asked.unlabelled if self._is_path("unlabelled") else None
         return self.asked.settings() | given | to_json(paths) | self._more_settings
 
     def open(self):
@@ -174,11 +176,15 @@ class Finetuning:
                 self.hardware,
                 inputs=self._files(),
                 recipe="kbert.finetune",
-                examples={name: one.fingerprint() for name, one in self._examples.items() if one is not None},
+                examples={name: one.fingerprint() for name, one in self._examples.items() if one is not None}
+                | ({} if self.teaching is None else {"taught": self.teaching.examples.fingerprint()}),
             )
             if self.teaching is not None and self._run.is_chief:
                 self.teaching.write(self._run.path)
         return self._run
+
+    def _is_path(self, name: str) -> bool:
+        return isinstance(getattr(self.asked, name), str | os.PathLike)
 
     def _files(self) -> dict[str, Any]:
         files = {name: one.path for name, one in self._examples.items() if one is not None and one.path}
@@ -186,9 +192,11 @@ class Finetuning:
             files.pop("dev", None)  # held out of it
         files["more_dev"] = [one.path for one in self.more_dev.values() if one.path] or None
         for name in ("source", "teacher"):
-            model = getattr(self.asked, name)
-            if model is not None and not isinstance(model, BertModel | Pipeline):
+            if self._is_path(name):
+                model = getattr(self.asked, name)
                 files[name] = local_source(model) or model
+        if self._is_path("unlabelled"):
+            files["unlabelled"] = self.asked.unlabelled
         return files
 
     # Train

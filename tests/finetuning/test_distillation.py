@@ -129,7 +129,7 @@ def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_
 
 
 def test_from_files_in_parts_and_by_the_command(init, teacher, tmp_path, capsys):
-    from helpers.run_recipe import as_flags, run_kbert
+    from helpers.run_recipe import as_flags, read_json, run_kbert
 
     kbert.save_pretrained(teacher, tmp_path / "teacher")
     table = write_table(tmp_path / "train.csv", ROWS)
@@ -141,8 +141,13 @@ def test_from_files_in_parts_and_by_the_command(init, teacher, tmp_path, capsys)
     said = capsys.readouterr().err
     assert "the teacher answers 33 examples" in said and "9 texts without labels" in said
     assert kbert.evaluate(tmp_path / "run", TASK, table)["examples"] == len(ROWS)
-    settings = (tmp_path / "run" / "settings.json").read_text()
-    assert '"teacher_temperature": 3' in settings and '"unlabelled": 9' in settings and '"teacher": "' in settings
+    settings = read_json(tmp_path / "run" / "settings.json")
+    assert (settings["unlabelled"], settings["teacher"]) == (str(texts), str(tmp_path / "teacher"))
+    assert settings["distillation"] == {"teacher_temperature": 3.0, "hard_share": 0.2}
+    run_kbert("finetune", "--config", tmp_path / "run" / "settings.json", "--output", tmp_path / "again")
+    assert read_json(tmp_path / "again" / "settings.json") == settings
+    inputs = read_json(tmp_path / "run" / "inputs.json")
+    assert {"source", "train", "teacher", "unlabelled"} <= inputs["inputs"].keys()
     estimate = kbert.finetune(init, TASK, table, teacher=tmp_path / "teacher", dry_run=True, **NO_DEV).metrics
     assert estimate["examples"] == len(ROWS)
 

@@ -7,17 +7,13 @@ import numpy as np
 
 
 def layer_similarity(x, y) -> np.ndarray:
-    """Linear centred kernel alignment of each layer of one model and each of another, on the same words.
+    """Linear CKA of each layer of one model and each of another on the same n words.
 
-    Args:
-        x: [n, L, H] of one model.
-        y: [n, L', H'] of the other.
+    `x` is [n, L, H], `y` [n, L', H'], the result float64 [L, L'] in [0, 1]: 1 where one is the
+    other up to rotation, scale and shift, 0 if one does not vary.
 
-    Returns:
-        float64 [L, L'] in [0, 1]: 1 where one is the other up to rotation, scale and shift. 0 if one does not vary.
-
-    Source: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited", equation 3 with linear
-    kernels.
+    Source: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited",
+    equation 3 with linear kernels.
     """
     x, y = np.asarray(x, "float64"), np.asarray(y, "float64")
     if x.ndim != 3 or y.ndim != 3 or len(x) != len(y) or not len(x):

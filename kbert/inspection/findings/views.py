@@ -29,8 +29,8 @@ MEANING = {
 def pictures(inspection: Inspection) -> dict[str, np.ndarray]:
     """Name → picture, uint8 [height, width, 3]; a name's first part is its group.
 
-    Attention is drawn of the first `DRAWN_TEXTS` texts, attributions of the first `DRAWN_ATTRIBUTIONS`; the report
-    shows those of all.
+    Attention is drawn of the first `DRAWN_TEXTS` texts, attributions of the first
+    `DRAWN_ATTRIBUTIONS`. The report shows all of them.
     """
     layers, heads = (
         names_of(word, count)
@@ -119,9 +119,9 @@ _PARTS = pathlib.Path(__file__).parent
 
 
 def report_html(inspection: Inspection) -> str:
-    """The report as one page: attention to look into, tables and charts; light and dark, for wide and narrow windows.
+    """The report as one page: attention to look into, tables and charts, for light and dark.
 
-    It asks for nothing from anywhere: its policy allows its own script and style alone, by their hashes. Texts and
+    It requests nothing: its policy allows only its own script and style, by their hashes. Texts and
     tokens are data of the script, which shows them as text.
     """
     style, script = ((_PARTS / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))

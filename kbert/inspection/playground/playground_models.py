@@ -24,14 +24,9 @@ _LEARNED_SIZE = _LEARNED_SENTENCES = 4000  # of the vocabulary that is learned w
 class PlaygroundModels:
     """What the playground was pointed at.
 
-    Args:
-        sources: paths or names of models, as `kbert.load_pretrained` takes them, or SavedModels of `kbert.export`.
-        log_dirs: directories below which models are looked for, each time they are listed.
-        vocabulary: path of the vocabulary for what needs no model; None: one is learned from the prose that is
-            installed with Python, when it is first needed.
-
-    Raises:
-        ValueError: Keras' backend is not TensorFlow, which reads strings.
+    `sources` are models or SavedModels by path or name. Below `log_dirs` models are looked for each
+    time they are listed. `vocabulary` is a path for what needs no model. None: one is learned from
+    the prose that is installed with Python, when it is first needed.
     """
 
     def __init__(self, sources=(), log_dirs=(), vocabulary=None):
@@ -53,14 +48,14 @@ class PlaygroundModels:
         self._known = {}  # name → source, as of the last time that all were listed
 
     def check(self) -> None:
-        """Opens what was given by name, so that a wrong path is known at once."""
+        """Opens all named sources, so that a wrong path is known at once."""
         for source in self._named:
             describe(source)
         if not self.learns_vocabulary:
             self._without_model  # noqa: B018
 
     def sources(self) -> dict:
-        """Name → `ModelSource` of all models; those that were given by name first."""
+        """Name → `ModelSource` of all models; the named ones come first."""
         by_name = {}
         for source in [*self._named, *found_sources(self._log_dirs)]:
             by_name.setdefault(source.name, source)
@@ -69,7 +64,7 @@ class PlaygroundModels:
         return by_name
 
     def describe(self) -> list[dict]:
-        """What the page shows of each model, as JSON; one that cannot be read has no views, and its note says why."""
+        """What the page shows of each model, as JSON; an unreadable one has no views and a note why."""
         described = []
         for source in self.sources().values():
             key = _key(source)
@@ -83,22 +78,14 @@ class PlaygroundModels:
         return described
 
     def open(self, name: str | None) -> PlaygroundModel:
-        """The model of a name; of None the vocabulary alone.
-
-        Raises:
-            BadRequest: no such model, or a SavedModel; files that cannot be read.
-        """
+        """The model of a name, the vocabulary alone for None; BadRequest for a SavedModel."""
         model = self.open_any(name)
         if model.exported is not None:
             raise BadRequest(f"Expected a kbert model. Received: {name}, a SavedModel, which only gives answers")
         return model
 
     def open_any(self, name: str | None) -> PlaygroundModel | ExportedModel:
-        """The model or SavedModel of a name; of None the vocabulary alone.
-
-        Raises:
-            BadRequest: no such model; files that cannot be read.
-        """
+        """The model or SavedModel of a name, the vocabulary alone for None."""
         if name is None:
             return self._without_model
         source = self._known.get(name) or self.sources().get(name)  # log directories may be large
@@ -108,9 +95,9 @@ class PlaygroundModels:
         return self._load(source)
 
     def open_for_pairs(self, name: str | None) -> tuple[PlaygroundModel, ExportedModel | None]:
-        """Who makes pairs of sentences, and the SavedModel that judges them, if one is asked.
+        """The model that makes pairs of sentences, and the SavedModel that judges them, if one is asked.
 
-        A SavedModel has no tokenizer that could be used alone: the vocabulary of what needs no model makes its pairs.
+        A SavedModel's tokenizer cannot be used alone: the default vocabulary makes its pairs.
         """
         model = self.open_any(name)
         if model.exported is None:
@@ -175,7 +162,7 @@ def _step(key):
 
 
 def _key(source):
-    """The model's path and when it was written: a run may be resumed, and a model may be replaced."""
+    """The model's path and when it was written: a run may be resumed, a model replaced."""
     try:
         path = local_source(source.path) or source.path
     except FileNotFoundError:

@@ -54,7 +54,7 @@ def picture(width: float, height: float, title: str, draw: Callable) -> np.ndarr
         "grid.color": FAINT,
     }
     with matplotlib.rc_context(style), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # it draws a box
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box is drawn instead
         figure = Figure(figsize=(width / _POINTS, height / _POINTS), dpi=_DPI, layout="constrained")
         if title:
             figure.suptitle(title, fontsize=11, x=0.02, ha="left", wrap=True)
@@ -127,7 +127,7 @@ def attribution_picture(tokens: Sequence[str], attributions: Sequence[float], ti
     Of more than `MOST_BARS` tokens the ones with the longest bars are drawn, and the title says so.
     """
     values = np.asarray(attributions, "float64")
-    shown = np.sort(np.argsort(-np.abs(values), kind="stable")[:MOST_BARS])  # in their order in the text
+    shown = np.sort(np.argsort(-np.abs(values), kind="stable")[:MOST_BARS])  # in the order of the text
     if len(shown) < len(tokens):
         title += f"\nthe {len(shown)} of {len(tokens)} tokens that matter most"
 

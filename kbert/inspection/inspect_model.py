@@ -31,8 +31,8 @@ from kbert.text.tokenizer import check_tokenizer
 
 _LOGGER = logging.getLogger("kbert")
 _TEXTS = ("The capital of France is Paris.", "She put the book back because it was too heavy.")
-_COMPARED = 2000  # words by which layers are compared
-_TEST_SHARE = 0.2  # of `data`, without `dev`
+_COMPARED = 2000  # words, for comparing layers
+_TEST_SHARE = 0.2  # of `data`, if there is no `dev`
 
 
 def inspect(

@@ -7,7 +7,7 @@ import numpy as np
 
 from kbert.checks import is_missing
 
-_LAST_POSITION = 15  # words further behind count as this one
+_LAST_POSITION = 15  # later words count as this one
 _TAKES = (
     "a mapping of columns, `words` (lists of words) or `text` (strings), with labels beside them, or the examples of a "
     "tagging or text task"

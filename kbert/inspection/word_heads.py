@@ -9,7 +9,7 @@ from kbert.inspection.analysis.attention_heads import entity_attention, head_acc
 from kbert.inspection.analysis.states import encoder_with_attention, states_and_attention
 from kbert.inspection.labelled_data import LabelledWords
 
-_SENTENCES = 200  # that are read, of several words; more would change the shares by little
+_SENTENCES = 200  # of several words; more would hardly change the shares
 
 
 def heads_and_words(encoder, tokenizer, data: LabelledWords, sequence_length: int = 128) -> dict:

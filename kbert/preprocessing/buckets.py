@@ -22,7 +22,7 @@ BUCKETS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # the shapes that a
 # Entries with a value per position, [..., S]: of every model's batch, and of preprocessors that make windows.
 BY_TOKEN = ("token_ids", "segment_ids", "padding_mask", "position_ids", "part_ids")
 _OF_WINDOWS = ("window_token", "is_max_context", "token_starts", "token_ends")
-_FEWEST_ROWS = 64  # and its multiples divide evenly among replicas
+_FEWEST_ROWS = 64  # it and its multiples divide evenly among replicas
 _MULTIPLE = 4  # "longest" is rounded up to a multiple of this
 _LARGEST_WINDOW = 50  # batches, as in transformers' LengthGroupedSampler
 _WINDOWS_IN_EPOCH = 4  # at least, where there are so many batches: an example is not to meet itself

@@ -15,7 +15,7 @@ from kbert.stateless_random import fold_in, permutation
 from kbert.text.packing import truncated_lengths
 
 _TEXTS_AT_ONCE = 1024
-_TEXTS = 6  # keeps the order of texts independent of other uses of the same seed
+_TEXTS = 6  # keeps the order of texts independent of the seed's other uses
 _graph = tf.autograph.experimental.do_not_convert  # nothing here is Python control flow over tensors
 
 

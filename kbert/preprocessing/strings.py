@@ -22,7 +22,7 @@ def string_columns(inputs, names, owner, list_columns=()):
     names it may be a list of tuples, one for each row. Lists that differ in length, and ragged
     tensors, are filled up with empty strings. Errors name `owner`, the class that asks.
     """
-    if hasattr(inputs, "column_names") and hasattr(inputs, "with_format"):  # Hugging Face's
+    if hasattr(inputs, "column_names") and hasattr(inputs, "with_format"):  # a Hugging Face dataset
         plain = inputs.with_format(None)  # a format may have hidden columns
         inputs = {name: list(plain[name]) if name in names else None for name in plain.column_names}
     elif hasattr(inputs, "columns"):

@@ -14,7 +14,7 @@ from kbert.preprocessing.windows import max_context, sliding_windows, window_tok
 from kbert.text.packing import content_length, pack_ranges
 from kbert.text.words import split_words
 
-# The dense answers [B, T] may have so many cells for each token that the limit on windows allows.
+# Cells of the dense answers [B, T] for each token within the limit on windows.
 _CELLS_PER_TOKEN = 16
 
 

@@ -46,7 +46,7 @@ def mean_statistics(probs: Sequence, tokens: Sequence[Sequence[str]]) -> dict[st
     return {name: np.average([of_text[name] for of_text in of_texts], axis=0, weights=weights) for name in STATISTICS}
 
 
-_MAX_OFFSET = 5  # of the baselines that always choose the word so far before or after
+_MAX_OFFSET = 5  # words; a baseline always chooses the word at one offset
 
 
 def word_attention(probs, word_of_token) -> np.ndarray:

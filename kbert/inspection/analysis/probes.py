@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-_ITERATIONS = 200  # of L-BFGS, at most
+_ITERATIONS = 200  # of L-BFGS at most
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ def _probe(states, ids, test_states, l2):
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    if (ids == ids[0]).all():  # random labels of a few words may be all the same
+    if (ids == ids[0]).all():  # random labels of a few words may be all equal
         return np.full(len(test_states), ids[0])
     regression = LogisticRegression(C=1 / (l2 * len(ids)), max_iter=_ITERATIONS)
     with warnings.catch_warnings():

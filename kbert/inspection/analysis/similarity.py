@@ -34,5 +34,5 @@ def layer_similarity(x, y) -> np.ndarray:
 def _hsic(x, y):
     """The squared Frobenius norm of the cross-covariance, but for the factor that cancels."""
     if len(x) < min(x.shape[1], y.shape[1]):
-        return ((x @ x.T) * (y @ y.T)).sum()  # the same number, by matrices [n, n]
+        return ((x @ x.T) * (y @ y.T)).sum()  # an equal number, cheaper for few words
     return ((x.T @ y) ** 2).sum()

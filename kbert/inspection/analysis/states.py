@@ -81,7 +81,7 @@ def states_and_attention(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
 
 
 _INPUTS = ("token_ids", "segment_ids", "padding_mask")
-_BATCH = 32  # windows or texts of a forward pass
+_BATCH = 32  # windows or texts in a forward pass
 
 
 def word_states(

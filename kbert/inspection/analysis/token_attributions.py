@@ -82,7 +82,7 @@ def integrated_gradients(function: Callable, point, baseline, *, tolerance: floa
 
 
 BASELINES = ("[MASK]", "[PAD]", "[UNK]", "zero")
-_SPECIAL = ("[CLS]", "[SEP]")  # the same in text and baseline: they get nothing
+_SPECIAL = ("[CLS]", "[SEP]")  # equal in text and baseline, so they get no attribution
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

@@ -101,7 +101,7 @@ def _records(content):
     while start + 12 <= len(content):
         length = struct.unpack_from("<Q", content, start)[0]
         end = start + 12 + length + 4
-        if end > len(content) or not length:  # zeros are what a machine leaves that lost its power
+        if end > len(content) or not length:  # a power failure leaves zeros
             return
         try:
             yield content[start:end], event_pb2.Event.FromString(content[start + 12 : end - 4])
@@ -124,6 +124,6 @@ def _record_writer(path):
         import tensorflow as tf
 
         return tf.io.TFRecordWriter(str(path))
-    from tensorboard.summary.writer.record_writer import RecordWriter  # checksums in Python: slower
+    from tensorboard.summary.writer.record_writer import RecordWriter  # slower: its checksums are in Python
 
     return RecordWriter(open(path, "wb"))

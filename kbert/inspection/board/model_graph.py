@@ -25,7 +25,7 @@ def trace_model(model):
     """
     inputs = getattr(model, "input", None)
     if inputs is None and len(listed := getattr(model, "inputs", None) or ()) == 1:
-        inputs = listed[0]  # of a keras.Sequential
+        inputs = listed[0]  # a keras.Sequential lists its only input
     if keras.backend.backend() != "tensorflow" or inputs is None:
         return None
     import tensorflow as tf
@@ -44,7 +44,7 @@ def operation_graph(graph, model) -> bytes:
         for place, source in enumerate(node.input):
             name, *output = source.removeprefix("^").split(":")
             node.input[place] = "^" * source.startswith("^") + ":".join([names[name], *output])
-        node.attr.pop("_class", None)  # of operations that share a device, by their old names
+        node.attr.pop("_class", None)  # it has the old names of operations that share a device
     return definition.SerializeToString()
 
 

@@ -48,6 +48,6 @@ class Profiler:
 
 
 def _is_jax():
-    import keras  # here: recipes read their flags without waiting for it
+    import keras  # not above: recipes read their flags without waiting for it
 
     return keras.backend.backend() == "jax"

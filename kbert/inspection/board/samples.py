@@ -48,7 +48,7 @@ class Sampler:
             self._spent += self._last
 
 
-_MOST = 2**16  # values of a variable
+_MOST = 2**16  # values taken of a variable
 
 
 def weight_samples(model) -> dict[str, np.ndarray]:
@@ -68,7 +68,7 @@ def _spread(variable):
     if count <= _MOST:
         return np.ravel(ops.convert_to_numpy(variable))
     stride = -(-count // _MOST)
-    while math.gcd(stride, variable.shape[-1]) > 1:  # else a few columns would stand for all
+    while math.gcd(stride, variable.shape[-1]) > 1:  # otherwise a few columns would stand for all
         stride += 1
     return ops.convert_to_numpy(ops.reshape(ops.convert_to_tensor(variable), (-1,))[::stride])
 

@@ -23,7 +23,7 @@ from kbert.training.log_names import complete_logs
 from kbert.training.training_state import is_chief, updates_done
 
 _NOT_SHOWN = ("step", "total_steps", "seconds", "seconds_left", "flops_per_second")
-_PEAK_SECONDS = 0.3  # that measuring the peak of a device takes, if it is not known
+_PEAK_SECONDS = 0.3  # to measure the peak of a device that is not known
 
 
 class TensorBoard(keras.callbacks.Callback):
@@ -92,7 +92,7 @@ class TensorBoard(keras.callbacks.Callback):
         self.wait_for_finish = check_bool(wait_for_finish, "TensorBoard: `wait_for_finish`")
         self._sampler = Sampler(share)
         self._profiler = None if profile is None else Profiler(self.log_dir / "train", profile)
-        # Where Keras ends batches in other threads (not on TensorFlow), it need not stop doing so for this callback.
+        # Off TensorFlow, Keras ends batches in other threads, and need not stop that for this callback.
         self.async_safe = profile is None
         self._files = {}
         self._start = self._entropy = self._peak = self._last = None
@@ -146,7 +146,7 @@ class TensorBoard(keras.callbacks.Callback):
         if self._profiler is not None:
             self._profiler.stop()
         last = self._last or {}
-        # Of a run in steps this may be the end of a part.
+        # A run in steps is several calls of `fit`, and this may be the end of any.
         is_over = last.get("step") == last.get("total_steps", last.get("step")) and last.get("time_share", 1.0) >= 1.0
         if last and is_over and not self.wait_for_finish:
             held_out = {name.removeprefix("val_"): v for name, v in last.items() if name.startswith("val_")}
@@ -171,7 +171,7 @@ class TensorBoard(keras.callbacks.Callback):
         if step:
             remove_later_steps(self.log_dir, step)
         for path in event_files(self.log_dir / "final"):
-            path.unlink()  # a run that is resumed has no end, and may have got more steps
+            path.unlink()  # the resumed run has not ended, and may have more steps now
         settings = _settings_of(self.model) if self.settings is None else self.settings
         self._file("final").write(0, [session_start(session_settings(settings))])
         if is_new:

@@ -206,7 +206,7 @@ def label_views(
             "has misunderstood.",
         ),
     ]
-    if len(names) > 2:  # of two labels both orders are the same
+    if len(names) > 2:  # with two labels both orders are equal
         gold = probabilities[np.arange(len(labels)), labels]
         worst = View(
             "predictions/worst",
@@ -223,7 +223,7 @@ def _first(order, chosen):
     return rows[chosen[rows]][:MOST_EXAMPLES].tolist()
 
 
-_MOST_NAMES = 8  # of labels in a cell
+_MOST_NAMES = 8  # labels in a cell
 
 
 def multi_label_views(

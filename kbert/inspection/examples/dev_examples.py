@@ -48,7 +48,7 @@ class DevExamples(keras.callbacks.Callback):
         self._shown = 0
 
     def on_train_begin(self, logs=None):
-        self._show_new()  # of a checkpoint that an interruption left just before its evaluation
+        self._show_new()  # an interruption may have left a checkpoint just before its evaluation
 
     def on_train_batch_end(self, batch, logs=None):
         self._show_new()

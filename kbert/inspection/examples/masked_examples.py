@@ -12,7 +12,7 @@ from kbert.inspection.view import View, ViewWriter
 from kbert.training.training_state import is_chief, updates_done
 
 _NAMES = ("IsNext", "NotNext")
-_MOST_TOKENS = 40  # of a segment
+_MOST_TOKENS = 40  # of a segment are shown
 
 
 def next_sentence_table(inputs, labels, weights, logits, piece) -> str:

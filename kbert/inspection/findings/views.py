@@ -13,8 +13,8 @@ from kbert.inspection.charts import attention_picture, attribution_picture, heat
 from kbert.inspection.findings.inspection import Inspection
 from kbert.inspection.markdown import escape, markdown_table, percent
 
-DRAWN_TEXTS = 2  # whose attention is drawn; of a base model the pictures of a text take 160 MB
-DRAWN_ATTRIBUTIONS = 16  # texts, whose pictures of up to 4 MB each are in memory together
+DRAWN_TEXTS = 2  # a base model's pictures of attention take 160 MB for each text
+DRAWN_ATTRIBUTIONS = 16  # pictures of up to 4 MB each, which are in memory together
 
 MEANING = {
     "entropy": "Entropy of a head's attention, in nats: low where it looks at one token, high where at many.",
@@ -129,7 +129,9 @@ def report_html(inspection: Inspection) -> str:
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     )
     data = json.dumps(_data(inspection), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    data = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")  # no end of a script
+    data = (
+        data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    )  # no text ends the script
     title = html.escape(inspection.name)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

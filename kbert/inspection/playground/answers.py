@@ -43,7 +43,7 @@ def fill_mask(models, fields) -> dict:
         answers = FillMaskAnswers(model.tokenizer, min(top, model.tokenizer.vocabulary_size))
         (row,) = answers.to_dicts(as_arrays(answers.call(outputs, batch)))
         masks = row["masks"]
-        asked = batch["mask_positions"][0, : len(masks)].numpy()  # of a left-to-right model the token before the mask
+        asked = batch["mask_positions"][0, : len(masks)].numpy()  # one before the mask in a left-to-right model
         positions = (asked + int(model.is_causal)).tolist()
         tokens = _tokens_around_masks(preprocessor, batch, text)
     best = text
@@ -143,7 +143,7 @@ def classification(models, fields) -> dict:
     text, text_pair = fields.text("text"), fields.optional_text("text_pair")
     own = model.exported or model.model
     if own is None or "classification" not in views_of_task(own.task):
-        model.check_task("classification", "regression")  # raises
+        model.check_task("classification", "regression")  # it is of none, so this raises
     part = model.exported or model.pipeline
     if others := set(part.input_names) - set(CLASSIFICATION_FIELDS):
         raise BadRequest(f"Expected a model that reads a text or a pair. Received: one that reads {sorted(others)}")

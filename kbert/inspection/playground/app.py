@@ -25,7 +25,7 @@ _TYPES = {
 }
 _JSON = "application/json; charset=utf-8"
 _LARGEST = 4 * 2**20  # bytes of a question
-_READ_AWAY = 64 * 2**20  # bytes of one that is too large
+_READ_AWAY = 64 * 2**20  # bytes read of a larger one, so that the browser sees the refusal
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _ANY = ("0.0.0.0", "::", "")  # addresses that mean all of this machine's
 _HEADERS = {
@@ -128,7 +128,7 @@ class PlaygroundApp:
         foreign = site not in (None, "same-origin", "none")
         if origin is not None:
             place = urllib.parse.urlsplit(origin).netloc.lower()
-            proxied = _without_port(place) in self._proxies  # which may give the request another Host
+            proxied = _without_port(place) in self._proxies  # a proxy may give the request another Host
             foreign = foreign or (place != request.environ.get("HTTP_HOST", "").lower() and not proxied)
         if foreign:
             raise _Refused(403, f"Expected a request of this page. Received: one of {(origin or site)[:60]}")

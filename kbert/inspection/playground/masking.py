@@ -42,7 +42,7 @@ def masking(models, fields) -> dict:
     whole_word, seed = fields.boolean("whole_word", False), fields.integer("seed", 0)
     most = fields.integer("max_predictions", None, 1, 1_000_000)
     tokens, batch, truncated = read_row(model, text, text_pair)
-    most = len(tokens) if most is None else min(most, len(tokens))  # more than the tokens changes nothing
+    most = len(tokens) if most is None else min(most, len(tokens))  # a higher limit changes nothing
     layer = TokenMasking(model.tokenizer, most, whole_word=whole_word, **rates)
     inputs, mask_ids, mask_weights = layer.call(batch, keys=fold_in(seed, tf.zeros([1], tf.int64)))
     chosen = int(tf.reduce_sum(mask_weights))

@@ -19,7 +19,7 @@ from kbert.text.packing import pack_ranges
 
 FIELDS = ("document", "other", "seed", "max_length", "short_rate", "label")
 _SHORTEST = 5  # tokens of a row with a pair
-# The label that is asked for: how often B is random.
+# Requested label → how often B is random.
 _RANDOM_NEXT_RATES = {None: 0.5, "IsNext": 0.0, "NotNext": 1.0}
 
 

@@ -18,8 +18,8 @@ from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 
 LONGEST_WITHOUT_MODEL = 512  # tokens: the position table of the released models
-_MASKS = 20  # of a text, that are filled
-_WINDOWS = 64  # of a long text, that are answered: seconds of a base model
+_MASKS = 20  # of a text are filled
+_WINDOWS = 64  # of a long text are answered: seconds of a base model
 
 
 class PlaygroundModel:

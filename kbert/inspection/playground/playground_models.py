@@ -16,9 +16,9 @@ from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.source import local_source
 from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
 
-_PARAMETERS = 700_000_000  # of the models in memory: two of BERT-large's size, or six of BERT-base's, side by side
+_PARAMETERS = 700_000_000  # in memory: two models of BERT-large's size, or six of BERT-base's
 _LATEST = "The latest checkpoint, now of step {}: it moves on while the run trains."
-_LEARNED_SIZE = _LEARNED_SENTENCES = 4000  # of the vocabulary that is learned where none is given; two seconds
+_LEARNED_SIZE = _LEARNED_SENTENCES = 4000  # for a vocabulary if none is given; learning it takes two seconds
 
 
 class PlaygroundModels:
@@ -40,8 +40,8 @@ class PlaygroundModels:
         self._log_dirs = tuple(log_dirs)
         self._vocabulary = vocabulary
         self._loading = threading.Lock()  # one model at a time; those that are loaded answer meanwhile
-        self._lock = threading.Lock()  # of the table of loaded models, for no longer than it takes to look there
-        self._vocabulary_lock = threading.Lock()  # of its own: what needs no model does not wait for one
+        self._lock = threading.Lock()  # for the table of loaded models, held only while looking there
+        self._vocabulary_lock = threading.Lock()  # separate: what needs no model does not wait for one
         self._loaded = collections.OrderedDict()  # (path, when it was written) → model, the last used at the end
         self._keys = {}  # path of a source → the key under which it was last loaded
         self._described = {}
@@ -112,7 +112,7 @@ class PlaygroundModels:
         if (loaded := self._loaded_before(key)) is not None:
             return loaded
         with self._loading:
-            if (loaded := self._loaded_before(key)) is not None:  # while this waited
+            if (loaded := self._loaded_before(key)) is not None:  # by another thread, while this one waited
                 return loaded
             load = ExportedModel if source.is_saved_model else PlaygroundModel.load
             try:
@@ -122,7 +122,7 @@ class PlaygroundModels:
             with self._lock:
                 self._keys[source.path] = key
                 self._loaded[key] = model
-                # The one that is asked stays, however large.
+                # The requested one stays, however large.
                 while len(self._loaded) > 1 and sum(map(_parameters, self._loaded.values())) > _PARAMETERS:
                     self._loaded.popitem(last=False)
             return model

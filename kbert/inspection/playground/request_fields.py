@@ -91,6 +91,6 @@ def first_line(error: Exception) -> str:
 def _shown(value):
     try:
         text = json.dumps(value)
-    except ValueError:  # a number of thousands of digits
+    except ValueError:  # Python refuses numbers of thousands of digits
         text = type(value).__name__
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

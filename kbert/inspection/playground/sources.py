@@ -10,8 +10,8 @@ from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_s
 
 _LOGGER = logging.getLogger("kbert")
 _DEEPEST = 6  # levels below a log directory
-_DIRECTORIES = 20_000  # that are looked at, of a log directory
-_MODELS = 200  # of all log directories
+_DIRECTORIES = 20_000  # looked at in a log directory
+_MODELS = 200  # from all log directories together
 _CONFIG, _WEIGHTS, _CARD, _GRAPH = "config.json", "model.weights.h5", "card.json", "saved_model.pb"
 
 

@@ -35,7 +35,7 @@ def read_row(model, text: str, text_pair: str | None, longest: int | None = None
     batch = {name: listed[name][:, :count] for name in ("token_ids", "segment_ids")}
     batch["padding_mask"] = tf.ones([1, count], tf.bool)
     truncated = 0
-    if count == size:  # else all of it is there
+    if count == size:  # otherwise nothing was truncated
         whole = sum(int(model.tokenizer(column).row_lengths()[0]) for column in columns.values())
         truncated = whole + len(columns) + 1 - size
     return tokens, batch, truncated

@@ -87,7 +87,7 @@ class SavedModelFile:
 
     @property
     def nodes(self) -> Iterator:
-        """All nodes, those of functions included."""
+        """All nodes of the graph and of its functions."""
         yield from self._nodes.values()
         for function in self._functions.values():
             yield from function.node_def

@@ -1,4 +1,4 @@
-"""Whether two tokenizers give the same ids, without TensorFlow."""
+"""Whether two tokenizers give equal ids, without TensorFlow."""
 
 from collections.abc import Sequence
 

@@ -47,7 +47,7 @@ _CHARACTERS = 1000  # looked at in a text
 
 @keras.saving.register_keras_serializable("kbert")
 class BertTokenizer(keras.layers.Layer):
-    """BERT's tokenizer as a Keras layer over strings: the ids equal those of the original's FullTokenizer.
+    """BERT's tokenizer as a Keras layer over strings, with exactly the ids of the original FullTokenizer.
 
     Runs eagerly, in tf.data, in functional models on ``keras.Input((), dtype="string")`` and in
     SavedModels. Under Keras on JAX it runs eagerly and in tf.data. It uses only ops that a stock

@@ -54,7 +54,7 @@ def write_vocabulary(path: str | os.PathLike, tokens: Sequence[str]) -> None:
 def check_vocabulary(tokens: Sequence[str], source: str = "the vocabulary given") -> None:
     """Checks that `tokens` can be a BERT vocabulary; errors name the source and the line (from 1).
 
-    A dict or a set is refused, as its order is not that of the ids, and so is an empty token at the
+    A dict or a set is refused, since its order says nothing about ids. So is an empty token at the
     end, which a file cannot hold.
     """
     if not isinstance(tokens, Sequence) or isinstance(tokens, str | bytes):

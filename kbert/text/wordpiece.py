@@ -125,7 +125,10 @@ def _limit(ids, starts, ends, splits, continues, characters, max_word_length, un
 
 
 def _matchable(vocabulary):
-    """The vocabulary for the op, which fails on empty tokens, white space and NUL; no word matches those."""
+    """The vocabulary with stand-ins for the tokens on which the op fails, and which no word matches.
+
+    The op fails on empty tokens, and on white space or NUL in a token.
+    """
     return [
         f"[unmatchable{i}]" if not token or any(c.isspace() or c == "\0" for c in token) else token
         for i, token in enumerate(vocabulary)

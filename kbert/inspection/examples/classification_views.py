@@ -218,7 +218,7 @@ def label_views(
 
 
 def _first(order, chosen):
-    """The rows with the highest values, of those that are chosen."""
+    """The chosen rows with the highest values."""
     rows = np.argsort(-order, kind="stable")
     return rows[chosen[rows]][:MOST_EXAMPLES].tolist()
 

@@ -34,12 +34,9 @@ _FONTS = (
 
 
 def picture(width: float, height: float, title: str, draw: Callable) -> np.ndarray:
-    """Draws a chart on white, which can be read in TensorBoard's dark theme too.
+    """Draws a chart on white, which is readable in TensorBoard's dark theme too.
 
-    Args:
-        width, height: in points.
-        title: its first line; it may be empty.
-        draw: function of a `matplotlib.figure.Figure` that adds axes to it.
+    `width` and `height` are in points. `draw` adds axes to a `matplotlib.figure.Figure`.
     """
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -57,7 +54,7 @@ def picture(width: float, height: float, title: str, draw: Callable) -> np.ndarr
         "grid.color": FAINT,
     }
     with matplotlib.rc_context(style), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # it draws a box
+        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box is drawn instead
         figure = Figure(figsize=(width / _POINTS, height / _POINTS), dpi=_DPI, layout="constrained")
         if title:
             figure.suptitle(title, fontsize=11, x=0.02, ha="left", wrap=True)
@@ -68,11 +65,9 @@ def picture(width: float, height: float, title: str, draw: Callable) -> np.ndarr
 
 
 def attention_picture(probs, tokens: Sequence[str], title: str) -> np.ndarray:
-    """The attention of all heads of a layer: a row for each token that attends, dark where it goes.
+    """The attention of all heads of a layer, [A, S, S]: a row for each token that attends.
 
-    Args:
-        probs: [A, S, S].
-        tokens: S names; of more than `MOST_TOKENS` the first are drawn, and the title says so.
+    Of more than `MOST_TOKENS` tokens the first are drawn, and the title says so.
     """
     shown = min(len(tokens), MOST_TOKENS)
     if shown < len(tokens):
@@ -93,12 +88,7 @@ def attention_picture(probs, tokens: Sequence[str], title: str) -> np.ndarray:
 
 
 def heat_map(values, rows: Sequence[str], columns: Sequence[str], title: str, high: float | None = None) -> np.ndarray:
-    """A table of numbers whose cells are the darker the higher they are.
-
-    Args:
-        values: [r, c].
-        high: what is darkest, as 0 is white; None: the highest value.
-    """
+    """Numbers [r, c] as cells, darker where higher; `high` is the darkest value, None: the highest."""
     values = np.asarray(values, "float64")
     high = float(np.max(values)) if high is None else high
 
@@ -113,9 +103,7 @@ def heat_map(values, rows: Sequence[str], columns: Sequence[str], title: str, hi
 def layer_chart(series: Mapping[str, Sequence[float]], title: str, dashed: Sequence[str] = ()) -> np.ndarray:
     """Lines over the layers, the embeddings first, from 0 to 1.
 
-    Args:
-        series: name → a number from 0 to 1 for each layer.
-        dashed: names of lines that are not the finding itself, such as baselines.
+    Baselines and other lines that are not the finding itself are `dashed`.
     """
 
     def draw(figure):
@@ -136,12 +124,10 @@ def layer_chart(series: Mapping[str, Sequence[float]], title: str, dashed: Seque
 def attribution_picture(tokens: Sequence[str], attributions: Sequence[float], title: str) -> np.ndarray:
     """A bar for each token: to the right where it speaks for the answer, to the left where against it.
 
-    Args:
-        tokens: S names; of more than `MOST_BARS` those with the longest bars are drawn, and the title says so.
-        attributions: S numbers.
+    Of more than `MOST_BARS` tokens the ones with the longest bars are drawn, and the title says so.
     """
     values = np.asarray(attributions, "float64")
-    shown = np.sort(np.argsort(-np.abs(values), kind="stable")[:MOST_BARS])  # in their order in the text
+    shown = np.sort(np.argsort(-np.abs(values), kind="stable")[:MOST_BARS])  # in the order of the text
     if len(shown) < len(tokens):
         title += f"\nthe {len(shown)} of {len(tokens)} tokens that matter most"
 
@@ -160,12 +146,7 @@ def attribution_picture(tokens: Sequence[str], attributions: Sequence[float], ti
 
 
 def confusion_picture(counts: np.ndarray, names: Sequence[str], title: str) -> np.ndarray:
-    """Cells as dark as their share of the row, with their numbers; what is right has a frame.
-
-    Args:
-        counts: ints [r, r], a row for each gold label.
-        names: r labels.
-    """
+    """Counts [r, r], gold labels as rows: cells as dark as their share of the row, a frame where right."""
     shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     cell = 64 if len(names) <= 8 else 44
 
@@ -188,10 +169,8 @@ def confusion_picture(counts: np.ndarray, names: Sequence[str], title: str) -> n
 def reliability_picture(counts, confidence, accuracy, title: str, of: str, share: str) -> np.ndarray:
     """The reliability diagram: accuracy as bars, the gap to the confidence as a line, the counts below.
 
-    Args:
-        counts, confidence, accuracy: [b] each, of bins of equal width; NaN where a bin is empty.
-        of: whose probability it is.
-        share: what the bars show, in one or two words.
+    `counts`, `confidence` and `accuracy` are [b], for bins of equal width, NaN where a bin is
+    empty. `of` names whose probability it is, `share` what the bars show.
     """
     bins = len(counts)
     used = np.flatnonzero(counts)
@@ -222,7 +201,7 @@ def reliability_picture(counts, confidence, accuracy, title: str, of: str, share
 
 
 def scatter_picture(labels, predictions, title: str) -> np.ndarray:
-    """A point for each pair of a gold and a predicted number, finite ones; what is right lies on the line."""
+    """A point for each finite pair of a gold and a predicted number; what is right lies on the line."""
 
     def draw(figure):
         axes = figure.subplots()
@@ -239,7 +218,7 @@ def scatter_picture(labels, predictions, title: str) -> np.ndarray:
 
 
 def residual_picture(residuals, title: str, bars: int = 20) -> np.ndarray:
-    """The number of examples by their residual, finite ones, with a line at 0."""
+    """The number of examples by their finite residual, with a line at 0."""
     reach = float(np.abs(residuals).max(initial=0.0)) or 1.0
 
     def draw(figure):

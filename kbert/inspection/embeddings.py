@@ -11,16 +11,11 @@ from kbert.inspection.labelled_data import LabelledWords
 
 
 def word_embeddings(encoder, tokenizer, counts=None, max_vectors: int = 4000) -> Embeddings:
-    """The rows of the embedding table with their tokens.
+    """The rows of the embedding table, with the columns ``token``, ``id`` and ``kind`` (special …).
 
-    Args:
-        counts: ints [V], how often each token occurs; None: unknown, and the first tokens of the vocabulary are taken,
-            which in most vocabularies are the most frequent ones after those of one character.
-        max_vectors: the most rows; with counts the most frequent tokens.
-
-    Returns:
-        `Embeddings` with the columns ``token``, ``id`` and ``kind`` (special, unused, piece, word), with counts also
-        ``count`` and ``per million``.
+    With `counts`, ints [V], the `max_vectors` most frequent tokens are taken, and ``count`` and
+    ``per million`` are added. Without, the first tokens of the vocabulary are taken: in most
+    vocabularies these are the most frequent ones after the single characters.
     """
     vocabulary = tokenizer.vocabulary
     table = keras.ops.convert_to_numpy(encoder.token_embedding.embeddings).astype("float32")
@@ -42,13 +37,7 @@ def word_embeddings(encoder, tokenizer, counts=None, max_vectors: int = 4000) ->
 
 
 def labelled_vectors(data, vectors, max_vectors: int = 4000) -> Embeddings:
-    """Vectors of words in their sentences, or of texts, with their labels.
-
-    Args:
-        data: `LabelledWords` or `LabelledTexts`.
-        vectors: [n, H], the last hidden states.
-        max_vectors: the most; the first are taken.
-    """
+    """The first `max_vectors` of [n, H] vectors of words in their sentences, or of texts, with labels."""
     columns = {name: labels[:max_vectors] for name, labels in data.properties().items()}
     if isinstance(data, LabelledWords):
         sentences = [text[:200] for words, text in zip(data.words, data.texts, strict=True) for _ in words]

@@ -31,8 +31,8 @@ from kbert.text.tokenizer import check_tokenizer
 
 _LOGGER = logging.getLogger("kbert")
 _TEXTS = ("The capital of France is Paris.", "She put the book back because it was too heavy.")
-_COMPARED = 2000  # words by which layers are compared
-_TEST_SHARE = 0.2  # of `data`, without `dev`
+_COMPARED = 2000  # words, for comparing layers
+_TEST_SHARE = 0.2  # of `data`, if there is no `dev`
 
 
 def inspect(
@@ -54,34 +54,38 @@ def inspect(
     baseline: str = "[MASK]",
     seed: int = 0,
 ) -> Inspection:
-    """Inspects a model: attention, heads, probes, attributions; for TensorBoard, as files and as one HTML report.
+    """Inspects a model: attention, heads, probes, attributions; for TensorBoard, as files and as HTML.
 
-    For the texts: attention of every head, statistics of the heads, and, by integrated gradients, which tokens decided
-    the model's answer. For labelled data: linear probes of each layer with a control task, and how the heads follow
-    entities and syntax. For two models: how similar their layers are. Word embeddings, and vectors of the data with
-    their labels, are shown in TensorBoard's projector.
+    From texts come the attention of every head, statistics of the heads and, by integrated
+    gradients, which tokens decided the model's answer. From labelled data come linear probes of
+    each layer with a control task, and how the heads follow entities and syntax. From two models
+    comes how similar their layers are. TensorBoard's projector shows word embeddings, and vectors
+    of the data with their labels.
 
     Args:
         model: a kbert model, a pipeline, or what `kbert.load_pretrained` takes.
-        texts: strings, or tuples of two strings (a question and its context; a pair); a model with a masked-LM head
-            reads ``[MASK]`` in them. None: two sentences of English.
-        data: labelled words or texts, see `kbert.inspection.labelled_data`: mappings of columns, or examples of
-            `kbert.tasks.Tagging` or a text task.
-        dev: labelled words or texts on which probes are scored; None: a fifth of `data`, drawn by `seed`.
+        texts: strings, or tuples of two strings (a question and its context; a pair). A model with
+            a masked-LM head reads ``[MASK]`` in them. None: two sentences of English.
+        data: labelled words or texts, see `kbert.inspection.labelled_data`: mappings of columns, or
+            examples of `kbert.tasks.Tagging` or a text task.
+        dev: labelled words or texts on which probes are scored. None: a fifth of `data`, drawn by
+            `seed`.
         compare: another model in any form that `model` takes, such as the one before fine-tuning.
         tokenizer: `kbert.BertTokenizer`, for a model that was loaded without one.
-        counts: how often each token of the vocabulary occurs, ints [V] (`kbert.pretraining.token_counts`): the
-            projector then has the most frequent tokens, with their frequencies.
+        counts: how often each token of the vocabulary occurs, ints [V]
+            (`kbert.pretraining.token_counts`). The projector then has the most frequent tokens,
+            with their frequencies.
         log_dir: TensorBoard's log directory, to which the run ``inspection`` is added.
-        directory: for ``report.html``, ``figures.json`` and ``pictures/``. There are pictures of attention, here and in
-            TensorBoard, only for the first two texts, and of attributions for the first 16; the report shows all.
+        directory: for ``report.html``, ``figures.json`` and ``pictures/``. Here and in TensorBoard
+            there are pictures of attention for the first two texts and of attributions for the
+            first 16. The report shows all.
         overwrite: whether an inspection that is in `directory` may be replaced.
-        name: of the model in headings; None: its directory, or its class.
+        name: of the model in headings. None: its directory, or its class.
         sequence_length: tokens of a text or window, at most the encoder's.
         max_words: words (or texts) of `data`, and of `dev`, that are read.
         max_vectors: the maximum number of vectors of each kind in the projector.
         baseline: of the integrated gradients: "[MASK]", "[PAD]", "[UNK]" or "zero".
-        seed: determines control tasks and what is held out; the result is the same every time.
+        seed: determines control tasks and what is held out; a seed always gives equal results.
 
     Returns:
         `Inspection`.
@@ -160,7 +164,7 @@ def inspect(
 
 
 def _resolve(model, tokenizer, argument, default=None):
-    """(model, tokenizer, names of its labels) of whatever was given."""
+    """(model, tokenizer, names of its labels), from any form that `inspect` takes."""
     if isinstance(model, str | os.PathLike):
         from kbert.weights.load import load_pretrained
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from kbert.checks import is_missing
 
-_LAST_POSITION = 15  # words further behind count as this one
+_LAST_POSITION = 15  # later words count as this one
 _TAKES = (
     "a mapping of columns, `words` (lists of words) or `text` (strings), with labels beside them, or the examples of a "
     "tagging or text task"
@@ -18,10 +18,8 @@ _TAKES = (
 class LabelledWords:
     """Sentences of words with labels.
 
-    Attributes:
-        labels: name of the property → labels of each sentence's words.
-        tags: entities of each sentence in IOB2, or None.
-        heads: number of the syntactic head of each word, from 0, -1 for the root, or None.
+    `labels` maps the name of a property to the labels of each sentence's words. `tags` are entities
+    in IOB2, `heads` the number of each word's syntactic head, from 0, -1 for the root.
     """
 
     words: Sequence[Sequence[str]]
@@ -35,12 +33,11 @@ class LabelledWords:
         return [" ".join(words) for words in self.words]
 
     def up_to(self, count: int) -> "LabelledWords":
-        """The first sentences, until they have so many words."""
+        """The first sentences, up to a number of words."""
         ends = np.cumsum([len(words) for words in self.words])
         return self.take(range(int(np.searchsorted(ends, count)) + 1) if ends[-1] > count else range(len(ends)))
 
     def take(self, rows) -> "LabelledWords":
-        """The sentences of these numbers."""
 
         def taken(column):
             return None if column is None else [column[row] for row in rows]
@@ -56,7 +53,7 @@ class LabelledWords:
         return [word for words in self.words for word in words]
 
     def properties(self) -> dict[str, list[str]]:
-        """Name → labels of all words, one after another; the words' position in their sentence is one more."""
+        """Name → labels of all words in a row; the position in the sentence is one more property."""
         flat = {name: [label for labels in column for label in labels] for name, column in self.labels.items()}
         position = [f"{min(n, _LAST_POSITION):02}" for words in self.words for n in range(len(words))]
         return flat | {"position": position}
@@ -64,21 +61,15 @@ class LabelledWords:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelledTexts:
-    """Texts, or pairs of texts, with labels.
-
-    Attributes:
-        labels: name of the property → the texts' labels.
-    """
+    """Texts, or pairs of texts, with labels by the name of their property."""
 
     texts: Sequence
     labels: Mapping[str, Sequence[str]]
 
     def up_to(self, count: int) -> "LabelledTexts":
-        """The first texts."""
         return self.take(range(min(count, len(self.texts))))
 
     def take(self, rows) -> "LabelledTexts":
-        """The texts of these numbers."""
         labels = {name: [column[row] for row in rows] for name, column in self.labels.items()}
         return LabelledTexts([self.texts[row] for row in rows], labels)
 
@@ -90,25 +81,16 @@ class LabelledTexts:
         return list(self.texts)
 
     def properties(self) -> dict[str, list[str]]:
-        """Name → labels of the texts."""
         return {name: list(column) for name, column in self.labels.items()}
 
 
 def labelled_data(data, argument: str = "data") -> LabelledWords | LabelledTexts:
     """Labelled words or texts, from any of the forms that `kbert.inspect` takes.
 
-    Args:
-        data: a mapping with ``words`` (lists of words; ``tags``: their entities in IOB2, ``heads``: the number of each
-            word's syntactic head from 0, -1 for the root; every other column: labels of the words), or with ``text``
-            (strings, and ``text_pair``; every other column: labels of the texts); or examples of `kbert.tasks.Tagging`
-            (``words`` and ``tags``) or of a text task (``texts`` and ``labels``).
-        argument: what messages call it.
-
-    Raises:
-        TypeError: data of another type.
-        ValueError: columns of different lengths, a text or label that is missing, a sentence that is not a list of
-            words or has more or fewer labels than words, a head that is not one of its words, no rows or no labels; the
-            message names the row.
+    A mapping with ``words`` (lists of words) may have ``tags`` (entities in IOB2) and ``heads``
+    (number of each word's syntactic head from 0, -1 for the root). A mapping with ``text`` may have
+    ``text_pair``. Every other column holds labels. Examples of `kbert.tasks.Tagging` and of the
+    text tasks are taken too. Errors call the data `argument` and name the row.
     """
     if isinstance(data, LabelledWords | LabelledTexts):
         return data

@@ -8,13 +8,11 @@ _TURNING = {*range(0x202A, 0x202F), *range(0x2066, 0x206A)}  # overrides of the 
 
 
 def escape(text: str, limit: int | None = None) -> str:
-    """Text whose characters show as they are and mean nothing: punctuation becomes character references.
+    """Text whose characters show as they are and mean nothing: punctuation as character references.
 
-    (Python-Markdown knows few backslash escapes, and TensorBoard allows few tags, none for strikethrough.) White space
-    becomes one space, since a cell of a table is one line; control characters become their pictures.
-
-    Args:
-        limit: int, the most characters of `text`; the rest becomes "…".
+    Python-Markdown knows few backslash escapes, and TensorBoard allows few tags, none for
+    strikethrough. White space becomes one space, since a cell of a table is one line. Control
+    characters become their pictures. After `limit` characters the rest becomes "…".
     """
     text = " ".join(text.split())
     is_cut = limit is not None and len(text) > limit

@@ -1,4 +1,4 @@
-"""What TensorBoard is given to show, and how it is written to the event file of a run."""
+"""What TensorBoard shows, and how it is written to the event file of a run."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -12,12 +12,12 @@ from kbert.inspection.board.summaries import image, scalar, text
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class View:
-    """A text, a picture or a number, under the tag by which TensorBoard files it; a tag's first part is its group.
+    """A text, a picture or a number, with its tag in TensorBoard; the tag's first part is its group.
 
     Args:
-        content: str, Markdown for the Text tab, in which all that comes from data is escaped
+        content: str, Markdown for the Text tab, in which everything that comes from data is escaped
             (`kbert.inspection.markdown`); a picture, uint8 [height, width, 3]; or a float.
-        description: str, Markdown; what is to be seen there.
+        description: str, Markdown; what the view shows.
     """
 
     tag: str

@@ -9,17 +9,13 @@ from kbert.inspection.analysis.attention_heads import entity_attention, head_acc
 from kbert.inspection.analysis.states import encoder_with_attention, states_and_attention
 from kbert.inspection.labelled_data import LabelledWords
 
-_SENTENCES = 200  # that are read, of several words; more would change the shares by little
+_SENTENCES = 200  # of several words; more would hardly change the shares
 
 
 def heads_and_words(encoder, tokenizer, data: LabelledWords, sequence_length: int = 128) -> dict:
-    """Agreement of the heads with syntax and entities, as far as `data` has them.
+    """Agreement of the heads with syntax and entities: ``syntax``, ``entities``, as far as `data` has them.
 
     Sentences that do not fit into a window are skipped.
-
-    Returns:
-        dict with ``syntax`` (`head_accuracy`) where there are heads, and ``entities`` (`entity_attention`) where there
-        are tags with entities of several words.
     """
     if data.tags is None and data.heads is None:
         return {}

@@ -1,11 +1,12 @@
 """Batches that are only as long as their longest row: no padding to 128 tokens for sentences of 20.
 
-Preprocessors make batches of a static length S. Here columns in which every row is padding are removed: all of them, or
-down to one of a few fixed lengths, so that a compiler sees few shapes. Padding has no weight in attention or in the
-loss, so the outputs of every row stay the same (up to the order of floating-point sums).
+Preprocessors make batches of a static length S. Columns in which every row is padding are removed
+here: all of them, or down to one of a few fixed lengths, so that a compiler sees few shapes.
+Padding has no weight in attention or in the loss, so the outputs of every row stay equal, up to the
+order of floating-point sums.
 
-Ordering the rows saves more padding: for evaluation they are sorted by length; for training, optionally, the rows of a
-window of batches are assigned to its batches by length.
+Ordering the rows saves more padding. For evaluation they are sorted by length. For training,
+optionally, the rows of a window of batches are assigned to its batches by length.
 
 Shapes: B batch, C choices, S sequence, n rows.
 """
@@ -21,31 +22,19 @@ BUCKETS = (16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512)  # the shapes that a
 # Entries with a value per position, [..., S]: of every model's batch, and of preprocessors that make windows.
 BY_TOKEN = ("token_ids", "segment_ids", "padding_mask", "position_ids", "part_ids")
 _OF_WINDOWS = ("window_token", "is_max_context", "token_starts", "token_ends")
-_FEWEST_ROWS = 64  # and its multiples divide evenly among replicas
+_FEWEST_ROWS = 64  # it and its multiples divide evenly among replicas
 _MULTIPLE = 4  # "longest" is rounded up to a multiple of this
 _LARGEST_WINDOW = 50  # batches, as in transformers' LengthGroupedSampler
 _WINDOWS_IN_EPOCH = 4  # at least, where there are so many batches: an example is not to meet itself
 
 
 def trim_padding(batch, padding="longest", also=()):
-    """Cuts a batch down to its longest row; in graph, core ops only.
+    """Cuts a batch down to its longest row, [..., S] to [..., S'], S' not static; in graph, core ops only.
 
-    Args:
-        batch: dict with ``padding_mask`` bool [..., S] (False on padding). Entries by token, such as ``token_ids``, are
-            cut with it; they are recognised by name, whatever the shapes of others. Other entries are unchanged.
-        padding: "longest": to a multiple of 4, and at least 4; "bucket": to the smallest of `BUCKETS`, for compiled
-            models; "full": not at all, for a TPU.
-        also: names of further entries [..., S] to cut, such as labels by token.
-
-    Returns:
-        The dict with [..., S'], S' <= S, not static (except for "full").
-
-    Raises:
-        ValueError: an unknown `padding`; a name in `also` that the batch does not have.
-
-    Example::
-
-        batch = trim_padding(preprocessor(["A short text."]))  # [1, 8] where the preprocessor gives [1, 128]
+    ``padding_mask`` bool [..., S] decides. Entries by token are recognised by name, whatever the
+    shapes of others; `also` names further ones, such as labels by token. `padding` is "longest" (a
+    multiple of 4), "bucket" (the smallest of `BUCKETS`, for compiled models) or "full" (nothing is
+    cut, for a TPU).
     """
     if padding not in PADDINGS:
         raise ValueError(f"`padding` must be one of {PADDINGS}. Received: {padding!r}")
@@ -75,23 +64,15 @@ def padding_for(model) -> str:
 def limit_batch_size(batch_size, rows) -> int:
     """The batch size that the number of rows needs: `batch_size`, or a smaller multiple of 64.
 
-    Last batches are filled up; this prevents a batch size far above the number of rows from using up memory.
-
-    Example::
-
-        limit_batch_size(10**9, rows=100)  # 128
+    Last batches are filled up, so a batch size far above the number of rows would use up memory.
     """
     return min(batch_size, -(-max(rows, 1) // _FEWEST_ROWS) * _FEWEST_ROWS)
 
 
 def text_sizes(columns) -> np.ndarray:
-    """The length of each row's texts in characters: close enough to the number of tokens for sorting, and cheap.
+    """The characters of each row's texts, int32 [n]: near enough to tokens for sorting, and cheap.
 
-    Args:
-        columns: lists of n strings, or of n lists of strings.
-
-    Returns:
-        int32 [n].
+    Columns are lists of n strings, or of n lists of strings.
     """
 
     def size(value):
@@ -103,11 +84,7 @@ def text_sizes(columns) -> np.ndarray:
 def longest_first(sizes) -> tuple[np.ndarray, np.ndarray]:
     """The order of evaluation: (row numbers by descending size, the inverse permutation).
 
-    The longest come first, so that a batch too large for memory fails at once. ``outputs[inverse]`` restores the order.
-
-    Example::
-
-        order, inverse = longest_first([3, 9, 5])  # [1, 2, 0] and [2, 0, 1]
+    A batch too large for memory then fails at once. ``outputs[inverse]`` restores the order.
     """
     order = np.argsort(-np.asarray(sizes), kind="stable")
     inverse = np.empty_like(order)
@@ -116,18 +93,12 @@ def longest_first(sizes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def grouped_by_length(rows, sizes, *, batch_size, seed, start_step=0) -> tf.data.Dataset:
-    """Groups the rows of every window of batches by length, and shuffles the batches.
+    """Groups the rows of every window of batches by length, and shuffles the batches: row numbers [B].
 
-    Batches of rows of similar length need little padding. The disadvantage: a batch is no longer drawn at random from
-    all rows, only its window is. Batch n is a function only of the rows, `seed` and n.
-
-    Args:
-        rows: function (start_step) -> infinite dataset of row numbers, starting with the rows of batch `start_step`.
-        sizes: ints [n], the tokens of each row.
-        batch_size, seed, start_step: of the run; as for `kbert.tasks.training_data.training_dataset`.
-
-    Returns:
-        tf.data.Dataset of row numbers [B], starting with batch `start_step`.
+    Rows of similar length need little padding. The price: a batch is no longer drawn at random from
+    all rows, only its window is. Batch n is a function of the rows, `seed` and n alone. `rows` maps
+    start_step to an infinite dataset of row numbers that begins with batch `start_step`. `sizes`
+    are the tokens of each row, ints [n].
     """
     size = window_size(len(sizes), batch_size)
     sizes = tf.constant(sizes, tf.int32)

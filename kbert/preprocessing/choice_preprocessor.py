@@ -15,10 +15,10 @@ from kbert.text.packing import content_length, pack_ranges, truncated_lengths
 class ChoicePreprocessor(Preprocessor):
     """Tokenises a prompt and its choices, and packs a row ``[CLS] prompt [SEP] choice [SEP]`` for each choice.
 
-    A pair that does not fit loses tokens at the end of the longer text, as every pair of texts does; a choice is only
-    truncated if it is the longer one. Questions with fewer choices than others in the batch are filled up with empty
-    strings. A string without tokens, empty or blank, is not a choice: its whole row is padding, and
-    `kbert.BertMultipleChoice` gives it no probability.
+    A pair that does not fit loses tokens at the end of its longer text, so a choice is only
+    truncated if it is longer than the prompt. Questions with fewer choices than others in the batch
+    are filled up with empty strings. A string without tokens, empty or blank, is not a choice: its
+    whole row is padding, and `kbert.BertMultipleChoice` gives it no probability.
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
@@ -26,14 +26,16 @@ class ChoicePreprocessor(Preprocessor):
         **kwargs: name, dtype, trainable.
 
     Inputs:
-        inputs: dict of ``prompt``, strings [B], and ``choices``, strings [B, C]; C may vary. Lists of choices may
-            differ in length. Other entries are ignored.
+        inputs: dict of ``prompt``, strings [B], and ``choices``, strings [B, C]; C may vary. Lists
+            of choices may differ in length. Other entries are ignored.
 
     Outputs:
-        dict of ``token_ids`` int32 [B, C, S], ``segment_ids`` int32 [B, C, S], ``padding_mask`` bool [B, C, S].
+        dict of ``token_ids`` int32 [B, C, S], ``segment_ids`` int32 [B, C, S], ``padding_mask``
+        bool [B, C, S].
 
     Raises:
-        ValueError: a missing column, a shape that is not a column's, a sequence length too short for two texts.
+        ValueError: a missing column, a column of a wrong shape, a sequence length too short for two
+            texts.
         TypeError: columns that do not hold strings.
 
     Source: Devlin et al. 2018, section 4.4.

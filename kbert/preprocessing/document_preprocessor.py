@@ -18,26 +18,28 @@ from kbert.text.packing import content_length, pack_ranges
 class DocumentPreprocessor(Preprocessor):
     """Packs every window of each text into ``[CLS] window [SEP]``, so that long texts are not truncated.
 
-    A text that fits is one row, as `TextPreprocessor` makes it; a longer one becomes several. The answers pool the
-    model's outputs for a text's windows (``window_pooling="mean"`` or ``"max"``).
+    A text that fits is one row, as `TextPreprocessor` makes it. A longer one becomes several. The
+    answers pool the model's outputs for a text's windows (``window_pooling="mean"`` or ``"max"``).
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
         sequence_length: S, static.
-        doc_stride: tokens from one window's start to the next one's; windows do not overlap where it is S - 2 or more.
+        doc_stride: tokens from one window's start to the next one's. From S - 2 on, windows do not
+            overlap.
         **kwargs: name, dtype, trainable.
 
     Inputs:
         inputs: dict with the string column ``text`` [B], or the strings themselves.
-        max_windows: int, the maximum number of windows of all texts together; more raise an InvalidArgumentError in the
-            graph, before memory is allocated for them. None: no limit.
+        max_windows: int, the maximum number of windows of all texts together. More raise an
+            InvalidArgumentError in the graph, before memory is allocated for them. None: no limit.
 
     Outputs:
-        dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S]; ``window_row`` int32 [W], the
-        text each window belongs to, ascending; ``text`` string [B].
+        dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S];
+        ``window_row`` int32 [W], the text each window belongs to, ascending; ``text`` string [B].
 
     Raises:
-        ValueError: a missing column, a single string, a length or stride that is not a positive integer.
+        ValueError: a missing column, a single string, a length or stride that is not a positive
+            integer.
         TypeError: a column that does not hold strings.
 
     Example::

@@ -25,31 +25,36 @@ _FIXED_SEED = 0x6B62657274  # of masks for validation, whatever the seed of trai
 class FillMaskPreprocessor(Preprocessor):
     """Tokenises texts in which ``[MASK]`` marks a token to predict, and finds the masks.
 
-    A text that does not fit is truncated at its end. If this would remove all of its masks, the part around its first
-    mask is kept instead. The first `max_masks` masks of the kept part are answered and counted; a text without masks is
-    valid and has count 0.
+    A text that does not fit is truncated at its end. If this would remove all of its masks, the
+    part around its first mask is kept instead. The first `max_masks` masks of the kept part are
+    answered and counted. A text without masks is valid and has count 0.
 
     Args:
-        tokenizer: `kbert.BertTokenizer`; one without `special_tokens_in_text` is replaced by one with it.
+        tokenizer: `kbert.BertTokenizer`. One without `special_tokens_in_text` is replaced by one
+            with it.
         sequence_length: S, static.
         max_masks: M, static: the maximum number of masks of a text that are answered.
-        special_tokens_in_text: the option of the model's tokenizer for other tasks, which is stored with the model;
-            None: as `tokenizer`.
-        causal: whether the model is left-to-right: it predicts a mask at the token before it, from what is on its left.
-        masking: how the texts of `fit` are masked: dict of arguments of `kbert.pretraining.TokenMasking`, such as
-            ``{"whole_word": True, "mask_rate": 0.2, "seed": 1}``; by default the paper's, with seed 0. A left-to-right
-            model predicts every token, and takes none.
+        special_tokens_in_text: the option of the model's tokenizer for other tasks, which is stored
+            with the model. None: as `tokenizer`.
+        causal: whether the model is left-to-right. It then predicts a mask at the token before it,
+            from what is on its left.
+        masking: how the texts of `fit` are masked: dict of arguments of
+            `kbert.pretraining.TokenMasking`, such as ``{"whole_word": True, "mask_rate": 0.2,
+            "seed": 1}``. By default the paper's, with seed 0. A left-to-right model predicts every
+            token, and takes none.
         **kwargs: name, dtype, trainable.
 
     Inputs:
         inputs: dict with the string column ``text`` [B], or the strings themselves.
 
     Outputs:
-        dict of ``token_ids``, ``segment_ids`` int32 [B, S], ``padding_mask`` bool [B, S], ``mask_positions`` int32
-        [B, M] (ascending, then 0; of a causal model one less) and ``count`` int32 [B].
+        dict of ``token_ids``, ``segment_ids`` int32 [B, S], ``padding_mask`` bool [B, S],
+        ``mask_positions`` int32 [B, M] (ascending, then 0; of a causal model one less) and
+        ``count`` int32 [B].
 
     Raises:
-        ValueError: a missing column, a single string, a sequence length too short for text, `max_masks` below 1.
+        ValueError: a missing column, a single string, a sequence length too short for text,
+            `max_masks` below 1.
         TypeError: a column that does not hold strings.
 
     Example::
@@ -86,7 +91,7 @@ class FillMaskPreprocessor(Preprocessor):
         TokenMasking(self.tokenizer, **self.masking)  # checks the values
 
     def _masking(self):
-        """The layer that masks the texts of `fit`; a new one, as it has a state that is not used here."""
+        """A new layer that masks the texts of `fit`; new, because its state is not used here."""
         tokenizer = self.tokenizer  # [MASK] in a text to learn from is what it is for other tasks
         if tokenizer.special_tokens_in_text != self.special_tokens_in_text:
             own = tokenizer.settings() | {"special_tokens_in_text": self.special_tokens_in_text}
@@ -101,14 +106,15 @@ class FillMaskPreprocessor(Preprocessor):
         """Masked batches of texts, pairs of texts or documents, for `fit` of a masked language model.
 
         Args:
-            x: strings [B]; a dict or DataFrame with ``text``, and ``text_pair`` for pairs; a tf.data.Dataset of batches
-                of them, also with labels and weights; or documents, each a list of sentences, which become pairs as in
-                `kbert.pretrain`.
+            x: strings [B]; a dict or DataFrame with ``text``, and ``text_pair`` for pairs; a
+                tf.data.Dataset of such batches, also with labels and weights; or documents, each a
+                list of sentences, which become pairs as in `kbert.pretrain`.
             y: of pairs, 0 = IsNext, 1 = random, -1 = not known; also in a dict by ``nsp_logits``.
             weights: a number for each text.
-            batch_size: B; None: a single batch, of texts or pairs in memory.
+            batch_size: B. None: a single batch, of texts or pairs in memory.
             next_sentence: bool, whether the model has the head.
-            step: function that gives the number of the step at which an epoch begins; None: always the same masks.
+            step: function that returns the number of the step at which an epoch begins. None: every
+                epoch has equal masks.
             shuffle: bool, whether texts in memory come in a new order each epoch.
         """
         masking = self._masking()

@@ -7,7 +7,7 @@ import tensorflow as tf
 
 
 def once_true(condition, tensors, *data):
-    """`tensors`, once a condition is known to be true; otherwise an InvalidArgumentError that shows `data`."""
+    """Returns `tensors` once a condition is true; else the graph raises InvalidArgumentError with `data`."""
     # Not tf.debugging.Assert, which words its errors differently without a graph.
     check = tf.raw_ops.Assert(condition=condition, data=list(data), summarize=5)
     with tf.control_dependencies([] if check is None else [check]):
@@ -15,15 +15,11 @@ def once_true(condition, tensors, *data):
 
 
 def at_most(value, limit, what, advice, tensors):
-    """`tensors`, after a check that `value` is at most `limit`; otherwise the graph raises an InvalidArgumentError.
+    """Returns `tensors` after a check that `value` is at most `limit`, or raises InvalidArgumentError.
 
-    Everything computed from the returned tensors runs after the check: a request beyond the limit costs nothing more.
-
-    Args:
-        value: integer scalar tensor.
-        what: str, what is counted; the message says ``A request may hold at most <limit> <what>``.
-        advice: str, what the sender or the operator of the server can do.
-        tensors: a structure of tensors.
+    Everything computed from the returned tensors runs after the check, so a request beyond the
+    limit costs nothing more. The message says ``A request may hold at most <limit> <what>``, then
+    `advice` for the sender or the operator of the server.
     """
     value = tf.cast(value, tf.int64)
     received = tf.strings.as_string(value)
@@ -32,12 +28,9 @@ def at_most(value, limit, what, advice, tensors):
 
 
 def limit_rows(tensors, rows, max_rows, sequence_length):
-    """`tensors`, once the batch is known to have at most `max_rows` rows of `sequence_length` tokens.
+    """Returns `tensors` after a check that the batch has at most `max_rows` rows; None: no limit.
 
-    Args:
-        tensors: a structure of tensors, of which the batch will be made.
-        rows: integer scalar tensor, the rows of the model's batch: texts, or windows of long texts.
-        max_rows: int; None: no limit.
+    `rows` is an integer scalar tensor: texts, or windows of long texts.
     """
     if max_rows is None:
         return tensors

@@ -15,22 +15,16 @@ from kbert.stateless_random import fold_in, permutation
 from kbert.text.packing import truncated_lengths
 
 _TEXTS_AT_ONCE = 1024
-_TEXTS = 6  # keeps the order of texts independent of other uses of the same seed
+_TEXTS = 6  # keeps the order of texts independent of the seed's other uses
 _graph = tf.autograph.experimental.do_not_convert  # nothing here is Python control flow over tensors
 
 
 def texts_in_memory(columns, labels, weights, *, step: Callable[[], int], seed: int, shuffle: bool):
-    """Chunks of texts, each epoch in a new order.
+    """Chunks of texts: (step int64, text numbers int64 [n], columns, labels [n], weights [n]).
 
-    Args:
-        columns: list of one or two string tensors, the texts, or the pairs.
-        labels: int32, 0 = IsNext, -1 = none; one for each text, as of `weights`, float32.
-        step: function that gives the number of the step at which an epoch begins; its order and masks depend on it.
-        seed: decides all that is random.
-        shuffle: whether the order is random.
-
-    Returns:
-        tf.data.Dataset of (step int64, numbers of the texts int64 [n], columns, labels [n], weights [n]).
+    `columns` are the texts, or the two of each pair. Labels are int32, 0 = IsNext, -1 = none.
+    `step` returns the number of the step at which an epoch begins: the epoch's order and masks
+    depend on it.
     """
     size = tf.size(labels, tf.int64)
 
@@ -55,7 +49,7 @@ def texts_in_memory(columns, labels, weights, *, step: Callable[[], int], seed: 
 
 
 def streamed_texts(dataset, *, step: Callable[[], int]):
-    """The same from a dataset of batches (columns, labels, weights), in its own order."""
+    """The chunks of `texts_in_memory` from a dataset of (columns, labels, weights), in its own order."""
 
     def steps():
         first = step()
@@ -68,20 +62,13 @@ def streamed_texts(dataset, *, step: Callable[[], int]):
 
 
 def masked_batches(chunks, tokenizer, masking, *, seed, batch_size, sequence_length, next_sentence, is_counted):
-    """The rows of chunks of texts, masked, in batches of one size; rows that fill up the last one have weight 0.
+    """The rows of chunks of texts, masked, in batches as `pretraining_dataset` gives them.
 
-    A text longer than a row becomes windows, which do not overlap; of a pair the longer text is truncated. The masks of
-    a text that fits are those of `kbert.pretraining.pretraining_dataset` for the same seed, epoch and document.
-
-    Args:
-        chunks: of `texts_in_memory` or `streamed_texts`.
-        masking: `TokenMasking` or `NextTokens`.
-        batch_size: B; None: all rows are one batch.
-        next_sentence: bool, whether labels have ``nsp_logits``; their weight is 0 where there is none.
-        is_counted: bool, whether the dataset knows its length, for which all texts are tokenised once more.
-
-    Returns:
-        tf.data.Dataset of (inputs, labels, weights), as `pretraining_dataset` gives them.
+    Rows that fill up the last batch have weight 0. A text longer than a row becomes windows, which
+    do not overlap. Of a pair the longer text is truncated. A text that fits has the masks of
+    `kbert.pretraining.pretraining_dataset` for equal seed, epoch and document. A `batch_size` of
+    None makes all rows one batch. With `is_counted` the dataset knows its length, for which all
+    texts are tokenised once more.
     """
     pair = len(chunks.element_spec[2]) == 2
     max_tokens = max_pair_tokens(sequence_length, pair)

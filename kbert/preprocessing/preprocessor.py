@@ -1,6 +1,6 @@
 """What the preprocessors have in common: from string columns to the batch of a model.
 
-Shapes: B batch, C choices.
+Shapes: B batch, C choices, S sequence.
 """
 
 from typing import Any
@@ -16,7 +16,8 @@ from kbert.keras_compat import deserialize, pass_inputs_unchanged
 class Preprocessor(keras.layers.Layer):
     """A layer that keeps a tokenizer and packs tokens into rows of a static length.
 
-    It works eagerly, in tf.data and on symbolic inputs. A subclass has `call` and `compute_output_spec`.
+    It works eagerly, in tf.data and on symbolic inputs. A subclass has `call` and
+    `compute_output_spec`.
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
@@ -25,11 +26,12 @@ class Preprocessor(keras.layers.Layer):
 
     Attributes:
         input_names: the string columns that a call takes.
-        list_columns: those of them that hold several strings per row, [B, C].
+        list_columns: the columns among them that hold several strings per row, [B, C].
         pair: whether a row has a second text.
         makes_windows: whether a call takes `max_windows`, and a long text becomes several rows.
         makes_labels: whether the labels of `fit` are made from the texts, by `training_batches`.
-        option_names: arguments of the constructor that are settings of the model, stored with it under these names.
+        option_names: arguments of the constructor that are stored with the model, under these
+            names.
 
     Raises:
         ValueError: a `sequence_length` that is not a positive integer.
@@ -55,7 +57,7 @@ class Preprocessor(keras.layers.Layer):
         return {name: getattr(self.tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
 
     def settings(self) -> dict[str, Any]:
-        """What is stored with the model, as the fields of the task object name it."""
+        """What is stored with the model, by the names of the task object's fields."""
         options = {name: getattr(self, name) for name in self.option_names}
         return {"sequence_length": self.sequence_length, **options, "tokenizer": self.tokenizer.settings()}
 
@@ -65,7 +67,7 @@ class Preprocessor(keras.layers.Layer):
         return {name: tf.TensorSpec(shape, tf.string, name=name) for name, shape in shapes.items()}
 
     def batch_spec(self, *rows):
-        """What `compute_output_spec` says of ``token_ids``, ``segment_ids`` and ``padding_mask`` [*rows, S]."""
+        """The spec of ``token_ids``, ``segment_ids`` and ``padding_mask`` [*rows, S]."""
         dtypes = {"token_ids": "int32", "segment_ids": "int32", "padding_mask": "bool"}
         shape = (*rows, self.sequence_length)
         return {name: keras.KerasTensor(shape, dtype=dtype) for name, dtype in dtypes.items()}

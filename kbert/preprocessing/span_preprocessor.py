@@ -18,9 +18,10 @@ from kbert.text.packing import content_length, pack_ranges
 class SpanPreprocessor(Preprocessor):
     """Packs each question with every window of its context into ``[CLS] question [SEP] window [SEP]``.
 
-    A context that does not fit becomes several rows, its overlapping windows; so W may be larger than B. A question
-    longer than `max_query_length` is truncated at its end, and further if S is so small that no token of the context
-    would fit. Empty questions and contexts are valid: an empty context has one window without content.
+    A context that does not fit becomes several rows, its overlapping windows. So W may be larger
+    than B. A question longer than `max_query_length` is truncated at its end, and further if S is
+    so small that no token of the context would fit. Empty questions and contexts are valid: an
+    empty context has one window without content.
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
@@ -31,22 +32,29 @@ class SpanPreprocessor(Preprocessor):
 
     Inputs:
         inputs: dict with the string columns ``question`` and ``context`` [B].
-        max_windows: int, the maximum number of windows of all texts together; more raise an InvalidArgumentError in the
-            graph, before memory is allocated for them. None: no limit.
+        max_windows: int, the maximum number of windows of all texts together. More raise an
+            InvalidArgumentError in the graph, before memory is allocated for them. None: no limit.
 
     Outputs:
-        dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S];
-        ``window_row`` int32 [W], the question each window belongs to, ascending;
-        ``window_token`` int32 [W, S], number of the token among all contexts' tokens, -1 for tokens that are not of a
-        context; ``is_max_context`` bool [W, S], whether this window is the one where the token has the most context;
-        ``token_starts``, ``token_ends`` int32 [W, S], what the token stands for in its context, in code points, 0 where
-        `window_token` is -1; and ``context`` string [B], for the answers to be cut from.
+        A dict of these:
+        token_ids, segment_ids: int32 [W, S].
+        padding_mask: bool [W, S].
+        window_row: int32 [W], the question each window belongs to, ascending.
+        window_token: int32 [W, S], number of the token among all contexts' tokens; -1 outside of a
+            context.
+        is_max_context: bool [W, S], whether this is the window in which the token has the most
+            context.
+        token_starts, token_ends: int32 [W, S], code points of the context that the token stands
+            for; 0 where `window_token` is -1.
+        context: string [B], from which the answers are cut.
 
     Raises:
-        ValueError: a missing column, a single string, a length, stride or limit that is not a positive integer.
+        ValueError: a missing column, a single string, a length, stride or limit that is not a
+            positive integer.
         TypeError: columns that do not hold strings.
 
-    Source: Devlin et al. 2018, section 4.2; google-research/bert run_squad.py, ``convert_examples_to_features``.
+    Source: Devlin et al. 2018, section 4.2; google-research/bert run_squad.py,
+    ``convert_examples_to_features``.
 
     Example::
 
@@ -98,7 +106,7 @@ class SpanPreprocessor(Preprocessor):
         }
 
     def _after_question(self, tokens, is_max, query_length):
-        """Columns by content position [W, S - 3], moved to the positions after [CLS] question [SEP]: [W, S]."""
+        """Columns by content position [W, S - 3], moved behind [CLS] question [SEP]: [W, S]."""
         position = tf.range(self.sequence_length)[tf.newaxis, :] - query_length[:, tf.newaxis] - 2  # [W, S]
         inside = (position >= 0) & (position < self.sequence_length - 3)
         position = tf.where(inside, position, 0)

@@ -15,20 +15,14 @@ _OF_MODELS = {"token_ids", "padding_mask", "segment_ids", "input_ids", "attentio
 
 
 def string_columns(inputs, names, owner, list_columns=()):
-    """The named columns of `inputs` as string tensors.
+    """The named columns of `inputs` as string tensors: [B], or [B, C] for `list_columns`.
 
-    Args:
-        inputs: dict, pandas DataFrame or Hugging Face dataset with (at least) these names, or, for a single name, the
-            strings themselves: a tensor, a NumPy array, a pandas Series or a list; [B], or [B, 1] as some readers of
-            tables give them; for several names also a list of tuples, a row each.
-        names, owner: str, the class that asks, for error messages.
-        list_columns: those of the names that have several strings per row, [B, C]; lists that differ in length, and
-            ragged tensors, are filled up with empty strings.
-
-    Returns:
-        list of string tensors [B] (of `list_columns` [B, C]), in the order of `names`.
+    `inputs` is a dict, DataFrame or Hugging Face dataset that has these names. For a single name it
+    may be the strings themselves, [B] or, as some readers of tables give them, [B, 1]. For several
+    names it may be a list of tuples, one for each row. Lists that differ in length, and ragged
+    tensors, are filled up with empty strings. Errors name `owner`, the class that asks.
     """
-    if hasattr(inputs, "column_names") and hasattr(inputs, "with_format"):  # Hugging Face's
+    if hasattr(inputs, "column_names") and hasattr(inputs, "with_format"):  # a Hugging Face dataset
         plain = inputs.with_format(None)  # a format may have hidden columns
         inputs = {name: list(plain[name]) if name in names else None for name in plain.column_names}
     elif hasattr(inputs, "columns"):
@@ -47,7 +41,7 @@ def string_columns(inputs, names, owner, list_columns=()):
 
 
 def column_names(inputs) -> list[str]:
-    """The names of the columns of such inputs; none of strings and of rows."""
+    """The names of the columns of `inputs`; none for strings and rows."""
     if isinstance(inputs, Mapping):
         return list(inputs)
     names = [getattr(inputs, name) for name in ("column_names", "columns") if hasattr(inputs, name)]
@@ -64,7 +58,7 @@ def _columns_of_rows(rows, names, owner):
 
 
 def as_text(array) -> np.ndarray:
-    """An array of strings as one of str, of which TensorFlow makes bytes; another array as it is."""
+    """An array of strings as an array of str, of which TensorFlow makes bytes; other arrays unchanged."""
     if array.dtype != object:
         return array
     flat = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in array.ravel()]
@@ -72,7 +66,7 @@ def as_text(array) -> np.ndarray:
 
 
 def _of_one_length(columns, names, owner):
-    """The columns, once they are known to have as many rows as each other: in a graph that may be at its run."""
+    """The columns, after a check of equal numbers of rows; a graph may check only when it runs."""
     rows = {name: column.shape[0] for name, column in zip(names, columns, strict=True) if column.shape.rank}
     if len(set(rows.values()) - {None}) > 1:
         raise ValueError(f"{owner}: expected columns of one length. Received: {rows}")
@@ -85,7 +79,7 @@ def _of_one_length(columns, names, owner):
 
 
 def check_batches(dataset, names, owner) -> None:
-    """Raises a ValueError if a tf.data.Dataset of (inputs, …) or inputs is empty, or has rows instead of batches."""
+    """Raises a ValueError if a tf.data.Dataset is empty, or has rows instead of batches."""
     if int(dataset.cardinality()) == 0:
         raise ValueError(f"{owner}: expected a dataset of batches. Received: an empty dataset")
     spec = dataset.element_spec
@@ -146,7 +140,7 @@ def _strings(values, name, owner):
 
 
 def _plain(values):
-    """A pandas Series or an array of NumPy's StringDType as an object array, a ragged tensor as a padded one."""
+    """A pandas Series or an array of NumPy's StringDType as object array, a ragged tensor padded."""
     if isinstance(values, tf.RaggedTensor):
         return values.to_tensor()
     if hasattr(values, "to_numpy"):
@@ -155,7 +149,7 @@ def _plain(values):
 
 
 def _first_not_string(values, where):
-    """(where, value) of the first element that is not a string; lists are searched only if the first element is one."""
+    """(where, value) of the first element that is no string; lists are searched only if the first is one."""
     if values is None or isinstance(values, (int, float, dict)):
         return where, values
     if not isinstance(values, (list, tuple, np.ndarray)) or (isinstance(values, np.ndarray) and not values.ndim):

@@ -14,7 +14,7 @@ from kbert.preprocessing.windows import max_context, sliding_windows, window_tok
 from kbert.text.packing import content_length, pack_ranges
 from kbert.text.words import split_words
 
-# The dense answers [B, T] may have so many cells for each token that the limit on windows allows.
+# Cells of the dense answers [B, T] for each token within the limit on windows.
 _CELLS_PER_TOKEN = 16
 
 
@@ -22,36 +22,43 @@ _CELLS_PER_TOKEN = 16
 class TaggingPreprocessor(Preprocessor):
     """Splits texts into words and packs their tokens into windows ``[CLS] … [SEP]``, to label every word.
 
-    A text that is longer than a window is divided into several overlapping ones; the windows of all texts make one
-    batch. A word is labelled at its first token, in the window where that token has the most context. So texts may have
-    any length, and words too: of a word that is longer than a window the first tokens are used. A word without tokens
-    (characters that BERT deletes) is read as [UNK].
+    A text that is longer than a window is divided into several overlapping ones. The windows of all
+    texts make one batch. A word is labelled at its first token, in the window where that token has
+    the most context. Texts may have any length, and words too: of a word that is longer than a
+    window the first tokens are used. A word without tokens (characters that BERT deletes) is read
+    as [UNK].
 
     Training uses texts that are already split into words: `windows`.
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
         sequence_length: S, static.
-        doc_stride: tokens from one window's start to the next one's; None: half a window, so that the middle half of
-            each window counts.
+        doc_stride: tokens from one window's start to the next one's. None: half a window, so that
+            the middle half of each window counts.
         **kwargs: name, dtype, trainable.
 
     Inputs:
         inputs: dict with the string column ``text`` [B], or the strings themselves.
-        max_windows: int, the maximum number of windows of all texts together; more raise an InvalidArgumentError in the
-            graph, before memory is allocated for them. None: no limit.
+        max_windows: int, the maximum number of windows of all texts together. More raise an
+            InvalidArgumentError in the graph, before memory is allocated for them. None: no limit.
 
     Outputs:
-        dict of ``token_ids``, ``segment_ids`` int32 [W, S], ``padding_mask`` bool [W, S]; ``window_row`` int32 [W], the
-        window's text; ``window_token`` int32 [W, S], number of the token among those of all texts (-1: none);
-        ``is_max_context`` bool [W, S], whether this is the token's window with most context; ``token_starts``,
-        ``token_ends`` int32 [W, S], its code points in the text (0: none); ``text`` string [B]; ``words`` string [B, T]
-        (fill ""), ``word_starts``, ``word_ends`` int32 [B, T], code points of the text (fill -1), ``word_position``
-        int32 [B, T], where in the flat [W * S] the word is labelled (fill -1), and ``word_count`` int32 [B].
+        A dict of these:
+        token_ids, segment_ids: int32 [W, S].
+        padding_mask: bool [W, S].
+        window_row: int32 [W], the window's text.
+        window_token: int32 [W, S], number of the token among all texts' tokens; -1: none.
+        is_max_context: bool [W, S], whether this is the token's window with most context.
+        token_starts, token_ends: int32 [W, S], the token's code points in the text; 0: none.
+        text: string [B].
+        words: string [B, T], filled with "".
+        word_starts, word_ends: int32 [B, T], code points of the text, filled with -1.
+        word_position: int32 [B, T], where in the flat [W * S] the word is labelled, filled with -1.
+        word_count: int32 [B].
 
     Raises:
-        ValueError: a missing column, a single string, a sequence length too short for text, a stride that is not a
-            positive integer.
+        ValueError: a missing column, a single string, a sequence length too short for text, a
+            stride that is not a positive integer.
         TypeError: a column that does not hold strings.
 
     Source: Devlin et al. 2018, section 5.3; windows as in google-research/bert run_squad.py.
@@ -90,7 +97,7 @@ class TaggingPreprocessor(Preprocessor):
         }
 
     def windows(self, words):
-        """The batch of texts that are already words: as a call gives it, without ``text`` and the offsets in it.
+        """The batch of texts that are already words: as a call returns it, without ``text`` and offsets.
 
         Args:
             words: ragged string [B, None].
@@ -111,7 +118,7 @@ class TaggingPreprocessor(Preprocessor):
         return [column.with_values(value) for column, value in zip(columns, values, strict=True)]
 
     def _windows(self, words, ids, token_starts=None, token_ends=None, max_windows=None):
-        """The batch of words whose `ids` and offsets are ragged [w, None], with at least one token per word."""
+        """The batch of words whose `ids` and offsets are ragged [w, None], at least one token per word."""
         max_tokens = self.sequence_length - 2
         pieces = tf.cast(ids.row_lengths(), tf.int32)  # [w]
         first = tf.cumsum(pieces, exclusive=True)  # [w], of each word, among all tokens

@@ -15,10 +15,11 @@ from kbert.text.packing import content_length, pack
 class TextPreprocessor(Preprocessor):
     """Tokenises texts and packs them into ``[CLS] text [SEP]`` or ``[CLS] text [SEP] text_pair [SEP]``.
 
-    This is the only definition of this step: the training data, `Pipeline.predict` and the exported SavedModel run this
-    layer. It works eagerly, in tf.data and on symbolic inputs. A text that does not fit is truncated at its end; of a
-    pair the longer text is, token by token (see `kbert.text.pack`). Empty texts are valid; bytes that are not
-    UTF-8 are treated as the tokenizer does.
+    This is the only definition of this step: the training data, `Pipeline.predict` and the exported
+    SavedModel run this layer. It works eagerly, in tf.data and on symbolic inputs. A text that does
+    not fit is truncated at its end. Of a pair the longer text is truncated, token by token (see
+    `kbert.text.pack`). Empty texts are valid. Bytes that are not UTF-8 are treated as the tokenizer
+    does.
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
@@ -27,17 +28,20 @@ class TextPreprocessor(Preprocessor):
         **kwargs: name, dtype, trainable.
 
     Inputs:
-        inputs: dict of string columns [B]: ``text``, and ``text_pair`` if `pair`; single texts may be passed without
-            the dict. All columns are tensors, or all are NumPy arrays or lists. Other entries are ignored.
+        inputs: dict of string columns [B]: ``text``, and ``text_pair`` if `pair`. Single texts may
+            be passed without the dict. All columns are tensors, or all are NumPy arrays or lists.
+            Other entries are ignored.
 
     Outputs:
-        dict of ``token_ids`` int32 [B, S], ``segment_ids`` int32 [B, S], ``padding_mask`` bool [B, S].
+        dict of ``token_ids`` int32 [B, S], ``segment_ids`` int32 [B, S], ``padding_mask`` bool [B,
+        S].
 
     Raises:
         ValueError: a missing column, a single string, a sequence length too short for text.
         TypeError: columns that do not hold strings.
 
-    Source: Devlin et al. 2018, section 3 and 4; google-research/bert run_classifier.py, ``convert_single_example``.
+    Source: Devlin et al. 2018, section 3 and 4; google-research/bert run_classifier.py,
+    ``convert_single_example``.
 
     Example::
 

@@ -11,25 +11,14 @@ from kbert.checks import check_positive
 def sliding_windows(lengths, max_content_tokens, doc_stride):
     """Cuts texts of tokens into windows, as the original's SQuAD code does.
 
-    A window holds up to `max_content_tokens` tokens; the next one begins ``min(max_content_tokens, doc_stride)`` tokens
-    later; the first window that reaches the end of the text is its last. A text without tokens gets one empty window,
-    so that every text has an answer.
+    The result is (window_row, window_start, window_length), int32 [W], ordered by text, then by
+    position. The start is counted within the text. The next window begins ``min(max_content_tokens,
+    doc_stride)`` tokens later, and the first one that reaches the end of the text is its last. A
+    text without tokens gets one empty window, so that every text has an answer. `lengths` are
+    integers [B]. `max_content_tokens` is one number or integers [B]; values below 1 count as 1.
 
-    Args:
-        lengths: integers [B], tokens of each text.
-        max_content_tokens: integers [B], or one for all: the maximum number of tokens in a window; values below 1 count
-            as 1.
-        doc_stride: int, tokens from one window's start to the next one's; at least 1.
-
-    Returns:
-        (window_row, window_start, window_length), int32 [W], ordered by text, then by position: the text, its first
-        token in the window counted within the text, and how many tokens there are.
-
-    Source: google-research/bert run_squad.py, ``convert_examples_to_features``; Devlin et al. 2018, section 4.2.
-
-    Example::
-
-        sliding_windows([5, 0], max_content_tokens=3, doc_stride=2)  # [0, 0, 1], [0, 2, 0], [3, 3, 0]
+    Source: google-research/bert run_squad.py, ``convert_examples_to_features``; Devlin et al. 2018,
+    section 4.2.
     """
     (doc_stride,) = check_positive("sliding_windows", doc_stride=doc_stride).values()
     lengths = tf.cast(lengths, tf.int32)  # [B]
@@ -45,18 +34,10 @@ def sliding_windows(lengths, max_content_tokens, doc_stride):
 
 
 def window_tokens(window_row, window_start, window_length, sequence_length):
-    """The token of the flat batch (the tokens of all texts in order) at each content position.
+    """The token of the flat batch at each content position, int32 [W, c]; -1 after a window's end.
 
-    Args:
-        window_row, window_start, window_length: int32 [W], as `sliding_windows` gives them.
-        sequence_length: c, the number of content positions; at least the longest window.
-
-    Returns:
-        int32 [W, c]; -1 after the window's end.
-
-    Example::
-
-        window_tokens(*sliding_windows([5, 0, 1], 3, 2), 4)  # [[0, 1, 2, -1], [2, 3, 4, -1], [-1] * 4, [5, -1, -1, -1]]
+    The flat batch has the tokens of all texts in order. `sequence_length` is c, at least the
+    longest window.
     """
     rows = tf.reduce_max(tf.concat([window_row, [-1]], 0)) + 1
     # Every text's last window ends with the text.
@@ -67,23 +48,12 @@ def window_tokens(window_row, window_start, window_length, sequence_length):
 
 
 def max_context(window_row, window_start, window_length, sequence_length):
-    """For each token, the window in which it has the most context and whose prediction counts.
+    """Where a token is in its window of most context, whose prediction counts: bool [W, c].
 
-    The context of a token in a window is min(tokens on its left, tokens on its right) plus 0.01 times the window's
-    length; of windows with equal context the first one is taken.
-
-    Args:
-        window_row, window_start, window_length: int32 [W], as `sliding_windows` gives them.
-        sequence_length: c, the number of content positions; at least the longest window.
-
-    Returns:
-        bool [W, c]; every token of every text is True exactly once. False after a window's end.
+    The context of a token in a window is min(tokens on its left, tokens on its right) plus 0.01
+    times the window's length. The first window wins a tie. Every token is True exactly once.
 
     Source: google-research/bert run_squad.py, ``_check_is_max_context``.
-
-    Example::
-
-        max_context(*sliding_windows([5], 3, 2), 3)  # [[True, True, True], [False, True, True]]
     """
     tokens = window_tokens(window_row, window_start, window_length, sequence_length)  # [W, c]
     total = tf.reduce_max(tf.concat([tf.reshape(tokens, [-1]), [-1]], 0)) + 1  # T

@@ -1,7 +1,6 @@
 """Would a stock TensorFlow Serving run this SavedModel?
 
-From top to bottom: the report, the checks of the graph, of the signatures, and of the files beside
-it.
+From top to bottom: the report, then checks of the graph, the signatures, and the files beside it.
 """
 
 import dataclasses
@@ -48,7 +47,7 @@ class AuditReport:
     problems: list[str]
 
     def lines(self) -> Iterator[str]:
-        """The report as text, a list of lines."""
+        """The report as text, line by line."""
         core = sorted(op for op in self.ops if op not in self.servers)
         yield f"{self.path}: {len(self.ops)} ops, {len(self.signatures)} signatures"
         servers = f"in every server since {_OLDEST} unless named below"
@@ -74,13 +73,15 @@ class AuditReport:
 def audit(saved_model: str | os.PathLike) -> AuditReport:
     """Checks that a stock TensorFlow Serving can run an exported SavedModel.
 
-    The model is read, not run.
+    The model is read, not run. These are checked:
 
-    It checks every op of every function (one that computes, and is linked into the stock servers
-    since 2.12; files are read and written by nothing but the SavedModel's own functions that
-    restore and save its variables); the signatures (a default, the batch as first dimension
-    everywhere, names that REST does not reserve); that each weight is stored once; that the warm-up
-    requests match the signatures; and that a server accepts the batching parameters.
+    - Every op of every function computes, and is linked into the stock servers since 2.12. Only the
+      SavedModel's own functions that restore and save its variables read and write files.
+    - The signatures include a default, have the batch as first dimension everywhere, and use no
+      names that REST reserves.
+    - Each weight is stored once.
+    - The warm-up requests match the signatures.
+    - A server accepts the batching parameters.
 
     Args:
         saved_model: path of one version (``saved_models/NAME/1``), or ``saved_models/NAME``: its
@@ -213,7 +214,7 @@ def _short(name: str) -> str:
     return name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")
 
 
-_MOST_RECORDS = 1000  # of a server
+_MOST_RECORDS = 1000  # that a server accepts
 
 
 def _warmup_problems(model: SavedModelFile) -> Iterator[str]:
@@ -248,9 +249,8 @@ def _warmup_problems(model: SavedModelFile) -> Iterator[str]:
 def read_warmup(path: str | os.PathLike) -> list[tuple[str, str, dict | list]]:
     """(kind, signature name, inputs) of each record of a warm-up file.
 
-    Returns:
-        kind: predict, classify or regress; inputs: dict of name → TensorProto for predict, else a
-        list of tf.Examples. No values are expanded: a short record may stand for very many.
+    For predict the inputs are TensorProtos by name, else a list of tf.Examples. No values are
+    expanded, since a short record may stand for very many.
     """
     try:
         records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
@@ -312,7 +312,7 @@ def _dtype_name(number: int) -> str:
 
 
 def _example_problems(examples: list, parsers: list[set[str]]) -> Iterator[str]:
-    """`parsers`: the features that each needs; an example must have those of one of them."""
+    """Problems of tf.Examples; each must have the features that one of the `parsers` needs."""
     if not examples:
         yield "no examples"
     for example in examples:

@@ -38,14 +38,14 @@ class ServingClient:
         url: ``http://host:8501`` or ``https://…`` (REST), or ``grpc://host:8500`` or, with TLS,
             ``grpcs://…``.
         model: the model's name on the server.
-        version: its version; None: the server's choice.
+        version: its version. None: the server's choice.
         label: a version label, such as "stable", in place of a version.
         timeout: seconds that one attempt waits for an answer, up to its last byte.
         tries: the number of attempts if the server cannot be reached or is overloaded (REST 429,
             502, 503, 504; gRPC UNAVAILABLE, RESOURCE_EXHAUSTED). A slow request is not repeated,
             which would add to the load.
         root_certificates: for https and grpcs, a PEM file of the certificates that sign the
-            server's; None: those of the public authorities.
+            server's. None: the certificates of the public authorities.
         client_certificate: for a server that authenticates its clients, the files (certificate,
             key), both PEM.
 
@@ -56,8 +56,7 @@ class ServingClient:
         OSError: a file of certificates that cannot be read.
 
     Every call raises `ServingError` with the reason if there is no answer. Answers of more than 256
-    MB are not read, and redirects are not followed, so that texts are sent only to the server that
-    was named.
+    MB are not read. Redirects are not followed, so that texts are sent only to the named server.
 
     Example::
 
@@ -106,13 +105,13 @@ class ServingClient:
     def predict(self, inputs, signature: str = "serving_default") -> dict[str, list]:
         """Answers: dict of output → list, one entry per row.
 
-        Padding is removed from entries that are lists, by the output ``count`` (of an n-best list
-        ``n_best_count``).
+        Padding is removed from entries that are lists. The output ``count`` says how much is real,
+        for an n-best list ``n_best_count``.
 
         Args:
             inputs: dict of column → list of strings (for choices: of lists of strings, which may
-                differ in length), or NumPy arrays of them; or a pandas DataFrame of the columns.
-                Strings are str or bytes.
+                differ in length), or NumPy arrays of them; or a pandas DataFrame. Strings are str
+                or bytes.
             signature: name of the signature.
 
         Raises:
@@ -161,7 +160,7 @@ class ServingClient:
         return self._with_retries(self._transport.metadata)
 
     def curl(self, inputs, signature: str = "serving_default", verb: str = "predict") -> str:
-        """The curl command of the same request over REST.
+        """The curl command for a request over REST.
 
         For a client over gRPC it has TensorFlow Serving's default port.
 
@@ -186,7 +185,7 @@ class ServingClient:
         return self._only_outputs[signature]
 
     def _rows(self, values: Any, rows: int) -> list:
-        """An output's values, after checking that there is one for each row sent."""
+        """An output's values, after a check that there is one for each row sent."""
         if not isinstance(values, list) or len(values) != rows:
             raise unexpected(self.url, f"a list of {rows} answers", values)
         return values
@@ -213,21 +212,10 @@ _COUNTS = ("n_best_count", "count")  # outputs int [B]: how many entries of each
 def trim_answers(answers: dict[str, list], url: str = "") -> dict[str, list]:
     """The outputs of a kbert model without padding; the counts themselves stay.
 
-    Outputs have the same width for every row, so that a server can batch. ``count`` is the number
-    of real entries of a row (masks, words, entities or tokens); ``n_best_count`` is that of the
-    outputs ``n_best_…``.
-
-    Args:
-        answers: dict of output → list of B; an output [B, m, …] is a list of lists.
-        url: of the server, for messages.
-
-    Raises:
-        ServingError: a count that is not a possible number of entries.
-
-    Example::
-
-        answers = {"tokens": [[["capital", "heart"], ["", ""]]], "count": [1]}
-        trim_answers(answers)["tokens"]  # [[["capital", "heart"]]]
+    Outputs have one width for all rows, so that a server can batch. ``count`` is the number of real
+    entries of a row (masks, words, entities or tokens), ``n_best_count`` of the outputs
+    ``n_best_…``. An output [B, m, …] is a list of B lists. A count that is impossible is a
+    ServingError with the `url`.
     """
     return {name: _trimmed(name, values, answers, url) for name, values in answers.items()}
 
@@ -264,7 +252,7 @@ def _checked_scheme(url: str) -> str:
 
 
 def _rest_url(url: str) -> str:
-    """A client's URL, or the one of the same server's REST."""
+    """A client's URL, or the REST URL of its gRPC server."""
     parts = urllib.parse.urlsplit(url)
     if not parts.scheme.startswith("grpc"):
         return url
@@ -284,18 +272,15 @@ def _check_certificates(url: str, scheme: str, root_certificates, client_certifi
 
 
 def _check_name(name: str, value: str) -> None:
-    """Raises a ValueError that names the argument unless it is a string that is not empty."""
+    """Raises a ValueError that names the argument unless the value is a non-empty string."""
     if not isinstance(value, str) or not value:
         raise _refusal(f"`{name}` must be a string that is not empty", value)
 
 
 def request_columns(inputs) -> dict[str, list]:
-    """The columns of a request as lists of str or bytes, or of lists of them.
+    """The columns of a request as lists of str or bytes, [B], or of lists of them, [B, C].
 
-    Args:
-        inputs: dict or pandas DataFrame of columns: lists, NumPy arrays, pandas Series; [B], or
-            [B, C], of which the rows may differ in length: they are padded to the longest with "",
-            which is not a choice.
+    Rows of [B, C] that differ in length are padded to the longest with "", which is not a choice.
     """
     if hasattr(inputs, "columns"):  # a DataFrame
         inputs = {name: inputs[name] for name in inputs.columns}
@@ -327,7 +312,7 @@ def _column(name: str, column) -> list:
 
 
 def check_examples(examples) -> list[dict]:
-    """The examples; ValueError unless these are dicts of column → string, in a list."""
+    """The examples, after a check that they are a list of dicts of column → string."""
     if not isinstance(examples, (list, tuple)):
         raise _refusal("expected a list of dicts of column → string", examples)
     for number, example in enumerate(examples):
@@ -348,9 +333,6 @@ def _listed(values):
     return values.tolist() if hasattr(values, "tolist") else values
 
 
-# Rows of a file or a command line.
-
-
 def ask(
     client: ServingClient,
     rows: Iterable[Mapping[str, Any]],
@@ -359,11 +341,8 @@ def ask(
 ) -> Iterator[dict]:
     """The answers to rows, one dict each; the curl line of each request goes to standard error.
 
-    Args:
-        rows: dicts of column → string (choices: list of strings), all with the same columns.
-        signature: to call; ``classify`` and ``regress`` are sent tf.Examples, as TensorFlow Serving
-            requires.
-        batch_size: rows of a request.
+    All rows have equal columns. ``classify`` and ``regress`` are sent tf.Examples, as TensorFlow
+    Serving requires.
     """
     verb = signature if signature in ("classify", "regress") else "predict"
     rows = iter(rows)

@@ -1,7 +1,7 @@
 """A pipeline → ``saved_models/NAME/VERSION/``, for TensorFlow Serving.
 
-From top to bottom: the verb, the directory that appears when it is complete, and what a version
-holds beside its graph: warm-up requests, batching parameters, the model card.
+From top to bottom: the verb, the directory that appears when it is complete, and what stands beside
+the graph: warm-up requests, batching parameters, the model card.
 """
 
 import contextlib
@@ -63,12 +63,13 @@ def export(
     To run, it needs neither kbert nor Keras, only TensorFlow and the ops of tensorflow-text that
     every stock TensorFlow Serving since 2.12 links. There are no lookup tables, every weight is
     stored once, and the first dimension of every output is the batch, so that the server may batch.
-    The version appears when it is complete (it is written under another name inside `directory`,
-    audited, flushed to the disk and renamed), so a server may watch the directory.
 
-    A version holds the SavedModel with its signatures (``serving_default``, which is the pipeline
-    itself, and those of its task: `kbert.serving.signatures`), warm-up requests for each of them,
-    ``batching_params.pbtxt`` and ``card.json``.
+    A version is written under another name inside `directory`, audited, flushed to the disk and
+    renamed. It appears only when it is complete, so a server may watch the directory.
+
+    A version holds the SavedModel with its signatures: ``serving_default``, which is the pipeline
+    itself, and the signatures of its task (`kbert.serving.signatures`). Beside it are warm-up
+    requests for each signature, ``batching_params.pbtxt`` and ``card.json``.
 
     Args:
         pipeline: `kbert.Pipeline`, or a source for `kbert.load_pretrained`.
@@ -78,21 +79,22 @@ def export(
         layers: of an encoder, the hidden states that the signature ``features`` gives; None: the
             last four.
         precision: "float32" or "bfloat16", of weights and computation; None: as the pipeline
-            computes. In bfloat16 the weights take half the space, and processors with instructions
-            for it answer faster, except to a single short text; probabilities and embeddings differ
+            computes. In bfloat16 the weights take half the space. Processors with instructions for
+            it answer faster, except to a single short text. Probabilities and embeddings differ
             from float32 in the third digit (docs/export-options.md).
-        frozen_weights: whether the weights are constants in the graph instead of variables: a short
-            text is answered faster on a CPU, but loading takes longer, and every signature that is
-            used has its own copy of the weights in memory (docs/export-options.md). At most 2 GB.
+        frozen_weights: whether the weights are constants in the graph instead of variables. A short
+            text is then answered faster on a CPU, but loading takes longer, and every signature
+            that is used has its own copy of the weights in memory (docs/export-options.md). At most
+            2 GB.
         max_request_bytes: limit on the bytes of text in a request, over all strings of all rows.
         max_request_tokens: limit on the tokens that the model runs for a request: rows × sequence
-            length, padding included, where a long text has a row for each of its windows and a
-            question one for each choice.
+            length, padding included. A long text has a row for each of its windows, a question one
+            for each choice.
         metrics: of the model, for the card: a dict of strings, finite numbers, bools, None, lists
-            and dicts. None: those of the run that trained the model.
-        made_by: dict of what else the card should say on how the model was made, likewise. The name
-            of the model, the hash of its weights, and recipe, settings and inputs of its run are in
-            the card already, if kbert loaded or trained the model and its weights have not been
+            and dicts. None: the metrics of the run that trained the model.
+        made_by: dict of such values: what else the card should say on how the model was made. The
+            card already has the name of the model, the hash of its weights, and recipe, settings
+            and inputs of its run, if kbert loaded or trained the model and its weights have not
             changed since.
 
     Returns:
@@ -157,11 +159,9 @@ def export(
 
 
 def provenance(model) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is known about the weights of a model: how they were made, and their metrics.
+    """What is known about the weights of a model: (how they were made, their metrics).
 
-    The first has the model's name, the hash of the weights of a kbert directory, and what is known
-    about the run; it is read when it is asked for. Nothing is known about weights that have changed
-    since they were loaded or trained by kbert.
+    Nothing is known about weights that have changed since kbert loaded or trained them.
     """
     origin = origin_of(model)
     if origin is None:
@@ -192,15 +192,12 @@ def set_methods(directory: pathlib.Path, methods: dict[str, str]) -> None:
     for name, method in methods.items():
         content.meta_graphs[0].signature_def[name].method_name = method
     path.write_bytes(content.SerializeToString(deterministic=True))
-    # of the file as it was; no loader needs one
+    # It belongs to the unchanged file; no loader needs one.
     (directory / "fingerprint.pb").unlink(missing_ok=True)
 
 
-# The directory of a version.
-
-
 def _next_version(directory: pathlib.Path, version: int | None) -> pathlib.Path:
-    """The directory of a version that is not there yet."""
+    """The directory of a version that does not exist yet."""
     names = [entry.name for entry in directory.iterdir()] if directory.exists() else []
     entries = [name for name in names if not is_partial(name)]
     numbers = [int(name) for name in entries if name.isdecimal()]
@@ -223,14 +220,11 @@ def _next_version(directory: pathlib.Path, version: int | None) -> pathlib.Path:
 def partial_version(directory: pathlib.Path) -> Iterator[pathlib.Path]:
     """An empty directory inside `directory`, in which a version is written and then renamed.
 
-    It is inside the model's directory, not beside it, because that may be the root of a mounted
-    volume, out of which nothing can be renamed. Its name is not a number: TensorFlow Serving takes
-    only numbers for versions (file_system_storage_path_source.cc). It is deleted at the end if it
-    was not renamed, and `directory` too if it is new and empty. What a killed export left behind is
-    deleted first; a running export holds a lock on its directory.
-
-    Args:
-        directory: of the model's versions; created if it does not exist.
+    It is inside because `directory` may be the root of a mounted volume, out of which nothing can
+    be renamed. Its name is not a number: TensorFlow Serving takes only numbers for versions
+    (file_system_storage_path_source.cc). At the end it is deleted if it was not renamed, and
+    `directory` too if it is new and empty. What a killed export left behind is deleted first. A
+    running export holds a lock on its directory.
     """
     is_new = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
@@ -305,12 +299,13 @@ max_enqueued_batches {{ value: 100 }}
 def write_warmup(path: pathlib.Path, served: dict[str, ServingSignature]) -> None:
     """Writes a record for each signature and each of the `BATCH_SIZES` that its limits allow.
 
-    The first request to a graph takes many times as long as the second; a server runs these records
-    first. Rows are the examples in turn, short and long ones, or only the first, short one if long
-    ones exceed the limits: a server does not load a model that refuses one of its records.
+    The first request to a graph takes many times as long as the second, so a server runs these
+    records first. Rows are the short and long examples in turn. If long ones exceed the limits,
+    only the first, short one is used: a server does not load a model that refuses one of its
+    records.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    batches = {}  # of names that share a signature once
+    batches = {}  # names that share a signature share its batches
     with tf.io.TFRecordWriter(str(path)) as writer:
         for name, signature in served.items():
             if id(signature) not in batches:
@@ -320,11 +315,9 @@ def write_warmup(path: pathlib.Path, served: dict[str, ServingSignature]) -> Non
 
 
 def warmup_record(kind: str, signature: str, rows: list[dict[str, Any]]) -> bytes:
-    """A serialised PredictionLog with a request: what a warm-up file holds.
+    """A serialised PredictionLog with one request; rows map columns to strings or lists of strings.
 
-    Args:
-        kind: predict, or classify or regress, whose rows become tf.Examples.
-        rows: column → string, or list of strings.
+    For classify and regress the rows become tf.Examples.
     """
     log = prediction_log_pb2.PredictionLog()
     if kind == "predict":
@@ -349,7 +342,7 @@ def encode_example(row: dict[str, str | bytes]) -> bytes:
 
 
 def _allowed_batches(signature: ServingSignature) -> list[list[dict[str, Any]]]:
-    """The rows of each request within the limits. A batch is the beginning of every larger one."""
+    """The rows of each request within the limits; a batch is the beginning of every larger one."""
     batches = []
     sizes = list(BATCH_SIZES)
     for examples in (signature.examples, signature.examples[:1]):
@@ -381,9 +374,6 @@ def _is_allowed(signature: ServingSignature, rows: list[dict[str, Any]]) -> bool
     return True
 
 
-# The model card.
-
-
 def model_card(
     target: pathlib.Path,
     pipeline: Pipeline,
@@ -392,7 +382,7 @@ def model_card(
     report: AuditReport,
     making: dict[str, Any],
 ) -> dict[str, Any]:
-    """The content of card.json: a description of a version for people and programs."""
+    """The content of card.json, which describes a version for people and programs."""
     name = target.parent.name
     settings = pipeline.settings()
     vocabulary = pipeline.tokenizer.vocabulary

@@ -1,4 +1,4 @@
-"""What answers a file: a SavedModel of `kbert.export`, asked in this process, or a stored model."""
+"""What answers a file: a SavedModel of `kbert.export` in this process, or a stored model."""
 
 import functools
 import hashlib
@@ -27,6 +27,8 @@ from kbert.weights.source import check_source
 class ExportedPipeline:
     """The signature ``serving_default`` of an export, with the answers of its task.
 
+    The export is audited before it is loaded, since loading runs its graph.
+
     Args:
         directory: one version (``saved_models/reviews/1``), or a model's directory, of which the
             highest is taken.
@@ -44,8 +46,7 @@ class ExportedPipeline:
         TypeError: no path.
         FileNotFoundError: no SavedModel there.
         ValueError: a SavedModel that `kbert.export` has not written, a damaged one, or one that
-            `kbert.audit` objects to; it is audited before it is loaded, since loading runs its
-            graph.
+            `kbert.audit` objects to.
     """
 
     def __init__(self, directory: str | os.PathLike):
@@ -68,7 +69,7 @@ class ExportedPipeline:
             expected = "Expected a SavedModel of kbert.export, with card.json"
             raise ValueError(f"{expected}. Received: {self.path}") from None
         audit(self.path).require_clean()
-        # kept: the signatures do not keep it
+        # Kept here, because the signatures do not keep it alive.
         self._saved_model = tf.saved_model.load(str(self.path))
         functions = self._saved_model.signatures
         self.signatures = tuple(sorted(functions))
@@ -114,7 +115,7 @@ class ExportedPipeline:
 
 
 def _reason(error: tf.errors.InvalidArgumentError) -> str:
-    """What the graph itself says, and what helps against a limit on requests."""
+    """The message of the graph itself, and what helps against a limit on requests."""
     lines = [line for line in error.message.splitlines() if line and not line.startswith("\t [[")]
     reason = next((line for line in lines if "Received: " in line), lines[-1]).strip()
     if "A request may hold" in reason:
@@ -125,10 +126,7 @@ def _reason(error: tf.errors.InvalidArgumentError) -> str:
 def load_pipeline(source, precision: str = "auto", **options) -> Pipeline:
     """The pipeline of a stored model, on one device, with its task's options for prediction files.
 
-    Args:
-        source: as for `kbert.load_pretrained`.
-        precision: of the arithmetic, as for `kbert.training.choose_hardware`.
-        **options: of `kbert.build_pipeline`, instead of those stored with the model.
+    `options` of `kbert.build_pipeline` replace the stored ones.
     """
     with choose_hardware("one", precision).scope():
         model = load_pretrained(source)
@@ -136,14 +134,10 @@ def load_pipeline(source, precision: str = "auto", **options) -> Pipeline:
 
 
 def pipeline_loader(source, precision: str = "auto", **options) -> Callable:
-    """A function without arguments that loads the pipeline; processes can hand it to each other.
+    """A function without arguments that loads a `kbert.Pipeline` or an `ExportedPipeline`.
 
-    Args:
-        source: as for `kbert.load_pretrained`, or the path of a SavedModel of `kbert.export`.
-        precision, **options: as for `load_pipeline`; a SavedModel has its own.
-
-    Returns:
-        a function that returns a `kbert.Pipeline` or an `ExportedPipeline`.
+    Processes can hand it to each other. A SavedModel refuses `precision` and `options`: it has its
+    own.
     """
     check_source("pipeline_loader: `source`", source, "the path of a SavedModel")
     if find_export(source) is None:
@@ -156,13 +150,13 @@ def pipeline_loader(source, precision: str = "auto", **options) -> Callable:
 
 
 def trained_options(source) -> dict[str, Any]:
-    """How the files were read that a model was fine-tuned on, as far as its run says.
+    """How the files were read on which a model was fine-tuned, as far as its run says.
 
     Args:
         source: as for `kbert.load_pretrained`, or the path of a SavedModel of `kbert.export`.
 
     Returns:
-        Field of the task object, of those on columns and formats → value.
+        Name → value of the task object's fields on columns and formats.
     """
     check_path(source, "trained_options: `source`")
     export = find_export(source)

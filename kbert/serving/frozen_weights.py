@@ -13,17 +13,11 @@ _MOST_BYTES = 2**31 - 2**26
 class FrozenWeights:
     """Functions that read a model's weights as constants instead of variables.
 
-    oneDNN, TensorFlow's kernels on CPUs, keeps the packed form of a matrix only where it is a
-    constant; of a variable it packs it for every product anew. Each constant is the result of a
-    function without arguments in the graph's library, which all signatures call, so that it is on
-    the disk once; TensorFlow puts the constant in the place of the call when it loads a signature,
-    in the bodies of its loops too.
-
-    Args:
-        variables: `keras.Variable`s.
-
-    Raises:
-        ValueError: more bytes than a graph can hold.
+    oneDNN, TensorFlow's kernels on CPUs, keeps the packed form of a matrix only if it is a
+    constant. A variable is packed anew for every product. Each constant is the result of a function
+    without arguments in the graph's library. All signatures call it, so it is on the disk once.
+    TensorFlow replaces the call by the constant when it loads a signature, in the bodies of its
+    loops too.
     """
 
     def __init__(self, variables: list[keras.Variable]):
@@ -38,7 +32,7 @@ class FrozenWeights:
         self._frozen = {}
 
     def freeze(self, function: Callable) -> Callable:
-        """The function with constants; of the same function, always the same one."""
+        """The function with constants, made once for each function."""
         if function not in self._frozen:
 
             def frozen(*inputs):
@@ -50,9 +44,9 @@ class FrozenWeights:
 
 
 class _ConstantScope(keras.StatelessScope):
-    """Within it, variables have the values of functions, called in the graph that is traced then.
+    """Within it, reading a variable calls the function of its constant, in the graph being traced.
 
-    A tensor of the graph around would become an input of a loop's body, where it is no constant.
+    A tensor of the outer graph would become an input of a loop's body, and no constant there.
     """
 
     def __init__(self, constants: dict[int, Callable]):

@@ -1,7 +1,7 @@
 """TensorFlow Serving's gRPC interface, with TensorBoard's copy of TensorFlow's tensors.
 
 The classes of tensorflow-serving-api import TensorFlow: 5 s and 790 MB for a client that takes 0.3
-s and 60 MB without them. So those that a client needs are made from the table below.
+s and 60 MB without them. So the few that a client needs are made from the table below.
 
 Shapes: B rows, C choices.
 
@@ -25,15 +25,7 @@ _SERVICE = "/tensorflow.serving.PredictionService/"
 
 
 class GrpcTransport:
-    """Calls of a PredictionService.
-
-    Args:
-        model: `ServedModel`.
-        timeout: seconds for the whole answer to a call.
-        root_certificates, client_certificate: as for `ServingClient`.
-
-    Raises:
-        OSError: a file of certificates that cannot be read.
+    """Calls of a PredictionService; `timeout` is for the whole answer to a call.
 
     Source: tensorflow_serving/apis/prediction_service.proto.
     """
@@ -91,7 +83,7 @@ def predict_request(model: ServedModel, signature: str, inputs: dict[str, list])
 
 
 def example_request(model: ServedModel, signature: str, examples: list[dict]) -> Message:
-    """ClassificationRequest and RegressionRequest, which have the same fields."""
+    """ClassificationRequest and RegressionRequest, which have equal fields."""
     request = MESSAGES["ExampleRequest"](model_spec=_model_spec(model, signature))
     for columns in examples:
         example = request.input.example_list.examples.add()
@@ -124,7 +116,7 @@ _TYPES = {
     types_pb2.DT_INT64: ("<i8", "int64_val"),
     types_pb2.DT_BOOL: ("?", "bool_val"),
 }
-# Values, or rows without values, that an answer may stand for, however short it is.
+# Values, or rows without values, that even a short answer may stand for.
 _LEAST_VALUES = 2**12
 
 
@@ -178,7 +170,7 @@ def _bytes(value: str | bytes) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """As REST returns it: str in place of bytes, in lists too."""
+    """Values as REST returns them: str in place of bytes, in lists too."""
     if isinstance(value, list):
         return [_plain(entry) for entry in value]
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -38,7 +38,7 @@ class ServingError(OSError):
 
 
 def unexpected(url: str, expected: str, received: Any) -> ServingError:
-    """The error of an answer that is none."""
+    """The error for an answer that is not one of TensorFlow Serving's."""
     return ServingError(f"{url}: expected {expected}. Received: {received!r:.200}")
 
 
@@ -53,7 +53,7 @@ class ServedModel:
 
     @property
     def rest_address(self) -> str:
-        """Its URL, where `url` is that of a REST interface."""
+        """The model's URL, if `url` is a REST interface."""
         address = f"{self.url}/v1/models/{urllib.parse.quote(self.name, safe='')}"
         if self.label is not None:
             return f"{address}/labels/{urllib.parse.quote(self.label, safe='')}"
@@ -63,14 +63,9 @@ class ServedModel:
 class RestTransport:
     """Calls of a REST API, over persistent connections.
 
-    Redirects are not followed. `ServingClient` repeats requests, for both transports:
-    ``urllib3.Retry`` cannot tell a slow server, which should not get the request again, from one
-    that closed the connection.
-
-    Args:
-        model: `ServedModel`.
-        timeout: seconds for the whole answer to a call.
-        root_certificates, client_certificate: as for `ServingClient`.
+    `timeout` is for the whole answer to a call. Redirects are not followed. `ServingClient` repeats
+    requests, for both transports: ``urllib3.Retry`` cannot tell a slow server, which should not get
+    the request again, from one that closed the connection.
 
     Source: tensorflow.org/tfx/serving/api_rest.
     """
@@ -88,15 +83,11 @@ class RestTransport:
         self._session.cert = client_certificate and tuple(map(str, client_certificate))
 
     def call(self, verb: str, signature: str, rows: dict[str, list] | list[dict]) -> Any:
-        """What the server answers to a request.
+        """What the server answers to predict, classify or regress.
 
-        Args:
-            verb: predict, classify or regress.
-            rows: to predict columns of str or bytes, else examples.
-
-        Returns:
-            of predict the outputs by name, or a list if there is one; for each example of classify
-            [(label, score), …], of regress a number.
+        `rows` are columns of str or bytes for predict, else examples. The answer to predict has the
+        outputs by name, or is a list if there is one output. Classify gives [(label, score), …] for
+        each example, regress a number.
         """
         data = request_json(verb, signature, rows).encode()
         content = self._ask(f"{self.model.rest_address}:{verb}", data, signature)
@@ -151,7 +142,7 @@ class RestTransport:
 
 
 class _TimedReads(io.RawIOBase):
-    """A socket's bytes until its timeout, counted from now for all of them, not anew for each."""
+    """A socket's bytes until one timeout, which counts from now for all of them together."""
 
     def __init__(self, stream, connection):
         super().__init__()
@@ -175,7 +166,7 @@ class _TimedReads(io.RawIOBase):
 
 
 class _TimedResponse(http.client.HTTPResponse):
-    """Status line, headers and body together have one timeout, however slowly the bytes come.
+    """A response with one timeout for status line, headers and body, however slowly the bytes come.
 
     The libraries' own timeouts begin anew with every byte.
     """
@@ -203,7 +194,7 @@ class _Adapter(requests.adapters.HTTPAdapter):
 
 
 def request_json(verb: str, signature: str, rows: dict | list, **options) -> str:
-    """The JSON of a request, with objects that stand for bytes; `options`: of `json.dumps`."""
+    """The JSON of a request, with objects that stand for bytes; `options` go to `json.dumps`."""
 
     def encoded(value):
         return {"b64": base64.b64encode(value).decode()}
@@ -234,7 +225,7 @@ def _serving_error(address: str, error: Exception, timeout: float) -> ServingErr
 
 
 def _causes(error: BaseException | None):
-    """An error of requests and those that it wraps, the innermost last."""
+    """An error of requests and the errors that it wraps, the innermost last."""
     while error is not None:
         yield error
         wrapped = [getattr(error, "reason", None), *reversed(error.args)]
@@ -242,7 +233,7 @@ def _causes(error: BaseException | None):
 
 
 def _reason(data: bytes) -> str:
-    """The error of TensorFlow Serving's JSON; of others the text."""
+    """The error in TensorFlow Serving's JSON, or else the text."""
     try:
         return parse_json(data, "the answer")["error"]
     except (ValueError, KeyError, TypeError):

@@ -25,7 +25,7 @@ def check_version(owner: str, version: int) -> None:
 
 
 def find_export(directory: str | os.PathLike) -> pathlib.Path | None:
-    """The version that a path of an export means: itself, or the highest in it."""
+    """The version that the path of an export stands for: itself, or the highest in it."""
     directory = pathlib.Path(directory)
     if not directory.is_dir():
         return None
@@ -39,10 +39,8 @@ def find_export(directory: str | os.PathLike) -> pathlib.Path | None:
 class TensorSpec:
     """One input or output of a signature.
 
-    Attributes:
-        node: the name of its node.
-        dtype: "string", "float32" …
-        shape: None: not even the rank is known; a None in it: a size that is free.
+    `node` is the name of its node. `shape` is None if not even the rank is known; a None in it is a
+    free size.
     """
 
     node: str
@@ -65,12 +63,7 @@ class Signature:
 
 
 class SavedModelFile:
-    """The graph of a SavedModel: its ops, in all its functions, its signatures and its variables.
-
-    Raises:
-        FileNotFoundError: no SavedModel.
-        ValueError: a damaged one, or one without a graph for serving.
-    """
+    """The graph of a SavedModel: ops of all its functions, signatures and variables."""
 
     def __init__(self, directory: str | os.PathLike):
         self.path = pathlib.Path(directory)
@@ -94,7 +87,7 @@ class SavedModelFile:
 
     @property
     def nodes(self) -> Iterator:
-        """All nodes, those of functions included."""
+        """All nodes of the graph and of its functions."""
         yield from self._nodes.values()
         for function in self._functions.values():
             yield from function.node_def
@@ -107,13 +100,13 @@ class SavedModelFile:
         """(role, op names) of the graph and of each of its functions.
 
         The role is "graph" for the graph, "save" or "restore" for the function that only the saver
-        calls, and "serve" for all others. The one that restores must read the file that the loader
-        names, and no other.
+        calls, and "serve" for all others. The function that restores must read only the file that
+        the loader names.
         """
         nodes = self._nodes
         functions = self._functions
         saver = self._graph.saver_def
-        # names of nodes of the graph; None: what Python, or another function, calls
+        # Names of nodes of the graph. None: Python or another function is a caller.
         callers = {name: {None} for name in self._graph.object_graph_def.concrete_functions}
         for name, node in nodes.items():
             for called in _called(node, functions):
@@ -197,7 +190,7 @@ def _called(node, functions) -> Iterator[str]:
 
 
 def _restores(function, call, file: str) -> bool:
-    """Whether a function restores variables from its first argument, given as the file's name."""
+    """Whether a function restores variables from the file that its first argument names."""
     arguments = [argument.name for argument in function.signature.input_arg]
     prefixes = [node.input[:1] for node in function.node_def if node.op == "RestoreV2"]
     return call.input[:1] == [file] and all(prefix == arguments[:1] for prefix in prefixes)
@@ -206,7 +199,7 @@ def _restores(function, call, file: str) -> bool:
 def _required_features(node, constants: dict) -> set[str]:
     """The keys whose default has no value.
 
-    The inputs of a parser: serialized, names, sparse_keys, dense_keys, ragged_keys, then a default
+    A parser's inputs are serialized, names, sparse_keys, dense_keys, ragged_keys, then a default
     for each dense key.
     """
     tensors = [constants.get(name.partition(":")[0]) for name in node.input]

@@ -1,6 +1,6 @@
 """Which ops a stock tensorflow_model_server runs, and since which release."""
 
-# What kbert's exports contain: of every task, in float32 and bfloat16, frozen and quantised.
+# What kbert's exports of all tasks contain, in float32 and bfloat16, frozen and quantised.
 _EXPORTED = """
     Abs AddN AddV2 All Any ArgMax AsString Assert BatchMatMulV2 BatchMatMulV3 BiasAdd BroadcastTo
     Cast ConcatV2 Const Cumsum DenseBincount DivNoNan EnsureShape Equal Exp ExpandDims Fill FloorDiv

@@ -1,4 +1,4 @@
-"""The signatures of a served model: those of its task, with limits on requests.
+"""The signatures of a served model: the pipeline's and its task's, with limits on requests.
 
 Shapes: B texts, C choices, S sequence, M masks, V vocabulary.
 """
@@ -26,14 +26,14 @@ class ServingLimits:
     """Two limits that every signature of an export checks in graph, before it computes anything.
 
     They bound the time and the memory of a request, whatever it contains. A request that exceeds
-    one of them is refused with INVALID_ARGUMENT (REST 400) and a message with the limit and what
-    was received.
+    one of them is refused with INVALID_ARGUMENT (REST 400). The message has the limit and what was
+    received.
 
     Attributes:
         max_request_bytes: bytes of text, over all strings of the request.
-        max_request_tokens: tokens that the model runs for a request: rows × S, padding included,
-            where a long text has a row for each of its windows, and a multiple-choice question one
-            for each choice.
+        max_request_tokens: tokens that the model runs for a request: rows × S, padding included. A
+            long text has a row for each of its windows, a multiple-choice question one for each
+            choice.
 
     Raises:
         ValueError: a limit that is not a positive integer below 2**63.
@@ -67,7 +67,7 @@ class ServingLimits:
         return max(1, min(rows, _MOST_VALUES // values_per_row))
 
     def check_bytes(self, strings: Sequence[tf.Tensor]) -> list[tf.Tensor]:
-        """The string tensors, after checking that they are within `max_request_bytes`."""
+        """The string tensors, after a check that they are within `max_request_bytes`."""
         lengths = [tf.cast(tf.strings.length(column), tf.int64) for column in strings]
         size = tf.add_n([tf.reduce_sum(length) for length in lengths])
         advice = "Send less at once, or export the model with a larger max_request_bytes."
@@ -91,12 +91,11 @@ class ServingLimits:
 
 @dataclasses.dataclass(frozen=True)
 class ServingSignature:
-    """One signature.
+    """One signature: its function, and what a server must know of it.
 
     Attributes:
-        function: of the inputs, one tensor each; returns a dict of outputs, the first dimension of
-            each is B.
-        preprocess: the part of `function` before the model: of the inputs, the batch. It raises
+        function: of one tensor for each input; returns a dict of outputs [B, ...].
+        preprocess: the part of `function` before the model, from inputs to batch. It raises
             tf.errors.InvalidArgumentError for a request beyond the limits.
         inputs: dict of name → tf.TensorSpec, in the function's order.
         examples: requests of one row each, dict of column → string; for warm-up and the model card.
@@ -119,7 +118,7 @@ def signatures(
 ) -> dict[str, ServingSignature]:
     """The signatures of a pipeline's SavedModel.
 
-    They are ``serving_default``, the pipeline itself, and those of its task.
+    They are ``serving_default``, the pipeline itself, and the signatures of its task.
 
     | task | signatures besides serving_default |
     |---|---|
@@ -131,8 +130,8 @@ def signatures(
 
     Args:
         layers: of an encoder, which hidden states ``features`` returns, as indices into the L + 1
-            of them (0 = embeddings, -1 = last); None: the last four, or all if there are fewer.
-        limits: `kbert.serving.ServingLimits`, which every signature checks; None: the default ones.
+            of them (0 = embeddings, -1 = last). None: the last four, or all if there are fewer.
+        limits: `kbert.serving.ServingLimits`, which every signature checks. None: the default ones.
 
     Raises:
         ValueError: layers that the encoder does not have, or for a model that is not an encoder;
@@ -156,7 +155,7 @@ def signatures(
 def _within_limits(
     signature: TaskSignature, pipeline: Pipeline, task, limits: ServingLimits
 ) -> ServingSignature:
-    """The signature with its limits, on string columns or, of another kind, on tf.Examples."""
+    """The signature with its limits, on string columns or, unless it predicts, on tf.Examples."""
     preprocessor = signature.preprocessor or pipeline.preprocessor
     specs = preprocessor.string_signature()
     rows_of = task.example_rows if signature.preprocessor is None else example_rows

@@ -11,21 +11,14 @@ from kbert.text.traced_once import traced_once
 
 
 def align_to_source(strings, normalizer, starts, ends, source_lengths):
-    """Converts byte offsets of normalised strings to code points of the strings they were made from.
+    """Converts byte offsets of normalised strings to code points of their source strings [B].
 
-    Normalisation works on one character at a time (the final sigma depends on its neighbours, but does not change a
-    length), so the length of each character's normal form tells where the bytes came from. The few distinct characters
-    of the batch are normalised again to get these lengths. A span consists of whole characters with their stripped
-    marks; deleted characters at its edges are not part of it.
-
-    Args:
-        strings: strings [B], valid UTF-8.
-        normalizer: the `Normalizer` that made the normalised strings.
-        starts, ends: ragged int64 [B, None], bytes of the normalised strings, half-open.
-        source_lengths: code points int32 → how many characters of the source each stands for, int32.
-
-    Returns:
-        (starts, ends), ragged int32 [B, None], half-open.
+    Offsets are half-open: ragged int64 [B, None] in, ragged int32 out. Normalisation works on one
+    character at a time (the final sigma depends on its neighbours, but does not change a length),
+    so the length of each character's normal form tells where the bytes came from. Only the few
+    distinct characters of the batch are normalised again. A span consists of whole characters with
+    their stripped marks; deleted characters at its edges are not part of it. `source_lengths` maps
+    code points int32 to the number of source characters that each stands for.
     """
     start, end = _traced(normalizer, source_lengths)(strings, starts, ends)
     return starts.with_values(start), ends.with_values(end)
@@ -33,7 +26,7 @@ def align_to_source(strings, normalizer, starts, ends, source_lengths):
 
 @functools.cache
 def _traced(normalizer, source_lengths):
-    """`_align` for all equal normalizers."""
+    """`_align`, traced once for all equal normalizers."""
     spans = tf.RaggedTensorSpec([None, None], tf.int64)
 
     def align(strings, starts, ends):
@@ -58,7 +51,7 @@ def _align(strings, normalizer, starts, ends, source_lengths):
     first = tf.searchsorted(byte_end, starts.values + shift, side="right", out_type=tf.int64)  # [t]
     last = tf.searchsorted(byte_end, ends.values - 1 + shift, side="right", out_type=tf.int64)  # [t]
 
-    # Marks up to the next character that is in the normalised string belong to the previous character.
+    # Stripped marks belong to the character before them.
     kept = tf.where(tf.gather(size, index) > 0)[:, 0]
     following = tf.concat([kept, [tf.size(index, tf.int64)]], 0)
     following = tf.gather(following, tf.searchsorted(kept, last, side="right"))

@@ -17,14 +17,11 @@ _COMPOSED = {"\u0f73": "\u0f71\u0f72", "\u0f75": "\u0f71\u0f74", "\u0f81": "\u0f
 def order_marks(strings):
     """Sorts the marks after each character by their combining class if there are very many of them.
 
-    NFD does the same, but ICU needs n² time for n marks that are out of order: minutes for half a megabyte of them.
-    Marks in order take it no extra time. The normal form is the same with and without this step.
+    NFD does this too, but ICU needs n² time for n marks that are out of order: minutes for half a
+    megabyte of them. Marks in order cost it nothing extra. The normal form is not changed by this
+    step.
 
     Source: the Unicode Standard, section 3.11, canonical ordering algorithm.
-
-    Example::
-
-        order_marks(tf.constant(["e" + "\\u0301\\u0316" * 20]))  # e, twenty times U+0316, twenty times U+0301
     """
     is_long = tf.reduce_any(tf.strings.regex_full_match(strings, _LONG_RUN))
     return tf.cond(is_long, lambda: _sorted(strings), lambda: strings)

@@ -1,4 +1,4 @@
-"""Learning a WordPiece vocabulary from text: count the words that the tokenizer will see, then choose the pieces."""
+"""Learning a WordPiece vocabulary: count the words that the tokenizer will see, then choose pieces."""
 
 import itertools
 import logging
@@ -33,29 +33,33 @@ def learn_vocabulary(
     split_on_cjk: bool = True,
     max_characters: int | None = None,
 ) -> list[str]:
-    """Learns a vocabulary of `size` tokens for `BertTokenizer` with the same settings.
+    """Learns a vocabulary of `size` tokens, for a `BertTokenizer` with equal settings.
 
-    The pieces are chosen by tensorflow-text's learner (Google's algorithm: pieces are counted from long to short and
-    kept if they reach a minimum count, which is found by search). Only the counts of words matter, so the order of
-    lines and files makes no difference, and the same text gives the same vocabulary.
+    The pieces are chosen by tensorflow-text's learner. It is Google's algorithm: pieces are counted
+    from long to short and kept if they reach a minimum count, which is found by search. Only the
+    counts of words matter. So the order of lines and files makes no difference, and a text always
+    gives one vocabulary.
 
-    Reserved tokens have BERT's ids: [PAD] 0, [unused0] to [unused98] 1 to 99, [UNK] 100, [CLS] 101, [SEP]
-    102, [MASK] 103. Below 2,000 tokens there are no unused ones. Then come the characters, alone and as pieces, so that
-    no word made of them is unknown, then the other pieces, most frequent first.
+    Reserved tokens have BERT's ids: [PAD] 0, [unused0] to [unused98] 1 to 99, [UNK] 100, [CLS] 101,
+    [SEP] 102, [MASK] 103. Below 2,000 tokens there are no unused ones. Then come the characters,
+    alone and as pieces, so that no word made of them is unknown. The other pieces follow, most
+    frequent first.
 
     Args:
         lines: texts of any length.
-        size: how many tokens. If the text has fewer different pieces, there are fewer: compare the length.
+        size: how many tokens. If the text has fewer different pieces, there are fewer: compare the
+            length.
         lowercase, strip_accents, split_on_cjk: see `BertTokenizer`.
-        max_characters: how many different characters; the most frequent ones are kept. None: as many as make up 99.95 %
-            of the text, but at least 1,000 (a tenth of a smaller vocabulary).
+        max_characters: how many different characters; the most frequent ones are kept. None: as
+            many as make up 99.95 % of the text, but at least 1,000 (a tenth of a smaller
+            vocabulary).
 
     Returns:
         The tokens, in the order of their ids.
 
     Raises:
-        ValueError: a size below 100, a `max_characters` that is no positive integer, a flag that is not a bool, a
-            single string for `lines`, or no word in the text.
+        ValueError: a size below 100, a `max_characters` that is no positive integer, a flag that is
+            not a bool, a single string for `lines`, or no word in the text.
     """
     (size,) = check_integers("learn_vocabulary", _SMALLEST, size=size).values()
     if max_characters is not None:
@@ -82,7 +86,7 @@ def reserved_tokens(size: int) -> list[str]:
 
 
 def count_words(lines, normalizer):
-    """Counts the words of texts: normalised strings split at spaces. Returns a Counter of str."""
+    """Counts the words of texts: normalised strings, split at spaces."""
     counts, total, characters = Counter(), 0, 0
     shown = time.monotonic()
     normalize = tf.function(normalizer, input_signature=[tf.TensorSpec([None], tf.string)])
@@ -120,7 +124,7 @@ def _batches(lines):
 
 
 def _alphabet(counts, max_tokens, max_characters):
-    """The most frequent characters, for the vocabulary; of equally frequent ones the smaller code point first."""
+    """The most frequent characters for the vocabulary; in a tie the smaller code point comes first."""
     characters = Counter()
     for word, count in counts.items():
         for character in word:
@@ -176,7 +180,7 @@ def _fill(fixed, counts, alphabet, size):
 def _search(pieces, wanted, start):
     """`pieces(threshold)` for the highest threshold that gives enough; thresholds are tried from `start` on.
 
-    The number of pieces is roughly a power of the threshold, which gives the next threshold to try.
+    The number of pieces is roughly a power of the threshold, which suggests the next one to try.
     """
     low, high = 0, math.inf  # thresholds known to give enough and too few
     best = []

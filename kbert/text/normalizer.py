@@ -41,21 +41,23 @@ _CLEAN = rf"[^{_CONTROL}{_NEWER}\x{{D800}}-\x{{DFFF}}]*"
 class Normalizer:
     """Cleans, lower-cases and strips accents as the original's BasicTokenizer does.
 
-    Takes strings [B] (bytes, read as UTF-8) and returns strings [B] in which words are separated by white space,
-    punctuation and CJK characters (with `split_words`: by spaces alone):
+    Takes strings [B] (bytes, read as UTF-8) and returns strings [B]. Their words are separated by
+    white space, punctuation and CJK characters (with `split_words`: by spaces alone):
 
     1. bytes that are not UTF-8 are dropped, as ``bytes.decode("utf-8", "ignore")`` drops them;
-    2. U+0000, U+FFFD and the categories Cc and Cf are deleted, except tab, line feed and carriage return;
+    2. U+0000, U+FFFD and the categories Cc and Cf are deleted, except tab, line feed and carriage
+       return;
     3. `lowercase`: as ``str.lower`` does;
     4. `strip_accents`: NFD, then category Mn is deleted;
     5. `split_words`: white space becomes a space, and punctuation is set off by spaces.
 
-    Spaces are not set around CJK characters, and other white space is left as it is, because the WordPiece op splits
-    there itself. Cleaning comes first: `tf.strings.lower` would end a string at U+0000.
+    No spaces are set around CJK characters, and other white space stays, because the WordPiece op
+    splits there itself. Cleaning comes first: `tf.strings.lower` would end a string at U+0000.
 
     Args:
         lowercase, strip_accents, split_words: which steps are done.
-        separated: characters (an RE2 class without its brackets) that are words of their own, for `split_words`.
+        separated: characters (an RE2 class without its brackets) that are words of their own, for
+            `split_words`.
 
     Source: google-research/bert, tokenization.py, BasicTokenizer.
 
@@ -81,7 +83,7 @@ class Normalizer:
         return self._run("_normalize", strings)
 
     def clean(self, strings: tf.Tensor) -> tf.Tensor:
-        """Deletes what the original deletes (steps 1 and 2); nothing else changes. Strings [B] to strings [B]."""
+        """Strings [B] to strings [B] without what the original deletes (steps 1 and 2 only)."""
         return self._run("_clean", strings)
 
     def _run(self, step, strings):
@@ -135,7 +137,7 @@ class Normalizer:
 
 @functools.cache
 def _traced(normalizer, step):
-    """A method of all equal normalizers."""
+    """A method, traced once for all equal normalizers."""
     return traced_once(getattr(normalizer, step), tf.TensorSpec([None], tf.string))
 
 

@@ -9,23 +9,24 @@ import tensorflow as tf
 def pack(segments, sequence_length, *, cls_id, sep_id, pad_id):
     """Packs one or two ragged batches of token ids into the batch that every kbert model takes.
 
-    Texts that do not fit are truncated as the original's fine-tuning does it: one token at a time from the *end* of the
-    longer text, of the second if both are equally long. (Pre-training truncates differently:
-    `kbert.pretraining.pairs`.) Uses only core ops, which every TF Serving has.
+    Texts that do not fit are truncated as in the original's fine-tuning: one token at a time from
+    the *end* of the longer text, of the second if both are equally long. (Pre-training truncates
+    differently: `kbert.pretraining.pairs`.) Uses only core ops, which every TF Serving has.
 
     Args:
         segments: list of one or two ``tf.RaggedTensor`` int32 [B, None], without special tokens.
         sequence_length: S, int. At least 3 for one text, 5 for two.
 
     Returns:
-        dict of ``token_ids`` int32 [B, S], ``segment_ids`` int32 [B, S] (0 for [CLS], A and the first [SEP], 1 for B
-        and the last [SEP], 0 for padding) and ``padding_mask`` bool [B, S] (True = a real token).
+        dict of ``token_ids`` int32 [B, S], ``segment_ids`` int32 [B, S] (0 for [CLS], A and the
+        first [SEP], 1 for B and the last [SEP], 0 for padding) and ``padding_mask`` bool [B, S]
+        (True = a real token).
 
     Raises:
         ValueError: not one or two segments, or a length too short for them.
 
-    Source: Devlin et al. 2018, section 3 (input representation); google-research/bert run_classifier.py,
-    ``_truncate_seq_pair``.
+    Source: Devlin et al. 2018, section 3 (input representation); google-research/bert
+    run_classifier.py, ``_truncate_seq_pair``.
 
     Example::
 
@@ -79,7 +80,7 @@ def pack_ranges(values, a_start, a_length, b_start=None, b_length=None, *, seque
 
 
 def content_length(sequence_length, num_segments):
-    """Tokens of text that fit beside [CLS] and one [SEP] a segment."""
+    """How many tokens of text fit beside [CLS] and one [SEP] for each segment."""
     budget = sequence_length - 1 - num_segments
     if budget < num_segments:
         raise ValueError(
@@ -90,17 +91,10 @@ def content_length(sequence_length, num_segments):
 
 
 def truncated_lengths(a_length, b_length, budget):
-    """Lengths after tokens are dropped one by one from the end of the longer text (B on a tie) until both fit.
+    """Lengths int32 [B] after tokens are dropped from the end of the longer text until both fit `budget`.
 
-    The closed form of the original's loop: each text gets half of the budget (A gets the odd token, since a tie costs
-    B) and whatever the other text does not use.
-
-    Args:
-        a_length, b_length: int32 [B].
-        budget: int, of both together.
-
-    Returns:
-        int32 [B] and [B].
+    The closed form of the original's loop. Each text gets half of the budget, and whatever the
+    other text does not use. A gets the odd token, since a tie costs B.
     """
     b_half = budget // 2
     a_half = budget - b_half

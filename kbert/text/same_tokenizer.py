@@ -1,15 +1,10 @@
-"""Whether two tokenizers give the same ids, without TensorFlow."""
+"""Whether two tokenizers give equal ids, without TensorFlow."""
 
 from collections.abc import Sequence
 
 
 def resolve_settings(settings: dict) -> dict:
-    """`BertTokenizer.settings` without defaults: tokenizers of one vocabulary are the same if these agree.
-
-    Example::
-
-        resolve_settings({"lowercase": True, "strip_accents": None})  # strip_accents is True
-    """
+    """`BertTokenizer.settings` without defaults; tokenizers of one vocabulary are equal if these agree."""
     strip_accents = settings["strip_accents"]
     return {**settings, "strip_accents": settings["lowercase"] if strip_accents is None else strip_accents}
 
@@ -17,9 +12,8 @@ def resolve_settings(settings: dict) -> dict:
 def check_same_tokenizer(name: str, own: tuple[Sequence[str], dict], other: tuple[Sequence[str], dict]) -> None:
     """Raises ValueError unless texts have the tokenizer of the model that is trained on them.
 
-    Args:
-        name: of the texts or their vocabulary, and of its owner, for the message, such as "pretrain: the records".
-        own, other: (vocabulary, `BertTokenizer.settings`) of the model and of the texts.
+    `own` and `other` are (vocabulary, `BertTokenizer.settings`) of the model and of the texts.
+    `name` is for the message, such as "pretrain: the records".
     """
     (own_tokens, made), (tokens, received) = own, other
     if list(own_tokens) != list(tokens):

@@ -19,11 +19,7 @@ _MOST = ord(_SUBSTITUTE) - _FIRST_SENTINEL
 
 
 def check_special_tokens(value, where: str) -> bool | tuple[str, ...]:
-    """The option `special_tokens_in_text` of a tokenizer: True, False, or a tuple of tokens.
-
-    Raises:
-        ValueError: anything else, an empty or repeated token, too many.
-    """
+    """The option `special_tokens_in_text` of a tokenizer, checked: True, False, or a tuple of tokens."""
     if isinstance(value, list | tuple) and value:
         is_right = all(isinstance(token, str) and token.strip() == token != "" for token in value)
         if not is_right or len(set(value)) < len(value) or len(value) > _MOST:
@@ -41,7 +37,7 @@ def plain_special_tokens(value: bool | tuple[str, ...]) -> bool | list[str]:
 
 
 def tokens_in_text(value: bool | tuple[str, ...]) -> tuple[str, ...]:
-    """The tokens that are read in text: of True the five of BERT; a longer one before those that it begins with."""
+    """The tokens that are read in text (True: BERT's five); a longer one before its own beginnings."""
     tokens = (SPECIAL_TOKENS if value else ()) if isinstance(value, bool) else value
     return tuple(sorted(tokens, key=len, reverse=True))
 
@@ -52,7 +48,7 @@ def sentinels_of(tokens) -> dict[str, str]:
 
 
 def insert_sentinels(strings, tokens):
-    """Replaces each of the literal tokens by one character, which normalisation keeps: strings [B] (UTF-8) to [B]."""
+    """Strings [B] with one character, which normalisation keeps, for each literal token."""
     sentinels = sentinels_of(tokens)
     strings = tf.strings.regex_replace(strings, f"[{''.join(sentinels.values())}]", _SUBSTITUTE)
     for token, sentinel in sentinels.items():

@@ -42,38 +42,42 @@ from kbert.text.wordpiece import WordPiece
 _LOGGER = logging.getLogger("kbert")
 _ASSET = "vocab.txt"
 _MOST_UNKNOWN = 0.1  # of the tokens: a text in the language of its vocabulary has some hundredths at most
-_CHARACTERS = 1000  # of a text, that are looked at
+_CHARACTERS = 1000  # looked at in a text
 
 
 @keras.saving.register_keras_serializable("kbert")
 class BertTokenizer(keras.layers.Layer):
-    """BERT's tokenizer as a Keras layer over strings: the ids equal those of the original's FullTokenizer.
+    """BERT's tokenizer as a Keras layer over strings, with exactly the ids of the original FullTokenizer.
 
-    Runs eagerly, in tf.data, in functional models on ``keras.Input((), dtype="string")`` and in SavedModels, and under
-    Keras on JAX eagerly and in tf.data. It uses only ops that a stock TensorFlow Serving has since 2.12, and no lookup
-    tables.
+    Runs eagerly, in tf.data, in functional models on ``keras.Input((), dtype="string")`` and in
+    SavedModels. Under Keras on JAX it runs eagerly and in tf.data. It uses only ops that a stock
+    TensorFlow Serving has since 2.12, and no lookup tables.
 
     Args:
         vocabulary: path of a ``vocab.txt``, or a list of the tokens in the order of their ids.
         lowercase: True for the uncased models.
-        strip_accents: whether accents are stripped; None: as `lowercase`, like the original.
+        strip_accents: whether accents are stripped. None: as `lowercase`, like the original.
         split_on_cjk: whether every CJK character is a word of its own, as in the original.
-        max_word_length: a longer word, in characters, becomes [UNK]; the original has 200, Hugging Face 100.
-        special_tokens_in_text: whether a literal ``[MASK]``, ``[SEP]``, ``[CLS]``, ``[UNK]`` or ``[PAD]`` in the text
-            becomes that token's id. The original has no such option: it splits at the brackets. Or a list of tokens of
-            the vocabulary, at most 37, such as ``["[E1]", "[/E1]"]``: these are read in texts exactly as they are
-            written, also inside words, and never masked in pre-training.
+        max_word_length: a longer word, in characters, becomes [UNK]. The original has 200, Hugging
+            Face 100.
+        special_tokens_in_text: whether a literal ``[MASK]``, ``[SEP]``, ``[CLS]``, ``[UNK]`` or
+            ``[PAD]`` in the text becomes that token's id. The original has no such option: it
+            splits at the brackets. Or a list of at most 37 tokens of the vocabulary, such as
+            ``["[E1]", "[/E1]"]``. They are read in texts exactly as they are written, also inside
+            words, and never masked in pre-training.
 
     Inputs:
-        strings [B] (bytes, read as UTF-8); also a single string, or strings of more dimensions, ragged or not.
+        strings [B] (bytes, read as UTF-8); also a single string, or strings of more dimensions,
+        ragged or not.
 
     Outputs:
-        ragged int32 ids [B, None], without [CLS] and [SEP]; of a single string [None], of more dimensions one more.
+        ragged int32 ids [B, None], without [CLS] and [SEP]. A single string gives [None], more
+        dimensions give one more.
 
     Raises:
         FileNotFoundError: no vocabulary at the path.
-        ValueError: a vocabulary that is not valid for BERT, an invalid `max_word_length`, a flag that is not a bool; in
-            a call, values that are not strings.
+        ValueError: a vocabulary that is not valid for BERT, an invalid `max_word_length`, a flag
+            that is not a bool; in a call, values that are not strings.
 
     Source: google-research/bert, tokenization.py, FullTokenizer (the code of Devlin et al. 2018).
 
@@ -114,8 +118,6 @@ class BertTokenizer(keras.layers.Layer):
             if isinstance(vocabulary, (str, os.PathLike)):
                 vocabulary = read_vocabulary(vocabulary)
             self._set_vocabulary(vocabulary)
-
-    # The vocabulary.
 
     def _set_vocabulary(self, tokens):
         check_vocabulary(tokens)
@@ -166,30 +168,29 @@ class BertTokenizer(keras.layers.Layer):
 
     @property
     def own_special_ids(self):
-        """The ids of those `special_tokens_in_text` that are not BERT's."""
+        """The ids of `special_tokens_in_text` that are not BERT's own."""
         tokens = tokens_in_text(self.special_tokens_in_text)
         return sorted(self.token_to_id(token) for token in tokens if token not in SPECIAL_TOKENS)
-
-    # Strings to ids and back.
 
     def call(self, strings):
         return _by_row(strings, lambda rows: self._known().pieces(rows)[0])
 
     def tokenize(self, strings):
-        """The same as calling the layer."""
+        """Strings to ids, as calling the layer does."""
         return self(strings)
 
     def pieces(self, strings):
-        """The word pieces that the ids stand for, ragged strings [B, None]; those inside a word begin with ``##``."""
+        """The word pieces of ids, ragged strings [B, None]; pieces inside a word begin with ``##``."""
         return tf.gather(tf.constant(self._known().tokens), self.call(strings))
 
     def tokenize_with_offsets(self, strings):
         """The ids, and where in the strings they come from.
 
         Returns:
-            (ids, starts, ends), ragged int32 [B, None]: `strings[i][starts[i, j]:ends[i, j]]`, counted in code points,
-            is the text of ids[i, j] with its accents, always in whole characters. If a string is not UTF-8, the
-            code points are those of ``bytes.decode("utf-8", "ignore")``.
+            (ids, starts, ends), ragged int32 [B, None]. `strings[i][starts[i, j]:ends[i, j]]`,
+            counted in code points, is the text of ids[i, j] with its accents, always in whole
+            characters. If a string is not UTF-8, its code points are counted after
+            ``bytes.decode("utf-8", "ignore")``.
         """
         return _by_row(strings, self._known().pieces_with_spans)
 
@@ -201,10 +202,8 @@ class BertTokenizer(keras.layers.Layer):
     def compute_output_spec(self, strings):
         return keras.KerasTensor((*strings.shape, None), dtype="int32", ragged=True)
 
-    # Saving.
-
     def settings(self):
-        """The constructor's arguments but the vocabulary, as plain data."""
+        """The constructor's arguments except the vocabulary, as plain data."""
         return {
             "lowercase": self.lowercase,
             "strip_accents": self.strip_accents,
@@ -217,7 +216,7 @@ class BertTokenizer(keras.layers.Layer):
         return {**super().get_config(), "vocabulary": None, **self.settings()}
 
     def reading_special_tokens(self):
-        """This tokenizer, or if it does not read BERT's special tokens in texts, one of the same settings that does."""
+        """This tokenizer, or one with equal settings that reads BERT's special tokens in texts."""
         own = tokens_in_text(self.special_tokens_in_text)
         if set(SPECIAL_TOKENS) <= set(own):
             return self
@@ -232,7 +231,7 @@ class BertTokenizer(keras.layers.Layer):
 
 
 def check_tokenizer(tokenizer, owner: str) -> None:
-    """Raises TypeError unless this is a `BertTokenizer`: a path, or another library's tokenizer, is none."""
+    """Raises TypeError unless this is a `BertTokenizer`, not a path or another library's tokenizer."""
     if not isinstance(tokenizer, BertTokenizer):
         raise TypeError(
             f'{owner}: `tokenizer` must be a kbert.BertTokenizer, as kbert.BertTokenizer("vocab.txt") makes it. '
@@ -241,7 +240,7 @@ def check_tokenizer(tokenizer, owner: str) -> None:
 
 
 def share_of_unknown(tokenizer: BertTokenizer, columns: Iterable[Sequence]) -> float:
-    """The share of [UNK] among the tokens of columns of texts, or of lists of texts; of each its first characters."""
+    """The share of [UNK] among the tokens at the beginnings of the texts in columns."""
     texts = [text[:_CHARACTERS] for column in columns for text in np.ravel(np.asarray(column, object))]
     ids = tokenizer(texts or [""]).flat_values.numpy()
     return float(np.mean(ids == tokenizer.unk_id)) if ids.size else 0.0
@@ -260,12 +259,12 @@ def warn_of_unknown(share: float, texts: str) -> None:
 
 @functools.lru_cache(maxsize=8)
 def _words(tokens, **settings):
-    """The `_Words` of a tuple of tokens, which nothing changes: a tokenizer of any size takes 50 ms to make."""
+    """The cached `_Words` of a tuple of tokens: a tokenizer of any size then takes 50 ms to make."""
     return _Words(tokens, **settings)
 
 
 class _Words:
-    """Everything made from the vocabulary, in one plain object: Keras would track 30,000 strings one by one."""
+    """Everything made from the vocabulary, in one plain object: Keras would track 30,000 strings singly."""
 
     def __init__(self, tokens, lowercase, strip_accents, split_on_cjk, max_word_length, special_tokens_in_text):
         self.tokens = tokens

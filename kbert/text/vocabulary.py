@@ -12,8 +12,8 @@ PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]",
 def read_vocabulary(path: str | os.PathLike) -> list[str]:
     """Reads and checks a ``vocab.txt``.
 
-    As in the original, white space around a token is dropped, and an empty line is a token that occurs in no text. A
-    byte order mark is dropped too, and so are blank lines at the end.
+    As in the original, white space around a token is dropped, and an empty line is a token that
+    occurs in no text. A byte order mark and blank lines at the end are dropped too.
 
     Raises:
         TypeError: no path.
@@ -52,12 +52,10 @@ def write_vocabulary(path: str | os.PathLike, tokens: Sequence[str]) -> None:
 
 
 def check_vocabulary(tokens: Sequence[str], source: str = "the vocabulary given") -> None:
-    """Checks that `tokens` can be a BERT vocabulary.
+    """Checks that `tokens` can be a BERT vocabulary; errors name the source and the line (from 1).
 
-    Raises:
-        ValueError: no sequence (of a dict or a set the order is not that of the ids), a line break inside a token, a
-            duplicate token, an empty one at the end, which a file cannot hold, or a missing special token; the message
-            names the source and the line (from 1, as editors count).
+    A dict or a set is refused, since its order says nothing about ids. So is an empty token at the
+    end, which a file cannot hold.
     """
     if not isinstance(tokens, Sequence) or isinstance(tokens, str | bytes):
         raise ValueError(

@@ -14,20 +14,22 @@ from kbert.text.vocabulary import UNK
 class WordPiece:
     """Splits normalised strings into words and words into the longest pieces of the vocabulary.
 
-    `pieces(strings [B])` gives a ragged (ids, starts, ends), each [B, None]: int32 ids, int64 bytes of the strings.
+    `pieces(strings [B])` returns ragged (ids, starts, ends), each [B, None]: int32 ids, int64 bytes
+    of the strings.
 
     Args:
         vocabulary: the tokens; a piece inside a word starts with ``##``.
         aliases: further words and the ids they get.
-        split_words: False: the strings are text, split at white space, punctuation and CJK characters by the op.
-            True: words are already separated by single spaces (`Normalizer(split_words=True)`).
+        split_words: whether words are already separated by single spaces
+            (`Normalizer(split_words=True)`). False: the strings are text, split at white space,
+            punctuation and CJK characters by the op.
         max_word_length: a longer word, in characters, is unknown.
 
     Raises:
         ValueError: a vocabulary with no tokens other than the special ones.
 
-    Source: google-research/bert, tokenization.py, WordpieceTokenizer; the matching is Song et al. 2020 (arXiv
-    2012.15524), as tensorflow-text has it.
+    Source: google-research/bert, tokenization.py, WordpieceTokenizer; the matching is Song et al.
+    2020 (arXiv 2012.15524), as tensorflow-text has it.
     """
 
     def __init__(self, vocabulary, aliases=None, split_words=False, max_word_length=200):
@@ -83,7 +85,7 @@ class WordPiece:
         )
 
     def _limit_words(self, ids, starts, ends):
-        """Turns words of more than max_word_length characters into [UNK] where the op, which counts bytes, did not."""
+        """Makes words of more than max_word_length characters [UNK]; the op itself counts bytes."""
         values = ids.values, starts.values, ends.values, ids.row_splits
         *values, splits = _limiting()(
             *values, self._continues, self._characters, tf.constant(self._max_word_length), tf.constant(self._unk_id)
@@ -101,7 +103,7 @@ def _limiting():
 def _limit(ids, starts, ends, splits, continues, characters, max_word_length, unk_id):
     """Pieces [t] and row splits [B + 1], without the later pieces of words that are too long.
 
-    continues [V] and characters [V] are those of each piece of the vocabulary.
+    `continues` [V] and `characters` [V] are for each piece of the vocabulary.
     """
     begins = ~tf.gather(continues, ids)  # [t]
     first = tf.where(begins)[:, 0]  # [w]
@@ -123,7 +125,10 @@ def _limit(ids, starts, ends, splits, continues, characters, max_word_length, un
 
 
 def _matchable(vocabulary):
-    """The vocabulary for the op, which fails on empty tokens and white space or NUL in them; no word matches those."""
+    """The vocabulary with stand-ins for the tokens on which the op fails, and which no word matches.
+
+    The op fails on empty tokens, and on white space or NUL in a token.
+    """
     return [
         f"[unmatchable{i}]" if not token or any(c.isspace() or c == "\0" for c in token) else token
         for i, token in enumerate(vocabulary)

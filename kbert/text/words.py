@@ -24,24 +24,16 @@ _CLITIC = f"{_SENTINEL}(['\u2019]){_SENTINEL}{_SENTINEL}([sStTdDmM]|re|ve|ll|RE|
 
 
 def split_words(strings):
-    """Splits texts into words, much like the words in CoNLL's files.
+    """Splits texts [B] into words, much like the words in CoNLL's files.
 
-    A word is a run of letters and digits; a full stop, hyphen, ampersand, underscore or @ inside it belongs to it
-    ("Anglo-French", "AT&T", "1996-08-22"), as does an apostrophe before three letters or more ("O'Brien"), commas and
-    colons inside numbers, and the last full stop of abbreviations like "U.S."; "'s" and its like are words. Every other
-    punctuation mark and every CJK character is a word of its own. White space and characters that BERT's tokenizer
-    deletes are not words.
+    The result is (words, starts, ends), ragged [B, None]: string, int32, int32. ``text[start:end]``
+    is the word, in code points; bytes that are not UTF-8 are not counted.
 
-    Args:
-        strings: texts [B].
-
-    Returns:
-        (words, starts, ends), ragged [B, None]: string, int32, int32; starts and ends are code points of the texts,
-        half-open: ``text[start:end]`` is the word. Bytes that are not UTF-8 are not counted.
-
-    Example::
-
-        split_words(["Germany's U.S. envoy."])[0]  # [["Germany", "'s", "U.S.", "envoy", "."]]
+    A word is a run of letters and digits. Inside it belong a full stop, hyphen, ampersand,
+    underscore or @ ("Anglo-French", "AT&T", "1996-08-22"), an apostrophe before three letters or
+    more ("O'Brien"), commas and colons inside numbers, and the last full stop of abbreviations like
+    "U.S.". "'s" and its like are words. So is every other punctuation mark and every CJK character.
+    White space and characters that BERT's tokenizer deletes are not words.
     """
     strings = valid_utf8(tf.convert_to_tensor(strings, tf.string))
     clean = tf.strings.regex_replace(strings, _SENTINEL, "\ufffd")  # as long; the tokenizer deletes it as well
@@ -49,7 +41,7 @@ def split_words(strings):
     delimited = tf.strings.regex_replace(delimited, _CLITIC, rf"{_SENTINEL}\1\2{_SENTINEL}")
     parts = tf.strings.split(delimited, _SENTINEL)  # [B, None]: gap, word, gap, word, …, gap
     lengths = parts.with_values(tf.strings.length(parts.values, unit="UTF8_CHAR"))
-    ends = tf.cumsum(lengths.values)  # of the whole batch
+    ends = tf.cumsum(lengths.values)  # counted over the whole batch
     before = tf.gather(tf.concat([[0], ends], 0), parts.row_starts())  # [B]
     ends = ends - tf.gather(before, parts.value_rowids())
     number = tf.ragged.range(parts.row_lengths()).values

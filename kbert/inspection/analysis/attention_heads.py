@@ -13,15 +13,10 @@ STATISTICS = ("entropy", "distance", "to_cls", "to_sep", "next", "previous")
 def attention_statistics(probs, tokens: Sequence[str]) -> dict[str, np.ndarray]:
     """Means over the tokens of a text that attend.
 
-    Args:
-        probs: [..., S, S], a row for each token that attends, which sums to 1.
-        tokens: the S tokens; of these ``[CLS]`` and ``[SEP]`` are known by their names.
-
-    Returns:
-        dict of float arrays [...]: ``entropy`` of the rows in nats (0: one token gets all, ln S: all alike);
-        ``distance`` in tokens, weighted by attention; ``to_cls`` and ``to_sep``: the share of the attention that [CLS]
-        and all [SEP] get; ``next`` and ``previous``: the share that goes to the token after and before, of the tokens
-        that have one.
+    `probs` are [..., S, S], a row for each token that attends. Floats [...] come out by name:
+    ``entropy`` of the rows in nats, ``distance`` in tokens weighted by attention, and shares of the
+    attention: ``to_cls``, ``to_sep``, ``next`` and ``previous`` (where a token has such a
+    neighbour).
 
     Source: Clark et al. 2019, "What Does BERT Look At?", sections 3.1 to 3.3.
     """
@@ -51,19 +46,14 @@ def mean_statistics(probs: Sequence, tokens: Sequence[Sequence[str]]) -> dict[st
     return {name: np.average([of_text[name] for of_text in of_texts], axis=0, weights=weights) for name in STATISTICS}
 
 
-_MAX_OFFSET = 5  # of the baselines that always choose the word so far before or after
+_MAX_OFFSET = 5  # words; a baseline always chooses the word at one offset
 
 
 def word_attention(probs, word_of_token) -> np.ndarray:
-    """Attention between words: summed over the tokens that receive it, averaged over those that attend.
+    """Attention between words, [..., S, S] to [..., w, w], where w is the largest word number + 1.
 
-    Args:
-        probs: [..., S, S].
-        word_of_token: ints [S], the word that a token belongs to, from 0; -1: none ([CLS], [SEP]).
-
-    Returns:
-        [..., w, w], w = the largest number + 1. Rows sum to less than 1 by what other tokens get; of a word without
-        tokens they are 0.
+    It is summed over the tokens that receive it and averaged over the tokens that attend.
+    `word_of_token` has -1 for tokens outside of words ([CLS], [SEP]), so rows sum to less than 1.
 
     Source: Clark et al. 2019, section 4.1.
     """
@@ -74,16 +64,10 @@ def word_attention(probs, word_of_token) -> np.ndarray:
 
 
 def head_accuracy(attention: Sequence, heads: Sequence) -> dict[str, np.ndarray]:
-    """How often the other word that a word attends to most is its syntactic head, or it that of the head.
+    """How often a word attends most to its syntactic head (``to_head``), or the head to it (``from_head``).
 
-    Args:
-        attention: of each sentence [..., w, w], from `word_attention`.
-        heads: of each sentence ints [w]: the number of the word's head, from 0; -1: it has none (the root).
-
-    Returns:
-        dict: ``to_head`` [...], the share of words that attend most to their head; ``from_head`` [...], whose head
-        attends most to them; ``baseline``, the share of which the word at the best fixed offset is the head;
-        ``words``.
+    `attention` has [..., w, w] for each sentence, `heads` ints [w], -1 for the root. ``baseline``
+    is the accuracy of the best fixed offset, ``words`` how many words were counted.
 
     Source: Clark et al. 2019, section 4.2, with the baseline of its table 1.
     """
@@ -117,13 +101,9 @@ def head_accuracy(attention: Sequence, heads: Sequence) -> dict[str, np.ndarray]
 def entity_attention(attention: Sequence, tags: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
     """How much of their attention the words of an entity of several words give to its other words.
 
-    Args:
-        attention: of each sentence [..., w, w], from `word_attention`.
-        tags: of each sentence w tags in IOB2.
-
-    Returns:
-        dict: ``share`` [...], of the attention to other words; ``uniform``, what it would be if all other words got the
-        same; ``words``, how many were counted (0: there is no such entity, and the shares are 0).
+    `attention` has [..., w, w] for each sentence, `tags` w tags in IOB2. ``share`` [...] is of the
+    attention to other words, ``uniform`` what even attention would give, ``words`` how many words
+    were counted. Shares are 0 if there is no such entity.
     """
     share = np.zeros(np.asarray(attention[0]).shape[:-2])
     uniform, words = 0.0, 0

@@ -14,12 +14,7 @@ _LONGEST_ANSWER = 30  # tokens, as in the original's run_squad.py
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """A number of a model's output.
-
-    Attributes:
-        description: what it is, for a reader.
-        read: function of the outputs, by name → tensor [n].
-    """
+    """A number of a model's output: its description, and how it is read from the outputs (tensor [n])."""
 
     description: str
     read: Callable
@@ -29,10 +24,9 @@ class Target:
 class Head:
     """A kind of head whose answers are explained.
 
-    Attributes:
-        outputs: function (layer, sequence_output [n, S, H], pooled_output [n, H], mask_positions [n, P]) → the outputs
-            of a model with this head, by name.
-        target: function (states, outputs, names), see `choose_target` → `Target` or None.
+    `outputs` maps (layer, sequence_output [n, S, H], pooled_output [n, H], mask_positions [n, P])
+    to outputs by name. `target` maps (states, outputs, names) to a `Target` or None, as
+    `choose_target` does.
     """
 
     outputs: Callable
@@ -40,19 +34,16 @@ class Head:
 
 
 def explained_heads(model) -> dict[str, Head]:
-    """Those of `HEADS` that a model has, by the names of their layers."""
+    """The `HEADS` that a model has, by the names of their layers."""
     layers = {layer.name for layer in model.layers}
     return {name: head for name, head in HEADS.items() if name in layers}
 
 
 def head_outputs(model, sequence_output, pooled_output, mask_positions) -> dict:
-    """A model's outputs from those of its encoder, by its own heads: what `model(batch)` gives, by the same names.
+    """What `model(batch)` gives, computed by the model's heads from its encoder's outputs.
 
-    Args:
-        model: one with `explained_heads`.
-        sequence_output: [n, S, H].
-        pooled_output: [n, H]; None for an encoder without pooler.
-        mask_positions: int [n, P], which only a masked-LM head reads.
+    `sequence_output` is [n, S, H], `pooled_output` [n, H] (None without a pooler) and
+    `mask_positions` int [n, P], which only a masked-LM head reads.
     """
     outputs = {}
     for name, head in explained_heads(model).items():
@@ -63,13 +54,8 @@ def head_outputs(model, sequence_output, pooled_output, mask_positions) -> dict:
 def choose_target(model, states, outputs, names=None) -> Target | None:
     """The number that stands for a model's answer to one text.
 
-    Args:
-        model: one with `explained_heads`, of which the first gives the answer.
-        outputs: the model's, as `head_outputs` gives them, NumPy arrays with n = 1.
-        names: of the N labels; of a model with a masked-LM head the vocabulary.
-
-    Returns:
-        `Target`; None if the model gives no such answer to this text (no [MASK], no second text to answer from).
+    `outputs` are NumPy arrays with n = 1. `names` are the labels, or the vocabulary of a masked-LM
+    head. None is returned if the model has no answer to this text: no [MASK], or no second text.
     """
     first, *_ = explained_heads(model).values()
     return first.target(states, outputs, names)
@@ -147,8 +133,7 @@ HEADS = {
 def mask_positions(states, causal: bool = False) -> np.ndarray:
     """Where a model predicts the [MASK]s of a text, int32 [1, P]; position 0 where there is none.
 
-    Args:
-        causal: whether it is left-to-right: it predicts a token at the one before it.
+    A causal model predicts a token at the position before it.
     """
     places = [n - int(causal) for n, token in enumerate(states.tokens) if token == "[MASK]"]
     return np.array([places or [0]], "int32")

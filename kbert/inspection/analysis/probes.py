@@ -10,20 +10,16 @@ from typing import Any
 
 import numpy as np
 
-_ITERATIONS = 200  # of L-BFGS, at most
+_ITERATIONS = 200  # of L-BFGS at most
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LayerProbes:
     """The scores of a probe of each layer, the embeddings first.
 
-    Attributes:
-        name: of the property, such as "pos".
-        accuracy, control_accuracy: on the test words; those of the control task are random labels by word type.
-        macro_f1: mean of the F1 scores of the classes that occur in the test words.
-        majority: accuracy of the most frequent label of the training words.
-        train_words, test_words: how many there were.
-        unknown: how many of the test words have a label that no training word has; they count as wrong.
+    `control_accuracy` is for random labels by word type. `macro_f1` averages over the classes that
+    occur in the test words. `majority` is the accuracy of the most frequent training label.
+    `unknown` counts the test words whose label no training word has: they count as wrong.
     """
 
     name: str
@@ -38,7 +34,7 @@ class LayerProbes:
 
     @property
     def selectivity(self) -> list[float]:
-        """Accuracy less that of the control task: high where the layer knows, low where the probe remembers."""
+        """Accuracy minus control accuracy: high where the layer knows, low where the probe remembers."""
         return [a - b for a, b in zip(self.accuracy, self.control_accuracy, strict=True)]
 
     @property
@@ -47,23 +43,18 @@ class LayerProbes:
         return int(np.argmax(self.accuracy))
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
         return dataclasses.asdict(self) | {"selectivity": self.selectivity, "best_layer": self.best_layer}
 
 
 def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> LayerProbes:
     """Trains a linear probe on every layer, and one with random labels beside it.
 
-    Each probe is scikit-learn's multinomial logistic regression on standardised states: the result is the same every
-    time.
+    `train` and `test` are (states [n, L, H], n labels, n word types). A probe is scikit-learn's
+    multinomial logistic regression on standardised states, which gives the same result every time.
+    It minimises the mean cross-entropy + l2 / 2 · |weights|².
 
-    Args:
-        train, test: tuples of the states [n, L, H], the n labels and the n word types (the words; of texts the texts).
-        seed: decides the control task's labels.
-        l2: strength of the penalty: the mean cross-entropy + l2 / 2 · |weights|² is minimised.
-
-    Source: Hewitt and Liang 2019, "Designing and Interpreting Probes with Control Tasks": the label of a word type in
-    the control task is drawn at random from the distribution of the labels.
+    Source: Hewitt and Liang 2019, "Designing and Interpreting Probes with Control Tasks": the
+    control label of a word type is drawn from the distribution of the labels.
     """
     for part, (states, labels, types) in (("train", train), ("test", test)):
         if np.ndim(states) != 3 or not len(states) == len(labels) == len(types) or not len(labels):
@@ -106,7 +97,7 @@ def _probe(states, ids, test_states, l2):
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
 
-    if (ids == ids[0]).all():  # random labels of a few words may be all the same
+    if (ids == ids[0]).all():  # random labels of a few words may be all equal
         return np.full(len(test_states), ids[0])
     regression = LogisticRegression(C=1 / (l2 * len(ids)), max_iter=_ITERATIONS)
     with warnings.catch_warnings():
@@ -115,7 +106,7 @@ def _probe(states, ids, test_states, l2):
 
 
 def _random_labels(types: Sequence, share, rng):
-    """A label for each type, drawn in an order that does not depend on that of the words."""
+    """A label for each type, drawn in an order that does not depend on the order of the words."""
     word_types = sorted(set(types))
     return zip(word_types, rng.choice(len(share), size=len(word_types), p=share), strict=True)
 

@@ -7,17 +7,13 @@ import numpy as np
 
 
 def layer_similarity(x, y) -> np.ndarray:
-    """Linear centred kernel alignment of each layer of one model and each of another, on the same words.
+    """Linear CKA of each layer of one model and each of another on the same n words.
 
-    Args:
-        x: [n, L, H] of one model.
-        y: [n, L', H'] of the other.
+    `x` is [n, L, H], `y` [n, L', H'], the result float64 [L, L'] in [0, 1]: 1 where one is the
+    other up to rotation, scale and shift, 0 if one does not vary.
 
-    Returns:
-        float64 [L, L'] in [0, 1]: 1 where one is the other up to rotation, scale and shift. 0 if one does not vary.
-
-    Source: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited", equation 3 with linear
-    kernels.
+    Source: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited",
+    equation 3 with linear kernels.
     """
     x, y = np.asarray(x, "float64"), np.asarray(y, "float64")
     if x.ndim != 3 or y.ndim != 3 or len(x) != len(y) or not len(x):
@@ -38,5 +34,5 @@ def layer_similarity(x, y) -> np.ndarray:
 def _hsic(x, y):
     """The squared Frobenius norm of the cross-covariance, but for the factor that cancels."""
     if len(x) < min(x.shape[1], y.shape[1]):
-        return ((x @ x.T) * (y @ y.T)).sum()  # the same number, by matrices [n, n]
+        return ((x @ x.T) * (y @ y.T)).sum()  # an equal number, cheaper for few words
     return ((x.T @ y) ** 2).sum()

@@ -19,7 +19,6 @@ class TextStates:
     """A text, or a pair of texts, inside an encoder; without padding.
 
     Attributes:
-        texts: the text, or the two of a pair.
         tokens: word pieces, with [CLS] and [SEP].
         token_ids, segment_ids: int32 [S].
         hidden_states: float32 [L + 1, S, H], the embeddings first.
@@ -47,20 +46,12 @@ class TextStates:
 
 
 def encoder_with_attention(encoder):
-    """The encoder for plain rows with hidden states and attention probabilities as outputs, sharing all layers."""
+    """The encoder for plain rows, sharing all layers, with hidden states and attention as outputs."""
     return encoder.with_parts(None).with_outputs("hidden_states", "attention_probs")
 
 
 def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128) -> list[TextStates]:
-    """What an encoder makes of each text.
-
-    Args:
-        texts: strings, or tuples of two strings for pairs.
-        sequence_length: tokens that are kept of a text, at most the encoder's.
-
-    Returns:
-        A `TextStates` for each text. Its numbers are the encoder's, one text at a time.
-    """
+    """The `TextStates` of each text or pair (a tuple of two strings), computed one text at a time."""
     encoder, of_texts = encoder_with_attention(encoder), []
     length = min(sequence_length, encoder.config.max_sequence_length)
     vocabulary = tokenizer.vocabulary
@@ -90,21 +81,16 @@ def states_and_attention(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
 
 
 _INPUTS = ("token_ids", "segment_ids", "padding_mask")
-_BATCH = 32  # windows or texts of a forward pass
+_BATCH = 32  # windows or texts in a forward pass
 
 
 def word_states(
     encoder, tokenizer, sentences: Sequence[Sequence[str]], *, sequence_length: int = 128, batch_size: int = _BATCH
 ):
-    """The hidden states of the first token of every word, as the paper's feature-based approach reads them.
+    """The hidden states of the first token of every word, float32 [n, L + 1, H], the embeddings first.
 
-    Args:
-        sentences: lists of words; a sentence of any length, read in overlapping windows.
-        sequence_length: tokens of a window, at most the encoder's.
-        batch_size: windows a forward pass; the result does not depend on it but for rounding.
-
-    Returns:
-        float32 [n, L + 1, H], the words of all sentences in their order, the embeddings first.
+    Sentences are lists of words. Long ones are read in overlapping windows of `sequence_length`
+    tokens. `batch_size` is in windows and changes the result by rounding only.
 
     Source: Devlin et al. 2018, section 5.3.
     """
@@ -122,14 +108,9 @@ def word_states(
 
 
 def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 128) -> np.ndarray:
-    """The mean over the tokens of each text, or pair of texts, of the hidden states of every layer.
+    """The mean hidden state of every layer over the tokens of each text or pair, float32 [n, L + 1, H].
 
-    Args:
-        encoder, tokenizer, sequence_length: as for `word_states`; longer texts are truncated.
-        texts: strings, or tuples of two strings.
-
-    Returns:
-        float32 [n, L + 1, H].
+    Longer texts are truncated.
     """
     length = min(sequence_length, encoder.config.max_sequence_length)
     pair = not isinstance(texts[0], str)
@@ -143,7 +124,7 @@ def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 1
 
 
 def _batches(encoder, batch, batch_size):
-    """Yields (row numbers, hidden states [L + 1, rows, S', H], mask [rows, S']); rows of similar length together."""
+    """Yields (row numbers, states [L + 1, rows, S', H], mask [rows, S']), similar lengths together."""
     plain = encoder.with_parts(None).with_outputs("hidden_states")
     sizes = batch["padding_mask"].sum(axis=-1)
     order = np.argsort(sizes, kind="stable")

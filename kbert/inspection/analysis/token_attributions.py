@@ -26,13 +26,10 @@ _BATCH = 16  # points at a time
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class IntegratedGradients:
-    """Attributions and their check.
+    """Attributions, float64 of the input's shape, and their check.
 
-    Attributes:
-        attributions: float64 [...], of each entry of the input.
-        start, end: the output at the baseline and at the input.
-        steps: points at which the gradient was taken.
-        tolerance: of `error`.
+    `start` and `end` are the outputs at the baseline and at the input. `steps` is the number of
+    points at which the gradient was taken.
     """
 
     attributions: np.ndarray
@@ -43,30 +40,24 @@ class IntegratedGradients:
 
     @property
     def error(self) -> float:
-        """Sum of the attributions less the difference of the outputs, as a share of that difference (or of 0.01)."""
+        """Sum of the attributions minus the difference of the outputs, relative to that difference or 0.01."""
         difference = self.end - self.start
         return abs(float(self.attributions.sum()) - difference) / max(abs(difference), 0.01)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the sum of the attributions is the difference of the outputs within `tolerance`."""
         return self.error <= self.tolerance
 
 
 def integrated_gradients(function: Callable, point, baseline, *, tolerance: float = 0.01) -> IntegratedGradients:
     """Integrates the gradient on the straight line from `baseline` to `point` (Gauss-Legendre).
 
-    The number of steps is doubled, from 16 to 256, until the attributions add up.
+    The number of steps is doubled, from 16 to 256, until the attributions add up within
+    `tolerance`. If 256 are too few, `is_complete` is False. `function` maps points [n, ...], n at
+    most 16, to (outputs [n], gradients [n, ...]), NumPy arrays.
 
-    Args:
-        function: of points [n, ...] → (outputs [n], their gradients [n, ...]), NumPy arrays; n is at most 16.
-        point, baseline: floats [...].
-        tolerance: how much the sum of the attributions may differ from the difference of the outputs, as its share.
-
-    Returns:
-        `IntegratedGradients`; look at `is_complete`, which is False where 256 steps were too few.
-
-    Source: Sundararajan et al. 2017, "Axiomatic Attribution for Deep Networks"; proposition 1 is completeness.
+    Source: Sundararajan et al. 2017, "Axiomatic Attribution for Deep Networks". Proposition 1 is
+    completeness.
     """
     point, baseline = np.asarray(point), np.asarray(baseline)
     if point.shape != baseline.shape:
@@ -91,7 +82,7 @@ def integrated_gradients(function: Callable, point, baseline, *, tolerance: floa
 
 
 BASELINES = ("[MASK]", "[PAD]", "[UNK]", "zero")
-_SPECIAL = ("[CLS]", "[SEP]")  # the same in text and baseline: they get nothing
+_SPECIAL = ("[CLS]", "[SEP]")  # equal in text and baseline, so they get no attribution
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -99,12 +90,11 @@ class TokenAttributions:
     """What each token of a text contributes to an answer.
 
     Attributes:
-        tokens: word pieces of the text.
-        target: what the number is that is explained.
+        target: description of the number that is explained.
         attributions: of each token; above 0: it speaks for the answer.
         start, end: the number for the baseline and for the text.
         error: how far the attributions are from adding up to ``end - start``, as a share of it.
-        is_complete: whether that is within the tolerance.
+        is_complete: whether the error is within the tolerance.
     """
 
     tokens: list[str]
@@ -117,28 +107,17 @@ class TokenAttributions:
     steps: int
 
     def to_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
         return dataclasses.asdict(self)
 
 
 def token_attributions(
     model, tokenizer, states: TextStates, *, labels=None, baseline: str = "[MASK]", tolerance: float = 0.01
 ) -> TokenAttributions | None:
-    """Explains the answer of a model to a text by its tokens.
+    """Explains a model's answer to a text by its tokens; None if the model gives no answer to it.
 
-    The path leads from the embeddings of the baseline's token, at every place but [CLS] and [SEP], to those of the
-    text's tokens; positions and segments stay. A token's attribution is the sum over its vector.
-
-    Args:
-        model: one with a head of `HEADS`: a classifier, regressor, span extractor, tagger, or one with a masked-LM or
-            next-sentence head.
-        states: of the text, by `text_states`.
-        labels: names of the model's labels.
-        baseline: one of `BASELINES`.
-        tolerance: of completeness; more steps are taken until it is reached.
-
-    Returns:
-        `TokenAttributions`, or None if the model gives no answer to this text.
+    The path leads from the embeddings of the baseline's token, everywhere but at [CLS] and [SEP],
+    to the embeddings of the text's tokens. Positions and segments stay. A token's attribution is
+    the sum over its vector.
     """
     if baseline not in BASELINES:
         raise ValueError(f"token_attributions: `baseline` must be one of {BASELINES}. Received: {baseline!r}")
@@ -178,7 +157,7 @@ def token_attributions(
 
 
 def answer_from_vectors(model, states: TextStates):
-    """A function of token vectors [n, S, H], instead of the text's own, to the model's outputs: {name: tensor}."""
+    """A function of token vectors [n, S, H], in place of the text's, to the model's outputs by name."""
     encoder = model.encoder.with_parts(None)
     batch, masks = states.batch, mask_positions(states, encoder.config.causal)
 

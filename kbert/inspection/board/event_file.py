@@ -1,4 +1,4 @@
-"""TensorBoard's event files: written without TensorFlow where it is not loaded, and cut back where a run resumes."""
+"""TensorBoard's event files: written without importing TensorFlow, and cut back on resuming."""
 
 import os
 import pathlib
@@ -17,15 +17,10 @@ INSPECTION = "inspection"  # the run of `kbert.inspect`
 class EventFile:
     """A new event file in the directory of a run; events are on the disk after `flush`.
 
-    TensorBoard reads the files of a run in the order of their names, which is that of their making here, also of two
-    within a second. The first event says at which step the run begins or resumes: TensorBoard forgets what it has read
-    of that step and later ones.
-
-    Args:
-        start: int, the first step that this file may tell of.
-
-    Raises:
-        FullDisk, WriteFault: as `kbert.files.explain_full_disk`; so do all methods.
+    TensorBoard reads a run's files in the order of their names, so names ascend in the order of
+    creation, even within a second. The first event gives the step at which the run begins or
+    resumes: TensorBoard then forgets what it has read of that step and later ones. Faults of the
+    disk are raised as by `kbert.files.explain_full_disk`.
     """
 
     def __init__(self, directory, start=0):
@@ -40,7 +35,6 @@ class EventFile:
             self._add(event_pb2.Event(step=start, session_log=started))
 
     def write(self, step: int, values: Iterable) -> None:
-        """Adds values of a step."""
         from tensorboard.compat.proto import event_pb2, summary_pb2
 
         with explain_full_disk(self._directory):
@@ -75,11 +69,11 @@ def event_files(directory) -> list[pathlib.Path]:
 
 
 def remove_later_steps(log_dir, step: int) -> None:
-    """Takes the events of later steps out of the event files of all runs in a directory but `inspection`.
+    """Removes the events of later steps from the event files of all runs in a directory.
 
-    A process that was killed wrote them after its last checkpoint; resumed from there, the run does these steps again.
-    A file is cut before an event that is incomplete or damaged, where TensorBoard stops reading. The steps of
-    `inspection` are a model's layers.
+    A killed process wrote them after its last checkpoint, and the resumed run does these steps
+    again. A file is cut before an incomplete or damaged event, where TensorBoard stops reading. The
+    run `inspection` is left alone: its steps are layers.
     """
     log_dir = pathlib.Path(log_dir)
     for directory in (
@@ -99,7 +93,7 @@ def _cut(path, step):
 
 
 def _records(content):
-    """(record, event) of each record, up to a damaged one: length, its checksum, the event, its checksum."""
+    """(record, event) up to a damaged one. A record is length, its checksum, the event, its checksum."""
     from google.protobuf.message import DecodeError
     from tensorboard.compat.proto import event_pb2
 
@@ -107,7 +101,7 @@ def _records(content):
     while start + 12 <= len(content):
         length = struct.unpack_from("<Q", content, start)[0]
         end = start + 12 + length + 4
-        if end > len(content) or not length:  # zeros are what a machine leaves that lost its power
+        if end > len(content) or not length:  # a power failure leaves zeros
             return
         try:
             yield content[start:end], event_pb2.Event.FromString(content[start + 12 : end - 4])
@@ -117,7 +111,7 @@ def _records(content):
 
 
 def _new_name(directory):
-    """Sorts after all that are there, even if the clock was set back."""
+    """A name that sorts after all existing ones, even if the clock was set back."""
     before = event_files(directory)
     seconds = int(time.time())
     if before and (last := before[-1].name.split(".")[3]).isdigit():
@@ -130,6 +124,6 @@ def _record_writer(path):
         import tensorflow as tf
 
         return tf.io.TFRecordWriter(str(path))
-    from tensorboard.summary.writer.record_writer import RecordWriter  # checksums in Python: slower
+    from tensorboard.summary.writer.record_writer import RecordWriter  # slower: its checksums are in Python
 
     return RecordWriter(open(path, "wb"))

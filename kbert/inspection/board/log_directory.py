@@ -8,9 +8,7 @@ from kbert.checks import check_directory
 def log_directory(function: str, log_dir, output, profile=None) -> pathlib.Path | None:
     """The directory of a run's logs: `log_dir`, else ``logs`` in `output`, else None.
 
-    Args:
-        function: whose arguments they are, for the message.
-        log_dir, output, profile: see `kbert.finetune`.
+    `function` has these arguments, for the message of an error.
     """
     output = None if output is None else check_directory(output, f"{function}: `output`")
     if log_dir:

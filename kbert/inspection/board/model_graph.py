@@ -1,7 +1,7 @@
 """A model as graphs for TensorBoard: its operations, and its layers with what flows between them.
 
-Keras' own callback writes no graph of operations, and of a model with a dict of inputs one of layers without edges
-(Keras 3.15). Here both come from one trace of the forward pass on TensorFlow.
+Keras' own callback (3.15) writes no graph of operations, and for a model with a dict of inputs a
+graph of layers without edges. Here both come from one trace of the forward pass on TensorFlow.
 """
 
 import re
@@ -19,14 +19,13 @@ _NUMBER = re.compile(r"_\d+$")
 
 
 def trace_model(model):
-    """The graph of a model's forward pass without dropout, a `tf.Graph`; None where there is none to trace.
+    """The `tf.Graph` of a functional model's forward pass without dropout.
 
-    Args:
-        model: a built functional `keras.Model`; others, and those of other backends, have no graph here.
+    None for other models and other backends.
     """
     inputs = getattr(model, "input", None)
     if inputs is None and len(listed := getattr(model, "inputs", None) or ()) == 1:
-        inputs = listed[0]  # of a keras.Sequential
+        inputs = listed[0]  # a keras.Sequential lists its only input
     if keras.backend.backend() != "tensorflow" or inputs is None:
         return None
     import tensorflow as tf
@@ -45,15 +44,15 @@ def operation_graph(graph, model) -> bytes:
         for place, source in enumerate(node.input):
             name, *output = source.removeprefix("^").split(":")
             node.input[place] = "^" * source.startswith("^") + ":".join([names[name], *output])
-        node.attr.pop("_class", None)  # of operations that share a device, by their old names
+        node.attr.pop("_class", None)  # it has the old names of operations that share a device
     return definition.SerializeToString()
 
 
 def conceptual_graph(graph, model) -> dict:
-    """The layers of a model and what flows between them, as the JSON of a Keras model that TensorBoard draws.
+    """The layers of a model and what flows between them, as the JSON of a Keras model.
 
-    A layer that holds no other layers is a node. Of what a layer with layers in it does itself, such as a sum around
-    them or the softmax of attention, every operation that computes is a node in it.
+    A layer without layers inside is one node. For a layer with layers inside, every operation of
+    its own, such as a sum or the softmax of attention, is a node too.
     """
     names = _names(graph, model)
     layers = _layers(model)
@@ -91,7 +90,7 @@ def _layers(model):
 def _names(graph, model):
     """Name of each operation → its name with the layers named as in the model.
 
-    Keras opens the scope of every layer twice, and TensorFlow calls the second one name_1 (Keras 3.15).
+    Keras 3.15 opens the scope of every layer twice, and TensorFlow names the second one name_1.
     """
     layers = _layers(model)
     clean = {"": ""}  # scope as TensorFlow names it → as in the model
@@ -123,7 +122,7 @@ def _scope(name, layers):
 
 
 def _last(path, layers):
-    """The name of the layer that a path ends with, which may have been called more than once; None if it is none."""
+    """The name of the layer at the end of a path, which may have been called repeatedly; else None."""
     part = path.split("/")[-1]
     return next((name for name in (part, _NUMBER.sub("", part)) if name in layers), None)
 

@@ -2,18 +2,7 @@
 
 
 def profiled_steps(steps) -> tuple[int, int]:
-    """The (first, last) step to profile.
-
-    Args:
-        steps: int, "20", "20:25" or a pair of ints.
-
-    Raises:
-        ValueError: not such a range; the first step is 1.
-
-    Example::
-
-        profiled_steps("20:25")  # (20, 25)
-    """
+    """The (first, last) step to profile, from an int, "20", "20:25" or a pair of ints."""
     try:
         parts = steps.split(":") if isinstance(steps, str) else [steps] if type(steps) is int else list(steps)
         first, last = int(parts[0]), int(parts[-1])
@@ -27,20 +16,18 @@ def profiled_steps(steps) -> tuple[int, int]:
 
 
 class Profiler:
-    """Records where the time of some steps of a run goes: device, host and input pipeline."""
+    """Profiles some steps of a run: device, host and input pipeline."""
 
     def __init__(self, log_dir, steps):
         self.log_dir, (self.first, self.last) = str(log_dir), profiled_steps(steps)
         self.is_running = False
 
     def before(self, step: int) -> None:
-        """To be called before the batch of a step."""
         if not self.is_running and self.first <= step <= self.last:
             self.is_running = True
             self._tool().start_trace(self.log_dir) if _is_jax() else self._tool().start(self.log_dir)
 
     def after(self, step: int) -> None:
-        """To be called after the batch of a step."""
         if self.is_running and step >= self.last:
             self.stop()
 
@@ -61,6 +48,6 @@ class Profiler:
 
 
 def _is_jax():
-    import keras  # here: recipes read their flags without waiting for it
+    import keras  # not above: recipes read their flags without waiting for it
 
     return keras.backend.backend() == "jax"

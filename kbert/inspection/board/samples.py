@@ -16,24 +16,9 @@ from kbert.optim.adamw import sum_of_squares
 
 
 class Sampler:
-    """Allows a measurement whenever all of them together stay below a share of the time.
+    """Allows a measurement while all of them together take less than `share` of the time since `begin`.
 
-    The first one is always allowed.
-
-    Args:
-        share: float, of the time since `begin`; 1.0 or more: every measurement is allowed.
-        now: function that gives the time in seconds.
-
-    Raises:
-        ValueError: a `share` that is not above 0.
-
-    Example::
-
-        sampler = Sampler(0.01)
-        sampler.begin()
-        if sampler.is_due():
-            with sampler.measure():
-                norms = layer_norms(model, learning_rate)
+    The first one is always allowed. A share of 1.0 allows all.
     """
 
     def __init__(self, share, now=time.perf_counter):
@@ -48,11 +33,7 @@ class Sampler:
             self._start = self._now()
 
     def is_due(self, cost: float | None = None) -> bool:
-        """Whether a measurement is allowed now.
-
-        Args:
-            cost: float, the seconds that it will take; None: as many as the last one.
-        """
+        """Whether a measurement is allowed now; `cost` in seconds, None: as much as the last one."""
         cost = self._last if cost is None else cost
         return self.share >= 1 or self._spent + cost <= self.share * (self._now() - self._start)
 
@@ -67,14 +48,13 @@ class Sampler:
             self._spent += self._last
 
 
-_MOST = 2**16  # values of a variable
+_MOST = 2**16  # values taken of a variable
 
 
 def weight_samples(model) -> dict[str, np.ndarray]:
-    """Values of every trainable matrix of a model: all of them, or 65,536 that are spread over rows and columns.
+    """Variable's path → float32 values of every trainable matrix.
 
-    Returns:
-        dict of the variable's path → float32 [values].
+    Of large ones 65,536 values are taken, spread over rows and columns.
     """
     return {
         variable.path: np.asarray(_spread(variable), "float32")
@@ -88,7 +68,7 @@ def _spread(variable):
     if count <= _MOST:
         return np.ravel(ops.convert_to_numpy(variable))
     stride = -(-count // _MOST)
-    while math.gcd(stride, variable.shape[-1]) > 1:  # else a few columns would stand for all
+    while math.gcd(stride, variable.shape[-1]) > 1:  # otherwise a few columns would stand for all
         stride += 1
     return ops.convert_to_numpy(ops.reshape(ops.convert_to_tensor(variable), (-1,))[::stride])
 
@@ -97,23 +77,17 @@ _BLOCK = re.compile(r"(?:^|/)(encoder_block_\d+)/")
 
 
 def layer_of(path: str) -> str:
-    """The layer that a variable belongs to, for grouping: a block of the encoder, or the first part of its path.
-
-    Example::
-
-        layer_of("encoder_block_1/attention/query/kernel"), layer_of("pooler/dense/bias")  # "encoder_block_1", "pooler"
-    """
+    """The layer of a variable: a block such as "encoder_block_1", or the first part of its path."""
     found = _BLOCK.search(path)
     return found[1] if found else path.split("/")[0]
 
 
 def layer_norms(model, learning_rate) -> dict[str, dict[str, float]]:
-    """Norms over the trainable weights of each layer.
+    """Norms over the trainable weights: name of the norm → layer → float.
 
-    Returns:
-        dict of ``weight`` and, where the optimizer keeps them (`kbert.AdamW` and `Lamb`), ``gradient``, of the last
-        update before clipping, and ``update_ratio``, the last update's norm over that of the weights: each a dict of
-        layer → float.
+    ``weight`` is always there. ``gradient`` (of the last update, before clipping) and
+    ``update_ratio`` (norm of the last update over norm of the weights) need an optimizer that keeps
+    them: `kbert.AdamW` or `Lamb`.
     """
     optimizer = base_optimizer(model.optimizer)
     variables = model.trainable_variables
@@ -140,14 +114,10 @@ def _by_layer(variables, numbers):
 
 
 class AttentionEntropy:
-    """The entropy of the attention probabilities of every layer, head and token, on rows that stay the same.
+    """The entropy of the attention probabilities of every layer, head and token, on fixed rows.
 
-    0 is attention to a single token; the logarithm of the number of tokens is attention to all of them alike.
-
-    Args:
-        model: one of kbert's models; its weights are read anew with each call.
-        inputs: dict of arrays, a batch for the model or one with more keys.
-        rows: int, the number of rows that are looked at.
+    0 is attention to a single token, the logarithm of the number of tokens even attention to all.
+    The weights of the model are read anew with each call.
     """
 
     def __init__(self, model, inputs, rows=4):
@@ -157,7 +127,7 @@ class AttentionEntropy:
         self._is_token = self._inputs["padding_mask"].astype(bool)
 
     def __call__(self) -> list[np.ndarray]:
-        """L arrays of float32 [tokens × A]: for every token that is not padding and every head, in nats."""
+        """L arrays float32 [tokens × A]: nats for every head and every token that is not padding."""
         layers = self._encoder(self._inputs, training=False)["attention_probs"]
         return [self._entropies(ops.convert_to_numpy(probs)) for probs in layers]
 
@@ -168,5 +138,5 @@ class AttentionEntropy:
 
 
 def _rows(array):
-    """[B, S], of choices [B, C, S] too."""
+    """Rows of tokens [rows, S], from [B, S] or, with choices, [B, C, S]."""
     return array.reshape(-1, array.shape[-1])

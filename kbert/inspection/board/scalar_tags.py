@@ -1,7 +1,7 @@
-"""Tags of curves: their groups, what is said of them, and the charts of the Custom Scalars tab.
+"""Tags of curves: their groups, their descriptions, and the charts of the Custom Scalars tab.
 
-TensorBoard's Time Series tab sorts groups by name and opens the first two: these are accuracy and loss. All other
-groups come after them in the alphabet.
+TensorBoard's Time Series tab sorts groups by name and opens the first two. These must be accuracy
+and loss, so the names of all other groups come after them in the alphabet.
 """
 
 import re
@@ -51,12 +51,7 @@ LAYOUT = {  # category → title of a chart → regular expressions of its tags
 
 
 def scalar_tag(name: str) -> str:
-    """The tag of a number of the logs: its group, and its name as in history.jsonl.
-
-    Example::
-
-        scalar_tag("mlm_accuracy"), scalar_tag("learning_rate")  # "accuracy/mlm_accuracy", "optimizer/learning_rate"
-    """
+    """The tag of a number of the logs: group/name, with the name as in history.jsonl."""
     if name in _OPTIMIZER:
         return f"optimizer/{name}"
     if _SPEED.search(name):

@@ -13,19 +13,14 @@ _BUCKETS = 30
 
 
 def scalar(tag: str, value: float, description: str = ""):
-    """A point of a curve.
-
-    Args:
-        tag: str; curves of several runs with one tag share a chart, and its first part is the chart's group.
-        description: str, Markdown; shown with the chart.
-    """
+    """A point of a curve; runs with one tag share a chart, and the tag's first part is its group."""
     from tensorboard.plugins.scalar import metadata
 
     return _value(tag, np.float32(value), metadata.create_summary_metadata("", description))
 
 
 def histogram(tag: str, values: np.ndarray, description: str = ""):
-    """The distribution of the finite ones among some numbers, in 30 buckets."""
+    """The distribution of the finite values, in 30 buckets."""
     from tensorboard.plugins.histogram import metadata
 
     values = np.asarray(values, "float64").ravel()
@@ -41,24 +36,14 @@ def _buckets(values):
 
 
 def text(tag: str, markdown: str, description: str = ""):
-    """A text of the Text tab.
-
-    Args:
-        tag, description: see `scalar`.
-        markdown: str, in which all that comes from data is escaped (`kbert.inspection.markdown.escape`).
-    """
+    """A text of the Text tab; everything in `markdown` that comes from data must be escaped."""
     from tensorboard.plugins.text import metadata
 
     return _value(tag, markdown.encode(), metadata.create_summary_metadata("", description))
 
 
 def image(tag: str, pixels: np.ndarray, description: str = ""):
-    """A picture of the Images tab.
-
-    Args:
-        tag, description: see `scalar`.
-        pixels: uint8 [height, width, 3].
-    """
+    """A picture of the Images tab, uint8 [height, width, 3]."""
     from PIL import Image
     from tensorboard.plugins.image import metadata
 
@@ -69,7 +54,7 @@ def image(tag: str, pixels: np.ndarray, description: str = ""):
 
 
 def layer_graph(model: dict):
-    """A conceptual graph: the JSON of a Keras model, as TensorBoard's Graphs tab takes it."""
+    """A conceptual graph: the JSON of a Keras model, for the Graphs tab."""
     from tensorboard.compat.proto import summary_pb2
     from tensorboard.plugins.graph import metadata
 
@@ -123,12 +108,7 @@ def custom_scalars():
 
 
 def session_settings(settings: dict) -> dict:
-    """Settings as the HParams tab can hold them: numbers, bools and strings; those that are not given are skipped.
-
-    Example::
-
-        session_settings({"steps": 10, "init": None, "phases": [[128, 0.9]]})  # {"steps": 10, "phases": "[[128, 0.9]]"}
-    """
+    """Settings as the HParams tab can hold them: numbers, bools and strings; None is skipped."""
     found = {}
     for name, value in settings.items():
         value = value.item() if isinstance(value, np.generic) else value

@@ -23,42 +23,47 @@ from kbert.training.log_names import complete_logs
 from kbert.training.training_state import is_chief, updates_done
 
 _NOT_SHOWN = ("step", "total_steps", "seconds", "seconds_left", "flops_per_second")
-_PEAK_SECONDS = 0.3  # that measuring the peak of a device takes, if it is not known
+_PEAK_SECONDS = 0.3  # to measure the peak of a device that is not known
 
 
 class TensorBoard(keras.callbacks.Callback):
     """A callback that writes a training's curves, graphs and histograms for TensorBoard.
 
-    `kbert.pretrain` and `kbert.finetune` have it by default; it also goes with `fit_steps` and a plain `model.fit`, on
-    TensorFlow and on JAX, with and without strategies, of which one process writes. By step of the run there are:
+    `kbert.pretrain` and `kbert.finetune` have it by default. It also works with `fit_steps` and a
+    plain `model.fit`, on TensorFlow and on JAX, with and without strategies (one process writes).
+    The steps are the run's. There are:
 
-    - *Time Series*, one chart for the runs `train`, `validation`, `baseline` and `final`: `accuracy/`, `loss/`,
-      `optimizer/` (learning rate, gradient norm) and `speed/` of every window (an epoch of plain `fit`); sampled:
-      `norms/` of gradients, weights and updates by layer, `self_attention/`, and histograms of `weights/`.
-    - *Custom Scalars*: the same curves, grouped by the question that they answer.
+    - *Time Series*: one chart for the runs `train`, `validation`, `baseline` and `final`. Every
+      window (an epoch of plain `fit`) adds `accuracy/`, `loss/`, `optimizer/` (learning rate,
+      gradient norm) and `speed/`. Sampled are `norms/` of gradients, weights and updates by layer,
+      `self_attention/`, and histograms of `weights/`.
+    - *Custom Scalars*: these curves, grouped by the question that they answer.
     - *HParams*, run `final`: all settings of the run, and its scores when it is done.
     - *Graphs* (TensorFlow): the layers of the model, and its operations.
     - *Profile*, on request.
 
-    Samples are taken at the end of a window, as often as possible while all of them together take less than `share` of
-    the time; the first window has one. A run that resumes continues its curves: what a killed process wrote after its
-    last checkpoint is removed, so that no step is recorded twice. A directory is for a single run.
+    Samples are taken at the end of a window, as often as possible while all of them together take
+    less than `share` of the time. The first window always has one. A run that resumes continues its
+    curves: what a killed process wrote after its last checkpoint is removed, so that no step is
+    recorded twice. A directory is for a single run.
 
     Args:
         log_dir: path.
-        settings: dict, for HParams; None: those of the optimizer and the model's config.
-        baseline: dict of names as in the logs → value that a model without any knowledge of context has: a line.
-        batch: inputs, a batch with them as `fit` takes it, or a function that gives one: its first rows show the
-            entropy of attention. None: that is not shown.
+        settings: dict, for HParams. None: the settings of the optimizer and the model's config.
+        baseline: dict of names as in the logs → value of a model that ignores all context. It is
+            drawn as a line.
+        batch: inputs, a batch with them as `fit` takes it, or a function that returns one. Its
+            first rows show the entropy of attention. None: no entropy is shown.
         graph: bool, whether the graphs are written.
         share: float, the share of the training time that samples may take.
         profile: steps to profile, as "20:25" or one number, or None.
-        wait_for_finish: bool, whether the run is over only when the caller calls `finish`, which has the final scores.
+        wait_for_finish: bool, whether the run is over only when the caller calls `finish`, which
+            has the final scores.
 
     Raises:
         TypeError: a `log_dir` that is no path.
         NotADirectoryError: it is a file, or below one.
-        ValueError: a `share`, `profile` or flag that is not one.
+        ValueError: a wrong `share`, `profile` or flag.
         FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
 
     Example::
@@ -87,7 +92,7 @@ class TensorBoard(keras.callbacks.Callback):
         self.wait_for_finish = check_bool(wait_for_finish, "TensorBoard: `wait_for_finish`")
         self._sampler = Sampler(share)
         self._profiler = None if profile is None else Profiler(self.log_dir / "train", profile)
-        # Where Keras ends batches in other threads (not on TensorFlow), it need not stop doing so for this callback.
+        # Off TensorFlow, Keras ends batches in other threads, and need not stop that for this callback.
         self.async_safe = profile is None
         self._files = {}
         self._start = self._entropy = self._peak = self._last = None
@@ -141,7 +146,7 @@ class TensorBoard(keras.callbacks.Callback):
         if self._profiler is not None:
             self._profiler.stop()
         last = self._last or {}
-        # Of a run in steps this may be the end of a part.
+        # A run in steps is several calls of `fit`, and this may be the end of any.
         is_over = last.get("step") == last.get("total_steps", last.get("step")) and last.get("time_share", 1.0) >= 1.0
         if last and is_over and not self.wait_for_finish:
             held_out = {name.removeprefix("val_"): v for name, v in last.items() if name.startswith("val_")}
@@ -149,7 +154,7 @@ class TensorBoard(keras.callbacks.Callback):
         self._close()
 
     def finish(self, metrics, step):
-        """Writes the final scores of a run, which the HParams tab compares, and that it is done.
+        """Writes a run's final scores, which the HParams tab compares, and marks the run as done.
 
         Args:
             metrics: dict of names as in the logs → float; other values are skipped.
@@ -166,7 +171,7 @@ class TensorBoard(keras.callbacks.Callback):
         if step:
             remove_later_steps(self.log_dir, step)
         for path in event_files(self.log_dir / "final"):
-            path.unlink()  # a run that is resumed has no end, and may have got more steps
+            path.unlink()  # the resumed run has not ended, and may have more steps now
         settings = _settings_of(self.model) if self.settings is None else self.settings
         self._file("final").write(0, [session_start(session_settings(settings))])
         if is_new:
@@ -188,7 +193,7 @@ class TensorBoard(keras.callbacks.Callback):
             self._file(run).write(step, [scalar(tag, value, describe(tag)) for tag, value in tags.items()])
 
     def _speed(self, logs):
-        """What follows from the speed of a window, and memory."""
+        """Figures from the speed of a window, and memory."""
         numbers = {"peak_memory_gib": (peak_accelerator_memory_bytes() or peak_memory_bytes()) / 2**30}
         if {"tokens_per_second", "real_tokens_per_second"} <= logs.keys():
             numbers["real_token_share"] = logs["real_tokens_per_second"] / logs["tokens_per_second"]

@@ -15,11 +15,7 @@ from kbert.inspection.view import View
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelScores:
-    """How often each of N labels was right, given and predicted.
-
-    Args:
-        right, given, predicted: int64 [N].
-    """
+    """How often each label was right, given and predicted, int64 [N] each."""
 
     right: np.ndarray
     given: np.ndarray
@@ -34,26 +30,26 @@ class LabelScores:
 
     @property
     def precision(self) -> np.ndarray:
-        """float64 [N]: of the predictions of a label the share that is right, NaN where there are none."""
+        """float64 [N]: the share of a label's predictions that is right, NaN where there are none."""
         return _share(self.right, self.predicted)
 
     @property
     def recall(self) -> np.ndarray:
-        """float64 [N]: of the examples with a label the share that is predicted so, NaN where there are none."""
+        """float64 [N]: the share of a label's examples that is predicted so, NaN where there are none."""
         return _share(self.right, self.given)
 
     @property
     def f1(self) -> np.ndarray:
-        """float64 [N]: the harmonic mean of both, NaN for a label that neither is given nor predicted."""
+        """float64 [N]: the harmonic mean of both, NaN for a label that is neither given nor predicted."""
         return _share(2 * self.right, self.given + self.predicted)
 
     @property
     def errors(self) -> np.ndarray:
-        """int64 [N]: the examples with the label, or predicted to have it, that are wrong."""
+        """int64 [N]: the wrong examples that have the label or are predicted to have it."""
         return self.given + self.predicted - 2 * self.right
 
     def table(self, names: Sequence[str], shown) -> str:
-        """A Markdown table with a row for each label of `shown`, in that order; "–" where a share is undefined."""
+        """A Markdown table with a row for each label of `shown`; "–" where a share is undefined."""
         rows = []
         for n in shown:
             shares = [percent(float(column[n])) for column in (self.precision, self.recall, self.f1)]
@@ -71,14 +67,10 @@ OTHERS = "other labels"
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class ConfusionMatrix:
-    """How often each label was predicted for each label.
+    """How often each label (column of int64 [m, m]) was predicted for each gold label (row).
 
-    Of more than `MOST_LABELS` labels, those with the most errors have rows and columns, and the others share one.
-
-    Args:
-        counts: int64 [m, m], a row for each gold label, a column for each predicted one.
-        names: m strings.
-        shown: numbers of the labels that have a row of their own.
+    Of more than `MOST_LABELS` labels, the ones with the most errors have rows and columns of their
+    own (`shown`), and the others share one.
     """
 
     counts: np.ndarray
@@ -87,7 +79,7 @@ class ConfusionMatrix:
 
     @classmethod
     def from_predictions(cls, labels, predictions, names: Sequence[str], most: int = MOST_LABELS) -> "ConfusionMatrix":
-        """Counts labels and predictions, ints [n] each, of the labels `names`."""
+        """Counts labels and predictions, ints [n] each."""
         shown = list(range(len(names)))
         if len(names) > most:
             errors = LabelScores.from_predictions(labels, predictions, len(names)).errors
@@ -109,18 +101,15 @@ class ConfusionMatrix:
         return markdown_table(["gold ↓ predicted →", *(escape(name, 60) for name in self.names)], rows)
 
     def picture(self, title: str = "") -> np.ndarray:
-        """Cells as dark as their share of the row, with their numbers; the diagonal, what is right, has a frame."""
         return confusion_picture(self.counts, self.names, title)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Calibration:
-    """Examples in bins of equal width by the probability of the predicted label.
+    """Examples in b bins of equal width by the probability of the predicted label.
 
-    Args:
-        counts: int64 [b], the examples of each bin.
-        confidence: float64 [b], their mean probability of the predicted label, NaN for an empty bin.
-        accuracy: float64 [b], the share of them that is right, NaN for an empty bin.
+    `counts` is int64 [b]. `confidence`, the mean probability of the predicted label, and `accuracy`
+    are float64 [b], NaN for an empty bin.
 
     Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2.
     """
@@ -131,7 +120,7 @@ class Calibration:
 
     @classmethod
     def from_confidence(cls, confidence, is_right, bins: int = 10) -> "Calibration":
-        """Sorts n predictions into bins; a probability on the border of two belongs to the lower one."""
+        """Sorts n predictions into bins; a probability on a border belongs to the lower bin."""
         confidence, is_right = np.asarray(confidence, "float64"), np.asarray(is_right, bool)
         places = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
         counts = np.bincount(places, minlength=bins)
@@ -140,7 +129,7 @@ class Calibration:
 
     @property
     def error(self) -> float:
-        """The expected calibration error: the mean distance of confidence and accuracy, by the examples of the bins."""
+        """Expected calibration error: mean distance of confidence and accuracy, weighted by examples."""
         used = self.counts > 0
         gaps = np.abs(self.confidence - self.accuracy)[used]
         return float(np.sum(self.counts[used] * gaps) / self.counts.sum())
@@ -159,15 +148,7 @@ class Calibration:
         return markdown_table(["probability", "mean", "accuracy", "the model is", "examples"], rows)
 
     def picture(self, title: str = "", of: str = "the predicted label", share: str = "accuracy") -> np.ndarray:
-        """The reliability diagram: accuracy as bars, the gap to the confidence as a line, and the counts below.
-
-        Args:
-            of: whose probability it is.
-            share: what the bars show, in one or two words.
-
-        Returns:
-            uint8 [height, width, 3].
-        """
+        """The reliability diagram, uint8 [height, width, 3]; see `reliability_picture`."""
         return reliability_picture(self.counts, self.confidence, self.accuracy, title, of, share)
 
 
@@ -177,18 +158,11 @@ MOST_EXAMPLES = 10  # rows of a table of examples
 def label_views(
     probabilities, labels, names: Sequence[str], header: Sequence[str], cells: Callable[[int], Sequence[str]]
 ) -> list[View]:
-    """Confusion matrix, precision and recall by label, calibration, and the examples that are most wrong.
+    """Confusion matrix, precision and recall by label, calibration, and the most wrong examples.
 
-    Numbers are of all examples; tables of examples have `MOST_EXAMPLES` rows.
-
-    Args:
-        probabilities: float [n, N].
-        labels: ints [n], the gold labels.
-        names: of the N labels.
-        cells: function of the number of an example that returns Markdown for these columns.
-
-    Returns:
-        list of `View`: texts, pictures, and the expected calibration error as a number.
+    `probabilities` are float [n, N], `labels` ints [n]. `cells` maps the number of an example to
+    Markdown for its columns. Numbers are of all examples, tables of examples have `MOST_EXAMPLES`
+    rows.
     """
     probabilities, labels = np.asarray(probabilities, "float64"), np.asarray(labels)
     predictions = probabilities.argmax(axis=1)
@@ -232,7 +206,7 @@ def label_views(
             "has misunderstood.",
         ),
     ]
-    if len(names) > 2:  # of two labels both orders are the same
+    if len(names) > 2:  # with two labels both orders are equal
         gold = probabilities[np.arange(len(labels)), labels]
         worst = View(
             "predictions/worst",
@@ -244,12 +218,12 @@ def label_views(
 
 
 def _first(order, chosen):
-    """The rows with the highest values, of those that are chosen."""
+    """The chosen rows with the highest values."""
     rows = np.argsort(-order, kind="stable")
     return rows[chosen[rows]][:MOST_EXAMPLES].tolist()
 
 
-_MOST_NAMES = 8  # of labels in a cell
+_MOST_NAMES = 8  # labels in a cell
 
 
 def multi_label_views(
@@ -260,19 +234,11 @@ def multi_label_views(
     header: Sequence[str],
     cells: Callable[[int], Sequence[str]],
 ) -> list[View]:
-    """Precision and recall by label, reliability of all probabilities, and the examples with the highest loss.
+    """Precision and recall by label, reliability of all probabilities, and the examples of highest loss.
 
-    Numbers are of all examples; the table of labels has `MOST_LABELS` rows, that of examples `MOST_EXAMPLES`.
-
-    Args:
-        probabilities: float [n, N].
-        labels: [n, N], 1 where a label is on.
-        names: of the N labels.
-        thresholds: a label is predicted above it; a number, or N of them.
-        cells: function of the number of an example that returns Markdown for these columns.
-
-    Returns:
-        list of `View`: texts, a picture, and the calibration error as a number.
+    `probabilities` are float [n, N], `labels` [n, N], 1 where a label is on. `cells` maps the
+    number of an example to Markdown for its columns. Numbers are of all examples; tables have
+    `MOST_LABELS` and `MOST_EXAMPLES` rows.
     """
     probabilities, gold = np.asarray(probabilities, "float64"), np.asarray(labels, bool)
     predicted = probabilities > np.asarray(thresholds)

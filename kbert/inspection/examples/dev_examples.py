@@ -13,13 +13,15 @@ from kbert.training.training_state import is_chief, updates_done
 class DevExamples(keras.callbacks.Callback):
     """Writes tables, pictures and examples of each evaluation for TensorBoard, to the run `examples`.
 
-    The task determines what is shown (`kbert.tasks.Evaluation.show`): a classifier's confusion matrix and its most
-    confident errors, questions with answer and gold answer, sentences with entities. Figures cover all examples that
-    were evaluated; each table shows ten of them. `kbert.finetune` adds this callback if there are logs and a dev set.
+    The task determines what is shown (`kbert.tasks.Evaluation.show`): a classifier's confusion
+    matrix and its most confident errors, questions with answer and gold answer, sentences with
+    entities. Figures cover all evaluated examples. Each table shows ten of them. `kbert.finetune`
+    adds this callback if there are logs and a dev set.
 
     Args:
-        source: `DevEvaluation` of the same `fit_steps`, whose results are shown without predicting anything again; or
-            a function without arguments that returns a `kbert.tasks.Evaluation`, for a plain `model.fit`.
+        source: `DevEvaluation` of the `fit_steps` that this callback goes to: its results are
+            shown, and nothing is predicted again. For a plain `model.fit`, a function without
+            arguments that returns a `kbert.tasks.Evaluation`.
         log_dir: path of the TensorBoard logs.
         every: int, epochs from one call of a function to the next.
 
@@ -46,7 +48,7 @@ class DevExamples(keras.callbacks.Callback):
         self._shown = 0
 
     def on_train_begin(self, logs=None):
-        self._show_new()  # of a checkpoint that an interruption left just before its evaluation
+        self._show_new()  # an interruption may have left a checkpoint just before its evaluation
 
     def on_train_batch_end(self, batch, logs=None):
         self._show_new()
@@ -61,7 +63,7 @@ class DevExamples(keras.callbacks.Callback):
         self._writer.close()
 
     def _show_new(self):
-        """The result of an evaluation, unless it was shown already."""
+        """Shows the result of an evaluation, unless it was shown already."""
         if isinstance(self.source, DevEvaluation) and self.source.last[0] != self._shown:
             start = time.perf_counter()
             self._show(*self.source.last)

@@ -11,13 +11,8 @@ _AROUND = 80  # characters of context beside a span
 def mark_spans(text: str, gold=None, predicted=None, around: int = _AROUND) -> str:
     """The text around two spans as Markdown: the gold one bold in ⟦ ⟧, the predicted one in italics in ❮ ❯.
 
-    Args:
-        gold, predicted: (start, end), code points, end exclusive; None: there is none.
-        around: int, the characters before and after a span; the rest becomes "…".
-
-    Example::
-
-        mark_spans("born in London in 1815", (8, 14), (8, 22))  # "born in ⟦❮***London***⟧ *in 1815*❯"
+    Spans are (start, end) in code points, end exclusive, or None. Beyond `around` characters on
+    each side of a span, the text becomes "…".
     """
     spans = {GOLD: gold, PREDICTED: predicted}
     spans = {marks: span for marks, span in spans.items() if span is not None and 0 <= span[0] < span[1] <= len(text)}
@@ -35,7 +30,7 @@ def mark_spans(text: str, gold=None, predicted=None, around: int = _AROUND) -> s
 
 
 def _window(text, start, end, spans):
-    """Text between the borders of spans in turn: brackets that open or close there, then the text in its style."""
+    """Text between the borders of spans: brackets that open or close there, then text in its style."""
     borders = sorted({start, end, *(place for span in spans.values() for place in span if start <= place <= end)})
     pieces = []
     for n, place in enumerate(borders):
@@ -48,7 +43,7 @@ def _window(text, start, end, spans):
 
 
 def _styled(text, stars):
-    """Emphasis must not begin or end with white space."""
+    """Text with emphasis, which in Markdown must not begin or end with white space."""
     inner = escape(text)
     before, after = " " * text[:1].isspace(), " " * text[-1:].isspace()
     return f"{before}{'*' * stars}{inner}{'*' * stars}{after}" if inner else " " * bool(text)
@@ -58,16 +53,10 @@ _MOST_WORDS = 80
 
 
 def mark_entities(words: Sequence[str], entities: Sequence[tuple[int, int, str]], matched: Iterable[tuple]) -> str:
-    """A sentence as Markdown: entities in ⟦ ⟧ after their type, ✓ before those that are matched and ✗ before others.
+    """The first 80 words of a sentence as Markdown: entities in ⟦ ⟧ after their type.
 
-    Args:
-        words: of the sentence; only the first 80 are shown.
-        entities: (first word, last word + 1, type) of each.
-        matched: those that gold and prediction share: bold, the others in italics.
-
-    Example::
-
-        mark_entities(["EU", "rejects"], [(0, 1, "ORG")], [(0, 1, "ORG")])  # "✓⟦ORG **EU**⟧ rejects"
+    Entities are (first word, last word + 1, type). ✓ and bold mark the ones that gold and
+    prediction share (`matched`), ✗ and italics the others.
     """
     matched, pieces, place, shown = set(matched), [], 0, words[:_MOST_WORDS]
     for start, end, type_ in sorted(entities):

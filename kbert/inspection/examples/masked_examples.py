@@ -1,4 +1,4 @@
-"""A few held-out examples of pre-training as text: the original, the masked input, the model's guesses, the pairs.
+"""Held-out examples of pre-training as text: original, masked input, the model's guesses, pairs.
 
 Shapes: B batch, S sequence, P predictions, K parts of a packed row, V vocabulary.
 """
@@ -12,18 +12,15 @@ from kbert.inspection.view import View, ViewWriter
 from kbert.training.training_state import is_chief, updates_done
 
 _NAMES = ("IsNext", "NotNext")
-_MOST_TOKENS = 40  # of a segment
+_MOST_TOKENS = 40  # of a segment are shown
 
 
 def next_sentence_table(inputs, labels, weights, logits, piece) -> str:
     """A Markdown table of the pairs of a batch, as the model sees them: with their masks.
 
-    Args:
-        inputs: dict of ``token_ids``, ``segment_ids``, ``padding_mask`` [B, S], of packed rows also ``part_ids``.
-        labels: int [B] or [B, K], 0 is IsNext.
-        weights: float, as the labels; pairs of weight 0 are not there. None: all are.
-        logits: float [B, 2] or [B, K, 2].
-        piece: function of a token id that returns Markdown.
+    `inputs` has ``token_ids``, ``segment_ids``, ``padding_mask`` [B, S], and ``part_ids`` for
+    packed rows. `labels` and `weights` are [B] or [B, K]: label 0 is IsNext, a pair of weight 0
+    does not exist. `logits` are [B, 2] or [B, K, 2].
     """
     token_ids, segment_ids = inputs["token_ids"], inputs["segment_ids"]
     size = len(token_ids)
@@ -51,14 +48,16 @@ def next_sentence_table(inputs, labels, weights, logits, piece) -> str:
 class MaskedExamples(keras.callbacks.Callback):
     """Writes held-out examples to TensorBoard's Text tab while a masked language model trains.
 
-    Each time it writes a table, with the masked tokens in bold: the original text, the corrupted input, and the text
-    with the model's best guess at every masked position and its probability: right ones after a ✓, wrong ones in
-    italics after a ✗, with the probability that the model gives to the right token. A second table has the pairs of
-    next sentence prediction with the model's verdict. Each is there if the model predicts that.
+    The first table shows the original text, the corrupted input with its masked tokens in bold, and
+    the text with the model's best guess at every masked position and its probability. Right guesses
+    follow a ✓. Wrong ones are in italics after a ✗, with the probability of the right token. The
+    second table has the pairs of next sentence prediction with the model's verdict. Each table is
+    there if the model has that head.
 
     Args:
         vocabulary: list of tokens.
-        batch: one pre-training batch `(inputs, labels, sample_weight)`, for example the first of the validation data.
+        batch: one pre-training batch `(inputs, labels, sample_weight)`, for example the first of
+            the validation data.
         log_dir: path of the TensorBoard logs.
         examples: int, the number of rows of the batch to show.
         every: int, in epochs of `fit` (windows of `fit_steps`).

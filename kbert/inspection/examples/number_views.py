@@ -19,18 +19,14 @@ _PARTS = 5
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PredictedNumbers:
-    """Gold and predicted numbers; a residual is the prediction minus the gold number. Pictures show finite ones.
-
-    Args:
-        labels, predictions: float64 [n].
-    """
+    """Gold and predicted numbers, float64 [n] each; pictures show the finite ones."""
 
     labels: np.ndarray
     predictions: np.ndarray
 
     @property
     def residuals(self) -> np.ndarray:
-        """float64 [n]: by how much the predictions are too high."""
+        """float64 [n]: prediction minus gold number."""
         with np.errstate(invalid="ignore"):  # inf - inf is not a number
             return np.asarray(self.predictions, "float64") - np.asarray(self.labels, "float64")
 
@@ -48,17 +44,14 @@ class PredictedNumbers:
         return markdown_table(header, rows)
 
     def scatter_picture(self, title: str = "") -> np.ndarray:
-        """A point for each example, at most `MOST_POINTS` of them, evenly spread; right predictions lie on the line.
-
-        Examples whose residual is not finite are counted instead.
-        """
+        """At most `MOST_POINTS` examples as evenly spread points; right predictions lie on the line."""
         drawn = np.flatnonzero(np.isfinite(self.residuals))
         rows = drawn[np.linspace(0, len(drawn) - 1, min(MOST_POINTS, len(drawn)), dtype="int64")]
         labels, predictions = (np.asarray(one, "float64")[rows] for one in (self.labels, self.predictions))
         return scatter_picture(labels, predictions, self._titled(title))
 
     def residual_picture(self, title: str = "") -> np.ndarray:
-        """The number of examples by their residual, with a line at 0; those that are not finite are only counted."""
+        """The number of examples by their residual, with a line at 0."""
         return residual_picture(self.residuals[np.isfinite(self.residuals)], self._titled(title))
 
     def _titled(self, title):
@@ -68,11 +61,9 @@ class PredictedNumbers:
 
 
 def number_views(predictions, labels, header: Sequence[str], cells: Callable[[int], Sequence[str]]) -> list[View]:
-    """Predicted against gold numbers, the residuals, and the examples that are most wrong.
+    """Predicted against gold numbers [n], the residuals, and the examples that are most wrong.
 
-    Args:
-        predictions, labels: float [n]; the labels are gold.
-        cells: function of the number of an example that returns Markdown for these columns.
+    `cells` maps the number of an example to Markdown for its columns.
     """
     numbers = PredictedNumbers(np.asarray(labels, "float64"), np.asarray(predictions, "float64"))
     rows = np.argsort(-np.abs(numbers.residuals), kind="stable")[:MOST_EXAMPLES]

@@ -14,7 +14,7 @@ FIGURES, REPORT, PICTURES = "figures.json", "report.html", "pictures"
 
 
 def check_output(directory, overwrite: bool = False) -> None:
-    """Raises FileExistsError if there is something that `write_files` may not replace; call it before long work."""
+    """Raises FileExistsError if `write_files` may not replace something; call it before long work."""
     check_directory_is_free(directory, (FIGURES, REPORT, PICTURES), overwrite)
 
 
@@ -23,8 +23,7 @@ def write_files(
 ) -> None:
     """Writes ``figures.json``, ``report.html`` and ``pictures/*.png``, atomically.
 
-    Args:
-        drawn: `pictures(found)`, where that is there already.
+    `drawn` may hold `pictures(found)`, so that nothing is drawn twice.
     """
     check_output(directory, overwrite)
     write_directory(directory, lambda place: _write(found, place, pictures(found) if drawn is None else drawn))

@@ -24,11 +24,13 @@ class Inspection:
         model: task and sizes.
         texts: the inspected texts: tokens, hidden states, attention.
         statistics: name of `STATISTICS` → [L, A], means over the texts.
-        attributions: of each text, which tokens decided the answer; None: the model gives none to it.
+        attributions: for each text, which tokens decided the answer. None: the model has no answer
+            to it.
         probes: property → the scores of linear probes of each layer.
         syntax: agreement of the heads with syntactic heads (`head_accuracy`), or None.
         entities: attention within entities (`entity_attention`), or None.
-        similarity: linear CKA of the layers of this model (rows) and of the other (columns), or None.
+        similarity: linear CKA of the layers of this model (rows) and of the other (columns), or
+            None.
         other: name of the other model, or None.
         embeddings: what the projector shows.
 
@@ -54,7 +56,7 @@ class Inspection:
         return f"<Inspection of {self.name}: {len(self.texts)} texts, probes of {list(self.probes)}>"
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures, for JSON: all but attention, hidden states and embeddings themselves."""
+        """The figures, for JSON: everything except attention, hidden states and embeddings."""
         return {
             "name": self.name,
             "model": dict(self.model),

@@ -19,12 +19,9 @@ _BREAKS = str.maketrans(dict.fromkeys("\t\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Embeddings:
-    """Vectors of one kind.
+    """Named vectors, float [n, H], with columns of n values that the projector shows and colours by.
 
-    Attributes:
-        name: what they are, such as "word embeddings".
-        vectors: float [n, H].
-        columns: name → n values that the projector shows, finds and colours by; the first is each vector's own name.
+    The first column is each vector's own name.
     """
 
     name: str
@@ -48,10 +45,7 @@ def write_projector(directory, embeddings: Sequence[Embeddings]) -> None:
     """Writes vectors and their columns as TSV, and the config that makes the projector show them.
 
     TensorBoard looks for the config when it first finds the run: write it before the run's events.
-
-    Args:
-        directory: of the run, in TensorBoard's log directory; it is made.
-        embeddings: of different names.
+    The embeddings must have different names.
     """
     from google.protobuf import text_format
     from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
@@ -76,7 +70,7 @@ def write_projector(directory, embeddings: Sequence[Embeddings]) -> None:
 
 
 def _metadata(columns):
-    """Rows of cells, the header first. It needs two columns: TensorBoard takes a single one for values throughout."""
+    """Rows of cells, the header first; TensorBoard takes a single column for values without a header."""
     columns = dict(columns)
     if len(columns) == 1:
         columns["number"] = range(len(next(iter(columns.values()))))

@@ -1,4 +1,4 @@
-"""What an inspection found → a run of TensorBoard: text, images, histograms, scalars by layer, projector."""
+"""What an inspection found → a run of TensorBoard: text, images, histograms, scalars, projector."""
 
 import pathlib
 from collections.abc import Mapping
@@ -17,15 +17,10 @@ RUN = INSPECTION
 
 
 def write_tensorboard(found: Inspection, log_dir, drawn: Mapping[str, np.ndarray] | None = None) -> pathlib.Path:
-    """Writes the run `inspection`; one that is there is replaced.
+    """Writes, or replaces, the run `inspection` and returns its directory.
 
-    In Scalars and Histograms the step is the layer, 0 the embeddings.
-
-    Args:
-        drawn: `pictures(found)`, where that is there already.
-
-    Returns:
-        The directory of the run.
+    In Scalars and Histograms the step is the layer, 0 the embeddings. `drawn` may hold
+    `pictures(found)`, so that nothing is drawn twice.
     """
     run = pathlib.Path(log_dir) / RUN
     write_directory(run, lambda directory: _write(found, directory, pictures(found) if drawn is None else drawn))

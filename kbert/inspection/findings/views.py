@@ -13,8 +13,8 @@ from kbert.inspection.charts import attention_picture, attribution_picture, heat
 from kbert.inspection.findings.inspection import Inspection
 from kbert.inspection.markdown import escape, markdown_table, percent
 
-DRAWN_TEXTS = 2  # whose attention is drawn; of a base model the pictures of a text take 160 MB
-DRAWN_ATTRIBUTIONS = 16  # texts, whose pictures of up to 4 MB each are in memory together
+DRAWN_TEXTS = 2  # a base model's pictures of attention take 160 MB for each text
+DRAWN_ATTRIBUTIONS = 16  # pictures of up to 4 MB each, which are in memory together
 
 MEANING = {
     "entropy": "Entropy of a head's attention, in nats: low where it looks at one token, high where at many.",
@@ -29,8 +29,8 @@ MEANING = {
 def pictures(inspection: Inspection) -> dict[str, np.ndarray]:
     """Name → picture, uint8 [height, width, 3]; a name's first part is its group.
 
-    Attention is drawn of the first `DRAWN_TEXTS` texts, attributions of the first `DRAWN_ATTRIBUTIONS`; the report
-    shows those of all.
+    Attention is drawn of the first `DRAWN_TEXTS` texts, attributions of the first
+    `DRAWN_ATTRIBUTIONS`. The report shows all of them.
     """
     layers, heads = (
         names_of(word, count)
@@ -119,9 +119,9 @@ _PARTS = pathlib.Path(__file__).parent
 
 
 def report_html(inspection: Inspection) -> str:
-    """The report as one page: attention to look into, tables and charts; light and dark, for wide and narrow windows.
+    """The report as one page: attention to look into, tables and charts, for light and dark.
 
-    It asks for nothing from anywhere: its policy allows its own script and style alone, by their hashes. Texts and
+    It requests nothing: its policy allows only its own script and style, by their hashes. Texts and
     tokens are data of the script, which shows them as text.
     """
     style, script = ((_PARTS / f"report.{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
@@ -129,7 +129,9 @@ def report_html(inspection: Inspection) -> str:
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     )
     data = json.dumps(_data(inspection), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    data = data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")  # no end of a script
+    data = (
+        data.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
+    )  # no text ends the script
     title = html.escape(inspection.name)
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'

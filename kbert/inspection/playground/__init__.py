@@ -1,4 +1,4 @@
-"""The playground: what BERT is trained on and what models answer, in a page of its own or as TensorBoard's tab.
+"""The playground: what BERT is trained on and what models answer, as a page or as TensorBoard's tab.
 
 Importing this costs nothing: TensorFlow is imported when a page first asks for something.
 """

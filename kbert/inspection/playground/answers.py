@@ -1,6 +1,7 @@
-"""The views of answers: filled masks, questions, entities, classes and scores, by preprocessor, model and answers.
+"""The views of answers: filled masks, questions, entities, classes and scores.
 
-What is called here is what `kbert.Pipeline` is made of; a SavedModel answers by its signatures.
+They call the parts of a `kbert.Pipeline`: preprocessor, model and answers. A SavedModel answers by
+its signatures.
 """
 
 import math
@@ -25,10 +26,9 @@ _CANDIDATES = 10  # answers to a question that are listed
 
 
 def fill_mask(models, fields) -> dict:
-    """What a masked language model proposes for each [MASK].
+    """What a masked language model proposes for each [MASK]: ``tokens``, ``fills``, ``texts``.
 
-    Returns:
-        ``tokens``, ``fills``, ``texts``; of a SavedModel no tokens, and each position is None.
+    A SavedModel gives no tokens, and each position is None.
     """
     model = models.open_any(fields.model())
     text, top = fields.text("text"), fields.integer("top", 5, 1, 50)
@@ -43,7 +43,7 @@ def fill_mask(models, fields) -> dict:
         answers = FillMaskAnswers(model.tokenizer, min(top, model.tokenizer.vocabulary_size))
         (row,) = answers.to_dicts(as_arrays(answers.call(outputs, batch)))
         masks = row["masks"]
-        asked = batch["mask_positions"][0, : len(masks)].numpy()  # of a left-to-right model the token before the mask
+        asked = batch["mask_positions"][0, : len(masks)].numpy()  # one before the mask in a left-to-right model
         positions = (asked + int(model.is_causal)).tolist()
         tokens = _tokens_around_masks(preprocessor, batch, text)
     best = text
@@ -54,7 +54,7 @@ def fill_mask(models, fields) -> dict:
 
 
 def _tokens_around_masks(preprocessor, batch, text):
-    """The tokens of the batch; of a long text those around its first mask were kept, so their offsets are shifted."""
+    """The tokens of the batch, with shifted offsets where only the part around the first mask was kept."""
     tokenizer, vocabulary = preprocessor.tokenizer, preprocessor.tokenizer.vocabulary
     kept = batch["token_ids"][0][batch["padding_mask"][0]].numpy().tolist()
     ids, starts, ends = (column[0].numpy().tolist() for column in tokenizer.tokenize_with_offsets(tf.constant([text])))
@@ -68,11 +68,9 @@ def _tokens_around_masks(preprocessor, batch, text):
 
 
 def question_answering(models, fields) -> dict:
-    """The answer to a question: a span of the context.
+    """The answer to a question, a span of the context, and ``candidates``, the best spans.
 
-    Returns:
-        ``answer, score, start, end, null_score`` and ``candidates``, the best spans with their places; of a SavedModel
-        only the best one has a place.
+    Of a SavedModel only the best span has a place.
     """
     model = models.open_any(fields.model())
     columns = {"question": fields.text("question"), "context": fields.text("context")}
@@ -95,7 +93,7 @@ def question_answering(models, fields) -> dict:
 
 
 def _listed_candidates(row):
-    """The n-best list of a SavedModel, which has probabilities: their logarithms differ as the scores do."""
+    """The n-best list of a SavedModel, with logarithms of its probabilities: they differ as scores do."""
     listed = [entry for entry in row["n_best"] if entry["answer"] and entry["probability"] > 0]
     if not listed or row["score"] <= NO_CANDIDATE:
         return []
@@ -109,11 +107,7 @@ def _listed_candidates(row):
 
 
 def entities(models, fields) -> dict:
-    """The tag of each word, and the entities that the tags make.
-
-    Returns:
-        ``words``, ``tags``, ``entities``.
-    """
+    """``words``, ``tags`` of each word, and the ``entities`` that the tags make."""
     model = models.open_any(fields.model())
     columns = {"text": fields.text("text")}
     model.check_task("tagging")
@@ -139,17 +133,17 @@ def entities(models, fields) -> dict:
 
 
 def classification(models, fields) -> dict:
-    """The label of a text or pair with the probability of each, or the score of a regressor; else the plain answer.
+    """The label of a text or pair with all probabilities, or a regressor's score; else the plain answer.
 
-    Returns:
-        ``label`` and ``probabilities``, most probable first (of a multi-label classifier ``label`` names all that are
-        on), or ``score``; of a task without a view of its own ``answer``, as the file of `kbert predict` has it.
+    ``probabilities`` are sorted, the highest first. For a multi-label classifier ``label`` names
+    all labels that are on. A task without a view of its own gives ``answer``, as `kbert predict`
+    writes it.
     """
     model = models.open_any(fields.model())
     text, text_pair = fields.text("text"), fields.optional_text("text_pair")
     own = model.exported or model.model
     if own is None or "classification" not in views_of_task(own.task):
-        model.check_task("classification", "regression")  # raises
+        model.check_task("classification", "regression")  # it is of none, so this raises
     part = model.exported or model.pipeline
     if others := set(part.input_names) - set(CLASSIFICATION_FIELDS):
         raise BadRequest(f"Expected a model that reads a text or a pair. Received: one that reads {sorted(others)}")

@@ -1,6 +1,6 @@
 """The questions that the page asks: view and JSON object → JSON object.
 
-Nothing is kept between two questions but models and vocabularies, so that those who ask do not meet each other.
+Only models and vocabularies are kept between questions, so users do not affect each other.
 """
 
 from typing import Any
@@ -34,10 +34,6 @@ class PlaygroundApi:
         return {"models": self.models.describe(), "vocabulary_default": self.models.learns_vocabulary}
 
     def ask(self, view: str, question: Any) -> dict[str, Any]:
-        """The answer of a view.
-
-        Raises:
-            BadRequest, ValueError: what was expected of the question, or of the model's files.
-        """
+        """The answer of a view; BadRequest or ValueError says what is wrong with the question."""
         function, known = _VIEWS[view]
         return function(self.models, RequestFields(question, known))

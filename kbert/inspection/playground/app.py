@@ -25,7 +25,7 @@ _TYPES = {
 }
 _JSON = "application/json; charset=utf-8"
 _LARGEST = 4 * 2**20  # bytes of a question
-_READ_AWAY = 64 * 2**20  # bytes of one that is too large
+_READ_AWAY = 64 * 2**20  # bytes read of a larger one, so that the browser sees the refusal
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _ANY = ("0.0.0.0", "::", "")  # addresses that mean all of this machine's
 _HEADERS = {
@@ -40,19 +40,21 @@ _HEADERS = {
 class PlaygroundApp:
     """Serves the page at ``/``, its files beside it, ``GET api/models`` and ``POST api/<view>``.
 
-    It answers pages of its own origin alone: the request's Host must be a name of this machine, which a page from
-    elsewhere that has been given this machine's address cannot have, and an Origin must be that host. It reads nothing
-    but the files of the page and the models that it was pointed at, and writes nothing.
+    It answers only pages of its own origin. The Host of a request must be a name of this machine: a
+    foreign page that was given this machine's address cannot have one. An Origin must be that host.
+    The application reads only the files of the page and the models that it was pointed at, and
+    writes nothing.
 
     Args:
-        sources, log_dirs, vocabulary: see `kbert.inspection.playground.playground_models.PlaygroundModels`.
-        host: the address that is served; of one that means all of them, such as 0.0.0.0, every IP address may be the
-            request's Host.
-        hosts: further names that a request's Host may have, such as that of a proxy.
+        sources, log_dirs, vocabulary: see
+            `kbert.inspection.playground.playground_models.PlaygroundModels`.
+        host: the address that is served. If it means all addresses, such as 0.0.0.0, every IP
+            address is a valid Host.
+        hosts: further valid Hosts, such as a proxy's name.
 
     Raises:
-        ValueError: on the first use of `api`, Keras' backend is not TensorFlow. A faulty request raises nothing: its
-            answer is a status and a sentence as JSON.
+        ValueError: on the first use of `api`, Keras' backend is not TensorFlow. A faulty request
+            raises nothing: its answer is a status and a sentence as JSON.
     """
 
     def __init__(self, sources=(), log_dirs=(), vocabulary=None, host="127.0.0.1", hosts=()):
@@ -121,12 +123,12 @@ class PlaygroundApp:
             raise _Refused(403, f"Expected a request to {known}. Received: one to {host[:60] or 'no host'}")
 
     def _check_origin(self, request):
-        """Other sites may make a browser send requests here; this program does not answer them."""
+        """Refuses requests that other sites make a browser send here."""
         site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
         foreign = site not in (None, "same-origin", "none")
         if origin is not None:
             place = urllib.parse.urlsplit(origin).netloc.lower()
-            proxied = _without_port(place) in self._proxies  # which may give the request another Host
+            proxied = _without_port(place) in self._proxies  # a proxy may give the request another Host
             foreign = foreign or (place != request.environ.get("HTTP_HOST", "").lower() and not proxied)
         if foreign:
             raise _Refused(403, f"Expected a request of this page. Received: one of {(origin or site)[:60]}")
@@ -156,7 +158,7 @@ def _question(request):
 
 
 def _read_away(stream, length):
-    """Reads what is not wanted: a browser that cannot send all of it would not read the answer."""
+    """Reads an unwanted body: a browser that cannot send all of it would not read the answer."""
     left = min(length, _READ_AWAY)
     while left > 0 and (part := stream.read(min(left, 2**20))):
         left -= len(part)

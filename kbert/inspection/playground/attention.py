@@ -17,12 +17,8 @@ _LONGEST = 256  # tokens: a matrix of more would be neither readable nor small
 def attention(models, fields) -> dict:
     """The attention probabilities and hidden states of a text or pair, as the encoder computes them.
 
-    Args:
-        fields: `RequestFields` of `FIELDS`; without a layer or head the mean over all of them is given.
-
-    Returns:
-        ``tokens``, ``layers``, ``heads``, ``probabilities`` [S][S], ``statistics`` [L][A], ``hidden_norms`` [L + 1][S],
-        ``truncated``.
+    ``probabilities`` [S][S] are averaged over layers or heads where none is chosen. ``statistics``
+    are [L][A], ``hidden_norms`` [L + 1][S].
     """
     model = models.open(fields.model())
     text, text_pair = fields.text("text"), fields.optional_text("text_pair")

@@ -5,22 +5,13 @@ from kbert.serving.exported_pipeline import ExportedPipeline
 
 
 class ExportedModel:
-    """The signatures of a SavedModel.
-
-    Args:
-        directory: of a version, or of the model.
-
-    Raises:
-        FileNotFoundError: no SavedModel there.
-        ValueError: a SavedModel that `kbert.export` has not written.
-    """
+    """The signatures of a SavedModel of `kbert.export`, given by the directory of a version or model."""
 
     def __init__(self, directory):
         self.exported = ExportedPipeline(directory)
 
     @property
     def task(self) -> str:
-        """The task of the model that was exported."""
         return self.exported.task
 
     def check_task(self, *tasks: str) -> None:
@@ -33,8 +24,8 @@ class ExportedModel:
     def answer(self, columns, signature: str = "serving_default") -> dict:
         """The outputs of a signature for one row of strings, arrays with the first dimension 1.
 
-        Raises:
-            BadRequest: the row is beyond the limits of the export, or there is no such signature.
+        BadRequest says that the row is beyond the export's limits, or that there is no such
+        signature.
         """
         if signature not in self.exported.signatures:
             raise BadRequest(

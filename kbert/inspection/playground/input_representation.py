@@ -1,4 +1,4 @@
-"""The view of the input representation: tokens, and the embeddings of which a token's vector is the sum.
+"""The view of the input representation: tokens, and the embeddings that add up to their vectors.
 
 Shapes: S sequence, H hidden.
 """
@@ -16,9 +16,8 @@ FIELDS = ("text", "text_pair", "position")
 def input_representation(models, fields) -> dict:
     """The tokens of a text or pair, and at one position what the encoder's `EmbeddingBlock` adds up.
 
-    Returns:
-        ``tokens``, ``vectors_available``, ``truncated``; with a position also ``vectors`` and ``norms`` of ``token``,
-        ``segment``, ``position``, their ``sum`` and ``normalized``, what enters the first layer.
+    With a position there are ``vectors`` and ``norms`` of ``token``, ``segment``, ``position``,
+    their ``sum`` and ``normalized``, which enters the first layer.
 
     Source: Devlin et al. 2018, section 3, figure 2.
     """
@@ -36,11 +35,7 @@ def input_representation(models, fields) -> dict:
 
 
 def embedding_parts(block, token_ids, segment_ids) -> dict[str, np.ndarray]:
-    """What an `EmbeddingBlock` computes without dropout, step by step, float32 [S, H] each.
-
-    Args:
-        token_ids, segment_ids: int32 [1, S].
-    """
+    """What an `EmbeddingBlock` computes without dropout, step by step, from int32 [1, S] to float32 [S, H]."""
     positions = tf.range(token_ids.shape[1])[tf.newaxis]
     token, segment = block.token_embedding(token_ids), block.segment_embedding(segment_ids)
     position = block.position_embedding(positions)

@@ -1,4 +1,4 @@
-"""The view of masking: which tokens are chosen, what becomes of them, and what a model predicts there.
+"""The view of masking: which tokens are chosen, what replaces them, and what a model predicts there.
 
 Shapes: S sequence, P predictions, V vocabulary.
 """
@@ -33,11 +33,8 @@ _CAUSAL = (
 def masking(models, fields) -> dict:
     """Masks a text with `TokenMasking`, the layer of the training data, under the key ``fold_in(seed, 0)``.
 
-    A token that was replaced by a random one which happens to be itself counts as kept, as the model sees it.
-
-    Returns:
-        ``tokens``, ``counts``, ``loss``, ``truncated`` and ``note``: why a model that predicts tokens does not predict
-        these, or None.
+    A token whose random replacement is itself counts as kept, as the model sees it. ``note`` says
+    why a model that predicts tokens does not predict these, or is None.
     """
     model = models.open(fields.model())
     text, text_pair = fields.text("text"), fields.optional_text("text_pair")
@@ -45,7 +42,7 @@ def masking(models, fields) -> dict:
     whole_word, seed = fields.boolean("whole_word", False), fields.integer("seed", 0)
     most = fields.integer("max_predictions", None, 1, 1_000_000)
     tokens, batch, truncated = read_row(model, text, text_pair)
-    most = len(tokens) if most is None else min(most, len(tokens))  # more than the tokens changes nothing
+    most = len(tokens) if most is None else min(most, len(tokens))  # a higher limit changes nothing
     layer = TokenMasking(model.tokenizer, most, whole_word=whole_word, **rates)
     inputs, mask_ids, mask_weights = layer.call(batch, keys=fold_in(seed, tf.zeros([1], tf.int64)))
     chosen = int(tf.reduce_sum(mask_weights))
@@ -89,7 +86,7 @@ def _rates(fields):
 
 
 def _predict(model, inputs, mask_ids, chosen):
-    """Adds the model's predictions to the chosen tokens; the loss of this row, as in training."""
+    """Adds the model's predictions to the chosen tokens, and returns the row's loss, as in training."""
     logits = model.outputs(inputs)["mlm_logits"]  # [1, P, V]
     top = min(_TOP, logits.shape[-1])
     answers = FillMaskAnswers(model.tokenizer, top)

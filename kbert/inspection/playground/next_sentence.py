@@ -1,4 +1,4 @@
-"""The view of next sentence prediction: how a pair and its label are made, and what a model says of them.
+"""The view of next sentence prediction: how a pair and its label are made, and a model's verdict.
 
 Shapes: S sequence, n sentences of two documents, p pairs.
 """
@@ -19,16 +19,15 @@ from kbert.text.packing import pack_ranges
 
 FIELDS = ("document", "other", "seed", "max_length", "short_rate", "label")
 _SHORTEST = 5  # tokens of a row with a pair
-# The label that is asked for: how often B is random.
+# Requested label → how often B is random.
 _RANDOM_NEXT_RATES = {None: 0.5, "IsNext": 0.0, "NotNext": 1.0}
 
 
 class Drawn(NamedTuple):
     """The first pair of the first document, with where it comes from.
 
-    sentences: of both documents, those that have tokens.
-    pool: `TokenPool` of both documents.
-    table, ranges: `PairTable` and `PairSentences`, with the first pair alone, as int and bool.
+    `sentences` are the ones of both documents that have tokens. `table` and `ranges` are the
+    `PairTable` and `PairSentences` with the first pair alone, as int and bool.
     """
 
     sentences: list[list[str]]
@@ -40,12 +39,8 @@ class Drawn(NamedTuple):
 def next_sentence(models, fields) -> dict:
     """Makes the first pair of a document with the functions of the training data.
 
-    Args:
-        fields: `RequestFields` of `FIELDS`. The sequence length is at most the model's. ``label``, "IsNext" or
-            "NotNext", takes the place of the coin that decides whether B is random: A stays the same.
-
-    Returns:
-        ``sentences``, ``pair``, ``steps``, ``verdict``.
+    The sequence length is at most the model's. ``label``, "IsNext" or "NotNext", replaces the coin
+    that decides whether B is random: A stays as it is.
 
     Source: Devlin et al. 2018, section 3.1, task 2, and appendix A.2.
     """

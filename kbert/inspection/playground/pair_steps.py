@@ -4,8 +4,7 @@
 def describe_steps(drawn, pair, size: int, short_rate: float, label: str | None) -> list[str]:
     """The steps of `kbert.pretraining.sentence_pairs` for one pair, as they happened.
 
-    Args:
-        label: the one that was asked for; None: a coin decided.
+    `label` is the requested one; None: a coin decided.
     """
     max_content_tokens, target, is_random = size - 3, drawn.ranges.target, drawn.table.is_random
     length = (

@@ -9,12 +9,7 @@ from kbert.preprocessing.strings import as_text
 def rounded(values) -> list | float:
     """Nested lists of the numbers, rounded to seven significant digits, as many as float32 has.
 
-    Raises:
-        BadRequest: NaN or infinity, which a model with such weights gives.
-
-    Example::
-
-        rounded(np.float32([0.1, 2 / 3]))  # [0.1, 0.6666667]
+    BadRequest says that there is NaN or infinity, which a model with such weights gives.
     """
     values = np.asarray(values, "float64")
     if not np.isfinite(values).all():

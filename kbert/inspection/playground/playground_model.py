@@ -18,20 +18,15 @@ from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 
 LONGEST_WITHOUT_MODEL = 512  # tokens: the position table of the released models
-_MASKS = 20  # of a text, that are filled
-_WINDOWS = 64  # of a long text, that are answered: seconds of a base model
+_MASKS = 20  # of a text are filled
+_WINDOWS = 64  # of a long text are answered: seconds of a base model
 
 
 class PlaygroundModel:
-    """A kbert model with its tokenizer, or a tokenizer alone.
+    """A kbert model with its tokenizer, or a tokenizer alone for what needs no model.
 
-    Nothing here changes when it is used, so that any number of threads may ask at once.
-
-    Args:
-        model: one of kbert's models; None: what needs no model can be shown.
-
-    Attributes:
-        exported: None; an `ExportedModel` has its SavedModel there.
+    Use changes nothing here, so that any number of threads may ask at once. `exported` is None; an
+    `ExportedModel` has its SavedModel there.
     """
 
     exported = None
@@ -44,11 +39,7 @@ class PlaygroundModel:
 
     @classmethod
     def load(cls, source) -> "PlaygroundModel":
-        """The model of a source as `kbert.load_pretrained` takes it.
-
-        Raises:
-            BadRequest: a checkpoint without a vocabulary.
-        """
+        """The model of a source as `kbert.load_pretrained` takes it; BadRequest without a vocabulary."""
         model = load_pretrained(source)
         if model.pretrained.tokenizer is None:
             raise BadRequest(f"{source}: expected a model with a vocabulary. Received: one without")
@@ -56,12 +47,11 @@ class PlaygroundModel:
 
     @property
     def max_length(self) -> int:
-        """The tokens that a row can have."""
         return self.model.config.max_sequence_length if self.model is not None else LONGEST_WITHOUT_MODEL
 
     @property
     def is_causal(self) -> bool:
-        """Whether the model is left-to-right: it predicts a token at the one before it."""
+        """Whether the model is left-to-right, which predicts a token at the position before it."""
         return self.model is not None and self.model.config.causal
 
     def _once(self, key, make):
@@ -86,7 +76,7 @@ class PlaygroundModel:
 
     @property
     def pipeline(self):
-        """The model's `kbert.Pipeline`, with as many tokens as were stored with it."""
+        """The model's `kbert.Pipeline`, with the sequence length that was stored with it."""
         return self._once("pipeline", lambda: build_pipeline(self.plain, self.tokenizer))
 
     @property
@@ -102,8 +92,7 @@ class PlaygroundModel:
     def outputs(self, batch, **more) -> dict[str, np.ndarray]:
         """The model's outputs on a batch, as it is called in training but without dropout.
 
-        Args:
-            **more: inputs for a batch that lacks them, such as ``mask_positions``.
+        `more` are inputs that the batch lacks, such as ``mask_positions``.
         """
         batch = {**more, **batch}
         found = self.plain({name: batch[name] for name in self.plain.input}, training=False)
@@ -133,12 +122,7 @@ class PlaygroundModel:
     def run(self, preprocessor, columns, name: str):
         """Batch and outputs for one row of strings, as `kbert.Pipeline` computes them.
 
-        Args:
-            columns: dict of column → string.
-            name: of the column that may be long, for the message.
-
-        Raises:
-            BadRequest: a text of more windows than the playground answers.
+        BadRequest says that `columns[name]` has more windows than the playground answers.
         """
         inputs = {column: tf.constant([text]) for column, text in columns.items()}
         if not preprocessor.makes_windows:

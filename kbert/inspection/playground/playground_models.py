@@ -16,22 +16,17 @@ from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.source import local_source
 from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
 
-_PARAMETERS = 700_000_000  # of the models in memory: two of BERT-large's size, or six of BERT-base's, side by side
+_PARAMETERS = 700_000_000  # in memory: two models of BERT-large's size, or six of BERT-base's
 _LATEST = "The latest checkpoint, now of step {}: it moves on while the run trains."
-_LEARNED_SIZE = _LEARNED_SENTENCES = 4000  # of the vocabulary that is learned where none is given; two seconds
+_LEARNED_SIZE = _LEARNED_SENTENCES = 4000  # for a vocabulary if none is given; learning it takes two seconds
 
 
 class PlaygroundModels:
     """What the playground was pointed at.
 
-    Args:
-        sources: paths or names of models, as `kbert.load_pretrained` takes them, or SavedModels of `kbert.export`.
-        log_dirs: directories below which models are looked for, each time they are listed.
-        vocabulary: path of the vocabulary for what needs no model; None: one is learned from the prose that is
-            installed with Python, when it is first needed.
-
-    Raises:
-        ValueError: Keras' backend is not TensorFlow, which reads strings.
+    `sources` are models or SavedModels by path or name. Below `log_dirs` models are looked for each
+    time they are listed. `vocabulary` is a path for what needs no model. None: one is learned from
+    the prose that is installed with Python, when it is first needed.
     """
 
     def __init__(self, sources=(), log_dirs=(), vocabulary=None):
@@ -45,22 +40,22 @@ class PlaygroundModels:
         self._log_dirs = tuple(log_dirs)
         self._vocabulary = vocabulary
         self._loading = threading.Lock()  # one model at a time; those that are loaded answer meanwhile
-        self._lock = threading.Lock()  # of the table of loaded models, for no longer than it takes to look there
-        self._vocabulary_lock = threading.Lock()  # of its own: what needs no model does not wait for one
+        self._lock = threading.Lock()  # for the table of loaded models, held only while looking there
+        self._vocabulary_lock = threading.Lock()  # separate: what needs no model does not wait for one
         self._loaded = collections.OrderedDict()  # (path, when it was written) → model, the last used at the end
         self._keys = {}  # path of a source → the key under which it was last loaded
         self._described = {}
         self._known = {}  # name → source, as of the last time that all were listed
 
     def check(self) -> None:
-        """Opens what was given by name, so that a wrong path is known at once."""
+        """Opens all named sources, so that a wrong path is known at once."""
         for source in self._named:
             describe(source)
         if not self.learns_vocabulary:
             self._without_model  # noqa: B018
 
     def sources(self) -> dict:
-        """Name → `ModelSource` of all models; those that were given by name first."""
+        """Name → `ModelSource` of all models; the named ones come first."""
         by_name = {}
         for source in [*self._named, *found_sources(self._log_dirs)]:
             by_name.setdefault(source.name, source)
@@ -69,7 +64,7 @@ class PlaygroundModels:
         return by_name
 
     def describe(self) -> list[dict]:
-        """What the page shows of each model, as JSON; one that cannot be read has no views, and its note says why."""
+        """What the page shows of each model, as JSON; an unreadable one has no views and a note why."""
         described = []
         for source in self.sources().values():
             key = _key(source)
@@ -83,22 +78,14 @@ class PlaygroundModels:
         return described
 
     def open(self, name: str | None) -> PlaygroundModel:
-        """The model of a name; of None the vocabulary alone.
-
-        Raises:
-            BadRequest: no such model, or a SavedModel; files that cannot be read.
-        """
+        """The model of a name, the vocabulary alone for None; BadRequest for a SavedModel."""
         model = self.open_any(name)
         if model.exported is not None:
             raise BadRequest(f"Expected a kbert model. Received: {name}, a SavedModel, which only gives answers")
         return model
 
     def open_any(self, name: str | None) -> PlaygroundModel | ExportedModel:
-        """The model or SavedModel of a name; of None the vocabulary alone.
-
-        Raises:
-            BadRequest: no such model; files that cannot be read.
-        """
+        """The model or SavedModel of a name, the vocabulary alone for None."""
         if name is None:
             return self._without_model
         source = self._known.get(name) or self.sources().get(name)  # log directories may be large
@@ -108,9 +95,9 @@ class PlaygroundModels:
         return self._load(source)
 
     def open_for_pairs(self, name: str | None) -> tuple[PlaygroundModel, ExportedModel | None]:
-        """Who makes pairs of sentences, and the SavedModel that judges them, if one is asked.
+        """The model that makes pairs of sentences, and the SavedModel that judges them, if one is asked.
 
-        A SavedModel has no tokenizer that could be used alone: the vocabulary of what needs no model makes its pairs.
+        A SavedModel's tokenizer cannot be used alone: the default vocabulary makes its pairs.
         """
         model = self.open_any(name)
         if model.exported is None:
@@ -125,7 +112,7 @@ class PlaygroundModels:
         if (loaded := self._loaded_before(key)) is not None:
             return loaded
         with self._loading:
-            if (loaded := self._loaded_before(key)) is not None:  # while this waited
+            if (loaded := self._loaded_before(key)) is not None:  # by another thread, while this one waited
                 return loaded
             load = ExportedModel if source.is_saved_model else PlaygroundModel.load
             try:
@@ -135,7 +122,7 @@ class PlaygroundModels:
             with self._lock:
                 self._keys[source.path] = key
                 self._loaded[key] = model
-                # The one that is asked stays, however large.
+                # The requested one stays, however large.
                 while len(self._loaded) > 1 and sum(map(_parameters, self._loaded.values())) > _PARAMETERS:
                     self._loaded.popitem(last=False)
             return model
@@ -175,7 +162,7 @@ def _step(key):
 
 
 def _key(source):
-    """The model's path and when it was written: a run may be resumed, and a model may be replaced."""
+    """The model's path and when it was written: a run may be resumed, a model replaced."""
     try:
         path = local_source(source.path) or source.path
     except FileNotFoundError:

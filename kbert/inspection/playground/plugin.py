@@ -14,7 +14,7 @@ _PREFIX = f"/data/plugin/{_NAME}"
 
 
 class PlaygroundPlugin(base_plugin.TBPlugin):
-    """The tab: models are those below the log directories and those that ``--kbert_models`` names."""
+    """The tab: its models lie below the log directories, or ``--kbert_models`` names them."""
 
     plugin_name = _NAME
 

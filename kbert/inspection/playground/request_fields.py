@@ -9,23 +9,11 @@ _LARGEST = 2**63 - 1  # of TensorFlow's int64
 
 
 class BadRequest(ValueError):
-    """A question that cannot be answered; the message is a sentence for the person who asked."""
+    """A question that cannot be answered; the message is a sentence for the user."""
 
 
 class RequestFields:
-    """The JSON object of a question.
-
-    Args:
-        known: the fields that the view has, besides ``model``.
-
-    Raises:
-        BadRequest: something other than an object, or a field that the view does not have.
-
-    Example::
-
-        fields = RequestFields({"model": None, "text": "a film"}, ("text", "seed"))
-        fields.text("text"), fields.integer("seed", 0)  # ("a film", 0)
-    """
+    """The JSON object of a question, of which only `known` fields and ``model`` are allowed."""
 
     def __init__(self, values: Any, known: Sequence[str]):
         if not isinstance(values, Mapping):
@@ -40,7 +28,6 @@ class RequestFields:
         return self.optional_text("model")
 
     def text(self, name: str) -> str:
-        """A string that must be there."""
         value = self.optional_text(name)
         if value is None:
             raise BadRequest(f"`{name}`: expected a string. Received: nothing")
@@ -69,7 +56,6 @@ class RequestFields:
         return value
 
     def boolean(self, name: str, default: bool) -> bool:
-        """True or false."""
         value = self._given(name, default)
         if not isinstance(value, bool):
             raise BadRequest(f"`{name}`: expected true or false. Received: {_shown(value)}")
@@ -98,13 +84,13 @@ class RequestFields:
 
 
 def first_line(error: Exception) -> str:
-    """The message of an error of kbert's, for the person who asked."""
+    """The message of one of kbert's errors, for the user."""
     return (str(error).splitlines() or [type(error).__name__])[0][:500]
 
 
 def _shown(value):
     try:
         text = json.dumps(value)
-    except ValueError:  # a number of thousands of digits
+    except ValueError:  # Python refuses numbers of thousands of digits
         text = type(value).__name__
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,4 +1,4 @@
-"""Which models the playground was pointed at, and which lie below the log directories of TensorBoard."""
+"""Which models the playground was pointed at, and which lie below TensorBoard's log directories."""
 
 import dataclasses
 import logging
@@ -10,46 +10,39 @@ from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_s
 
 _LOGGER = logging.getLogger("kbert")
 _DEEPEST = 6  # levels below a log directory
-_DIRECTORIES = 20_000  # that are looked at, of a log directory
-_MODELS = 200  # of all log directories
+_DIRECTORIES = 20_000  # looked at in a log directory
+_MODELS = 200  # from all log directories together
 _CONFIG, _WEIGHTS, _CARD, _GRAPH = "config.json", "model.weights.h5", "card.json", "saved_model.pb"
 
 
 @dataclasses.dataclass(frozen=True)
 class ModelSource:
-    """A model that may be asked.
-
-    Attributes:
-        name: by which the page calls it.
-        path: as it was given, or found.
-    """
+    """A model that may be asked: its name on the page, and its path as it was given or found."""
 
     name: str
     path: str
 
     @property
     def is_saved_model(self) -> bool:
-        """Whether it is a SavedModel of `kbert.export`; a folder with the model beside it is the model."""
+        """Whether it is a SavedModel of `kbert.export` without the model beside it."""
         path = pathlib.Path(self.path)
         return has_export(path) and not (path / "model" / _CONFIG).is_file()
 
 
 def named_sources(paths: Iterable[str | os.PathLike]) -> list[ModelSource]:
-    """The sources that were given by name: each is called by the last part of its path that says something."""
+    """The given sources, each named by the last part of its path that says something."""
     paths = list(dict.fromkeys(str(path) for path in paths))
     names = [_name(path) for path in paths]
     return [ModelSource(n if names.count(n) == 1 else path, path) for n, path in zip(names, paths, strict=True)]
 
 
 def found_sources(log_dirs: Iterable[str | os.PathLike]) -> list[ModelSource]:
-    """The models below log directories: of kbert's runs and their checkpoints, kbert directories, SavedModels.
+    """The models below log directories: kbert's runs and their checkpoints, kbert directories, SavedModels.
 
-    An unfinished run is offered by its own name, which means its latest checkpoint, and each checkpoint as RUN@STEP.
-    The ``logs`` of a run mean that run, whose model and checkpoints lie beside them. Symbolic links are not followed,
-    and what has links that lead out of the log directory (or of the run) is skipped: only what lies there is read.
-
-    Args:
-        log_dirs: paths; those that are no directories here, such as of a bucket, are skipped.
+    An unfinished run is offered by its own name, which means its latest checkpoint, and each
+    checkpoint as RUN@STEP. The ``logs`` of a run stand for that run. Only what lies in the log
+    directory (or the run) is read: symbolic links are not followed, and models with links that lead
+    out are skipped. Log directories that are not here, such as a bucket's, are skipped too.
     """
     found = []
     for log_dir in log_dirs:
@@ -76,7 +69,7 @@ def has_export(directory: pathlib.Path) -> bool:
 
 
 def _models_below(root) -> Iterator[tuple[pathlib.Path, str]]:
-    """(path, "") of models and (run, "@STEP") of checkpoints, in the order of their names."""
+    """(path, "") of models and (run, "@STEP") of checkpoints, sorted by name."""
     seen = 0
     for place, directories, files in os.walk(root):  # which does not follow symbolic links
         here, seen = pathlib.Path(place), seen + 1

@@ -12,16 +12,12 @@ _SHORTEST = 5  # tokens: [CLS], two [SEP] and a token of each text
 
 
 def read_row(model, text: str, text_pair: str | None, longest: int | None = None):
-    """The row of a text or pair, without padding.
+    """The row of a text or pair without padding: (tokens, batch, truncated).
 
-    Args:
-        text, text_pair: strings; None: a single text.
-        longest: tokens that are kept; None: as many as the model can read.
-
-    Returns:
-        (tokens, batch, truncated): dicts of ``position, token, id, segment, start, end`` (code points of the text, of
-        `text_pair` where the segment is 1; None for [CLS] and [SEP]); dict of ``token_ids``, ``segment_ids`` int32 and
-        ``padding_mask`` bool [1, S]; how many tokens did not fit.
+    `tokens` are dicts; their ``start`` and ``end`` are code points of the text (of `text_pair` in
+    segment 1), None for [CLS] and [SEP]. `batch` has ``token_ids``, ``segment_ids`` int32 [1, S]
+    and ``padding_mask`` bool [1, S]. `truncated` is how many tokens beyond `longest` did not fit.
+    None: the model's maximum.
     """
     size = min(model.max_length, longest or model.max_length)
     if size < _SHORTEST:
@@ -39,13 +35,13 @@ def read_row(model, text: str, text_pair: str | None, longest: int | None = None
     batch = {name: listed[name][:, :count] for name in ("token_ids", "segment_ids")}
     batch["padding_mask"] = tf.ones([1, count], tf.bool)
     truncated = 0
-    if count == size:  # else all of it is there
+    if count == size:  # otherwise nothing was truncated
         whole = sum(int(model.tokenizer(column).row_lengths()[0]) for column in columns.values())
         truncated = whole + len(columns) + 1 - size
     return tokens, batch, truncated
 
 
 def token_object(position: int, token: str, token_id: int, segment: int, start: int = -1, end: int = -1) -> dict:
-    """A token as JSON; `start` and `end` are -1 where it is of no text."""
+    """A token as JSON; `start` and `end` are -1 for tokens that are in no text."""
     start, end = (None, None) if start < 0 else (start, end)
     return {"position": position, "token": token, "id": token_id, "segment": segment, "start": start, "end": end}

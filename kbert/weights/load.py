@@ -26,11 +26,7 @@ from kbert.weights.source import local_source
 _LOGGER = logging.getLogger("kbert")
 _TOKENIZER_ARGUMENTS = ("lowercase", "strip_accents", "split_on_cjk", "max_word_length", "special_tokens_in_text")
 _ENCODER_ARGUMENTS = ("outputs", "num_parts", "pooler")
-_MASKED_LM_ARGUMENTS = (
-    "tied",
-    "head_activation",
-    "head_layer_norm_epsilon",
-)  # say how the weights of that head compute
+_MASKED_LM_ARGUMENTS = ("tied", "head_activation", "head_layer_norm_epsilon")  # belong to weights of that head
 
 
 @dataclasses.dataclass(frozen=True)

@@ -27,7 +27,7 @@ def sentence_names(sentence: str) -> list[str]:
         while end < len(words) and (_is_capital(words[end]) or (end > start and words[end] in _LINKS)):
             end += 1
             if words[end - 1][-1] == "." and words[end - 1] not in _TITLES and len(words[end - 1]) > 2:
-                break  # a full stop, not that of an initial
+                break  # a full stop, which an initial's is not
         stop = end
         while stop > start and words[stop - 1] in _LINKS:
             stop -= 1

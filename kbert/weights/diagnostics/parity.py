@@ -1,4 +1,4 @@
-"""Compares a model's outputs with those of the library of another format, from the same files.
+"""Compares a model's outputs with what the library of another format computes from one set of files.
 
 Shapes: B batch, S sequence, P predictions, C choices.
 """

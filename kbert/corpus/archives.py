@@ -34,8 +34,8 @@ _HEADERS = (
 def file_texts(path) -> Iterator[tuple[str, io.BufferedReader]]:
     """(name, binary stream) of each text in a file: the file itself, or each member of an archive.
 
-    Compression and archives are recognised by their first bytes. Members may be compressed, too. Those of a tar archive
-    come in its order, those of a zip sorted by name. Read each stream to its end before asking for the next one.
+    Compression and archives are recognised by their first bytes. Members may be compressed too. A tar's members come in
+    its order, a zip's sorted by name. Each stream must be read to its end before the next one is asked for.
     """
     with open(path, "rb") as file, decompressed(file, path) as stream:
         start = stream.peek(tarfile.BLOCKSIZE)
@@ -88,7 +88,7 @@ def _zip_members(path):
 def _tar_members(content):
     with tarfile.open(fileobj=content, mode="r|", tarinfo=_Member) as archive:
         for member in archive:
-            archive.members.clear()  # it keeps them all
+            archive.members.clear()  # tarfile keeps all that it has read
             if member.isfile():
                 with contextlib.closing(archive.extractfile(member)) as stream:
                     yield member.name, stream
@@ -98,12 +98,12 @@ def _tar_members(content):
 def _check_rest(stream):
     """Reads everything after the end mark, so that the checksums of the compression are checked.
 
-    The last record may be padded with anything, unless the archive is empty. Anything but zeros after it would be
-    skipped silently: a second archive, or a text that begins with zeros.
+    The last record may be padded with anything, unless the archive is empty. After it only zeros are allowed: a second
+    archive, or a text that begins with zeros, would otherwise be skipped silently.
     """
     position = stream.tell()
     if position > tarfile.BLOCKSIZE:
-        block = tarfile.BLOCKSIZE  # of the end mark's two, the first is read already
+        block = tarfile.BLOCKSIZE  # tarfile has read the first of the end mark's two
         stream.read(-(position + block) % tarfile.RECORDSIZE + block)
     while rest := stream.read(1 << 20):
         if rest.strip(b"\0"):

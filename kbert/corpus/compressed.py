@@ -23,12 +23,7 @@ _OTHERS = {  # formats that would be read as text
 
 
 def decompressed(stream, name) -> io.BufferedReader:
-    """A binary stream without its compression: gzip, bzip2 or xz, recognised by their first bytes.
-
-    Args:
-        stream: of a file, or of a member of an archive.
-        name: what errors call it.
-    """
+    """A binary stream without its compression (gzip, bzip2, xz), which is recognised by its first bytes."""
     stream = io.BufferedReader(stream, _CHUNK)
     start = stream.peek(8)
     for magic, format in _OTHERS.items():
@@ -65,7 +60,10 @@ class _Decompressed(io.RawIOBase):
         return True
 
     def readinto(self, buffer):
-        """Fills the buffer, unless the file ends: what a text is shows in its first bytes, which streams may divide."""
+        """Fills the buffer unless the file ends.
+
+        A text is recognised by its first bytes, which two compressed streams may share.
+        """
         with memoryview(buffer) as view:
             filled = 0
             while filled < len(view) and (size := self._read_part(view[filled:])):

@@ -12,23 +12,30 @@ from kbert.files import similar_names
 
 LONGEST_LINE = 1 << 23  # bytes: what is held in memory at once, and tokenised
 _WINDOW = 1 << 16  # bytes that are judged at once: a text may begin like one and go on as something else
-_MOST_UNREADABLE = 0.1  # of the bytes of a text
-_FEW_UNREADABLE = 0.005  # half of what Latin-1 has in German
+_MOST_UNREADABLE = 0.1  # share of the bytes of a text
+_FEW_UNREADABLE = 0.005  # half the share in German text that is Latin-1
 _LEAST_UNREADABLE = 16  # bytes: fewer say nothing about a text
 _CONTROL = bytes({*range(32), 127} - set(b"\t\n\v\f\r"))
 
 
 def find_files(patterns, are_texts: bool = True):
-    """The files that paths and glob patterns match, sorted and without duplicates; all are checked before any is read.
+    """Finds the files that paths and glob patterns match, and checks all of them before any is read.
 
     Args:
         patterns: a path or glob pattern (`**` matches across directories), or a list of them.
-        are_texts: whether the beginning of each is looked at, as of a corpus.
+        are_texts: whether the beginning of each file is checked, as for a corpus of text.
+
+    Returns:
+        list of str: the paths, sorted and without duplicates.
 
     Raises:
-        TypeError: something else.
-        ValueError: a pattern that matches no file, a directory, a file that cannot be opened or decompressed, one that
-            begins with binary data, or nothing but empty files. The message names the pattern or file.
+        TypeError: `patterns` is something else.
+        ValueError: a pattern matches no file, or only a directory. A file cannot be opened or decompressed, or begins
+            with binary data. All files are empty. The message names the pattern or file.
+
+    Example::
+
+        find_files(["wiki/*.gz", "novels.tar.gz"])
     """
     several = hasattr(patterns, "__iter__") and not isinstance(patterns, str)
     patterns = list(patterns) if several else [patterns]
@@ -59,16 +66,13 @@ def find_files(patterns, are_texts: bool = True):
 def open_texts(path) -> Iterator[tuple[str, Iterator[str]]]:
     """Yields (name, lines) for each text of a file: one, or one for each member of a tar or zip archive.
 
-    Gzip, bzip2, xz, tar (compressed or not) and zip are recognised by content, and so are gzip, bzip2 and xz within an
-    archive. Lines end at "\n" only and come without it; a byte order mark is removed; bytes that are not UTF-8 become
-    U+FFFD, which the tokenizer deletes as it does NUL. Read each `lines` to its end before asking for the next text.
-    Memory is bounded by the longest line allowed, 8 MiB, whatever the files decompress to.
+    Gzip, bzip2, xz, tar and zip are recognised by content, and so are compressed members of an archive. Lines end at
+    "\\n" only and come without it. A byte order mark is removed. Bytes that are not UTF-8 become U+FFFD, which the
+    tokenizer deletes as it does NUL. Each `lines` must be read to its end before the next text is asked for. Memory is
+    bounded by the longest line allowed, 8 MiB, whatever the files decompress to.
 
-    If more than half a percent of a text are control characters or not UTF-8, a UserWarning names it.
-
-    Raises:
-        ValueError: while reading, if the file is damaged, a line is longer, or more than a tenth is control characters
-            or not UTF-8; names the file, and its member or line.
+    A text of which more than half a percent is control characters or not UTF-8 gives a UserWarning; from a tenth on, it
+    is a ValueError while it is read.
     """
     try:
         for name, stream in file_texts(path):
@@ -79,7 +83,7 @@ def open_texts(path) -> Iterator[tuple[str, Iterator[str]]]:
 
 def _lines(name, stream) -> Iterator[str]:
     window, window_size = [], 0  # lines that are not judged yet
-    size = unreadable = 0  # of those that are
+    size = unreadable = 0  # of the lines that are judged
     with stream:
         for number in itertools.count(1):
             line = _read_line(stream, name, number)
@@ -97,7 +101,7 @@ def _lines(name, stream) -> Iterator[str]:
                 _check_readable(name, in_window, window_size)
                 window, window_size = [], 0
             yield line.removesuffix(b"\n").decode("utf-8", "replace")
-    _check_readable(name, unreadable, size)  # of a short text, too
+    _check_readable(name, unreadable, size)  # a short text has not filled a window
     if unreadable >= _LEAST_UNREADABLE and unreadable > _FEW_UNREADABLE * size:
         warnings.warn(
             f"{name}: {unreadable / size:.1%} of the text are control characters or not UTF-8, and left out. If it has "
@@ -137,7 +141,7 @@ def _read_line(reader, name, number):
 
 
 def is_parquet(path) -> bool:
-    """Whether a file is a Parquet file, by its first bytes."""
+    """Whether a file begins as Parquet files do."""
     with open(path, "rb") as file:
         return file.read(4) == b"PAR1"
 
@@ -148,7 +152,7 @@ def _check(path):
             return
         for name, stream in file_texts(path):
             start = stream.peek(_WINDOW)
-            if not start.startswith((b"\xff\xfe", b"\xfe\xff")):  # of UTF-16 there is more to say, on reading it
+            if not start.startswith((b"\xff\xfe", b"\xfe\xff")):  # reading it has the better message
                 _check_readable(name, _unreadable(start), len(start))
             break
     except BROKEN as error:
@@ -157,7 +161,7 @@ def _check(path):
 
 def _damaged(name, error):
     reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    if isinstance(error, ValueError) and str(name) in reason:  # says all there is to say
+    if isinstance(error, ValueError) and str(name) in reason:  # one of ours, complete
         return reason
     return f"Cannot read {name}: {reason}. The file is damaged, truncated, or not readable by this user."
 

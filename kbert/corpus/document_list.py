@@ -15,9 +15,9 @@ _LONGEST_NAME = 255  # bytes of a part of a path
 def texts_as_documents(source):
     """A list of documents or texts as a `DocumentList`; any other source as it is.
 
-    A document is a list of sentences; a text is running prose. A list of strings is one of texts, not of paths, if none
-    of them is a file and one of them has a line break, a part that is too long for a file's name, or spaces and the end
-    of a sentence. So a mistyped file name stays a path.
+    A document is a list of sentences, a text is running prose. Strings are texts, not paths, if none of them is a file
+    and one has a line break, a part too long for a file's name, or spaces and the end of a sentence. So a mistyped file
+    name stays a path.
     """
     if not isinstance(source, list | tuple):
         return source
@@ -35,20 +35,20 @@ def _is_text(string):
 
 
 def _is_file(string):
-    if "\n" in string or len(string) > 4096:  # the longest path
+    if "\n" in string or len(string) > 4096:  # longer than any path
         return False
     return os.path.exists(string) or bool(glob.has_magic(string) and glob.glob(string))
 
 
 class DocumentList:
-    """Documents in memory as `read_documents` gives those of one file: without empty lines, long ones divided.
+    """Documents in memory, divided as `read_documents` divides a file: no empty lines, long documents cut.
 
     Args:
-        documents: lists of sentences.
+        documents: iterable of documents, each a list of sentences (str).
 
     Raises:
-        TypeError: a document that is no list of str.
-        ValueError: no sentence.
+        TypeError: a document is not a list of str.
+        ValueError: there is no sentence.
 
     Example::
 
@@ -79,7 +79,7 @@ class DocumentList:
         return f"<DocumentList: {len(self):,} documents in memory>"
 
     def fingerprint(self) -> str:
-        """SHA-256 of the documents: it identifies them."""
+        """SHA-256 of the documents, as 64 hexadecimal digits."""
         digest = hashlib.sha256()
         for document in self:
             digest.update(json.dumps(document).encode())

@@ -21,7 +21,7 @@ _LONGEST_WRAPPED = 120  # a longer line was not wrapped by hand or by an editor:
 _LONGEST_BLOCK = 1 << 20  # characters of prose without an empty line that are split at once
 _LONGEST_DOCUMENT = 20_000  # sentences; a longer one (a dump in one file) becomes several documents
 _LONGEST_TEXT = 1 << 23  # characters, likewise
-_PARQUET_ROWS = 256  # in memory at once
+_PARQUET_ROWS = 256  # held in memory
 FINISHED = re.compile(r"[.!?…。！？؟।][\"'”’»›)\]）」』]*$")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _HEADING_WORDS = 4  # some versions of WikiExtractor end headings with a full stop
@@ -32,14 +32,14 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
     """Reads a corpus of any size, one document at a time.
 
     Args:
-        patterns: path or glob pattern, or a list of them: plain or compressed files, tar or zip archives of text files;
-            Parquet files (needs pyarrow), where each row of the column ``text`` is a document of prose. A list of texts
-            is taken for documents themselves: strings that have line breaks, or spaces and the end of a sentence.
-        format: "lines": one sentence per line, an empty line between documents, as the original's input.
-            "prose": running text, an empty line between paragraphs, lines wrapped or not; each file is a document.
-            "wikiextractor": `<doc …>` elements; prose only, without titles, headings, list items, tables.
-            "auto": decided for each file by `detect_format`.
-        language: of the text, for splitting prose into sentences.
+        patterns: path or glob pattern, or a list of them. A file is plain or compressed text, a tar or zip archive of
+            texts, or Parquet (needs pyarrow), where each row of the column ``text`` is a document of prose. A list of
+            strings is taken for the texts themselves if they have line breaks, or spaces and the end of a sentence.
+        format: "lines": one sentence per line, an empty line between documents, as in the original's input. "prose":
+            running text, an empty line between paragraphs, lines wrapped or not. Each file is a document.
+            "wikiextractor": the prose in `<doc …>` elements, without titles, headings, list items, tables. "auto":
+            decided for each file by `detect_format`.
+        language: ISO 639-1 code of the text's language, for splitting prose into sentences.
 
     Returns:
         Iterator of documents: non-empty lists of non-empty sentences (str). A document ends where its file ends, and
@@ -47,8 +47,9 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
         document, text outside of documents), all text is kept, and a UserWarning names the file and line.
 
     Raises:
-        ValueError: as `find_files`, immediately; for a damaged file or a line above 8 MiB, when it is read; at the end,
-            if there were no sentences.
+        TypeError: `patterns` is something else.
+        ValueError: at once, an unknown `format` or what `find_files` refuses. While reading, a damaged file or a line
+            above 8 MiB. At the end, no sentences.
 
     Example::
 
@@ -74,10 +75,9 @@ def iterate_documents(files, format="auto", language="en"):
 
 
 def file_documents(path, format="auto", language="en", texts=None) -> Iterator[list[str]]:
-    """The documents of one file, which may be none; they do not depend on other files of the corpus.
+    """The documents of one file, possibly none; they do not depend on other files of the corpus.
 
-    Args:
-        texts: list to which the name, the format and the number of documents of each text are added.
+    `texts`, a list, gets the name, the format and the number of documents of each text.
     """
     if is_parquet(path):
         reader = "prose" if format == "auto" else format
@@ -116,7 +116,7 @@ def _parquet_texts(path):
                 for batch in file.iter_batches(batch_size=_PARQUET_ROWS, columns=["text"]):
                     yield from filter(None, batch.column(0).cast(pyarrow.string()).to_pylist())
                 return
-    except (ValueError, OSError) as error:  # pyarrow's own errors are such
+    except (ValueError, OSError) as error:  # pyarrow's own errors derive from these
         raise ValueError(f"{path} is damaged, or its column `text` holds no text: {error}") from error
     raise ValueError(f"{path}: expected a column `text`, with a document in each row. Received: the columns {names}")
 
@@ -127,17 +127,24 @@ def prose_sentences(text, language="en") -> list[str]:
 
 
 def raise_no_sentences(files, format):
-    """Raises the ValueError of a corpus without a sentence."""
     raise ValueError(
         f"The corpus contains no sentences. Read: {len(files)} file(s), the first {files[0]}, as {format}."
     )
 
 
 def detect_format(lines):
-    """Detects the format of a text from its first 2,000 lines.
+    """Detects the format of a text from its first lines.
 
-    "wikiextractor" if it starts with `<doc `; "prose" if more than a tenth of its lines hold several sentences, or are
-    wrapped at a full column in mid-sentence; otherwise "lines".
+    Args:
+        lines: iterable of str, such as the first 2,000 lines.
+
+    Returns:
+        str: "wikiextractor" if the text starts with `<doc `. "prose" if more than a tenth of the lines hold several
+        sentences, or are wrapped at a full column in mid-sentence. Otherwise "lines".
+
+    Example::
+
+        detect_format(["He left. It was late.", "", "Nobody saw him. It rained."])  # "prose"
     """
     lines = [line.strip() for line in lines]
     full = [line for line in lines if line]
@@ -171,12 +178,10 @@ def _documents(files, format, language):
 
 
 def report_formats(texts) -> None:
-    """Logs how many texts of a corpus were read in which format, and warns if most documents come from few of them.
+    """Logs how many texts were read in which format, and warns if few of them have most of the documents.
 
-    A text that is taken for lines by mistake may have a hundred documents, where as prose it would be one.
-
-    Args:
-        texts: (name, format, number of documents) of each.
+    A text that is taken for lines by mistake may have a hundred documents, where as prose it would be one. `texts`
+    holds (name, format, number of documents) of each.
     """
     counts = collections.Counter(reader for _, reader, _ in texts)
     total = sum(count for *_, count in texts)
@@ -195,7 +200,7 @@ def report_formats(texts) -> None:
 
 @functools.cache
 def _log_once(level, message):
-    """What is read again in each epoch is told once."""
+    """Logs a message once, though files are read again in each epoch."""
     _LOGGER.log(level, "%s", message)
 
 
@@ -249,7 +254,7 @@ def _paragraphs(lines):
 
 
 def _read_wikiextractor(lines, language, name):
-    opened = warned = 0  # line numbers, from 1: of the current document; of what a warning is about
+    opened = warned = 0  # line numbers of the open document and of the warning, from 1
     title = False
     for number, line in enumerate(lines, 1):
         fault = None
@@ -262,7 +267,7 @@ def _read_wikiextractor(lines, language, name):
             opened, title = 0, False
             yield None
         elif title:
-            title = not line.strip()  # the first line that is not empty
+            title = not line.strip()  # it may follow empty lines
         else:
             fault = not opened and line.strip() and "text outside of <doc> and </doc>"
             yield from _prose_sentences(line, language)
@@ -279,7 +284,7 @@ def _warn_of_tags(name, line, fault):
 
 
 def _prose_sentences(line, language):
-    """The complete sentences of a paragraph: none of a heading or list item; an incomplete last one is skipped."""
+    """The complete sentences of a paragraph; none of a heading or list item."""
     if "<" in line:
         line = _TAG.sub(" ", line)
     if "&" in line:

@@ -25,16 +25,11 @@ _WORD = re.compile(r"[A-Za-z]+")
 
 
 def installed_documents(libraries: tuple[str, ...], limit: int) -> Iterator[tuple[str, str, list[str]]]:
-    """Yields (library, module, sentences) for modules whose docstrings hold prose.
+    """Yields (library, module, sentences) for modules whose docstrings hold prose, in a fixed shuffled order.
 
-    Args:
-        libraries: import names of installed packages; ``"python"`` means the standard library and its documentation
-            topics. One that is not installed is skipped.
-        limit: the number of sentences after which a library's remaining modules are not read.
-
-    Returns:
-        Iterator of the library's name, the module's dotted name and its sentences in source order. Modules come in a
-        shuffled order, the same on every call; a sentence that was yielded before (boilerplate) is skipped.
+    ``"python"`` means the standard library and its documentation topics. A library that is not installed is skipped,
+    and so is a sentence that was yielded before (boilerplate). After `limit` sentences the rest of a library is not
+    read.
     """
     seen: set[str] = set()
     for library in libraries:

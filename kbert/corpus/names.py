@@ -17,12 +17,8 @@ _LONGEST = 6  # words
 def sentence_names(sentence: str) -> list[str]:
     """The names in a sentence: at least two capitalised words in a row, with words such as "of" between them.
 
-    The first word of a sentence is capitalised whatever it is: a name that seems to begin there is skipped, unless it
+    The first word of a sentence has a capital whatever it is. A name that seems to begin there is skipped, unless it
     begins with a title.
-
-    Example::
-
-        sentence_names("The King of France met John Smith in New York.")  # ["John Smith", "New York"]
     """
     words = _WORD.findall(sentence)
     found, start = [], 0
@@ -31,7 +27,7 @@ def sentence_names(sentence: str) -> list[str]:
         while end < len(words) and (_is_capital(words[end]) or (end > start and words[end] in _LINKS)):
             end += 1
             if words[end - 1][-1] == "." and words[end - 1] not in _TITLES and len(words[end - 1]) > 2:
-                break  # a full stop, not that of an initial
+                break  # a full stop, which an initial's is not
         stop = end
         while stop > start and words[stop - 1] in _LINKS:
             stop -= 1
@@ -43,15 +39,22 @@ def sentence_names(sentence: str) -> list[str]:
 
 
 def frequent_names(documents: Iterable[Iterable[str]], min_count: int = 5, max_names: int = 20_000) -> list[str]:
-    """The names of a corpus, most frequent first; equally frequent ones in alphabetical order.
+    """Finds the names of a corpus by their capitals.
 
     Args:
-        documents: of sentences, in their own case (`kbert.corpus.read_documents`).
+        documents: documents of sentences in their own case, as from `kbert.corpus.read_documents`.
         min_count: how often a name must occur.
-        max_names: how many names at most.
+        max_names: the most names to return.
+
+    Returns:
+        list of str, most frequent first. Equally frequent names come in alphabetical order.
 
     Raises:
         ValueError: no name occurs so often, as in text without capitals.
+
+    Example::
+
+        frequent_names(read_documents("wiki/*.gz"), min_count=10)
     """
     min_count, max_names = check_positive("frequent_names", min_count=min_count, max_names=max_names).values()
     counts = Counter(name for document in documents for sentence in document for name in sentence_names(sentence))

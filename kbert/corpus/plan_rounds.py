@@ -6,14 +6,10 @@ from kbert.corpus.pool import pool_is_full
 
 
 def plan_rounds(sentences, sizes, tokens, round_tokens):
-    """Where rounds end if `kbert.corpus.pool.text_pools` gathers the documents and a round has so many tokens.
+    """Where rounds end, as [(first document, last document + 1), …], if `text_pools` gathers the documents.
 
-    Args:
-        sentences, sizes, tokens: of each document: sentences, bytes of text, and tokens.
-        round_tokens: a round ends with the first pool with which it has as many.
-
-    Returns:
-        list of (first document, last document + 1).
+    `sentences`, `sizes` (bytes of text) and `tokens` have a number for each document. A round ends with the first pool
+    with which it has `round_tokens` tokens.
     """
     ends = []
     pool_sentences = pool_bytes = pool_tokens = gathered = 0

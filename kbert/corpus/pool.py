@@ -18,10 +18,11 @@ _POOL_BYTES = 1 << 23  # a pool of text is closed at this size too: sentences ma
 class TokenPool(NamedTuple):
     """Tokenised documents held in memory together.
 
-    token_ids: integer [t]; one sentence after the other.
+    token_ids: integer [t], one sentence after the other.
     sentence_lengths: int32 [n], none 0.
-    document_splits: int32 [d + 1]: document d is the sentences document_splits[d] to document_splits[d + 1] - 1; none
-    is empty. document_ids: int64 [d]: the number of each document in the corpus; its random draws are keyed by it.
+    document_splits: int32 [d + 1]. Document d is the sentences document_splits[d] to document_splits[d + 1] - 1, at
+    least one.
+    document_ids: int64 [d], the number of each document in the corpus, which keys its random draws.
     """
 
     token_ids: tf.Tensor
@@ -33,10 +34,7 @@ class TokenPool(NamedTuple):
 def make_pool(sentences, document_lengths, document_ids):
     """A pool from tokenised sentences; sentences without tokens and documents without sentences are dropped.
 
-    Args:
-        sentences: ragged integers [n, None].
-        document_lengths: int32 [d], how many of the sentences each document has.
-        document_ids: int64 [d].
+    `sentences`: ragged integers [n, None]. `document_lengths`: int32 [d], in sentences. `document_ids`: int64 [d].
     """
     lengths = tf.cast(sentences.row_lengths(), tf.int32)  # [n]
     is_kept = lengths > 0
@@ -52,15 +50,10 @@ def make_pool(sentences, document_lengths, document_ids):
 
 
 def text_pools(documents, tokenizer, pool_sentences=POOL_SENTENCES):
-    """Tokenises documents in large calls.
+    """A tf.data.Dataset of (epoch int64, next document's number int64, `TokenPool`), in the order of the documents.
 
-    Args:
-        documents: function without arguments that returns an iterator over (epoch, number, sentences): int, int, list
-            of str. A pool never mixes epochs.
-        pool_sentences: a pool is closed when it has this many (or 8 MB of text); a document is never divided.
-
-    Returns:
-        tf.data.Dataset of (epoch int64, next document's number int64, `TokenPool`), in the order of the documents.
+    `documents` is a function that returns an iterator over (epoch, number, sentences). A pool is closed at
+    `pool_sentences` or 8 MB of text. It never divides a document and never mixes epochs.
     """
 
     def tokenize(epoch, strings, document_lengths, document_ids):
@@ -75,7 +68,10 @@ def text_pools(documents, tokenizer, pool_sentences=POOL_SENTENCES):
 
 
 def pool_function(tokenizer):
-    """A function, traced once, from what `text_chunks` yields, without the epoch, to a `TokenPool`: for many files."""
+    """A function from a pool of `text_chunks`, without its epoch, to a `TokenPool`.
+
+    It is traced once, for many files.
+    """
 
     @tf.function(input_signature=_TEXTS, autograph=False)
     def pool(strings, document_lengths, document_ids):
@@ -90,23 +86,23 @@ def is_held_out(sentences, share):
 
 
 def held_out_rank(sentences) -> int:
-    """The hash of a document: of all documents, those with the lowest are held out. Below 2**64."""
+    """The hash of a document, below 2**64. The documents with the lowest hashes are held out."""
     digest = hashlib.blake2b("\n".join(sentences).encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
 def pool_is_full(sentences, size, pool_sentences=POOL_SENTENCES):
-    """Whether a pool of text with so many sentences and bytes is closed before the next document."""
+    """Whether a pool with so many sentences and bytes of text is closed before the next document."""
     return sentences >= pool_sentences or size >= _POOL_BYTES
 
 
 def sufficient_share(documents):
-    """A share that holds out at least one of so few documents in 19 of 20 corpora: what an error advises."""
+    """A share that holds out a document in 19 of 20 corpora of so few documents, for an error to advise."""
     return min(0.5, math.ceil(30 / documents) / 10)
 
 
 def text_chunks(documents, pool_sentences=POOL_SENTENCES):
-    """Yields of each pool: (epoch, sentences [n], sentences of each document [d], number of each document [d])."""
+    """Yields (epoch, sentences [n], sentences of each document [d], number of each document [d]) of each pool."""
     strings, lengths, numbers, size, current = [], [], [], 0, None
 
     def chunk():

@@ -1,4 +1,4 @@
-"""Errors of files that are read inside a dataset, raised as if the files were read outside of it."""
+"""Errors of files that are read inside a dataset, raised as if they were read outside of it."""
 
 import contextlib
 import re
@@ -23,8 +23,8 @@ _OF_FILES = {
 def reading_errors():
     """Raises errors of a dataset's Python code (a damaged shard, a truncated corpus) with their own message.
 
-    A ValueError becomes an `UnreadableInput`. TensorFlow reports both as `tf.errors.InvalidArgumentError` or
-    `UnknownError` whose message contains a traceback. Other errors pass unchanged.
+    A ValueError becomes an `UnreadableInput`. TensorFlow reports it as `tf.errors.InvalidArgumentError` or
+    `UnknownError`, with a traceback in the message. Other errors pass unchanged.
     """
     try:
         yield

@@ -2,11 +2,11 @@
 
 A records directory holds
 
-    manifest.json       settings, counts, size and SHA-256 of each shard; at its end its own SHA-256
+    manifest.json       settings, counts, size and SHA-256 of each shard, and at its end its own SHA-256
     vocab.txt           the vocabulary
     train-00000.tokens  token ids, little-endian uint16 (int32 beyond 65,536 tokens), one sentence after the other
     train-00000.index   little-endian int32: n, d, the n sentences' lengths in tokens, the d documents' in sentences
-    held-out-00000.…    the same, for the documents that training never sees
+    held-out-00000.…    tokens and index of the documents that training never sees
 
 Shapes: n sentences, d documents, t tokens of a shard.
 """
@@ -28,16 +28,16 @@ class Records:
     """A records directory, checked and open for reading.
 
     Opening checks the manifest, the vocabulary, the size of every file, and the whole of every index. The tokens of a
-    shard are checked each time it is read: their SHA-256, and that every id is in the vocabulary.
+    shard are checked each time it is read, by their SHA-256 and by the range of their ids.
 
     Args:
         directory: written by `write_records` or kbert records.
         in_graph: whether `pool` and `index` use TensorFlow's operations alone, so that another process can run them.
-            These cannot compute a SHA-256: all shards are checked now instead.
+            These cannot compute a SHA-256, so all shards are checked on opening.
 
     Raises:
-        TypeError: no path.
-        ValueError: no records there, an unfinished or unknown format, or any damage. Names the file.
+        TypeError: `directory` is not a path.
+        ValueError: no records there, an unfinished or unknown format, or any damage. The message names the file.
 
     Example::
 
@@ -64,11 +64,11 @@ class Records:
             self.check_hashes()
 
     def tokenizer(self, **kwargs):
-        """The tokenizer that the records were made with."""
+        """The `kbert.BertTokenizer` that the records were made with; `kwargs` are further arguments of it."""
         return BertTokenizer(self.directory / VOCABULARY, **self.manifest["tokenizer"], **kwargs)
 
     def check_tokenizer(self, tokenizer):
-        """Raises ValueError unless the tokenizer gives the ids of these records."""
+        """Raises ValueError unless the tokenizer has the vocabulary and settings of these records."""
         expected = self.manifest["vocabulary"]
         if tokenizer.vocabulary_size != expected["size"]:
             raise ValueError(
@@ -96,16 +96,24 @@ class Records:
             self._read_tokens(shard)
 
     def pool(self, shard, held_out=False):
-        """The `TokenPool` of a shard, by its number (int or int scalar tensor), in graph or eagerly.
+        """Reads a shard, in graph or eagerly.
+
+        Args:
+            shard: number of the shard, an int or int scalar tensor.
+            held_out: whether to count the shards of held-out documents, not those for training.
+
+        Returns:
+            `TokenPool`: ``token_ids`` uint16 or int32 [t], ``sentence_lengths`` int32 [n], ``document_splits`` int32 [d
+            + 1], ``document_ids`` int64 [d].
 
         Raises:
-            ValueError: the shard is damaged; in a dataset a `tf.errors.OpError` with the same message (see
+            ValueError: the shard is damaged. In a dataset it is a `tf.errors.OpError` with this message (see
                 `kbert.corpus.reading_errors`).
         """
         return self._pool(shard, held_out, with_tokens=True)
 
     def index(self, shard, held_out=False):
-        """As `pool`, without the tokens: enough to count pairs."""
+        """As `pool`, with ``token_ids`` of length 0: enough to count pairs."""
         return self._pool(shard, held_out, with_tokens=False)
 
     def _pool(self, number, held_out, with_tokens):
@@ -175,7 +183,7 @@ class Records:
 
 
 def read_index(directory, shard):
-    """The index of a shard: (lengths of its sentences in tokens [n], of its documents in sentences [d]), int32."""
+    """The lengths of a shard's sentences in tokens, int32 [n], and of its documents in sentences, int32 [d]."""
     path = directory / f"{shard['name']}.index"
     numbers = np.frombuffer(_read_hashed(path, shard["index_sha256"]), "<i4")
     sentences, documents = shard["sentences"], shard["documents"]
@@ -197,5 +205,5 @@ def _read_hashed(path, sha256):
 
 
 def vocabulary_hash(vocabulary):
-    """SHA-256 of the tokens, one per line."""
+    """SHA-256 of the tokens, one a line."""
     return hashlib.sha256("\n".join(vocabulary).encode("utf-8", "surrogatepass")).hexdigest()

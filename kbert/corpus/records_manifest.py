@@ -1,7 +1,6 @@
 """The manifest of a records directory: what it must hold, so that a reader can rely on every number in it.
 
-It ends with the SHA-256 of the rest, so that every change is detected. In addition every field is checked, since a
-changed file may come with a matching hash.
+It ends with the SHA-256 of the rest. Every field is checked too, since a changed file may come with a matching hash.
 """
 
 import os

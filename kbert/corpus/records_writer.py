@@ -37,9 +37,6 @@ class RecordsWriter:
     Attributes:
         made_by: vocabulary, tokenizer and settings, as in the manifest.
         done: ``documents_read``, ``rounds`` and ``shards``, which unfinished.json records.
-
-    Raises:
-        ValueError: an invalid share or size.
     """
 
     def __init__(self, directory, tokenizer, *, shard_tokens, shuffle_shards, held_out, seed, settings):
@@ -97,7 +94,7 @@ class RecordsWriter:
         return state
 
     def _check_done(self):
-        """Raises ValueError unless the completed shards are still complete; this is cheap compared with tokenising."""
+        """Checks that the completed shards still are, which is cheap compared with tokenising."""
         check_shards(self.done["shards"], self.directory / UNFINISHED)
         for shard in self.done["shards"]:
             for suffix in ("tokens", "index"):
@@ -106,7 +103,7 @@ class RecordsWriter:
                     raise ValueError(f"{path} is missing or damaged. {_AGAIN}")
 
     def counts(self, gathered=()) -> dict[str, int]:
-        """Documents, sentences and tokens of the shards that are written, and of some pools besides."""
+        """Documents, sentences and tokens of the shards that are written, and of the pools `gathered`."""
         counts = {key: sum(s[key] for s in self.done["shards"]) for key in ("documents", "sentences", "tokens")}
         counts["documents"] += sum(len(pool.document_ids) for pool in gathered)
         counts["sentences"] += sum(len(pool.sentence_lengths) for pool in gathered)
@@ -114,18 +111,16 @@ class RecordsWriter:
         return counts
 
     def shards_of_round(self, documents, is_held_out, number):
-        """`kbert.corpus.shards.make_shards` with the settings of these records."""
         return make_shards(
             documents, is_held_out, number, seed=self.seed, shard_tokens=self.shard_tokens, kind=self.token_type
         )
 
     def save_state(self) -> None:
-        """Writes what is done to unfinished.json."""
         self.directory.mkdir(parents=True, exist_ok=True)
         _write(self.directory / UNFINISHED, json.dumps(signed({**self.made_by, "done": self.done})).encode())
 
     def add_shard(self, held_out, files, facts) -> None:
-        """Writes the files (suffix → content) of the next shard; `about` it: counts and hashes, as in the manifest."""
+        """Writes the files (suffix → content) of the next shard; `facts` are its counts and hashes."""
         shards = self.done["shards"]
         name = f"{KINDS[held_out]}-{sum(s['held_out'] == held_out for s in shards):05d}"
         for suffix, content in files.items():
@@ -134,11 +129,7 @@ class RecordsWriter:
         shards.append({"name": name, "held_out": held_out, "first_document": first, **facts})
 
     def write_manifest(self) -> None:
-        """Writes the manifest, which marks the records as complete.
-
-        Raises:
-            ValueError: there are no shards, or none for training.
-        """
+        """Writes the manifest, which marks the records as complete; ValueError without a training shard."""
         if not self.done["shards"]:
             raise ValueError("The corpus has no document with a token: there is nothing to write.")
         if all(shard["held_out"] for shard in self.done["shards"]):
@@ -163,7 +154,7 @@ class RecordsWriter:
 
 
 def checked_division(owner, shard_tokens, shuffle_shards, held_out, seed) -> dict:
-    """The arguments of `write_records` that divide a corpus into shards, by name; ValueError for one that cannot."""
+    """The arguments of `write_records` that divide a corpus, by name; ValueError for one that cannot."""
     division = check_positive(owner, shard_tokens=shard_tokens, shuffle_shards=shuffle_shards)
     if shard_tokens > _MOST_TOKENS:
         raise ValueError(f"{owner}: `shard_tokens` must be at most {_MOST_TOKENS:,}. Received: {shard_tokens!r}")
@@ -177,7 +168,7 @@ def _write(path, content):
 
 
 def _resolved(made_by):
-    """The settings that define the records, with different spellings of the same tokenizer settings made equal."""
+    """The settings that define the records; two spellings of one tokenizer setting become equal."""
     tokenizer = resolve_settings(made_by["tokenizer"])
     return {"vocabulary": made_by["vocabulary"], "tokenizer": tokenizer, "settings": made_by["settings"]}
 

@@ -20,7 +20,7 @@ class Shard:
 
     Attributes:
         held_out: whether training never sees its documents.
-        files: suffix → content: ``tokens`` and ``index``.
+        files: content of the files ``tokens`` and ``index``, by suffix.
         counts: ``documents``, ``sentences`` and ``tokens``.
     """
 
@@ -36,17 +36,10 @@ class Shard:
 def make_shards(
     documents: Sequence[tuple], is_held_out: Sequence[bool], number: int, *, seed: int, shard_tokens: int, kind: str
 ) -> Iterator[Shard]:
-    """The shards of one round: the documents that are shuffled together.
+    """Yields the shards of one round, the documents that are shuffled together, first those for training.
 
-    Args:
-        documents: (token ids [t], lengths of the sentences in tokens [n]) of each, in the order of the corpus.
-        is_held_out: of each document.
-        number: of the round, from 0; decides the order together with `seed`.
-        shard_tokens: about how many tokens a shard has.
-        kind: type of the token ids, "uint16" or "int32".
-
-    Yields:
-        `Shard`: first those for training.
+    `documents` holds (token ids [t], lengths of the sentences in tokens [n]) of each document. `number`, of the round,
+    and `seed` decide the order. `kind` is the type of the stored ids, "uint16" or "int32".
     """
     order = permutation(fold_in(seed, number), len(documents)).numpy().tolist()
     for held_out in KINDS:
@@ -56,7 +49,7 @@ def make_shards(
 
 
 def pool_documents(pool) -> list[tuple]:
-    """(token ids [t], lengths of the sentences [n]) of each document of a `kbert.corpus.pool.TokenPool` of arrays."""
+    """(token ids [t], lengths of the sentences [n]) of each document of a `TokenPool` of arrays."""
     splits = np.concatenate([[0], np.cumsum(pool.sentence_lengths, dtype=np.int64)])
     return [
         (pool.token_ids[splits[first] : splits[last]], pool.sentence_lengths[first:last])

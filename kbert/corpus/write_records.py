@@ -30,26 +30,33 @@ def write_records(
     """Tokenises documents once and writes them as `Records`.
 
     Documents are collected until they fill `shuffle_shards` shards, shuffled, and written. So each shard, within which
-    pairs are drawn and instances shuffled, has documents from distant parts of the corpus. Files are written under a
-    temporary name and renamed. A killed run leaves complete shards and unfinished.json; the same call resumes
-    (documents are read again, not tokenised again) and ends with the same bytes. If the records are complete, it does
-    nothing. Progress is logged.
+    pairs are drawn and instances shuffled, has documents from distant parts of the corpus. Progress is logged.
+
+    Files are written under a temporary name and renamed. A killed run leaves complete shards and unfinished.json.
+    Called again in the same way, it reads the documents again, tokenises those that are left, and ends with the bytes
+    of an unbroken run. If the records are complete, nothing is done.
 
     Args:
-        documents: iterable of documents (lists of str), the same each time, as `kbert.corpus.read_documents`
+        documents: iterable of documents (lists of str) that are equal each time, as `kbert.corpus.read_documents`
             gives.
-        directory: made if needed.
-        shard_tokens: about how many tokens a shard has; one shard is held in memory in training.
+        tokenizer: `kbert.BertTokenizer`; its vocabulary and settings are stored with the records.
+        directory: where to write; made if needed.
+        shard_tokens: about how many tokens a shard has. Training holds one shard in memory.
         shuffle_shards: how many shards are filled at a time, in memory.
-        held_out: share of the documents set aside for evaluation, decided by each document's text.
-        seed: of the order of the documents.
-        settings: JSON-able description of the corpus, for the manifest; an unfinished run is resumed only if
-            it is the same.
-        overwrite: delete existing records, finished or not.
+        held_out: share of the documents set aside for evaluation, in [0, 1). Each document's text decides.
+        seed: int, for the order of the documents.
+        settings: JSON-able description of the corpus, for the manifest. An unfinished run with other settings is not
+            resumed.
+        overwrite: whether to delete existing records, finished or not.
 
     Raises:
-        ValueError: the directory holds other files, or records with other settings; no documents, or none for training;
-            an invalid share or size.
+        ValueError: the directory holds other files, or records with other settings. There are no documents, or none for
+            training. A share or size is invalid.
+
+    Example::
+
+        tokenizer = kbert.BertTokenizer("vocab.txt")
+        write_records(read_documents("wiki/*.gz"), tokenizer, "records", held_out=0.001)
     """
     writer = RecordsWriter(
         directory,

@@ -53,26 +53,32 @@ def write_records_with_beam(
 ):
     """Tokenises the files of a corpus on the workers of an Apache Beam runner and writes them as `Records`.
 
-    The files are those of ``write_records(iterate_documents(files, format, language), …)``, byte for byte, however many
-    workers there are. The unit of work is a file of the corpus, and then a round, the documents that are shuffled
-    together (`shuffle_shards` × `shard_tokens` tokens). The starting program copies the shards to `directory`, whose
-    manifest appears last. A killed run starts again where its last complete files and rounds were.
+    The records are, byte for byte, those of ``write_records(iterate_documents(files, format, language), …)``, however
+    many workers there are. Workers take a file of the corpus at a time, and then a round: documents of `shuffle_shards`
+    × `shard_tokens` tokens that are shuffled together. The starting program copies the shards to `directory`, whose
+    manifest appears last. A killed run starts again after its last complete files and rounds.
 
     Args:
-        files: paths, as `kbert.corpus.find_files` gives; workers read them under the same paths.
-        directory: made if needed.
+        files: paths, as `kbert.corpus.find_files` gives. Workers read them under these paths.
+        tokenizer: see `write_records`.
+        directory: where to write; made if needed.
         runner: a name that Apache Beam knows, such as ``DirectRunner`` or ``FlinkRunner``.
         beam_flags: list of str, Beam's own flags, such as ``--direct_num_workers=4``.
-        shared: a directory that all workers see under this path; until the end it holds a little more than twice what
-            the records will; None: one within `directory`.
-        format, language: of the corpus, as `kbert.corpus.read_documents` takes them.
+        shared: a directory that all workers see under this path. Until the end it holds a little more than twice the
+            bytes of the records. None: one within `directory`.
+        format, language: see `kbert.corpus.read_documents`.
         shard_tokens, shuffle_shards, held_out, seed, settings, overwrite: see `write_records`.
 
     Raises:
-        ValueError: as `write_records`; an unknown runner; an unfinished run that was started without a runner.
-        UnreadableInput: a damaged file.
-        RuntimeError: Apache Beam is not installed, workers do not see `shared` or have other versions of the packages
-            that decide the tokens, or the pipeline failed.
+        ValueError: what `write_records` refuses, an unknown runner, or an unfinished run that was started without a
+            runner.
+        UnreadableInput: a file is damaged.
+        RuntimeError: Apache Beam is not installed or the pipeline failed. Workers do not see `shared`, or have other
+            versions of the packages that decide the tokens.
+
+    Example::
+
+        write_records_with_beam(find_files("wiki/*.gz"), tokenizer, "records", runner="DirectRunner")
     """
     import_beam()
     iterate_documents(files, format, language)  # checks the format
@@ -98,7 +104,7 @@ def write_records_with_beam(
 
 
 class _Job:
-    """What every worker must know; pickled, without tensors."""
+    """What every worker must know; it is pickled, so it holds no tensors."""
 
     shared: SharedDirectory
 
@@ -115,7 +121,7 @@ class _Job:
         self.name = "records-" + hashlib.sha256(content.encode()).hexdigest()[:16]
 
     def loaded(self):
-        """Of this process: the `RecordsWriter`, for its settings, and the function that tokenises."""
+        """The `RecordsWriter`, for its settings, and the function that tokenises, once in each process."""
         return load_once(self.name, self._load)
 
     def _load(self):
@@ -146,7 +152,7 @@ def _with_one_key(number):
 
 
 def _tokenize_file(job, number):
-    """Tokenises a file into its tokens, the lengths of its sentences, and, last, numbers for each document."""
+    """Writes the tokens of a file, the lengths of its sentences and, last, numbers for each document."""
     writer, tokenize = job.loaded()
     shared = job.shared
     if shared.exists(_name(number, "documents")) or shared.failed():
@@ -184,7 +190,7 @@ def _tokenize_file(job, number):
 
 
 def _plan(job, element):
-    """Divides the documents of all files into rounds, as one process would that reads one file after the other."""
+    """Divides the documents of all files into rounds, as one process does that reads one file after the other."""
     shared = job.shared
     if shared.failed():
         return
@@ -245,7 +251,7 @@ def _read_documents(shared, file, first, last, kind):
 
 
 def _assemble(job, writer):
-    """Copies the shards into the records directory, in their order; the manifest comes last."""
+    """Copies the shards into the records directory in order, and the manifest last."""
     shared = job.shared
     plan = shared.read_json(_PLAN)
     if not plan["documents"]:
@@ -263,7 +269,7 @@ def _assemble(job, writer):
 
 
 def _counts(shared, file):
-    """Sentences, bytes, held out, kept sentences and tokens of each document: int64 [5, d]."""
+    """Sentences, bytes, held out, kept sentences and tokens of each document of a file: int64 [5, d]."""
     return np.frombuffer(shared.read(_name(file, "documents")), "<i8").reshape(5, -1)
 
 

@@ -1,4 +1,4 @@
-"""The pipeline of a model, by its task; of a stored one, too."""
+"""The pipeline around a model in memory or a stored one, by its task."""
 
 import os
 
@@ -16,9 +16,9 @@ from kbert.weights.origin import trained_columns
 def build_pipeline(model, tokenizer=None, *, name=None, **options):
     """Puts preprocessor and answers around a model.
 
-    Omitted options keep their stored values, in ``model.pretrained`` of a model that `kbert.load_pretrained` returned;
-    otherwise they have the default named below. None omits an option that cannot be None. An option that the model's
-    task does not take is an error.
+    An omitted option keeps its stored value, in ``model.pretrained`` of a model that `kbert.load_pretrained` returned,
+    or else has the default named below. None counts as omitted where the option cannot be None. An option that the
+    model's task does not take is an error.
 
     | task | options besides ``sequence_length`` |
     |---|---|
@@ -32,24 +32,25 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
     | encoder | ``pair, pooling, normalize`` |
 
     Args:
-        model: a kbert model, or a source for `kbert.load_pretrained`; one with a masked-LM head fills masks, an encoder
+        model: a kbert model, or a source for `kbert.load_pretrained`. One with a masked-LM head fills masks, an encoder
             gives embeddings.
         tokenizer: `kbert.BertTokenizer`; None: the one that the model was loaded with.
         name: name of the pipeline.
-        sequence_length: S of the preprocessor; 128 by default (span: 384), or less if the model's position table is
-            shorter.
+        sequence_length: S of the preprocessor, in tokens. 128 by default (span: 384), or less if the model's position
+            table is shorter.
         labels: list of N strings; "0", "1", ... by default.
         pair: whether the texts come in pairs; False by default (next sentence: always True).
-        thresholds: of a multi-label classifier, N numbers in (0, 1): a label is on if its probability exceeds its
-            threshold; None, the default: 0.5 each.
-        window_pooling: "mean" or "max": long texts are split into windows, and a classifier's or regressor's logits
-            are pooled over them; None, the default: long texts are truncated.
-        doc_stride: tokens from the start of one window of a long text to the next; 128 by default, of a tagger half a
+        thresholds: N numbers in (0, 1), for a multi-label classifier. A label is on if its probability exceeds its
+            threshold. None, the default: 0.5 each.
+        window_pooling: "mean" or "max". Long texts are split into windows, over which a classifier's or regressor's
+            logits are pooled. None, the default: long texts are truncated.
+        doc_stride: tokens from the start of one window of a long text to the next; 128 by default. For a tagger half a
             window, which is its maximum. A classifier or regressor takes it only with `window_pooling`.
         max_query_length: tokens to which a question is truncated; 64 by default.
-        n_best, max_answer_length: see `SpanAnswers`; 20 and 30 by default.
-        null_threshold: by how much the score of "no answer" must exceed that of the best answer; None, the default:
-            every question is answered.
+        n_best: how many answers to return; 20 by default (see `SpanAnswers`).
+        max_answer_length: tokens of the longest answer; 30 by default.
+        null_threshold: by how much the score of "no answer" must exceed the best answer's. None, the default: every
+            question is answered.
         tagging_output: what a tagger returns: the "tags" of all words (the default) or "entities".
         max_masks: how many [MASK]s of a text are answered at most; 8 by default.
         masking: dict of arguments of `kbert.pretraining.TokenMasking` for the texts of `fit`; the paper's by default.
@@ -63,9 +64,8 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
     Raises:
         TypeError: neither a kbert model nor a source, no `kbert.BertTokenizer`, or an unknown option.
         FileNotFoundError: no such source.
-        ValueError: an option that is not as described, no tokenizer, one that does not fit the model, a sequence longer
-            than the position table, `top_k` beyond the vocabulary, a model without a task, or an option of another
-            task.
+        ValueError: an option that is not as described, or of another task. No tokenizer, or one that does not fit the
+            model. A sequence longer than the position table, `top_k` beyond the vocabulary, or a model without a task.
 
     Example::
 
@@ -91,7 +91,7 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
 
 def _check_model(model):
     if not isinstance(model, BertModel):
-        parts = ("pipeline.model", "model")  # of a run, and of a pipeline
+        parts = ("pipeline.model", "model")  # what a run and a pipeline have
         hints = [f"; give its `{part}`" for part in parts if hasattr(model, part.partition(".")[0])]
         raise TypeError(
             "build_pipeline: `model` must be a kbert model, the path of one or its name on the Hugging Face hub. "
@@ -102,7 +102,7 @@ def _check_model(model):
 
 
 def _given(word, options):
-    """The given options; an error if the task does not take one of them."""
+    """The options that are given; an error if the task does not take one of them."""
     tasks = [task_class(name) for name in task_names()]
     taken = ("sequence_length", *task_class(word).option_names())
     names = {"sequence_length", *(name for task in tasks for name in task.option_names())}

@@ -54,7 +54,6 @@ class ModelDescription:
 
     @classmethod
     def from_model(cls, model) -> "ModelDescription":
-        """The description of an existing kbert model."""
         if getattr(model, "task", None) not in task_names() or not isinstance(
             getattr(model, "config", None), BertConfig
         ):
@@ -68,17 +67,17 @@ class ModelDescription:
 
     @staticmethod
     def argument_names(task: str, required: bool = False) -> tuple[str, ...]:
-        """What the constructor of this task's model takes besides encoder and dtype; with `required` what it needs."""
+        """Arguments of the task's model besides encoder and dtype; with `required` only those without a default."""
         task = task_class(task)
         elsewhere = {"self", *_NOT_ARGUMENTS, *task.model_arguments}
         if task.stands_on_encoder:
-            elsewhere.add("num_parts")  # which the encoder has
+            elsewhere.add("num_parts")  # an argument of the encoder
         parameters = inspect.signature(task.model_class().__init__).parameters.values()
         own = [p for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in elsewhere]
         return tuple(p.name for p in own if not required or p.default is p.empty)
 
     def build(self, dtype=None):
-        """A newly initialised model, quantised and frozen as described. `dtype`: its dtype policy."""
+        """A newly initialised model, quantised and frozen as described, with this dtype policy."""
         task, base = task_class(self.task), self.config
         if self.encoder_arguments is not None:
             base = BertEncoder(self.config, dtype=dtype, **self.encoder_arguments)
@@ -88,7 +87,7 @@ class ModelDescription:
         return model
 
     def has_the_variables_of(self, other: "ModelDescription") -> bool:
-        """Whether both models have the same variables, so that a weights file of one fits the other."""
+        """Whether a weights file of one model fits the other."""
         return self._structure() == other._structure()
 
     def _structure(self):
@@ -96,13 +95,13 @@ class ModelDescription:
             return {k: v for k, v in (arguments or {}).items() if k not in _WITHOUT_VARIABLES}
 
         config = {k: v for k, v in self.config.to_dict().items() if k not in FREE_FIELDS}
-        has_encoder = self.encoder_arguments is not None  # None means the task's default encoder: not known to be equal
+        has_encoder = self.encoder_arguments is not None  # None, the task's default, is not known to be equal
         arguments = shaping(self.arguments), has_encoder, shaping(self.encoder_arguments)
         return self.task, config, arguments, self.quantized_layers
 
 
 def check_argument(name: str, value: Any) -> None:
-    """Raises ValueError if a constructor argument from a file has a value with which no model can be built."""
+    """Raises ValueError for a constructor argument, from a file, with which no model can be built."""
     positive = type(value) is int and value > 0
     number = type(value) in (int, float)
     sound, expected = {

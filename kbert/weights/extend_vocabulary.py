@@ -27,15 +27,15 @@ def extend_vocabulary(model, words: list[str] = (), special_tokens: list[str] = 
     """A copy of a model for which each of these words, or special tokens of your own, is one token.
 
     A word takes the place of an [unused0], [unused1] … of the vocabulary, as BERT's have them, or, where none is left,
-    a new row at the end of the table. Its row is the mean of those of its former pieces. All other weights and ids stay
-    the same; longer words that begin with a new one are split after it. Continue the pre-training on text of the
-    domain, so that the new rows learn.
+    a new row at the end of the table. Its row is the mean of its former pieces' rows. All other weights and ids stay.
+    Longer words that begin with a new one are split after it. Continue the pre-training on text of the domain, so that
+    the new rows learn.
 
     Args:
-        model: a model that was loaded with its tokenizer (`kbert.load_pretrained`), of any task; it stays as it is.
+        model: a model of any task that was loaded with its tokenizer (`kbert.load_pretrained`). It is not changed.
         words: list of str, each a word as the tokenizer splits text: without white space or punctuation and, for an
             uncased tokenizer, in lower case. Words that are tokens already are left out.
-        special_tokens: list of str, such as ``["[E1]", "[/E1]"]`` around an entity: read in texts exactly as they are
+        special_tokens: list of str, such as ``["[E1]", "[/E1]"]`` around an entity. They are read in texts exactly as
             written, whatever characters they have, and never masked in pre-training (`special_tokens_in_text` of the
             tokenizer, which is stored with the model). They may be tokens already, such as ``"[unused1]"``.
 
@@ -43,8 +43,8 @@ def extend_vocabulary(model, words: list[str] = (), special_tokens: list[str] = 
         The new model; ``pretrained.tokenizer`` has the new vocabulary.
 
     Raises:
-        TypeError: `words` is no list of str.
-        ValueError: a model without a tokenizer, a quantised one, or something that the tokenizer would not give as one
+        TypeError: `words` or `special_tokens` is not a list of str.
+        ValueError: a model without a tokenizer, a quantised model, or a word that the tokenizer would not give as one
             token.
 
     Example::

@@ -13,10 +13,10 @@ _OTHERS = r"[^/]+\.json|vocab\.txt|assets/tokenizer/[^/]+|1_Pooling/config\.json
 def is_hub_name(source) -> bool:
     """Whether a source that is not an existing path is treated as a repository on the hub.
 
-    That is ``name`` or ``owner/name``, and may be followed by ``@revision``. Not if it could be a mistyped path: it
-    begins with ``.``, ``/`` or ``~``, has a backslash or more than one slash, ends like a file of weights, its first
-    part is a directory here, or it is one of kbert's own models; or a mistyped checkpoint of a run: a number follows
-    ``@``, or what precedes it is here.
+    That is ``name`` or ``owner/name``, perhaps with ``@revision``. It is not one if it could be a mistyped path: it
+    begins with ``.``, ``/`` or ``~``, has a backslash or more than one slash, ends like a file of weights, or its first
+    part is a directory here. Nor if it is one of kbert's own models, or could be a mistyped checkpoint of a run: a
+    number follows ``@``, or what precedes it is here.
     """
     parts = _NAME.fullmatch(source) if isinstance(source, str) else None
     if parts is None or source.endswith(_FILE_ENDINGS) or parts[1].endswith(_FILE_ENDINGS):
@@ -28,17 +28,12 @@ def is_hub_name(source) -> bool:
 
 
 def is_own_model(source: str) -> bool:
-    """Whether a name is that of a model in kbert's repository: outside its folder, it is still no name on the hub."""
+    """Whether a name is a model's in kbert's repository, which is not on the hub even where its folder is not."""
     return source.startswith("saved_models/kbert-")
 
 
 def split_revision(source: str) -> tuple[str, str | None]:
-    """The name and the revision of a source for which `is_hub_name` holds; without ``@revision`` that is None.
-
-    Example::
-
-        split_revision("google-bert/bert-base-uncased@main")  # ("google-bert/bert-base-uncased", "main")
-    """
+    """Divides ``name@revision``; without ``@revision`` that is None."""
     name, _, revision = source.partition("@")
     return name, revision or None
 
@@ -46,10 +41,8 @@ def split_revision(source: str) -> tuple[str, str | None]:
 def download_from_hub(name: str, revision: str | None = None, token: str | None = None) -> pathlib.Path:
     """Downloads a repository's config, tokenizer and weights (in one of several formats), or finds them in the cache.
 
-    Args:
-        name: ``name`` or ``owner/name``, or with a revision ``owner/name@revision``.
-        revision: instead of that in `name`: branch, tag or commit; None: the main branch.
-        token: access token, for private repositories; None: HF_TOKEN, or the one that ``hf auth login`` stored.
+    `name` may have the form ``owner/name@revision``. A `token` of None means HF_TOKEN, or the one that ``hf auth
+    login`` stored.
     """
     source, (name, own) = name, split_revision(name)
     if own is not None and revision is not None:
@@ -79,12 +72,7 @@ def download_from_hub(name: str, revision: str | None = None, token: str | None 
 
 
 def check_hub_target(name) -> None:
-    """Raises an error, before anything is written, if a directory cannot be uploaded under this name.
-
-    Raises:
-        ImportError: huggingface_hub is not installed.
-        ValueError: no ``owner/name``.
-    """
+    """Raises an error, before anything is written, if a directory cannot be uploaded under this name."""
     parts = _NAME.fullmatch(name) if isinstance(name, str) else None
     if parts is None or "/" not in name or parts[2] is not None:
         raise ValueError(
@@ -99,7 +87,7 @@ def check_hub_target(name) -> None:
 
 
 def upload_to_hub(directory, name: str) -> None:
-    """Uploads a directory as one commit to a repository on the hub; a new repository is private."""
+    """Uploads a directory as one commit; a new repository is private."""
     import huggingface_hub
 
     try:
@@ -115,13 +103,13 @@ def upload_to_hub(directory, name: str) -> None:
 
 
 def snapshot_commit(directory) -> str | None:
-    """The commit that a directory of `download_from_hub` holds, as the cache's layout tells it; None: it does not."""
+    """The commit that a directory of `download_from_hub` holds, by the layout of the cache, or None."""
     directory = pathlib.Path(directory)
     return directory.name if directory.parent.name == "snapshots" else None
 
 
 def _reach(huggingface_hub):
-    """One short try: without a network, the library itself would try six times, for half a minute."""
+    """Tries once, since without a network the library itself would try six times, for half a minute."""
     huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=5)
 
 

@@ -13,22 +13,22 @@ from kbert.weights.save import resolve_parts
 def from_keras_hub(source, tokenizer=None, task: str | None = None, **overrides):
     """A kbert model with the weights of a KerasHub model, and with its tokenizer.
 
-    The values are copied: training one model leaves the other as it is.
+    The values are copied: training one model does not change the other.
 
     Args:
-        source: a keras_hub BertBackbone, BertMaskedLM, BertTextClassifier or other model with a BertBackbone (whose
-            backbone is taken); or a preset, by its path or name (such as "bert_tiny_en_uncased"), of which
-            BertBackbone and BertTokenizer are taken. KerasHub downloads a preset that it does not have.
-        tokenizer: a keras_hub BertTokenizer; None: that of the model's preprocessor, if it has one.
+        source: a keras_hub BertBackbone, BertMaskedLM, BertTextClassifier, or another model, of which the BertBackbone
+            is taken. Or a preset, by its path or name (such as "bert_tiny_en_uncased"), of which BertBackbone and
+            BertTokenizer are taken. KerasHub downloads a preset that it does not have.
+        tokenizer: a keras_hub BertTokenizer; None: the tokenizer of the model's preprocessor, if it has one.
         task, **overrides: see `kbert.load_pretrained`.
 
     Returns:
-        The model of the task, such as `kbert.BertEncoder`; ``model.pretrained.tokenizer`` is a `kbert.BertTokenizer`.
+        The model of the task, such as `kbert.BertEncoder`. Its ``pretrained.tokenizer`` is a `kbert.BertTokenizer`.
 
     Raises:
         ImportError: keras_hub is not installed.
         FileNotFoundError: KerasHub cannot load a preset of this name.
-        TypeError: something else.
+        TypeError: `source` is something else.
         ValueError: a model that kbert cannot represent (the message says why).
 
     Example::
@@ -44,15 +44,15 @@ def from_keras_hub(source, tokenizer=None, task: str | None = None, **overrides)
 
 
 def to_keras_hub(model_or_pipeline, tokenizer=None):
-    """KerasHub's model and tokenizer, with the weights and vocabulary of one of kbert's.
+    """KerasHub's model and tokenizer, with the weights and vocabulary of one of kbert's models.
 
     Args:
         model_or_pipeline: an encoder, a masked language model, a classifier, a regressor, or a pipeline of one.
         tokenizer: `kbert.BertTokenizer` of a model; None: the one it was loaded with.
 
     Returns:
-        (keras_hub model, keras_hub BertTokenizer): a BertBackbone, or a BertMaskedLM or BertTextClassifier with its
-        preprocessor. Without a vocabulary, the tokenizer and the preprocessor are None.
+        (keras_hub model, keras_hub BertTokenizer). The model is a BertBackbone, or a BertMaskedLM or BertTextClassifier
+        with its preprocessor. Without a vocabulary, the tokenizer and the preprocessor are None.
 
     Raises:
         ImportError: keras_hub is not installed.

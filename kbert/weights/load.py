@@ -49,48 +49,48 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
     """Loads a model, with its tokenizer and settings, from a directory, file or name of any format.
 
     The format is recognised by content: what `save_pretrained` or a recipe wrote, a Hugging Face directory (or a name
-    on its hub), Google's TensorFlow checkpoints, KerasHub presets. No code from a checkpoint is executed. The logger
-    "kbert" gets a line about what was loaded (INFO), one for each part that is new (WARNING: it has to be trained) or
-    not used (INFO), and at the level DEBUG one for each variable. The report has all of it. A missing vocabulary, and a
-    number of labels that is neither given nor stored, are warnings, too.
+    on its hub), Google's TensorFlow checkpoints, KerasHub presets. No code from a checkpoint is executed. Nothing is
+    built before all files have been checked.
 
     For a task other than the stored one, the encoder and every head that both have are loaded (for example the
-    masked-LM head of a pre-trained model for ``task="masked_lm"``). Nothing is built before all files have been
-    checked.
+    masked-LM head of a pre-trained model for ``task="masked_lm"``).
+
+    The logger "kbert" gets a line about what was loaded (INFO), one for each part that is new and has to be trained
+    (WARNING) or is not used (INFO), and one for each variable (DEBUG). The report has all of it. A missing vocabulary,
+    and a number of labels that is neither given nor stored, are warnings, too.
 
     Args:
-        source: a kbert directory, or a recipe's output with one in ``model/``; a Hugging Face directory, or the path of
-            its weights; Google's ``bert_model.ckpt``, or its directory; a KerasHub preset; or, with
-            ``huggingface_hub`` installed, a name on the hub such as ``google-bert/bert-base-uncased``, or
-            ``google-bert/bert-base-uncased@main`` with a branch, tag or commit; or what
-            `kbert.weights.open_checkpoint` returned.
+        source: a kbert directory, or a recipe's output with one in ``model/``. A Hugging Face directory, or the path of
+            its weights. Google's ``bert_model.ckpt``, or its directory. A KerasHub preset. With ``huggingface_hub``
+            installed, a name on the hub such as ``google-bert/bert-base-uncased``, or
+            ``google-bert/bert-base-uncased@main`` with a branch, tag or commit. Or what `kbert.weights.open_checkpoint`
+            returned.
         task: one of ``encoder, pretraining, masked_lm, next_sentence, classification, regression, span, tagging,
             multiple_choice``; None: the stored one.
-        revision: of a name on the hub, where it does not stand in `source`: branch, tag or commit; None: the main
-            branch.
-        token: of a name on the hub: an access token, for private repositories; None: HF_TOKEN, or the one that
-            ``hf auth login`` stored.
+        revision: branch, tag or commit of a name on the hub, where `source` does not have it; None: the main branch.
+        token: access token for private repositories on the hub; None: HF_TOKEN, or the one that ``hf auth login``
+            stored.
         dtype: dtype policy, such as ``"mixed_bfloat16"``.
         vocabulary: path of a ``vocab.txt``, for a checkpoint of another format that has none, or a wrong one.
         **overrides: replace what is stored, or give what the new task needs: arguments of the model's constructor
             (``num_labels, dropout, tied`` ...) and of `BertEncoder` (``outputs, num_parts, pooler``),
             ``sequence_length``, fields of the task object (``labels, pair, thresholds`` ...), arguments of
-            `BertTokenizer` (``lowercase`` ...), and those fields of `BertConfig` that do not shape the weights
-            (``hidden_dropout, attention_dropout`` ...).
-            ``labels``, or else ``thresholds``, give ``num_labels``. A stored head is loaded with its own labels; one
-            with default labels (``LABEL_0`` …, ``0`` …, or none) takes those given; for other labels the head is new,
-            and stored thresholds are dropped. (``build_pipeline(model, labels=...)`` only renames them.)
+            `BertTokenizer` (``lowercase`` ...), and fields of `BertConfig` that do not shape the weights
+            (``hidden_dropout, attention_dropout`` ...). ``labels``, or else ``thresholds``, give ``num_labels``. A
+            stored head is loaded with its own labels. One with default labels (``LABEL_0`` …, ``0`` …, or none) takes
+            the labels given. For other labels the head is new, and stored thresholds are dropped.
+            (``build_pipeline(model, labels=...)`` only renames them.)
 
     Returns:
-        The model; ``model.pretrained`` is a `Pretrained`: ``tokenizer`` (None for a checkpoint without a vocabulary),
+        The model. ``model.pretrained`` is a `Pretrained`: ``tokenizer`` (None for a checkpoint without a vocabulary),
         ``settings`` and ``report``, which says of every variable whether it was loaded, newly initialised, or not used.
 
     Raises:
-        TypeError: `source` is neither a path nor a name, `vocabulary` no path.
+        TypeError: `source` is neither a path nor a name, or `vocabulary` is not a path.
         FileNotFoundError: no such source, or missing files.
-        ValueError: damaged files, a vocabulary that does not fit, an incomplete encoder, something that kbert cannot
-            represent (the message says why), an unknown task or override, a tagger without a number of labels,
-            the stored labels in another order.
+        ValueError: damaged files, a vocabulary that does not fit, an incomplete encoder, or something that kbert cannot
+            represent (the message says why). An unknown task or override, a tagger without a number of labels, or the
+            stored labels in another order.
 
     Example::
 
@@ -132,7 +132,7 @@ def _hub_name(source, revision):
 
 
 def _new_head(stored, task, labels):
-    """The layers whose stored weights are of other labels: all of the head, or none."""
+    """The layers whose stored weights belong to other labels: the whole head, or none."""
     stored_labels, labels = stored.settings.task.labels, labels and list(labels)
     if task != stored.description.task or labels is None or len(labels) != len(stored_labels or labels):
         return ()
@@ -145,7 +145,7 @@ def _new_head(stored, task, labels):
 
 
 def _load_all_but(layers, stored, model):
-    """Loads the weights of all other layers; the report."""
+    """Loads the weights of all other layers, and returns the report."""
     initial = [(v, np.array(ops.convert_to_numpy(v))) for v in model.weights if v.path.split("/")[0] in layers]
     report = stored.load_into(model)
     for variable, value in initial:
@@ -176,7 +176,6 @@ def _tokenizer(stored, settings):
 
 
 def _wanted(stored, task, overrides):
-    """Description and settings of the model to build."""
     task = task or stored.description.task
     if task not in task_names():
         raise ValueError(f"load_pretrained: `task` must be one of {task_names()}. Received: {task!r}")
@@ -189,7 +188,7 @@ def _wanted(stored, task, overrides):
         check_sequence_length("load_pretrained", asked_for, config)
     same_task = task == stored.description.task
     kept = set(stored.description.arguments if same_task else _MASKED_LM_ARGUMENTS)
-    kept -= {"num_labels"} if settings.task.labels is not None else set()  # which gives it
+    kept -= {"num_labels"} if settings.task.labels is not None else set()  # labels give it
     arguments = {}
     for name in ModelDescription.argument_names(task):
         if name in overrides:
@@ -252,7 +251,7 @@ def _with_settings(stored, task, overrides):
 
 
 def _as_task(word, other, stated):
-    """The object of a task, with what it has in common with that of another one, except what belongs to the head."""
+    """The object of task `word`, with the fields of another task's object that do not belong to the head."""
     task = task_class(word)
     fields = {name: value for name, value in other.options().items() if name not in ("labels", "thresholds")}
     return task(**{name: value for name, value in (fields | stated).items() if name in task.option_names()})

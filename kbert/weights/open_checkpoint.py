@@ -15,15 +15,25 @@ def open_checkpoint(
     """Reads a model's description, settings and vocabulary, and opens its weights; builds nothing.
 
     Args:
-        source: what any registered format recognises: a kbert directory, or a recipe's output with one in ``model/``; a
-            checkpoint of a run (see `kbert.weights.local_source`); a directory of Google's, Hugging Face's or
-            KerasHub's format; a file in one of these; or a name on the Hugging Face hub.
+        source: what any registered format recognises: a kbert directory, or a recipe's output with one in ``model/``. A
+            directory of Google's, Hugging Face's or KerasHub's format, or a file in one. A checkpoint of a run (see
+            `kbert.weights.local_source`). Or a name on the Hugging Face hub.
         vocabulary: path of a vocabulary for a checkpoint that has none, or the wrong one.
-        revision, token: of a name on the hub: see `kbert.weights.resolve_source`.
+        revision, token: for a name on the hub; see `kbert.weights.resolve_source`.
+
+    Returns:
+        The checkpoint: ``description, settings, vocabulary``, and ``load_into(model)``. `kbert.load_pretrained` takes
+        it as a source.
 
     Raises:
+        TypeError: `source` is neither a path nor a name.
         FileNotFoundError: no such path, and no such name on the hub; or missing files.
-        ValueError: a format that kbert does not recognise; damaged files.
+        ValueError: a format that kbert does not recognise, or damaged files.
+
+    Example::
+
+        checkpoint = kbert.weights.open_checkpoint("runs/pretrain")
+        checkpoint.description.config.num_layers  # 12
     """
     path = resolve_source(source, revision, token)
     if is_step_checkpoint(path):

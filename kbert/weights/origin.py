@@ -22,7 +22,7 @@ class Origin:
     Attributes:
         name: of a run, a directory or a model on the hub; None: the training wrote nothing.
         path: where the model is stored, or None.
-        run: of a training that wrote nothing, its description; {} otherwise.
+        run: description of a training that wrote nothing; {} otherwise.
         metrics: of such a training.
     """
 
@@ -38,7 +38,7 @@ def set_origin(model, origin: Origin) -> None:
 
 
 def stored_origin(path: pathlib.Path, hub_name: str | None = None) -> Origin:
-    """That of a stored model; one in ``model/`` of a run has the run's name."""
+    """The origin of a stored model; one in ``model/`` of a run has the name of the run."""
     path = pathlib.Path(path).resolve()
     return Origin(hub_name or (path.parent if path.name == "model" else path).name, path)
 
@@ -50,7 +50,7 @@ def origin_of(model) -> Origin | None:
 
 
 def trained_columns(model) -> dict[str, str]:
-    """The columns of the tables that a model was fine-tuned on: input of its pipeline → name; {} if it is not known."""
+    """Table columns of the fine-tuning, by the pipeline input that they fill; {} if not known."""
     origin, _ = vars(model).get("_origin", (None, None))
     if origin is None:
         return {}
@@ -62,21 +62,21 @@ def trained_columns(model) -> dict[str, str]:
 
 
 def reading_fields(run: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Those fields of the task object of a fine-tuning that say how its files were read."""
+    """The fields of a fine-tuning's task object that say how its files were read."""
     fields = trained_task(run)
     names = task_class(fields["task"]).reading if fields.get("task") in task_names() else ()
     return {name: fields[name] for name in names if fields.get(name) is not None}
 
 
 def trained_task(run: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The fields of the task object of a fine-tuning, from the description of its run; {} if it has none."""
+    """The fields of a fine-tuning's task object, from the description of its run; {} if it has none."""
     settings = (run or {}).get("settings")
-    task = settings.get("task") if isinstance(settings, Mapping) else None  # it may be a description of the user's own
+    task = settings.get("task") if isinstance(settings, Mapping) else None  # it may be the user's own description
     return task if isinstance(task, Mapping) else {}
 
 
 def _checksum(model):
-    """Of all weights; about half a second for BERT-base."""
+    """A checksum of all weights, which takes about half a second for BERT-base."""
     checksum = 0
     for variable in model.weights:
         values = np.ascontiguousarray(ops.convert_to_numpy(variable))

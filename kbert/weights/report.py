@@ -9,7 +9,8 @@ from typing import Any
 
 _LOGGER = logging.getLogger("kbert")
 LOADED, NEW, UNUSED = "loaded", "newly initialised", "unused"
-_PART = re.compile(r"(?:bert[/.])?[^/.]*")  # of the model in a name, in all formats; that of an encoder is in "bert"
+# The part of the model in a variable's name, in all formats; the encoder's parts may be in "bert".
+_PART = re.compile(r"(?:bert[/.])?[^/.]*")
 _LAYER = re.compile(r"((?:encoder_block|layer)[_.])\d+")  # in the names of all formats
 
 
@@ -26,7 +27,11 @@ class ReportRow:
 class LoadReport:
     """What was loaded: a row for each variable of the model, then one for each unused variable of the source.
 
-    `remarks` are lines that say how kbert decided what the source does not specify.
+    Attributes:
+        source: path or name of what was loaded.
+        rows: each with ``variable``, the name in the model, ``source``, the name in the source, and ``status``. A name
+            that does not exist is "".
+        remarks: lines that say how kbert decided what the source does not specify.
 
     Example::
 
@@ -40,26 +45,26 @@ class LoadReport:
 
     @property
     def newly_initialised(self) -> list[ReportRow]:
-        """Variables of the model that the source does not hold."""
+        """Rows of the variables of the model that the source does not hold."""
         return [row for row in self.rows if row.status == NEW]
 
     @property
     def unused(self) -> list[ReportRow]:
-        """Variables of the source that the model does not have."""
+        """Rows of the variables of the source that the model does not have."""
         return [row for row in self.rows if row.status == UNUSED]
 
     def without(self, variables: Collection[str]) -> "LoadReport":
-        """The same report of a load after which these variables of the model are newly initialised after all."""
+        """This report, with these variables of the model newly initialised instead of loaded."""
         new = [r for r in self.rows if r.variable in variables and r.status == LOADED]
         rows = [ReportRow(r.variable, "", NEW) if r in new else r for r in self.rows]
         return dataclasses.replace(self, rows=rows + [ReportRow("", r.source, UNUSED) for r in new])
 
     def log(self) -> None:
-        """Logs the totals, a line for each part that is new or not used, and at the level DEBUG the whole table."""
+        """Logs the totals, a line for each part that is new or not used, and the whole table at level DEBUG."""
         new = Counter(row.variable.split("/")[0] for row in self.newly_initialised)
         unused = Counter(_PART.match(row.source)[0] for row in self.unused)
         _LOGGER.info("%s", self.totals())
-        for part, count in new.items():  # its answers have no meaning before it is trained
+        for part, count in new.items():  # a warning: its answers mean nothing before it is trained
             _LOGGER.warning("%s: newly initialised (%d variables not in %s)", part, count, self.source)
         for part, count in unused.items():
             _LOGGER.info("%s: unused (%d variables)", part, count)
@@ -67,7 +72,7 @@ class LoadReport:
             _LOGGER.debug("%s", line)
 
     def totals(self) -> str:
-        """How many variables were loaded, new, unused."""
+        """A line of text: how many variables were loaded, new, unused."""
         totals = Counter(row.status for row in self.rows)
         return f"{self.source}: " + ", ".join(f"{totals[status]} {status}" for status in (LOADED, NEW, UNUSED))
 
@@ -82,7 +87,7 @@ class LoadReport:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for a JSON file."""
+        """The report as plain data, for a JSON file."""
         return {
             "source": self.source,
             "remarks": list(self.remarks),
@@ -99,11 +104,9 @@ class LoadReport:
 
 
 def transfer(stored, model, source: str) -> LoadReport:
-    """Assigns every variable of a model that is stored under the same name with the same shape.
+    """Assigns every variable of a model that is stored under its name with its shape.
 
-    Args:
-        stored: name → (shape, function that reads the values).
-        source: for messages.
+    `stored` maps a name to (shape, function that reads the values).
     """
     rows, missing, unused = [], [], dict.fromkeys(stored)
     needed = {v.path for v in model.encoder.weights if not v.path.startswith("pooler/")}
@@ -124,5 +127,4 @@ def transfer(stored, model, source: str) -> LoadReport:
 
 
 def all_loaded(model, source: str) -> LoadReport:
-    """The report of a load in which every variable was found."""
     return LoadReport(source, [ReportRow(v.path, v.path, LOADED) for v in model.weights])

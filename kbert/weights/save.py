@@ -31,34 +31,35 @@ def save_pretrained(
     """Writes a model with everything needed to use it: architecture, weights, vocabulary, labels, preprocessing.
 
     The directory appears when it is complete (it is written under another name and renamed). In the format "kbert" it
-    has ``config.json``, ``vocab.txt``, ``model.weights.h5`` and ``manifest.json`` (hashes, versions, settings); the
-    other formats are those that transformers, google-research/bert and KerasHub read, with the same weights. Settings
-    that a format cannot store (labels in Google's) go into ``kbert_settings.json`` beside it; a model that would
+    has ``config.json``, ``vocab.txt``, ``model.weights.h5`` and ``manifest.json`` (hashes, versions, settings). The
+    other formats are the ones that transformers, google-research/bert and KerasHub read, with equal weights. Settings
+    that a format cannot store (labels in Google's) go into ``kbert_settings.json`` beside it. A model that would
     compute something else in the format is refused.
 
     Args:
         model_or_pipeline: one of kbert's models, or a `Pipeline`, which knows its tokenizer and settings. LoRA is saved
-            merged; the model stays as it is.
+            merged; the model is not changed.
         directory: a new or empty directory or, with `overwrite`, one of this format with nothing else in it.
         format: "kbert", "huggingface", "google", "kerashub", or one added with `register_format`.
-        tokenizer: of a model; None: the one it was loaded with. A pipeline has its own.
-        settings: `ModelSettings` of a model; None: those it was loaded with. A pipeline has its own.
+        tokenizer: `kbert.BertTokenizer` of a model; None: the one it was loaded with. A pipeline has its own.
+        settings: `ModelSettings` of a model; None: the ones it was loaded with. A pipeline has its own.
         made_by: JSON-able dict for the manifest: the settings of the run that made the model.
         overwrite: whether a directory of this format may be replaced.
-        push_to_hub: str, ``owner/name`` on the Hugging Face hub, to which the directory is uploaded, too (needs
-            huggingface_hub and a token: HF_TOKEN or ``hf auth login``). A new repository is private.
-        **options: of one format: ``storage_dtype`` of "kbert", the type of the weights on disk ("float32", or
-            "bfloat16" and "float16" for half the size; they are loaded as float32); ``optimizer`` of "google", a
+        push_to_hub: str, ``owner/name`` on the Hugging Face hub, to which the directory is uploaded, too. Needs
+            huggingface_hub and a token (HF_TOKEN or ``hf auth login``). A new repository is private.
+        **options: for one format. "kbert" takes ``storage_dtype``, the type of the weights on disk: "float32", or
+            "bfloat16" and "float16" for half the size. They are loaded as float32. "google" takes ``optimizer``, a
             `kbert.AdamW` whose moments and step are written too (`load_slots` reads them).
 
     Raises:
         ImportError: `push_to_hub`, and huggingface_hub is not installed.
         OSError: the upload failed; the directory is there.
-        TypeError: neither a kbert model nor a pipeline; `directory` is no path, `tokenizer` no `kbert.BertTokenizer`.
+        TypeError: neither a kbert model nor a pipeline, `directory` is not a path, or `tokenizer` not a
+            `kbert.BertTokenizer`.
         FileExistsError: the directory holds something else, or a model without `overwrite`.
         NotADirectoryError: it, or a part of its path, is a file.
-        ValueError: an unknown format, no tokenizer, a vocabulary or labels that do not fit the model, a
-            `made_by` that is not a dict that JSON holds, a model that the format cannot hold (the message says why).
+        ValueError: an unknown format or no tokenizer. A vocabulary or labels that do not fit the model. A `made_by`
+            that is not a dict that JSON holds. A model that the format cannot hold (the message says why).
 
     Example::
 
@@ -100,7 +101,7 @@ def _check_options(form, options):
 
 
 def _check_replaced(form, directory):
-    """Only files of this format are replaced: other formats and programs have files with the same names."""
+    """Checks that only files of this format are replaced, since others have files of equal names."""
     if directory.is_dir() and any(directory.iterdir()) and not form.recognises(directory):
         raise FileExistsError(
             f"{directory} holds files of a {form.name} checkpoint's names, but is not one; save to a new place. "
@@ -117,7 +118,7 @@ def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokeni
         if tokenizer is not None or settings is not None:
             raise ValueError("save_pretrained: a pipeline has its own tokenizer and settings; give neither.")
         loaded = pipeline.model.pretrained
-        tokenizer = pipeline.settings()["tokenizer"]  # the model's own, where that of the preprocessor reads [MASK]
+        tokenizer = pipeline.settings()["tokenizer"]  # the preprocessor's may read [MASK], too
         stored = ModelSettings(task=pipeline.task) if loaded is None else loaded.settings
         return pipeline.model, pipeline.tokenizer, stored.replace(**pipeline.options(), tokenizer=tokenizer)
     model = model_or_pipeline

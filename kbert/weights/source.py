@@ -14,14 +14,12 @@ _CONFIGS = ("config.json", "bert_config.json")
 def check_source(what: str, source, *others: str) -> None:
     """Raises TypeError unless a source is a path or a name.
 
-    Args:
-        what: the function and its argument, for the message.
-        others: what else the function takes; a pipeline is the last.
+    `what` is the function and its argument, for the message. `others` is what else the function takes, a pipeline last.
     """
     if not isinstance(source, str | os.PathLike):
         expected = " or ".join(("the path of a model", "its name on the Hugging Face hub", *others))
         hint = ""
-        if others and hasattr(source, "pipeline"):  # a run
+        if others and hasattr(source, "pipeline"):  # a run has a pipeline
             hint = "; give its `pipeline`"
         elif others and hasattr(source, "encoder"):
             hint = "; kbert.build_pipeline makes a pipeline of a model"
@@ -29,17 +27,25 @@ def check_source(what: str, source, *others: str) -> None:
 
 
 def local_source(source: str | os.PathLike) -> pathlib.Path | None:
-    """The path that `source` means, or None if it can only be a name on the Hugging Face hub. Nothing is read.
+    """The path that a source means, or None if it can only be a name on the Hugging Face hub. Nothing is read.
 
     Args:
-        source: a directory or file of any format that kbert reads, the prefix of a TensorFlow checkpoint, or the output
-            of a recipe, which means the ``model`` in it, or the last checkpoint of an unfinished run; ``RUN@STEP`` for
-            the checkpoint of a step; or a name on the hub, such as ``google-bert/bert-base-uncased``, where ``@`` and a
+        source: a directory or file of any format that kbert reads, or the prefix of a TensorFlow checkpoint. The output
+            of a recipe means the ``model`` in it, or the last checkpoint of an unfinished run, and ``RUN@STEP`` the
+            checkpoint of a step. Or a name on the hub, such as ``google-bert/bert-base-uncased``, where ``@`` and a
             branch, tag or commit may follow.
+
+    Returns:
+        pathlib.Path or None.
 
     Raises:
         TypeError: neither a path nor a name.
-        FileNotFoundError: something that looks like a path, but does not exist; a run without such a checkpoint.
+        FileNotFoundError: something that looks like a path, but does not exist, or a run without such a checkpoint.
+
+    Example::
+
+        local_source("runs/tiny@20000")  # Path("runs/tiny/checkpoints/step-0000020000")
+        local_source("google-bert/bert-base-uncased")  # None
     """
     check_source("`source`", source)
     if (checkpoint := find_step_checkpoint(source)) is not None:
@@ -62,12 +68,20 @@ def resolve_source(source: str | os.PathLike, revision: str | None = None, token
 
     Args:
         source: see `local_source`.
-        revision: of a name on the hub, where it does not stand in `source`: branch, tag or commit.
-        token: of a name on the hub: the access token, for private repositories.
+        revision: branch, tag or commit of a name on the hub, where `source` does not have it.
+        token: access token for private repositories on the hub.
+
+    Returns:
+        pathlib.Path.
 
     Raises:
+        TypeError: neither a path nor a name.
         FileNotFoundError: something that looks like a path, but does not exist; no such name on the hub; no network.
         ValueError: `revision` or `token` with a path, or two revisions.
+
+    Example::
+
+        resolve_source("google-bert/bert-base-uncased", revision="main")
     """
     path = local_source(source)
     if path is None:

@@ -25,17 +25,13 @@ class StepCheckpoint(Checkpoint):
     """The model of a checkpoint that `kbert.training.checkpoints` wrote; its optimizer is not read.
 
     Attributes:
-        step: int, updates before it.
+        step: updates before it.
     """
 
     step: int
 
     def load_into(self, model) -> LoadReport:
-        """Loads the weights; for another task through the model that was trained.
-
-        Raises:
-            ValueError: damaged values, or those of another model than described.
-        """
+        """Loads the weights; for another task through the model that was trained."""
         _LOGGER.info("%s: the weights after step %s of a run", self.path, f"{self.step:,}")
         return self.load_all_into(model, ModelDescription.from_model(model) == self.description, self._load_weights)
 
@@ -63,7 +59,7 @@ class StepCheckpoint(Checkpoint):
 
 
 def read_step_checkpoint(path) -> tuple[dict, list[np.ndarray]]:
-    """The manifest and the values of a checkpoint: of the model's variables, then of the optimizer's."""
+    """The manifest and the values of a checkpoint: the model's variables, then the optimizer's."""
     manifest = read_json(path / MANIFEST)
     values = _read_values(path, len(manifest["variables"]))
     received = [(list(value.shape), value.dtype.name) for value in values]
@@ -77,7 +73,7 @@ def read_step_checkpoint(path) -> tuple[dict, list[np.ndarray]]:
 
 
 def _read_values(path, count):
-    if (path / ARRAYS).exists():  # of the JAX backend
+    if (path / ARRAYS).exists():  # written by the JAX backend
         with np.load(path / ARRAYS) as arrays:
             return [arrays[f"arr_{i}"] for i in range(count)]
     import tensorflow as tf
@@ -110,8 +106,7 @@ def open_step_checkpoint(path) -> StepCheckpoint:
 def write_description(checkpoints, model, settings, vocabulary) -> None:
     """Writes beside the checkpoints of a run what is needed, besides them, to use its model.
 
-    Args:
-        model: one of kbert's models. Of one with LoRA nothing is written: its variables are not those of a model.
+    For a model with LoRA nothing is written, as its variables are not those of a plain model.
     """
     if lora_layers(model):
         return

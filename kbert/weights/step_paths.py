@@ -14,12 +14,10 @@ def checkpoint_paths(directory) -> list[pathlib.Path]:
 
 
 def checkpoint_name(step: int) -> str:
-    """The name of the checkpoint of a step."""
     return f"step-{step:010d}"
 
 
 def checkpoint_step(path) -> int:
-    """The step of a checkpoint, which is its name."""
     return int(pathlib.Path(path).name.removeprefix("step-"))
 
 
@@ -30,14 +28,9 @@ def is_step_checkpoint(path) -> bool:
 
 
 def find_step_checkpoint(source) -> pathlib.Path | None:
-    """The checkpoint that a source means: that of RUN@STEP, the last of an unfinished RUN; None: another source.
+    """The checkpoint that a source means: of RUN@STEP, or the last of an unfinished RUN; None: another source.
 
-    Raises:
-        FileNotFoundError: the run has no checkpoint, or none of this step; the message names those it has.
-
-    Example::
-
-        find_step_checkpoint("runs/tiny@20000")  # runs/tiny/checkpoints/step-0000020000
+    A run without checkpoints, or without one of this step, is a FileNotFoundError that names the ones it has.
     """
     path, found = pathlib.Path(source), _AT_STEP.fullmatch(str(source))
     if path.is_dir():

@@ -1,7 +1,6 @@
-"""google-research/bert's forward pass in plain NumPy, after its modeling.py and run_*.py, as a reference.
+"""google-research/bert's forward pass in float64 NumPy, after its modeling.py and run_*.py, as a reference.
 
 It uses the checkpoint's own names and none of kbert's layers, name tables or configs, so that it can test them.
-Float64 throughout.
 
 Shapes: B batch, S sequence, H hidden, A heads, D head width, P predictions, V vocabulary.
 """
@@ -21,12 +20,12 @@ def google_forward(
 
     Args:
         read: returns a tensor by its name in the checkpoint.
-        names: the tensors in the checkpoint; they decide which heads are computed.
+        names: the tensors in the checkpoint, which decide the heads that are computed.
         config: the content of ``bert_config.json``.
         batch: ``token_ids, segment_ids, padding_mask`` [B, S], and ``mask_positions`` [B, P] for the masked LM.
 
     Returns:
-        ``hidden_states`` (layers + 1 of [B, S, H]), ``pooled_output``, and for the heads in the checkpoint
+        ``hidden_states`` (layers + 1 of [B, S, H]), ``pooled_output`` [B, H], and for the heads in the checkpoint
         ``mlm_logits, nsp_logits, logits, start_logits, end_logits``.
     """
 

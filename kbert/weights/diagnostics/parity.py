@@ -1,4 +1,4 @@
-"""Compares a model's outputs with those of the library of another format, from the same files.
+"""Compares a model's outputs with what the library of another format computes from one set of files.
 
 Shapes: B batch, S sequence, P predictions, C choices.
 """
@@ -21,13 +21,14 @@ _CHOICES = 3
 
 @dataclasses.dataclass(frozen=True)
 class ParityReport:
-    """The largest differences between two models on the same random batch, at positions that are not padding.
+    """The largest differences between two models on one random batch, at positions that are not padding.
 
     Attributes:
         against: the other library and its version.
         source: the files that both read.
-        differences: output → largest absolute difference; hidden states layer by layer, the embeddings first.
-        largest: output → largest absolute value, for comparison.
+        differences: largest absolute difference of each output. Hidden states come layer by layer, the embeddings
+            first.
+        largest: largest absolute value of each output, for comparison.
         reason: why nothing was compared, or "".
     """
 
@@ -38,7 +39,7 @@ class ParityReport:
     reason: str = ""
 
     def lines(self) -> list[str]:
-        """As text."""
+        """The report as lines of text."""
         if self.reason:
             return [f"parity of {self.source}: not compared, {self.reason}"]
         width = max(map(len, self.differences))
@@ -48,21 +49,29 @@ class ParityReport:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain data, for a JSON file."""
+        """The report as plain data, for a JSON file."""
         return dataclasses.asdict(self)
 
 
 def measure_parity(model, path) -> ParityReport:
-    """Compares a kbert model's outputs with those of the format's own library from the files at `path`.
+    """Compares a kbert model's outputs with what the format's own library computes from the files at `path`.
 
-    Google's own code needs TensorFlow 1; a transcription in NumPy (google_reference.py) replaces it.
+    Google's own code needs TensorFlow 1. A transcription in NumPy replaces it.
 
     Args:
-        model: a kbert model, loaded from there or written to there.
+        model: a kbert model that was loaded from these files or written to them.
         path: a directory (or checkpoint) of any format.
 
     Returns:
         `ParityReport`; its ``reason`` says if the format has no such library, or if it is not installed.
+
+    Raises:
+        TypeError: `model` is not a kbert model, or `path` is not a path.
+
+    Example::
+
+        model = kbert.load_pretrained("models/uncased_L-2")
+        kbert.weights.measure_parity(model, "models/uncased_L-2").lines()  # a line for each output
     """
     if not isinstance(model, BertModel):
         raise TypeError(f"measure_parity: `model` must be a kbert model. Received: {type(model).__name__}")
@@ -79,7 +88,7 @@ def measure_parity(model, path) -> ParityReport:
     library, expected = reference
     outputs = kbert_outputs(model, batch)
     real = batch["padding_mask"]
-    differences, largest = {}, {}  # of each output
+    differences, largest = {}, {}
     for name, values in _chosen(model, expected).items():
         positions = real if name.startswith("hidden_states") or name.endswith(("start_logits", "end_logits")) else ...
         positions = real if model.task == "tagging" and name == "logits" else positions
@@ -93,9 +102,8 @@ def measure_parity(model, path) -> ParityReport:
 def conversion_report(model, output) -> tuple[dict[str, Any], list[str]]:
     """Compares a model, and the files written from it, with the libraries of both formats.
 
-    Returns:
-        (JSON-able dict with ``read`` and ``written``, each with every variable's names and the parity; its lines to
-        print).
+    Returns a dict for JSON with ``read`` and ``written``, each with every variable's names and the parity, and its
+    lines to print.
     """
     written = load_pretrained(output)
     report = {}
@@ -108,7 +116,7 @@ def conversion_report(model, output) -> tuple[dict[str, Any], list[str]]:
 
 
 def random_batch(model) -> dict[str, np.ndarray]:
-    """A batch of random tokens for a model: B rows of different lengths, one of them full."""
+    """Random tokens for a model: B rows of different lengths, one of them full."""
     rng, config = np.random.default_rng(0), model.config
     length = min(_MOST_TOKENS, config.max_sequence_length)
     rows = (_BATCH, _CHOICES) if model.task == "multiple_choice" else (_BATCH,)
@@ -139,7 +147,7 @@ def kbert_outputs(model, batch) -> dict[str, np.ndarray]:
 
 
 def _hidden_states(encoder, rows):
-    """The hidden states, from the model's own layers: a second encoder would take memory for the weights again."""
+    """The hidden states, from the model's own layers, since a second encoder would hold the weights again."""
     x = encoder.embeddings(rows["token_ids"], rows["segment_ids"], training=False)
     bias = encoder.get_layer("attention_bias")(rows["padding_mask"])
     states = [x]

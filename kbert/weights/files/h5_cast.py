@@ -10,12 +10,9 @@ STORAGE_DTYPES = ("float32", *_TYPES)
 
 
 def cast_h5(path, dtype: str) -> None:
-    """Rewrites a file with its float32 variables in another type, as Keras would; one variable in memory at a time.
+    """Rewrites a file with its float32 variables in "float16" or "bfloat16", as Keras would, one in memory at a time.
 
     Values are rounded to the nearest. Loading converts them back to float32, which is exact.
-
-    Args:
-        dtype: "float16" or "bfloat16".
     """
     import h5py
 
@@ -43,7 +40,7 @@ def _copy(source, target, dtype):
         copy = target.create_dataset(name, data=values)
         copy.attrs.update(entry.attrs)
         if values.dtype == ml_dtypes.bfloat16:
-            copy.attrs["dtype"] = "bfloat16"  # by which Keras knows it: HDF5 has no such type
+            copy.attrs["dtype"] = "bfloat16"  # HDF5 has no such type: Keras looks for this
 
 
 def _cast(values, dtype, name):

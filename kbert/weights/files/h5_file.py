@@ -1,7 +1,7 @@
 """Keras' `.weights.h5` files: checked whole, then read variable by variable.
 
-h5py reads them, after checks of our own: it follows links into other files, decompresses whatever is compressed, and
-never returns from some damaged files; and Keras needs a model before it can name the variables in a file.
+The checks are our own. h5py follows links into other files, decompresses whatever is compressed, and never returns from
+some damaged files. Keras needs a model before it can name the variables in a file.
 """
 
 import contextlib
@@ -18,21 +18,14 @@ _HEAP = b"GCOL\x01\x00\x00\x00"  # the beginning of a heap: its size follows, th
 # The attribute "name" as h5py writes it: the types of its value, then length and heap of a string of any length.
 _NAME = re.compile(rb"name\0{4}.{32}(.{4})(.{8})", re.DOTALL)
 _LONGEST_NAME = 1000
-_NUMBER = re.compile(r"^(encoder_block|transformer_layer)_\d+(?=/|$)")  # of the block that a layer is in
+_NUMBER = re.compile(r"^(encoder_block|transformer_layer)_\d+(?=/|$)")  # the block of a layer
 
 
 class H5File:
-    """Keras' `.weights.h5` files as one `kbert.weights.files.tensor_file.TensorFile`, by the paths of the variables.
+    """Keras' `.weights.h5` files as one `TensorFile`, by the paths of the variables.
 
-    Args:
-        layer_variables: names of the variables of each layer to look for (see `NameTable.layer_variables`).
-
-    Attributes:
-        tensors: the variables in the files; empty for files of older Keras versions, which did not name layers.
-
-    Raises:
-        FileNotFoundError: a file is missing.
-        ValueError: a file that `check_h5` refuses.
+    `layer_variables` names the variables of each layer to look for (see `NameTable.layer_variables`). `tensors` is
+    empty for files of older Keras versions, which did not name layers.
     """
 
     def __init__(self, paths: Iterable, layer_variables: Mapping[str, list[str]]):
@@ -56,11 +49,11 @@ class H5File:
             return dataset[...]
 
     def _walk(self, group, layer, path):
-        """Records the variables of a layer, whose name Keras stores beside them, and of the layers in it."""
+        """Records the variables of a layer, whose name Keras stores beside them, and of its sublayers."""
         import h5py
 
         own = group.get("vars")
-        if own is not None and "layers" not in group:  # paths do not contain the model's name
+        if own is not None and "layers" not in group:  # not the model, whose name is in no path
             layer = "/".join(filter(None, (layer, str(own.attrs.get("name", "")))))
             variables = self._variables.get(_NUMBER.sub(r"\1_{i}", layer), ())
             if len(own) < len(variables):  # a tied masked LM has no separate table
@@ -83,12 +76,8 @@ class H5File:
 def check_h5(path) -> None:
     """Checks that a file contains all its data itself, as Keras writes them: one block of numbers for each variable.
 
-    Nothing is then read from another file, and what is read takes no more memory than the file has bytes.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: not an HDF5 file, or a damaged one; a link; a virtual, external, chunked or compressed dataset, or
-            one of anything but numbers.
+    Links, other datasets (virtual, external, chunked, compressed) and anything but numbers are refused. So nothing is
+    read from another file, and what is read takes no more memory than the file has bytes.
     """
     path = checked_file(path)
     _check_heaps(path)
@@ -99,7 +88,7 @@ def check_h5(path) -> None:
 
 
 def _check_heaps(path):
-    """Checks the heaps of layer names: from damaged ones, the HDF5 library never returns."""
+    """Checks the heaps of layer names, since the HDF5 library never returns from damaged ones."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         start, heaps = content.find(_HEAP), set()
         while start >= 0:
@@ -172,7 +161,7 @@ def _is_bfloat16(dataset):
 
 @contextlib.contextmanager
 def opened_h5(path):
-    """The file, open for reading; errors of a damaged file in the block become a ValueError that names it."""
+    """The file, open for reading. An error of a damaged file in the block becomes a ValueError that names it."""
     import h5py
 
     try:

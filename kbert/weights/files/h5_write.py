@@ -1,4 +1,4 @@
-"""Writing HDF5: errors on closing a file, which h5py only prints (on a full disk, for example), are raised."""
+"""Writing HDF5, where h5py only prints the errors of closing a file, such as a full disk."""
 
 import contextlib
 import sys
@@ -7,11 +7,7 @@ import traceback
 
 @contextlib.contextmanager
 def h5_errors_raised(path):
-    """Raises errors that h5py only prints while it deletes its objects; the file may then be incomplete.
-
-    Args:
-        path: the file that is written in the block.
-    """
+    """Raises errors that h5py only prints while it deletes its objects; the file at `path` may be incomplete."""
     printed, hooks = [], (sys.excepthook, sys.unraisablehook)
     sys.excepthook = lambda kind, error, trace: printed.append(error)  # Cython calls both
     sys.unraisablehook = lambda unraisable: printed.append(unraisable.exc_value)

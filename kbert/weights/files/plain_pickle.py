@@ -39,18 +39,13 @@ class _Function:
 def read_pickle(file: BinaryIO, known: _NAMES, persistent: Callable[[Any], Any]) -> Any:
     """The value that a pickle describes; afterwards the file's position is at its end.
 
+    It is made of dicts (with strings or integers as keys), lists, tuples, strings, numbers, None, and what `known` and
+    `persistent` return. The state of a dict (torch's ``_metadata``) is dropped. Any other name, or an opcode that is
+    not needed for these, is a RefusedPickle. A damaged pickle gives an UnpicklingError, IndexError or ValueError.
+
     Args:
-        file: at the beginning of a pickle.
-        known: (module, name) → its replacement: a function that is called with the pickled arguments, or a string.
+        known: replacement of each (module, name): a function that is called with the pickled arguments, or a string.
         persistent: function from a persistent id to its value.
-
-    Returns:
-        A value made of dicts (with strings or integers as keys), lists, tuples, strings, numbers, None, and what
-        `known` and `persistent` return. The state of a dict (torch's ``_metadata``) is dropped.
-
-    Raises:
-        RefusedPickle: another name, or an opcode that is not needed for these.
-        UnpicklingError, IndexError, ValueError: a damaged pickle.
     """
     machine = _Machine(known, persistent)
     for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):

@@ -33,20 +33,10 @@ _LONGEST_HEADER = 100_000_000  # bytes; the library's own bound
 class SafetensorsFile:
     """A `.safetensors` file as a `TensorFile`.
 
-    The file is opened again for each tensor, because the library maps it into memory and checks its length only when
-    it opens it.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: another format, a truncated file, or sizes that contradict each other; nothing has been read then.
+    The file is opened again for each tensor, because the library maps it into memory and checks its length only when it
+    opens it. A truncated file, or sizes that contradict each other, are errors before any value is read.
 
     Source: github.com/huggingface/safetensors.
-
-    Example::
-
-        file = SafetensorsFile("model.safetensors")
-        file.tensors["embeddings.word_embeddings.weight"].shape  # (30522, 384)
-        table = file.read("embeddings.word_embeddings.weight")
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -92,16 +82,14 @@ def write_safetensors(
 ) -> None:
     """Writes float32 tensors to a `.safetensors` file, one in memory at a time.
 
-    Args:
-        tensors: name → (shape, function that returns the values).
-        **metadata: strings for the file's header.
+    `tensors` maps a name to (shape, function that returns the values). `metadata` are strings for the file's header.
     """
     header, end = {"__metadata__": metadata} if metadata else {}, 0
     for name, (shape, _) in tensors.items():
         begin, end = end, end + 4 * math.prod(shape)
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header).encode("utf-8")
-    text += b" " * (-len(text) % 8)  # the data begin at a multiple of 8, as readers that map the file need it
+    text += b" " * (-len(text) % 8)  # readers that map the file need data that begin at a multiple of 8
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name, (shape, values) in tensors.items():

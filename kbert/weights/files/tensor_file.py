@@ -19,23 +19,23 @@ class TensorInfo:
 
 
 class TensorFile(Protocol):
-    """Named tensors on disk. Opening reads the names and shapes and checks the sizes; values are read on request.
+    """Named tensors on disk. Opening reads names and shapes and checks the sizes; values are read on request.
 
     Attributes:
         path: the file, for messages.
-        tensors: name → `TensorInfo`.
+        tensors: `TensorInfo` by name.
     """
 
     path: pathlib.Path
     tensors: dict[str, TensorInfo]
 
     def read(self, name: str) -> np.ndarray:
-        """The values of one tensor as a new array; bfloat16 is converted to float32, which is exact."""
+        """The values of one tensor as a new array; bfloat16 becomes float32, which is exact."""
         ...
 
 
 def checked_file(path: str | os.PathLike) -> pathlib.Path:
-    """The path, if there is a file with content; an error that explains it for a pointer file of Git LFS."""
+    """The path of a file with content; an error explains a pointer file of Git LFS."""
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"No file at {str(path)!r}.")

@@ -13,15 +13,7 @@ _SHARD = re.compile(r"\.data-\d{5}-of-(\d{5})$")
 
 
 class TFCheckpointFile:
-    """A TensorFlow checkpoint as a `kbert.weights.files.tensor_file.TensorFile`.
-
-    Args:
-        prefix: the path without ``.index``.
-
-    Raises:
-        FileNotFoundError: the index or a data file is missing.
-        ValueError: truncated or corrupted files.
-    """
+    """A TensorFlow checkpoint as a `TensorFile`; `prefix` is the path without ``.index``."""
 
     def __init__(self, prefix: str | os.PathLike):
         import tensorflow as tf

@@ -52,7 +52,7 @@ def _rebuild_parameter(tensor, *_):
 
 
 def _ordered_dict(items=()):
-    """Python 2 passes the entries to the call; the list is emptied, so that no short pickle makes many long dicts."""
+    """Empties its list, so that no short pickle makes many long dicts; Python 2 passes entries to the call."""
     found = {}
     for key, value in items:
         if type(key) is not str:
@@ -68,7 +68,7 @@ def _size(axes=()):
 
 
 def stored_data(pid) -> StoredData:
-    """The value of a persistent id; anything but torch's is refused."""
+    """The value of a persistent id; ids that are not torch's are refused."""
     if type(pid) is not tuple or len(pid) not in (5, 6):
         raise pickle.UnpicklingError("a persistent id that torch does not write")
     kind, dtype, key, _, size, *view = pid
@@ -86,5 +86,5 @@ KNOWN_NAMES = {
     ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
     ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
     ("torch", "Size"): _size,
-    **{("torch", name): name for name in _DTYPES},  # a string: it names the type of some data and cannot be called
+    **{("torch", name): name for name in _DTYPES},  # strings name the type of data and cannot be called
 }

@@ -1,9 +1,8 @@
 """PyTorch's pickled checkpoints (`pytorch_model.bin`), read without executing what is pickled in them.
 
-A pickle is a program: it may call what it names. `torch.save` needs a handful of names to describe tensors; here these
-become plain records, and every other name is refused before anything is called.
-
-kbert has its own reader because it does not depend on torch.
+A pickle is a program: it may call what it names. `torch.save` needs a handful of names to describe tensors. Here these
+become plain records, and every other name is refused before anything is called. The reader is kbert's own because kbert
+does not depend on torch.
 """
 
 import io
@@ -41,14 +40,10 @@ _DAMAGE = (  # what zipfile and pickle raise for files that are truncated, alter
 
 
 class TorchPickleFile:
-    """A `pytorch_model.bin` as a `TensorFile`; needs no torch and runs no code from the file.
+    """A `pytorch_model.bin` as a `TensorFile`, in the zip form (PyTorch ≥ 1.6) or the older single stream.
 
-    Reads the zip form (PyTorch ≥ 1.6) and the older single stream.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: the pickle names something that does not describe tensors (the message says what), or the file is
-            truncated, of another kind, compressed (torch never does that), or describes tensors beyond its data.
+    It refuses names that do not describe tensors, compressed entries (torch never writes them), and tensors beyond the
+    file's data.
     """
 
     def __init__(self, path: str | os.PathLike):
@@ -147,7 +142,7 @@ class TorchPickleFile:
         return contents
 
     def _member_sizes(self, archive):
-        """Sizes of the entries, all uncompressed: together they take no more than the file."""
+        """Sizes of the entries; all are uncompressed, so together they take no more than the file."""
         sizes = {}
         for info in archive.infolist():
             if info.filename in sizes:
@@ -200,7 +195,7 @@ class TorchPickleFile:
             return read_pickle(file, KNOWN_NAMES, stored_data)
         except RefusedPickle:
             raise
-        except ValueError as error:  # for a bad opcode or number
+        except ValueError as error:  # a bad opcode or number
             raise pickle.UnpicklingError(str(error)) from None
 
     def _bytes(self, storage, item_size):

@@ -14,7 +14,7 @@ def looks_cased(vocabulary) -> bool:
 def warn_of_wrong_casing(vocabulary, lowercase: bool, source: str) -> None:
     """Warns if the vocabulary looks cased and the tokenizer lower-cases, or the reverse.
 
-    A warning, not an error: a model may have been trained that way, and must then be used that way.
+    It is no error: a model may have been trained that way, and must then be used that way.
     """
     words, capitals = _count(vocabulary)
     if lowercase and looks_cased(vocabulary):

@@ -33,16 +33,13 @@ class Checkpoint(ABC):
     def load_into(self, model) -> LoadReport:
         """Loads the weights that both have into a model of this or another task; reports on each variable.
 
-        Raises:
-            ValueError: damaged values, or a variable of the encoder that is missing (its pooler may be).
+        Damaged values are a ValueError, and so is a missing variable of the encoder, except its pooler's.
         """
 
     def load_all_into(self, model, is_described: bool, load) -> LoadReport:
-        """`load_into` for weights that only a model as described can read: another one takes them from such a model.
+        """`load_into` for weights that only a model as described can read; others take them from such a model.
 
-        Args:
-            is_described: whether `model` itself can read them.
-            load: function of a model that reads them into it.
+        `is_described` says whether `model` is one. `load` reads the weights into the model that it is given.
         """
         if is_described:
             load(model)

@@ -31,11 +31,11 @@ class ConfigNames:
     config that the format cannot hold.
 
     Attributes:
-        fields: kbert's field → the format's name for it, for the fields that the format has.
+        fields: the format's name of each field of kbert's that it has.
         fixed: kbert's field → the constant in the format's code, for fields that cannot be chosen there.
         fixed_reason: why they cannot be chosen, for messages.
-        defaults: values of missing fields: the defaults of the format's own config class.
-        activations: the format's name → kbert's, where they differ. Of several names of a function the first is
+        defaults: values of missing fields, as in the format's own config class.
+        activations: the format's name → kbert's, where they differ. If a function has several names, the first is
             written.
         num_labels: the format's name for the number of labels.
     """
@@ -49,14 +49,7 @@ class ConfigNames:
     num_labels: str = "num_labels"
 
     def to_kbert(self, content: dict[str, Any], source: str) -> BertConfig:
-        """The `BertConfig` that a config describes; the readers handle entries that are not about the architecture.
-
-        Args:
-            source: the file, for messages.
-
-        Raises:
-            ValueError: a field is missing, or has a value that kbert cannot represent.
-        """
+        """The `BertConfig` that a config from the file `source` describes; the reader handles other entries."""
         content = {**self.defaults, **content}
         values = dict(self.fixed)
         values |= {ours: content[theirs] for ours, theirs in self.fields.items() if content.get(theirs) is not None}
@@ -80,11 +73,7 @@ class ConfigNames:
             raise ValueError(f"{source}: {error}") from error
 
     def from_kbert(self, config: BertConfig) -> dict[str, Any]:
-        """The format's fields for this config; the inverse of `to_kbert`.
-
-        Raises:
-            ValueError: a field that the format cannot hold.
-        """
+        """The format's fields for this config; the inverse of `to_kbert`."""
         values = config.to_dict()
         for name, fixed in self.fixed.items():
             if values[name] != fixed:
@@ -102,7 +91,7 @@ class ConfigNames:
         return content
 
     def size_names(self) -> dict[str, str]:
-        """kbert's name of a size → the format's, of the config's sizes and of the number of labels."""
+        """The format's names of the config's sizes and of the number of labels, by kbert's names."""
         return {"num_labels": self.num_labels} | {name: self.fields[name] for name in SIZES}
 
     def _read_activation(self, name, source):

@@ -65,8 +65,7 @@ def check_single_label(format: str, model) -> None:
 def check_head(format: str, model, activation=None, layer_norm_epsilon=None) -> None:
     """Refuses a masked-LM head that computes something different from the format's.
 
-    Args:
-        activation, layer_norm_epsilon: those of the format's head; None: as in the encoder.
+    `activation` and `layer_norm_epsilon` are the format's; None: as in the encoder.
     """
     if not getattr(model, "masked_lm", False):
         return

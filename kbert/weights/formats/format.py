@@ -1,10 +1,13 @@
-"""The interface of a checkpoint format; each has one folder, and one line in the registry."""
+"""The interface of a checkpoint format; each has one folder, and one line in the registry.
+
+Shapes: B batch, S sequence.
+"""
 
 import pathlib
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:  # a recipe asks for the names of the formats before it imports Keras
+if TYPE_CHECKING:  # a recipe asks for the formats before it imports Keras
     from kbert.weights.formats.checkpoint import Checkpoint
 
 
@@ -18,9 +21,9 @@ class Format(ABC):
     Attributes:
         name: as in ``save_pretrained(format=...)``.
         title: a description with the files it is recognised by, for the message that nothing was recognised.
-        files: patterns of the names of files that `write` creates; nothing else in a directory is ever replaced.
+        files: patterns of the names of files that `write` creates. Nothing else in a directory is ever replaced.
         needs_tokenizer: whether writing needs a vocabulary.
-        options: what `write` takes besides the arguments of every format, such as ``optimizer`` of Google's.
+        options: names of further arguments of `write`, such as ``optimizer`` of Google's.
 
     Example::
 
@@ -36,9 +39,10 @@ class Format(ABC):
 
     @abstractmethod
     def recognises(self, path: pathlib.Path) -> bool:
-        """Whether a directory, a file in it or the prefix of files is a checkpoint of this format, by its content.
+        """Whether a path is a checkpoint of this format, by its content.
 
-        It may be damaged: `read` then says so.
+        Args:
+            path: a directory, a file in it, or the prefix of files. It may be damaged: `read` then says so.
         """
 
     @abstractmethod
@@ -48,6 +52,9 @@ class Format(ABC):
         Args:
             path: a path that `recognises` has accepted.
             vocabulary: path of a vocabulary in place of the checkpoint's own, or None.
+
+        Returns:
+            A `Checkpoint`, which loads the values when it is asked to.
 
         Raises:
             FileNotFoundError: a file is missing.
@@ -61,10 +68,10 @@ class Format(ABC):
         Args:
             directory: an existing directory.
             model: one of kbert's models.
-            settings: `ModelSettings`; what the format cannot store goes into a file beside it.
+            settings: `ModelSettings`. What the format cannot store goes into a file beside it.
             vocabulary: the tokens, or None.
             made_by: the settings that made the model, for a format that stores them.
-            **options: those of `options` that were given.
+            **options: arguments that `options` names, if they were given.
 
         Raises:
             ValueError: what the format cannot hold, with the reason.
@@ -73,9 +80,14 @@ class Format(ABC):
     def reference_outputs(self, model, path: pathlib.Path, batch) -> tuple[str, dict[str, Any]] | None:
         """What the format's own library computes from the files at `path`, for comparison with kbert's model.
 
+        Args:
+            model: a kbert model with the weights of these files.
+            path: a path that `recognises` has accepted.
+            batch: ``token_ids, segment_ids, padding_mask`` [B, S] and what the model takes besides, as NumPy arrays.
+
         Returns:
-            Name and version of the library, and its outputs under kbert's names (``hidden_states``, a list, and those
-            of the heads); None if there is no such library.
+            Name and version of the library, and its outputs under kbert's names: ``hidden_states``, a list, and the
+            outputs of the heads. None if there is no such library.
 
         Raises:
             ImportError: the library is not installed.

@@ -9,12 +9,12 @@ NAME = "kbert_settings.json"
 
 
 def write_kbert_settings(directory, settings: ModelSettings) -> None:
-    """Writes the settings beside a checkpoint of another format. Other programs ignore the file."""
+    """Writes the settings beside a checkpoint of another format; other programs ignore the file."""
     write_json(pathlib.Path(directory) / NAME, settings.to_dict())
 
 
 def read_kbert_settings(directory, task: str) -> ModelSettings | None:
-    """The settings beside a checkpoint of this task; None if there are none, or those of another task."""
+    """The settings beside a checkpoint of this task; None if there are none, or only for another task."""
     path = pathlib.Path(directory) / NAME
     if not path.is_file():
         return None

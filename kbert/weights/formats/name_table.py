@@ -12,8 +12,8 @@ from kbert.weights.formats.variables import VARIABLES, numbered
 class TensorName:
     """A variable in another format: its name there, the letters of its shape there, and whether it is transposed.
 
-    Both conversions are exact: they never change a number. The letters are those of `kbert.weights.formats.variables`;
-    None: those of the variable, reversed if it is transposed.
+    Both conversions are exact: they never change a number. The letters are explained in
+    `kbert.weights.formats.variables`. None: the variable's letters, reversed if it is transposed.
     """
 
     name: str
@@ -21,11 +21,10 @@ class TensorName:
     transposed: bool = False
 
     def shape(self, sizes: dict[str, int]) -> tuple[int, ...]:
-        """The shape it must have there."""
         return tuple(sizes[letter] for letter in self.dims)
 
     def to_kbert(self, values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-        """The format's values as those of kbert's variable with this shape."""
+        """The format's values as values of kbert's variable with this shape."""
         return values.T if self.transposed else values.reshape(shape)
 
     def from_kbert(self, values: np.ndarray, sizes: dict[str, int]) -> np.ndarray:
@@ -42,14 +41,11 @@ class NameTable:
     """The names of one format, each in the format's own folder.
 
     Args:
-        names: kbert's path of a variable → `TensorName`, or just the name of a tensor of the same shape. The format
-            cannot hold variables that are missing here.
+        names: kbert's path of a variable → `TensorName`, or just the name of a tensor of equal shape. The format cannot
+            hold variables that are missing here.
         block: the prefix of the names of a block's tensors, with ``{i}`` for its number.
         block_names: path of a variable within its block → the name after `block`.
         absent: first part of the path of a missing variable → why the format cannot hold it, for messages.
-
-    Raises:
-        ValueError: a path that no model of kbert has.
 
     Example::
 
@@ -75,7 +71,7 @@ class NameTable:
         self._names = {variable: _with_dims(entry, VARIABLES[variable]) for variable, entry in entries.items()}
 
     def find(self, variable: str) -> TensorName | None:
-        """The tensor that holds a variable, given its path in a kbert model; None: the format cannot hold it."""
+        """The tensor that holds the variable of this path; None: the format cannot hold it."""
         path, number = numbered(variable)
         found = self._names.get(path)
         return (
@@ -83,13 +79,12 @@ class NameTable:
         )
 
     def why_absent(self, variable: str) -> str:
-        """Why the format cannot hold a variable."""
         return self._absent.get(variable.split("/")[0], f"the variable {variable}")
 
     def layer_variables(self) -> dict[str, list[str]]:
-        """Path of each layer, with ``{i}`` for its number → names of its variables, in the order in which it has them.
+        """Path of each layer, with ``{i}`` for its number → names of its variables in order.
 
-        For the formats whose layers are Keras'.
+        It is for the formats whose layers are Keras'.
         """
         return group_by_layer(tensor.name for tensor in self._names.values())
 

@@ -1,4 +1,4 @@
-"""The formats of checkpoints: one line each. A format's module is imported when it is first asked for."""
+"""The formats of checkpoints, one line each. A format's module is imported when it is first asked for."""
 
 import functools
 import importlib
@@ -19,7 +19,7 @@ def register_format(name: str, module: str) -> None:
 
     Args:
         name: as in ``save_pretrained(format=name)``.
-        module: importable; its `FORMAT` is an instance of a `Format`.
+        module: name of a module that can be imported; its `FORMAT` is an instance of a `Format`.
 
     Raises:
         ValueError: the name is taken by another module.
@@ -33,24 +33,17 @@ def register_format(name: str, module: str) -> None:
 
 
 def format_names() -> tuple[str, ...]:
-    """The names of all formats."""
     return tuple(_MODULES)
 
 
 def get_format(name: str) -> Format:
-    """The format with this name."""
     if name not in _MODULES:
         raise ValueError(f"`format` must be one of {format_names()}. Received: {name!r}")
     return _imported(_MODULES[name])
 
 
 def recognise_format(path) -> Format | None:
-    """The format of what is at a path (a directory, a file, or a prefix of files), by its content; None: no known one.
-
-    Example::
-
-        recognise_format("uncased_L-2_H-128_A-2").name  # "google"
-    """
+    """The format of what is at a path (directory, file or prefix of files), by its content; None: unknown."""
     path = pathlib.Path(path)
     return next((form for form in map(get_format, _MODULES) if form.recognises(path)), None)
 

@@ -19,7 +19,7 @@ from kbert.weights.formats.variables import (
 )
 
 _MOST = 4096  # limit of a count, if the position table is shorter
-_SHOWN_BY = {  # field -> the variable whose shape shows it, and the letter there
+_SHOWN_BY = {  # field → the variable whose shape shows it, and the letter there
     "vocabulary_size": ("embeddings/token_embedding/embeddings", "V"),
     "hidden_dim": ("embeddings/token_embedding/embeddings", "H"),
     "num_segments": ("embeddings/segment_embedding/embeddings", "G"),
@@ -38,18 +38,10 @@ def check_sizes(
     source: str,
     weights: str,
 ) -> None:
-    """Compares every size with the weights; `check_variables` then looks for missing weights.
+    """Compares every size in the config with the weights; `check_variables` then looks for missing weights.
 
-    Args:
-        description: the model described by the config.
-        shapes: of the tensors in the file, by the format's standard names.
-        fields: kbert's name of a size → its name in the config.
-        source: the config's file, for messages.
-        weights: the file of weights, for messages.
-
-    Raises:
-        ValueError: a size that differs from the weights, or more blocks than they have; the message names file and
-            field.
+    `shapes` has the tensors in the file by the format's standard names, `fields` the config's names of kbert's sizes.
+    `source` and `weights` are the two files, for messages.
     """
     config, num_labels = description.config, description.arguments.get("num_labels")
     stated = {name: getattr(config, name) for name in _SHOWN_BY}
@@ -77,12 +69,7 @@ def check_variables(
 ) -> None:
     """Checks that the weights are whole, of the config's shapes, and floating-point numbers.
 
-    Args:
-        description: after `check_sizes`.
-        pooler: whether the encoder has one.
-        tensors: standard name → `TensorInfo`.
-        source: the file of weights, for messages.
-        heads: whether the heads must be there too.
+    `tensors` has the `TensorInfo` of each standard name. `heads`: whether the heads must be there too.
     """
     sizes = sizes_of(description.config, description.arguments.get("num_labels"))
     encoder = dict.fromkeys(encoder_variables(description.config, pooler))
@@ -120,14 +107,7 @@ def _head_variables(description):
 def check_settings(settings: ModelSettings, description: ModelDescription, given: Collection[str] = ()) -> None:
     """Compares settings with the model, and bounds the sizes that take memory but do not show in the weights.
 
-    Args:
-        given: names of the settings that were given, and are not as stored; see `kbert.tasks.Task.check_options`.
-
-    Raises:
-        ValueError: options that contradict each other, not as many `labels` or `thresholds` as logits, `thresholds` of
-            a model that is not multi-label; `sequence_length`, `num_parts` or `max_masks` beyond the position table,
-            `top_k` beyond the vocabulary (or their defaults, if those are more), another count beyond 4,096; the
-            message names it.
+    `given` names the settings that were given and are not as stored (see `kbert.tasks.Task.check_options`).
     """
     config, task = description.config, settings.task
     counts = {name: value for name, value in task.options().items() if type(value) is int}

@@ -27,7 +27,7 @@ class TensorCheckpoint(Checkpoint):
 
     Attributes:
         config_path: the file with its sizes.
-        names, config_names: those of its format.
+        names, config_names: tables of its format.
         tensors: its file of tensors.
         stored_names: the format's standard name → the name in this file (they differ by prefixes and old spellings).
         ignored: names in the file that hold no weights (counters, position ids, optimizer slots).
@@ -43,11 +43,7 @@ class TensorCheckpoint(Checkpoint):
     remarks: tuple[str, ...] = ()
 
     def check(self) -> "TensorCheckpoint":
-        """Itself, if the sizes match the weights, the encoder is complete and the vocabulary as long as its table.
-
-        Raises:
-            ValueError: what `check_sizes` and `check_variables` refuse, or a vocabulary of another size.
-        """
+        """Itself; ValueError unless sizes, encoder and vocabulary fit the weights."""
         pooler = (self.description.encoder_arguments or self.description.arguments).get("pooler", True)
         tensors = {name: self.tensors.tensors[stored] for name, stored in self.stored_names.items()}
         check_sizes(
@@ -67,7 +63,7 @@ class TensorCheckpoint(Checkpoint):
         return self
 
     def check_vocabulary(self):
-        """Raises ValueError if the vocabulary and the table of token embeddings differ in size."""
+        """Raises ValueError unless the vocabulary is as long as the table of token embeddings."""
         rows = self.description.config.vocabulary_size
         if self.vocabulary is None or len(self.vocabulary) == rows:
             return
@@ -86,9 +82,6 @@ class TensorCheckpoint(Checkpoint):
         """Streams the values into a model's variables, with one tensor at a time in memory besides them.
 
         Heads that the checkpoint does not have, or has with another shape, stay newly initialised.
-
-        Raises:
-            ValueError: a variable of the encoder is missing (its pooler may be).
         """
         own_parts = _parts(self.description)
         sizes = sizes_of(model.config, _num_labels(model))
@@ -128,7 +121,7 @@ def described(task: str, config: BertConfig, pooler: bool, **arguments) -> Model
 def default_settings(
     task: str, config: BertConfig, tokenizer: dict[str, Any], length: int | None = None
 ) -> ModelSettings:
-    """Default settings: texts of the default length, within the position table."""
+    """Settings with texts of the default length, within the position table."""
     longest = config.max_sequence_length
     length = min(length, longest) if length else task_class(task).default_sequence_length(longest)
     return ModelSettings(task=task, sequence_length=length, tokenizer=tokenizer)

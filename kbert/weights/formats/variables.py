@@ -64,12 +64,11 @@ def numbered(variable: str) -> tuple[str, str | None]:
 
 
 def all_variables() -> dict[str, str]:
-    """`VARIABLES`, and those of tasks from outside kbert."""
+    """`VARIABLES`, and the variables of tasks from outside kbert."""
     return VARIABLES | {path: dims for task in task_names() for path, dims in task_class(task).head_variables.items()}
 
 
 def variable_shape(variable: str, sizes: dict[str, int]) -> tuple[int, ...]:
-    """The shape of a variable, given its path and `sizes_of` its model."""
     path, _ = numbered(variable)
     return tuple(sizes[letter] for letter in VARIABLES.get(path) or all_variables()[path])
 
@@ -89,12 +88,12 @@ def encoder_variables(config: BertConfig, pooler: bool = True) -> list[str]:
 
 
 def block_variables() -> list[str]:
-    """The paths of the variables of one block, with ``{i}`` for its number."""
+    """The paths of one block's variables, with ``{i}`` for its number."""
     return [name for name in VARIABLES if name.startswith("encoder_block_")]
 
 
 def heads_of(task: str) -> tuple[str, ...]:
-    """The layers, first parts of the paths, that a model of this task has besides its encoder."""
+    """The layers, as first parts of paths, that a model of this task has besides its encoder."""
     return task_class(task).heads
 
 

@@ -18,10 +18,9 @@ from kbert.weights.formats.kbert_settings import NAME, write_kbert_settings
 
 
 class GoogleFormat(Format):
-    """Checkpoints of google-research/bert, optionally with the state of an `AdamW`, which is given as ``optimizer``.
+    """Checkpoints of google-research/bert, optionally with the state of the `AdamW` given as ``optimizer``.
 
-    Models of the tasks encoder, pretraining, masked_lm, next_sentence, classification, regression and span can be
-    written.
+    It holds models of the tasks encoder, pretraining, masked_lm, next_sentence, classification, regression and span.
     """
 
     name = "google"
@@ -62,7 +61,7 @@ class GoogleFormat(Format):
 
 
 def _write_checkpoint(prefix, values):
-    """values: name → function that returns the tensor."""
+    """Writes tensors from a dict of name → function that returns the tensor."""
     import tensorflow as tf
 
     names = sorted(values)

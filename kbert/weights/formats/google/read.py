@@ -24,7 +24,7 @@ _NO_WEIGHTS = (GLOBAL_STEP, "_CHECKPOINTABLE_OBJECT_GRAPH")
 
 
 def is_google_checkpoint(path) -> bool:
-    """Whether there is a TensorFlow checkpoint at this path: a directory with one, its prefix, or one of its files."""
+    """Whether a path is a TensorFlow checkpoint: a directory with one, its prefix, or one of its files."""
     path = pathlib.Path(path)
     if path.is_dir():
         return (path / CONFIG).is_file() or any(path.glob("*.ckpt*.index"))
@@ -32,15 +32,11 @@ def is_google_checkpoint(path) -> bool:
 
 
 def read_google_checkpoint(path, vocabulary=None) -> TensorCheckpoint:
-    """Reads and checks everything but the values.
+    """Reads and checks everything but the values; `path` is the directory, the prefix or one of the files.
 
     The names decide the task: pre-training heads, a SQuAD head, or the classifier's ``output_weights`` (with one row:
-    regression). Neither the labels nor the letter case are part of the format: labels come from the file that kbert
-    wrote beside it, the case from the vocabulary.
-
-    Args:
-        path: the directory, or the prefix ``…/bert_model.ckpt``, or one of the files.
-        vocabulary: path of a vocabulary, if it is not ``vocab.txt`` beside the checkpoint.
+    regression). The format has neither labels nor the letter case. Labels come from the file that kbert wrote beside
+    it, the case from the vocabulary.
     """
     path = pathlib.Path(path)
     prefix = _find_prefix(path) if path.is_dir() else _prefix_of(path)
@@ -52,7 +48,7 @@ def read_google_checkpoint(path, vocabulary=None) -> TensorCheckpoint:
     task, num_labels = _task_of(tensors, prefix)
     arguments = {} if num_labels is None else {"num_labels": num_labels}
     if task in ("classification", "regression"):
-        arguments["dropout"] = fields.get(HEAD_DROPOUT, 0.1)  # of run_classifier.py, which has no name for it
+        arguments["dropout"] = fields.get(HEAD_DROPOUT, 0.1)  # the constant in run_classifier.py
     tokens = _read_vocabulary(vocabulary, directory)
     cased = tokens is not None and looks_cased(tokens)
     settings = read_kbert_settings(directory, task)
@@ -95,7 +91,7 @@ def _find_prefix(directory):
 
         latest = tf.train.get_checkpoint_state(str(directory))
         name = "" if latest is None else pathlib.Path(latest.model_checkpoint_path).name
-        if directory / name in prefixes:  # whatever directory it names: the directory may have been moved
+        if directory / name in prefixes:  # the directory may have been moved since
             return directory / name
     if len(prefixes) != 1:
         raise FileNotFoundError(

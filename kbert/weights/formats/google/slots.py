@@ -33,15 +33,19 @@ def load_slots(optimizer, model, source, with_step: bool = True) -> int:
 
     Args:
         optimizer: `kbert.AdamW` (or Keras' LossScaleOptimizer around one), before its first step.
-        model: the model that it trains, with that checkpoint's weights.
-        source: the checkpoint, as for `kbert.load_pretrained`.
-        with_step: False for the moments alone: the schedule begins anew.
+        model: the model that it trains, with the weights of that checkpoint.
+        source: path of a checkpoint of Google's format.
+        with_step: False loads the moments alone, and the schedule begins anew.
 
     Returns:
-        The number of steps done.
+        int, the number of steps done.
 
     Raises:
-        ValueError: the checkpoint has no slots (released ones have none), or lacks those of a trainable variable.
+        TypeError: `source` is not a path.
+        ValueError: another optimizer, or a checkpoint without the slots of every trainable variable. Released
+            checkpoints have none.
+
+    Source: google-research/bert, optimization.py.
 
     Example::
 

@@ -20,7 +20,7 @@ from kbert.weights.formats.tensor_checkpoint import TensorCheckpoint, default_se
 from kbert.weights.json_fields import entry
 
 CONFIG = "config.json"
-CLASSES = {  # the library's classes -> tasks
+CLASSES = {  # the library's class → task
     "BertModel": "encoder",
     "BertForPreTraining": "pretraining",
     "BertForMaskedLM": "masked_lm",
@@ -31,7 +31,7 @@ CLASSES = {  # the library's classes -> tasks
     "BertForQuestionAnswering": "span",
     "BertForMultipleChoice": "multiple_choice",
 }
-_REFUSED = {  # config field -> (the values that kbert supports, why no other)
+_REFUSED = {  # config field → (the values that kbert supports, why no other)
     "position_embedding_type": (("absolute",), "kbert's positions are absolute, as the paper's"),
     "add_cross_attention": ((False,), "kbert has no cross attention: it builds encoders, not encoder-decoders"),
     "is_encoder_decoder": ((False,), "kbert builds encoders, not encoder-decoders"),
@@ -44,20 +44,16 @@ _TASK_FIELDS = ("classification", "regression", "tagging")  # tasks whose labels
 
 
 def is_huggingface_directory(path) -> bool:
-    """Whether there is a checkpoint of transformers at this path: its directory, or one of the files of weights."""
+    """Whether a path is a checkpoint of transformers: its directory, or one of the files of weights."""
     path = pathlib.Path(path)
     return (_directory_of(path) / CONFIG).is_file() and has_huggingface_weights(path)
 
 
 def read_huggingface_directory(path, vocabulary=None) -> TensorCheckpoint:
-    """Reads and checks everything but the values.
+    """Reads and checks everything but the values; `path` is the directory, or the file of weights to read.
 
-    The tensors decide the task; if heads share a name (sequence and token classification, multiple choice),
+    The tensors decide the task. If heads share a name (sequence and token classification, multiple choice),
     ``architectures`` in the config decides.
-
-    Args:
-        path: the directory, or a file in it: the one to read, if there are several files of weights.
-        vocabulary: path of a vocabulary, in place of the directory's own.
     """
     path = pathlib.Path(path)
     directory = _directory_of(path)
@@ -151,7 +147,6 @@ def _classifier_task(fields, rows, claimed, names, path):
 
 
 def _arguments(task, fields, tensors, names, path):
-    """Arguments of the model's constructor."""
     if task in ("pretraining", "masked_lm"):
         return {"tied": is_tied(tensors, names, entry(fields, "tie_word_embeddings", bool, path, True))}
     arguments = {}

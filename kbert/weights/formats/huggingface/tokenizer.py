@@ -19,7 +19,7 @@ _NAMES = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_tok
 
 @dataclasses.dataclass(frozen=True)
 class HuggingFaceTokenizer:
-    """The tokens (None: a tokenizer that kbert does not have), BertTokenizer's arguments, and lines for the report."""
+    """The tokens (None: another tokenizer than kbert's), BertTokenizer's arguments, and lines for the report."""
 
     vocabulary: list[str] | None
     settings: dict[str, Any]
@@ -90,7 +90,7 @@ def _vocabulary_of(fast, path):
 
 
 def _check_agreement(tokens, fast, directory):
-    """Raises ValueError where vocab.txt and tokenizer.json give an id different tokens: one of them was changed."""
+    """Raises ValueError where vocab.txt and tokenizer.json disagree on an id: one of them was changed."""
     ids = entry(fast.get("model", {}), "vocab", dict, directory / TOKENIZER, {})
     for token, i in ids.items():
         if type(i) is int and 0 <= i < len(tokens) and tokens[i] != (token.strip() or token):
@@ -125,7 +125,7 @@ def _append_added(tokens, config, fast, directory):
 
 
 def _own_special_tokens(config, fast, tokens):
-    """Those tokens beside BERT's that the library reads in texts as they are written."""
+    """The tokens besides BERT's that the library reads in texts as they are written."""
     added = [*fast.get("added_tokens", []), *config.get("added_tokens_decoder", {}).values()]
     named = [_part(token, "content") for token in added if _part(token, "special")]
     named += [_part(token, "content") or token for token in config.get("additional_special_tokens") or ()]
@@ -168,5 +168,5 @@ def _settings(config, fast):
 
 
 def _flag(value):
-    """1 and 0, which older versions of transformers take as well, as a bool; null says nothing."""
+    """1 and 0, which older versions of transformers take too, as a bool; null says nothing."""
     return bool(value) if type(value) is int and value in (0, 1) else value

@@ -30,12 +30,12 @@ _BIAS, _DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
 
 
 def has_huggingface_weights(path) -> bool:
-    """Whether there are weights: a directory with one of the library's file names, or a file with any name."""
+    """Whether there are weights: a directory with one of the library's file names, or a file of any name."""
     return _find(pathlib.Path(path)) is not None
 
 
 def open_huggingface_weights(path) -> TensorFile:
-    """The weights of a directory (safetensors before pickles, one file before shards), or those in the file named."""
+    """The weights in a file or directory (safetensors before pickles, one file before shards)."""
     found = _find(pathlib.Path(path))
     if found is None:
         raise FileNotFoundError(f"Expected weights in {path}: one of {list(_FILES)}. None is there.")
@@ -58,11 +58,7 @@ def _find(path):
 
 
 class ShardedFile:
-    """Several files of tensors as one `kbert.weights.files.tensor_file.TensorFile`.
-
-    Args:
-        path: the index, whose ``weight_map`` says which tensor is in which file.
-    """
+    """Several files of tensors as one `TensorFile`, by the ``weight_map`` of an index."""
 
     def __init__(self, path, reader):
         self.path = pathlib.Path(path)
@@ -92,10 +88,10 @@ class ShardedFile:
 
 
 def current_names(file: TensorFile) -> tuple[dict[str, str], frozenset[str]]:
-    """The library's current names → the names in the file, and those names that hold no weights of their own.
+    """The library's current names → the names in the file, and the set of names that hold no weights of their own.
 
     It handles LayerNorm's old ``gamma`` and ``beta``, a missing ``bert.`` prefix, and buffers that were saved too. The
-    masked LM's bias may be in the file twice; the library computes with the decoder's.
+    masked LM's bias may be in the file twice. The library computes with the decoder's.
     """
     names, ignored = {}, set()
     for name in file.tensors:
@@ -118,9 +114,9 @@ def current_names(file: TensorFile) -> tuple[dict[str, str], frozenset[str]]:
 
 
 def is_tied(file: TensorFile, names: dict[str, str], stated: bool) -> bool:
-    """Whether the masked LM shares the embedding table: as the config says, unless the file has a different table.
+    """Whether the masked LM shares the embedding table: as the config states, unless the file has a different table.
 
-    Old files have the table twice; transformers too treats such a pair as tied only if both are equal.
+    Old files have the table twice. transformers, too, treats such a pair as tied only if both are equal.
     """
     if _DECODER not in names or _TABLE not in names or not stated:
         return stated

@@ -22,8 +22,7 @@ _BIAS, _DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
 def write_huggingface_directory(directory, model, settings: ModelSettings, vocabulary=None) -> None:
     """Writes ``config.json``, ``model.safetensors`` and the tokenizer's files into a directory.
 
-    Args:
-        settings: the format has labels and tokenizer settings; the rest goes into a file beside it.
+    The format has labels and tokenizer settings. The rest of `settings` goes into a file beside it.
     """
     directory = pathlib.Path(directory)
     name = class_of(model)
@@ -45,7 +44,6 @@ def write_huggingface_directory(directory, model, settings: ModelSettings, vocab
 
 
 def class_of(model) -> str:
-    """The library's class for a kbert model."""
     if model.task == "regression":
         return "BertForSequenceClassification"
     if model.task == "masked_lm" and model.config.causal:
@@ -99,7 +97,7 @@ def _tokenizer_config(settings, config):
 
 
 def _tokenizer(settings, vocabulary):
-    """The file for the tokenizers library: the same algorithm, with this model's maximum word length."""
+    """The tokenizers library's file: the original's algorithm, with this model's maximum word length."""
     ids = {token: i for i, token in enumerate(vocabulary)}
 
     def part(token, segment):

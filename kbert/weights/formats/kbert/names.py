@@ -1,4 +1,4 @@
-"""The names in kbert's own files: the paths of the variables, including those of tasks from outside kbert."""
+"""The names in kbert's own files: the paths of the variables, also for tasks from outside kbert."""
 
 from kbert.weights.formats.name_table import NameTable, TensorName, group_by_layer
 from kbert.weights.formats.variables import VARIABLES, all_variables, numbered

@@ -35,12 +35,8 @@ class KbertCheckpoint(Checkpoint):
     tensors: H5File
 
     def load_into(self, model) -> LoadReport:
-        """Loads the weights that both have, with one of them in memory beside the model.
-
-        Raises:
-            ValueError: damaged values, weights that do not match the config, a missing variable of the encoder.
-        """
-        if self.description.quantized_layers:  # such a model is only loaded as it is
+        """Loads the weights that both have, with one of them in memory beside the model."""
+        if self.description.quantized_layers:  # it can only be loaded as it is
             self._load_weights(model)
             return all_loaded(model, str(self.path))
         tensors = self.tensors.tensors
@@ -54,7 +50,7 @@ class KbertCheckpoint(Checkpoint):
         return values.astype("float32", copy=False)
 
     def _load_weights(self, model):
-        """Keras reads them: quantised layers have variables that are in no name table."""
+        """Lets Keras read them, as quantised layers have variables that are in no name table."""
         try:
             model.load_weights(self.path / WEIGHTS)
         except (ValueError, OSError, RuntimeError, LookupError, TypeError, AttributeError) as error:
@@ -80,7 +76,7 @@ def is_kbert_directory(path) -> bool:
 def read_kbert_directory(path) -> KbertCheckpoint:
     """Reads and checks all but the weights' values; builds nothing.
 
-    The weights and the vocabulary must be the very files that were saved (sha256). config.json may be edited.
+    The weights and the vocabulary must be the very files that were saved (SHA-256). config.json may be edited.
     """
     path = pathlib.Path(path)
     missing = [name for name in FILES if not (path / name).is_file()]
@@ -133,7 +129,7 @@ def read_kbert_config(path) -> tuple[ModelDescription, ModelSettings]:
 
 
 def _check_weights(path, description):
-    """The weights; their sizes are compared with the config before anything is built of them."""
+    """The weights, whose sizes are compared with the config before anything is built of them."""
     file = H5File([path / WEIGHTS], NAMES.layer_variables())
     names = {name: name for name in ("num_labels", *SIZES)}
     shapes = {name: info.shape for name, info in file.tensors.items()}

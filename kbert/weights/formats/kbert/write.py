@@ -18,9 +18,7 @@ from kbert.weights.formats.kbert.read import CONFIG, FORMAT, MANIFEST, VERSION, 
 def write_kbert_directory(directory, model, settings: ModelSettings, vocabulary, made_by=None, storage_dtype="float32"):
     """Writes the four files into a directory.
 
-    Args:
-        made_by: JSON-able dict for the manifest.
-        storage_dtype: one of `STORAGE_DTYPES`: the type of the weights on disk.
+    `made_by` is a dict for the manifest. `storage_dtype`, of `STORAGE_DTYPES`, is the type of the weights on disk.
     """
     if storage_dtype not in STORAGE_DTYPES:
         raise ValueError(f"`storage_dtype` must be one of {STORAGE_DTYPES}. Received: {storage_dtype!r}")
@@ -40,7 +38,6 @@ def write_kbert_directory(directory, model, settings: ModelSettings, vocabulary,
 
 
 def kbert_config(description: ModelDescription, settings: ModelSettings) -> dict:
-    """The content of a kbert directory's config.json."""
     return {
         "format": FORMAT,
         "format_version": VERSION,

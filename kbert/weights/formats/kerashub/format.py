@@ -28,9 +28,8 @@ _PREPROCESSORS = {
 class KerasHubFormat(Format):
     """Presets of KerasHub: BertBackbone, BertMaskedLM, and BertTextClassifier (with one class for regression).
 
-    KerasHub itself is imported to write one, and to read the weights of older Keras. Its tokenizer differs from the
-    original's (docs/parity.md): the weights and the vocabulary are written exactly, but KerasHub treats rare characters
-    in its own way.
+    KerasHub itself is imported to write a preset, and to read the weights of older Keras. Weights and vocabulary are
+    written exactly, but KerasHub's tokenizer treats rare characters in its own way (docs/parity.md).
     """
 
     name = "kerashub"
@@ -98,7 +97,6 @@ def build_kerashub_model(model, settings, vocabulary):
 
 
 def kerashub_tokenizer(settings, vocabulary):
-    """KerasHub's tokenizer of this vocabulary."""
     import keras_hub
 
     wanted = settings.tokenizer

@@ -41,11 +41,7 @@ def is_kerashub_preset(path) -> bool:
 
 
 def read_kerashub_preset(path, vocabulary=None) -> TensorCheckpoint:
-    """Reads and checks everything but the values.
-
-    Args:
-        vocabulary: path of a vocabulary, in place of the preset's own.
-    """
+    """Reads and checks everything but the values; `vocabulary` is a path, in place of the preset's own."""
     path = pathlib.Path(path)
     content = read_json(path / CONFIG)
     if _class_of(content) != "BertBackbone":
@@ -58,7 +54,7 @@ def read_kerashub_preset(path, vocabulary=None) -> TensorCheckpoint:
 
 
 def in_memory_checkpoint(model, tokenizer=None) -> TensorCheckpoint:
-    """The same of a model of KerasHub in memory, by the tokenizer that is given or else that of its preprocessor."""
+    """A KerasHub model in memory as a checkpoint; `tokenizer` None: its preprocessor's."""
     backbone = getattr(model, "backbone", model)
     if type(backbone).__name__ != "BertBackbone":
         raise TypeError(
@@ -121,7 +117,7 @@ def _refuse_quantised(fields, path):
 
 
 def _task_of(content, path):
-    """Task, constructor arguments, lines for the report, of the content of task.json."""
+    """Task, constructor arguments and lines for the report, from the content of task.json."""
     if not content:
         return "encoder", {}, ()
     name, fields = _class_of(content), entry(content, "config", dict, path, {})
@@ -142,7 +138,7 @@ def _task_of(content, path):
 
 
 def _tokenizer_of(path, vocabulary):
-    """Tokens, BertTokenizer's arguments, lines for the report."""
+    """Tokens, BertTokenizer's arguments and lines for the report."""
     if vocabulary is not None:
         tokens = read_vocabulary(vocabulary)
     elif (path / VOCABULARY).is_file():

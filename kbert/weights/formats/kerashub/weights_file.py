@@ -17,15 +17,10 @@ WEIGHTS, SHARDS, TASK_WEIGHTS = "model.weights.h5", "model.weights.json", "task.
 
 
 def open_kerashub_weights(path, fields: dict[str, Any], config: BertConfig, task: str, num_classes: int) -> TensorFile:
-    """Opens a preset's weights.
+    """Opens the weights of a preset whose config has the arguments `fields` of BertBackbone.
 
     Files in which Keras named the layers are read tensor by tensor. Others (older ones, and shards) are loaded by
     KerasHub into its own model, which takes memory for the weights a second time.
-
-    Args:
-        fields: the arguments of BertBackbone, as in the preset's config.
-        config: the same as a `BertConfig`.
-        task, num_classes: of the model in the preset.
     """
     path = pathlib.Path(path)
     sharded = (path / SHARDS).is_file()
@@ -61,7 +56,7 @@ def _shards(path):
 
 
 class KerasHubVariables:
-    """The same from a model of KerasHub itself; `path` is for messages."""
+    """The variables of a KerasHub model as a `TensorFile`; `path` is for messages."""
 
     def __init__(self, path, model):
         self.path = path
@@ -88,10 +83,8 @@ def _loaded_by_kerashub(path, files, fields, task, num_classes):
 def kerashub_model(fields, task, num_classes=1, preprocessor=None, dropout=0.1):
     """KerasHub's model of a task, newly initialised, in float32.
 
-    Args:
-        fields: the arguments of BertBackbone; its name and dtype are ignored.
-        task: encoder, masked_lm, classification or regression (a classifier of one class).
-        num_classes, preprocessor, dropout: of the task's model.
+    `fields` are the arguments of BertBackbone; its name and dtype are ignored. `task` is encoder, masked_lm,
+    classification or regression (a classifier of one class).
     """
     try:
         import keras_hub

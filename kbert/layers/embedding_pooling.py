@@ -60,5 +60,5 @@ class EmbeddingPooling(keras.layers.Layer):
 
 
 def unit_length(vectors):
-    """Vectors [..., H] scaled to length 1; those near 0 stay near 0, with a finite gradient."""
+    """Vectors [..., H] scaled to length 1. Vectors near 0 stay near 0, with a finite gradient."""
     return vectors * ops.rsqrt(ops.maximum(ops.sum(ops.square(vectors), axis=-1, keepdims=True), 1e-12))

@@ -85,7 +85,7 @@ class EncoderBlock(keras.layers.Layer):
         return self.transform(x, bias, return_probs, training)
 
     def transform(self, x, bias=None, return_probs=False, training=False):
-        """What `call` computes."""
+        """Computes what `call` returns, without rematerialisation."""
         attended = self.attention(x, bias, return_probs=return_probs, training=training)
         attended, probs = attended if return_probs else (attended, None)
         attended = self.attention_output_dropout(attended, training=training)

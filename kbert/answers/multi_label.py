@@ -54,7 +54,7 @@ class MultiLabelAnswers(LabelAnswers):
         return {name: keras.KerasTensor(shape, dtype=dtype) for name, dtype in types.items()}
 
     def to_dicts(self, answers):
-        """``labels``, those that are on, and ``probabilities``: label → number."""
+        """The ``labels`` that are on, and ``probabilities``: label → number."""
         for is_on, probabilities in zip(answers["is_on"].tolist(), answers["probabilities"].tolist(), strict=True):
             labels = [label for label, on in zip(self.labels, is_on, strict=True) if on]
             yield {"labels": labels, "probabilities": self.by_label(probabilities)}

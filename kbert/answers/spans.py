@@ -37,16 +37,14 @@ class SpanAnswers(Answers):
         outputs: dict with ``start_logits``, ``end_logits`` [W, S].
         batch: what `SpanPreprocessor` returned.
 
-    Returns:
-        A dict. k is `n_best`, or one more with a threshold, for a "" that is not among the best.
-            - ``answer`` string [B], the exact substring ``context[start:end]``, "" for no answer.
-            - ``start``, ``end`` int32 [B], code points, -1 for no answer.
-            - ``score`` float32 [B], of the best candidate, even if the answer is "". -1e9 if a context has no
-                candidate.
-            - ``null_score`` float32 [B]. ``null_score - score`` is compared with the threshold.
-            - ``n_best_answers`` string [B, k], best first, and ``n_best_scores`` float32 [B, k], the softmax of their
-                scores. Unused entries are "" and 0.
-            - ``n_best_count`` int32 [B], the entries of each list.
+    Outputs: a dict, where k is `n_best`, or one more with a threshold, for a "" that is not among the best:
+        answer: string [B], the exact substring ``context[start:end]``, "" for no answer.
+        start, end: int32 [B], code points, -1 for no answer.
+        score: float32 [B], of the best candidate, even if the answer is "". It is -1e9 if a context has no candidate.
+        null_score: float32 [B]. ``null_score - score`` is compared with the threshold.
+        n_best_answers: string [B, k], best first. Unused entries are "".
+        n_best_scores: float32 [B, k], the softmax of their scores. Unused entries are 0.
+        n_best_count: int32 [B], the entries of each list.
 
     Raises:
         ValueError: limits that are not positive integers, or a threshold that is not a finite number.

@@ -20,7 +20,7 @@ class EmbeddingPooling(keras.layers.Layer):
 
     Inputs: ``sequence_output`` float [B, S, H]; ``padding_mask`` bool [B, S], True at tokens.
 
-    Outputs: float32 [B, H]; zeros for a row without tokens, except with "cls".
+    Outputs: float32 [B, H]. A row without tokens gets zeros, except with "cls".
 
     Raises:
         ValueError: an unknown pooling.

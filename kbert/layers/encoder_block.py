@@ -31,7 +31,7 @@ class EncoderBlock(keras.layers.Layer):
 
     Inputs: ``x`` float [B, S, H]; ``bias`` float [B, 1, 1 or S, S] (see `AttentionBias`), or None.
 
-    Outputs: float [B, S, H]; with ``return_probs=True`` also the attention probabilities, float32 [B, A, S, S].
+    Outputs: float [B, S, H]. With ``return_probs=True`` also the attention probabilities, float32 [B, A, S, S].
 
     Source: section 3, "Model Architecture"; Google's ``modeling.py``, ``transformer_model``.
 

@@ -7,7 +7,7 @@ import keras
 class ReplicaDropout(keras.layers.Layer):
     """`keras.layers.Dropout` with a different mask on every replica of a `tf.distribute` strategy.
 
-    Keras mirrors the state of its seed generators, so that its own layer drops the same positions on all replicas. With
+    Keras mirrors the state of its seed generators, so that its own layer drops equal positions on all replicas. With
     R replicas the noise of a batch would be that of a batch R times smaller. Here the replica's number is part of the
     seed.
 

@@ -68,7 +68,7 @@ def _class_number(key, factor, num_labels, labels, owner):
 
 
 def labels_of_other_classes(labels: Sequence[str]) -> dict[int, str]:
-    """The numbers that could be taken for class numbers: number → the label so called, where it has another number.
+    """The numbers that may mean a class or a label: number → the label so called, where that label has another number.
 
     ["0", "1", "3"] has {3: "3"}.
     """

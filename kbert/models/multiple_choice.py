@@ -15,9 +15,9 @@ from kbert.optim.metrics import WeightedAccuracy
 
 @keras.saving.register_keras_serializable("kbert")
 class BertMultipleChoice(BertModel):
-    """Encodes each choice as a separate row; one learned vector scores its pooled [CLS], and the highest score wins.
+    """Encodes each choice as a separate row, whose pooled [CLS] one learned vector scores.
 
-    A row that is all padding is not a choice: its score is -1e9.
+    The highest score wins. A row that is all padding is not a choice: its score is -1e9.
 
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.

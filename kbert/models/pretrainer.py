@@ -119,7 +119,10 @@ class BertPretrainer(BertModel):
         )
 
     def default_optimizer(self):
-        """`kbert.AdamW` at 1e-4, the peak of the paper's pre-training; constant, see `BertModel.default_optimizer`."""
+        """`kbert.AdamW` at 1e-4, the peak of the paper's pre-training.
+
+        The rate is constant, see `BertModel.default_optimizer`.
+        """
         return AdamW(1e-4)
 
     def default_loss(self):

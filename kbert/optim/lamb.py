@@ -20,8 +20,8 @@ class Lamb(AdamW):
     and has a ratio for every variable.
 
     Args:
-        learning_rate, weight_decay, bias_correction, **kwargs: as for `kbert.AdamW`, with the bias correction on by
-            default.
+        learning_rate, weight_decay, beta_1, beta_2, epsilon, bias_correction, **kwargs: as for `kbert.AdamW`, with the
+            bias correction on by default.
 
     Raises:
         ValueError: as `kbert.AdamW`.

@@ -219,7 +219,7 @@ class RegressionLoss(WeightedMeanLoss):
 class AddLoss(keras.layers.Layer):
     """A loss as the last layer of a functional model, which then trains without labels: ``model.fit(texts)``.
 
-    Keras' own losses take labels from `fit`; here they are made inside the model, as masks are. Under a strategy, such
+    Keras' own losses take labels from `fit`. Here they are made inside the model, as masks are. Under a strategy, such
     as ``tf.distribute.MirroredStrategy``, the model must be a `kbert.models.CompatibleModel`: a ``keras.Model`` learns
     its shapes from strings there, and stops with an error.
 

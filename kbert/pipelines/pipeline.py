@@ -174,7 +174,7 @@ class Pipeline(FreshFunctions, keras.Model):
             x: strings as `predict` takes them, or a tf.data.Dataset of (strings, labels) or (strings, labels, weights).
             y: for a model with labels, the label strings or class numbers from 0. A number that is also the label of
                 another class is an error. For other models numbers. Also a dict of them by output.
-            batch_size: rows of a batch. None: 32, or those of the dataset.
+            batch_size: rows of a batch. None: 32. A dataset has batches already.
             *args: epochs, verbose, callbacks and so on, as in Keras.
             validation_data: (x, y), (x, y, weights), or a dataset.
             class_weight: {label string or class number: loss factor}. Or, with `y` in a list or an array, "balanced",
@@ -229,7 +229,7 @@ class Pipeline(FreshFunctions, keras.Model):
         shuffle=True,
         **kwargs,
     ):
-        """`fit` where masks are the labels: new ones by the optimizer's step. The masks of validation stay."""
+        """`fit` where masks are the labels: new ones each epoch, by the optimizer's step. Validation keeps its own."""
         if validation_split:
             labels = (lists_to_arrays(y), lists_to_arrays(sample_weight))
             columns = self.preprocessor.training_columns(x)
@@ -279,9 +279,9 @@ class Pipeline(FreshFunctions, keras.Model):
     def batches(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """What `model` is trained and evaluated on, from batches of strings. `fit` and `evaluate` call it.
 
-        Every batch is padded to a multiple of 4 above its longest text, or to one of a few lengths if XLA compiles the
-        model. On a TPU, and for a model whose labels may be by token, it is padded to ``sequence_length``, a static
-        shape.
+        Every batch is padded to its longest text, rounded up to a multiple of 4, or to one of a few lengths if XLA
+        compiles the model. On a TPU, and for a model whose labels may be by token, it is padded to ``sequence_length``,
+        a static shape.
 
         Args:
             dataset: of strings, (strings, labels) or (strings, labels, weights), as for `fit`.

@@ -15,7 +15,7 @@ class Regression(TextTask):
     Its model answers ``score``. It is also served as ``regress`` on tf.Examples.
 
     Args:
-        text, label, text_pair, window_pooling, doc_stride, pair: see `Classification`; the labels are numbers.
+        text, label, text_pair, window_pooling, doc_stride, pair: see `Classification`. The labels are numbers.
         metrics: one or more of ``pearson, spearman, mean_squared_error, mean_absolute_error``. The first one chooses
             the best epoch, by the highest correlation or the lowest error.
 

@@ -37,7 +37,7 @@ class TrainingData:
 
     Attributes:
         rows: examples in an epoch, from which steps are counted.
-        windows: rows for batches. More than `rows` if long texts are divided into windows.
+        windows: rows for batches: all windows where long texts are divided into them, else as `rows`.
         real_tokens: mean number of tokens per row that are not padding.
         make_dataset: function (start_step=0) -> infinite tf.data.Dataset that starts with that batch.
     """

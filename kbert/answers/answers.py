@@ -14,8 +14,8 @@ from kbert.keras_compat import pass_inputs_unchanged
 class Answers(keras.layers.Layer):
     """The base class of the layers that turn a model's outputs into answers: ``answers(outputs, batch)``.
 
-    A subclass defines `call` and `compute_output_spec`, both of which return a dict whose first dimension is that of
-    the string columns, and `to_dicts`. Outputs are not cast, whatever the dtype policy.
+    A subclass defines `to_dicts`, and `call` and `compute_output_spec`, which return a dict whose first dimension is
+    that of the string columns. Outputs are not cast, whatever the dtype policy.
 
     Args:
         **kwargs: name, dtype, trainable.
@@ -23,9 +23,9 @@ class Answers(keras.layers.Layer):
     Attributes:
         option_names: arguments of the constructor that are settings of the model, stored with it under these names.
         labels: names of the logits, if it has any.
-        thresholds: the probability that a label has to exceed, for each, where labels are on or off; None: 0.5.
-        null_threshold: for questions: by how much "no answer" must exceed the best answer; None: always answer.
-        window_pooling: how the windows of a text become one answer: "mean" or "max"; None: texts are not split.
+        thresholds: the probability that each label has to exceed, where labels are on or off. None: 0.5.
+        null_threshold: for questions: by how much "no answer" must exceed the best answer. None: always answer.
+        window_pooling: how the windows of a text become one answer: "mean" or "max". None: texts are not split.
         pad_values: output → padding value of shorter rows, for outputs as wide as the longest row of their batch.
         fits_table: whether an answer is a row of a table, not a list or a structure.
 
@@ -83,11 +83,9 @@ def single_values(answers: Mapping[str, Any], name: str) -> Iterator[dict[str, A
 
 
 def grouped_values(answers: Mapping[str, Any], group: str, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Dicts of rows that have a list of ``count`` dicts each.
+    """Dicts of rows that have a list of ``count`` dicts each, from outputs [B, T] and ``count`` [B].
 
-    Args:
-        answers: outputs [B, T] and ``count`` [B].
-        names: output → name in the dicts.
+    `names` maps an output to its name in the dicts.
     """
     columns = {singular: answers[name].tolist() for name, singular in names.items()}
     for row, count in enumerate(answers["count"].tolist()):

@@ -15,11 +15,11 @@ class ChoiceAnswers(Answers):
 
     Inputs:
         outputs: dict with ``logits`` [B, C].
-        batch: dict with ``padding_mask`` bool [B, C, S]; a row that is all False is not a choice.
+        batch: dict with ``padding_mask`` bool [B, C, S]. A row that is all False is not a choice.
 
     Returns:
-        dict of ``choice`` int32 [B], counted from 0 (the first of equally probable ones; -1 if there is no choice),
-        and ``probabilities`` float32 [B, C], 0 for absent choices, so all of them if ``choice`` is -1.
+        dict of ``choice`` int32 [B], counted from 0, and ``probabilities`` float32 [B, C], 0 for absent choices. Of
+            equally probable choices the first is taken. Without any choice it is -1, and all probabilities are 0.
 
     Example::
 

@@ -15,18 +15,18 @@ class ClassificationAnswers(LabelAnswers):
 
     Args:
         labels: list of N strings, in the order of the logits.
-        window_pooling: "max" or "mean": the logits are of windows of texts, and pooled; None: of whole texts.
+        window_pooling: "max" or "mean" if the logits are of windows, which are pooled. None: of whole texts.
         **kwargs: name, dtype, trainable.
 
     Inputs:
-        outputs: dict with ``logits`` [B, N]; of windows [W, N].
-        batch: with `window_pooling` what `DocumentPreprocessor` returned; otherwise not needed.
+        outputs: dict with ``logits`` [B, N], of windows [W, N].
+        batch: with `window_pooling` what `DocumentPreprocessor` returned. Otherwise it is not needed.
 
     Returns:
         dict of ``label`` string [B] (the first of equally probable ones) and ``probabilities`` float32 [B, N].
 
     Raises:
-        ValueError: no labels, or not as many as logits; an unknown pooling.
+        ValueError: no labels, not as many as logits, or an unknown pooling.
 
     Example::
 

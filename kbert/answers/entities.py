@@ -15,8 +15,8 @@ class EntityAnswers(WordAnswers):
     """The entities of each text: runs of words whose tags belong together.
 
     An entity begins at a tag B- or S- (U-), at a tag of another type than the previous word's, and after O, E- or L-.
-    This reads IOB1, IOB2, BIOES and BILOU alike, and sequences that follow no scheme as CoNLL's evaluation does. A
-    label without such a prefix, other than O, is a type, and consecutive words of one type are one entity.
+    This reads IOB1, IOB2, BIOES and BILOU alike, and reads sequences that follow no scheme as CoNLL's evaluation does.
+    A label without such a prefix, other than O, is a type, and consecutive words of one type are one entity.
 
     Args:
         labels: list of N strings, the tags in the order of the logits.
@@ -28,13 +28,13 @@ class EntityAnswers(WordAnswers):
 
     Returns:
         dict of ``entities``, ``types`` string [B, e] (padded with ""), ``starts``, ``ends`` int32 [B, e] (with -1),
-        ``scores`` float32 [B, e], the mean probability of the words' tags (with 0), and ``count`` int32 [B]. Starts and
-        ends count code points of the text and are half-open: ``text[start:end]`` is exactly the entity.
+            ``scores`` float32 [B, e], the mean probability of the words' tags (with 0), and ``count`` int32 [B]. Starts
+            and ends count code points of the text and are half-open: ``text[start:end]`` is exactly the entity.
 
     Raises:
         ValueError: no labels, or not as many as logits.
 
-    Source: the rules are those of conlleval (Tjong Kim Sang and Buchholz 2000).
+    Source: conlleval's rules (Tjong Kim Sang and Buchholz 2000).
 
     Example::
 
@@ -89,7 +89,7 @@ class EntityAnswers(WordAnswers):
 
 
 def prefix_and_type(label):
-    """ "B-PER" → ("B", "PER"); "O" → ("O", ""); a label without such a prefix is a type: "PRO" → ("I", "PRO")."""
+    """ "B-PER" → ("B", "PER"), "O" → ("O", ""). A label without such a prefix is a type: "PRO" → ("I", "PRO")."""
     prefix, _, type_ = label.partition("-")
     if label == "O":
         return "O", ""
@@ -97,7 +97,7 @@ def prefix_and_type(label):
 
 
 def _pieces(texts, rows, starts, ends):
-    """``texts[row][start:end]`` in code points, strings [entities]; in time linear in the texts."""
+    """``texts[row][start:end]`` in code points, strings [entities], in time linear in the texts."""
     characters = tf.strings.unicode_decode(texts, "UTF-8", errors="ignore")  # [B, None]
     first = tf.gather(tf.cast(characters.row_starts(), tf.int32), rows)  # [entities]
     places = tf.ragged.range(first + starts, first + ends)  # [entities, None]

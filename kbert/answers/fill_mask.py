@@ -19,8 +19,8 @@ class FillMaskAnswers(Answers):
     Tokens are returned as they are in the vocabulary: one that continues a word begins with "##".
 
     Args:
-        tokenizer: `kbert.BertTokenizer`; gives the names of the ids.
-        top_k: k, how many tokens to propose; at most V.
+        tokenizer: `kbert.BertTokenizer`, which gives the names of the ids.
+        top_k: k, how many tokens to propose, at most V.
         **kwargs: name, dtype, trainable.
 
     Inputs:
@@ -29,7 +29,7 @@ class FillMaskAnswers(Answers):
 
     Returns:
         dict of ``tokens`` string [B, M, k], most probable first; ``probabilities`` float32 [B, M, k], of all V tokens;
-        ``count`` int32 [B]. Entries from ``count`` on are "" and 0.
+            ``count`` int32 [B]. Entries from ``count`` on are "" and 0.
 
     Raises:
         ValueError: `top_k` is not in 1 ... V.

@@ -15,18 +15,18 @@ class MultiLabelAnswers(LabelAnswers):
 
     Args:
         labels: list of N strings, in the order of the logits.
-        thresholds: list of N numbers in (0, 1); None: 0.5 each.
-        window_pooling: "max" or "mean": the logits are of windows of texts, and pooled; None: of whole texts.
+        thresholds: list of N numbers in (0, 1). None: 0.5 each.
+        window_pooling: "max" or "mean" if the logits are of windows, which are pooled. None: of whole texts.
         **kwargs: name, dtype, trainable.
 
     Inputs:
-        outputs: dict with ``logits`` [B, N]; of windows [W, N].
-        batch: with `window_pooling` what `DocumentPreprocessor` returned; otherwise not needed.
+        outputs: dict with ``logits`` [B, N], of windows [W, N].
+        batch: with `window_pooling` what `DocumentPreprocessor` returned. Otherwise it is not needed.
 
     Outputs: dict of ``is_on`` bool [B, N] and ``probabilities`` float32 [B, N], each of a sigmoid.
 
     Raises:
-        ValueError: no labels, not as many labels or thresholds as logits, a threshold outside (0, 1), an unknown
+        ValueError: no labels, not as many labels or thresholds as logits, a threshold outside (0, 1), or an unknown
             pooling.
 
     Example::
@@ -54,7 +54,7 @@ class MultiLabelAnswers(LabelAnswers):
         return {name: keras.KerasTensor(shape, dtype=dtype) for name, dtype in types.items()}
 
     def to_dicts(self, answers):
-        """``labels``, those that are on, and ``probabilities``: label → number."""
+        """The ``labels`` that are on, and ``probabilities``: label → number."""
         for is_on, probabilities in zip(answers["is_on"].tolist(), answers["probabilities"].tolist(), strict=True):
             labels = [label for label, on in zip(self.labels, is_on, strict=True) if on]
             yield {"labels": labels, "probabilities": self.by_label(probabilities)}

@@ -15,7 +15,7 @@ class NextSentenceAnswers(Answers):
 
     Inputs:
         outputs: dict with ``nsp_logits`` [B, 2].
-        batch: the model's inputs; not used.
+        batch: not used.
 
     Returns:
         dict of ``is_next`` float32 [B].

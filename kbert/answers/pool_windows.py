@@ -15,19 +15,10 @@ def check_window_pooling(window_pooling, owner):
 
 
 def pool_windows(values, batch, window_pooling):
-    """Pools logits or scores over the windows of each text.
+    """Pools logits or scores, float32 [W] or [W, N], over the windows of each text: float32 [B] or [B, N].
 
-    Args:
-        values: float32 [W] or [W, N].
-        batch: what `DocumentPreprocessor` returned: ``window_row`` int32 [W], ``text`` string [B].
-        window_pooling: "max" (of each label separately) or "mean"; None: texts are not split, and `values` is returned.
-
-    Returns:
-        float32 [B] or [B, N].
-
-    Example::
-
-        pool_windows(tf.constant([1.0, 3.0, 5.0]), {"window_row": [0, 0, 1], "text": ["a", "b"]}, "mean")  # [2, 5]
+    "max" is taken of each label separately. None means that texts are not split, and `values` is returned. `batch` is
+    what `DocumentPreprocessor` returned: ``window_row`` int32 [W], ``text`` string [B].
     """
     if window_pooling is None:
         return values

@@ -1,6 +1,6 @@
 """The score of a regressor, as an answer.
 
-Shapes: B batch.
+Shapes: B batch, W windows.
 """
 
 import keras
@@ -15,15 +15,18 @@ class RegressionAnswers(Answers):
     """The model's score, in float32.
 
     Args:
-        window_pooling: "max" or "mean": the scores are of windows of texts, and pooled; None: of whole texts.
+        window_pooling: "max" or "mean" if the scores are of windows, which are pooled. None: of whole texts.
         **kwargs: name, dtype, trainable.
 
     Inputs:
-        outputs: dict with ``score`` [B].
-        batch: with `window_pooling` what `DocumentPreprocessor` returned; otherwise not needed.
+        outputs: dict with ``score`` [B], of windows [W].
+        batch: with `window_pooling` what `DocumentPreprocessor` returned. Otherwise it is not needed.
 
     Returns:
         dict of ``score`` float32 [B].
+
+    Raises:
+        ValueError: an unknown pooling.
 
     Example::
 

@@ -18,12 +18,14 @@ NO_CANDIDATE = -1e9  # score of a context without any allowed span
 class SpanAnswers(Answers):
     """The best span of each question's context, the n-best list, and whether there is an answer at all.
 
-    The rules are the original's. In each window the `n_best` highest start and end logits are combined; a candidate
+    The rules are the original's. In each window the `n_best` highest start and end logits are combined. A candidate
     lies in the context, does not end before it starts, has at most `max_answer_length` tokens, and its first token has
-    its maximal context in this window. A candidate's score is the sum of its two logits, S·T_i + E·T_j; of candidates
-    with the same text only the best is kept. The score of "no answer" is the sum at [CLS], the *lowest* one over the
-    windows; with a `null_threshold`, "no answer" is returned if its score exceeds the best candidate's by more than
-    that, and it is part of the n-best list. (The paper's τ has the opposite sign: threshold = -τ.)
+    its maximal context in this window. A candidate's score is the sum of its two logits, S·T_i + E·T_j. Of candidates
+    with one text only the best is kept.
+
+    The score of "no answer" is the sum at [CLS], the *lowest* one over the windows. With a `null_threshold`, "no
+    answer" is returned if its score exceeds the best candidate's by more than that, and it is part of the n-best list.
+    (The paper's τ has the opposite sign: threshold = -τ.)
 
     Args:
         n_best: how many starts and ends of a window are combined, and how many entries the n-best list has.
@@ -35,16 +37,17 @@ class SpanAnswers(Answers):
         outputs: dict with ``start_logits``, ``end_logits`` [W, S].
         batch: what `SpanPreprocessor` returned.
 
-    Returns:
-        dict of ``answer`` string [B], the exact substring ``context[start:end]``, "" for no answer; ``start``, ``end``
-        int32 [B], code points, -1 for no answer; ``score`` float32 [B], of the best candidate, even if the answer is ""
-        (-1e9 if a context has no candidate); ``null_score`` float32 [B]: ``null_score - score`` is compared with the
-        threshold; ``n_best_answers`` string [B, k], best first, and ``n_best_scores`` float32 [B, k], the softmax of
-        their scores; ``n_best_count`` int32 [B], the entries of each list. k is `n_best`, or one more with a threshold,
-        for a "" that is not among the best. Unused entries are "" and 0.
+    Outputs: a dict, where k is `n_best`, or one more with a threshold, for a "" that is not among the best:
+        answer: string [B], the exact substring ``context[start:end]``, "" for no answer.
+        start, end: int32 [B], code points, -1 for no answer.
+        score: float32 [B], of the best candidate, even if the answer is "". It is -1e9 if a context has no candidate.
+        null_score: float32 [B]. ``null_score - score`` is compared with the threshold.
+        n_best_answers: string [B, k], best first. Unused entries are "".
+        n_best_scores: float32 [B, k], the softmax of their scores. Unused entries are 0.
+        n_best_count: int32 [B], the entries of each list.
 
     Raises:
-        ValueError: limits that are not positive integers, a threshold that is not a finite number.
+        ValueError: limits that are not positive integers, or a threshold that is not a finite number.
 
     Source: Devlin et al. 2018, section 4.2 and 4.3; google-research/bert run_squad.py, ``write_predictions``. Unlike
     there, a context without a candidate is not an error, and the text is cut from the source by the tokens' offsets.
@@ -94,7 +97,7 @@ class SpanAnswers(Answers):
         }
 
     def candidates(self, outputs, batch):
-        """The spans that the answer and the n-best list are chosen from, the best of those with the same text.
+        """The spans that the answer and the n-best list are chosen from. Of spans with one text only the best is there.
 
         Args:
             outputs, batch: as of a call.
@@ -214,7 +217,7 @@ def _window_texts(batch, contexts):
 
 
 def _distinct(candidates):
-    """The first of the candidates of a row that have the same text."""
+    """The first of a row's candidates with one text."""
     row, *_, text = candidates
     _, same_text = tf.unique(text)
     different, same = tf.unique(tf.cast(row, tf.int64) * tf.size(text, tf.int64) + tf.cast(same_text, tf.int64))

@@ -30,12 +30,8 @@ class WordAnswers(Answers):
     def word_tags(self, outputs, batch):
         """The most probable label of each word, at the position that `TaggingPreprocessor` chose.
 
-        Args:
-            outputs: dict with ``logits`` [W, S, N].
-            batch: dict with ``word_position`` int32 [B, T].
-
-        Returns:
-            (ids int32 [B, T], scores float32 [B, T], is_word bool [B, T]); ids and scores are 0 where there is no word.
+        `outputs` has ``logits`` [W, S, N], `batch` has ``word_position`` int32 [B, T]. Returns (ids int32 [B, T],
+        scores float32 [B, T], is_word bool [B, T]). Ids and scores are 0 where there is no word.
         """
         check_number(self.labels, outputs["logits"].shape, type(self).__name__)
         logits = tf.reshape(tf.cast(outputs["logits"], tf.float32), [-1, len(self.labels)])  # [W * S, N]

@@ -38,7 +38,7 @@ def _is_worth_fusing(x):
 
 @functools.cache
 def _fused_gelu(approximate):
-    """The same in one pass over memory forward and one backward, computed in float32 whatever the type of x."""
+    """The GELU in one pass over memory forward and one backward, computed in float32 whatever the type of x."""
 
     @fused
     def gelu(inputs, constants):

@@ -26,8 +26,8 @@ class AttentionBias(keras.layers.Layer):
 
     Outputs: float32 [B, 1, 1, S], or [B, 1, S, S] when queries differ (packed or causal).
 
-    Source: Google's ``modeling.py``, ``create_attention_mask_from_input_mask`` and ``attention_layer``; "LTR":
-    section 5.1.
+    Source: Google's ``modeling.py``, ``create_attention_mask_from_input_mask`` and ``attention_layer``. "LTR": section
+    5.1.
 
     Example::
 

@@ -11,10 +11,10 @@ from kbert.checks import check_bool
 
 @keras.saving.register_keras_serializable("kbert")
 class BiLstm(keras.layers.Layer):
-    """An LSTM of H / 2 units in each direction; the result is as wide as the input.
+    """An LSTM of H / 2 units in each direction, so that the result is as wide as the input.
 
     Args:
-        return_sequences: True: the states at every token; False: the last state of each direction, for a whole text.
+        return_sequences: True: the states at every token. False: the last state of each direction, for a whole text.
 
     Inputs: ``x`` float [B, S, H]; ``padding_mask`` bool [B, S], True at tokens, which padding follows.
 

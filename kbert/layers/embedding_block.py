@@ -20,12 +20,12 @@ class EmbeddingBlock(keras.layers.Layer):
     Args:
         vocabulary_size: number of word pieces.
         hidden_dim: H.
-        max_sequence_length: length of the position table; no sequence can be longer.
+        max_sequence_length: length of the position table. No sequence can be longer.
         num_segments: number of segment types, 2 in the released models.
         dropout: rate after the normalisation.
         layer_norm_epsilon: of the normalisation.
         initializer_stddev: of all tables.
-        positions: "learned", a table; "sinusoidal": `SinusoidalPositions`.
+        positions: "learned", a table, or "sinusoidal": `SinusoidalPositions`.
 
     Inputs: int32 [B, S]: ``token_ids``; ``segment_ids``, or None for segment 0 throughout; ``position_ids`` for packed
     rows, or None for 0 … S - 1.
@@ -34,7 +34,8 @@ class EmbeddingBlock(keras.layers.Layer):
 
     Raises:
         ValueError: a sequence longer than the position table, as soon as its length is known: when the model is built,
-            or at the first call. An ``InvalidArgumentError`` if TensorFlow knows it only when the graph runs.
+            or at the first call. If TensorFlow knows it only when the graph runs, the error is an
+            ``InvalidArgumentError``.
 
     Source: section 3, figure 2; Google's ``modeling.py``, ``embedding_postprocessor``.
 
@@ -94,7 +95,7 @@ class EmbeddingBlock(keras.layers.Layer):
         return self.combine(self.token_embedding(token_ids), segment_ids, position_ids, training)
 
     def combine(self, token_vectors, segment_ids, position_ids=None, training=False):
-        """What a call gives for these vectors [B, S, H] in place of the tokens' embeddings."""
+        """The block's output with the vectors [B, S, H] in place of the tokens' embeddings."""
         if position_ids is None:
             positions = self._first_positions(token_vectors)
         else:

@@ -20,7 +20,7 @@ class EmbeddingPooling(keras.layers.Layer):
 
     Inputs: ``sequence_output`` float [B, S, H]; ``padding_mask`` bool [B, S], True at tokens.
 
-    Outputs: float32 [B, H]; zeros for a row without tokens, except with "cls".
+    Outputs: float32 [B, H]. A row without tokens gets zeros, except with "cls".
 
     Raises:
         ValueError: an unknown pooling.
@@ -60,5 +60,5 @@ class EmbeddingPooling(keras.layers.Layer):
 
 
 def unit_length(vectors):
-    """Vectors [..., H] scaled to length 1; those near 0 stay near 0, with a finite gradient."""
+    """Vectors [..., H] scaled to length 1. Vectors near 0 stay near 0, with a finite gradient."""
     return vectors * ops.rsqrt(ops.maximum(ops.sum(ops.square(vectors), axis=-1, keepdims=True), 1e-12))

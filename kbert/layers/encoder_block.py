@@ -31,7 +31,7 @@ class EncoderBlock(keras.layers.Layer):
 
     Inputs: ``x`` float [B, S, H]; ``bias`` float [B, 1, 1 or S, S] (see `AttentionBias`), or None.
 
-    Outputs: float [B, S, H]; with ``return_probs=True`` also the attention probabilities, float32 [B, A, S, S].
+    Outputs: float [B, S, H]. With ``return_probs=True`` also the attention probabilities, float32 [B, A, S, S].
 
     Source: section 3, "Model Architecture"; Google's ``modeling.py``, ``transformer_model``.
 
@@ -85,7 +85,7 @@ class EncoderBlock(keras.layers.Layer):
         return self.transform(x, bias, return_probs, training)
 
     def transform(self, x, bias=None, return_probs=False, training=False):
-        """What `call` computes."""
+        """Computes what `call` returns, without rematerialisation."""
         attended = self.attention(x, bias, return_probs=return_probs, training=training)
         attended, probs = attended if return_probs else (attended, None)
         attended = self.attention_output_dropout(attended, training=training)

@@ -13,7 +13,7 @@ from kbert.layers.lora_dense import LoraDense
 
 @keras.saving.register_keras_serializable("kbert")
 class FeedForward(keras.layers.Layer):
-    """dense(F) → activation → dense(H), the same at every position.
+    """dense(F) → activation → dense(H), with the same weights at every position.
 
     Args:
         intermediate_dim: F, 4 H in the paper.

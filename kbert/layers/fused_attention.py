@@ -18,16 +18,10 @@ def can_fuse_attention(compute_dtype: str) -> bool:
 
 
 def fused_attention(query, key, value, bias):
-    """Softmax of query times key plus bias, times value, without dropout of the probabilities.
+    """Softmax of query times key plus bias, times value, without dropout of the probabilities: float [B, S, A, D].
 
-    Where the kernel does not take the shapes or the device, JAX computes the same in separate operations.
-
-    Args:
-        query, key, value: float [B, S, A, D]; the query is scaled already.
-        bias: float [B, 1, 1 or S, S], or None.
-
-    Returns:
-        float [B, S, A, D].
+    Query (scaled already), key and value are float [B, S, A, D], the bias is float [B, 1, 1 or S, S] or None. Where the
+    kernel does not take the shapes or the device, JAX computes it in separate operations.
     """
     if bias is not None:  # the kernel wants each query's own, in its type
         batch, length = ops.shape(query)[:2]

@@ -13,21 +13,21 @@ from kbert.xla import compiled, is_worth_compiling
 class LayerNorm(keras.layers.LayerNormalization):
     """`keras.layers.LayerNormalization` over the last axis with BERT's epsilon, in float32 under any dtype policy.
 
+    In training on TensorFlow the gradient is written out by hand, which takes fewer passes over memory than the one
+    that TensorFlow derives. Otherwise XLA compiles the layer where that pays. Values and gradients are equal up to
+    rounding.
+
     Args:
-        epsilon: added to the variance; 1e-12 in all of Google's code, the masked-LM head included.
+        epsilon: added to the variance. It is 1e-12 in all of Google's code, the masked-LM head included.
         **kwargs: name, dtype, trainable.
 
     Inputs: a float tensor [..., H].
 
-    Outputs: the same shape, in the compute dtype.
+    Outputs: [..., H] in the compute dtype.
 
     Raises:
-        ValueError: another argument of Keras' layer (``axis``, ``scale``, ``center``, initializers …): BERT's has a
+        ValueError: another argument of Keras' layer (``axis``, ``scale``, ``center``, initializers …). BERT's has a
             scale and an offset for each of the H features of the last axis.
-
-    In training on TensorFlow the gradient is written out by hand, which takes fewer passes over memory than the one
-    that TensorFlow derives; otherwise XLA compiles the layer where that pays. Values and gradients are equal up to
-    rounding.
 
     Source: Google's ``modeling.py``, ``layer_norm``.
 

@@ -14,17 +14,19 @@ class LoraDense(keras.layers.Dense):
     """`keras.layers.Dense` whose low-rank matrices (`enable_lora`) are saved separately and are cheap to train.
 
     With LoRA the layer computes ``x W + (alpha / r) (x A) B + bias`` with A [H, r] and B [r, u]. Keras' layer adds A B
-    to the kernel W first, so that a step computes the gradient of a whole kernel; and it saves that sum and sets A and
-    B to zero on loading, where the gradients of both are zero and training cannot continue.
+    to the kernel W first, so that a step computes the gradient of a whole kernel. It also saves that sum, and on
+    loading sets A and B to zero, where the gradients of both are zero and training cannot continue.
 
     In training on TensorFlow the gradient of the bias is a matrix product, summed in float32. TensorFlow's own
     operation adds bfloat16 in bfloat16: over a few thousand rows it is wrong by a tenth and more, and takes twice as
     long.
 
     Args:
-        *args, **kwargs: those of `keras.layers.Dense`.
+        *args, **kwargs: arguments of `keras.layers.Dense`.
 
-    Inputs: float [..., H]. Outputs: float [..., u].
+    Inputs: float [..., H].
+
+    Outputs: float [..., u].
 
     Raises:
         ValueError: LoRA on an int8 layer, int8 on a layer with LoRA, or LoRA twice.

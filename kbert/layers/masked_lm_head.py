@@ -20,7 +20,7 @@ class MaskedLMHead(keras.layers.Layer):
     Gathering comes first because the scores are by far the widest tensor of BERT, and only P of S rows are needed.
 
     Args:
-        token_embedding: the encoder's `TokenEmbedding`, whose table is also the output table (tied); None: untied.
+        token_embedding: the encoder's `TokenEmbedding`, whose table is also the output table (tied). None: untied.
         vocabulary_size: V, where `token_embedding` is None.
         activation: a name of `kbert.config.ACTIVATIONS`.
         layer_norm_epsilon: of the normalisation, 1e-12 here too.
@@ -28,7 +28,7 @@ class MaskedLMHead(keras.layers.Layer):
 
     Inputs: ``sequence_output`` float [B, S, H]; ``mask_positions`` int32 [B, P] in 0 … S - 1 (unused slots point at 0).
 
-    Outputs: float32 [B, P, V], of a product in the compute dtype.
+    Outputs: float32 [B, P, V], from a product in the compute dtype.
 
     Raises:
         ValueError: neither or both of `token_embedding` and `vocabulary_size`.

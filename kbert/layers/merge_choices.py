@@ -13,7 +13,7 @@ class MergeChoices(keras.layers.Layer):
 
     Inputs: [B, C, S], any dtype.
 
-    Outputs: [B * C, S]; choice c of question b is row ``b * C + c``.
+    Outputs: [B * C, S]. Choice c of question b is row ``b * C + c``.
 
     Example::
 

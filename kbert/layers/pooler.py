@@ -12,17 +12,17 @@ from kbert.layers.lora_dense import LoraDense
 
 @keras.saving.register_keras_serializable("kbert")
 class Pooler(keras.layers.Layer):
-    """dense(H, tanh) of the first token, [CLS], or of the last one; in packed rows of that token of every part.
+    """dense(H, tanh) of the first token, [CLS], or of the last one. In packed rows every part is pooled.
 
     Args:
-        num_parts: K, the maximum number of parts of a packed row; None for plain rows.
+        num_parts: K, the maximum number of parts of a packed row. None: plain rows.
         initializer_stddev: of the kernel.
-        token: "first" or "last"; under left-to-right attention only the last token attends to all others.
+        token: "first" or "last". Under left-to-right attention only the last token attends to all others.
 
     Inputs: ``sequence_output`` float [B, S, H]; ``part_ids`` int32 [B, S] for packed rows: 1 … K, 0 = padding;
     ``padding_mask`` bool [B, S], True at tokens, which the last token of plain rows needs.
 
-    Outputs: float [B, H]; packed [B, K, H], where a part that a row does not hold gets zeros.
+    Outputs: float [B, H]. For packed rows [B, K, H], where a part that a row does not hold gets zeros.
 
     Source: Google's ``modeling.py``, ``BertModel`` ("pooler").
 
@@ -83,6 +83,6 @@ class Pooler(keras.layers.Layer):
 
 
 def _last(mask):
-    """The last place where a mask [..., S] is True; 0 where it is nowhere."""
+    """The last place where a mask [..., S] is True, 0 where it is nowhere."""
     places = ops.arange(ops.shape(mask)[-1], dtype="int32")
     return ops.max(ops.where(mask, places, 0), axis=-1)

@@ -10,20 +10,11 @@ from kbert.layers.replica_dropout import ReplicaDropout
 
 
 def rematerialized(block, x, bias):
-    """The output of an encoder block in training; only its inputs are kept for the gradient.
+    """The output of an encoder block in training, float [B, S, H]; only its inputs are kept for the gradient.
 
-    The seeds of dropout are drawn outside of what is computed twice, so that both times drop the same values.
-    (`keras.RematScope` would draw again, hence give wrong gradients: Keras 3.15.)
-
-    Args:
-        x: float [B, S, H].
-        bias: float [B, 1, 1 or S, S].
-
-    Returns:
-        float [B, S, H].
-
-    Raises:
-        NotImplementedError: dropout on another backend than TensorFlow and JAX.
+    `x` is float [B, S, H], `bias` float [B, 1, 1 or S, S]. The seeds of dropout are drawn outside of what is computed
+    twice, so that both times drop the same values. (`keras.RematScope` would draw again, hence give wrong gradients:
+    Keras 3.15.)
 
     Source: Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".
     """

@@ -7,20 +7,22 @@ import keras
 class ReplicaDropout(keras.layers.Layer):
     """`keras.layers.Dropout` with a different mask on every replica of a `tf.distribute` strategy.
 
-    Keras mirrors the state of its seed generators, so that its own layer drops the same positions on all replicas: with
+    Keras mirrors the state of its seed generators, so that its own layer drops equal positions on all replicas. With
     R replicas the noise of a batch would be that of a batch R times smaller. Here the replica's number is part of the
-    seed. On JAX one mask is drawn for the whole batch, wherever its rows are, by the device's own generator ("rbg"):
-    the default one, threefry, takes longer than the matrix products around it on an accelerator. Other backends use
+    seed.
+
+    On JAX one mask is drawn for the whole batch, wherever its rows are, by the device's own generator ("rbg"). The
+    default one, threefry, takes longer than the matrix products around it on an accelerator. Other backends use
     `keras.random.dropout`.
 
     Args:
-        rate: fraction of the values set to zero in training; the others are scaled by 1 / (1 - rate). On TensorFlow and
+        rate: fraction of the values set to zero in training. The others are scaled by 1 / (1 - rate). On TensorFlow and
             JAX it is rounded to a multiple of 2^-16.
         seed: integer, or None for a random one.
 
     Inputs: a float tensor of any shape.
 
-    Outputs: the same shape and dtype.
+    Outputs: a tensor of the input's shape and dtype.
 
     Raises:
         ValueError: `rate` outside [0, 1).
@@ -93,7 +95,7 @@ def _jax_dropout(x, rate, seed):
 def _dropped_of_words(rate):
     """How many of the 2^16 values of a random word drop an element.
 
-    16 random bits decide about a value: half of what a random float takes. The rate that these bits can express differs
-    from the one given by at most 1 / 2^17; the scale is that of the rate applied.
+    16 random bits decide about a value, half of what a random float takes. The rate that they can express differs from
+    the given one by at most 1 / 2^17. The scale is that of the rate applied.
     """
     return min(round(rate * 2**16), 2**16 - 1)

@@ -11,7 +11,7 @@ from keras import ops
 class ScalarMix(keras.layers.Layer):
     """The weighted sum of L hidden states of a word: softmax of L learned numbers, times a learned scale.
 
-    Initially all layers have the same weight and the scale is 1.
+    At first all layers have equal weights and the scale is 1.
 
     Inputs: float [..., L, H].
 

@@ -16,24 +16,24 @@ from kbert.layers.replica_dropout import ReplicaDropout
 class SelfAttention(keras.layers.Layer):
     """Scaled dot-product attention of A heads over one sequence, with the output projection.
 
-    Kernels are [H, H] as in Google's checkpoints: column ``a * D + d`` of query, key and value belongs to head a.
+    Kernels are [H, H] as in Google's checkpoints: column ``a * D + d`` of query, key and value belongs to head a. The
+    softmax is computed in float32 under any dtype policy. On the JAX backend a GPU computes all of it as one kernel
+    where no probabilities are dropped or returned (`kbert.layers.fused_attention`).
 
     Args:
-        num_heads: A; must divide H.
+        num_heads: A, which must divide H.
         attention_dropout: rate on the attention probabilities.
         initializer_stddev: of the kernels.
 
-    Inputs: ``x`` float [B, S, H]; ``bias`` float [B, 1, 1 or S, S], added to the scores (see `AttentionBias`), or
-    None: every token attends to every other.
+    Inputs: ``x`` float [B, S, H]; ``bias`` float [B, 1, 1 or S, S], added to the scores (see `AttentionBias`). With
+    None every token attends to every other.
 
-    Outputs: float [B, S, H]; with ``return_probs=True`` also the probabilities before dropout, float32 [B, A, S, S].
+    Outputs: float [B, S, H]. With ``return_probs=True`` also the probabilities before dropout, float32 [B, A, S, S].
 
     Raises:
         ValueError: `num_heads` does not divide H.
 
-    Source: Vaswani et al. 2017, section 3.2; Google's ``modeling.py``, ``attention_layer``. The softmax is computed in
-    float32 under any dtype policy. On the JAX backend a GPU computes all of it as one kernel where no probabilities are
-    dropped or returned (`kbert.layers.fused_attention`).
+    Source: Vaswani et al. 2017, section 3.2; Google's ``modeling.py``, ``attention_layer``.
 
     Example::
 

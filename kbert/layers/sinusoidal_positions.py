@@ -13,14 +13,14 @@ _LONGEST_WAVE = 10000.0  # times 2 pi, in tokens
 
 @keras.saving.register_keras_serializable("kbert")
 class SinusoidalPositions(keras.layers.Layer):
-    """Position p as sin(p / 10000^(2i / H)) and cos(p / 10000^(2i / H)) in columns 2i and 2i + 1; no weights.
+    """Position p as sin(p / 10000^(2i / H)) and cos(p / 10000^(2i / H)) in columns 2i and 2i + 1, without weights.
 
     They are scaled by `initializer_stddev`, so that their size relative to new token embeddings is as in the
     Transformer, which multiplies its embeddings by the square root of H to a variance of 1.
 
     Args:
         hidden_dim: H, even.
-        initializer_stddev: that of the token embeddings.
+        initializer_stddev: of the token embeddings.
 
     Inputs: int32 position ids [S] or [B, S].
 

@@ -11,7 +11,7 @@ ABSENT = -1e9  # finite, and its probability is 0
 
 @keras.saving.register_keras_serializable("kbert")
 class SplitChoices(keras.layers.Layer):
-    """The inverse of `MergeChoices` for scores; choices without tokens get -1e9.
+    """The inverse of `MergeChoices` for scores. Choices without tokens get -1e9.
 
     Loss, gradient and probability of such a choice are 0, so that questions with different numbers of choices share a
     batch.

@@ -18,7 +18,7 @@ class TaskHead(keras.layers.Layer):
 
     Args:
         units: N.
-        dropout: rate before the linear map; 0.1 for classifiers, 0 for NSP and spans.
+        dropout: rate before the linear map, 0.1 for classifiers, 0 for NSP and spans.
         initializer_stddev: of the kernel.
 
     Inputs: float [..., H].

@@ -14,20 +14,20 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     `keras.layers.ReversibleEmbedding` with BERT's names and initialiser. `quantize("int8")` leaves it as it is.
 
+    An id outside [0, V) is an error on TensorFlow's CPU (``InvalidArgumentError`` naming the id). On accelerators,
+    under XLA and on JAX it is not checked: the vector is zero, or that of another id.
+
     Args:
         vocabulary_size: V.
         hidden_dim: H.
-        initializer_stddev: of the truncated normal; the row of [PAD] is drawn like every other.
+        initializer_stddev: of the truncated normal. The row of [PAD] is drawn like every other.
         **kwargs: name, dtype, trainable.
 
     Inputs: int32 ids [...], or with ``reverse=True`` float vectors [..., H].
 
-    Outputs: float vectors [..., H], or scores [..., V]; in the compute dtype.
+    Outputs: float vectors [..., H], or scores [..., V], in the compute dtype.
 
-    An id outside [0, V) is an error on TensorFlow's CPU (``InvalidArgumentError`` naming the id); on accelerators,
-    under XLA and on JAX it is not checked: the vector is zero, or that of another id.
-
-    Source: section 3, "Input/Output Representations"; the tied output table is that of Google's ``run_pretraining.py``.
+    Source: section 3, "Input/Output Representations"; Google's ``run_pretraining.py`` for the tied output table.
 
     Example::
 

@@ -51,7 +51,7 @@ def load_adapter(model, path) -> None:
 
 
 def _learnt(model):
-    """Name in the file -> variable."""
+    """Name in the file → variable."""
     in_encoder = {id(variable) for variable in model.encoder.weights}
     learnt = {variable.path: variable for variable in model.weights if id(variable) not in in_encoder}
     for layer in dense_layers(model):

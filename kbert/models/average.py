@@ -14,14 +14,15 @@ from kbert.models.bert_model import BertModel
 def average_models(models):
     """One model whose outputs are the means of several models' outputs.
 
-    ``logits`` are averaged as probabilities (and returned as logits again); scores and start and end logits directly.
+    ``logits`` are averaged as probabilities, and returned as logits again. Scores and start and end logits are averaged
+    directly.
 
     Args:
-        models: kbert models of the same task, inputs and outputs; at least one. They are not copied.
+        models: kbert models of one task, with equal inputs and outputs, at least one. They are not copied.
 
     Returns:
-        A `BertModel` with the inputs and outputs of each, and the first one's ``task``, ``config``, ``pretrained`` and
-        ``num_labels``; it cannot be saved. Of a single model, itself.
+        A `BertModel` with their inputs and outputs, and the first one's ``task``, ``config``, ``pretrained`` and
+            ``num_labels``. It cannot be saved. A single model is returned itself.
 
     Raises:
         TypeError: something that is no kbert model.

@@ -26,20 +26,20 @@ from kbert.optim.adamw import AdamW
 class BertModel(CompatibleModel):
     """A functional `keras.Model` on batches (dicts of arrays): the base class of kbert's models, not used by itself.
 
-    A batch may lack ``padding_mask``, which is then True where a token is not [PAD] (of the tokenizer that the model
-    was loaded with, or 0), and ``segment_ids``, then all 0: token ids alone, without a dict, are a batch of most
-    models.
+    A batch may lack ``padding_mask`` and ``segment_ids``. The mask is then True where a token is not [PAD] (of the
+    tokenizer that the model was loaded with, or 0), and the segments are 0. So most models also take token ids alone,
+    without a dict.
 
     Attributes of every model:
         config: the `BertConfig` of its encoder.
         encoder: its `BertEncoder`.
         task: what it does, one of the words in `kbert.pipelines.registry`.
-        num_labels: N of a model with a head for labels; None: it has no such head.
+        num_labels: N of a model with a head for labels. None: it has no such head.
         multi_label: whether each label is on or off by itself.
         token_outputs: names of the outputs with a value for every token, [B, S, ...].
-        own_arguments: those of the constructor besides encoder and dtype, attributes that `get_config` stores.
-        pretrained: None, or what `kbert.load_pretrained` found besides the weights (tokenizer, settings). A plain
-            Python object: Keras neither tracks nor saves it.
+        own_arguments: arguments of the constructor besides encoder and dtype, attributes that `get_config` stores.
+        pretrained: None, or what `kbert.load_pretrained` found besides the weights (tokenizer, settings). It is a plain
+            Python object, which Keras neither tracks nor saves.
 
     `compile()` uses the paper's optimizer and the task's losses and metrics (`default_optimizer`, `default_loss`,
     `default_metrics`) unless others are given. All outputs for classes are logits, and Keras' losses and metrics given
@@ -47,9 +47,9 @@ class BertModel(CompatibleModel):
     refuse labels that are not a class, in arrays and in a tf.data.Dataset (`kbert.models.check_targets`).
 
     Raises:
-        ValueError: on a call, a batch with a missing or an unknown key, which the message names; on `fit` and
-            `evaluate`, an empty dataset; on `fit` and the like, labels that are not a class; on `fit` and
-            `train_on_batch`, a quantised model; on `quantize`, another mode than int8 or a model with LoRA.
+        ValueError: on a call, a batch with a missing or an unknown key, which the message names. On `fit` and
+            `evaluate`, an empty dataset. On `fit` and the like, labels that are not a class. On `fit` and
+            `train_on_batch`, a quantised model. On `quantize`, another mode than int8 or a model with LoRA.
     """
 
     task: str
@@ -95,11 +95,11 @@ class BertModel(CompatibleModel):
         return AdamW(5e-5)
 
     def default_loss(self) -> dict[str, keras.losses.Loss]:
-        """New objects for the losses of `compile()`, by output; None for a model without losses, such as an encoder."""
+        """New losses for `compile()`, by output. Models without losses, such as an encoder, have none."""
         return {}
 
     def default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
-        """New objects for the metrics of `compile()`, by output; they use the sample weights."""
+        """New metrics for `compile()`, by output. They use the sample weights."""
         return {}
 
     def compile(
@@ -118,17 +118,17 @@ class BertModel(CompatibleModel):
 
         Args:
             optimizer: "auto" is `default_optimizer`.
-            loss: "auto" is `default_loss`; None is no loss, as in Keras.
+            loss: "auto" is `default_loss`. None is no loss, as in Keras.
             loss_weights, metrics: as in Keras.
-            weighted_metrics: "auto" is `default_metrics` if `loss` is "auto" and no `metrics` are given, otherwise
-                none: labels for another loss may have another form.
+            weighted_metrics: "auto" is `default_metrics` if `loss` is "auto" and no `metrics` are given. Otherwise it
+                is none, since labels for another loss may have another form.
             micro_batches: int, in how many parts, one after the other, a replica computes the gradient of its share of
-                a batch; loss and update are those of the whole batch, in less memory.
-            jit_compile: as in Keras; with several replicas XLA then compiles the gradient inside each of them.
+                a batch. Loss and update are those of the whole batch, in less memory.
+            jit_compile: as in Keras. With several replicas XLA then compiles the gradient inside each of them.
             **kwargs: other arguments of `keras.Model.compile`: run_eagerly, steps_per_execution ...
 
         Raises:
-            ValueError: a loss or metric that would take logits for probabilities; `micro_batches` below 1, or above 1
+            ValueError: a loss or metric that would take logits for probabilities. `micro_batches` below 1, or above 1
                 on another backend than TensorFlow and JAX or with an optimizer that accumulates gradients itself.
         """
         if weighted_metrics == "auto":
@@ -193,14 +193,14 @@ class BertModel(CompatibleModel):
         return super().predict_on_batch(lists_to_arrays(x))
 
     def _arrays(self, x, y, options):
-        """Inputs, labels and the options of `fit`, whose `sample_weight` may be a list too."""
+        """Inputs, labels and the options of `fit` as arrays. `sample_weight` may be a list too."""
         outputs = len(self.output)
         if options.get("sample_weight") is not None:
             options = options | {"sample_weight": lists_to_arrays(options["sample_weight"], outputs)}
         return lists_to_arrays(x), lists_to_arrays(y, outputs), options
 
     def _checked(self, x, y=None, sample_weight=None):
-        """`x` itself if its labels are right; a dataset is returned with checks added to it."""
+        """`x` if its labels are right, or a dataset with checks added to it."""
         if hasattr(x, "element_spec") and hasattr(x, "map"):
             return checked_dataset(self, x)
         if y is not None:
@@ -208,12 +208,17 @@ class BertModel(CompatibleModel):
         return x
 
     def quantize(self, mode=None, config=None, **kwargs):
-        """`keras.Model.quantize` to int8: dense layers, segments and positions; the token embeddings stay as they are.
+        """`keras.Model.quantize` to int8: dense layers, segments and positions. The token embeddings stay as they are.
 
         A quantised model can predict, be exported, and be saved in kbert's format or as ``.keras``, but not be trained.
 
+        Args:
+            mode: "int8".
+            config: None, or Keras' default configuration of int8.
+            **kwargs: other arguments of `keras.Model.quantize`.
+
         Raises:
-            ValueError: another mode; the model is then left unchanged.
+            ValueError: another mode, or a model with LoRA. The model is then left unchanged.
         """
         default = keras.quantizers.Int8QuantizationConfig().get_config()
         if mode != "int8" or (config is not None and config.get_config() != default):
@@ -229,28 +234,28 @@ class BertModel(CompatibleModel):
             super().quantize(mode, **kwargs)
 
     def enable_lora(self, rank, alpha=None, layers=("query", "value")):
-        """Freezes the encoder and trains low-rank matrices in its place; compile the model afterwards.
+        """Freezes the encoder and trains low-rank matrices in its place. Compile the model afterwards.
 
-        Initially the outputs do not change. A task's head on the encoder is trained as before. A model with LoRA is
-        saved as ``.keras`` with its matrices; exports and `kbert.save_pretrained` merge them; `save_adapter` writes
-        only the matrices and the head.
+        At first the outputs do not change. A task's head on the encoder is trained as before. A ``.keras`` file keeps
+        the matrices, exports and `kbert.save_pretrained` merge them, and `save_adapter` writes only the matrices and
+        the head.
 
         Args:
             rank: r, of the matrices A [H, r] and B [r, u] of a layer with u units.
-            alpha: A B is multiplied by alpha / r; None: r.
+            alpha: A B is multiplied by alpha / r. None: r.
             layers: some of ``query, key, value, attention/output, intermediate, feed_forward/output``.
 
         Raises:
-            ValueError: an invalid rank, alpha or layer; a model that already has LoRA, or is quantised.
+            ValueError: an invalid rank, alpha or layer, or a model that already has LoRA or is quantised.
 
         Source: Hu et al. 2021, "LoRA: Low-Rank Adaptation of Large Language Models".
         """
         enable_lora(self, rank, alpha, layers)
 
     def merge_lora(self):
-        """Adds LoRA's matrices to the encoder's kernels and removes them; the whole encoder is then trainable.
+        """Adds LoRA's matrices to the encoder's kernels and removes them. The whole encoder is then trainable.
 
-        Outputs stay the same up to rounding. Compile the model afterwards.
+        Outputs do not change except for rounding. Compile the model afterwards.
         """
         merge_lora(self)
 
@@ -266,7 +271,7 @@ class BertModel(CompatibleModel):
         save_adapter(self, path)
 
     def load_adapter(self, path):
-        """Loads LoRA's matrices and the head that `save_adapter` wrote; outputs are then those of the saved model.
+        """Loads LoRA's matrices and the head that `save_adapter` wrote. Outputs are then those of the saved model.
 
         Args:
             path: the file to read. The model must have the weights of the base, and no LoRA or LoRA of the same layers,
@@ -274,8 +279,8 @@ class BertModel(CompatibleModel):
 
         Raises:
             FileNotFoundError: no such file.
-            ValueError: a file that is damaged, of another kind of model or head, or of other base weights; the model is
-                left unchanged.
+            ValueError: a file that is damaged, of another kind of model or head, or of other base weights. The model is
+                then left unchanged.
         """
         load_adapter(self, path)
 
@@ -285,18 +290,18 @@ class BertModel(CompatibleModel):
     def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
         """`keras.Model.export` with LoRA merged, and in a TensorFlow SavedModel every weight stored once.
 
-        ``format="litert"`` writes a ``.tflite`` file for phones and ``format="onnx"`` a file for ONNX Runtime; both
+        ``format="litert"`` writes a ``.tflite`` file for phones and ``format="onnx"`` a file for ONNX Runtime. Both
         take the model's inputs by name, in batches of any size and length, and need the extra ``mobile``.
 
         Args:
             filepath: the directory, or the file, to write.
             format: as in Keras: "tf_saved_model", "litert", "onnx", "openvino" or "torch".
             verbose: whether Keras says what it wrote.
-            input_signature: as in Keras; None: the model's inputs, with their names.
+            input_signature: as in Keras. None: the model's inputs, with their names.
             **kwargs: other arguments of Keras' exporter of this format.
 
         Raises:
-            ValueError: a quantised model for LiteRT, which reads no int8 kernels of Keras; what Keras refuses.
+            ValueError: a quantised model for LiteRT, which reads no int8 kernels of Keras, or what Keras refuses.
         """
         if lora_layers(self):
             return merged(self).export(filepath, format, verbose, input_signature, **kwargs)

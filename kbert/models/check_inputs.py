@@ -8,10 +8,10 @@ _HUGGING_FACE = {"input_ids": "token_ids", "attention_mask": "padding_mask", "to
 
 
 def complete_inputs(model, inputs):
-    """A batch with the mask and the segments that it lacks; token ids without a dict are such a batch.
+    """A batch with the mask and the segments that it lacks. Token ids without a dict are such a batch.
 
-    The mask is True at every token but [PAD], which has the id 0 unless the model was loaded with a tokenizer that
-    says otherwise; all tokens are of segment 0. Shapes are those of the token ids, static where these are.
+    The mask is True at every token but [PAD], which has the id 0 unless the model was loaded with a tokenizer that says
+    otherwise. All tokens are of segment 0. Shapes are those of the token ids, static where these are.
     """
     inputs = lists_to_arrays(inputs)
     if hasattr(inputs, "shape"):
@@ -31,11 +31,9 @@ def complete_inputs(model, inputs):
 
 
 def lists_to_arrays(values, outputs: int = 1):
-    """Lists of numbers, of lists or of arrays as arrays, also in a dict: Keras reads a list as one entry an output.
+    """Lists of numbers, of lists or of arrays as arrays, also in a dict. Keras reads a list as one entry an output.
 
-    Args:
-        values: what `fit` takes as inputs, labels or weights.
-        outputs: of the model: a list of so many arrays is left to Keras.
+    So a list of as many arrays as the model has `outputs` is left to Keras.
     """
     if isinstance(values, dict):
         return {name: lists_to_arrays(value, 0) for name, value in values.items()}
@@ -55,7 +53,7 @@ def lists_to_arrays(values, outputs: int = 1):
 
 
 def check_inputs(model, inputs) -> None:
-    """Raises ValueError for strings and for keys that are missing or surplus; names Hugging Face's words for them."""
+    """Raises ValueError for strings, and for missing or surplus keys. It knows Hugging Face's words for them."""
     if any(map(_is_text, keras.tree.flatten(inputs))):
         raise ValueError(
             f"{type(model).__name__}: expected a batch of numbers with the keys {sorted(model.input)}. Received: "

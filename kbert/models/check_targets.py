@@ -18,12 +18,8 @@ def check_targets(model, inputs, labels, weights=None):
     """Raises a ValueError for labels in arrays that are not what the loss of their output takes.
 
     That is a class, for a multi-label classifier 0 or 1 (or a probability) for each label, for a score a finite number.
-    With kbert's losses a label may be -1, "no label"; a label of weight 0 may be anything. Labels for other losses are
-    not checked.
-
-    Args:
-        inputs: the batch as `fit` takes it; its S positions or C choices are the classes of some outputs.
-        labels, weights: as `fit` takes them: arrays, or dicts of arrays by output.
+    With kbert's losses a label may be -1, "no label". A label of weight 0 may be anything. Labels for other losses are
+    not checked. The inputs are needed because their S positions or C choices are the classes of some outputs.
     """
     for name, values, weight, loss in _targets(model, labels, weights):
         if not isinstance(values, np.ndarray) and not keras.ops.is_tensor(values):
@@ -96,7 +92,7 @@ def _check_shape(model, name, values, loss):
 
 
 def _wrong(model, name, inputs, values, weight, loss):
-    """(where labels are wrong, the labels, the number of classes, or None for a score)."""
+    """(where labels are wrong, the labels, the number of classes). A score has None classes."""
     values = keras.ops.convert_to_tensor(values)
     if name == "score":
         is_wrong = keras.ops.logical_not(keras.ops.isfinite(keras.ops.cast(values, "float32")))

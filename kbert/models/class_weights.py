@@ -11,18 +11,12 @@ import numpy as np
 
 
 def class_factors(class_weight, num_labels: int, labels: Sequence[str] | None = None, *, ids=None, owner: str):
-    """The factor of each class in the loss, float32 [N]; 1 for those that `class_weight` does not name.
+    """The factor of each class in the loss, float32 [N], 1 for classes that `class_weight` does not name.
 
-    Args:
-        class_weight: {label or class number: factor}; "balanced": every class has the same total weight.
-        num_labels: N.
-        labels: the N strings in the order of the logits; None: only class numbers are known here.
-        ids: the class numbers [B] of all that is learned, -1 for none; None: they are not known beforehand.
-        owner: what messages begin with.
-
-    Raises:
-        ValueError: an unknown label or class; a number that is also the label of another class; a factor that is not a
-            number of at least 0; several labels a text; "balanced" without `ids`.
+    `class_weight` is {label or class number: factor}, or "balanced", which gives every class the same total weight.
+    "balanced" needs `ids`, the class numbers [B] of all that is learned, -1 for none. `labels` are the N strings in the
+    order of the logits. With None only class numbers are known. A number that is also the label of another class is an
+    error. `owner` is what messages begin with.
     """
     if ids is not None and ids.ndim != 1:
         raise ValueError(
@@ -74,28 +68,19 @@ def _class_number(key, factor, num_labels, labels, owner):
 
 
 def labels_of_other_classes(labels: Sequence[str]) -> dict[int, str]:
-    """The numbers that are no class numbers without doubt: number → the label so called, where it has another number.
+    """The numbers that may mean a class or a label: number → the label so called, where that label has another number.
 
-    Example::
-
-        labels_of_other_classes(["0", "1", "3"])  # {3: "3"}
+    ["0", "1", "3"] has {3: "3"}.
     """
     numbered = ((label, number) for number, label in enumerate(labels) if label.removeprefix("-").isdecimal())
     return {int(label): label for label, number in numbered if str(int(label)) == label and int(label) != number}
 
 
 def apply_class_weight(model, x, y, sample_weight, class_weight):
-    """The arguments of `fit` with the weights of the classes in the sample weights.
+    """The inputs and sample weights of `fit`, with the class weights multiplied into the sample weights.
 
-    Args:
-        model: a kbert model with one output for classes.
-        x: the inputs, or a tf.data.Dataset of (inputs, labels) or (inputs, labels, weights).
-        y: labels [B] or [B, S], class numbers, or a dict of them by output; None for a dataset.
-        sample_weight: as `fit` takes it; multiplied by the weights of the classes.
-        class_weight: dict of class number → weight; other classes have weight 1.
-
-    Returns:
-        (x, sample_weight).
+    The model has one output for classes. `x` may be a tf.data.Dataset of (inputs, labels) or (inputs, labels, weights),
+    with `y` None. Else `y` are class numbers [B] or [B, S], or a dict of them by output.
     """
     table = _table(model, class_weight)
     if hasattr(x, "element_spec") and hasattr(x, "map"):

@@ -19,12 +19,12 @@ class BertClassifier(BertModel):
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
         num_labels: N.
-        multi_label: True: each of the N labels is on or off independently (sigmoids, binary cross-entropy, labels
-            [B, N] of 0 and 1). False: each text has one of them (softmax, cross-entropy, labels [B]).
-        dropout: rate on the pooled output; the config's `hidden_dropout` by default.
+        dropout: rate on the pooled output. None: the config's `hidden_dropout`.
+        multi_label: True: each of the N labels is on or off independently (sigmoids, binary cross-entropy, labels [B,
+            N] of 0 and 1). False: each text has one of them (softmax, cross-entropy, labels [B]).
         dtype: dtype policy of a new encoder.
 
-    Inputs: those of `BertEncoder`.
+    Inputs: as `BertEncoder`.
 
     Outputs: float32 ``logits`` [B, N].
 

@@ -22,27 +22,26 @@ class BertEncoder(BertModel):
 
     Args:
         config: `BertConfig`.
-        outputs: which of ``sequence_output, pooled_output, hidden_states, attention_probs`` to return; None: the first
-            two, without pooler only the first.
-        num_parts: K, for packed rows (several sequences in one row, each attending only to itself); None: plain rows.
-        pooler: whether there is a pooler; without one there is no ``pooled_output``.
-        dtype: dtype policy, such as ``"mixed_bfloat16"``; the global one by default.
+        outputs: which of ``sequence_output, pooled_output, hidden_states, attention_probs`` to return. None: the first
+            two, or without pooler only the first.
+        num_parts: K, for packed rows (several sequences in one row, each attending only to itself). None: plain rows.
+        pooler: whether there is a pooler. Without one there is no ``pooled_output``.
+        dtype: dtype policy, such as ``"mixed_bfloat16"``. None: the global one.
 
     Inputs: a dict; S may vary, up to ``config.max_sequence_length``:
         token_ids, segment_ids: int32 [B, S].
         padding_mask: bool [B, S], True at tokens.
-        position_ids, part_ids: int32 [B, S], for packed rows only; part 0 is padding, parts count from 1.
+        position_ids, part_ids: int32 [B, S], for packed rows only. Part 0 is padding, parts count from 1.
 
     Outputs: a dict, in the compute dtype:
         sequence_output: [B, S, H], of the last block. Values at padding have no meaning.
-        pooled_output: [B, H], dense + tanh of [CLS], or of the last token (``config.pooled_token``); packed [B, K, H],
-            zeros for a part that a row does not hold.
+        pooled_output: [B, H], dense + tanh of [CLS], or of the last token (``config.pooled_token``). For packed rows
+            [B, K, H], with zeros for a part that a row does not hold.
         hidden_states: L + 1 of [B, S, H], the embeddings first.
         attention_probs: L of [B, A, S, S] (float32, before dropout).
 
     Raises:
-        ValueError: unknown outputs; `pooled_output` asked for without pooler; a sequence longer than the position
-            table.
+        ValueError: unknown outputs, `pooled_output` without pooler, or a sequence longer than the position table.
 
     Token ids outside the vocabulary: see `kbert.layers.TokenEmbedding`.
 
@@ -75,7 +74,6 @@ class BertEncoder(BertModel):
         layers = kwargs.pop("_layers", None)  # of `with_outputs`
         embeddings, attention_bias, blocks, pool = layers or _new_layers(config, num_parts, pooler, policy)
 
-        # Functional model
         inputs = _inputs(num_parts)
         parts = {} if num_parts is None else {"part_ids": inputs["part_ids"]}
         positions = {} if num_parts is None else {"position_ids": inputs["position_ids"]}
@@ -98,7 +96,6 @@ class BertEncoder(BertModel):
             available["pooled_output"] = pool(x, **parts, **mask)
         super().__init__(inputs, {name: available[name] for name in outputs}, dtype=policy, **kwargs)
 
-        # Attributes
         self.config = config
         self.num_parts = num_parts
         self.output_keys = outputs
@@ -130,7 +127,7 @@ class BertEncoder(BertModel):
         """The encoder for rows of so many parts, which shares the layers of this one: training either changes both.
 
         Args:
-            num_parts: K; None: plain rows.
+            num_parts: K. None: plain rows.
 
         Example::
 
@@ -148,7 +145,7 @@ class BertEncoder(BertModel):
 
     @property
     def encoder(self) -> "BertEncoder":
-        """Itself: every model of kbert has an encoder."""
+        """The encoder itself, since every model of kbert has an encoder."""
         return self
 
     def __dir__(self):

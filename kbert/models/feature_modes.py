@@ -16,13 +16,7 @@ FEATURE_MODES = (  # of the paper's table 7, in its order
 def feature_layers(mode, num_layers):
     """Which hidden states a feature mode reads, as numbers from 0 (the embeddings) to L (the last layer).
 
-    Args:
-        mode: one of `FEATURE_MODES`.
-        num_layers: L. For an encoder of fewer than four layers, "last four" means all.
-
-    Example::
-
-        feature_layers("concat-last-four", 12)  # (9, 10, 11, 12)
+    For an encoder of fewer than four layers, "last four" means all.
     """
     last_four = tuple(range(max(1, num_layers - 3), num_layers + 1))
     layers = {

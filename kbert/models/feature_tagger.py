@@ -14,16 +14,13 @@ from kbert.models.feature_modes import feature_layers
 def feature_tagger(mode, num_layers, hidden_dim, num_labels, *, units=768, dropout=0.1):
     """Two bidirectional LSTMs and a linear layer on fixed features of words.
 
-    Args:
-        mode: one of `FEATURE_MODES`: how the L layers of `feature_layers` become one vector per word: concatenated
-            ("concat…") or as a learned weighted sum ("weighted-sum…").
-        num_layers, hidden_dim: of the encoder; the latter is H.
-        units: of each LSTM, in each direction.
-        dropout: rate before each LSTM and before the linear layer.
+    The `mode` says how the L layers of `feature_layers` become one vector per word: concatenated ("concat…") or as a
+    learned weighted sum ("weighted-sum…"). `units` are those of each LSTM in each direction, `dropout` is the rate
+    before each LSTM and before the linear layer.
 
-    Returns:
-        Functional `keras.Model`. Inputs: ``features`` float32 [B, T, L, H], ``mask`` bool [B, T], False beyond the end.
-        Outputs: ``logits`` float32 [B, T, N].
+    Inputs: ``features`` float32 [B, T, L, H]; ``mask`` bool [B, T], False beyond the end.
+
+    Outputs: ``logits`` float32 [B, T, N].
 
     Source: Devlin et al. 2018, section 5.3: "a randomly initialized two-layer 768-dimensional BiLSTM before the
     classification layer".

@@ -15,24 +15,18 @@ _ACCURACY = ("acc", "accuracy")
 
 
 def losses_from_logits(losses):
-    """Losses given by name become those that read logits; a loss that would take logits for probabilities is an error.
+    """Losses given by name become those that read logits. A loss that would take logits for probabilities is an error.
 
-    Args:
-        losses: as `keras.Model.compile` takes them: a name, a function, a loss, or lists and dicts of these.
-
-    Returns:
-        the same, with ``keras.losses.SparseCategoricalCrossentropy(from_logits=True)`` in place of
-        ``"sparse_categorical_crossentropy"``, and so for every cross-entropy of Keras.
+    So every cross-entropy of Keras, such as ``"sparse_categorical_crossentropy"``, gets ``from_logits=True``. `losses`
+    may be lists and dicts, as in `keras.Model.compile`.
     """
     return _each(losses, lambda loss: _from_logits(loss, keras.losses))
 
 
 def metrics_from_logits(metrics, outputs):
-    """The same for metrics; for "binary_accuracy", and "accuracy" of single logits, a logit above 0 means "on".
+    """Metrics given by name become those that read logits, as in `losses_from_logits`.
 
-    Args:
-        metrics: as `keras.Model.compile` takes them.
-        outputs: the model's outputs, a dict of symbolic tensors.
+    For "binary_accuracy", and "accuracy" of single logits, a logit above 0 means "on".
     """
     one_logit = all(len(x.shape) > 1 and x.shape[-1] == 1 for x in keras.tree.flatten(outputs))
 

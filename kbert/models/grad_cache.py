@@ -13,10 +13,8 @@ def train_with_cached_embeddings(model, data, parts: int) -> dict:
     The embeddings are computed part by part without their activations, then the gradient of the loss with respect to
     them, and then each part once more, with the same dropout, to carry its rows of that gradient to the weights.
 
-    Args:
-        model: with the output ``embedding`` [B, H].
-        data: (inputs, labels, sample weights) of this replica.
-        parts: m; must divide B.
+    The model has the output ``embedding`` [B, H]. `data` are (inputs, labels, sample weights) of this replica. `parts`,
+    m, must divide B.
 
     Source: Gao et al. 2021, "Scaling deep contrastive learning batch size under memory limited setup".
     """

@@ -23,9 +23,9 @@ def grow_model(model, size, *, seed=0):
     their input.
 
     Args:
-        model: `kbert.BertPretrainer` with learned positions; it stays as it is.
-        size: name of a size ("mini"), or `BertConfig` of the same vocabulary, positions and kind. Its hidden size,
-            heads, intermediate size and layers are multiples of the model's, the first three by the same factor.
+        model: `kbert.BertPretrainer` with learned positions. It stays as it is.
+        size: name of a size ("mini"), or `BertConfig` with the model's vocabulary, positions and kind. Its hidden size,
+            heads, intermediate size and layers are multiples of the model's, the first three by one common factor.
         seed: int, of the random additions.
 
     Returns:
@@ -33,7 +33,8 @@ def grow_model(model, size, *, seed=0):
 
     Raises:
         TypeError: `model` is not a `BertPretrainer`.
-        ValueError: sizes that are no such multiples, positions without weights, configs that differ in anything else.
+        ValueError: sizes that are no such multiples, positions without weights, or configs that differ in anything
+            else.
 
     Source: Chen, Goodfellow & Shlens 2016, "Net2Net: Accelerating learning via knowledge transfer"; Chen et al. 2022,
     "bert2BERT: Towards reusable pretrained language models".
@@ -106,7 +107,10 @@ def _grown_config(old, size):
 
 
 def _widened(value, shape, stddev, generator):
-    """The weight of the wider model, of `shape`: outputs copied; inputs, which come in copies, share their weight."""
+    """The weight of the wider model, of `shape`.
+
+    Outputs are copied. Inputs, which come in copies, share their weight.
+    """
     is_kernel = value.ndim == 2 and value.shape[0] != shape[0]
     value = np.tile(value, [1] * (value.ndim - 1) + [shape[-1] // value.shape[-1]])
     if not is_kernel:

@@ -1,4 +1,4 @@
-"""LoRA on a model's encoder: which layers have it, as plain data; on, and merged.
+"""LoRA on a model's encoder: switching it on, merging it, and which layers have it, as plain data.
 
 Shapes: H hidden, u units of a layer, r rank.
 """
@@ -32,7 +32,7 @@ def enable_lora(model, rank, alpha=None, layers=("query", "value")) -> None:
 
 
 def freeze_encoder(model) -> None:
-    """Freezes each variable of the encoder; the matrices that LoRA adds to its layers are trainable."""
+    """Freezes each variable of the encoder. The matrices that LoRA adds to its layers are trainable."""
     for variable in model.encoder.weights:
         variable.trainable = False
 
@@ -43,7 +43,7 @@ def lora_layers(model) -> dict[str, list]:
 
 
 def add_lora(model, layers: dict[str, list]) -> None:
-    """Gives a newly built model the low-rank matrices that `lora_layers` names; what is trainable does not change."""
+    """Gives a newly built model the low-rank matrices that `lora_layers` names. What is trainable does not change."""
     known = {layer.path: layer for layer in dense_layers(model)}
     for path, (rank, alpha) in layers.items():
         if path not in known:
@@ -53,7 +53,7 @@ def add_lora(model, layers: dict[str, list]) -> None:
 
 
 def merge_lora(model) -> None:
-    """Adds LoRA's matrices to the kernels and removes them; the whole encoder is trainable again."""
+    """Adds LoRA's matrices to the kernels and removes them. The whole encoder is trainable again."""
     layers = [layer for layer in dense_layers(model) if layer.lora_enabled]
     for layer in layers:
         layer.merge_lora()
@@ -62,7 +62,7 @@ def merge_lora(model) -> None:
 
 
 def merged(model):
-    """The model itself, or, of a model with LoRA, a copy in which it is merged."""
+    """The model itself, or for a model with LoRA a copy in which it is merged."""
     if not lora_layers(model):
         return model
     copy = copy_model(model)

@@ -15,23 +15,23 @@ from kbert.optim.metrics import WeightedAccuracy
 
 @keras.saving.register_keras_serializable("kbert")
 class BertMultipleChoice(BertModel):
-    """Encodes each choice as a separate row; one learned vector scores its pooled [CLS], and the highest score wins.
+    """Encodes each choice as a separate row, whose pooled [CLS] one learned vector scores.
 
-    A row that is all padding is not a choice: its score is -1e9.
+    The highest score wins. A row that is all padding is not a choice: its score is -1e9.
 
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
-        dropout: rate on the pooled output; the config's `hidden_dropout` by default.
+        dropout: rate on the pooled output. None: the config's `hidden_dropout`.
         dtype: dtype policy of a new encoder.
 
-    Inputs: the keys of `BertEncoder` with an axis of choices, [B, C, S]; C and S may vary.
+    Inputs: the keys of `BertEncoder` with an axis of choices, [B, C, S]. C and S may vary.
 
     Outputs: float32 ``logits`` [B, C].
 
     Raises:
         TypeError: `encoder` is neither a config nor an encoder.
-        ValueError: an encoder without the output that is read here, or a `dtype` that is not the encoder's, or
-            an encoder for packed rows.
+        ValueError: an encoder without the output that is read here, or a `dtype` that is not the encoder's, or an
+            encoder for packed rows.
 
     Source: section 4.4 (SWAG).
 

@@ -8,14 +8,10 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def in_precision(model, precision):
-    """A copy of a model whose weights are stored, and computed with, in another precision; for inference.
+    """A copy of a model without LoRA whose weights are stored, and computed with, in another precision, for inference.
 
     LayerNorm's statistics, the softmax of the attention and the scores stay in float32. (For training, weights stay in
     float32 too: that is the dtype policy ``mixed_bfloat16``.)
-
-    Args:
-        model: a model of kbert without LoRA (`kbert.models.lora.merged`).
-        precision: "float32" or "bfloat16".
     """
     if precision not in PRECISIONS:
         raise ValueError(f"`precision` must be one of {PRECISIONS}. Received: {precision!r}")

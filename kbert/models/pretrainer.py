@@ -20,23 +20,23 @@ class BertPretrainer(BertModel):
 
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
-        next_sentence: whether there is a next-sentence head; without it the task is ``masked_lm``.
-        masked_lm: whether there is a masked-LM head; without it the task is ``next_sentence``.
+        next_sentence: whether there is a next-sentence head. Without it the task is ``masked_lm``.
+        masked_lm: whether there is a masked-LM head. Without it the task is ``next_sentence``.
         tied: whether the output table of the masked LM is the table of token embeddings.
         num_parts: K, for packed rows.
-        head_activation, head_layer_norm_epsilon: of the masked-LM head; the config's by default. (KerasHub's head has
-            the erf GELU and 1e-5 on an encoder with the tanh GELU and 1e-12.)
+        head_activation, head_layer_norm_epsilon: of the masked-LM head. None: the config's. (KerasHub's head has the
+            erf GELU and 1e-5 on an encoder with the tanh GELU and 1e-12.)
         dtype: dtype policy of a new encoder.
 
-    Inputs: those of `BertEncoder` and, with the masked LM, ``mask_positions`` int32 [B, P] (unused slots point at 0;
-    their weight in the loss is 0).
+    Inputs: as `BertEncoder` and, with the masked LM, ``mask_positions`` int32 [B, P]. Unused slots point at 0, and
+    their weight in the loss is 0.
 
     Outputs: float32 ``mlm_logits`` [B, P, V]; ``nsp_logits`` [B, 2] (packed [B, K, 2]), where 0 = IsNext, 1 = random.
 
     Raises:
         TypeError: `encoder` is neither a config nor an encoder.
-        ValueError: neither head; an encoder without an output that a head reads; a `dtype` or `num_parts` that is not
-            the encoder's.
+        ValueError: neither head, an encoder without an output that a head reads, or a `dtype` or `num_parts` that is
+            not the encoder's.
 
     For a copy with new weights use ``BertPretrainer.from_config(model.get_config())``: `keras.models.clone_model`
     copies layer by layer and would untie the table.
@@ -96,7 +96,7 @@ class BertPretrainer(BertModel):
 
     @property
     def task(self) -> str:
-        """``pretraining``, or the one head's: ``masked_lm`` or ``next_sentence``."""
+        """``pretraining``, or with one head ``masked_lm`` or ``next_sentence``."""
         if self.masked_lm and self.next_sentence:
             return "pretraining"
         return "masked_lm" if self.masked_lm else "next_sentence"
@@ -105,7 +105,7 @@ class BertPretrainer(BertModel):
         """A pretrainer for packed rows that shares the layers of this one: training either changes both.
 
         Args:
-            num_parts: K; None: plain rows.
+            num_parts: K. None: plain rows.
 
         Example::
 
@@ -119,7 +119,10 @@ class BertPretrainer(BertModel):
         )
 
     def default_optimizer(self):
-        """`kbert.AdamW` at 1e-4, the peak of the paper's pre-training; constant, see `BertModel.default_optimizer`."""
+        """`kbert.AdamW` at 1e-4, the peak of the paper's pre-training.
+
+        The rate is constant, see `BertModel.default_optimizer`.
+        """
         return AdamW(1e-4)
 
     def default_loss(self):

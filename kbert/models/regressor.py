@@ -17,10 +17,10 @@ class BertRegressor(BertModel):
 
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
-        dropout: rate on the pooled output; the config's `hidden_dropout` by default.
+        dropout: rate on the pooled output. None: the config's `hidden_dropout`.
         dtype: dtype policy of a new encoder.
 
-    Inputs: those of `BertEncoder`.
+    Inputs: as `BertEncoder`.
 
     Outputs: float32 ``score`` [B].
 

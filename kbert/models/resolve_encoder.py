@@ -9,14 +9,10 @@ from kbert.models.encoder import BertEncoder
 
 
 def resolve_encoder(config_or_encoder, dtype=None, num_parts=None, needs=()):
-    """The encoder of a task model: the one given, or a new one with this config.
+    """The encoder of a task model: the one given, which is shared, or a new one with this config.
 
-    Args:
-        config_or_encoder: `BertConfig`, or a `BertModel` of the task "encoder": a `BertEncoder`, or layers on one. It
-            is shared, not copied.
-        dtype: dtype policy of a new encoder.
-        num_parts: of a new encoder for packed rows.
-        needs: the encoder outputs that the task reads.
+    A `BertModel` of the task "encoder" is a `BertEncoder`, or layers on one. `needs` are the outputs that the task
+    reads. `dtype` and `num_parts` are for a new encoder.
     """
     if isinstance(config_or_encoder, BertConfig):
         return BertEncoder(
@@ -45,6 +41,6 @@ def resolve_encoder(config_or_encoder, dtype=None, num_parts=None, needs=()):
 
 
 def new_head(encoder, units, name, dropout=0.0) -> TaskHead:
-    """A new linear layer, initialised as the encoder."""
+    """A new linear layer, initialised like the encoder."""
     stddev = encoder.config.initializer_stddev
     return TaskHead(units, dropout, stddev, dtype=encoder.dtype_policy, name=name)

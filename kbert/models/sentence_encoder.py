@@ -20,27 +20,28 @@ LOSSES = ("multiple_negatives", "cosine")
 class BertSentenceEncoder(BertModel):
     """Encoder, then pooling of the last hidden states to one vector.
 
-    In training the rows of a batch are the texts of examples, one example after the other, and the labels of
-    ``embedding`` are those of `MultipleNegativesLoss` or `CosineLoss`. With `micro_batches` in `compile`, the
-    embeddings of a batch are computed in parts, without storing their activations, and once more for the gradient
-    (GradCache): the loss is that of the whole batch, negatives included, in the memory of a part.
+    In training the rows of a batch are the texts of examples, one example after the other, and ``embedding`` has the
+    labels of `MultipleNegativesLoss` or `CosineLoss`. With `micro_batches` in `compile`, the embeddings of a batch are
+    computed in parts, without storing their activations, and once more for the gradient (GradCache). The loss is then
+    that of the whole batch, negatives included, in the memory of a part.
 
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
         pooling, normalize: see `kbert.layers.EmbeddingPooling`.
-        loss: "multiple_negatives" or "cosine".
+        loss_name: "multiple_negatives" or "cosine".
         temperature, symmetric: of the multiple negatives, see `kbert.optim.MultipleNegativesLoss`.
         dimensions: lengths of shorter embeddings that are trained, too (Matryoshka).
         dtype: dtype policy of a new encoder.
 
-    Inputs: those of `BertEncoder`.
+    Inputs: as `BertEncoder`.
 
     Outputs: float32 ``embedding`` [B, H].
 
     Raises:
         TypeError: `encoder` is neither a config nor an encoder.
-        ValueError: an encoder for packed rows or without ``sequence_output``; an unknown loss or pooling; a temperature
-            that is not positive; dimensions that are not below H; `micro_batches` on another backend than TensorFlow.
+        ValueError: an encoder for packed rows or without ``sequence_output``, an unknown loss or pooling, a temperature
+            that is not positive, dimensions that are not below H, or `micro_batches` on another backend than
+            TensorFlow.
 
     Source: Reimers and Gurevych 2019 (Sentence-BERT); Gao et al. 2021 (GradCache).
 

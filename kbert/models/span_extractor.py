@@ -13,16 +13,16 @@ from kbert.optim.metrics import SpanAccuracy
 
 @keras.saving.register_keras_serializable("kbert")
 class BertSpanExtractor(BertModel):
-    """Encoder, then a start and an end score for every token; no dropout on the head.
+    """Encoder, then a start and an end score for every token, without dropout on the head.
 
-    All positions get a score, question and padding too. [CLS] means "no answer"; `kbert.answers.spans` decides which
+    All positions get a score, question and padding too. [CLS] means "no answer". `kbert.answers.spans` decides which
     spans are allowed.
 
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
         dtype: dtype policy of a new encoder.
 
-    Inputs: those of `BertEncoder`.
+    Inputs: as `BertEncoder`.
 
     Outputs: float32 ``start_logits`` and ``end_logits`` [B, S].
 

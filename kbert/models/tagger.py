@@ -13,15 +13,15 @@ from kbert.optim.metrics import WeightedAccuracy
 
 @keras.saving.register_keras_serializable("kbert")
 class BertTagger(BertModel):
-    """Encoder, then dropout and one linear layer on every token's last hidden state; no CRF.
+    """Encoder, then dropout and one linear layer on every token's last hidden state, without a CRF.
 
     Args:
         encoder: `BertConfig`, or a `BertEncoder` to share.
         num_labels: N.
-        dropout: rate on the hidden states; the config's `hidden_dropout` by default.
+        dropout: rate on the hidden states. None: the config's `hidden_dropout`.
         dtype: dtype policy of a new encoder.
 
-    Inputs: those of `BertEncoder`.
+    Inputs: as `BertEncoder`.
 
     Outputs: float32 ``logits`` [B, S, N].
 

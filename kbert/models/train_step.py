@@ -1,7 +1,7 @@
 """A training step in parts: micro-batches whose gradients add up, and a gradient that XLA compiles in each replica.
 
-Keras compiles a step together with the code of its strategy, which XLA cannot run with several replicas; and its
-optimizers' gradient accumulation fails under strategies, and takes the mean of micro-batches as if each had as many
+Keras compiles a step together with the code of its strategy, which XLA cannot run with several replicas. The gradient
+accumulation of its optimizers fails under strategies, and takes the mean of micro-batches as if each had as many
 predictions (Keras 3.15). Here the parts share the weights of the whole batch, so that any number of micro-batches and
 replicas gives the gradient of the batch.
 
@@ -23,11 +23,8 @@ from kbert.optim.whole_batch import WholeBatch
 def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
     """One training step on TensorFlow, inside a replica: the metrics after it.
 
-    Args:
-        data: (inputs, labels, sample weights) of this replica.
-        micro_batches: m; must divide B.
-        compiled: whether XLA compiles the forward and the backward pass; the exchange between replicas and the
-            optimizer's update stay outside.
+    `data` are (inputs, labels, sample weights) of this replica. `micro_batches`, m, must divide B. If `compiled`, XLA
+    compiles the forward and the backward pass. The exchange between replicas and the optimizer's update stay outside.
     """
     import tensorflow as tf
 
@@ -61,7 +58,7 @@ def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
 
 
 def check_rows(model, inputs, micro_batches):
-    """B; raises ValueError unless a replica can divide it into so many micro-batches."""
+    """B. Raises ValueError unless a replica can divide it into so many micro-batches."""
     rows = keras.tree.flatten(inputs)[0].shape[0]
     if micro_batches > 1 and (rows is None or rows % micro_batches):
         raise ValueError(
@@ -102,10 +99,10 @@ def loss_tracker(model):
 
 
 def total_weights(model, inputs, labels, weights):
-    """Of the whole batch of all replicas: the sum of the weights of each of kbert's losses, by output.
+    """The sum of the weights of each of kbert's losses over the whole batch of all replicas, by output.
 
-    The entry "" is how many times more rows a replica has on average than this one: Keras weighs the values that
-    replicas report with their rows.
+    The entry "" is how many times more rows a replica has on average than this one, because Keras weighs the values
+    that replicas report with their rows.
     """
     totals = {"": ops.cast(ops.shape(keras.tree.flatten(inputs)[0])[0], "float32")}
     for name, loss in _losses(model).items():
@@ -118,7 +115,7 @@ def total_weights(model, inputs, labels, weights):
 
 @contextlib.contextmanager
 def shares_of(model, totals, micro_batches):
-    """Within this context the losses of a micro-batch are shares of those of the whole batch."""
+    """Within this context the losses of a micro-batch are its shares of the whole batch's losses."""
     losses = {name: loss for name, loss in _losses(model).items() if name in totals}
     for name, loss in losses.items():
         loss.whole_batch = WholeBatch(totals[name], micro_batches, totals[""])
@@ -130,7 +127,7 @@ def shares_of(model, totals, micro_batches):
 
 
 def _losses(model):
-    """output → loss, as they were given to `compile`."""
+    """output → loss, as given to `compile`."""
     names = sorted(model.output)
     losses = model.loss
     if isinstance(losses, dict):

@@ -1,6 +1,6 @@
 """A training step in micro-batches on JAX, as `kbert.models.train_step` has it on TensorFlow.
 
-Devices share every micro-batch; `keras.distribution` and JAX's compiler see to that.
+Devices share every micro-batch, which `keras.distribution` and JAX's compiler arrange.
 
 Shapes: B batch (of all devices), m micro-batches.
 """
@@ -13,11 +13,8 @@ from kbert.models.train_step import check_rows, loss_tracker, shares_of, total_w
 def train_in_parts_on_jax(model, state, data, micro_batches: int) -> tuple[dict, tuple]:
     """One training step: the metrics after it, and the new state.
 
-    Args:
-        state: of Keras' JAX trainer: the values of the trainable, the other, the optimizer's and the metrics'
-            variables.
-        data: (inputs, labels, sample weights).
-        micro_batches: m; must divide B.
+    `state` are the values of the trainable, the other, the optimizer's and the metrics' variables, as in Keras' JAX
+    trainer. `data` are (inputs, labels, sample weights). `micro_batches`, m, must divide B.
     """
     import jax
 

@@ -10,9 +10,8 @@ from kbert.keras_compat import all_layers, layer_variables
 def trainability(model) -> list[list]:
     """The steps that freeze and unfreeze the layers and variables of a new model like those of this one.
 
-    Returns:
-        Pairs [path, trainable], in the order in which they are to be set: setting a layer sets everything in it. The
-        model itself is "", its encoder "encoder". Empty: everything is trainable.
+    They are pairs [path, trainable], in the order in which they are to be set: setting a layer sets everything in it.
+    The model itself is "", its encoder "encoder". If empty, everything is trainable.
     """
     layers = [layer for layer in all_layers(model) if layer.weights]
     state, steps = {id(layer): True for layer in layers}, []

@@ -14,10 +14,8 @@ def write_saved_model(directory, endpoints) -> None:
     23553), and its `ExportArchive` traces every endpoint twice. Here a function is traced once, and names that share a
     function share its graph. Endpoints alone suffice as long as there are no lookup tables, and kbert has none.
 
-    Args:
-        directory: path; must not exist, or be empty.
-        endpoints: dict of name → (function, input signature: a list of tensor specs or of dicts of them); the first is
-            ``serving_default`` as well.
+    The directory must not exist, or be empty. `endpoints` are name → (function, input signature: a list of tensor specs
+    or of dicts of them). The first is ``serving_default`` as well.
     """
     import tensorflow as tf
 
@@ -40,7 +38,7 @@ def write_saved_model(directory, endpoints) -> None:
 
 
 def _calling(concrete, specs):
-    """A tf.function that calls a traced one: saving it traces it again, and so it had better be small."""
+    """A tf.function that calls a traced one. Saving traces it again, so it is kept small."""
     import tensorflow as tf
 
     return tf.function(lambda *inputs: concrete(*inputs), input_signature=specs)

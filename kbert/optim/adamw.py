@@ -33,9 +33,9 @@ class AdamW(OptimizerOfAll):
         v = beta_2 * v + (1 - beta_2) * g * g
         w = w - learning_rate * (m / (sqrt(v) + epsilon) + weight_decay * w)
 
-    Every weight is decayed except those whose path contains one of `exclude_from_decay`: LayerNorm's gamma and beta,
-    and biases. The embeddings and the heads' kernels are therefore decayed, as in the original. A gradient that comes
-    as indexed slices (an embedding lookup) is made dense first, so that decay and moments reach every row.
+    Every weight is decayed except where its path contains one of `exclude_from_decay`: LayerNorm's gamma and beta, and
+    biases. The embeddings and the heads' kernels are therefore decayed, as in the original. A gradient that comes as
+    indexed slices (an embedding lookup) is made dense first, so that decay and moments reach every row.
 
     Under `tf.distribute` Keras clips each replica's share of the gradient, so that the threshold depends on the number
     of replicas. Here `clip_scope="global"` clips the sum over the replicas: any number of them gives the update of one.
@@ -45,23 +45,23 @@ class AdamW(OptimizerOfAll):
         learning_rate: float of at least 0, or `LearningRateSchedule`, such as `WarmupLinearDecay`.
         weight_decay: float of at least 0, added to the update before it is multiplied by the learning rate.
         beta_1, beta_2, epsilon: floats.
-        bias_correction: bool, whether to multiply m / (sqrt(v) + epsilon) at step t = 1, 2 ... by
-            sqrt(1 - beta_2^t) / (1 - beta_1^t) (Kingma and Ba 2015, end of section 2).
-        exclude_from_decay: strings; a variable whose path contains any of them is not decayed.
+        bias_correction: bool, whether to multiply m / (sqrt(v) + epsilon) at step t = 1, 2 ... by sqrt(1 - beta_2^t) /
+            (1 - beta_1^t) (Kingma and Ba 2015, end of section 2).
+        exclude_from_decay: strings. A variable whose path contains any of them is not decayed.
         global_clipnorm: float above 0, or None for no clipping.
         clip_scope: "global" or "replica".
-        layer_decay: float in (0, 1], the factor of the learning rate from one layer to the one below: 1 for the pooler
-            and everything after the encoder, `layer_decay` for its last block, ... and layer_decay^(L + 1) for the
-            embeddings, where L is the number of blocks up to the last trainable one. None: the same rate for all. (Not
-            from the BERT paper: Howard and Ruder 2018, section 3.2; Clark et al. 2020, appendix B.)
+        layer_decay: float in (0, 1], the factor of the learning rate from one layer to the one below. The pooler and
+            everything after the encoder have 1, its last block has `layer_decay`, ... and the embeddings have
+            layer_decay^(L + 1), where L is the number of blocks up to the last trainable one. None: one rate for all.
+            (Not from the BERT paper: Howard and Ruder 2018, section 3.2; Clark et al. 2020, appendix B.)
         **kwargs: arguments of every Keras optimizer: gradient_accumulation_steps, use_ema ...
 
     Attributes:
-        gradient_norm: float32 variable [], the global norm before clipping at the last step (with
-            `clip_scope="replica"` that of the first replica); exists once built.
-        gradient_norms: float32 variable, the same of each trained variable alone; exists once built.
-        first_non_finite: int32 variable [], the first update whose `gradient_norm` was infinite or NaN, counted from
-            1, or 0 if there was none; exists once built.
+        gradient_norm: float32 variable [], the global norm before clipping at the last step. With
+            `clip_scope="replica"` it is that of the first replica. It exists once built.
+        gradient_norms: float32 variable, the norm before clipping of each trained variable alone. It exists once built.
+        first_non_finite: int32 variable [], the first update whose `gradient_norm` was infinite or NaN, counted from 1,
+            or 0 if there was none. It exists once built.
 
     Raises:
         ValueError: an unknown `clip_scope`, a number outside its range, or another kind of clipping.
@@ -139,11 +139,11 @@ class AdamW(OptimizerOfAll):
         """What the last step took from a variable, computed from its value and the moments after the step.
 
         Args:
-            variable: one of those that the optimizer was built with.
-            learning_rate: float, that of the last step.
+            variable: a variable that the optimizer was built with.
+            learning_rate: float, the rate of the last step.
 
         Returns:
-            a tensor of the variable's shape.
+            A tensor of the variable's shape.
 
         Example::
 
@@ -164,14 +164,28 @@ class AdamW(OptimizerOfAll):
         return correction * _dense(self._momentums[index]) / (ops.sqrt(_dense(self._velocities[index])) + self.epsilon)
 
     def exclude_from_weight_decay(self, var_list=None, var_names=None):
-        """Exclude more variables from weight decay, by variable or by a part of the path; saved with the optimizer."""
+        """Excludes more variables from weight decay; they are saved with the optimizer.
+
+        Args:
+            var_list: variables.
+            var_names: strings, parts of paths.
+
+        Raises:
+            ValueError: the optimizer is built already.
+        """
         if self.built:
             raise ValueError("AdamW.exclude_from_weight_decay: must be called before the optimizer is built.")
         paths = [_path(variable) for variable in var_list or ()]
         self.exclude_from_decay = (*self.exclude_from_decay, *paths, *(var_names or ()))
 
     def update_all(self, grads, trainable_variables, learning_rate):
-        """The update of all variables by a replica's gradients, which are clipped after they are summed."""
+        """Updates all variables by a replica's gradients, which are clipped after they are summed.
+
+        Args:
+            grads: a gradient for each variable.
+            trainable_variables: the variables.
+            learning_rate: the rate of this step.
+        """
         indices = [self.index_of(variable) for variable in trainable_variables]
         grads, scale = self._sum_and_clip([_dense(gradient) for gradient in grads], indices)
         scalars = (scale, _dense(learning_rate), self._correction())
@@ -202,7 +216,7 @@ class AdamW(OptimizerOfAll):
         return sum_over_replicas([gradient * ops.cast(scale, gradient.dtype) for gradient in grads]), ops.ones(())
 
     def _clip_factor(self, grads, indices, replicas=1):
-        """Of gradients that are a `replicas`-th of a replica's own."""
+        """The factor for gradients that are a `replicas`-th of a replica's own."""
         squares = ops.stack([sum_of_squares(gradient) for gradient in grads])
         norm = ops.sqrt(ops.sum(squares)) * replicas
         self.gradient_norm.assign(norm)
@@ -265,7 +279,7 @@ def _path(variable):
 
 
 def _dense(value):
-    """A variable's value or a gradient as one dense tensor; repeated rows of indexed slices are added up."""
+    """A variable's value or a gradient as one dense tensor. Repeated rows of indexed slices are added up."""
     if isinstance(value, keras.Variable):
         value = value.value
     if keras.backend.backend() == "tensorflow":
@@ -298,5 +312,5 @@ def _plain(decay, beta_1, beta_2, epsilon):
 
 @functools.cache
 def _compiled(decay, beta_1, beta_2, epsilon):
-    """The same update as one fused kernel: on a CPU it takes less than half the time, being bound by memory."""
+    """The update as one fused kernel: on a CPU it takes less than half the time, being bound by memory."""
     return compiled(_plain(decay, beta_1, beta_2, epsilon))

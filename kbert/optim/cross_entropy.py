@@ -1,4 +1,4 @@
-"""Cross-entropy of integer labels, label by label, in float32: what the losses and the metrics share.
+"""Cross-entropy of integer labels, label by label, in float32, which the losses and the metrics share.
 
 A loss and a metric that call this on the same logits build the same operations, which TensorFlow's graph optimiser and
 XLA then compute once.
@@ -18,17 +18,13 @@ _COMPILED_CLASSES = 1024  # from as many N on: the logits of fewer often differ 
 
 
 def cross_entropy(labels, logits, weights=None):
-    """Negative log-likelihood and weight of each label.
+    """Negative log-likelihood and weight of each label, both float32 [...].
 
-    Args:
-        labels: integers [...]; -1 means that there is none. [..., 1] is taken as [...].
-        logits: floats [..., N].
-        weights: floats [...], or with fewer trailing axes than the labels, or None for ones.
+    `labels` are integers [...], -1 where there is none, and [..., 1] is taken as [...]. `logits` are floats [..., N].
+    `weights` are floats [...], or with fewer trailing axes than the labels, or None for ones.
 
-    Returns:
-        (nll, weights), both float32 [...]; where there is no label the weight is 0 and the nll finite. The nll is NaN
-        where a label of non-zero weight is neither -1 nor in [0, N), or is a class with a masked logit (an absent
-        choice), so that no loss hides it.
+    Where there is no label the weight is 0 and the nll finite. The nll is NaN where a label of non-zero weight is
+    neither -1 nor in [0, N), or is a class with a masked logit (an absent choice), so that no loss hides it.
     """
     logits = ops.cast(logits, "float32")  # [..., N]
     labels, weights, is_wrong = labels_and_weights(labels, logits, weights)
@@ -44,7 +40,7 @@ def _negative_log_likelihood(labels, logits):
 
 
 def _compiled_nll(labels, logits):
-    """The same with two kernels of XLA, which leave out what TensorFlow's writes in between: a third of the time."""
+    """Two kernels of XLA, which leave out what TensorFlow's writes in between: a third of the time."""
     import tensorflow as tf
 
     @tf.custom_gradient
@@ -76,9 +72,8 @@ def _nll_gradient(labels, logits, log_normaliser, upstream):
 def labels_and_weights(labels, logits, weights=None):
     """Integer labels and their weights, as a loss or metric uses them.
 
-    Returns:
-        (labels int32 [...], all of them in [0, N); weights float32 [...], 0 where the label given was -1; is_wrong bool
-        [...], see `wrong_labels`).
+    Returns (labels int32 [...], all of them in [0, N); weights float32 [...], 0 where the label given was -1; is_wrong
+    bool [...], see `wrong_labels`).
     """
     num_labels = ops.shape(logits)[-1]  # not static for the positions of a batch that was trimmed to its longest row
     labels = _comparable(labels)
@@ -93,14 +88,11 @@ def labels_and_weights(labels, logits, weights=None):
 def on_or_off(labels, logits, weights=None):
     """Labels that are on or off independently, and their weights, as a loss or metric uses them.
 
-    Args:
-        labels: numbers [..., N], -1 where a label is not known.
-        logits: floats [..., N].
-        weights: floats [...] or [..., N], or None for ones.
+    `labels` are numbers [..., N], -1 where a label is not known. `logits` are floats [..., N], `weights` floats [...]
+    or [..., N], or None for ones.
 
-    Returns:
-        (labels, logits, weights; float32 [..., N], the weights 0 where a label is not known; is_wrong bool [..., N]:
-        whether a label of non-zero weight is outside [0, 1]).
+    Returns (labels, logits, weights; float32 [..., N], the weights 0 where a label is not known; is_wrong bool [...,
+    N]: whether a label of non-zero weight is outside [0, 1]).
     """
     labels, logits = ops.cast(labels, "float32"), ops.cast(logits, "float32")
     weights = broadcast_weights(weights, logits) * ops.cast(labels != IGNORED_LABEL, "float32")
@@ -112,11 +104,7 @@ def on_or_off(labels, logits, weights=None):
 def wrong_labels(labels, num_labels, weights=None, ignored=IGNORED_LABEL):
     """bool [...]: whether a label of non-zero weight is neither a class (an integer in [0, N)) nor `ignored`.
 
-    Args:
-        labels: numbers [...].
-        num_labels: N, or an N for each label.
-        weights: [...]; a label of weight 0 does not count. None: all count.
-        ignored: the label that means "no label"; None: every label must be a class.
+    `num_labels` is N, or an N for each label. With `ignored` None every label must be a class.
     """
     labels = _comparable(labels)
     is_class = ops.logical_and(labels >= 0, labels < ops.cast(num_labels, labels.dtype))
@@ -129,7 +117,7 @@ def wrong_labels(labels, num_labels, weights=None, ignored=IGNORED_LABEL):
 
 
 def _comparable(labels):
-    """The same numbers in a type that holds -1 and every N: int32, int64 or float32."""
+    """The labels in a type that holds -1 and every N: int32, int64 or float32."""
     labels = ops.convert_to_tensor(labels)
     kind = keras.backend.standardize_dtype(labels.dtype)
     wide = "int64" if kind in ("int64", "uint32", "uint64") else "int32"
@@ -137,7 +125,7 @@ def _comparable(labels):
 
 
 def without_padding(labels, logits):
-    """Positions [B] and logits [B, S], those of padding at -1e9, from [B, 2] (position, length); [B] stays as it is.
+    """Positions [B] and logits [B, S], at padding -1e9, from [B, 2] (position, length). Positions [B] stay as they are.
 
     A position beyond the end of its row becomes S, which no row has.
     """
@@ -150,7 +138,7 @@ def without_padding(labels, logits):
 
 
 def broadcast_weights(weights, values):
-    """Weights as float32 of the shape of `values`; missing trailing axes are repeated, None is ones."""
+    """Weights as float32 of the shape of `values`. Missing trailing axes are repeated, None is ones."""
     if weights is None:
         return ops.ones(ops.shape(values), "float32")
     weights = ops.cast(weights, "float32")

@@ -18,8 +18,8 @@ class DistillationLoss(WeightedMeanLoss):
     """`hard_share` times the loss of the labels, plus the rest times the distance to the teacher's answers.
 
     The distance of classes, positions and labels that are on or off is the Kullback-Leibler divergence of the teacher's
-    distribution and the student's, both at `temperature`, times its square, which keeps the gradient's scale; that of
-    scores is the squared error. An example without a label has the second part alone.
+    distribution and the student's, both at `temperature`, times its square, which keeps the gradient's scale. The
+    distance of scores is the squared error. An example without a label has the second part alone.
 
     Args:
         loss: the loss of the labels: `ClassificationLoss`, `MultiLabelLoss`, `SpanLoss` or `RegressionLoss`.
@@ -27,9 +27,9 @@ class DistillationLoss(WeightedMeanLoss):
         hard_share: the share of the labels, from 0 to 1.
 
     Inputs:
-        y_true: float [..., h + N]: the label as `loss` takes it (a class number or a score; of spans position and
-            length; N labels that are on or off), whose first number is NaN where there is none; then the teacher's
-            logits, or its score. Of spans the S logits of a row, of which a trimmed batch reads the first.
+        y_true: float [..., h + N]. First the label as `loss` takes it: a class number, a score, N labels that are on or
+            off, or for spans position and length. Its first number is NaN where there is no label. Then the teacher's
+            logits, or its score. Of spans these are the S logits of a row, of which a trimmed batch reads the first.
         y_pred: logits [..., N], or scores [B].
         sample_weight: floats [...] or None.
 

@@ -1,7 +1,7 @@
 """Losses on the embeddings of texts that belong together.
 
-The rows of a batch are the t texts of the first example, then those of the second, and so on, so that an encoder for
-single texts trains on pairs and triplets.
+The rows of a batch are the t texts of the first example, then the texts of the second, and so on, so that an encoder
+for single texts trains on pairs and triplets.
 
 Shapes: B examples, t texts of an example, H hidden, m texts that an anchor is compared with.
 """
@@ -47,16 +47,16 @@ class MultipleNegativesLoss(_EmbeddingLoss):
     """Finds the positive of each anchor among the texts of all examples, by cosine similarity.
 
     The first text of an example is its anchor, the second its positive, further ones are hard negatives. The anchor's
-    softmax runs over the positives and the hard negatives of the whole batch, on all replicas. A text that is the same
-    as the anchor or as its positive is never a negative.
+    softmax runs over the positives and the hard negatives of the whole batch, on all replicas. A text that equals the
+    anchor or its positive is never a negative.
 
     Args:
-        temperature: that similarities are divided by.
-        symmetric: whether each positive has to find its anchor, too; the loss is then the mean of both.
+        temperature: what similarities are divided by.
+        symmetric: whether each positive has to find its anchor, too. The loss is then the mean of both.
         dimensions: lengths of shorter embeddings that are trained, too: the first components (Matryoshka).
 
     Inputs:
-        y_true: integers [B, t]: numbers of texts, equal where the texts are equal; 0: the example has no such text.
+        y_true: integers [B, t]: numbers of texts, equal where the texts are equal. 0: the example has no such text.
         y_pred: embeddings float [B * t, H].
         sample_weight: floats [B] or None.
 

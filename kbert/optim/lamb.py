@@ -15,13 +15,13 @@ class Lamb(AdamW):
         update = m / (sqrt(v) + epsilon) + weight_decay * w
         w = w - learning_rate * |w| / |update| * update
 
-    Variables that are not decayed (LayerNorm's and biases) are updated without the ratio, as in the authors' code, and
-    so is a variable if its norm or that of its update is 0. `keras.optimizers.Lamb` leaves the decay out of the ratio
+    Variables that are not decayed (LayerNorm's and biases) are updated without the ratio, as in the authors' code. So
+    is a variable if its norm or the norm of its update is 0. `keras.optimizers.Lamb` leaves the decay out of the ratio
     and has a ratio for every variable.
 
     Args:
-        learning_rate, weight_decay, beta_1, beta_2, epsilon, bias_correction, **kwargs: of `kbert.AdamW`, with the
-            bias correction on.
+        learning_rate, weight_decay, beta_1, beta_2, epsilon, bias_correction, **kwargs: as for `kbert.AdamW`, with the
+            bias correction on by default.
 
     Raises:
         ValueError: as `kbert.AdamW`.
@@ -42,7 +42,7 @@ class Lamb(AdamW):
         super().build(variables)
 
     def last_update(self, variable, learning_rate):
-        """As `kbert.AdamW.last_update`, to first order: the ratio of norms is that after the step."""
+        """As `kbert.AdamW.last_update`, to first order: the ratio of norms is taken after the step."""
         rate, decay = self._last_rate(variable, learning_rate)
         update = self._last_adam(variable)
         if self._has_ratio[self.index_of(variable)]:

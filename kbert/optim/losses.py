@@ -1,7 +1,7 @@
 """The losses BERT is trained with, in float32 and as means over the whole batch, also if replicas share it.
 
-Keras divides a loss by the number of replicas and adds up their gradients, which is right only if each replica has the
-same sum of weights. These losses divide by the sum over all replicas instead, so that two replicas train like one.
+Keras divides a loss by the number of replicas and adds up their gradients, which is right only if all replicas have
+equal sums of weights. These losses divide by the sum over all replicas instead, so that two replicas train like one.
 
 Shapes: B batch, S sequence, P predictions, K parts of a packed row, C choices, N labels, V vocabulary; "..." is any
 number of axes.
@@ -19,12 +19,11 @@ from kbert.optim.replicas import count_replicas, sum_over_replicas
 class WeightedMeanLoss(keras.losses.Loss):
     """Base of the losses here: (sum of weight * value) / (sum of weights + `epsilon`) over the global batch.
 
-    Under `tf.distribute` the gradient is this replica's share of the gradient of that mean, and the value, once Keras
-    has averaged it over replicas, is the mean itself, even if the last batch is split unevenly.
+    Under `tf.distribute` the gradient is this replica's share of the gradient of that mean. The value, once Keras has
+    averaged it over replicas, is the mean itself, even if the last batch is split unevenly.
 
-    Unlike Keras' losses these have no `reduction` and `dtype`: they always compute this mean, in float32.
-
-    Subclasses define `values_and_weights`.
+    Unlike Keras' losses these have no `reduction` and `dtype`: they always compute this mean, in float32. Subclasses
+    define `values_and_weights`.
     """
 
     default_name = None
@@ -64,7 +63,7 @@ class WeightedMeanLoss(keras.losses.Loss):
 class ClassificationLoss(WeightedMeanLoss):
     """Weighted mean cross-entropy of integer labels: classification, tagging (by token), multiple choice.
 
-    The label -1 means "no label"; it is excluded from both sums, like labels of weight 0. Without any label the loss is
+    The label -1 means "no label". It is excluded from both sums, like labels of weight 0. Without any label the loss is
     0. Any other label outside [0, N) makes the loss NaN: a compiled step cannot raise an error, and kbert's training
     stops at a NaN. (`fit` of kbert's models finds such labels beforehand if it can read them.)
 
@@ -90,12 +89,12 @@ class ClassificationLoss(WeightedMeanLoss):
 
 @keras.saving.register_keras_serializable("kbert")
 class NextSentenceLoss(ClassificationLoss):
-    """Mean cross-entropy of next sentence prediction; label 0 = the next sentence, 1 = a random one.
+    """Mean cross-entropy of next sentence prediction. Label 0 is the next sentence, 1 a random one.
 
     Inputs:
         y_true: integers [B] or [B, K].
         y_pred: logits [B, 2] or [B, K, 2].
-        sample_weight: as y_true, or None.
+        sample_weight: floats of the shape of y_true, or None.
 
     Outputs: float32 [].
 
@@ -136,11 +135,11 @@ class MaskedLanguageModelLoss(ClassificationLoss):
 
 @keras.saving.register_keras_serializable("kbert")
 class SpanLoss(ClassificationLoss):
-    """Half the mean cross-entropy of one end of the answer; used on both ends it adds up to their mean.
+    """Half the mean cross-entropy of one end of the answer. Used on both ends it adds up to their mean.
 
     With positions alone, all S logits count, padding too, as in the original. With each row's length beside its
-    position, those of padding are excluded, so that a batch trimmed to its longest row has the loss of the padded one.
-    A position beyond the row's end (or S) makes the loss NaN; -1 means "no position": see `ClassificationLoss`.
+    position, the logits of padding are excluded, so that a batch trimmed to its longest row has the loss of the padded
+    one. A position beyond the row's end (or S) makes the loss NaN. -1 means "no position": see `ClassificationLoss`.
 
     Inputs:
         y_true: positions [B], or [B, 2] (position, length of the row).
@@ -170,10 +169,10 @@ class SpanLoss(ClassificationLoss):
 class MultiLabelLoss(WeightedMeanLoss):
     """Weighted mean binary cross-entropy of the labels of each row, which are on or off independently.
 
-    The label -1 means "not known" and is excluded from both sums; any other number outside [0, 1] makes the loss NaN.
+    The label -1 means "not known" and is excluded from both sums. Any other number outside [0, 1] makes the loss NaN.
 
     Inputs:
-        y_true: numbers [B, N], 1 = on, 0 = off; between them a probability.
+        y_true: numbers [B, N], 1 = on, 0 = off. Between them it is a probability.
         y_pred: logits [B, N].
         sample_weight: floats [B] or [B, N], or None.
 
@@ -194,7 +193,7 @@ class MultiLabelLoss(WeightedMeanLoss):
 
 @keras.saving.register_keras_serializable("kbert")
 class RegressionLoss(WeightedMeanLoss):
-    """Weighted mean squared error of one number per example; a NaN among the labels makes it NaN.
+    """Weighted mean squared error of one number per example. A NaN among the labels makes it NaN.
 
     Inputs:
         y_true: floats [B].
@@ -220,7 +219,7 @@ class RegressionLoss(WeightedMeanLoss):
 class AddLoss(keras.layers.Layer):
     """A loss as the last layer of a functional model, which then trains without labels: ``model.fit(texts)``.
 
-    Keras' own losses take labels from `fit`; here they are made inside the model, as masks are. Under a strategy, such
+    Keras' own losses take labels from `fit`. Here they are made inside the model, as masks are. Under a strategy, such
     as ``tf.distribute.MirroredStrategy``, the model must be a `kbert.models.CompatibleModel`: a ``keras.Model`` learns
     its shapes from strings there, and stops with an error.
 

@@ -6,11 +6,7 @@ from kbert.options import Optimization
 
 
 def make_optimizer(options: Optimization, learning_rate) -> AdamW:
-    """AdamW or LAMB with these options.
-
-    Args:
-        learning_rate: a number or a schedule.
-    """
+    """AdamW or LAMB with these options. The learning rate is a number or a schedule."""
     if options.optimizer == "lamb":
         return Lamb(learning_rate, weight_decay=options.weight_decay, layer_decay=options.layer_decay)
     return AdamW(

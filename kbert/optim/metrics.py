@@ -47,10 +47,8 @@ class WeightedMean(keras.metrics.Mean):
 class CrossEntropy(WeightedMean):
     """Mean negative log-likelihood over all labels seen, in nats: the masked-LM loss of a whole evaluation.
 
-    NaN after a label that is neither -1 nor a class.
-
-    (The loss that Keras reports is a mean of the batches' means, in which each batch counts the same, however many
-    labels it has.)
+    It is NaN after a label that is neither -1 nor a class. (The loss that Keras reports is a mean of the batches'
+    means, in which all batches count alike, however many labels they have.)
 
     Inputs:
         y_true: integers [...], -1 = no label.
@@ -71,7 +69,9 @@ class CrossEntropy(WeightedMean):
 
 @keras.saving.register_keras_serializable("kbert")
 class Perplexity(CrossEntropy):
-    """exp of the mean negative log-likelihood over all labels, at most e^88 (the limit of float32); 0 before the first.
+    """exp of the mean negative log-likelihood over all labels, at most e^88 (the limit of float32).
+
+    It is 0 before the first label.
 
     Inputs: as `CrossEntropy`.
 
@@ -89,7 +89,7 @@ class Perplexity(CrossEntropy):
 
 @keras.saving.register_keras_serializable("kbert")
 class WeightedAccuracy(WeightedMean):
-    """Fraction of labels that have the highest logit; a label that is neither -1 nor a class counts as wrong.
+    """Fraction of labels that have the highest logit. A label that is neither -1 nor a class counts as wrong.
 
     Inputs:
         y_true: integers [...], -1 = no label.
@@ -171,14 +171,14 @@ class SquaredError(WeightedMean):
 
 
 def squared_errors(y_true, y_pred, sample_weight):
-    """(squared error, weight) of each number, float32 [B]; also of the loss."""
+    """(squared error, weight) of each number, float32 [B]."""
     y_pred = ops.cast(y_pred, "float32")
     values = ops.square(ops.reshape(ops.cast(y_true, "float32"), ops.shape(y_pred)) - y_pred)
     return values, broadcast_weights(sample_weight, values)
 
 
 def _argmax(logits):
-    """Index of the largest logit, int32 [...]; on TensorFlow without the three copies of the logits of ops.argmax."""
+    """Index of the largest logit, int32 [...]. On TensorFlow ops.argmax would copy the logits three times."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
 

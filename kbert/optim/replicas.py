@@ -15,7 +15,7 @@ def count_replicas() -> int:
 
 
 def sum_over_replicas(values):
-    """The sum over all replicas of each tensor in a list, on every replica; the list itself if there is only one."""
+    """The sum over all replicas of each tensor in a list, on every replica."""
     if count_replicas() == 1:
         return values
     import tensorflow as tf

@@ -15,7 +15,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         peak * t / warmup_steps          while t < warmup_steps
         peak * (1 - t / total_steps)     from then on; 0 from total_steps on
 
-    The learning rate of the first step is 0, and at the end of the warm-up it drops: for 1,000,000 steps with 10,000 of
+    The learning rate of the first step is 0. At the end of the warm-up it drops: for 1,000,000 steps with 10,000 of
     warm-up, from 0.9999 * peak to 0.99 * peak.
 
     Args:
@@ -28,7 +28,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     Outputs: float32 [].
 
     Raises:
-        ValueError: what is no number or negative, or `total_steps` below 1 or `warmup_steps`.
+        ValueError: something that is no number or negative, or `total_steps` below 1 or `warmup_steps`.
 
     Source: Devlin et al. 2018, appendix A.2; google-research/bert, optimization.py.
 

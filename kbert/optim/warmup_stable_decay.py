@@ -15,7 +15,7 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
     Args:
         peak: float, the learning rate after the warm-up.
         warmup_steps: int >= 0.
-        total_steps: int, the length of the run; None: no decay.
+        total_steps: int, the length of the run. None: no decay.
         decay_steps: int, the last steps of the run, in which the rate falls to 0.
 
     Inputs: step, int or float tensor, counted from 0.
@@ -23,8 +23,8 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
     Outputs: float32 of its shape.
 
     Raises:
-        ValueError: what is no number or negative, a decay without `total_steps`, or a run shorter than its warm-up and
-            decay.
+        ValueError: something that is no number or negative, a decay without `total_steps`, or a run shorter than its
+            warm-up and decay.
 
     Source: Hu et al. 2024, MiniCPM, section 4 ("warmup-stable-decay").
 

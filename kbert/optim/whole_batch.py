@@ -20,9 +20,9 @@ class WholeBatch:
     rows: object
 
     def share(self, total, epsilon):
-        """The loss of a micro-batch: the mean of its gradient over micro-batches is that of the whole batch.
+        """The loss of a micro-batch: the mean of its gradient over micro-batches is the whole batch's.
 
-        And so is the mean of its value, where Keras weighs those of the replicas with their rows.
+        The mean of its value is the whole batch's too, where Keras weighs the replicas' values with their rows.
         """
         share = self.micro_batches * ops.divide_no_nan(total, self.weight + epsilon)
         return share + ops.stop_gradient(share * (self.rows - 1.0))

@@ -11,10 +11,9 @@ import tensorflow as tf
 
 
 def column_batches(x, batch_size, steps=None):
-    """Batches of columns from what `Pipeline.predict` takes: a dict of columns [B], or a source of such batches.
+    """At most `steps` batches of columns from what `Pipeline.predict` takes.
 
-    Yields:
-        dicts of columns (or columns alone), at most `steps` of them.
+    That is a dict of columns [B], or a source of such batches. Yields dicts of columns, or columns alone.
     """
     if isinstance(x, dict):
         rows = int(tf.shape(next(iter(x.values())))[0])
@@ -30,7 +29,7 @@ def column_batches(x, batch_size, steps=None):
 
 
 def count_batches(x, batch_size, steps=None) -> int | None:
-    """How many `column_batches` yields; None where only reading them would tell."""
+    """How many batches `column_batches` yields. None where only reading them would tell."""
     if isinstance(x, dict):
         count = math.ceil(int(tf.shape(next(iter(x.values())))[0]) / batch_size)
     elif isinstance(x, keras.utils.PyDataset):
@@ -41,15 +40,9 @@ def count_batches(x, batch_size, steps=None) -> int | None:
 
 
 def join_padded(answers, pad_values):
-    """Joins several dicts of arrays into one: the rows in order, each array padded to the widest.
+    """Joins dicts of arrays into one: the rows in order, each array padded to the widest.
 
-    Args:
-        answers: list of dicts of NumPy arrays.
-        pad_values: {name: padding value}, for the names whose width varies.
-
-    Example::
-
-        join_padded([{"tags": [["O"]]}, {"tags": [["O", "O"]]}], {"tags": ""})["tags"]  # [["O", ""], ["O", "O"]]
+    `pad_values` has the padding value for each name whose width varies.
     """
     joined = {}
     for name in answers[0]:

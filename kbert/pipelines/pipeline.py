@@ -35,15 +35,15 @@ _NO_BATCH = "Pipeline: expected a dataset of batches. Received: an empty dataset
 class Pipeline(FreshFunctions, keras.Model):
     """A functional `keras.Model` from string columns to answers: what is saved, used for prediction, and served.
 
-    Its three parts are the same objects in training and in serving: train `model` on what `preprocessor` returns in
-    tf.data; the pipeline then predicts with both, and `answers` turns scores into labels or words.
-    `kbert.build_pipeline` puts the parts together for a model's task.
+    Training and serving share its three parts. `preprocessor` makes batches in tf.data, on which `model` is trained.
+    The pipeline predicts with both, and `answers` turns scores into labels or words. `kbert.build_pipeline` puts the
+    parts together for a model's task.
 
-    `compile`, `fit` and `evaluate` are those of `model`, on strings: losses, metrics and labels are keyed by its
-    outputs (a classifier's labels by ``logits``, or without a key), and labels may be the label strings or class
-    numbers (for a multi-label classifier a list of them for each text). The windows of a long document are learned with
-    the label and the weight of their text, and `evaluate` scores windows. The labels of questions and of tagged words
-    belong to windows themselves: `kbert.finetune` trains such models, and `kbert.evaluate` scores them.
+    `compile`, `fit` and `evaluate` are the model's, on strings. Losses, metrics and labels are keyed by its outputs (a
+    classifier's labels by ``logits``, or without a key). Labels may be the label strings or class numbers, for a
+    multi-label classifier a list of them for each text. The windows of a long document are learned with the label and
+    the weight of their text, and `evaluate` scores windows. The labels of questions and of tagged words belong to
+    windows themselves: `kbert.finetune` trains such models, and `kbert.evaluate` scores them.
 
     Args:
         preprocessor: `kbert.preprocessing.Preprocessor`, from string columns to a batch.
@@ -52,22 +52,26 @@ class Pipeline(FreshFunctions, keras.Model):
         name, trainable: as for every Keras model.
 
     Inputs: dict or pandas DataFrame of string columns [B], named ``preprocessor.input_names`` (``text``, and
-    ``text_pair`` for pairs): lists, NumPy arrays or tensors; a single column may be given without the dict. Multiple
+    ``text_pair`` for pairs): lists, NumPy arrays or tensors. A single column may be given without the dict. Multiple
     choice takes ``prompt`` [B] and ``choices`` [B, C], which may be lists of unequal lengths or a ragged tensor.
-    Several columns may also be a list of tuples, a row each.
-    `predict` also takes a tf.data.Dataset of such batches; it and `predict_on_batch` return strings as ``str``, whereas
-    calling the pipeline returns tensors.
+    Several columns may also be a list of tuples, a row each. `predict` also takes a tf.data.Dataset of such batches.
+    `predict` and `predict_on_batch` return strings as ``str``, whereas calling the pipeline returns tensors.
 
-    Outputs: dict of answers, first dimension B: classification ``label, probabilities``; regression ``score``;
-    multiple choice ``choice, probabilities``;
-    spans ``answer, score, start, end, null_score, n_best_answers, n_best_scores, n_best_count``; tagging ``words, tags,
-    scores, count`` or ``entities, types, starts, ends, scores, count`` (``kbert.build_pipeline(model,
-    tagging_output="entities")``), as wide as the longest text has words or entities; fill-mask ``tokens, probabilities,
-    count`` (as plain values: `kbert.fill_mask`); next sentence ``is_next``; encoder ``embedding``.
+    Outputs: dict of answers, first dimension B:
+        classification: ``label, probabilities``.
+        regression: ``score``.
+        multiple choice: ``choice, probabilities``.
+        spans: ``answer, score, start, end, null_score, n_best_answers, n_best_scores, n_best_count``.
+        tagging: ``words, tags, scores, count`` or ``entities, types, starts, ends, scores, count``
+            (``kbert.build_pipeline(model, tagging_output="entities")``), as wide as the longest text has words or
+            entities.
+        fill-mask: ``tokens, probabilities, count`` (as plain values: `kbert.fill_mask`).
+        next sentence: ``is_next``.
+        encoder: ``embedding``.
 
-    Saving: ``pipeline.save("x.keras")`` saves everything, including the vocabulary; ``keras.models.load_model`` reads
-    it in any process that has imported kbert. ``pipeline.export(directory)`` writes a SavedModel like Keras, but stores
-    every weight once; `kbert.export` adds versions. `kbert.save_pretrained` writes a kbert directory.
+    Saving: ``pipeline.save("x.keras")`` saves everything, including the vocabulary, and ``keras.models.load_model``
+    reads it in any process that has imported kbert. ``pipeline.export(directory)`` writes a SavedModel like Keras, but
+    stores every weight once. `kbert.export` adds versions. `kbert.save_pretrained` writes a kbert directory.
 
     Raises:
         RuntimeError: the Keras backend is not TensorFlow.
@@ -138,11 +142,11 @@ class Pipeline(FreshFunctions, keras.Model):
         return digest.hexdigest()
 
     def settings(self):
-        """What `kbert.save_pretrained` stores besides weights and architecture, by the fields' names."""
+        """What `kbert.save_pretrained` stores besides weights and architecture, by the names of the fields."""
         return {**self.answers.settings(), **self.preprocessor.settings()}
 
     def options(self) -> dict:
-        """Those of the settings that `kbert.build_pipeline` takes for the task, to make such a pipeline again."""
+        """The settings that `kbert.build_pipeline` takes for the task, to make such a pipeline again."""
         taken = ("sequence_length", *task_class(self.task).option_names())
         return {name: value for name, value in self.settings().items() if name in taken}
 
@@ -168,21 +172,21 @@ class Pipeline(FreshFunctions, keras.Model):
 
         Args:
             x: strings as `predict` takes them, or a tf.data.Dataset of (strings, labels) or (strings, labels, weights).
-            y: labels: of a model with labels, the label strings or class numbers from 0 (an error where a number is
-                also the label of another class); of others numbers; also a dict of them by output.
-            batch_size: rows of a batch; None: 32, or those of the dataset.
+            y: for a model with labels, the label strings or class numbers from 0. A number that is also the label of
+                another class is an error. For other models numbers. Also a dict of them by output.
+            batch_size: rows of a batch. None: 32. A dataset has batches already.
             *args: epochs, verbose, callbacks and so on, as in Keras.
             validation_data: (x, y), (x, y, weights), or a dataset.
-            class_weight: {label string or class number: loss factor}, or, with `y` in a list or an array, "balanced":
-                every class has the same total weight. A number that is also another class's label is an error.
+            class_weight: {label string or class number: loss factor}. Or, with `y` in a list or an array, "balanced",
+                which gives every class the same total weight. A number that is also another class's label is an error.
             **kwargs: other arguments of `keras.Model.fit`: validation_split, callbacks, sample_weight ...
 
         Returns:
             `keras.callbacks.History`.
 
         Raises:
-            ValueError: labels or a `class_weight` that do not suit the model; a preprocessor whose windows have labels
-                of their own.
+            ValueError: labels or a `class_weight` that do not suit the model, or a preprocessor whose windows have
+                labels of their own.
             TypeError: a generator, or another source that is neither strings nor a tf.data.Dataset.
         """
         if self.preprocessor.makes_labels:
@@ -225,7 +229,7 @@ class Pipeline(FreshFunctions, keras.Model):
         shuffle=True,
         **kwargs,
     ):
-        """`fit` where masks are the labels: new ones each epoch, by the optimizer's step; those of validation stay."""
+        """`fit` where masks are the labels: new ones each epoch, by the optimizer's step. Validation keeps its own."""
         if validation_split:
             labels = (lists_to_arrays(y), lists_to_arrays(sample_weight))
             columns = self.preprocessor.training_columns(x)
@@ -273,16 +277,20 @@ class Pipeline(FreshFunctions, keras.Model):
         return self.model.test_on_batch(*self._labelled_batch(x, y, sample_weight), *args, **kwargs)
 
     def batches(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
-        """What `model` is trained and evaluated on, from batches of strings; `fit` and `evaluate` call it.
+        """What `model` is trained and evaluated on, from batches of strings. `fit` and `evaluate` call it.
 
-        Every batch is padded to its longest text: to a multiple of 4; to one of a few lengths if XLA compiles the
-        model; to ``sequence_length``, a static shape, on a TPU, and for an encoder, whose labels may be by token.
+        Every batch is padded to its longest text, rounded up to a multiple of 4, or to one of a few lengths if XLA
+        compiles the model. On a TPU, and for a model whose labels may be by token, it is padded to ``sequence_length``,
+        a static shape.
 
         Args:
             dataset: of strings, (strings, labels) or (strings, labels, weights), as for `fit`.
 
         Returns:
             The dataset of the model's inputs, label numbers and weights.
+
+        Raises:
+            TypeError: no tf.data.Dataset.
 
         Example::
 
@@ -299,7 +307,10 @@ class Pipeline(FreshFunctions, keras.Model):
         return dataset.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
 
     def _array_batches(self, x, y=None, weights=None, *, batch_size=None, shuffle=None, steps=None):
-        """The same from columns of strings; to evaluate (`shuffle` None), rows of similar length come together."""
+        """The model's batches from columns of strings.
+
+        To evaluate (`shuffle` None), rows of similar length come together.
+        """
         inputs, y, weights = self._batch(x, lists_to_arrays(y), lists_to_arrays(weights))
         check_targets(self.model, inputs, y, weights)
         parts = tuple(part for part in (inputs, y, weights) if part is not None)
@@ -395,24 +406,28 @@ class Pipeline(FreshFunctions, keras.Model):
         write_saved_model(filepath, {"serve": (self.merged()._serve, signature)})
 
     def merged(self) -> "Pipeline":
-        """This pipeline or, if its model has LoRA, one with a copy of the model in which it is merged."""
+        """This pipeline or, if its model has LoRA, a pipeline with a copy of the model in which it is merged."""
         model = merged(self.model)
         return self if model is self.model else Pipeline(self.preprocessor, model, self.answers, name=self.name)
 
     def in_precision(self, precision) -> "Pipeline":
-        """One with a copy of the model whose weights are stored, and computed with, in "float32" or "bfloat16"."""
+        """A pipeline with a copy of the model whose weights are stored, and computed with, in another precision.
+
+        Args:
+            precision: "float32" or "bfloat16".
+        """
         model = in_precision(self.model, precision)
         return Pipeline(self.preprocessor, model, self.answers, name=self.name)
 
     def string_signature(self):
-        """The inputs as ``tf.TensorSpec``, for exporting: string [None] each; choices [None, None]."""
+        """The inputs as ``tf.TensorSpec``, for exporting: string [None] each, choices [None, None]."""
         return self.preprocessor.string_signature()
 
     def _serve(self, inputs):
         return self(inputs, training=False)
 
     def _columns(self, inputs):
-        """The inputs as a dict of string tensors; one that is such a dict is returned as it is."""
+        """The inputs as a dict of string tensors. Such a dict is returned as it is."""
         if self._are_columns(inputs):
             return inputs
         names = self.preprocessor.input_names

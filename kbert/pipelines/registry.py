@@ -1,4 +1,7 @@
-"""The tasks by their words. ``kbert/tasks/__init__.py`` registers those of kbert, a project of its own others."""
+"""The tasks by their words.
+
+``kbert/tasks/__init__.py`` registers kbert's own tasks, and other projects register theirs.
+"""
 
 from collections.abc import Callable
 
@@ -10,7 +13,7 @@ def register_task(word: str, load: Callable[[], type]) -> None:
 
     Args:
         word: the value of ``model.task``.
-        load: function that returns the class of its task objects, a `kbert.tasks.Task`; it is called when a model of
+        load: function that returns the class of its task objects, a `kbert.tasks.Task`. It is called when a model of
             the task is used, so that what it imports costs nothing before.
 
     Raises:
@@ -28,7 +31,7 @@ def register_task(word: str, load: Callable[[], type]) -> None:
 
 
 def task_names() -> tuple[str, ...]:
-    """The words of all tasks; those from outside kbert come last."""
+    """The words of all tasks. Tasks from outside kbert come last."""
     return tuple(_TASKS)
 
 

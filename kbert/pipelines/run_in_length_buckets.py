@@ -16,7 +16,7 @@ _NOT_BY_ROW = ("hidden_states", "attention_probs")  # lists, and [n, A, S, S]
 
 
 def answer_batch(model, answers, batch):
-    """A model's answers to a batch: the one way of `kbert.Pipeline`, of its predictions and of a served model."""
+    """A model's answers to a batch. `kbert.Pipeline`, its predictions and a served model all get them here."""
     return answers(run_in_length_buckets(model, batch), batch)
 
 
@@ -24,20 +24,15 @@ def run_in_length_buckets(model, batch, token_outputs=None):
     """The model's outputs on a batch, computed in groups of rows of similar length, each trimmed to its longest row.
 
     The rows are sorted by length, run group by group in one loop of the graph, and put back in order. A group has at
-    most 8,192 tokens, padding included (or a single row), and the groups run one after another. Every choice of a
-    multiple-choice batch is a separate row. Padding does not change BERT's results (its attention is masked), so that
-    the outputs equal those of ``model(batch)`` up to rounding. In both, token outputs at padding have no meaning.
+    most 8,192 tokens, padding included (or a single row). Every choice of a multiple-choice batch is a separate row.
+    Padding does not change BERT's results (its attention is masked), so that the outputs equal those of
+    ``model(batch)`` up to rounding. In both, token outputs at padding have no meaning.
 
     Models that return hidden states or attention, read packed rows, or run on another backend get the whole batch.
 
-    Args:
-        model: a kbert model, or another functional model with inputs and outputs of the same names.
-        token_outputs: names of the outputs that have a value for every token, [n, S, ...]; None: the model's own
-            ``token_outputs``.
-        batch: dict of tensors, first dimension n; ``padding_mask`` [n, S] or [n, C, S], tokens first.
-
-    Returns:
-        The model's outputs: dict of tensors with the shapes of ``model(batch)``.
+    `batch` is a dict of tensors, first dimension n, with ``padding_mask`` [n, S] or [n, C, S], tokens first.
+    `token_outputs` names the outputs that have a value for every token, [n, S, ...]. None: the model's own
+    ``token_outputs``.
     """
     inputs = {name: batch[name] for name in model.input}
     if not _applies(model):
@@ -54,7 +49,7 @@ def run_in_length_buckets(model, batch, token_outputs=None):
 
 
 def _run_choices(model, inputs):
-    """Outputs [n, C] of a model with inputs [n, C, S]: every choice runs as the only one of its row."""
+    """Outputs [n, C] of a model with inputs [n, C, S]. Every choice runs as the only one of its row."""
     shape = tf.shape(inputs["padding_mask"])  # n, C, S
     rows = {name: tf.reshape(value, (shape[0] * shape[1], 1, shape[2])) for name, value in inputs.items()}
     lengths = tf.reduce_sum(tf.cast(rows["padding_mask"], tf.int32), axis=(1, 2))
@@ -91,7 +86,7 @@ def _applies(model):
 
 
 def _run(model, inputs, rows, lengths, token_outputs):
-    """The model on some rows, trimmed to their longest; token outputs are padded to S again."""
+    """The model on some rows, trimmed to their longest. Token outputs are padded to S again."""
     longest = tf.maximum(tf.reduce_max(lengths), 1)  # 1: a batch without rows still runs once
     bucket = {name: tf.gather(value, rows) for name, value in inputs.items()}
     bucket |= {name: bucket[name][..., :longest] for name in _TOKEN_INPUTS if name in bucket}
@@ -104,7 +99,7 @@ def _run(model, inputs, rows, lengths, token_outputs):
 
 
 def _groups(lengths):
-    """Ascending lengths [n] → (starts, ends) int32 [g] of the groups; without rows there is one empty group."""
+    """Ascending lengths [n] → (starts, ends) int32 [g] of the groups. Without rows there is one empty group."""
     edges = tf.constant(_EDGES)
     rows = tf.constant([max(1, _TOKENS // edge) for edge in _EDGES] + [1])  # of a group
     edge = tf.searchsorted(edges, lengths)  # [n]

@@ -39,17 +39,18 @@ def search(
     The search is exact: it compares every query with every text, in blocks that fit into memory.
 
     Args:
-        pipeline: of a model with the answer ``embedding``; None if both are given as embeddings.
+        pipeline: of a model with the answer ``embedding``. None if both are given as embeddings.
         collection: n strings, or their embeddings float [n, H], so that they are computed once for many searches.
         queries: q strings, or their embeddings float [q, H].
         k: results of a query, at most n.
         batch_size: texts that are embedded at once.
 
     Returns:
-        `SearchResults`.
+        `SearchResults`: ``rows`` int64 [q, k], rows of the collection, the most similar first, and ``scores`` float32
+            [q, k], their cosine similarities.
 
     Raises:
-        ValueError: no texts; embeddings of different lengths; a `k` above n; a pipeline without embeddings.
+        ValueError: no texts, embeddings of different lengths, a `k` above n, or a pipeline without embeddings.
 
     Example::
 

@@ -20,14 +20,14 @@ class ModelSettings:
     """Everything about a model in ``config.json`` that is neither weights nor architecture.
 
     Args:
-        task: the object of the model's task, such as a `kbert.tasks.Classification`; a task's word means one with the
-            defaults. The fields that are stored are those that a model is used with, such as labels and thresholds,
-            and not how the files of its training were read.
+        task: the object of the model's task, such as a `kbert.tasks.Classification`. A task's word means one with the
+            defaults. Only the fields that a model is used with are stored, such as labels and thresholds, and not how
+            the files of its training were read.
         sequence_length: S of the preprocessor.
         tokenizer: `kbert.BertTokenizer.settings` of the tokenizer.
 
     Raises:
-        ValueError: values out of bounds; on `from_dict`, unknown entries.
+        ValueError: values out of bounds, or on `from_dict` unknown entries.
 
     Example::
 
@@ -53,7 +53,7 @@ class ModelSettings:
         return dataclasses.replace(settings, task=dataclasses.replace(settings.task, **values)) if values else settings
 
     def to_dict(self) -> dict[str, Any]:
-        """As in ``config.json``."""
+        """The settings as ``config.json`` has them."""
         return {
             "task": {"name": self.task.name, **self.task.stored()},
             "sequence_length": self.sequence_length,
@@ -62,7 +62,7 @@ class ModelSettings:
 
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "ModelSettings":
-        """The inverse of `to_dict`; missing fields of the task take their defaults, unknown ones are an error."""
+        """The inverse of `to_dict`. Missing fields of the task take their defaults, unknown ones are an error."""
         known = [field.name for field in dataclasses.fields(cls)]
         if unknown := sorted(set(fields) - set(known)):
             raise ValueError(f"ModelSettings: unknown fields {unknown}. Known: {known}")

@@ -17,17 +17,14 @@ from kbert.preprocessing.limits import once_true
 
 
 def label_ids(values, labels: Sequence[str] | None, multi_label: bool = False):
-    """The numbers of label strings; numbers are classes from 0 and stay as they are.
+    """The numbers of label strings. Numbers are classes from 0 and stay as they are.
 
-    Args:
-        values: strings or numbers [B]: a list, an array or a tensor (also a symbolic one, in a tf.data.Dataset); with
-            `multi_label` a list of strings for each row, or numbers [B, N], and a tensor may be ragged or padded with
-            ""; or a dict of these by output.
-        labels: the N strings in the order of the logits; None: a model without labels.
-        multi_label: whether a row has any number of labels.
+    `values` are strings or numbers [B]: a list, an array or a tensor (also a symbolic one, in a tf.data.Dataset), or a
+    dict of these by output. With `multi_label` they are a list of strings for each row, or numbers [B, N], and a tensor
+    may be ragged or padded with "". `labels` are the N strings in the order of the logits. None: a model without
+    labels.
 
-    Returns:
-        Class numbers, int32 [B]; with `multi_label` int32 [B, N] of 0 and 1; or numbers as they were given.
+    Returns class numbers, int32 [B], with `multi_label` int32 [B, N] of 0 and 1, or numbers as they were given.
     """
     if values is None:
         return None
@@ -61,11 +58,8 @@ def label_ids(values, labels: Sequence[str] | None, multi_label: bool = False):
 def class_weight_ids(class_weight, labels: Sequence[str] | None, ids=None, validation_split: float | None = None):
     """`class_weight` of `kbert.Pipeline.fit` by class number.
 
-    Args:
-        class_weight: as `kbert.models.class_weights.class_factors` takes it.
-        labels: of the model; None: it has none, and refuses class weights itself.
-        ids: `label_ids` of the texts; None: of a dataset.
-        validation_split: the share of the texts, the last ones, that are not learned.
+    `ids` are the `label_ids` of the texts, None for a dataset. The last ones, a share of `validation_split`, are not
+    learned. A model without labels (None) refuses class weights itself.
     """
     if labels is None:
         return class_weight
@@ -148,9 +142,8 @@ def _shown(labels):
 def values_of_windows(values, window_row):
     """The value of each window's text.
 
-    Args:
-        values: numbers [B, ...], also in a dict by output; or None.
-        window_row: int32 [W], of `kbert.preprocessing.DocumentPreprocessor`.
+    `values` are numbers [B, ...], also in a dict by output, or None. `window_row` is int32 [W], of
+    `kbert.preprocessing.DocumentPreprocessor`.
     """
     if isinstance(values, list | tuple):
         values = np.asarray(values)
@@ -158,12 +151,7 @@ def values_of_windows(values, window_row):
 
 
 def check_rows(columns, *labels):
-    """Raises a ValueError if labels or weights are not as many as the texts, where both numbers are known.
-
-    Args:
-        columns: dict of strings [B].
-        *labels: as for `values_of_windows`.
-    """
+    """Raises a ValueError if labels or weights are not as many as the texts, where both numbers are known."""
     rows = next(iter(columns.values())).shape[0]
     for part in keras.tree.flatten(labels):
         count = rows if part is None or not part.shape else part.shape[0]
@@ -172,15 +160,9 @@ def check_rows(columns, *labels):
 
 
 def split_texts(columns, share, *labels):
-    """The first texts, and the last ones for validation: as Keras splits rows, before texts become windows.
+    """The first texts, and the last ones for validation, as Keras splits rows, before texts become windows.
 
-    Args:
-        columns: dict of strings [B].
-        share: float, `validation_split` of `keras.Model.fit`.
-        *labels: labels and weights, as for `values_of_windows`.
-
-    Returns:
-        ((columns, *labels) of the first texts, (columns, *labels) of the last ones).
+    `columns` is a dict of strings [B]. Returns (columns, *labels) of each part.
     """
     if not 0 < share < 1:
         raise ValueError(f"Pipeline: `validation_split` must be between 0 and 1. Received: {share!r}")

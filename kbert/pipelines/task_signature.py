@@ -17,11 +17,7 @@ _TEXTS = {
 
 
 def example_rows(names) -> list[dict[str, str]]:
-    """Requests for model cards and warm-up: rows for a pipeline with these inputs, dicts of column → string.
-
-    Raises:
-        ValueError: inputs of a task that has to define its own examples (`kbert.tasks.Task.example_rows`).
-    """
+    """Requests for model cards and warm-up: rows for a pipeline with these inputs, dicts of column → string."""
     if tuple(names) not in _TEXTS:
         raise ValueError(f"export: expected one of the inputs {sorted(_TEXTS)}. Received: {tuple(names)}")
     return _TEXTS[tuple(names)]
@@ -32,11 +28,11 @@ class TaskSignature:
     """A signature of a served model.
 
     Attributes:
-        finish: ``finish(batch, inputs)``, a function of the preprocessor's batch and the string columns; returns a dict
-            of outputs with the first dimension of the columns.
-        preprocessor: of the inputs; None: the pipeline's own.
+        finish: ``finish(batch, inputs)``, a function of the preprocessor's batch and the string columns. It returns a
+            dict of outputs with the first dimension of the columns.
+        preprocessor: of the inputs. None: the pipeline's own.
         values_per_row: the number of floats of the largest output or intermediate result for a row of S tokens.
-        kind: predict, or classify or regress, which take tf.Examples with the columns as features.
+        kind: "predict", or "classify" or "regress", which take tf.Examples with the columns as features.
     """
 
     finish: Callable

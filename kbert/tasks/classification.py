@@ -27,28 +27,28 @@ from kbert.tasks.text_task import TextTask, example_columns
 class Classification(TextTask):
     """Predicts a label, or any number of labels, for each text or pair of texts (section 4.1 of the paper).
 
-    Its model answers ``label`` and ``probabilities``, and is served as ``classify`` on tf.Examples, too.
+    Its model answers ``label`` and ``probabilities``. It is also served as ``classify`` on tf.Examples.
 
     Args:
         text, label: names of the columns of a table.
         text_pair: name of the second text's column, for pairs.
-        window_pooling: "mean" or "max": texts that do not fit are divided into windows, whose answers are pooled.
-            None: they are truncated.
-        doc_stride: with `window_pooling`, tokens from one window to the next.
-        pair: whether the texts of a model come in pairs; a training finds it in its examples.
-        metrics: one or more of ``accuracy, macro_f1, matthews`` and, where there are two labels, ``f1``: that of the
-            second one. With `label_separator`: of ``micro_f1, macro_f1, subset_accuracy``. The first one chooses the
-            best epoch. None: all of them but ``f1``.
-        label_separator: what separates the labels of a text, such as ``"|"``; a text may then have several labels, or
-            none, which are predicted independently (``BertClassifier(multi_label=True)``). In memory, the labels of a
-            text may also be a list. None: one label per text.
-        labels: all labels, in the order of the logits. None: those of the training examples, sorted (unless the model
-            has them already).
-        thresholds: of several labels a text, the probability that each label has to exceed; None: 0.5 each.
+        window_pooling: "mean" or "max" divides texts that do not fit into windows, and pools the answers of the
+            windows. None truncates them.
+        doc_stride: with `window_pooling`, the number of tokens from one window to the next.
+        pair: whether the texts of a model come in pairs. A training finds it in its examples.
+        metrics: one or more of ``accuracy, macro_f1, matthews`` and, with two labels, ``f1`` of the second one. With
+            `label_separator`, one or more of ``micro_f1, macro_f1, subset_accuracy``. The first one chooses the best
+            epoch. None: all of them but ``f1``.
+        label_separator: what separates the labels of a text, such as ``"|"``. A text may then have several labels, or
+            none, and each label is predicted independently (``BertClassifier(multi_label=True)``). In memory, the
+            labels of a text may also be a list. None: one label per text.
+        labels: all labels, in the order of the logits. None: the model's labels, or the sorted labels of the training
+            examples where the model has none.
+        thresholds: with several labels a text, the probability that each label has to exceed. None: 0.5 each.
 
     Raises:
-        ValueError: `window_pooling` of pairs, an empty `label_separator`, unknown metrics; on `for_model`, and so in
-            `kbert.finetune` and `kbert.evaluate`, ``f1`` of other than two labels.
+        ValueError: `window_pooling` with pairs, an empty `label_separator`, or unknown metrics. `for_model`, and so
+            `kbert.finetune` and `kbert.evaluate`, refuse ``f1`` unless there are two labels.
 
     Example::
 
@@ -121,7 +121,7 @@ class Classification(TextTask):
         return super().from_memory(columns)
 
     def _joined(self, cell, row):
-        """A cell with a list of labels as one of a file."""
+        """A list of labels in memory as a cell of a file would have it."""
         if not isinstance(cell, list):
             return cell
         labels = [str(label).strip() for label in cell]

@@ -16,16 +16,15 @@ from kbert.tasks.stored_texts import StoredTexts
 
 
 class Examples(abc.ABC):
-    """Labelled rows in memory, as returned by `Task.read` and taken by `kbert.finetune`; base of a frozen dataclass.
+    """Labelled rows in memory, as `Task.read` returns and `kbert.finetune` takes them. The base of a frozen dataclass.
 
-    A subclass is a dataclass with ``repr=False``, so that a notebook does not print every row. It lists the fields with
-    one entry per row in `row_fields`. Its fields `path` and `lines` say where the rows came from: the file (None: made
-    in memory) and the line at which each row begins. A loop gives each row as a dict; a slice, ``examples[:100]``, is
-    examples again.
+    A subclass is a dataclass with ``repr=False``, so that a notebook does not print every row. `row_fields` names its
+    fields with one entry per row. `path` is the file that the rows came from (None: made in memory), and `lines` has
+    the line at which each row begins. A loop gives each row as a dict. A slice, ``examples[:100]``, is examples again.
 
     Raises:
-        IndexError: on ``examples[n]``, a row that does not exist.
-        ValueError: on `take`, no row or one that does not exist; on `split`, a number that leaves one side empty.
+        IndexError: ``examples[n]`` of a row that does not exist.
+        ValueError: `take` of no row, or of one that does not exist. `split` with a number that leaves one side empty.
 
     Example::
 
@@ -53,7 +52,7 @@ class Examples(abc.ABC):
         return f"<{type(self).__name__}: {len(self):,} rows of {self.path or 'rows in memory'}>"
 
     def __getitem__(self, row):
-        """A row as a dict; of a slice its rows as examples."""
+        """A row as a dict, or the rows of a slice as examples."""
         if isinstance(row, slice):
             return self.take(range(len(self))[row])
         number = range(len(self))[row]  # raises IndexError
@@ -86,17 +85,18 @@ class Examples(abc.ABC):
     def split(self, held_out: float | int, seed: int = 0, stratify: bool = False) -> tuple[Self, Self]:
         """Splits the examples at random into the others and the held-out ones, each in the order of the file.
 
-        The draw depends only on the number of examples, `held_out` and `seed`; a larger draw contains a smaller one
-        with the same seed.
+        The draw depends only on the number of examples, `held_out` and `seed`. With one seed, a larger draw contains a
+        smaller one.
 
         Args:
-            held_out: a share (0.1) or a number (100). Tagged sentences are held out by whole documents,
-                questions by contexts.
-            stratify: whether the held-out examples have each label in its share of all examples, rounded; for texts
-                with one label each. A larger draw then need not contain a smaller one.
+            held_out: a share (0.1) or a number (100). Tagged sentences are held out by whole documents, questions by
+                contexts.
+            seed: an integer from 0.
+            stratify: whether the held-out examples have each label in its share of all examples, rounded. This needs
+                texts with one label each. A larger draw then need not contain a smaller one.
 
         Raises:
-            ValueError: a share or number that leaves one side empty; an invalid seed; `stratify` without labels.
+            ValueError: a share or number that leaves one side empty, an invalid seed, or `stratify` without labels.
         """
         (seed,) = check_integers("split", 0, seed=seed).values()
         labels = self._strata() if check_bool(stratify, "split: `stratify`") else None
@@ -118,7 +118,7 @@ class Examples(abc.ABC):
         return self.take(others), self.take(drawn)
 
     def where(self, row: int) -> str:
-        """File and line of a row, as error messages name them; without a file the number of the row from 0."""
+        """File and line of a row, as error messages name them. Without a file it is the row's number from 0."""
         if self.path is None or not len(self.lines):
             return f"{self.path or 'the examples'}, row {self.lines[row] if len(self.lines) else row}"
         return f"{self.path}, line {self.lines[row]}"
@@ -128,7 +128,7 @@ class Examples(abc.ABC):
         return os.path.basename(self.where(row))
 
     def fingerprint(self) -> str:
-        """SHA-256 of the rows, whatever file they came from: it identifies the examples."""
+        """SHA-256 of the rows. It does not depend on the file that they came from."""
         digest = hashlib.sha256()
         for name in self.row_fields:
             values = getattr(self, name)
@@ -144,7 +144,7 @@ class Examples(abc.ABC):
         return digest.hexdigest()
 
     def _rows(self) -> dict[str, list]:
-        """The rows as columns."""
+        """The row fields by their names, as lists."""
         columns = {name: getattr(self, name) for name in self.row_fields}
         return {name: list(values) for name, values in columns.items() if values is not None}
 

@@ -13,19 +13,19 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
     """The named columns of rows in memory.
 
     Args:
-        data: a dict of columns; a pandas DataFrame (anything with ``columns`` and ``frame[name]``); a list of dicts; a
-            list of tuples, in the order of `names`, or of strings for one name; a finite tf.data.Dataset of dicts or of
-            such tuples, in batches or not; or a Hugging Face datasets.Dataset, whose ClassLabels become their names,
-            -1 None; of a DatasetDict the split "train".
-        names: the columns to read; others are ignored.
+        data: a dict of columns, or a pandas DataFrame (anything with ``columns`` and ``frame[name]``). Or a list of
+            dicts, of tuples in the order of `names`, or of strings for one name. Or a finite tf.data.Dataset of dicts
+            or of such tuples, in batches or not. Or a Hugging Face datasets.Dataset, whose ClassLabels become their
+            names (-1 becomes None). Of a DatasetDict the split "train" is read.
+        names: the columns to read. Others are ignored.
         optional: further names, read if they exist.
 
     Returns:
-        ``{name: list}``, all of the same length, tensors and NumPy values as Python values, bytes as str.
+        ``{name: list}``, with lists of one length. Tensors and NumPy values become Python values, bytes become str.
 
     Raises:
-        TypeError: data of another type; a column that is a single value.
-        ValueError: a missing column, columns of different lengths, no rows; the message names the row.
+        TypeError: data of another type, or a column that is a single value.
+        ValueError: a missing column, columns of different lengths, or no rows. The message names the row.
     """
     data = choose_split(data, "train")
     if hasattr(data, "element_spec"):
@@ -53,7 +53,7 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
 
 
 def column_names(data) -> list[str]:
-    """The names of the columns of rows in memory; none of tuples."""
+    """The names of the columns of rows in memory. Tuples have none."""
     data = choose_split(data, "train")
     if hasattr(data, "element_spec"):
         data = data.element_spec
@@ -71,11 +71,7 @@ def has_splits(data) -> bool:
 
 
 def choose_split(data, name: str):
-    """That split of a Hugging Face datasets.DatasetDict; other data as they are.
-
-    Raises:
-        ValueError: no such split.
-    """
+    """The named split of a Hugging Face datasets.DatasetDict. Other data are returned as they are."""
     if not has_splits(data):
         return data
     if name not in data:
@@ -89,7 +85,7 @@ def choose_split(data, name: str):
 def text_table(data, names: Sequence[str], optional: Sequence[str] = ()) -> Table:
     """`read_columns` with every cell as a string, as a file would have it: True is "true", None and NaN are "".
 
-    1 is "1", and so is 1.0: pandas makes floats of integers where a cell of their column is empty.
+    1 is "1", and so is 1.0, because pandas makes floats of integers where a cell of their column is empty.
     """
     columns = read_columns(data, names, optional)
     cells = {
@@ -128,7 +124,7 @@ def _columns_of_rows(rows, names, optional):
 
 
 def _columns_of_dataset(dataset, names):
-    """A dict of columns: of a dataset of tuples, those of `names`."""
+    """A dict of columns. The columns of a dataset of tuples are called `names`."""
     if int(dataset.cardinality()) == -1:
         raise ValueError("Expected a finite dataset. Received: one that repeats forever")
     spec = dataset.element_spec
@@ -164,7 +160,7 @@ def _columns_of_hugging_face(dataset, names):
 
 
 def _label_name(value, feature):
-    """The names of ClassLabels, in lists or not."""
+    """The name of a ClassLabel, or of each one in a list."""
     if isinstance(value, list) and hasattr(feature, "feature"):
         return [_label_name(one, feature.feature) for one in value]
     if not hasattr(feature, "int2str") or value is None:

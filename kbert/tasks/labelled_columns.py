@@ -15,23 +15,16 @@ def read_labelled_columns(
 ) -> dict[str, list]:
     """Reads labelled words from columns, as CoNLL's and Universal Dependencies' files have them, or texts from a table.
 
-    Args:
-        path: .csv, .tsv, .jsonl and .ndjson are tables of texts; all others have a word a line and an empty line after
-            each sentence. Lines that begin with ``-DOCSTART-``, or in a .conllu with ``#``, are skipped, as are the
-            words of a .conllu without a whole number.
-        columns: name of the property → its column, from 0, negative from the end; labels may be any strings. Three
-            names are special: ``words`` (column 0 by default; 1 in a .conllu), ``tags`` (entities in any scheme, which
-            become IOB2) and ``heads`` (number of the word's syntactic head in its sentence from 1, 0 for the root).
-            None: ``tags`` in the last column.
-        text, label, text_pair: of a table, names of its columns.
+    .csv, .tsv, .jsonl and .ndjson are tables of texts. All other files have a word a line and an empty line after each
+    sentence. Lines that begin with ``-DOCSTART-``, or in a .conllu with ``#``, are skipped. So are the words of a
+    .conllu without a whole number.
 
-    Returns:
-        dict of columns as `kbert.inspect` takes them: ``words`` and the others, or ``text`` and the labels.
+    `columns` maps the name of a property to its column, from 0, negative from the end. Three names are special:
+    ``words`` (by default column 0, in a .conllu 1), ``tags`` (entities in any scheme, which become IOB2) and ``heads``
+    (the number of the word's syntactic head in its sentence from 1, 0 for the root). None means ``tags`` in the last
+    column.
 
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: no words, a line without such a column, a head that is not a word of the sentence, tags that break
-            their scheme; the message names file and line.
+    Returns columns as `kbert.inspect` takes them: ``words`` and the others, or ``text`` and the labels.
     """
     path = pathlib.Path(path)
     if path.suffix.lower() in TABLES:

@@ -19,8 +19,8 @@ from kbert.tasks.table import Table, check_texts
 def distinct_labels(values: Iterable[str]) -> list[str]:
     """The distinct labels, sorted, so that a label's index does not depend on the order of the rows.
 
-    Labels that are all integers are sorted as numbers (2 before 10), others by code point. Spaces around a label are
-    not part of it.
+    Labels that are all integers are sorted as numbers (2 before 10), others by code point. Spaces around a label do not
+    count.
     """
     labels = sorted({value.strip() for value in values})
     try:
@@ -36,11 +36,7 @@ def shown_labels(labels: Sequence[str]) -> list[str]:
 
 
 def label_ids(table: Table, column: str, labels: Sequence[str]) -> np.ndarray:
-    """Each row's index into `labels`, int32 [rows].
-
-    Raises:
-        ValueError: an empty or unknown label; the message names file and line.
-    """
+    """Each row's index into `labels`, int32 [n]."""
     index = {label: i for i, label in enumerate(labels)}
     ids = np.empty(len(table.lines), "int32")
     for row, value in enumerate(table[column]):
@@ -53,21 +49,12 @@ def label_ids(table: Table, column: str, labels: Sequence[str]) -> np.ndarray:
 
 
 def split_labels(values: Iterable[str], separator: str) -> list[list[str]]:
-    """The labels in each cell of a column that holds several; of an empty cell none.
-
-    Example::
-
-        split_labels(["funny|sad", "", "sad"], "|")  # [["funny", "sad"], [], ["sad"]]
-    """
+    """The labels in each cell of a column that holds several. An empty cell has none."""
     return [[label.strip() for label in value.split(separator) if label.strip()] for value in values]
 
 
 def label_sets(table: Table, column: str, labels: Sequence[str], separator: str) -> np.ndarray:
-    """Which of `labels` each row has, int32 [rows, labels] of 0 and 1.
-
-    Raises:
-        ValueError: an unknown label; the message names file and line.
-    """
+    """Which of the N `labels` each row has, int32 [n, N] of 0 and 1."""
     index = {label: i for i, label in enumerate(labels)}
     is_on = np.zeros((len(table.lines), len(labels)), "int32")
     for row, found in enumerate(split_labels(table[column], separator)):
@@ -81,7 +68,7 @@ def label_sets(table: Table, column: str, labels: Sequence[str], separator: str)
 
 
 def check_label_numbers(labels: np.ndarray, num_labels: int) -> None:
-    """Raises a ValueError unless class numbers [n], or labels that are on or off [n, N], are those of N labels."""
+    """Raises a ValueError unless class numbers [n] are in [0, N), or tables of labels [n, N] have N columns."""
     from kbert.optim.cross_entropy import check_labels  # not above: readers of labels need no Keras
 
     if labels.ndim == 1:
@@ -98,12 +85,7 @@ def check_labels_given(table: Table, column: str) -> None:
 
 
 def label_scores(table: Table, column: str, low: float = -math.inf, high: float = math.inf) -> np.ndarray:
-    """Each row's label as a finite number, float32 [rows].
-
-    Raises:
-        ValueError: not a number, one that is infinite in float32, or one outside [low, high]; the message names file
-            and line.
-    """
+    """Each row's label as a finite number in [low, high], float32 [n]."""
     scores = np.empty(len(table.lines), "float32")
     for row, value in enumerate(table[column]):
         try:
@@ -123,14 +105,10 @@ def label_scores(table: Table, column: str, low: float = -math.inf, high: float 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class LabelledText(Examples):
-    """Texts, or pairs of texts, with a label each, or with any number of labels each.
-
-    Raises:
-        ValueError: different numbers of texts and labels, no texts, an invalid label.
-    """
+    """Texts, or pairs of texts, with one label each or any number of labels each."""
 
     texts: Sequence[str]
-    # [examples]: int32 index into the label list, or float32 score; several labels: int32 [examples, labels], 0 and 1
+    # [n]: int32 index into the label list, or float32 score. With several labels a text: int32 [n, N], 0 and 1
     labels: np.ndarray
     text_pairs: Sequence[str] | None = None
     skipped: int = 0  # rows of the file that were skipped
@@ -192,23 +170,22 @@ class LabelledText(Examples):
         return self.labels
 
     def fingerprint(self) -> str:
-        """SHA-256 of the rows and of the names of their labels: the same indices may mean other labels."""
+        """SHA-256 of the rows and of the names of their labels, since an index may mean another label elsewhere."""
         if self.label_names is None:
             return super().fingerprint()
         return hashlib.sha256((super().fingerprint() + json.dumps(list(self.label_names))).encode()).hexdigest()
 
     def baseline(self) -> float | np.ndarray:
-        """The index of the most frequent label; for regression the mean; of several labels those of most texts, [N]."""
+        """The index of the most frequent label, or the mean of numbers.
+
+        With several labels a text it is int32 [N], 1 for the labels that most texts have.
+        """
         if self.multi_label:
             return (self.labels.mean(axis=0) > 0.5).astype("int32")
         return float(self.labels.mean()) if self.regression else int(np.bincount(self.labels).argmax())
 
     def with_labels(self, names: Sequence[str]) -> "LabelledText":
-        """The same examples, with labels as indices into the list of a model's labels.
-
-        Raises:
-            ValueError: a label that is not in that list; the message names file and line.
-        """
+        """These examples, with labels as indices into a model's list of labels."""
         if self.regression or self.label_names is None or list(self.label_names) == list(names):
             return self
         index = {name: n for n, name in enumerate(names)}
@@ -246,17 +223,10 @@ def from_table(
     separator: str | None = None,
     score_range=(-np.inf, np.inf),
 ) -> LabelledText:
-    """The labelled texts of a table's columns; a warning is logged if some texts are empty.
+    """The labelled texts of a table's columns. A warning is logged if some texts are empty.
 
-    Args:
-        table: what `read_table` gave.
-        text, text_pair, label: names of columns.
-        labels: the label list; None for regression, if the label column holds numbers in `score_range`.
-        separator: between the labels of a text, where it may have several; None: it has one.
-
-    Raises:
-        ValueError: a label that is not in the list, or not a number in the range; texts that are all empty; the message
-            names file and line.
+    `labels` is the label list. None is for regression, where the label column holds numbers in `score_range`.
+    `separator` stands between the labels of a text that may have several. None: each text has one.
     """
     columns = [name for name in (text, text_pair) if name is not None]
     check_texts(table, columns)

@@ -21,8 +21,9 @@ class MaskedLm(Task):
     """Proposes the most probable ``tokens`` for each [MASK], with their ``probabilities``.
 
     Args:
-        max_masks: the most [MASK]s of a text that are answered.
-        masking: of `kbert.Pipeline.fit`, arguments of `kbert.pretraining.TokenMasking`; by default the paper's.
+        max_masks: how many [MASK]s of a text are answered at most.
+        masking: arguments of `kbert.pretraining.TokenMasking` for `kbert.Pipeline.fit`. The default is the paper's
+            masking.
         top_k: how many tokens are proposed for each mask.
 
     Raises:
@@ -109,11 +110,12 @@ def fill_mask(
         model: what `kbert.load_pretrained` loads, or a model that it has loaded, with a masked-LM head.
         texts: one text or several, each with a [MASK].
         top_k: how many tokens to propose for each mask.
-        sequence_length: tokens of a text; None: the model's own.
+        sequence_length: tokens of a text. None: the model's own.
 
     Returns:
-        A dict for each text: ``text``, and ``masks``, a list for each mask of dicts of ``token``, ``probability`` and
-        ``text``, in which the token replaces the mask; most probable first.
+        A dict for each text, with the ``text`` and its ``masks``. Each mask is a list of proposals, the most probable
+            first. A proposal is a dict of ``token``, ``probability`` and ``text``, in which the token replaces the
+            mask.
 
     Raises:
         ValueError: a text without a mask, or a model without a masked-LM head.

@@ -1,4 +1,4 @@
-"""The metrics of texts with labels, those of GLUE among them, in NumPy and float64.
+"""The metrics of texts with labels, GLUE's among them, in NumPy and float64.
 
 An undefined metric (no positive example and none predicted, a constant series) is 0.0, so that every result can be
 written as JSON and compared.
@@ -16,7 +16,7 @@ def accuracy(labels, predictions) -> float:
 
 
 def f1(labels, predictions, positive: int = 1) -> float:
-    """Harmonic mean of precision and recall of the class `positive`; as a task's metric only of two classes."""
+    """Harmonic mean of precision and recall of the class `positive`. As a task's metric it is for two classes only."""
     labels, predictions = _same_length(labels, predictions)
     hits = np.sum((labels == positive) & (predictions == positive))
     named = np.sum(labels == positive) + np.sum(predictions == positive)
@@ -31,7 +31,7 @@ def macro_f1(labels, predictions) -> float:
 
 
 def matthews(labels, predictions) -> float:
-    """Matthews' correlation of two series of classes; for two classes the φ coefficient (Gorodkin 2004 for more)."""
+    """Matthews' correlation of two series of classes. For two it is the φ coefficient (Gorodkin 2004 for more)."""
     labels, predictions = _same_length(labels, predictions)
     classes = np.union1d(labels, predictions)
     truth = (labels[:, None] == classes).astype("float64")
@@ -48,7 +48,7 @@ def pearson(labels, predictions) -> float:
 
 
 def spearman(labels, predictions) -> float:
-    """Spearman's rank correlation; equal values share the mean of their ranks."""
+    """Spearman's rank correlation. Equal values share the mean of their ranks."""
     labels, predictions = _same_length(labels, predictions)
     return pearson(_ranks(labels), _ranks(predictions))
 
@@ -76,7 +76,7 @@ OWN_METRICS = {  # for a user's own data, by the model's task; a benchmark names
 
 
 def metrics_of(labels) -> dict:
-    """The metrics of such labels by name: of class numbers [n], of numbers [n], of a table [n, N] of 0 and 1."""
+    """The metrics by name for class numbers [n], other numbers [n], or a table [n, N] of 0 and 1."""
     if np.ndim(labels) == 2:
         return MULTI_LABEL_METRICS
     return CLASS_METRICS if np.issubdtype(np.asarray(labels).dtype, np.integer) else NUMBER_METRICS

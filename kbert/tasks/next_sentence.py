@@ -11,7 +11,7 @@ class NextSentence(Task):
     """Says whether the second text of a pair follows the first: ``is_next``.
 
     Args:
-        pair: whether the texts come in pairs: they do.
+        pair: whether the texts come in pairs, always True.
 
     Raises:
         ValueError: on `check_options`, texts that do not come in pairs.

@@ -12,15 +12,15 @@ from kbert.tasks.text_task import TextTask, example_columns
 class Regression(TextTask):
     """Predicts a number for each text or pair of texts, trained with squared error (STS-B in section 4.1 of the paper).
 
-    Its model answers ``score``, and is served as ``regress`` on tf.Examples, too.
+    Its model answers ``score``. It is also served as ``regress`` on tf.Examples.
 
     Args:
-        text, label, text_pair, window_pooling, doc_stride, pair: see `Classification`; the labels are numbers.
-        metrics: one or more of ``pearson, spearman, mean_squared_error, mean_absolute_error``; the first one chooses
-            the best epoch, that of the highest correlation or of the lowest error.
+        text, label, text_pair, window_pooling, doc_stride, pair: see `Classification`. The labels are numbers.
+        metrics: one or more of ``pearson, spearman, mean_squared_error, mean_absolute_error``. The first one chooses
+            the best epoch, by the highest correlation or the lowest error.
 
     Raises:
-        ValueError: `window_pooling` of pairs, unknown metrics.
+        ValueError: `window_pooling` with pairs, or unknown metrics.
 
     Example::
 

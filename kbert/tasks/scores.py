@@ -21,19 +21,13 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
     """The scores of every row by a model with one output, such as a classifier, regressor or multiple-choice model.
 
     Rows run in the order of their length, in full batches cut to their longest row, and are returned in their original
-    order. The scores are those of padded batches, up to the order of floating-point sums.
+    order. The scores equal those of padded batches up to the order of floating-point sums. With `static` every batch
+    keeps the preprocessor's length, as a TPU needs it.
 
-    Args:
-        model: with one output: ``logits`` [B, N] or [B, C], or scores.
-        preprocessor: the pipeline's, from strings to the model's batch.
-        columns: {name: list of n strings, or of n equally long lists of strings}, as the preprocessor names them.
-        static: keep every batch at the preprocessor's length, as a TPU needs it.
+    `columns` are lists of n strings, or of n equally long lists of strings, as the preprocessor names them.
 
-    Returns:
-        float64: of logits probabilities [n, N] or [n, C], of a multi-label classifier each by itself; else scores [n].
-
-    Raises:
-        FloatingPointError: scores that are infinite or NaN.
+    Returns float64: probabilities [n, N] or [n, C] if the output is ``logits`` (sigmoids of a multi-label classifier),
+    else scores [n].
     """
     order, place = longest_first(text_sizes(columns.values()))
     if not static:
@@ -51,7 +45,7 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
 
 
 def check_scores(scores):
-    """Raise a FloatingPointError if scores [n, ...] are infinite or NaN, since their maximum means nothing."""
+    """Raises a FloatingPointError if scores [n, ...] are infinite or NaN, since their maximum means nothing."""
     bad = np.argwhere(~np.isfinite(scores))
     if len(bad):
         raise FloatingPointError(
@@ -74,7 +68,7 @@ def cross_entropies(logits, labels):
 
 
 def _batches(order, columns, preprocessor, batch_size, padding):
-    """The rows in the given order, in full batches: the last one is filled up with its last row.
+    """The rows in the given order, in full batches. The last one is filled up with its last row.
 
     So there is only one compilation, and replicas get equal shares.
     """
@@ -103,25 +97,10 @@ def evaluate(
     static: bool = False,
     thresholds: Sequence[float] | None = None,
 ) -> tuple[dict, np.ndarray]:
-    """Scores the predictions for all examples.
+    """Scores the predictions for all examples: their scores, and what `predict_scores` returned.
 
-    Args:
-        model: `BertClassifier`, `BertRegressor` or `BertMultipleChoice`.
-        preprocessor: the pipeline's, from strings to the model's batch.
-        examples: `LabelledText`, or `LabelledChoices` for multiple choice.
-        metrics: names of `kbert.tasks.metrics.metrics_of` such labels.
-        batch_size, static: see `predict_scores`; no metric depends on them.
-        thresholds: of `compare`.
-
-    Returns:
-        (``{"examples": count, "loss": cross entropy or squared error, <metric>: …}``, the result of `predict_scores`).
-
-    Raises:
-        ValueError: a label that is not in [0, N).
-
-    Example::
-
-        evaluate(pipeline.model, pipeline.preprocessor, examples, ["accuracy"])[0]  # {"examples": 872, …}
+    The scores are ``{"examples": count, "loss": cross entropy or squared error, <metric>: …}``. `metrics` are names in
+    `kbert.tasks.metrics.metrics_of` the labels. No metric depends on `batch_size` or `static`.
     """
     if model.num_labels is not None:  # before the work of predicting
         check_label_numbers(examples.labels, model.num_labels)
@@ -130,14 +109,10 @@ def evaluate(
 
 
 def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str], thresholds=None) -> dict:
-    """The scores of `evaluate`, from existing predictions: of one model, or the mean of several.
+    """The scores of `evaluate` from existing predictions, of one model or the mean of several.
 
-    Args:
-        examples: with n labels.
-        scores: probabilities [n, N], or for regression [n].
-        metrics: names of `kbert.tasks.metrics.metrics_of` such labels.
-        thresholds: where a text may have several labels, floats [N] that the probability of one that is on exceeds;
-            None: 0.5.
+    `scores` are probabilities [n, N], or for regression numbers [n]. `thresholds` are floats [N], which the probability
+    of a label exceeds where it is on. None: 0.5.
     """
     labels = examples.labels
     if examples.regression:
@@ -168,7 +143,7 @@ def evaluate_documents(
 
 
 def document_scores(pipeline, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
-    """As `predict_scores`, of whole texts, pooled over their windows."""
+    """`predict_scores` for whole texts, pooled over their windows."""
     order, place = longest_first(text_sizes([texts]))
     progress = PredictionProgress(len(order), batch_size)
     answers = pipeline.predict([texts[i] for i in order], batch_size=batch_size, verbose=0, callbacks=[progress])

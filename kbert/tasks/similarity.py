@@ -28,9 +28,9 @@ class RelatedTexts(Examples):
 
     Attributes:
         texts: the first text of each example.
-        text_pairs: the second one; None: single texts.
-        negatives: hard negatives, "" where an example has none; None: there are none.
-        scores: float32 [n], how similar the texts of a pair are; None: they belong together.
+        text_pairs: the second one. None: single texts.
+        negatives: hard negatives, "" where an example has none. None: there are none.
+        scores: float32 [n], how similar the texts of a pair are. None: they belong together.
     """
 
     texts: Sequence[str]
@@ -48,7 +48,7 @@ class RelatedTexts(Examples):
         return {name: texts for name, texts in named.items() if texts is not None}
 
     def baseline(self):
-        """The mean score; of examples without scores None, a random order."""
+        """The mean score. None without scores, where the baseline is a random order."""
         return None if self.scores is None else float(self.scores.mean())
 
 
@@ -56,12 +56,12 @@ class RelatedTexts(Examples):
 class Similarity(Task):
     """Trains embeddings: texts that belong together come near each other, others far.
 
-    Which loss is used depends on the columns: with `label` the cosine of each pair is fitted to its score; otherwise
-    each text has to find its `text_pair` among those of the whole batch, and its `negative` is one more to tell apart.
-    With `text` alone each text is its own pair, embedded twice with different dropout (SimCSE).
+    The columns choose the loss. With `label`, the cosine of each pair is fitted to its score. Otherwise each text has
+    to find its `text_pair` among the pairs of the whole batch, and its `negative` is one more text to tell apart. With
+    `text` alone each text is its own pair, embedded twice with different dropout (SimCSE).
 
-    Its model answers ``embedding``. A dev set with scores is scored by ``spearman`` and ``pearson`` of the cosine, one
-    without by a search for each text's pair among all pairs and negatives.
+    Its model answers ``embedding``. A dev set with scores is scored by ``spearman`` and ``pearson`` of the cosine. One
+    without scores is scored by a search for each text's pair among all pairs and negatives.
 
     Args:
         text, text_pair, negative, label: names of columns.
@@ -70,12 +70,12 @@ class Similarity(Task):
         normalize: whether embeddings have length 1.
         temperature: what similarities are divided by before the softmax.
         symmetric: whether each pair has to find its text, too.
-        dimensions: lengths of shorter embeddings that are trained, too (Matryoshka): the first components.
-        metrics: one or more of ``spearman, pearson`` or of ``recall@1, recall@10, mrr@10, ndcg@10``; the first one
-            chooses the best epoch. Empty: those of examples as the columns are.
+        dimensions: lengths of shorter embeddings that are trained, too (Matryoshka). They are the first components.
+        metrics: one or more of ``spearman, pearson``, or of ``recall@1, recall@10, mrr@10, ndcg@10``. The first one
+            chooses the best epoch. Empty: all that fit the columns.
 
     Raises:
-        ValueError: columns that contradict each other; unknown metrics, or some that the dev set has not.
+        ValueError: columns that contradict each other, unknown metrics, or metrics that do not fit the dev set.
 
     Source: Reimers and Gurevych 2019 (Sentence-BERT); Gao, Yao and Chen 2021 (SimCSE).
 
@@ -268,7 +268,7 @@ class Similarity(Task):
 
 
 def text_numbers(columns: Sequence[Sequence[str]]) -> np.ndarray:
-    """A number for each text, from 1, the same for equal texts, and 0 for "": int32 [n, t] of t columns of n texts."""
+    """Numbers of the texts of t columns, int32 [n, t]: from 1, equal for equal texts, and 0 for ""."""
     numbers = {"": 0}
     rows = [[numbers.setdefault(text, len(numbers)) for text in row] for row in zip(*columns, strict=True)]
     return np.array(rows, "int32")

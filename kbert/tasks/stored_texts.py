@@ -17,13 +17,11 @@ _AT_ONCE = 256  # texts that are read for a loop
 class StoredTexts(Sequence):
     """Texts in a temporary file, of which only the places (8 bytes a text) are in memory.
 
-    Any text is read at any time, so an epoch has the order that it would have with all of them in memory, and a run
+    Any text is read at any time, so an epoch has the order that it would have with all texts in memory, and a run
     resumes exactly. The file is removed with the last object that uses it.
 
-    Args:
-        file: an open file with the texts, one after the other, in UTF-8.
-        ends: int64 [n], where in the file each text ends.
-        rows: int64, the texts that this object has, by their numbers; None: all.
+    It holds the texts one after the other in UTF-8. `ends` are int64 [n], the byte at which each text ends. `rows` are
+    the numbers of the texts that this object has, int64. None: all of them.
     """
 
     def __init__(self, file, ends: np.ndarray, rows: np.ndarray | None = None):
@@ -52,7 +50,7 @@ class StoredTexts(Sequence):
         return StoredTexts(self._file, self._ends, rows if self._rows is None else self._rows[rows])
 
     def read(self, rows) -> list[bytes]:
-        """The texts of the given numbers."""
+        """The texts of the given numbers, in UTF-8."""
         numbers = np.asarray(rows, "int64") if self._rows is None else self._rows[np.asarray(rows, "int64")]
         starts = np.where(numbers > 0, self._ends[numbers - 1], 0)
         places = zip(starts.tolist(), self._ends[numbers].tolist(), strict=True)
@@ -61,7 +59,7 @@ class StoredTexts(Sequence):
 
 
 def store_columns(rows: Iterable[Sequence], count: int) -> list[Sequence]:
-    """Rows of `count` values as columns: each a list, or if its texts have 64 million characters `StoredTexts`."""
+    """Rows of `count` values as columns: lists, or `StoredTexts` for columns with more than 64 million characters."""
     columns = [_Column() for _ in range(count)]
     for row in rows:
         for column, value in zip(columns, row, strict=True):
@@ -70,7 +68,7 @@ def store_columns(rows: Iterable[Sequence], count: int) -> list[Sequence]:
 
 
 class _Column:
-    """Values that come one after the other, in a list until the texts among them are too long."""
+    """Values that come one after the other, kept in a list until the texts among them are too long."""
 
     def __init__(self):
         self.texts = []
@@ -85,7 +83,7 @@ class _Column:
             self.flush()
 
     def flush(self):
-        """Writes what is in memory to the file, which it makes."""
+        """Moves what is in memory to the file."""
         if self.file is None:
             self.file = tempfile.TemporaryFile(prefix="kbert-")
         for text in self.texts:

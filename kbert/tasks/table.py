@@ -24,14 +24,8 @@ _MAX_CELL = 2**31 - 1  # the csv module's own limit, 131,072 characters, is less
 class Table(dict):
     """The columns of a file, ``{name: list of str}``; `lines[i]` is the line at which row i starts.
 
-    Without a file, path None, `lines` are the numbers of the rows.
-
-    `skipped` counts the rows that `read_table` skipped on request.
-
-    Example::
-
-        table = Table("reviews.csv", [2, 3], {"text": ["good", "bad"], "label": ["1", "0"]})
-        table["text"][1], table.where(1)  # ("bad", "reviews.csv, line 3")
+    Without a file, `path` is None and `lines` are the numbers of the rows. `skipped` counts the rows that `read_table`
+    skipped on request.
     """
 
     def __init__(self, path, lines, columns, skipped=0):
@@ -41,11 +35,11 @@ class Table(dict):
         self.skipped = skipped
 
     def where(self, row: int) -> str:
-        """File and line of a row, as error messages name them; without a file its number from 0."""
+        """File and line of a row, as error messages name them. Without a file it is the row's number from 0."""
         return f"row {self.lines[row]}" if self.path is None else f"{self.path}, line {self.lines[row]}"
 
     def shown(self, cell: str) -> str:
-        """A cell as messages show it: without a file, an empty one may have been None or NaN."""
+        """A cell as messages show it. Without a file, an empty one may have been None or NaN."""
         return shown(cell) if cell or self.path else "an empty cell ('', None or NaN; rows count from 0)"
 
 
@@ -60,31 +54,25 @@ def read_table(
 ) -> Table:
     """Reads a CSV, TSV, JSON-lines, Parquet or Arrow file, or any text file with a separator between its columns.
 
-    The file is UTF-8, with or without a byte order mark; its lines end in LF or CRLF; blank lines are skipped.
+    The file is UTF-8, with or without a byte order mark. Its lines end in LF or CRLF, and blank lines are skipped.
 
-    - csv: cells quoted with ``"`` where needed (RFC 4180); a quoted cell may hold line breaks. The separator is the
+    - csv: cells quoted with ``"`` where needed (RFC 4180). A quoted cell may hold line breaks. The separator is the
       first of comma, semicolon, tab and ``|`` that finds the columns in the first line.
-    - tsv: tab separated, **no quoting**: a quotation mark is a character like any other, as in the GLUE files.
-    - jsonl: one JSON object per line; numbers keep their digits as written; true and false become strings.
+    - tsv: tab separated, **no quoting**. A quotation mark is a character like any other, as in the GLUE files.
+    - jsonl: one JSON object per line. Numbers keep their digits as written, true and false become strings.
     - arrow: Parquet and Arrow files (needs pyarrow), read some rows at a time.
 
-    A column of more than 64 million characters is kept in a temporary file, not in memory
-    (`kbert.tasks.stored_texts.StoredTexts`).
+    A column of more than 64 million characters is kept in a temporary file (`kbert.tasks.stored_texts.StoredTexts`).
 
     Args:
-        columns: the names to read; others are ignored. None: all (jsonl: the keys of the first object).
-        optional: with `columns`, further names, read if they exist; a jsonl object without one of them, or with null,
+        columns: the names to read. None: all (jsonl: the keys of the first object).
+        optional: with `columns`, further names, read if they exist. A jsonl object without one of them, or with null,
             has an empty cell.
         format: "csv", "tsv", "jsonl" or "arrow". None: by the extension (.tsv .jsonl .ndjson .parquet .arrow .feather),
             with any other csv.
-        header: the column names of a csv or tsv file that has no header line. None: the first line names them.
-        short_rows: how to treat a csv or tsv row with too few cells: "error"; "skip": it is skipped and counted in
-            ``Table.skipped``; "fill": its missing cells are empty.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: unknown format, empty file, no rows, a missing column, a row with a different number of cells than
-            the header, broken quoting, invalid UTF-8 or JSON; the message names file and line.
+        header: the column names of a csv or tsv file that has no header line.
+        short_rows: for a csv or tsv row with too few cells, "error", "skip" (and count it in ``Table.skipped``), or
+            "fill" the missing cells with "".
     """
     path = check_path(path, "read: `path`")
     format = _format(path, format)
@@ -131,12 +119,7 @@ def table_columns(path) -> list[str]:
 
 
 def iterate_json_lines(path, *, as_written: bool = True) -> Iterator[tuple[int, dict]]:
-    """(line number, object) of each line of a JSON-lines file; numbers are strings if `as_written`.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: an empty file, invalid UTF-8, a line that is not a JSON object; the message names file and line.
-    """
+    """(line number, object) of each line of a JSON-lines file. Numbers are strings if `as_written`."""
     digits = {"parse_int": str, "parse_float": str} if as_written else {}  # a label 1.0 stays "1.0"
     for number, line in enumerate(_lines(pathlib.Path(path)), start=1):
         line = line.removesuffix("\n")
@@ -151,8 +134,7 @@ def iterate_json_lines(path, *, as_written: bool = True) -> Iterator[tuple[int, 
 def check_texts(table: Table, names: Sequence[str], *, may_all_be_empty: bool = False) -> None:
     """Logs a warning for each column of texts with empty ones: the first, and how many there are.
 
-    Raises:
-        ValueError: all are empty, unless they may be.
+    If all are empty, a ValueError is raised unless `may_all_be_empty`.
     """
     if not any(cell.strip() for name in names for cell in table[name]):
         if may_all_be_empty:
@@ -184,7 +166,7 @@ def _format(path, format):
 
 
 def _check_is_text(path):
-    """Raises ValueError if a file of another extension is no table of text: a spreadsheet, Parquet, a JSON array."""
+    """Raises a ValueError if a file is no table of text: a spreadsheet, Parquet, a JSON array."""
     with open(path, "rb") as file:
         start = file.read(4096)
     is_utf16 = start.startswith((b"\xff\xfe", b"\xfe\xff"))  # of which `_lines` says more
@@ -196,9 +178,9 @@ def _check_is_text(path):
 
 
 def _lines(path) -> Iterator[str]:
-    """The lines of a file with their line feeds: str.splitlines would also break at U+2028 and others, which are text.
+    """The lines of a file with their line feeds; the file must hold more than white space.
 
-    The file must hold more than white space.
+    str.splitlines would also break at U+2028 and others, which are text.
     """
     if not path.is_file():
         raise FileNotFoundError(
@@ -260,7 +242,7 @@ def _rows(path, format, columns, header=None, optional=()) -> Iterator[tuple[int
 
 
 def _separator(path, columns, header):
-    """The first separator that finds the columns in the first line; if none does, the one that finds most cells."""
+    """The first separator that finds the columns in the first line, else the one that finds most cells."""
     separator = _SEPARATORS[0]
     most = 1
     for candidate in _SEPARATORS:
@@ -296,7 +278,7 @@ def _with_header(path, rows, columns, optional, header):
 
 
 def _whole_rows(path, names, rows, short_rows, skipped):
-    """The rows with a cell for each name; `skipped` receives the numbers of the others, where they may be skipped."""
+    """The rows with a cell for each name. `skipped` receives the numbers of the rows that are skipped."""
     found = False
     for number, cells in rows:
         if short_rows == "skip" and len(cells) < len(names):

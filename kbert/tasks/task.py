@@ -25,8 +25,8 @@ def of_model(default: Any, can_be_off: bool = False) -> Any:
     The other fields say how files are read and how answers are scored.
 
     Args:
-        can_be_off: whether None is a value, "off"; otherwise it means "as stored" where it is given to
-            `kbert.build_pipeline`.
+        default: the field's value if none is given.
+        can_be_off: whether None is a value, "off". Otherwise None means "as stored" in `kbert.build_pipeline`.
     """
     return dataclasses.field(default=default, metadata={"of_model": True, "can_be_off": can_be_off})
 
@@ -37,9 +37,9 @@ class TrainingData:
 
     Attributes:
         rows: examples in an epoch, from which steps are counted.
-        windows: rows for batches, if long texts are divided into windows; else as `rows`.
+        windows: rows for batches: all windows where long texts are divided into them, else as `rows`.
         real_tokens: mean number of tokens per row that are not padding.
-        make_dataset: function (start_step=n) -> infinite tf.data.Dataset that starts with batch n, by default with 0.
+        make_dataset: function (start_step=0) -> infinite tf.data.Dataset that starts with that batch.
     """
 
     rows: int
@@ -53,8 +53,8 @@ class TeacherAnswers:
     """What a teacher answers to training examples.
 
     Attributes:
-        outputs: output of the model → float32, the teacher's logits or scores: a row for each example, of spans for
-            each window, of tags for each word.
+        outputs: output of the model → float32, the teacher's logits or scores, a row for each example (spans: each
+            window, tags: each word).
         labelled: the first so many examples have labels, the others none.
     """
 
@@ -62,11 +62,9 @@ class TeacherAnswers:
     labelled: int
 
     def beside(self, labels: Mapping[str, np.ndarray], examples: np.ndarray | None = None) -> dict[str, np.ndarray]:
-        """The targets of `kbert.optim.DistillationLoss`, float32 [n, h + N].
+        """The targets of `kbert.optim.DistillationLoss`, float32 [n, h + N], from labels by output, [n] or [n, h].
 
-        Args:
-            labels: output → [n] or [n, h].
-            examples: the number of each row's example; None: the rows are the examples.
+        `examples` are the numbers of the rows' examples. None: the rows are the examples.
         """
         targets = {}
         for name, answers in self.outputs.items():
@@ -78,11 +76,7 @@ class TeacherAnswers:
 
 
 def columns_of_labels(wanted: Sequence[str], there: Sequence[str]) -> list[int]:
-    """The columns of a teacher's logits in the order of a model's labels.
-
-    Raises:
-        ValueError: other labels.
-    """
+    """The columns of a teacher's logits in the order of a model's labels, which must be equal sets."""
     if set(wanted) != set(there):
         raise ValueError(f"expected a model with the labels {list(wanted)}. Received: labels {list(there)}")
     return [list(there).index(label) for label in wanted]
@@ -96,9 +90,9 @@ class Evaluation:
         scores: JSON-serialisable dict with the official metrics.
         settings: options of `kbert.build_pipeline` that were chosen on these examples, such as the null threshold.
         predictions: the answers: probabilities [n, N], scores [n], tags of every sentence, or answers by id.
-        write: function of a directory that writes the official prediction files there; None if there are none.
-        show: function that returns what TensorBoard shows of the answers, a list of `kbert.inspection.View`; None
-            if that is nothing.
+        write: function of a directory that writes the official prediction files there. None: there are none.
+        show: function that returns what TensorBoard shows of the answers, a list of `kbert.inspection.View`. None:
+            nothing.
     """
 
     scores: dict[str, Any]
@@ -109,36 +103,38 @@ class Evaluation:
 
 
 class Task:
-    """A task; base of a frozen dataclass with one class for each task, registered by `register_task`.
+    """A task. The base of a frozen dataclass with one class for each task, registered by `register_task`.
 
-    Its fields are the user's choices. Those made by `of_model` are stored in the model's config.json, and come back
+    Its fields are the user's choices. Fields made by `of_model` are stored in the model's config.json, and come back
     when it is loaded: labels, pairs, windows, thresholds. The others say how files are read and answers scored. Values
-    are checked by the annotations of the fields, as those of `kbert.options.Options`.
+    are checked by the annotations of the fields, as in `kbert.options.Options`.
 
-    A task whose models are used, but not fine-tuned on examples, defines `model_class`, `parts` and `signatures`. What
-    needs TensorFlow or Keras is imported in the methods, so that the command's help and models on JAX do without.
+    A task whose models are used, but not fine-tuned on examples, defines `model_class`, `parts` and `signatures`.
+    TensorFlow and Keras are imported in the methods that need them, so that the command's help and models on JAX do
+    without.
 
     Attributes:
-        name: the task's word, that of ``model.task`` and of `kbert.load_pretrained(task=...)`.
+        name: the task's word, in ``model.task`` and `kbert.load_pretrained(task=...)`.
         is_finetuned: whether there are examples to fine-tune it on and to score it with.
         heads: the model's layers besides its encoder, as the first parts of the paths of their variables.
-        head_variables: path → letters of the shape, for variables of `heads` that no other library's format holds;
-            the letters are those of `kbert.weights.formats.name_table`.
+        head_variables: path → letters of the shape, for variables of `heads` that no other library's format holds. The
+            letters are explained in `kbert.weights.formats.name_table`.
         model_arguments: arguments of the model's class for this task.
         stands_on_encoder: whether the model is a head on a `kbert.BertEncoder` (all are, except the encoder itself).
         default_length: tokens of a text by default.
         prediction_options: fields for prediction files, if they differ from those of a pipeline.
-        playground_views: the views of the playground that show its answers; "classification" shows what it does not
+        playground_views: the views of the playground that show its answers. "classification" shows what it does not
             know as it is.
-        labels: a field of tasks with labels: the names of the logits, in their order; None: not known, or none.
-        thresholds: a field of tasks with several labels a text; None: 0.5 each.
-        metrics: a field: names of its official metrics; the first chooses the best epoch.
-        lower_is_better: those metrics that are better when lower.
-        reading: those fields that say how files are read, the same way after a training as in it.
+        labels: a field of tasks with labels: the names of the logits, in their order. None: not known, or none.
+        thresholds: a field of tasks with several labels a text. None: 0.5 each.
+        metrics: a field: names of its official metrics. The first one chooses the best epoch.
+        lower_is_better: the metrics that are better when lower.
+        reading: the fields that say how files are read, in a training and after it.
         lists: fields that are lists, for which a single string counts as well.
 
     Raises:
-        ValueError: fields, examples, a model or class weights that do not suit the task; examples of a task without.
+        ValueError: fields, examples, a model or class weights that do not suit the task, or examples of a task that has
+            none.
         NotImplementedError: a subclass does not define what it has to.
         FileNotFoundError: on `read`, no such file.
 
@@ -180,7 +176,7 @@ class Task:
             object.__setattr__(self, field.name, value)  # the one place: np.int64(3) becomes 3, a list a tuple
 
     def _check_metrics(self, known: Iterable[str]) -> None:
-        """Raises ValueError unless there are metrics, and all of them are known."""
+        """Raises ValueError unless there are metrics and all of them are known."""
         if not self.metrics or set(self.metrics) - set(known):
             raise ValueError(
                 f"{type(self).__name__}: `metrics` must be names of {list(known)}, at least one. "
@@ -189,7 +185,11 @@ class Task:
 
     @classmethod
     def option_names(cls, can_be_off: bool = False) -> tuple[str, ...]:
-        """The fields that a model is used with; with `can_be_off` those for which None is a value."""
+        """The fields that a model is used with.
+
+        Args:
+            can_be_off: whether to name only the fields for which None is a value.
+        """
         key = "can_be_off" if can_be_off else "of_model"
         return tuple(field.name for field in dataclasses.fields(cls) if field.metadata.get(key))
 
@@ -198,15 +198,15 @@ class Task:
         return {name: getattr(self, name) for name in self.option_names()}
 
     def stored(self) -> dict[str, Any]:
-        """The same as config.json holds them."""
+        """`options` as config.json holds them."""
         return to_json(self.options())
 
     @classmethod
     def from_stored(cls, fields: Mapping[str, Any]) -> Self:
-        """The inverse of `stored`; ``name`` may be among the fields.
+        """The inverse of `stored`. ``name`` may be among the fields.
 
         Raises:
-            ValueError: an unknown field, or one with a value that it does not take.
+            ValueError: an unknown field, or a value that a field does not take.
         """
         given = {name: value for name, value in fields.items() if name != "name"}
         if unknown := sorted(set(given) - set(cls.option_names())):
@@ -218,7 +218,7 @@ class Task:
         """A task object from options that may be of any task, such as a program's arguments.
 
         Args:
-            options: field → value; None: not given, which is the field's default.
+            options: field → value. None means that it was not given: the field has its default.
 
         Raises:
             ValueError: an option that this task does not have.
@@ -252,7 +252,7 @@ class Task:
         return cls()
 
     def bounds(self, config) -> dict[str, int]:
-        """The most that fields with counts may be in a model of this `kbert.BertConfig`; of others it is 4,096."""
+        """The most that fields with counts may be in a model of this `kbert.BertConfig`. For others it is 4,096."""
         return {}
 
     def parts(self, model, tokenizer, sequence_length: int):
@@ -271,7 +271,7 @@ class Task:
         """Raises ValueError where fields contradict each other.
 
         Args:
-            given: names of those that were given, and are not as stored or by default.
+            given: names of the fields that were given, and are not as stored or by default.
         """
 
     def labels_of(self, model) -> list[str]:
@@ -293,7 +293,7 @@ class Task:
     def signatures(cls, pipeline) -> dict[str, TaskSignature]:
         """The signatures of a served model besides the pipeline itself.
 
-        A subclass may take more arguments: those of `kbert.export` that only this task has.
+        A subclass may take more arguments: options of `kbert.export` that only this task has.
         """
         return {}
 
@@ -320,7 +320,7 @@ class Task:
 
     @classmethod
     def example_rows(cls, names: tuple[str, ...]) -> list[dict]:
-        """Requests of one row each for these columns, a short one first; for warm-up and the model card."""
+        """Requests of one row each for these columns, a short one first. They are for warm-up and the model card."""
         return example_rows(names)
 
     @classmethod
@@ -332,7 +332,7 @@ class Task:
             columns: input of the pipeline → column of the file.
 
         Returns:
-            Column → values; None: the file is a table, or has one text per line.
+            Column → values. None: the file is a table, or has one text per line.
         """
         return None
 
@@ -348,19 +348,19 @@ class Task:
 
         Raises:
             FileNotFoundError: no such file.
-            ValueError: invalid examples; the message names file and line.
+            ValueError: invalid examples. The message names file and line.
         """
         self._without_examples()
 
     def read_dev(self, path) -> Examples:
-        """The examples of a file to evaluate on; of a directory of splits those of its dev split."""
+        """The examples of a file to evaluate on. Of a directory of splits it reads the dev split."""
         return self.read(path)
 
     def dev_sets(self, path) -> dict[str, Examples]:
-        """All examples to evaluate on that are there; most tasks have one set of them.
+        """All examples to evaluate on that exist. Most tasks have one set.
 
         Returns:
-            {suffix of the names of their metrics: examples}, the first one's "".
+            {suffix of the names of its metrics: examples}. The first suffix is "".
         """
         return {"": self.read_dev(path)}
 
@@ -369,9 +369,12 @@ class Task:
         self._without_examples()
 
     def examples(self, data, dev: bool = False) -> Examples:
-        """Examples, with `dev` those to evaluate on: as given, from a path, or from rows in memory.
+        """Examples as given, from a path, or from rows in memory.
 
-        Of a Hugging Face DatasetDict they are the split "train", with `dev` "validation".
+        Args:
+            data: `Examples`, a path, or rows in memory. Of a Hugging Face DatasetDict the split "train" is read, with
+                `dev` "validation".
+            dev: whether they are to evaluate on.
         """
         if isinstance(data, Examples):
             return data
@@ -380,7 +383,7 @@ class Task:
         return self.read_dev(data) if dev else self.read(data)
 
     def for_training(self, train: Examples) -> tuple[Self, Examples]:
-        """This task, completed from the training examples, and those examples that can be learned.
+        """This task, completed from the training examples, and the examples that can be learned.
 
         Raises:
             ValueError: none of them can be learned.
@@ -388,9 +391,9 @@ class Task:
         return self, train
 
     def settings(self, train: Examples) -> dict[str, Any]:
-        """What the task, after `for_training`, and the examples decide about the model: for `kbert.load_pretrained`.
+        """What the task, after `for_training`, and the examples decide about the model, for `kbert.load_pretrained`.
 
-        By default all fields of the model that are not as by default.
+        By default these are the fields of the model that differ from their defaults.
         """
         defaults = {field.name: field.default for field in dataclasses.fields(self)}
         return {name: value for name, value in self.options().items() if value != defaults[name]}
@@ -404,14 +407,14 @@ class Task:
             raise ValueError(f"evaluate: expected a {self.name} model. Received: a {pipeline.model.task} model")
 
     def check_examples(self, pipeline, examples: Examples) -> None:
-        """Raises ValueError if the examples are of another kind than those that the pipeline's model was trained on."""
+        """Raises ValueError if a pipeline's model was trained on examples of another kind."""
 
     def for_model(self, examples: Examples, settings: Mapping[str, Any]) -> Examples:
         """The examples with the labels of a model.
 
         Raises:
-            ValueError: a label that the model does not know; the message names file and line. Or metrics that are not
-                for so many labels.
+            ValueError: a label that the model does not know (the message names file and line), or metrics that do not
+                suit the number of labels.
         """
         return examples
 
@@ -424,15 +427,21 @@ class Task:
         """The training data of `pipeline.model`.
 
         Args:
+            pipeline: `kbert.Pipeline` of a model of this task.
             train: the result of `for_training`, after `for_model`.
-            batches: ``batch_size, seed, padding, group_by_length``, as for the datasets of all tasks,
+            batches: ``batch_size, seed, padding, group_by_length``, as for the datasets of all tasks. Also
                 ``class_weight`` where it was given and `check_class_weight` accepts it, and ``teacher``, a
                 `TeacherAnswers`, where `teacher_answers` gave them.
         """
         self._without_examples()
 
     def with_texts(self, train: Examples, columns: Mapping[str, list]) -> Examples:
-        """The training examples, and after them texts without labels, input of the pipeline → strings."""
+        """The training examples, followed by texts without labels.
+
+        Args:
+            train: the training examples.
+            columns: input of the pipeline → strings.
+        """
         self._without_teacher()
 
     def teacher_answers(self, teacher, pipeline, examples: Examples, batch_size: int) -> dict[str, np.ndarray]:
@@ -440,8 +449,9 @@ class Task:
 
         Args:
             teacher: `kbert.Pipeline` of a model of this task.
-            pipeline: that of the model that is trained.
+            pipeline: the pipeline of the model that is trained.
             examples: after `for_model`.
+            batch_size: rows per forward pass.
 
         Raises:
             ValueError: a teacher that has other labels or reads its texts otherwise.
@@ -454,7 +464,7 @@ class Task:
         )
 
     def check_class_weight(self, class_weight, pipeline, train: Examples) -> None:
-        """Raises ValueError unless `class_weight` of `kbert.finetune` suits the task; most have no classes."""
+        """Raises ValueError unless `class_weight` of `kbert.finetune` suits the task. Most have no classes."""
         raise ValueError(f"`class_weight` is for a classifier's labels. Received: {class_weight!r}")
 
     def evaluate(self, pipeline, examples: Examples, *, batch_size=32, static=False, choose=False) -> Evaluation:
@@ -463,12 +473,12 @@ class Task:
         Args:
             pipeline: `kbert.Pipeline` of a model of this task.
             examples: after `for_model`.
-            batch_size: rows per forward pass; scores do not depend on it.
+            batch_size: rows per forward pass. Scores do not depend on it.
             static: whether all batches keep the full length, which a TPU needs.
             choose: whether settings of the answers are chosen on these examples (only for a dev set).
         """
         self._without_examples()
 
     def baseline_scores(self, answer, examples: Examples) -> dict[str, float]:
-        """The scores of a constant answer, that of `Examples.baseline`: {metric: value}."""
+        """The scores of a constant answer, which `Examples.baseline` gives: {metric: value}."""
         self._without_examples()

@@ -7,12 +7,7 @@ from kbert.files import similar_names
 
 
 def read_lines(path) -> list[str]:
-    """The lines of a UTF-8 file without their ends, LF or CRLF; other breaks, such as U+2028, are text.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: invalid UTF-8; the message names the line.
-    """
+    """The lines of a UTF-8 file without their ends, LF or CRLF. Other breaks, such as U+2028, are text."""
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(
@@ -28,17 +23,16 @@ def read_lines(path) -> list[str]:
 
 
 def iterate_lines(path) -> Iterator[str]:
-    """The lines of a file that may be large; bytes that are not UTF-8 become U+FFFD."""
+    """The lines of a file that may be large. Bytes that are not UTF-8 become U+FFFD."""
     with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
         for line in file:
             yield line.removesuffix("\n").removesuffix("\r")
 
 
 def check_characters(text: str, where: str) -> str:
-    """The text, unless it has half a surrogate pair, which JSON can write (``"\\ud83d"``) but is not a character.
+    """Returns the text, or raises a ValueError that begins with `where` if it has half a surrogate pair.
 
-    Raises:
-        ValueError: it does; the message begins with `where`.
+    JSON can write one (``"\\ud83d"``), but it is not a character.
     """
     try:
         text.encode("utf-8")

@@ -53,7 +53,7 @@ class TextTask(Task):
             )
 
     def preprocessor(self, tokenizer, sequence_length: int):
-        """That of texts or pairs, which truncates them, or of long texts, which divides them into windows."""
+        """Truncates texts or pairs, or with `window_pooling` divides long texts into windows."""
         if self.window_pooling is None:
             from kbert.preprocessing.text_preprocessor import TextPreprocessor
 

@@ -18,19 +18,14 @@ from kbert.tasks.stored_texts import StoredTexts
 
 
 def row_batches(count: int, *, batch_size: int, seed: int = 0, start_step: int = 0, sizes=None) -> tf.data.Dataset:
-    """An infinite dataset of full batches of row numbers, in a new order each epoch.
+    """An infinite dataset of full batches of row numbers, int [B], in a new order each epoch.
 
     As in the original, a batch may hold the last rows of one epoch and the first of the next, so that every batch is
-    full and no row is skipped. Batch n is a function only of the arguments and n, so a run that resumes at `start_step`
-    gets the same batches as without the interruption.
+    full and no row is skipped. Batch n depends only on the arguments and n, so a run that resumes at `start_step` gets
+    the batches that it would have had without the interruption.
 
-    Args:
-        start_step: number of the first batch.
-        sizes: ints [n], the tokens of each row, to put rows of similar length into one batch
-            (`kbert.preprocessing.buckets.grouped_by_length`). None: batches are drawn at random.
-
-    Returns:
-        tf.data.Dataset of int [B].
+    `sizes` are ints [n], the tokens of each row, to put rows of similar length into one batch
+    (`kbert.preprocessing.buckets.grouped_by_length`). None draws batches at random.
     """
 
     def rows_from(step):
@@ -59,27 +54,21 @@ def training_dataset(
     weights: np.ndarray | None = None,
     targets: Mapping[str, np.ndarray] | None = None,
 ) -> tf.data.Dataset:
-    """An infinite dataset of full batches for `model.fit`, in a new order each epoch.
-
-    As in the original, a batch may hold the last examples of one epoch and the first of the next, so that every batch
-    is full and no example is skipped. Batch n depends only on the examples, `batch_size`, `seed` and n, so a run that
-    resumes at `start_step` gets the same batches as without the interruption.
+    """An infinite dataset of full batches for `model.fit`, in the order of `row_batches`.
 
     Args:
-        examples: what to learn; `LabelledText`, or `LabelledChoices` for multiple choice.
-        preprocessor: the pipeline's, for the columns that the examples have.
         num_labels: N of the model. If given, labels outside [0, N) are an error here, not in the first step.
-        padding: which padding a batch keeps (`kbert.preprocessing.buckets.trim_padding`); it affects only the time of a
+        padding: which padding a batch keeps (`kbert.preprocessing.buckets.trim_padding`). It affects only the time of a
             step. S is static only with "full", which a TPU needs.
-        group_by_length: whether to sort the rows of up to 50 batches into batches by number of tokens. Faster, but the
-            batches are no longer random; all examples are tokenised once more at the start.
-        weights: floats, the loss factor of each example; None: 1 for all.
-        targets: instead of the labels, output → [n, ...].
+        group_by_length: whether to sort the rows of up to 50 batches into batches by number of tokens. This is faster,
+            but batches are no longer random, and all examples are tokenised once more at the start.
+        weights: floats [n], the loss factor of each example.
+        targets: output → [n, ...], instead of the labels.
 
     Returns:
-        tf.data.Dataset of ``(inputs, labels)``, with `weights` ``(inputs, labels, sample_weight)``: inputs a batch dict
-        [B, S]; labels ``{"logits": int32 [B]}``, of several labels a text [B, N], or for regression ``{"score": float32
-        [B]}``; weights under the same key.
+        ``(inputs, labels)``, with `weights` ``(inputs, labels, sample_weight)``. Inputs are a batch dict [B, S]. Labels
+            are ``{"logits": int32 [B]}`` ([B, N] with several labels a text) or for regression ``{"score": float32
+            [B]}``. Weights have the key of the labels.
     """
     if num_labels is not None:
         check_label_numbers(examples.labels, num_labels)
@@ -90,22 +79,13 @@ def training_dataset(
 
 
 def labels_by_output(examples: LabelledText) -> dict[str, np.ndarray]:
-    """The labels under the name of the model's output: int32 ``logits``, for regression float32 ``score``."""
+    """The labels under the name of the model's output: int32 ``logits``, or for regression float32 ``score``."""
     output, kind = ("score", "float32") if examples.regression else ("logits", "int32")
     return {output: np.asarray(examples.labels, kind)}
 
 
 def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray:
-    """The factor of each example's loss, float32.
-
-    Args:
-        class_weight: as `kbert.models.class_weights.class_factors` takes it.
-        pipeline: of a classifier.
-        examples: with the model's labels.
-
-    Raises:
-        ValueError: a model without labels, or what `class_factors` refuses.
-    """
+    """The factor of each example's loss, float32 [n], for `class_weight` as `class_factors` takes it."""
     labels = pipeline.answers.labels
     ids = examples.labels
     if not labels:
@@ -114,7 +94,7 @@ def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray:
 
 
 def real_tokens(examples: LabelledText, preprocessor, sample: int = 1024) -> float:
-    """Mean number of tokens per example that are not padding, of `sample` evenly spread examples; for speeds."""
+    """Mean number of tokens per example that are not padding, from `sample` evenly spread examples. For speeds."""
     some = np.linspace(0, len(examples) - 1, min(sample, len(examples)), dtype="int64")
     tokens = 0
     for start in range(0, len(some), 64):  # few at once: long documents have many windows each
@@ -125,7 +105,7 @@ def real_tokens(examples: LabelledText, preprocessor, sample: int = 1024) -> flo
 
 
 def token_counts(examples: LabelledText, preprocessor) -> np.ndarray:
-    """Tokens of each example (of choices: of the longest) that are not padding, int32 [n]; all texts are tokenised."""
+    """Tokens of each example that are not padding, int32 [n]. With choices, tokens of the longest choice."""
     texts = row_reader(examples.columns)
 
     @tf.autograph.experimental.do_not_convert
@@ -170,10 +150,10 @@ _EXAMPLES = 256  # preprocessed at a time
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class WindowStore:
-    """The windows that a preprocessor made from many texts; `batch` returns any of them as a model's batch.
+    """The windows that a preprocessor made from many texts. `batch` returns any of them as a model's batch.
 
-    The number of windows varies between texts, so batches of windows cannot be drawn from texts on the fly by a
-    training that has to resume at a step. Stored as ragged rows, 100,000 questions take about 100 MB.
+    The number of windows varies between texts, so a training that has to resume at a step cannot draw batches of
+    windows from texts on the fly. Stored as ragged rows, 100,000 questions take about 100 MB.
     """
 
     token_ids: np.ndarray  # int32 [t]
@@ -188,10 +168,8 @@ class WindowStore:
     def from_examples(cls, examples, preprocessor, on_batch=None) -> "WindowStore":
         """Preprocesses examples, some at a time, and keeps their windows in the order of the examples.
 
-        Args:
-            preprocessor: one that cuts windows: ``token_ids``, ``segment_ids``, ``padding_mask`` [W, S] and
-                ``window_row`` [W].
-            on_batch: function of some examples and the preprocessor's batch of them, called for all in order.
+        The preprocessor makes ``token_ids``, ``segment_ids``, ``padding_mask`` [W, S] and ``window_row`` [W].
+        `on_batch` is called with some examples and the preprocessor's batch of them, for all in order.
         """
         tokens = []
         lengths = []
@@ -245,17 +223,11 @@ def window_dataset(
     group_by_length: bool = False,
     weights: np.ndarray | None = None,
 ) -> tf.data.Dataset:
-    """An infinite dataset of full batches of windows for `model.fit`, in a new order each epoch.
+    """An infinite dataset of full batches of windows for `model.fit`, in the order of `row_batches`.
 
-    Batch n depends only on the windows, `batch_size`, `seed`, `group_by_length` and n.
-
-    Args:
-        labels: {output: integers [W] or [W, ...]}.
-        weights: floats [W], the loss factor of each window; None: 1 for all.
-
-    Returns:
-        tf.data.Dataset of ``(inputs, labels)``: a batch dict [B, S] and the rows of the labels. With `weights`, also
-        these, under the keys of the labels.
+    `labels` are {output: integers [W] or [W, ...]}, `weights` floats [W], the loss factor of each window. Yields
+    ``(inputs, labels)``: a batch dict [B, S] and the rows of the labels. With `weights`, also these, under the keys of
+    the labels.
     """
     labels = {name: tf.constant(values) for name, values in labels.items()}
     factors = None if weights is None else tf.constant(weights, "float32")
@@ -272,15 +244,10 @@ def window_dataset(
 
 
 def document_windows(examples: LabelledText, preprocessor, num_labels: int | None = None):
-    """All windows of the texts, each with its text's label.
+    """All windows of single texts, each with its text's label, for `window_dataset`.
 
-    Args:
-        examples: what to learn, single texts.
-        num_labels: N of the model. If given, labels outside [0, N) are an error.
-
-    Returns:
-        (`WindowStore`, {"logits": int32 [W], of several labels a text [W, N]} or, for regression, {"score": float32
-        [W]}), for `kbert.tasks.training_data.window_dataset`.
+    Returns a `WindowStore` and {"logits": int32 [W]} ([W, N] with several labels a text), or for regression {"score":
+    float32 [W]}.
     """
     if num_labels is not None:
         check_label_numbers(examples.labels, num_labels)

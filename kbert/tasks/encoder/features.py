@@ -11,15 +11,10 @@ from kbert.text.packing import pack
 
 
 def encoder_layers(encoder, layers=None):
-    """A model on the encoder's batch with the output ``features`` [B, S, L, H]; it shares the encoder's layers.
+    """A model on the encoder's batch with the output ``features`` float32 [B, S, L, H]; it shares the encoder's layers.
 
-    Args:
-        encoder: `kbert.BertEncoder` for plain rows.
-        layers: indices into the encoder's hidden states: 0 the embeddings, -1 the last block's. None: the last four, or
-            all where there are fewer.
-
-    Raises:
-        ValueError: layers that are not a list of such indices.
+    `layers` are indices into the encoder's hidden states: 0 is the embeddings, -1 the last block. None means the last
+    four, or all where there are fewer.
 
     Source: Devlin et al. 2018, section 5.3 (the feature-based approach); Google's ``extract_features.py``.
     """
@@ -47,10 +42,10 @@ def token_list(preprocessor, inputs):
     """The tokens of a `TextPreprocessor`'s batch, in readable form.
 
     Returns:
-        dict of ``token_ids``, ``segment_ids`` int32 [B, S]; ``tokens`` string [B, S], as in the vocabulary; ``starts``,
-        ``ends`` int32 [B, S], code points of the text that a token is from (of ``text_pair`` where the segment is 1),
-        -1 for [CLS], [SEP] and padding; ``count`` int32 [B]: the positions from there on are padding, with the id of
-        [PAD], "" and -1.
+        dict of ``token_ids``, ``segment_ids`` int32 [B, S]; ``tokens`` string [B, S], as in the vocabulary; ``count``
+            int32 [B]; ``starts``, ``ends`` int32 [B, S], the code points of the text that a token is from (of
+            ``text_pair`` where the segment is 1), -1 for [CLS] and [SEP]. The positions from ``count`` on are padding,
+            with the id of [PAD], "" and -1.
     """
     tokenizer = preprocessor.tokenizer
     batch = preprocessor(inputs)

@@ -18,7 +18,7 @@ from kbert.weights.load import load_pretrained
 
 
 def cosine(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Cosine similarity of the rows of two arrays [n, H], or of two vectors; 0 where one of them is zero."""
+    """Cosine similarity of the rows of two arrays [n, H], or of two vectors. It is 0 where one of them is zero."""
     lengths = np.linalg.norm(one, axis=-1) * np.linalg.norm(other, axis=-1)
     return np.sum(one * other, axis=-1) / np.maximum(lengths, 1e-12)
 
@@ -39,14 +39,9 @@ def read_sts_b(directory) -> tuple[list[str], list[str], np.ndarray]:
 
 
 def score_pairs(embeddings: np.ndarray, scores: np.ndarray) -> dict[str, float]:
-    """How the cosine similarity of pairs of sentences agrees with human judgement.
+    """The correlations ``spearman`` and ``pearson`` of the cosine similarity of pairs with human scores, float [n].
 
-    Args:
-        embeddings: float [2n, H], those of the first sentences, then those of the second.
-        scores: float [n].
-
-    Returns:
-        dict of the correlations ``spearman`` and ``pearson``.
+    `embeddings` are float [2n, H]: first all first sentences, then all second ones.
     """
     similarity = cosine(embeddings[: len(scores)], embeddings[len(scores) :])
     return {"spearman": spearman(scores, similarity), "pearson": pearson(scores, similarity)}
@@ -55,10 +50,7 @@ def score_pairs(embeddings: np.ndarray, scores: np.ndarray) -> dict[str, float]:
 def embedding_pipeline(model, sentences, sequence_length=None, pooling=None, normalize=None):
     """The pipeline of an encoder with the shortest sequence length for these sentences, to save padding.
 
-    Args:
-        model: `kbert.BertEncoder`, loaded with its tokenizer, or a source for `kbert.load_pretrained`.
-        sequence_length: tokens of a sentence; None: those of the longest one, up to the model's limit.
-        pooling, normalize: see `kbert.build_pipeline`.
+    `model` is a `kbert.BertEncoder` loaded with its tokenizer, or a source for `kbert.load_pretrained`.
     """
     if isinstance(model, str | os.PathLike):
         outputs = {"outputs": ("sequence_output", "pooled_output")} if pooling == "pooler" else {}
@@ -72,10 +64,9 @@ def embedding_pipeline(model, sentences, sequence_length=None, pooling=None, nor
 
 
 def embed_sentences(pipeline, sentences: Sequence[str], batch_size: int = 32) -> tuple[np.ndarray, dict[str, float]]:
-    """The embeddings of sentences; logs how many are done.
+    """The embeddings of sentences, float32 [n, H], with the number of sentences and sentences per second.
 
-    Returns:
-        float32 [n, H], and a dict with ``sentences``, their number, and ``sentences_per_second``.
+    It logs how many are done.
     """
     start = time.monotonic()
     progress = PredictionProgress(len(sentences), batch_size)

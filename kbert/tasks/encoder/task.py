@@ -12,7 +12,9 @@ from kbert.tasks.task import Task, of_model
 
 @dataclasses.dataclass(frozen=True)
 class Encoder(Task):
-    """Gives the ``embedding`` of a text; served also ``embed`` (all poolings), ``tokenize`` and ``features``.
+    """Gives the ``embedding`` of a text.
+
+    A served encoder also offers ``embed`` (all poolings), ``tokenize`` and ``features``.
 
     Args:
         pair: whether the texts come in pairs.

@@ -24,8 +24,7 @@ _MIDNIGHT = (1980, 1, 1, 0, 0, 0)  # the same answers give the same zip
 def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: int = 32) -> dict[str, list[str]]:
     """The answers to a task's test files, of one model or of the mean of several.
 
-    Returns:
-        {submission file, such as "MNLI-mm": lines "index<tab>prediction", in the order of the test file}.
+    They are {submission file, such as "MNLI-mm": lines "index<tab>prediction", in the order of the test file}.
     """
     answers = {}
     for file in task.tests:
@@ -41,13 +40,8 @@ def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: 
 def collect_models(runs, given: Iterable[tuple[str, object]], constant: Collection[str] = ()) -> dict[str, list]:
     """The models that answer each task: {task: their sources}.
 
-    Args:
-        runs: directory with a folder for each task, in which a run of fine-tuning left a model; None: there is none.
-        given: (task, source of a model); several of a task form an ensemble, with that of `runs`.
-        constant: tasks without a model, see `submit`.
-
-    Raises:
-        ValueError: a task with a model that is among `constant`, or `runs` without a model.
+    `runs` is a directory with a folder for each task, in which a run of fine-tuning left a model. `given` are pairs
+    (task, source of a model). Several models of a task form an ensemble. `constant` are the tasks without a model.
     """
     models = {}
     for name in GLUE_TASKS if runs is not None else ():
@@ -63,11 +57,7 @@ def collect_models(runs, given: Iterable[tuple[str, object]], constant: Collecti
 
 
 def parse_models(words: Iterable[str]) -> list[tuple[str, str]]:
-    """(task, source) of words such as "SST-2=runs/sst2".
-
-    Raises:
-        ValueError: a word of another form.
-    """
+    """(task, source) of words such as "SST-2=runs/sst2"."""
     models = []
     for word in words:
         task, equals, source = word.partition("=")
@@ -78,7 +68,7 @@ def parse_models(words: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def files_to_read(models: Iterable[str], constant: Iterable[str], directory) -> list[pathlib.Path]:
-    """The files that `submit` reads: test files of all tasks, and training files of those with constant answers."""
+    """The files that `submit` reads: the test files, and the training files of tasks with constant answers."""
     tests = [GLUE_TASKS[name].test_path(directory, file) for name in models for file in GLUE_TASKS[name].tests]
     for name in constant:
         task = GLUE_TASKS[name]
@@ -89,15 +79,9 @@ def files_to_read(models: Iterable[str], constant: Iterable[str], directory) -> 
 def submit(models: Mapping[str, Sequence], constant: Sequence[str], directory, output, batch_size: int = 32) -> str:
     """Answers the test files of several tasks and writes the submission.
 
-    Args:
-        models: {task: sources of its models, whose mean answers}.
-        constant: names of tasks that are answered with the most frequent label of their training file.
-
-    Returns:
-        What was written and what the server still requires, for printing.
-
-    Raises:
-        ValueError: a model of another task; and as `answer_tests`.
+    `models` are {task: sources of its models, whose mean answers}. `constant` are the tasks that are answered with the
+    most frequent label of their training file. Returns what was written and what the server still requires, for
+    printing.
     """
     answers = {}
     for name, sources in models.items():
@@ -138,8 +122,7 @@ def predictions(task: GlueTask, scores: np.ndarray) -> list[str]:
 def write_submission(directory, answers: Mapping[str, Sequence[str]]) -> tuple[pathlib.Path, list[str]]:
     """Writes ``<file>.tsv`` for each file, and all of them as ``submission.zip``, ready to upload.
 
-    Returns:
-        The path of the zip, and the names of the files that the server requires and that are not in it.
+    Returns the path of the zip, and the names of the files that the server requires and that are not in it.
     """
     if unknown := sorted(set(answers) - set(SUBMISSION_FILES)):
         raise ValueError(f"A submission has the files {list(SUBMISSION_FILES)}. Received: {unknown}")
@@ -157,7 +140,7 @@ def write_submission(directory, answers: Mapping[str, Sequence[str]]) -> tuple[p
 
 
 def _in_order(scores, pipeline, task):
-    """The scores of a model with its labels in the order of the task's."""
+    """A model's scores with the labels in the order of the task."""
     labels = list(pipeline.answers.labels or ())
     return scores[:, [labels.index(label) for label in task.labels]] if task.labels else scores
 

@@ -9,7 +9,7 @@ from kbert.tasks.regression import Regression
 
 
 def check_pipeline(name, pipeline, task: GlueTask) -> None:
-    """Raises a ValueError that names the model, unless it fits the task: type, labels and inputs, whole texts."""
+    """Raises a ValueError that names the model unless it fits the task: type, labels, inputs, whole texts."""
     model = pipeline.model
     settings = pipeline.settings()
     expected = "regression" if task.regression else "classification"
@@ -25,28 +25,26 @@ def check_pipeline(name, pipeline, task: GlueTask) -> None:
 
 
 class _Glue:
-    """A task whose columns, labels and files are those of the official download."""
+    """A task with the columns, labels and files of the official download."""
 
     def __repr__(self):
         return f'kbert.tasks.glue("{self.glue}")'
 
     def read(self, path, split="train"):
-        """The examples of a split.
+        """The examples of a split: "train", "dev", or "dev_mm" of MNLI.
 
-        Args:
-            path: the GLUE directory, the task's own folder in it, or a file of it.
-            split: of a directory: "train", "dev", or "dev_mm" of MNLI.
+        `path` is the GLUE directory, the task's own folder in it, or a file of it.
         """
         definition = GLUE_TASKS[self.glue]
         is_file = check_path(path, "read: `path`").is_file()
         return definition.read_file(path) if is_file else definition.read(path, split)
 
     def read_dev(self, path):
-        """As of `Task`; of MNLI the matched one."""
+        """The dev split. MNLI's is the matched one."""
         return self.read(path, "dev")
 
     def dev_sets(self, path):
-        """As of `Task`: of a directory the dev set, and for MNLI the mismatched one, whose suffix is "_mm"."""
+        """The dev set of a directory, and for MNLI the mismatched one, whose suffix is "_mm"."""
         splits = GLUE_TASKS[self.glue].dev_splits
         splits = splits[:1] if check_path(path, "read: `path`").is_file() else splits
         return {split.removeprefix("dev"): self.read(path, split) for split in splits}
@@ -79,8 +77,8 @@ def glue(name: str) -> Classification | Regression:
         name: one of ``CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, WNLI``, in any case.
 
     Returns:
-        A task object; its ``read(path, split)`` takes the GLUE directory and "train", "dev" or, of MNLI, "dev_mm".
-        Where examples are to evaluate on, the directory alone is its dev split.
+        A task object. Its ``read(path, split)`` takes the GLUE directory and "train", "dev" or, for MNLI, "dev_mm".
+            Where examples are to evaluate on, the directory alone means its dev split.
 
     Raises:
         ValueError: no such task.

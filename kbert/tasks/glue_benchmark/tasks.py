@@ -22,10 +22,9 @@ class UnlabelledTexts(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GlueTask:
-    """One task of GLUE.
+    """One task of GLUE, whose files are tab separated without quoting, in the layout of the official download.
 
-    Its files are tab separated without quoting, in the layout of the official download. A new task is one entry in
-    `GLUE_TASKS`.
+    A new task is one entry in `GLUE_TASKS`.
     """
 
     name: str  # also the folder's name
@@ -65,7 +64,7 @@ class GlueTask:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The metrics of all dev splits by their names in `metrics.json`; those of "dev_mm" end in "_mm"."""
+        """The metrics of all dev splits by their names in `metrics.json`. Metrics of "dev_mm" end in "_mm"."""
         return tuple(metric + split.removeprefix("dev") for split in self.dev_splits for metric in self.metrics)
 
     def path(self, directory, split: str) -> pathlib.Path:
@@ -76,16 +75,11 @@ class GlueTask:
         return _find(directory, (f"{self.name}/{file}", file))
 
     def read(self, directory, split: str) -> LabelledText:
-        """The labelled texts of a split; its `skipped` counts the rows that were skipped.
-
-        Raises:
-            FileNotFoundError: there is no such file.
-            ValueError: the file is not in the official layout; the message names file and line.
-        """
+        """The labelled texts of a split. `skipped` counts the rows that were skipped."""
         return self.read_file(self.path(directory, split))
 
     def read_file(self, path) -> LabelledText:
-        """The labelled texts of one file, anywhere; raises as `read`."""
+        """The labelled texts of one file, anywhere."""
         columns = [c for c in (self.text, self.text_pair, self.label) if c is not None]
         short_rows = "skip" if self.skip_short else "error"
         table = read_table(path, columns, format="tsv", header=self.header, short_rows=short_rows)
@@ -223,7 +217,7 @@ SUBMISSION_FILES = {file: task for task in GLUE_TASKS.values() for file in task.
 
 
 def glue_name(name: str) -> str:
-    """A task's name as GLUE writes it, from a name in any case; anything else is returned as it is."""
+    """A task's name as GLUE writes it, from a name in any case. Anything else is returned as it is."""
     return _NAMES.get(name.lower(), name) if isinstance(name, str) else name
 
 
@@ -231,14 +225,9 @@ AVERAGED = tuple(name for name in GLUE_TASKS if name != "WNLI")  # in the paper'
 
 
 def present_tasks(directory, names: Sequence[str] = (), tests: bool = False) -> list[GlueTask]:
-    """The tasks to train; all of their files exist.
+    """The tasks to train, by names in any case, or by the folders that exist. All of their files exist.
 
-    Args:
-        names: of tasks, in any case; none: those whose folder exists.
-        tests: whether the test files must exist and be readable, too.
-
-    Raises:
-        FileNotFoundError, ValueError: unknown task, or a file that is missing or damaged.
+    With `tests` the test files must exist and be readable, too.
     """
     directory = pathlib.Path(directory)
     names = [glue_name(name) for name in names]
@@ -260,16 +249,15 @@ def present_tasks(directory, names: Sequence[str] = (), tests: bool = False) -> 
 
 
 def best_setting(grid: Mapping) -> Mapping:
-    """Of the result of `finetune_grid`, mean and deviation of the dev scores at the settings of the best run."""
+    """Mean and deviation of the dev scores at the settings of the best run of `finetune_grid`."""
     names = ("learning_rate", "epochs", "batch_size")
     return next(each for each in grid["settings"] if all(each[name] == grid["best"][name] for name in names))
 
 
 def average(grids: Mapping[str, Mapping]) -> float | None:
-    """The paper's average in percent: each first metric but WNLI's, MNLI on both dev sets; None if one is missing.
+    """The paper's average in percent of the results of `finetune_grid` by task; None if one is missing.
 
-    Args:
-        grids: task → result of `finetune_grid`.
+    It takes each first metric but WNLI's, and MNLI's on both dev sets.
     """
     if any(name not in grids for name in AVERAGED):
         return None

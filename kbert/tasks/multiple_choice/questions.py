@@ -19,7 +19,7 @@ from kbert.tasks.text_files import check_characters
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class LabelledChoices(Examples):
-    """Prompts, their choices, and the number of the right one. Questions may differ in how many choices they have."""
+    """Prompts, their choices, and the number of the right one. The number of choices may differ between questions."""
 
     prompts: Sequence[str]  # n
     choices: Sequence[Sequence[str]]  # n lists of at most C strings each; an empty string is not a choice
@@ -43,7 +43,7 @@ class LabelledChoices(Examples):
 
     @property
     def columns(self) -> dict[str, Sequence]:
-        """The strings, by the names of `ChoicePreprocessor`'s inputs; every row has C choices."""
+        """The strings, by the names of `ChoicePreprocessor`'s inputs. Every row has C choices."""
         return {"prompt": self.prompts, "choices": padded_choices(self.choices)}
 
     def _rows(self):
@@ -64,29 +64,20 @@ SWAG_COLUMNS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "l
 
 
 def read_choices(path, prompt: str = "prompt", choices: Sequence[str] = ("choices",), label: str = "label"):
-    """Your own questions as `LabelledChoices`.
+    """Your own questions as `LabelledChoices`, from a file that `kbert.tasks.table.read_table` reads.
 
-    A .csv or .tsv file has a column for each choice; an empty cell is not a choice. A .jsonl file has the same, or one
-    list of strings. The label is the right choice: its exact text, or, if it is not one of the texts, its number from
-    0. If choices are equal, the text means the first of them.
+    A .csv or .tsv file has a column for each choice. An empty cell is not a choice. A .jsonl file has the same keys, or
+    one key with a list of strings. Prompts may be blank.
 
-    Args:
-        path: the file; see `kbert.tasks.table.read_table` for its rules.
-        prompt: column of the prompts; they may be blank.
-        choices: columns of the choices; in .jsonl also a single key with lists.
-        label: column of the right choice.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: as `read_table`; fewer than two choices, a blank one, a label that is not a choice; the message
-            names file and line.
+    The label is the exact text of the right choice or, if it is not one of the texts, its number from 0. If choices are
+    equal, the text means the first of them.
     """
     prompts, lists, labels, places = _read(path, prompt, choices, label)
     return LabelledChoices(prompts, lists, _numbers(lists, labels, places), path=str(path))
 
 
 def read_prompts(path, format: str = "table", prompt: str = "prompt", choices: Sequence[str] = ("choices",)):
-    """Prompts and lists of choices, for prediction; as `read_questions`, but tables and SWAG need no labels."""
+    """Prompts and lists of choices, for prediction. Unlike `read_questions`, tables and SWAG need no labels."""
     if format == "swag":
         with _format_in_errors(format):
             table, choices, _ = _swag(path, SWAG_COLUMNS[:-1])
@@ -98,7 +89,7 @@ def read_prompts(path, format: str = "table", prompt: str = "prompt", choices: S
 
 
 def read_questions(path, format="table", prompt="prompt", choices=("choices",), label=None) -> LabelledChoices:
-    """Questions in one of the formats "swag", "dream" and "table", the last with columns as in `read_choices`."""
+    """Questions in the format "swag", "dream" or "table", with columns as in `read_choices`."""
     if format in READERS:
         with _format_in_errors(format):
             return READERS[format](path)
@@ -147,9 +138,6 @@ def read_swag(path) -> LabelledChoices:
     """SWAG's csv (Zellers et al. 2018): which of four endings continues the second sentence?
 
     The prompt is the first sentence, each choice the beginning of the second with an ending (paper, section 4.4).
-
-    Raises:
-        FileNotFoundError, ValueError: as `read_table`; a label other than 0 to 3.
     """
     table, choices, places = _swag(path, SWAG_COLUMNS)
     numbers = _numbers([["0", "1", "2", "3"]] * len(choices), table["label"], places)
@@ -170,12 +158,8 @@ def _swag(path, columns):
 def read_dream(path) -> LabelledChoices:
     """DREAM's JSON (Sun et al. 2019): questions about dialogues, three choices each.
 
-    The prompt is the dialogue, its turns joined by spaces; each choice is the question and an answer. So a row that is
+    The prompt is the dialogue, its turns joined by spaces. Each choice is the question and an answer. So a row that is
     too long loses the end of its longer text, the dialogue, and never the question.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: not DREAM's layout, or an answer that is not a choice; the message names file and dialogue.
     """
     dialogues = read_json(path, object, data=True)
     prompts = []
@@ -242,7 +226,7 @@ def _check_choices(where, texts):
 
 
 def _without_end(texts):
-    """The list without empty strings at its end; one between choices is kept, so that numbers stay right."""
+    """The list without empty strings at its end. One between choices is kept, so that numbers stay right."""
     last = max(i for i, text in enumerate(texts) if text)
     return texts[: last + 1]
 

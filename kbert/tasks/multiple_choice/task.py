@@ -33,11 +33,11 @@ class MultipleChoice(Task):
     Args:
         format: the format of files: "table", or the published "swag" or "dream".
         prompt, label: names of a table's columns: the prompt, and the right choice, as its text or its number from 0.
-        choices: names of the choices' columns, or the key of a .jsonl file with lists. In memory: one column of lists.
+        choices: names of the choices' columns, or the key of a .jsonl file with lists. In memory, one column of lists.
         metrics: ``accuracy``.
 
     Raises:
-        ValueError: an unknown format, unknown metrics.
+        ValueError: an unknown format, or unknown metrics.
 
     Example::
 
@@ -132,7 +132,7 @@ _MOST_CHARACTERS = 200
 
 
 def choice_views(examples: LabelledChoices, probabilities: np.ndarray) -> list[View]:
-    """As of a classifier, with the numbers of the choices as labels, which shows whether a place is preferred."""
+    """A classifier's views with the numbers of the choices as labels, which show whether a place is preferred."""
     from kbert.inspection.examples.classification_views import label_views
 
     def cells(row):

@@ -24,14 +24,12 @@ from kbert.training.progress import PredictionProgress
 def write_squad_files(directory, questions: Questions, answers, odds, n_best) -> None:
     """Writes ``predictions.json``, ``null_odds.json`` and ``nbest.json`` to a directory.
 
-    They hold {id: answer}, "" for none; {id: number}; and {id: [{"text", "probability"}, …]}, best first.
-    ``evaluate-v2.0.py dev.json predictions.json`` (for 1.1 its own script) scores them; the threshold has already been
+    They hold {id: answer}, "" for none; {id: number}; and {id: [{"text", "probability"}, …]}, best first. `odds` are
+    floats [n], ``null_score - score``. `n_best` are texts and probabilities [n, k], "" and 0 for unused entries.
+
+    ``evaluate-v2.0.py dev.json predictions.json`` (for 1.1 its own script) scores them, with the threshold already
     applied. With ``--na-prob-file null_odds.json`` it also searches for the best threshold. Then give
     ``--na-prob-thresh`` with the threshold of the run: its default is 1.0, but odds are differences of logits.
-
-    Args:
-        odds: floats [questions], ``null_score - score``.
-        n_best: (texts [questions, k], probabilities [questions, k]), "" and 0 for unused entries.
     """
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -78,18 +76,13 @@ class SpanEvaluation:
 def evaluate_questions(
     pipeline, questions: Questions, *, version="2.0", threshold=None, batch_size=32
 ) -> SpanEvaluation:
-    """Answers every question and scores the answers.
+    """Answers every question and scores the answers by the rules of the `version`, "1.1" or "2.0".
 
-    The questions are answered longest first, with windows of similar length together (`run_in_length_buckets`); neither
+    The questions are answered longest first, with windows of similar length together (`run_in_length_buckets`). Neither
     changes an answer.
 
-    Args:
-        pipeline: of a span extractor; its own threshold is not used.
-        questions: with their right answers.
-        version: "1.1" or "2.0": the version of the rules.
-        threshold: of "no answer"; None: every question is answered; "best": the one with the best F1 on these
-            questions, for a dev set.
-        batch_size: questions at a time.
+    The pipeline's own threshold is not used. `threshold` None answers every question. "best" chooses the one with the
+    best F1 on these questions, for a dev set.
     """
     best, places, odds, n_best = _answer(pipeline, questions, batch_size, with_null=threshold is not None)
     if threshold == "best":
@@ -124,7 +117,7 @@ _MARKS = "⟦**gold**⟧ and ❮*answer*❯ in the context"
 
 
 def answer_views(result, version: str) -> list[View]:
-    """Questions with the answer beside the gold one and both marked in the context, and the surest wrong answers."""
+    """Questions with their answer and the gold one, both marked in the context, and the surest wrong answers."""
     questions = result.questions
     answers = [str(answer) for answer in result.answers]
     exact, f1 = raw_scores(questions.answers, answers, version)
@@ -166,7 +159,7 @@ def answer_views(result, version: str) -> list[View]:
 
 
 def _shown_answer(answer, best, share):
-    """With "no answer", what it would be otherwise."""
+    """The answer. For "no answer", also what it would be otherwise."""
     given = f"{escape(answer, _MOST_CHARACTERS) or '*no answer*'} ({percent(share)})"
     return f"{given}, else: {escape(str(best), _MOST_CHARACTERS)}" if not answer and best else given
 
@@ -176,7 +169,7 @@ def _gold(answers):
 
 
 def _probability(answer, result, row):
-    """Of the answer that is given, by the n-best list; NaN where it is not in it."""
+    """The probability of the given answer in the n-best list, NaN where it is not listed."""
     texts, scores = (one[row] for one in result.n_best)
     places = np.flatnonzero((texts == answer) & (scores > 0))
     return float(scores[places[0]]) if len(places) else float("nan")

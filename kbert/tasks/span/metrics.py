@@ -21,12 +21,12 @@ def normalize_answer(text: str) -> str:
 
 
 def exact_match(answer: str, gold: str) -> float:
-    """1 where both are the same once normalised, else 0."""
+    """1.0 where both are equal once normalised, else 0.0."""
     return float(normalize_answer(answer) == normalize_answer(gold))
 
 
 def token_f1(answer: str, gold: str, version: str = "2.0") -> float:
-    """F1 of the words that both share; if one of them has no words, 2.0 gives 1 if both have none, else 0."""
+    """F1 of the shared words. If one answer has no words, 2.0 gives 1 if both have none, else 0."""
     ours, theirs = (normalize_answer(text).split() for text in (answer, gold))
     if version == "2.0" and not (ours and theirs):
         return float(ours == theirs)
@@ -41,10 +41,8 @@ def token_f1(answer: str, gold: str, version: str = "2.0") -> float:
 def raw_scores(golds: Sequence[Sequence[str]], answers: Sequence[str], version: str = "2.0"):
     """Each answer's best (exact match, F1) against any of its right answers, float64 [questions] each.
 
-    Args:
-        golds: the right answers of each question; if there are none, "" is right.
-        answers: one for each question, "" for no answer.
-        version: "1.1" or "2.0"; they differ for answers that are empty after normalisation.
+    `golds` are the right answers of each question. If there are none, "" is right, which also means "no answer". The
+    versions "1.1" and "2.0" differ for answers that are empty after normalisation.
     """
     if version not in VERSIONS:
         raise ValueError(f"raw_scores: `version` must be one of {VERSIONS}. Received: {version!r}")
@@ -62,24 +60,16 @@ def raw_scores(golds: Sequence[Sequence[str]], answers: Sequence[str], version: 
 
 
 def squad_scores(golds, answers, *, odds=None, threshold: float = 0.0, version: str = "2.0") -> dict[str, float]:
-    """The official figures, in percent.
+    """The official figures, in percent, of answers as if there were no "no answer".
 
-    Args:
-        golds, answers, version: as `raw_scores`; `answers` are those without "no answer".
-        odds: floats [questions], by how much "no answer" is better than the answer (`null_score - score`). None: every
-            answer is used as given (1.1).
-        threshold: with `odds`, the answer is "" if its odds are above the threshold.
+    `odds`, floats [questions], say by how much "no answer" is better than the answer (`null_score - score`). The answer
+    is "" if its odds are above the threshold. None: every answer is used as given (1.1).
 
-    Returns:
-        dict of ``exact``, ``f1``, ``total``; if there are questions with and without answers, also these with
-        ``HasAns_`` and ``NoAns_`` before it; with `odds` also ``best_exact``, ``best_exact_thresh``, ``best_f1`` and
-        ``best_f1_thresh``.
+    Returns ``exact``, ``f1`` and ``total``. If there are questions with and without answers, these also with
+    ``HasAns_`` and ``NoAns_`` before them. With `odds` also ``best_exact``, ``best_exact_thresh``, ``best_f1`` and
+    ``best_f1_thresh``.
 
     Source: evaluate-v1.1.py and evaluate-v2.0.py of rajpurkar.github.io/SQuAD-explorer.
-
-    Example::
-
-        squad_scores([("Ada Lovelace", "Ada")], ["ada!"], version="1.1")  # {"exact": 100.0, "f1": 100.0, "total": 1}
     """
     raw = dict(zip(("exact", "f1"), raw_scores(golds, answers, version), strict=True))
     answerable = _answerable(golds)
@@ -100,15 +90,13 @@ def squad_scores(golds, answers, *, odds=None, threshold: float = 0.0, version: 
 
 
 def null_threshold(golds, answers, odds, version: str = "2.0") -> float:
-    """The threshold with the best F1, which is stored with a model.
+    """The threshold with the best F1, which is stored with a model. (The paper's τ has the other sign.)
 
-    Questions whose context has no candidate are always answered with "" and do not affect the threshold; if there are
-    no others, it is 0.
-
-    Thresholds between two neighbouring odds give the same answers; the middle is used, so that rounding changes no
+    Thresholds between two neighbouring odds give the same answers. The middle is used, so that rounding changes no
     answer. Of thresholds with equal F1, the one with the fewest "no answer" is used.
 
-    Args and source: as `squad_scores`. (The paper's τ has the other sign.)
+    Questions whose context has no candidate are always answered with "" and do not affect the threshold. If there are
+    no others, it is 0.
     """
     from kbert.answers.spans import NO_CANDIDATE  # not above: it loads TensorFlow
 

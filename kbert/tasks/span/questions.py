@@ -17,13 +17,7 @@ from kbert.tasks.text_files import check_characters
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Questions(Examples):
-    """Questions with their contexts and right answers.
-
-    Example::
-
-        questions = Questions(["1"], ["Who?"], ["Ada did."], [("Ada",)], np.array([0], "int32"))
-        questions.answer_ends  # [3]
-    """
+    """Questions with their contexts and right answers."""
 
     ids: Sequence[str]
     questions: Sequence[str]
@@ -83,11 +77,10 @@ class Questions(Examples):
 
 
 def locate(context: str, answer: str, start: int | None) -> int:
-    """The position of the answer in its context: `start`, else the nearest occurrence; -1 if there is none.
+    """The position of the answer in its context: `start`, else the nearest occurrence, -1 if there is none.
 
-    Args:
-        start: code points, the start of the answer according to the file; None: unknown. Then it is the first
-            occurrence that is not part of a longer word ("art" in "Bart likes art"), else the first.
+    `start` is in code points, according to the file. Without it the first occurrence is taken that is not part of a
+    longer word ("art" in "Bart likes art"), else the first.
     """
     if not answer:
         return -1
@@ -117,13 +110,8 @@ OPTIONAL_COLUMNS = ("answer_start", "id")
 def read_questions(path) -> Questions:
     """Reads questions from a file: `.json` as `read_squad`, a table (.csv, .tsv, .jsonl) by its columns.
 
-    A table has the columns ``question``, ``context`` and ``answer``, and may have ``answer_start`` (code points; empty:
-    unknown) and ``id`` (empty: the number of the row, from 1). An empty answer means that there is none.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: missing columns, an ``answer_start`` outside the context, duplicate ids, and the errors of
-            `read_squad` and `kbert.tasks.table.read_table`; the message names file and line.
+    A table has the columns ``question``, ``context`` and ``answer``, and may have ``answer_start`` (code points, empty
+    if unknown) and ``id`` (empty: the number of the row, from 1). An empty answer means that there is none.
     """
     if check_path(path, "read: `path`").suffix.lower() == ".json":
         return read_squad(path)
@@ -145,16 +133,10 @@ def questions_from_table(table: Table) -> Questions:
 
 
 def questions_with_answers(data) -> Questions:
-    """Questions as Hugging Face's datasets of SQuAD have them.
+    """Questions as Hugging Face's datasets of SQuAD have them, in any form that `read_columns` takes.
 
-    Args:
-        data: rows in memory, in any of the forms that `read_columns` takes, with ``question``, ``context`` and
-            ``answers``, a dict of the lists ``text`` and ``answer_start`` (both empty: not answerable), and perhaps
-            ``id``.
-
-    Raises:
-        ValueError: a missing part or one of the wrong type, an ``answer_start`` outside the context, duplicate ids;
-            the message names the row.
+    They have ``question``, ``context`` and ``answers``, a dict of the lists ``text`` and ``answer_start`` (both empty:
+    not answerable), and perhaps ``id``.
     """
     data = read_columns(data, ("question", "context", "answers"), ("id",))
     table = text_table({name: column for name, column in data.items() if name != "answers"}, TEXTS, ("id",))
@@ -176,17 +158,10 @@ def questions_with_answers(data) -> Questions:
 def read_squad(path, *, labelled: bool = True) -> Questions:
     """Reads SQuAD's JSON: ``data``, ``paragraphs``, ``context``, ``qas``, ``answers``.
 
-    A question whose ``is_impossible`` is true, or whose list of answers is empty, is not answerable (2.0). An answer
-    that is not at its ``answer_start`` is searched for nearby; if the context does not contain it at all, the question
-    is marked as lost (`Questions.is_lost`): it counts in scores, but cannot be learned.
-
-    Args:
-        labelled: whether each question must have ``answers`` (or ``is_impossible``); without, they may be missing.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: not JSON, a missing part or one of the wrong type, an ``answer_start`` outside the context,
-            duplicate ids, no questions; the message names the file and the position in it.
+    A question whose ``is_impossible`` is true, or whose list of answers is empty, is not answerable (2.0). Unless
+    `labelled`, ``answers`` may also be missing. An answer that is not at its ``answer_start`` is searched for nearby.
+    If the context does not contain it at all, the question is lost (`Questions.is_lost`): it counts in scores, but
+    cannot be learned.
 
     Source: rajpurkar.github.io/SQuAD-explorer; google-research/bert run_squad.py, ``read_squad_examples``.
     """
@@ -232,7 +207,7 @@ def _answers(path, place, question, context, labelled):
 
 
 def _located(where, context, answer, start):
-    """As `locate`, for a start in the context (or None)."""
+    """`locate` for a start that must lie in the context, or None."""
     if start is not None and not 0 <= start < len(context):
         raise ValueError(
             f"{where}: expected 'answer_start' to be a position in the context, which has {len(context)} characters, "
@@ -262,7 +237,7 @@ def _start(table, row):
 
 
 def _ids(table):
-    """The ids of a table; where there is none, the number of the row from 1."""
+    """The ids of a table, or the number of the row from 1 where there is none."""
     ids = [given or str(row) for row, given in enumerate(table.get("id", [""] * len(table.lines)), start=1)]
     _check_ids(ids, table.where)
     return ids

@@ -32,18 +32,18 @@ class SpanExtraction(Task):
     Its model answers ``answer``, its position in the context, and the n-best list.
 
     Args:
-        version: "1.1": every question has an answer; "2.0": some have none, and the threshold for "no answer" is chosen
-            on the dev set and stored with the model. None: recognised from the training examples.
+        version: "1.1" if every question has an answer. "2.0" if some have none: the threshold for "no answer" is then
+            chosen on the dev set and stored with the model. None: recognised from the training examples.
         doc_stride: tokens from one window of a long text to the next.
         max_query_length: the maximum number of tokens of a question.
         max_answer_length: the maximum number of tokens of an answer.
         n_best: the number of starts and ends of a window that are combined, and of answers listed.
-        null_threshold: by how much the score of "no answer" must exceed that of the best answer; None: every question
-            is answered. A training with questions without answers chooses it.
-        metrics: ``f1``, ``exact`` or both; the first one chooses the best epoch.
+        null_threshold: by how much the score of "no answer" must exceed the best answer's. A training with questions
+            without answers chooses it. None: every question is answered.
+        metrics: ``f1``, ``exact`` or both. The first one chooses the best epoch.
 
     Raises:
-        ValueError: an unknown version, unknown metrics.
+        ValueError: an unknown version, or unknown metrics.
 
     Example::
 
@@ -101,7 +101,7 @@ class SpanExtraction(Task):
 
     @classmethod
     def read_columns(cls, path, columns):
-        """The questions of a file of SQuAD's format, with their ids; None for other files."""
+        """The questions of a file of SQuAD's format, with their ids. None for other files."""
         if path.suffix.lower() != ".json":
             return None
         asked = read_squad(path, labelled=False)
@@ -116,7 +116,7 @@ class SpanExtraction(Task):
         return questions_from_table(text_table(data, QUESTION_COLUMNS, OPTIONAL_COLUMNS))
 
     def version_of(self, questions) -> str:
-        """The task's version, else that of the questions: "2.0" if some have no answer."""
+        """The task's version, or else "2.0" if some of the questions have no answer and "1.1" if all have one."""
         return self.version or ("1.1" if questions.has_answer.all() else "2.0")
 
     def for_training(self, train):

@@ -13,21 +13,12 @@ _WORD = re.compile(r"\S+")
 def triviaqa_questions(questions, evidence, words: int = 400) -> Iterator[dict]:
     """Each question with each of its documents whose beginning holds an answer, as an article of SQuAD's JSON.
 
-    TriviaQA says what the answer is, but not where. As in the paper, a document is cut to its beginning, and is used if
-    this contains at least one alias of the answer. The answer is the first occurrence of the longest alias found. Case
-    is ignored, and an alias inside a longer word does not count.
+    TriviaQA says what the answer is, but not where. As in the paper, a document is cut to its first `words` words, and
+    is used if they contain at least one alias of the answer. The answer is the first occurrence of the longest alias
+    found. Case is ignored, and an alias inside a longer word does not count.
 
-    Args:
-        questions: path of TriviaQA's JSON (``wikipedia-train.json``, ``web-train.json``).
-        evidence: its directory ``evidence``, with ``wikipedia/`` and ``web/``, or one of these.
-        words: how many words of a document are kept, separated by white space.
-
-    Yields:
-        dicts with ``title`` and ``paragraphs``, one question each; the ids are question and document.
-
-    Raises:
-        FileNotFoundError: no questions, or none of the documents.
-        ValueError: not TriviaQA's JSON.
+    `questions` is TriviaQA's JSON (``wikipedia-train.json``, ``web-train.json``). `evidence` is its directory
+    ``evidence``, with ``wikipedia/`` and ``web/``, or one of these.
 
     Source: Devlin et al. 2018, section 4.2, footnote 5; Joshi et al. 2017 for the layout.
     """
@@ -59,7 +50,7 @@ def triviaqa_questions(questions, evidence, words: int = 400) -> Iterator[dict]:
 
 
 def first_words(text: str, count: int) -> str:
-    """The text up to the end of its word number `count`, unchanged."""
+    """The text up to the end of its `count`-th word, unchanged."""
     for number, word in enumerate(_WORD.finditer(text), start=1):
         if number == count:
             return text[: word.end()]
@@ -67,7 +58,7 @@ def first_words(text: str, count: int) -> str:
 
 
 def find_answer(context: str, aliases) -> tuple[int, int]:
-    """(start, end) of the first occurrence of the longest alias in the context; (-1, -1) if there is none."""
+    """(start, end) of the first occurrence of the longest alias in the context, (-1, -1) if there is none."""
     for alias in sorted(set(filter(str.strip, aliases)), key=lambda text: (-len(text), text)):
         found = re.search(rf"(?<!\w){re.escape(alias.strip())}(?!\w)", context, re.IGNORECASE)
         if found:

@@ -16,20 +16,11 @@ def span_positions(batch, answer_starts, answer_ends):
     """First and last token of each question's answer, in each of its windows.
 
     The tokens of an answer are those that share a character with it. A window without all of them, and every window of
-    a question without an answer, has 0 and 0: [CLS] means "not here".
-
-    Args:
-        answer_starts, answer_ends: int32 [B], code points of the context, half-open; -1 and -1 for no answer.
-
-    Returns:
-        (start, end), int32 [W], columns of the window.
+    a question without an answer, has 0 and 0: [CLS] means "not here". `answer_starts` and `answer_ends` are int32 [B],
+    code points of the context, half-open, -1 and -1 for no answer. Returns (start, end), int32 [W], columns of the
+    window.
 
     Source: Devlin et al. 2018, section 4.3; google-research/bert run_squad.py, ``convert_examples_to_features``.
-
-    Example::
-
-        batch = preprocessor({"question": ["Who?"], "context": ["Ada did."]})
-        span_positions(batch, [0], [3])  # [4], [4]: [CLS] who ? [SEP] ada …
     """
     row = batch["window_row"]
     starts = tf.gather(tf.cast(answer_starts, tf.int32), row)[:, tf.newaxis]  # [W, 1]
@@ -50,16 +41,9 @@ def _count(mask):
 def span_windows(questions: Questions, preprocessor):
     """All windows of the questions, and the position of the answer in each.
 
-    Args:
-        questions: the training examples; none of them lost (`Questions.is_lost`), since these would teach the model
-            that there is no answer.
-
-    Returns:
-        (`WindowStore`, {"start_logits", "end_logits"}): int32 [W, 2], the answer's first or last token and the length
-        of the window; the loss ignores positions after it (`kbert.optim.SpanLoss`).
-
-    Raises:
-        ValueError: lost questions.
+    No question may be lost (`Questions.is_lost`), since it would teach the model that there is no answer. Returns a
+    `WindowStore` and {"start_logits", "end_logits"}, int32 [W, 2]: the answer's first or last token, and the length of
+    the window. The loss ignores positions after it (`kbert.optim.SpanLoss`).
     """
     if questions.is_lost.any():
         lost = [questions.ids[i] for i in np.flatnonzero(questions.is_lost)[:3]]
@@ -81,9 +65,9 @@ def span_windows(questions: Questions, preprocessor):
 
 
 def window_logits(model, store, batch_size: int) -> dict[str, np.ndarray]:
-    """A span extractor's ``start_logits`` and ``end_logits`` of all windows, float32 [W, S]; 0 at padding.
+    """A span extractor's ``start_logits`` and ``end_logits`` of all windows, float32 [W, S], 0 at padding.
 
-    The longest windows are run first, each batch as long as its longest.
+    The longest windows run first, each batch as long as its longest.
     """
     order, _ = longest_first(store.lengths)
     batch_size = limit_batch_size(batch_size, len(order))

@@ -28,8 +28,8 @@ from kbert.training.progress import PredictionProgress
 def write_predictions(path, tagged: TaggedText, predicted: Sequence[Sequence[str]]) -> None:
     """Writes word, given tag and predicted tag in columns, as conlleval reads them.
 
-    Columns are separated by a space, sentences by an empty line, documents of several sentences by a -DOCSTART- line;
-    tags are IOB2. White space inside a word or type, which columns cannot hold, becomes "_". The file appears
+    Columns are separated by a space, sentences by an empty line, documents of several sentences by a -DOCSTART- line.
+    Tags are IOB2. White space inside a word or type, which columns cannot hold, becomes "_". The file appears
     atomically.
     """
     path = pathlib.Path(path)
@@ -57,13 +57,9 @@ def evaluate_tagger(
 ) -> tuple[dict, list[list[str]]]:
     """Tags every word of `tagged` and scores the tags.
 
-    Args:
-        tagged: words with their tags, IOB2.
-        context: "document" or "sentence": the unit that is read together.
-
-    Returns:
-        ``({"sentences", "loss", …what `entity_scores` gives}, predicted tags of each sentence)``. Predicted BIOES or
-        BILOU tags are converted to B- and I-, and labels that are only a type get I-, so that they can be scored.
+    `context`, "document" or "sentence", is the unit that is read together. Returns ``{"sentences", "loss", …what
+    `entity_scores` gives}`` and the predicted tags of each sentence. Predicted BIOES or BILOU tags are converted to B-
+    and I-, and labels that are only a type get I-, so that they can be scored.
     """
     windows = TaggedWindows.from_tagged_text(tagged, preprocessor, tags, context)
     logits = _logits(model, windows, batch_size)
@@ -74,12 +70,12 @@ def evaluate_tagger(
 
 
 def word_logits(model, windows: TaggedWindows, batch_size: int) -> np.ndarray:
-    """A tagger's logits of each word, each in the window with the most context, float32 [n, N]."""
+    """A tagger's logits of each word, float32 [n, N], from the window with the most context."""
     return _logits(model, windows, batch_size).reshape(-1, model.num_labels)[windows.word_positions]
 
 
 def _logits(model, windows, batch_size):
-    """float32 [W, S, N]; longest windows first, each batch as long as its longest."""
+    """float32 [W, S, N]. The longest windows run first, each batch as long as its longest."""
     order, _ = longest_first(windows.batch["padding_mask"].sum(axis=1))
     logits = np.zeros((*windows.labels.shape, model.num_labels), "float32")
     batch_size = limit_batch_size(batch_size, len(order))

@@ -11,15 +11,8 @@ def entity_chunks(tags: Sequence[str]) -> list[tuple[int, int, str]]:
     """The entities of one sentence, (first word, last word + 1, type), by conlleval's rules.
 
     Tags are B-type, I-type (E-type as conlleval has it) and O. A sequence need not follow any scheme: an I- that does
-    not follow an entity of its type begins one, so IOB1 and IOB2 are read alike.
-
-    Raises:
-        ValueError: tags of BIOES or BILOU that conlleval does not know (S, L, U): convert them first
-            (`kbert.tasks.tagging.tag_scheme.to_iob2`).
-
-    Example::
-
-        entity_chunks(["I-PER", "I-PER", "B-PER", "O"])  # [(0, 2, "PER"), (2, 3, "PER")]
+    not follow an entity of its type begins one, so IOB1 and IOB2 are read alike. Tags of BIOES or BILOU that conlleval
+    does not know (S, L, U) must be converted first (`kbert.tasks.tagging.tag_scheme.to_iob2`).
     """
     chunks = []
     start = 0
@@ -46,10 +39,7 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
 
     Returns:
         ``{"precision", "recall", "f1", "accuracy", "entities", "predicted_entities", "types": {type: {"precision",
-        "recall", "f1", "entities", "predicted_entities"}}}``; shares in [0, 1].
-
-    Raises:
-        ValueError: different numbers of sentences or words, no words, unknown tags.
+            "recall", "f1", "entities", "predicted_entities"}}}``, with shares in [0, 1].
 
     Source: Tjong Kim Sang and Buchholz 2000, the script conlleval.
     """

@@ -15,19 +15,10 @@ from kbert.tasks.text_files import check_characters, read_lines
 def read_span_lines(path) -> TaggedText:
     """Reads JSON lines such as ``{"text": "Peter left Paris.", "spans": [{"start": 0, "end": 5, "type": "PER"}, …]}``.
 
-    Positions are code points of the text, end exclusive; a span may also be written ``[0, 5, "PER"]``. The words are
-    those that a tagger splits texts into (`kbert.text.words.split_words`), divided further where a span begins or ends
-    inside a word, so that every span consists of whole words. Each line is a document; other keys are ignored; empty
-    lines are skipped. Overlapping spans cannot be written as tags and are an error.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: invalid JSON, a missing key, a text without words, a span that is empty, outside the text or without
-            a type, overlapping spans; the message names file and line.
-
-    Example::
-
-        read_span_lines("mine.jsonl").tags[0]  # ["B-PER", "O", "B-LOC", "O"]
+    Positions are code points of the text, end exclusive. A span may also be written ``[0, 5, "PER"]``. The words are
+    split by `kbert.text.words.split_words`, as a tagger does, and divided further where a span begins or ends inside a
+    word, so that every span consists of whole words. Each line is a document. Other keys are ignored, and empty lines
+    are skipped. Overlapping spans cannot be written as tags and are an error.
     """
     path = pathlib.Path(path)
     lines = []
@@ -47,7 +38,7 @@ def read_span_lines(path) -> TaggedText:
 
 
 def spans_from_memory(texts, spans) -> TaggedText:
-    """Texts in memory and of each its spans, as `read_span_lines` reads them from a file."""
+    """Texts in memory and the spans of each, as `read_span_lines` reads them from a file."""
     places = [f"row {row}" for row in range(len(texts))]
     for where, text, found in zip(places, texts, spans, strict=True):
         if not isinstance(text, str) or not isinstance(found, list):
@@ -139,27 +130,15 @@ def read_tagged(path, *, tag_column: int = -1, scheme: str | None = None) -> Tag
 def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
     """Reads a file in CoNLL columns: one word per line, an empty line after every sentence.
 
-    The word is the first column and the tag the last, or the one chosen; columns are separated by tabs or, in lines
-    without one, by spaces. Lines end in LF or CRLF. A line that begins with ``-DOCSTART-`` starts a document; in a file
-    without such lines every sentence is its own document. Tags in IOB1, IOB2, BIOES or BILOU are converted to IOB2
-    exactly; a sequence that breaks its scheme is an error and is not repaired.
+    The word is the first column and the tag the one with the index `tag_column`, negative from the end. Columns are
+    separated by tabs or, in lines without one, by spaces. The file is UTF-8, with or without byte order mark, and lines
+    end in LF or CRLF. A line that begins with ``-DOCSTART-`` starts a document. In a file without such lines every
+    sentence is its own document.
 
-    Args:
-        path: the file, UTF-8, with or without byte order mark.
-        tag_column: index of the tag's column; negative from the end.
-        scheme: "iob1", "iob2", "bioes" or "bilou". None: recognised from the whole file.
-
-    Raises:
-        FileNotFoundError: no such file.
-        ValueError: no words, invalid UTF-8, a carriage return inside a line, a line with a different number of columns
-            than the first, an invalid tag, tags that break their scheme; the message names file and line.
+    Tags in the `scheme` "iob1", "iob2", "bioes" or "bilou" are converted to IOB2 exactly. None: it is recognised from
+    the whole file. A sequence that breaks its scheme is an error and is not repaired.
 
     Source: Tjong Kim Sang and De Meulder 2003 (CoNLL-2003).
-
-    Example::
-
-        tagged = read_conll("eng.train")
-        tagged.words[0][:2], tagged.tags[0][:2]  # (["EU", "rejects"], ["B-ORG", "O"])
     """
     path = pathlib.Path(path)
     words = []
@@ -181,7 +160,7 @@ def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> Tagg
 
 
 def tagged_from_memory(words, tags, documents=None, scheme: str | None = None) -> TaggedText:
-    """Sentences in memory: lists of words and of tags, and the document of each; None: each is its own document."""
+    """Lists of words and of tags, with the document of each sentence. None: each sentence is its own document."""
     for row, (some, their) in enumerate(zip(words, tags, strict=True)):
         are_lists = isinstance(some, list) and isinstance(their, list) and len(some) == len(their) > 0
         if not are_lists or not all(isinstance(text, str) for text in (*some, *their)):
@@ -204,7 +183,10 @@ def tagged_from_memory(words, tags, documents=None, scheme: str | None = None) -
 
 
 def _sentences(path, tag_column):
-    """Yields (document number, [(line number, word, tag), …]); document 0 is the text before the first -DOCSTART-."""
+    """Yields (document number, [(line number, word, tag), …]).
+
+    Document 0 is the text before the first -DOCSTART-.
+    """
     document = 0
     sentence = []
     columns = None

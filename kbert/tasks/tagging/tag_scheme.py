@@ -23,11 +23,7 @@ class BrokenTags(ValueError):
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """ "B-PER" → ("B", "PER"); "O" → ("O", "").
-
-    Raises:
-        ValueError: neither O nor a prefix, hyphen and type.
-    """
+    """ "B-PER" → ("B", "PER"); "O" → ("O", ""). Anything else raises a ValueError."""
     prefix, hyphen, type_ = tag.partition("-")
     if tag == "O":
         return "O", ""
@@ -40,7 +36,7 @@ def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
     """Detects the scheme of sentences, so that a sentence that breaks it can be found.
 
     Files with E or S tags are BIOES, with L or U tags BILOU. Other files are IOB1 if more entities begin with I- than
-    with a B- that IOB1 does not need; the rest, and files without entities, are IOB2.
+    with a B- that IOB1 does not need. The rest, and files without entities, are IOB2.
     """
     prefixes = set()
     needless_b = 0
@@ -62,17 +58,9 @@ def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
 
 
 def to_iob2(tags: Sequence[str], scheme: str) -> list[str]:
-    """One sentence's tags, from `scheme` to IOB2, exactly.
+    """One sentence's tags, from `scheme` to IOB2, exactly. A sequence that breaks its scheme raises `BrokenTags`.
 
     In IOB1 every sequence is valid: a B- instead of an I- has the same meaning (CoNLL's eng.train has two).
-
-    Raises:
-        BrokenTags: the sequence breaks its scheme.
-        ValueError: an unknown scheme, or an invalid tag.
-
-    Example::
-
-        to_iob2(["I-PER", "B-PER", "O"], "iob1")  # ["B-PER", "B-PER", "O"]
     """
     if scheme not in SCHEMES:
         raise ValueError(f"`scheme` must be one of {SCHEMES}. Received: {scheme!r}")
@@ -97,11 +85,9 @@ def to_iob2(tags: Sequence[str], scheme: str) -> list[str]:
 
 
 def convert_sentences(places, sentences, scheme: str | None = None) -> list[list[str]]:
-    """The tags of all sentences in IOB2.
+    """The tags of all sentences in IOB2. `scheme` None is recognised from all of them.
 
-    Args:
-        places: where each tag of each sentence is, for messages.
-        scheme: of `to_iob2`; None: recognised from all of them.
+    `places` says where each tag of each sentence is, for messages.
     """
     for where, tags in zip(places, sentences, strict=True):
         for place, tag in zip(where, tags, strict=True):

@@ -11,13 +11,7 @@ CONTEXTS = ("document", "sentence")
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TaggedText(Examples):
-    """Sentences of words with a tag each, in IOB2: the first word of an entity has B-type, its others I-type.
-
-    Example::
-
-        tagged = TaggedText([["EU", "rejects"]], [["B-ORG", "O"]], [0], "eng.train", [3])
-        tagged.where(0, 1)  # "eng.train, line 4"
-    """
+    """Sentences of words with a tag each, in IOB2: the first word of an entity has B-type, its others I-type."""
 
     words: Sequence[Sequence[str]]  # of each sentence
     tags: Sequence[Sequence[str]]  # as many of each
@@ -65,10 +59,9 @@ class TaggedText(Examples):
         return self.texts("document")
 
     def texts(self, context: str = "document") -> list[range]:
-        """The sentences that a tagger reads together: all of a document, or one by one.
+        """The sentences that a tagger reads together: one by one with the context "sentence", else all of a document.
 
-        Args:
-            context: "document" (the paper's maximal document context) or "sentence".
+        "document" is the paper's maximal document context.
         """
         if context not in CONTEXTS:
             raise ValueError(f"`context` must be one of {CONTEXTS}. Received: {context!r}")
@@ -79,12 +72,7 @@ class TaggedText(Examples):
 
 
 def learn_tags(tagged: TaggedText) -> list[str]:
-    """The tags of a tagger trained on this text: "O", then B- and I- of each type, sorted by type.
-
-    Example::
-
-        learn_tags(tagged)  # ["O", "B-LOC", "I-LOC", "B-PER", "I-PER"]
-    """
+    """The tags of a tagger trained on this text: "O", then B- and I- of each type, sorted by type."""
     types = sorted({tag[2:] for tags in tagged.tags for tag in tags if tag != "O"})
     return ["O", *(f"{prefix}-{type_}" for type_ in types for prefix in "BI")]
 

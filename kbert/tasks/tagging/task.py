@@ -22,21 +22,21 @@ _METRICS = ("f1", "precision", "recall", "accuracy")
 class Tagging(Task):
     """Predicts a tag for each word, such as named entities (section 5.3 of the paper).
 
-    Its model answers ``words`` and ``tags`` of a text, or its ``entities``; a served model offers both.
+    Its model answers ``words`` and ``tags`` of a text, or its ``entities``. A served model offers both.
 
     Args:
         scheme: the tagging scheme: "iob1", "iob2" (also called BIO), "bioes" or "bilou". None: recognised.
-        tag_column: the number of the tag's column in CoNLL files, from 0; negative: from the end.
-        context: "document": words are read with as much of their document as fits in a window; "sentence": only with
-            their sentence.
+        tag_column: the number of the tag's column in CoNLL files, from 0. Negative: from the end.
+        context: "document" reads words with as much of their document as fits in a window, "sentence" only with their
+            sentence.
         doc_stride: tokens from one window to the next, at most half a window. None: half a window.
-        labels: all tags, in the order of the logits. None: those of the training examples.
+        labels: all tags, in the order of the logits. None: the tags of the training examples.
         tagging_output: what a model answers with: the "tags" of all words, or "entities".
-        metrics: one or more of ``f1, precision, recall`` (of entities) and ``accuracy`` (of tags); the first one
+        metrics: one or more of ``f1, precision, recall`` (of entities) and ``accuracy`` (of tags). The first one
             chooses the best epoch.
 
     Raises:
-        ValueError: an unknown scheme or context, unknown metrics.
+        ValueError: an unknown scheme or context, or unknown metrics.
 
     Example::
 
@@ -199,5 +199,5 @@ def _half(sequence_length: int) -> int:
 
 
 def _with_tag_names(tagged):
-    """Before sentences are held out: a rare type may occur only in these."""
+    """Adds the tag names before sentences are held out, since a rare type may occur only in these."""
     return dataclasses.replace(tagged, tag_names=learn_tags(tagged))

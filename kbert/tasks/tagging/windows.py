@@ -65,7 +65,7 @@ class TaggedWindows:
 
     @property
     def word_labels(self) -> np.ndarray:
-        """int32 [n]: the label of each word; 0 if there is none."""
+        """int32 [n]: the label of each word, 0 if there is none."""
         return self.labels.reshape(-1)[self.word_positions]
 
     @property
@@ -86,15 +86,11 @@ def tagging_dataset(
 ) -> tf.data.Dataset:
     """An infinite dataset of full batches of windows for `model.fit`, in a new order each epoch.
 
-    Batch n depends only on the windows, `batch_size`, `seed` and n, so a run that resumes at `start_step` gets the same
-    batches as without the interruption. Batches may span two epochs.
+    Batch n depends only on the windows, `batch_size`, `seed` and n, so a run that resumes at `start_step` gets the
+    batches that it would have had without the interruption. Batches may span two epochs.
 
-    Args:
-        targets: instead of the labels, float32 [n, ...] of the words of all texts, in their order.
-
-    Returns:
-        tf.data.Dataset of ``(inputs, labels, sample_weight)``: inputs a batch dict [B, S]; labels ``{"logits": int32
-        [B, S]}``, weights ``{"logits": float32 [B, S]}``.
+    Yields ``(inputs, labels, sample_weight)``: a batch dict [B, S], ``{"logits": int32 [B, S]}`` and ``{"logits":
+    float32 [B, S]}``. `targets`, float32 [n, ...] of the words of all texts, replace the labels.
     """
     labels = windows.labels if targets is None else np.maximum(windows.words, 0)
     columns = {name: windows.batch[name] for name in INPUTS} | {"labels": labels, "weights": windows.weights}

@@ -13,6 +13,7 @@ import kbert
 from kbert.layers.layer_norm import LayerNorm
 from kbert.layers.token_embedding import TokenEmbedding
 from kbert.models.encoder import BertEncoder
+from kbert.optim.losses import ClassificationLoss, RegressionLoss
 from kbert.optim.schedule import WarmupLinearDecay
 
 BASES = (
@@ -58,6 +59,7 @@ SIZES = {
     "batches": 2,
     "config": config(num_layers=1),
     "encoder": config(num_layers=1),
+    "loss": ClassificationLoss(),
 }
 OTHER = {  # another value for each argument; those of the same name mean the same
     "vocabulary_size": 8,
@@ -76,6 +78,7 @@ OTHER = {  # another value for each argument; those of the same name mean the sa
     "batches": 3,
     "config": config(num_layers=2),
     "encoder": config(num_layers=2),
+    "loss": RegressionLoss(),
     "num_segments": 3,
     "dropout": 0.3,
     "seed": 5,

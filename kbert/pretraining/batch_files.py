@@ -118,7 +118,7 @@ def nested(arrays):
 
 def is_batches(source) -> bool:
     """Whether a source of `kbert.pretrain` is a directory of batches."""
-    return isinstance(source, str | os.PathLike) and (pathlib.Path(source) / MANIFEST).is_file()
+    return isinstance(source, str | os.PathLike) and os.path.isfile(os.path.join(source, MANIFEST))
 
 
 def read_manifest(directory) -> dict:

@@ -4,10 +4,12 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-import torch
-from torch.nn import functional
 
 from kbert.optim import ClassificationLoss, DistillationLoss, MultiLabelLoss, RegressionLoss, SpanLoss
+
+torch = pytest.importorskip("torch")
+functional = pytest.importorskip("torch.nn.functional")
+pytestmark = pytest.mark.parity
 
 T, SHARE = 3.0, 0.3
 B, S, N = 4, 5, 3

@@ -139,6 +139,7 @@ def test_data_frames_weights_and_single_batches():
         one.fit(DOCUMENTS, validation_split=0.5)
 
 
+@pytest.mark.slow  # the first epoch, exactly: test_rows_and_masks_are_those_of_pretraining_dataset
 def test_later_epochs_draw_anew_from_the_distribution_of_pretraining_dataset():
     """`fit` names an epoch by its first step, pretraining_dataset by its number: the same draws, in another order."""
     pipeline, tokenizer = build(seed=3, max_predictions=P), make_tokenizer()
@@ -189,6 +190,7 @@ print(json.dumps(result))
 """
 
 
+@pytest.mark.slow  # of a model by hand: test_masking_in_a_model.py
 def test_two_replicas_and_xla_train_as_one_device_does():
     result = run_python(REPLICAS, __file__.rpartition("/")[0])
     assert result["replicas"] == 2

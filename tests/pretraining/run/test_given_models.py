@@ -167,7 +167,7 @@ def test_the_best_checkpoint_is_kept_on_request(records, tmp_path):
 
 
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("kill_at", [2, 5])  # before a better one, and after
+@pytest.mark.parametrize("kill_at", [2, pytest.param(5, marks=pytest.mark.slow)])  # before a better one, and after
 def test_a_killed_run_keeps_the_same_best_checkpoint(kill_at, records, tmp_path):
     often = {"log_every": 1, "checkpoint_every": 1, "keep_best": True}
     options = SHORT | often | {"steps": 6, "warmup_steps": 1, "learning_rate": 0.5}

@@ -90,7 +90,8 @@ def train_embeddings(
     # The data: strings that belong together → batches of token ids, in the graph.
     steps_per_epoch = max(1, len(train) // batch_size // 10)  # ten lines of history, and ten checkpoints
     steps = 10 * steps_per_epoch
-    model.compile(kbert.AdamW(WarmupLinearDecay(learning_rate, steps // 10, steps), weight_decay=0.01))
+    schedule = WarmupLinearDecay(learning_rate, steps // 10, steps)
+    model.compile(kbert.AdamW(schedule, weight_decay=0.01, bias_correction=True))  # the run is short
     before = score()
     resume = ExactResume(output, model, steps_per_epoch)
     data = task.training_data(

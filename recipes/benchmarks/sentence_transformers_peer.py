@@ -35,7 +35,8 @@ def kbert_trainer(source, pairs, batch_size, steps):
     batches = task.training_data(
         pipeline, task.from_memory(pairs), batch_size=batch_size, seed=0, padding="bucket", group_by_length=False
     )
-    model.compile(kbert.AdamW(WarmupLinearDecay(RATE, steps // 10, steps), weight_decay=0.01))
+    schedule = WarmupLinearDecay(RATE, steps // 10, steps)
+    model.compile(kbert.AdamW(schedule, weight_decay=0.01, bias_correction=True))  # as torch's
     data = iter(batches.make_dataset())
 
     def turn():

@@ -1,9 +1,9 @@
 """A model's answers to labelled examples, and their scores.
 
-Shapes: B batch, N labels, C choices, n rows.
+Shapes: B batch, S sequence, W windows, N labels, C choices, n rows.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -42,6 +42,31 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
     if model.multi_label:
         return 1.0 / (1.0 + np.exp(-np.clip(scores, -700, 700)))
     return softmax(scores)
+
+
+def predict_windows(model, lengths: np.ndarray, read: Callable, sequence_length: int, batch_size: int) -> dict:
+    """All outputs of a model that answers for every token; the longest windows first, each batch cut to its longest.
+
+    Args:
+        lengths: integers [W], tokens of each window.
+        read: function of window numbers [B] that gives the model's batch [B, S].
+
+    Returns:
+        {output: float32 [W, S, ...]}, 0 at padding.
+    """
+    order, _ = longest_first(lengths)
+    batch_size = limit_batch_size(batch_size, len(order))
+    progress = PredictionProgress(len(order), batch_size, what="windows predicted")
+    shape = (len(order), sequence_length)
+    outputs = {name: np.zeros((*shape, *one.shape[2:]), "float32") for name, one in model.output.items()}
+    for start in range(0, len(order), batch_size):
+        windows = order[start : start + batch_size]
+        full = np.concatenate([windows, np.repeat(windows[-1:], batch_size - len(windows))])  # one size: traced once
+        batch = trim_padding(read(full), padding_for(model))
+        for name, values in model.predict_on_batch(batch).items():
+            outputs[name][windows, : values.shape[1]] = values[: len(windows)]
+        progress.done(start + len(windows))
+    return outputs
 
 
 def check_scores(scores):

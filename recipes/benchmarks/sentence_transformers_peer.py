@@ -2,8 +2,8 @@
 
     PYTHONPATH=recipes python recipes/benchmarks/sentence_transformers_peer.py --corpus 'wiki/*.gz' --glue glue
 
-Both begin with kbert-mini, see the same pairs of neighbouring sentences in the same batches, with the same loss (mean
-pooling, cosine, temperature 0.05), optimizer and schedule, in float32; a batch is padded to its longest text. The
+Both begin with kbert-mini and see the same pairs of neighbouring sentences, each in its own order. Loss (mean pooling,
+cosine, temperature 0.05), optimizer and schedule are the same, in float32. A batch is padded to its longest text. The
 systems take turns, ten steps each.
 """
 

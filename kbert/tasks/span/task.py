@@ -152,13 +152,14 @@ class SpanExtraction(Task):
         )
 
     def teacher_answers(self, teacher, pipeline, examples, batch_size):
-        from kbert.tasks.span.windows import span_windows, window_logits
+        from kbert.tasks.scores import predict_windows
+        from kbert.tasks.span.windows import span_windows
 
         own, other = pipeline.tokenizer, teacher.tokenizer
         if own.vocabulary != other.vocabulary or own.settings() != other.settings():
             raise ValueError("answers of spans are positions of tokens: expected the vocabulary of the trained model")
         store, _ = span_windows(examples, pipeline.preprocessor)
-        return window_logits(teacher.model, store, batch_size)
+        return predict_windows(teacher.model, store.lengths, store.batch, store.sequence_length, batch_size)
 
     def training_data(self, pipeline, train, *, teacher=None, **batches):
         from kbert.tasks.span.windows import span_windows

@@ -6,10 +6,8 @@ Shapes: B questions, W windows of all of them, S sequence.
 import numpy as np
 import tensorflow as tf
 
-from kbert.preprocessing.buckets import limit_batch_size, longest_first, padding_for, trim_padding
 from kbert.tasks.span.questions import Questions
 from kbert.tasks.training_data import WindowStore
-from kbert.training.progress import PredictionProgress
 
 
 def span_positions(batch, answer_starts, answer_ends):
@@ -62,22 +60,3 @@ def span_windows(questions: Questions, preprocessor):
         "start_logits": np.stack([starts, store.lengths], 1),
         "end_logits": np.stack([ends, store.lengths], 1),
     }
-
-
-def window_logits(model, store, batch_size: int) -> dict[str, np.ndarray]:
-    """A span extractor's ``start_logits`` and ``end_logits`` of all windows, float32 [W, S], 0 at padding.
-
-    The longest windows run first, each batch as long as its longest.
-    """
-    order, _ = longest_first(store.lengths)
-    batch_size = limit_batch_size(batch_size, len(order))
-    progress = PredictionProgress(len(order), batch_size, what="windows predicted")
-    logits = {name: np.zeros((len(store), store.sequence_length), "float32") for name in model.output}
-    for start in range(0, len(order), batch_size):
-        windows = order[start : start + batch_size]
-        full = np.concatenate([windows, np.repeat(windows[-1:], batch_size - len(windows))])  # one size: traced once
-        batch = trim_padding(store.batch(tf.constant(full)), padding_for(model))
-        for name, values in model.predict_on_batch(batch).items():
-            logits[name][windows, : values.shape[1]] = values[: len(windows)]
-        progress.done(start + len(windows))
-    return logits

@@ -16,13 +16,11 @@ from kbert.files import atomic_file
 from kbert.inspection.examples.marked_text import mark_entities
 from kbert.inspection.markdown import escape, markdown_table, percent
 from kbert.inspection.view import View
-from kbert.preprocessing.buckets import limit_batch_size, longest_first, padding_for, trim_padding
-from kbert.tasks.scores import check_scores, cross_entropies
+from kbert.tasks.scores import check_scores, cross_entropies, predict_windows
 from kbert.tasks.tagging.metrics import entity_chunks, entity_scores
 from kbert.tasks.tagging.readers import DOCUMENT_START
 from kbert.tasks.tagging.tagged_text import TaggedText
 from kbert.tasks.tagging.windows import INPUTS, TaggedWindows
-from kbert.training.progress import PredictionProgress
 
 
 def write_predictions(path, tagged: TaggedText, predicted: Sequence[Sequence[str]]) -> None:
@@ -75,18 +73,13 @@ def word_logits(model, windows: TaggedWindows, batch_size: int) -> np.ndarray:
 
 
 def _logits(model, windows, batch_size):
-    """float32 [W, S, N]. The longest windows run first, each batch as long as its longest."""
-    order, _ = longest_first(windows.batch["padding_mask"].sum(axis=1))
-    logits = np.zeros((*windows.labels.shape, model.num_labels), "float32")
-    batch_size = limit_batch_size(batch_size, len(order))
-    progress = PredictionProgress(len(order), batch_size)
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
-        full = np.concatenate([rows, np.repeat(rows[-1:], batch_size - len(rows))])  # one size: traced once per length
-        batch = {name: tf.constant(windows.batch[name][full]) for name in INPUTS}
-        some = np.asarray(model.predict_on_batch(trim_padding(batch, padding_for(model)))["logits"])[: len(rows)]
-        logits[rows, : some.shape[1]] = some
-        progress.done(start + len(rows))
+    """float32 [W, S, N]."""
+
+    def read(rows):
+        return {name: tf.constant(windows.batch[name][rows]) for name in INPUTS}
+
+    lengths = windows.batch["padding_mask"].sum(axis=1)
+    logits = predict_windows(model, lengths, read, windows.labels.shape[1], batch_size)["logits"]
     check_scores(logits)
     return logits
 

@@ -173,16 +173,7 @@ def describe_type(annotation) -> str:
         return f"a dict of {describe_type(arguments[1])}"
     if origin in (tuple, list, Sequence):
         return f"a list, each item {describe_type(arguments[0])}"
-    words = {
-        bool: "True or False",
-        int: "an integer",
-        float: "a number",
-        str: "a string",
-        os.PathLike: "a path",
-        Mapping: "a dict",
-        type(None): "None",
-    }
-    return words.get(annotation) or f"a {getattr(annotation, '__name__', annotation)}"
+    return _WORDS.get(annotation) or f"a {getattr(annotation, '__name__', annotation)}"
 
 
 def _describe_bounds(number, bounds: Bounds) -> str:

@@ -10,8 +10,8 @@ import pytest
 from helpers.batches import config
 
 import kbert
+from kbert.layers.embedding_block import TokenEmbedding
 from kbert.layers.layer_norm import LayerNorm
-from kbert.layers.token_embedding import TokenEmbedding
 from kbert.models.encoder import BertEncoder
 from kbert.optim.losses import ClassificationLoss, RegressionLoss
 from kbert.optim.schedule import WarmupLinearDecay

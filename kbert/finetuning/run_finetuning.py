@@ -16,7 +16,7 @@ from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.keras_compat import set_untracked
 from kbert.models.bert_model import BertModel
-from kbert.models.copy_model import copy_model
+from kbert.models.copies import copy_model
 from kbert.models.lora import lora_layers
 from kbert.models.quantized_layers import check_not_quantized
 from kbert.optim.make_optimizer import make_optimizer

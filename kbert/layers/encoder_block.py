@@ -5,9 +5,9 @@ Shapes: B batch, S sequence, H hidden, A heads.
 
 import keras
 
+from kbert.keras_compat import all_layers
 from kbert.layers.feed_forward import FeedForward
 from kbert.layers.layer_norm import LayerNorm
-from kbert.layers.rematerialized import rematerialized
 from kbert.layers.replica_dropout import ReplicaDropout
 from kbert.layers.self_attention import SelfAttention
 
@@ -27,7 +27,7 @@ class EncoderBlock(keras.layers.Layer):
 
     Attributes:
         rematerialize: bool, False at first: whether training keeps only the inputs for the gradient, and recomputes the
-            rest (`kbert.layers.rematerialized`). It is not saved.
+            rest (`rematerialized`). It is not saved.
 
     Inputs: ``x`` float [B, S, H]; ``bias`` float [B, 1, 1 or S, S] (see `AttentionBias`), or None.
 
@@ -107,3 +107,29 @@ class EncoderBlock(keras.layers.Layer):
             "layer_norm_epsilon": self.layer_norm_epsilon,
             "initializer_stddev": self.initializer_stddev,
         }
+
+
+def rematerialized(block, x, bias):
+    """The output of an encoder block in training, float [B, S, H]; only its inputs are kept for the gradient.
+
+    `x` is float [B, S, H], `bias` float [B, 1, 1 or S, S]. The seeds of dropout are drawn outside of what is computed
+    twice, so that both times drop the same values. (`keras.RematScope` would draw again, hence give wrong gradients:
+    Keras 3.15.)
+
+    Source: Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".
+    """
+    dropouts = [layer for layer in all_layers(block) if isinstance(layer, ReplicaDropout) and layer.rate]
+    if dropouts and keras.backend.backend() not in ("tensorflow", "jax"):
+        raise NotImplementedError("rematerialize: dropout needs TensorFlow or JAX. Set the dropout rates to 0.")
+    seeds = [layer.seed_generator.next() for layer in dropouts]
+
+    def forward(x, bias):
+        for layer, seed in zip(dropouts, seeds, strict=True):
+            layer.given_seed = seed
+        try:
+            return block.transform(x, bias, training=True)
+        finally:
+            for layer in dropouts:
+                layer.given_seed = None
+
+    return keras.remat(forward)(x, bias)

@@ -3,10 +3,11 @@
 Shapes: B batch, S sequence, H hidden, A heads, D head width.
 """
 
+import functools
+
 import keras
 from keras import ops
 
-from kbert.layers.fused_attention import can_fuse_attention, fused_attention
 from kbert.layers.initializer import truncated_normal
 from kbert.layers.lora_dense import LoraDense
 from kbert.layers.replica_dropout import ReplicaDropout
@@ -18,7 +19,7 @@ class SelfAttention(keras.layers.Layer):
 
     Kernels are [H, H] as in Google's checkpoints: column ``a * D + d`` of query, key and value belongs to head a. The
     softmax is computed in float32 under any dtype policy. On the JAX backend a GPU computes all of it as one kernel
-    where no probabilities are dropped or returned (`kbert.layers.fused_attention`).
+    where no probabilities are dropped or returned (`kbert.layers.self_attention`).
 
     Args:
         num_heads: A, which must divide H.
@@ -109,3 +110,30 @@ class SelfAttention(keras.layers.Layer):
 
 def _split_heads(rows, shape):
     return ops.transpose(ops.reshape(rows, shape), (0, 2, 1, 3))
+
+
+def can_fuse_attention(compute_dtype: str) -> bool:
+    """Whether attention runs as one kernel: on the JAX backend, on a GPU, in bfloat16 or float16.
+
+    On TensorFlow Keras has none, and on a TPU Keras 3.15 leaves out the bias.
+    """
+    return keras.backend.backend() == "jax" and compute_dtype in ("bfloat16", "float16") and _is_on_gpu()
+
+
+def fused_attention(query, key, value, bias):
+    """Softmax of query times key plus bias, times value, without dropout of the probabilities: float [B, S, A, D].
+
+    Query (scaled already), key and value are float [B, S, A, D], the bias is float [B, 1, 1 or S, S] or None. Where the
+    kernel does not take the shapes or the device, JAX computes it in separate operations.
+    """
+    if bias is not None:  # the kernel wants each query's own, in its type
+        batch, length = ops.shape(query)[:2]
+        bias = ops.broadcast_to(ops.cast(bias, query.dtype), (batch, 1, length, length))
+    return ops.dot_product_attention(query, key, value, bias=bias, scale=1.0)
+
+
+@functools.cache
+def _is_on_gpu():
+    import jax
+
+    return jax.default_backend() in ("gpu", "cuda")

@@ -6,7 +6,7 @@ Shapes: H hidden, u units of a layer, r rank.
 from kbert.checks import check_positive
 from kbert.keras_compat import all_layers
 from kbert.layers.lora_dense import LoraDense
-from kbert.models.copy_model import copy_model
+from kbert.models.copies import copy_model
 
 TARGETS = ("query", "key", "value", "attention/output", "intermediate", "feed_forward/output")
 

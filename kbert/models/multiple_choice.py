@@ -5,8 +5,7 @@ Shapes: B batch, C choices, S sequence.
 
 import keras
 
-from kbert.layers.merge_choices import MergeChoices
-from kbert.layers.split_choices import SplitChoices
+from kbert.layers.choices import MergeChoices, SplitChoices
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import new_head, resolve_encoder
 from kbert.optim.losses import ClassificationLoss

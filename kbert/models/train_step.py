@@ -15,9 +15,8 @@ from keras import ops
 
 from kbert.checks import check_positive
 from kbert.keras_compat import strategy_of
-from kbert.optim.losses import WeightedMeanLoss
+from kbert.optim.losses import WeightedMeanLoss, WholeBatch
 from kbert.optim.replicas import count_replicas, sum_over_replicas
-from kbert.optim.whole_batch import WholeBatch
 
 
 def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:

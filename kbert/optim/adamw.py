@@ -1,13 +1,13 @@
 """AdamW as BERT was trained with it."""
 
 import functools
+import re
 
 import keras
 from keras import ops
 
 from kbert.checks import check_bool, check_numbers
 from kbert.keras_compat import OptimizerOfAll, merge_replicas
-from kbert.optim.layer_factors import layer_factors
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 from kbert.xla import compiled, is_worth_compiling
 
@@ -314,3 +314,19 @@ def _plain(decay, beta_1, beta_2, epsilon):
 def _compiled(decay, beta_1, beta_2, epsilon):
     """The update as one fused kernel: on a CPU it takes less than half the time, being bound by memory."""
     return compiled(_plain(decay, beta_1, beta_2, epsilon))
+
+
+_BLOCK = re.compile(r"(?:^|/)encoder_block_(\d+)/")
+_EMBEDDINGS = re.compile(r"(?:^|/)embeddings/")
+
+
+def layer_factors(paths, layer_decay) -> list[float]:
+    """The factor of each variable's learning rate."""
+    if layer_decay is None:
+        return [1.0] * len(paths)
+    blocks = [found and int(found[1]) for found in map(_BLOCK.search, paths)]
+    above = max((number + 1 for number in blocks if number is not None), default=0)  # L
+    return [
+        layer_decay ** (above + 1 if _EMBEDDINGS.search(path) else 0 if number is None else above - number)
+        for path, number in zip(paths, blocks, strict=True)
+    ]

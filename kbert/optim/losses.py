@@ -7,6 +7,8 @@ Shapes: B batch, S sequence, P predictions, K parts of a packed row, C choices, 
 number of axes.
 """
 
+import dataclasses
+
 import keras
 from keras import ops
 
@@ -272,3 +274,26 @@ def _global_mean(total, weight, epsilon):
     mean = ops.divide_no_nan(all_total, all_weight + epsilon)
     # Keras reports the mean over replicas of `replicas` times this value, so each has to carry an equal part.
     return share + ops.stop_gradient(mean / replicas - share)
+
+
+@dataclasses.dataclass(frozen=True)
+class WholeBatch:
+    """What a micro-batch of a replica must know of the whole batch, of all replicas.
+
+    Attributes:
+        weight: float32 [], its sum of weights.
+        micro_batches: int, into how many a replica divides its rows.
+        rows: float32 [], the rows of an average replica, as a multiple of this one's.
+    """
+
+    weight: object
+    micro_batches: int
+    rows: object
+
+    def share(self, total, epsilon):
+        """The loss of a micro-batch: the mean of its gradient over micro-batches is the whole batch's.
+
+        The mean of its value is the whole batch's too, where Keras weighs the replicas' values with their rows.
+        """
+        share = self.micro_batches * ops.divide_no_nan(total, self.weight + epsilon)
+        return share + ops.stop_gradient(share * (self.rows - 1.0))

@@ -16,8 +16,8 @@ from kbert.keras_compat import FreshFunctions, deserialize, pass_inputs_unchange
 from kbert.models.bert_model import BertModel
 from kbert.models.check_inputs import lists_to_arrays
 from kbert.models.check_targets import check_targets
+from kbert.models.copies import in_precision
 from kbert.models.lora import merged
-from kbert.models.precision import in_precision
 from kbert.models.write_saved_model import write_saved_model
 from kbert.pipelines.padded_batches import column_batches, count_batches, join_padded
 from kbert.pipelines.registry import task_class

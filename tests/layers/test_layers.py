@@ -6,19 +6,17 @@ from helpers.layer_harness import run_layer_test
 
 from kbert.layers.attention_bias import AttentionBias
 from kbert.layers.bilstm import BiLstm
-from kbert.layers.embedding_block import EmbeddingBlock
+from kbert.layers.choices import MergeChoices, SplitChoices
+from kbert.layers.embedding_block import EmbeddingBlock, TokenEmbedding
 from kbert.layers.encoder_block import EncoderBlock
 from kbert.layers.feed_forward import FeedForward
 from kbert.layers.layer_norm import LayerNorm
 from kbert.layers.masked_lm_head import MaskedLMHead
-from kbert.layers.merge_choices import MergeChoices
 from kbert.layers.pooler import Pooler
 from kbert.layers.replica_dropout import ReplicaDropout
 from kbert.layers.self_attention import SelfAttention
 from kbert.layers.sinusoidal_positions import SinusoidalPositions
-from kbert.layers.split_choices import SplitChoices
 from kbert.layers.task_head import TaskHead
-from kbert.layers.token_embedding import TokenEmbedding
 
 _RNG = np.random.default_rng(5)
 X = _RNG.normal(size=(4, 7, 12)).astype("float32")

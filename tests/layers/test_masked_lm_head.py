@@ -4,8 +4,8 @@ import keras
 import numpy as np
 import pytest
 
+from kbert.layers.embedding_block import TokenEmbedding
 from kbert.layers.masked_lm_head import MaskedLMHead
-from kbert.layers.token_embedding import TokenEmbedding
 
 RNG = np.random.default_rng(4)
 X = RNG.normal(size=(3, 7, 12)).astype("float32")

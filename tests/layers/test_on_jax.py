@@ -13,7 +13,7 @@ import jax, keras
 import numpy as np
 from keras import ops
 from kbert.layers import replica_dropout, self_attention
-from kbert.layers.fused_attention import can_fuse_attention, fused_attention
+from kbert.layers.self_attention import can_fuse_attention, fused_attention
 from kbert.layers.replica_dropout import ReplicaDropout
 from kbert.layers.self_attention import SelfAttention
 

@@ -6,7 +6,7 @@ import tensorflow as tf
 from helpers.batches import choice_batch, config
 from helpers.layer_harness import run_layer_test
 
-from kbert.layers.split_choices import ABSENT, SplitChoices
+from kbert.layers.choices import ABSENT, SplitChoices
 from kbert.models.multiple_choice import BertMultipleChoice
 from kbert.optim.losses import ClassificationLoss
 

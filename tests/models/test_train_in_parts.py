@@ -9,7 +9,7 @@ from helpers.run_eagerly import run_eagerly
 from kbert.models.regressor import BertRegressor
 from kbert.optim import losses
 from kbert.optim.adamw import AdamW
-from kbert.optim.whole_batch import WholeBatch
+from kbert.optim.losses import WholeBatch
 
 SMALL = {"num_layers": 1, "hidden_dropout": 0.0, "attention_dropout": 0.0}
 RNG = np.random.default_rng(0)

@@ -9,7 +9,7 @@ from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.models.precision import in_precision
+from kbert.models.copies import in_precision
 from kbert.serving.saved_model_file import SavedModelFile
 
 

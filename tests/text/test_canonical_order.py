@@ -6,8 +6,7 @@ import unicodedata
 
 import tensorflow as tf
 
-from kbert.text.canonical_order import order_marks
-from kbert.text.normalizer import Normalizer
+from kbert.text.normalizer import Normalizer, order_marks
 
 # Classes 230, 220, 216 (spacing, not stripped), 224 (the same), 1, a starter among marks, and composed characters.
 PIECES = ["\u0301", "\u0316", "\U0001d165", "\u302e", "\u0334", "\u034f", "\u0f73", "\u0344", "e"]

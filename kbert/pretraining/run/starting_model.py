@@ -4,7 +4,7 @@ import os
 import pathlib
 
 from kbert.corpus.records import Records
-from kbert.models.copy_model import copy_model
+from kbert.models.copies import copy_model
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
 from kbert.pipelines.pipeline import Pipeline

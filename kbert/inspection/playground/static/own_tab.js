@@ -1,9 +1,9 @@
 /** TensorBoard lays out its tabs before all of its header is there: the open one may end up under other controls. */
 
 const NAME = "kbert";
-const LATER = [0, 500, 2000]; // milliseconds, until the tab is there
+const EVERY = 500; // milliseconds: no event tells of everything that moves the tabs
 
-/** Scrolls the tab of this page, which is open, into view; elsewhere than in TensorBoard it does nothing. */
+/** Keeps the tab of this page in view while it is open, until the reader moves the tabs; elsewhere does nothing. */
 export function showOwnTab() {
   let around;
   try {
@@ -12,16 +12,14 @@ export function showOwnTab() {
     around = null; // a frame of another origin
   }
   if (!around) return;
-  const find = () => [...around.querySelectorAll(".plugin-name")].find((one) => one.textContent.trim() === NAME);
   const show = () => {
     if (!window.frameElement?.offsetParent) return; // another tab is open
-    find()?.scrollIntoView({ block: "nearest", inline: "nearest" });
+    const tab = [...around.querySelectorAll(".plugin-name")].find((name) => name.textContent.trim() === NAME);
+    if (!tab) return;
+    const { left, right, top, bottom } = tab.getBoundingClientRect();
+    const onTop = around.elementFromPoint((left + right) / 2, (top + bottom) / 2);
+    if (!tab.contains(onTop)) tab.scrollIntoView({ block: "nearest", inline: "center" });
   };
-  // Whatever appears beside the tabs, however late, narrows their list.
-  const sizes = new window.parent.ResizeObserver(show);
-  const watch = () => {
-    for (let part = find(); part; part = part.parentElement) sizes.observe(part);
-    show();
-  };
-  for (const delay of LATER) setTimeout(watch, delay);
+  const timer = setInterval(show, EVERY);
+  for (const event of ["pointerdown", "wheel"]) around.addEventListener(event, () => clearInterval(timer));
 }

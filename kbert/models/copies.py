@@ -1,8 +1,19 @@
-"""A model in another precision."""
+"""Copies of a model: one to be trained without changing it, and one in another precision."""
 
 import keras
 
 from kbert.models.quantized_layers import quantized_layers
+
+
+def copy_model(model):
+    """A model of the same architecture and weights that shares nothing with the given one and is not compiled."""
+    copy = type(model).from_config(model.get_config())
+    copy.set_weights(model.get_weights())
+    copy.pretrained = model.pretrained
+    for block, of in zip(*(getattr(one, "encoder", one).blocks for one in (copy, model)), strict=True):
+        block.rematerialize = of.rematerialize  # which is no part of an architecture
+    return copy
+
 
 PRECISIONS = ("float32", "bfloat16")
 

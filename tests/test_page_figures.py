@@ -70,7 +70,7 @@ FIGURES = {  # page → what it says, in any number of lines
         "| {all_tokens:.0f} million | {all_hours:.1f} | {all_tiny[mlm_accuracy]:.1f} % |",
         "| {mini[tokens]:.0f} million more | {mini[hours]:.1f} more | {mini[mlm_accuracy]:.1f} % |",
     ),
-    "docs/kbert-models.md": (
+    "docs/maintainers/kbert-models.md": (
         "{first[steps]:,} steps at a constant rate ({first[tokens]:.0f} million tokens, {first[minutes]:.0f} minutes",
         "then {last[steps]:,} steps in which the rate falls to 0 ({last[tokens]:.0f} million tokens, "
         "{last[minutes]:.0f} minutes). Its plateau ended after {plateau[tokens]:.0f} million tokens",

@@ -2,15 +2,22 @@
 
     PYTHONPATH=.:recipes python docs/maintainers/make_experiments.py
 
-The page receives a table of what these models reach, and a section for each result; saved_models/NAME/README.md the
-table of results/finetuning-NAME.json.
+The page receives a table of what these models reach, and a section for each of the paper's tables that was run;
+saved_models/NAME/README.md the table of results/finetuning-NAME.json.
 """
 
 import argparse
 import pathlib
 
 from experiments.paper_tables import TABLES, paper_table
-from experiments.report import SEEN, describe_options, result_table
+from experiments.report import (
+    SEEN,
+    comparison_table,
+    describe_examples,
+    describe_options,
+    describe_versions,
+    result_table,
+)
 
 from kbert.files import read_json
 
@@ -21,10 +28,9 @@ COMPARED, AFTER = "## Fine-tuned, compared with random weights\n\n", "\n## Limit
 
 
 def with_results(page: str, results: pathlib.Path) -> str:
-    """The page with what kbert's own models reach, and a section for each comparison and each table of the paper."""
+    """The page with what kbert's own models reach, and a section for each table of the paper."""
     told: dict[str, str] = {}  # settings → the title of the section that has them
-    sections = [_comparison(path, told) for path in sorted(results.glob("finetuning-*.json"))]
-    sections += [_section(results / f"{name}.json", told) for name in TABLES if (results / f"{name}.json").is_file()]
+    sections = [_section(results / f"{name}.json", told) for name in TABLES if (results / f"{name}.json").is_file()]
     page = _between(page, "<!-- own models -->\n\n", "\n<!-- end of own models -->\n", _own_models(results))
     text = "\n".join(sections or ["No results.\n"])
     return _between(page, "<!-- results -->\n\n", "\n<!-- end of results -->\n", text)
@@ -32,7 +38,7 @@ def with_results(page: str, results: pathlib.Path) -> str:
 
 def with_comparison(card: str, result: dict) -> str:
     """The card of a model with its results, as docs/maintainers/make_shipped_model.py writes them."""
-    return _between(card, COMPARED, AFTER, result_table(result))
+    return _between(card, COMPARED, AFTER, comparison_table(result))
 
 
 def _between(page, begin, end, text):
@@ -75,10 +81,12 @@ def _section(path, told):
         ("Pre-trainings", pretraining),
         ("Fine-tunings", finetuning),
         ("Taggers on features", _given(settings["feature_training"]) if table.has_features else ""),
-        ("Examples for training and dev", _examples(result)),
+        ("Examples for training and dev", describe_examples(result)),
     ]
     title = result["title"].split(":")[0]
-    return f"{_head(result, path)}{_once(parts, title, told)}{' to '.join(minutes)} minutes each. {_made(result, told)}\n"
+    return (
+        f"{_head(result, path)}{_once(parts, title, told)}{' to '.join(minutes)} minutes each. {_made(result, told)}\n"
+    )
 
 
 def _once(parts, title, told):
@@ -97,47 +105,18 @@ def _given(options):
     return describe_options({name: value for name, value in options.items() if value is not None})
 
 
-def _comparison(path, told):
-    result = read_json(path)
-    settings = result["settings"]
-    grid = "; ".join(
-        f"{name.replace('_', ' ')} {', '.join(map(str, values))}" for name, values in settings["grid"].items()
-    )
-    chosen = {"dev": "on dev", "train": "on a fifth of the training examples"}[settings["choose_on"]]
-    shared = "".join(f", {name.replace('_', ' ')} {value}" for name, value in settings["finetuning"].items())
-    return (
-        f"{_head(result, path)}Tried with the first seed, and chosen {chosen}: {grid}. "
-        f"Seeds {_numbers(settings['seeds'])}{shared}. "
-        f"Examples for training and dev: {_examples(result)}. {_minutes(result)}{_made(result, told)}\n"
-    )
-
-
-def _minutes(result):
-    """What the pre-training and the fine-tunings of the first row took, where the file says it."""
-    row = result["rows"][0]
-    parts = [f"pre-training {row['pretrained']['minutes']:.0f}"] if row["pretrained"] else []
-    parts += [f"{name} {score['minutes']:.1f}" for name, score in row["scores"].items() if "minutes" in score]
-    return f"Minutes: {', '.join(parts)}. " if parts else ""
-
-
 def _head(result, path):
     plot = f"![Plot of these scores](../results/{path.stem}.svg)\n\n" if path.with_suffix(".svg").is_file() else ""
     return f"### {result['title']}\n\n{result_table(result)}\n{plot}"
 
 
-def _examples(result):
-    found = {name: n for name, n in result["settings"]["examples"].items() if name in result["columns"]}
-    return ", ".join(f"{name} {n['train']:,} and {n['dev']:,}" for name, n in found.items())
-
-
 def _made(result, told):
     """The date; with the first result, and where they differ, also processor and versions."""
-    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
-    machine = f"; {result['settings']['processor']}, {result['settings']['cores']} cores; {versions}"
+    machine = describe_versions(result)
     if told.get("machine") == machine:
         return f"{result['date']}."
     told["machine"] = machine
-    return f"{result['date']}{machine}."
+    return f"{result['date']}; {machine}."
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 
 from experiments.learning_curves import SCORES, curves_plot, curves_table, describe_plateau, read_points
-from experiments.report import describe_options, result_table
+from experiments.report import comparison_table, describe_options
 
 from kbert.files import read_json
 
@@ -120,7 +120,7 @@ def _card(name, pipeline, points, makers, records, results):
         curves="\n\n".join([curves_table(points), *filter(None, [_plateaus(points, makers)])]),
         scores=_held_out(list(makers.values())[-1], list(points.values())[-1]),
         answers="\n".join(f"| {one} | {', '.join(tokens[0])} |" for one, tokens in zip(PROMPTS, filled, strict=True)),
-        compared=result_table(read_json(scores)) if scores.is_file() else "Not measured yet.\n",
+        compared=comparison_table(read_json(scores)) if scores.is_file() else "Not measured yet.\n",
         published=_published(name, config, read_json(scores) if scores.is_file() else {"rows": []}),
         length=pipeline.preprocessor.sequence_length,
         positions="" if config.position_embedding == "sinusoidal" else "; later positions are untrained",

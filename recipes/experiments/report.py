@@ -52,6 +52,34 @@ def result_table(result: dict) -> str:
     return "\n".join([*lines, "", *(f"- {sentence}" for sentence in sentences)]) + "\n"
 
 
+def comparison_table(result: dict) -> str:
+    """The table of a comparison with random weights, and a paragraph on how it was made."""
+    settings, row = result["settings"], result["rows"][0]
+    grid = (f"{name.replace('_', ' ')} {', '.join(map(str, values))}" for name, values in settings["grid"].items())
+    chosen = {"dev": "on dev", "train": "on a fifth of the training examples"}[settings["choose_on"]]
+    minutes = [f"pre-training {row['pretrained']['minutes']:.0f}"] if row["pretrained"] else []
+    minutes += [f"{name} {score['minutes']:.1f}" for name, score in row["scores"].items() if "minutes" in score]
+    paragraph = (
+        f"Tried with the first seed, and chosen {chosen}: {'; '.join(grid)}. Seeds "
+        f"{', '.join(map(str, settings['seeds']))}. {describe_options(settings['finetuning']).capitalize()}. "
+        f"Examples for training and dev: {describe_examples(result)}. Minutes: {', '.join(minutes)}. "
+        f"{result['date']}; {describe_versions(result)}."
+    )
+    return f"{result_table(result)}\n{paragraph}\n"
+
+
+def describe_examples(result: dict) -> str:
+    """How many examples each column was trained and scored on."""
+    examples = {name: n for name, n in result["settings"]["examples"].items() if name in result["columns"]}
+    return ", ".join(f"{name} {n['train']:,} and {n['dev']:,}" for name, n in examples.items())
+
+
+def describe_versions(result: dict) -> str:
+    """The processor and the versions of a result."""
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    return f"{result['settings']['processor']}, {result['settings']['cores']} cores; {versions}"
+
+
 def result_csv(result: dict) -> str:
     """A line for each row and column: scores of every seed, mean, deviation, the paper's figure and the verdict."""
     text = io.StringIO()

@@ -175,8 +175,9 @@ class Verdict:
     Attributes:
         word: ``seen``: the difference has the paper's direction; ``reversed``: the opposite one; ``higher`` or
             ``lower``: the paper has no figures; ``unequal``: the paper's figures are equal, and these differ; ``tie``:
-            the means differ by no more than both standard deviations together; ``one seed``: there are no deviations, and nothing is
-            concluded; ``not trained``: one of the two pre-trainings has not left the plateau (`is_trained`).
+            the means differ by no more than both standard deviations together; ``one seed``: there are no deviations,
+            and nothing is concluded; ``not trained``: one of the two pre-trainings has not left the plateau
+            (`is_trained`).
         difference: of the means.
         spread: the sum of both standard deviations, or None.
         paper: the difference of the paper's figures, or only its sign as ±1; None: the paper has none.

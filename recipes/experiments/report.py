@@ -49,7 +49,8 @@ def result_table(result: dict) -> str:
     lines += [_line(cells) for cells in zip(*columns.values(), strict=True) if {*cells[1:]} - {"", "0.0"}]
     sentences = [f"Every pre-training: {', '.join(common)}."] if common else []
     sentences += [*_chosen(result), *result["sentences"]]
-    return "\n".join([*lines, "", *(f"- {sentence}" for sentence in sentences)]) + "\n"
+    bullets = (f"- {sentence}".replace("- + ", "- \\+ ") for sentence in sentences)  # not a list in a list
+    return "\n".join([*lines, "", *bullets]) + "\n"
 
 
 def comparison_table(result: dict) -> str:
@@ -243,22 +244,22 @@ def judge(
 def sentence(name: str, reference: str, verdicts: dict[str, Verdict]) -> str:
     """What each column says of a row, grouped by the verdict: the difference ± the sum of both deviations."""
     if any(verdict.word == NOT_TRAINED for verdict in verdicts.values()):
-        return f"{name} against {reference}: not trained, no verdict."
+        return f"{name} against {reference}. Not trained, no verdict."
     columns = {}
     for column, verdict in verdicts.items():
         spread = "" if verdict.spread is None else f" ± {verdict.spread:.1f}"
         columns.setdefault(verdict.word, []).append(f"{column} {verdict.difference:+.1f}{spread}")
     meanings = {
-        SEEN: "same direction as in the paper",
-        REVERSED: "opposite direction to the paper",
-        UNEQUAL: "unequal, although the paper's figures are equal",
-        ONE_SEED: "one seed, no verdict",
-        HIGHER: "higher, no figure in the paper",
-        LOWER: "lower, no figure in the paper",
-        TIE: "tie",
+        SEEN: "Same direction as in the paper",
+        REVERSED: "Opposite direction to the paper",
+        UNEQUAL: "Unequal, although the paper's figures are equal",
+        ONE_SEED: "One seed, no verdict",
+        HIGHER: "Higher, no figure in the paper",
+        LOWER: "Lower, no figure in the paper",
+        TIE: "Tie",
     }
-    parts = (f"{meanings[word]}: {', '.join(names)}" for word, names in columns.items())
-    return f"{name} against {reference}: {'; '.join(parts)}."
+    parts = (f"{meanings[word]}: {', '.join(names)}." for word, names in columns.items())
+    return " ".join([f"{name} against {reference}.", *parts])
 
 
 def summary(values: Sequence[float]) -> dict:

@@ -150,7 +150,7 @@ def test_the_verdict_and_a_setting_that_diverges(toy):
     ours, random, _ = result["rows"]
     assert ours["scores"]["SST-2"]["values"] == pytest.approx([80, 81, 82])
     assert [one["value"] for one in random["scores"]["SST-2"]["grid"]] == [pytest.approx(50), pytest.approx(60), None]
-    assert result["sentences"] == ["ours against random weights: same direction as in the paper: SST-2 +20.0 ± 2.0."]
+    assert result["sentences"] == ["ours against random weights. Same direction as in the paper: SST-2 +20.0 ± 2.0."]
     assert result["table"] == "finetuning-ours"
     with pytest.raises(
         FloatingPointError, match="SST-2, .*expected settings that train. Received: .*'learning_rate': 1"

@@ -239,7 +239,7 @@ def _pretraining():
     random = Row(name="random weights", finetuning={"random_weights": True}, paper_sign=-1)
     return Table(
         name="pretraining",
-        title="Pre-training, and the same architecture with random weights",
+        title="Pre-training, and random weights of its architecture",
         source="the paper's claim",
         reference=BERT,
         rows=(Row(name=BERT), random),

@@ -94,7 +94,7 @@ FIGURES = {  # page → what it says, in any number of lines
     "saved_models/kbert-tiny/README.md": (
         "On all held-out documents: {all_tiny[mlm_accuracy]:.1f} % of {all_tiny[masks]:,} masked tokens, loss "
         "{all_tiny[mlm_cross_entropy]:.2f}; {all_tiny[nsp_accuracy]:.1f} % of {all_tiny[pairs]:,} next sentences.",
-        "on training text the loss was {plateau[mlm_cross_entropy]:.1f}, and the plateau ended at step "
+        "On training text the loss was {plateau[mlm_cross_entropy]:.1f}, and the plateau ended at step "
         "{plateau[step]:,} ({plateau[tokens]:.0f} million tokens)",
     ),
     "saved_models/kbert-mini/README.md": (

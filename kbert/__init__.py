@@ -1,4 +1,4 @@
-"""kbert: BERT (Devlin et al. 2018) as a Keras 3 application.
+"""kbert: a Keras 3 library to pre-train, fine-tune and serve BERT (Devlin et al. 2018).
 
 The public names below, and subpackages such as ``kbert.layers``, are resolved on first use, so that ``import kbert``
 costs nothing and the model side (config, layers, optim, models) never pulls in TensorFlow. Where TensorFlow is imported

@@ -16,7 +16,7 @@ import shutil
 import tempfile
 
 from experiments.learning_curves import SCORES, curves_plot, curves_table, describe_plateau, read_points
-from experiments.report import describe_options, result_table
+from experiments.report import comparison_table, describe_options
 
 from kbert.files import read_json
 
@@ -120,10 +120,10 @@ def _card(name, pipeline, points, makers, records, results):
         curves="\n\n".join([curves_table(points), *filter(None, [_plateaus(points, makers)])]),
         scores=_held_out(list(makers.values())[-1], list(points.values())[-1]),
         answers="\n".join(f"| {one} | {', '.join(tokens[0])} |" for one, tokens in zip(PROMPTS, filled, strict=True)),
-        compared=result_table(read_json(scores)) if scores.is_file() else "Not measured yet.\n",
+        compared=comparison_table(read_json(scores)) if scores.is_file() else "Not measured yet.\n",
         published=_published(name, config, read_json(scores) if scores.is_file() else {"rows": []}),
         length=pipeline.preprocessor.sequence_length,
-        positions="" if config.position_embedding == "sinusoidal" else "; later positions are untrained",
+        positions="" if config.position_embedding == "sinusoidal" else ", so later positions are untrained",
     )
 
 
@@ -137,7 +137,7 @@ def _published(name, config, result):
     other, score = PUBLISHED[config.num_layers, config.hidden_dim]
     return (
         f"Google's {other}, of this depth and width, was trained on hundreds of times as much, and has a Spearman "
-        f"correlation of {score} on the test set of STS-B; {name} has {ours[0]:.1f} on the dev set ([published figures]"
+        f"correlation of {score} on the test set of STS-B. {name} has {ours[0]:.1f} on the dev set ([published figures]"
         "(../../docs/results.md#what-published-models-of-these-sizes-reach)). "
     )
 
@@ -172,7 +172,7 @@ def _baselines(run, made_by):
     found = made_by["metrics"]["unigram"]
     scores = f"loss {found['cross_entropy']:.2f}, accuracy {100 * found['accuracy']:.1f} %"
     if "nsp_accuracy" in found:
-        scores += f"; the more frequent next-sentence label {100 * found['nsp_accuracy']:.1f} %"
+        scores += f", and the more frequent next-sentence label {100 * found['nsp_accuracy']:.1f} %"
     return f"- **Baselines** on the held-out sample of {run}: token frequencies {scores}."
 
 

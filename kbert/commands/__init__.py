@@ -23,7 +23,7 @@ COMMANDS = {name: command for group in GROUPS.values() for name, command in grou
 
 def help_text() -> str:
     """What ``kbert --help`` shows: the commands with their first sentences."""
-    lines = ["usage: kbert COMMAND [--help] …", "", "BERT as a Keras 3 application: pre-train, fine-tune, serve."]
+    lines = ["usage: kbert COMMAND [--help] …", "", "A Keras 3 library to pre-train, fine-tune and serve BERT."]
     for group, commands in GROUPS.items():
         lines += ["", f"{group}:"]
         lines += [f"  {name:<22}{command.summary.split('. ')[0].rstrip('.')}" for name, command in commands.items()]

@@ -226,7 +226,7 @@ def _masking(names=None):
 def _next_sentence():
     rows = {f"{rate:.0%} random".replace("%", " %"): {"random_next_rate": rate} for rate in (0.25, 0.75)}
     rows["No NSP"] = _NO_NSP
-    return _of_pretraining("next-sentence", "The share of random next sentences", "not in the paper", BERT, **rows)
+    return _of_pretraining("next-sentence", "How many next sentences are random", "not in the paper", BERT, **rows)
 
 
 def _positions():
@@ -239,7 +239,7 @@ def _pretraining():
     random = Row(name="random weights", finetuning={"random_weights": True}, paper_sign=-1)
     return Table(
         name="pretraining",
-        title="Pre-training, and the same architecture with random weights",
+        title="Pre-training, and random weights of its architecture",
         source="the paper's claim",
         reference=BERT,
         rows=(Row(name=BERT), random),

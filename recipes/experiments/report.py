@@ -19,30 +19,66 @@ _LEFT_TO_RIGHT = ("left-to-right perplexity", "left-to-right accuracy")
 
 
 def result_table(result: dict) -> str:
-    """A Markdown table: a line for each row, then the paper's figures, then a sentence for each comparison.
+    """A Markdown table with a line for each row, then the settings that were chosen and a sentence for each comparison.
 
-    Left-to-right models, whose scores on held-out text cannot be compared with those of masked ones, have columns of
-    their own. Where settings were chosen for each score, a second table names them.
+    The paper's figures stand beside the scores. Columns without any score are left out, and so is the most frequent
+    answer where all its scores are 0. Left-to-right models, whose
+    scores on held-out text cannot be compared with those of masked ones, have columns of their own. What is equal for
+    all pre-trainings stands in a sentence.
     """
-    causal = any(row["pretrained"].get("left_to_right") for row in result["rows"])
-    pretrained = [_STEPS, *_MASKED, *(_LEFT_TO_RIGHT if causal else ())]
-    columns = result["columns"]
-    more = [name for row in result["paper_rows"].values() for name in row if name not in columns]
-    more += [name for row in result["rows"] for name in row["paper"] if name not in columns]
-    paper = list(dict.fromkeys([*columns, *(name for name in more if name not in pretrained)]))
-    header = ["", *pretrained, *paper]
-    lines = ["| " + " | ".join(header) + " |", "|---" * len(header) + "|"]
-    for row in result["rows"]:
-        name = row["name"] if is_trained(row["pretrained"]) else f"{row['name']} ({NOT_TRAINED})"
-        before = _pretrained(row["pretrained"])
-        cells = [before.get(column, "") for column in pretrained]
-        lines.append(_line(name, cells, [_score(row["scores"].get(column)) for column in paper]))
-    figures = {row["name"]: row["paper"] for row in result["rows"] if row["paper"]} | result["paper_rows"]
-    for name, one in figures.items():
-        cells = ["", *(_figure(one.get(column)) for column in pretrained[1:])]
-        lines.append(_line(f"*paper: {name}*", cells, [_figure(one.get(column), ".1f") for column in paper]))
-    lines += _chosen(result)
-    return "\n".join([*lines, "", *(f"- {sentence}" for sentence in result["sentences"])]) + "\n"
+    rows, paper_rows = result["rows"], result["paper_rows"]
+    names = [row["name"] if is_trained(row["pretrained"]) else f"{row['name']} ({NOT_TRAINED})" for row in rows]
+    pretrained = [_pretrained(row["pretrained"]) for row in rows]
+    figures = [row["paper"] for row in rows] + list(paper_rows.values())
+    columns, common = {"": names + [f"*paper: {name}*" for name in paper_rows]}, []
+
+    def add(column, cells, form):
+        columns[column] = cells + [""] * len(paper_rows)
+        if any(column in row for row in figures):
+            columns[f"{column}, paper"] = [format(row[column], form) if column in row else "" for row in figures]
+
+    for column in (_STEPS, *_MASKED, *_LEFT_TO_RIGHT):
+        cells = [row.get(column, "") for row in pretrained]
+        if any(cells) and len({row.get(column) for row in pretrained if row}) == 1:
+            common.append(f"{column} {max(cells)}")
+        elif any(cells):
+            add(column, cells, "g")
+    for column in result["columns"]:
+        add(column, [_score(row["scores"].get(column)) for row in rows], ".1f")
+    lines = [_line(columns), "|---" * len(columns) + "|"]
+    lines += [_line(cells) for cells in zip(*columns.values(), strict=True) if {*cells[1:]} - {"", "0.0"}]
+    sentences = [f"Every pre-training: {', '.join(common)}."] if common else []
+    sentences += [*_chosen(result), *result["sentences"]]
+    bullets = (f"- {sentence}".replace("- + ", "- \\+ ") for sentence in sentences)  # not a list in a list
+    return "\n".join([*lines, "", *bullets]) + "\n"
+
+
+def comparison_table(result: dict) -> str:
+    """The table of a comparison with random weights, and a paragraph on how it was made."""
+    settings, row = result["settings"], result["rows"][0]
+    grid = (f"{name.replace('_', ' ')} {', '.join(map(str, values))}" for name, values in settings["grid"].items())
+    chosen = {"dev": "on dev", "train": "on a fifth of the training examples"}[settings["choose_on"]]
+    minutes = [f"pre-training {row['pretrained']['minutes']:.0f}"] if row["pretrained"] else []
+    minutes += [f"{name} {score['minutes']:.1f}" for name, score in row["scores"].items() if "minutes" in score]
+    paragraph = (
+        f"Tried with the first seed, and chosen {chosen}: {'; '.join(grid)}. Seeds "
+        f"{', '.join(map(str, settings['seeds']))}. {describe_options(settings['finetuning']).capitalize()}. "
+        f"Examples for training and dev: {describe_examples(result)}. Minutes: {', '.join(minutes)}. "
+        f"{result['date']}; {describe_versions(result)}."
+    )
+    return f"{result_table(result)}\n{paragraph}\n"
+
+
+def describe_examples(result: dict) -> str:
+    """How many examples each column was trained and scored on."""
+    examples = {name: n for name, n in result["settings"]["examples"].items() if name in result["columns"]}
+    return ", ".join(f"{name} {n['train']:,} and {n['dev']:,}" for name, n in examples.items())
+
+
+def describe_versions(result: dict) -> str:
+    """The processor and the versions of a result."""
+    versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items())
+    return f"{result['settings']['processor']}, {result['settings']['cores']} cores; {versions}"
 
 
 def result_csv(result: dict) -> str:
@@ -93,23 +129,20 @@ def _plain(value):
 
 
 def _chosen(result):
-    """A table of the settings that each score was chosen with."""
-    rows = [row for row in result["rows"] if any(score.get("options") for score in row["scores"].values())]
-    if not rows:
-        return []
-    lines = [
-        "",
-        "| chosen settings | " + " | ".join(result["columns"]) + " |",
-        "|---" * (len(result["columns"]) + 1) + "|",
-    ]
-    for row in rows:
-        scores = [row["scores"].get(column, {}) for column in result["columns"]]
-        lines.append(_line(row["name"], [], [describe_options(score.get("options", {})) for score in scores]))
-    return lines
+    """A sentence for each row on the settings that its scores were chosen with, where several were tried."""
+    tried = [name for name, values in result["settings"].get("grid", {}).items() if len(values) > 1]
+    for row in result["rows"]:
+        columns = {}
+        for column, score in row["scores"].items():
+            options = {name: score["options"][name] for name in tried} if score.get("options") else {}
+            columns.setdefault(describe_options(options), []).append(column)
+        settings = [f"{options} for {', '.join(names)}" for options, names in columns.items() if options]
+        if settings:
+            yield f"Chosen for {row['name']}: {'; '.join(settings)}."
 
 
-def _line(name, before, cells):
-    return "| " + " | ".join([name, *before, *cells]) + " |"
+def _line(cells):
+    return "| " + " | ".join(cells) + " |"
 
 
 def _pretrained(found):
@@ -129,14 +162,10 @@ def _score(score):
     return f"{score['mean']:.1f}" + ("" if score["deviation"] is None else f" ± {score['deviation']:.1f}")
 
 
-def _figure(value, form="g"):
-    return "" if value is None else format(value, form)
-
-
 SEEN, TIE, REVERSED, ONE_SEED = "seen", "tie", "reversed", "one seed"
 NOT_TRAINED = "not trained"
 HIGHER, LOWER = "higher", "lower"  # where the paper says nothing
-UNEQUAL = "unequal"  # where the paper's figures are the same
+UNEQUAL = "unequal"  # where the paper's figures are equal
 _PLATEAU = 0.05  # runs that had not left the plateau were up to 0.04 above that accuracy (docs/pretraining.md)
 
 
@@ -145,10 +174,11 @@ class Verdict:
     """The comparison of a row with its reference in one column.
 
     Attributes:
-        word: ``seen``: the difference has the paper's sign; ``reversed``: the other; ``higher`` or ``lower``: the paper
-            has no figures; ``unequal``: the paper's figures are the same, and these differ; ``tie``: the means differ
-            by no more than both standard deviations together; ``one seed``: there are no deviations, and nothing is
-            concluded; ``not trained``: one of the two pre-trainings has not left the plateau (`is_trained`).
+        word: ``seen``: the difference has the paper's direction; ``reversed``: the opposite one; ``higher`` or
+            ``lower``: the paper has no figures; ``unequal``: the paper's figures are equal, and these differ; ``tie``:
+            the means differ by no more than both standard deviations together; ``one seed``: there are no deviations,
+            and nothing is concluded; ``not trained``: one of the two pre-trainings has not left the plateau
+            (`is_trained`).
         difference: of the means.
         spread: the sum of both standard deviations, or None.
         paper: the difference of the paper's figures, or only its sign as ±1; None: the paper has none.
@@ -212,20 +242,24 @@ def judge(
 
 
 def sentence(name: str, reference: str, verdicts: dict[str, Verdict]) -> str:
-    """One sentence on a row: what each column says of it."""
-    parts = []
-    for column, one in verdicts.items():
-        by = f"{one.difference:+.1f}" if one.spread is None else f"{one.difference:+.1f}, spread {one.spread:.1f}"
-        meaning = {
-            SEEN: "the paper's sign is seen",
-            REVERSED: "the paper's sign is reversed",
-            TIE: "a tie",
-            UNEQUAL: "unequal; the paper's figures are the same",
-            ONE_SEED: "one seed, no verdict",
-            NOT_TRAINED: "not trained, no verdict",
-        }.get(one.word, f"{one.word}; the paper has no figure")
-        parts.append(f"{column} {by}: {meaning}")
-    return f"{name}, against {reference}: {'; '.join(parts)}."
+    """What each column says of a row, grouped by the verdict: the difference ± the sum of both deviations."""
+    if any(verdict.word == NOT_TRAINED for verdict in verdicts.values()):
+        return f"{name} against {reference}. Not trained, no verdict."
+    columns = {}
+    for column, verdict in verdicts.items():
+        spread = "" if verdict.spread is None else f" ± {verdict.spread:.1f}"
+        columns.setdefault(verdict.word, []).append(f"{column} {verdict.difference:+.1f}{spread}")
+    meanings = {
+        SEEN: "Same direction as in the paper",
+        REVERSED: "Opposite direction to the paper",
+        UNEQUAL: "Unequal, although the paper's figures are equal",
+        ONE_SEED: "One seed, no verdict",
+        HIGHER: "Higher, no figure in the paper",
+        LOWER: "Lower, no figure in the paper",
+        TIE: "Tie",
+    }
+    parts = (f"{meanings[word]}: {', '.join(names)}." for word, names in columns.items())
+    return " ".join([f"{name} against {reference}.", *parts])
 
 
 def summary(values: Sequence[float]) -> dict:

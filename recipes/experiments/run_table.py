@@ -81,7 +81,7 @@ def _remark(row, pretrained):
     times, epochs = row.pretraining.get("dupe_factor"), pretrained.get("epochs")
     if times is None or epochs is None or times < epochs:
         return ""
-    return f" Of about {epochs:.1f} epochs none has the masks of another: dupe_factor={times} changed nothing."
+    return f" No masks came again in about {epochs:.1f} epochs, so dupe_factor={times} changed nothing."
 
 
 def _paper_difference(row, reference, column):

@@ -25,7 +25,7 @@ from kbert.weights.load import load_pretrained
 class Study:
     """Runs that tables share, in one directory; the same call resumes after a kill.
 
-    Pre-trainings are kept (`PretrainedRows`); of fine-tunings only the scores (`Cells`).
+    Pre-trainings are kept (`PretrainedRows`). Each fine-tuning keeps only its scores (`Cells`).
 
     Args:
         source: what `kbert.pretrain` trains on: records, or text with `vocabulary` among `pretraining`.

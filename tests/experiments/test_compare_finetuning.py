@@ -96,7 +96,7 @@ def test_the_result(home, made):
     assert rows["toy"]["verdicts"].keys() == {"SST-2", "NER"} and rows["toy"]["reference"] == "random weights"
     assert len(result["sentences"]) == 1 and str(home) not in json.dumps(result)
     text = (home / "runs" / "results" / "finetuning-toy.md").read_text()
-    assert text == result_table(result) and "| chosen settings | SST-2 | NER |" in text
+    assert text == result_table(result) and "- Chosen for toy: learning rate 0.0" in text
     assert "learning_rate" not in text and result_csv(result).count("\n") == 1 + 3 * 2
 
 
@@ -150,7 +150,7 @@ def test_the_verdict_and_a_setting_that_diverges(toy):
     ours, random, _ = result["rows"]
     assert ours["scores"]["SST-2"]["values"] == pytest.approx([80, 81, 82])
     assert [one["value"] for one in random["scores"]["SST-2"]["grid"]] == [pytest.approx(50), pytest.approx(60), None]
-    assert result["sentences"] == ["ours, against random weights: SST-2 +20.0, spread 2.0: the paper's sign is seen."]
+    assert result["sentences"] == ["ours against random weights. Same direction as in the paper: SST-2 +20.0 ± 2.0."]
     assert result["table"] == "finetuning-ours"
     with pytest.raises(
         FloatingPointError, match="SST-2, .*expected settings that train. Received: .*'learning_rate': 1"

@@ -27,7 +27,8 @@ def make():
 def test_the_page_has_the_figures_of_the_files(make):
     page = make.PAGE.read_text(encoding="utf-8")
     assert page == make.with_results(page, make.RESULTS), "run: python docs/maintainers/make_experiments.py"
-    assert page.count("\n### ") == len(RESULTS) + 1  # and published models
+    tables = [path for path in RESULTS if path.stem in TABLES]
+    assert page.count("\n### ") == len(tables) + 1  # and published models
 
 
 @pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)

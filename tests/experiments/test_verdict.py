@@ -41,9 +41,9 @@ def test_a_sentence_names_every_column():
         "QNLI": judge(HIGH, LOW, 0.0),
     }
     assert sentence("No NSP", "BERT", verdicts) == (
-        "No NSP, against BERT: MRPC +10.0, spread 2.0: the paper's sign is reversed; SST-2 +0.0, spread 2.0: a tie; "
-        "CoLA +10.0, spread 2.0: higher; the paper has no figure; NER +10.0, spread 2.0: the paper's sign is seen; "
-        "RTE +9.0: one seed, no verdict; QNLI +10.0, spread 2.0: unequal; the paper's figures are the same."
+        "No NSP against BERT. Opposite direction to the paper: MRPC +10.0 ± 2.0. Tie: SST-2 +0.0 ± 2.0. Higher, no "
+        "figure in the paper: CoLA +10.0 ± 2.0. Same direction as in the paper: NER +10.0 ± 2.0. One seed, no verdict: "
+        "RTE +9.0. Unequal, although the paper's figures are equal: QNLI +10.0 ± 2.0."
     )
 
 
@@ -77,5 +77,5 @@ def test_a_row_that_is_not_trained_has_no_verdict(row, reference):
         for name, accuracy, values in (("100/0/0", row, LOW), ("80/10/10", reference, HIGH))
     ]
     said = judge_row(entries[0], entries[1], lambda column: -0.5)
-    assert said == "100/0/0, against 80/10/10: NER -10.0, spread 2.0: not trained, no verdict."
+    assert said == "100/0/0 against 80/10/10. Not trained, no verdict."
     assert entries[0]["verdicts"]["NER"]["word"] == "not trained"

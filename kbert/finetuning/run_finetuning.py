@@ -9,8 +9,7 @@ import keras
 
 from kbert.finetuning.finetune import FinetunedRun
 from kbert.finetuning.identify import identify_model
-from kbert.finetuning.starting_pipeline import starting_pipeline
-from kbert.finetuning.teaching import Teaching, distillation_losses
+from kbert.finetuning.starting_pipeline import Teaching, distillation_losses, starting_pipeline
 from kbert.inspection.board.log_directory import log_directory
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.dev_examples import DevExamples
@@ -27,14 +26,12 @@ from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import has_splits
 from kbert.tasks.task import Evaluation, Task
 from kbert.text.tokenizer import share_of_unknown, warn_of_unknown
-from kbert.training.accumulation import check_accumulation
 from kbert.training.callbacks import ConsoleProgress, callback_list
-from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
+from kbert.training.dev_evaluation import DevEvaluation, EvaluationEpochs, evaluation_steps
 from kbert.training.dry_run import estimate_training
-from kbert.training.evaluation_epochs import EvaluationEpochs
-from kbert.training.hardware import choose_hardware
-from kbert.training.history import training_minutes
+from kbert.training.hardware import check_accumulation, choose_hardware
 from kbert.training.intervals import check_intervals, log_interval, log_interval_for, training_steps
+from kbert.training.logs import training_minutes
 from kbert.training.made_by import note_origin
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run

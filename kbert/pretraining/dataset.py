@@ -15,18 +15,16 @@ import tensorflow as tf
 
 from kbert.checks import check_integers, check_numbers, check_positive
 from kbert.config import default_num_parts
-from kbert.corpus.document_list import texts_as_documents
+from kbert.corpus.documents import texts_as_documents
 from kbert.corpus.pool import POOL_SENTENCES, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.keras_compat import with_known_length
 from kbert.pretraining.data_service import from_service
-from kbert.pretraining.further_parts import add_further_parts
-from kbert.pretraining.masking import TokenMasking
-from kbert.pretraining.next_tokens import NextTokens
-from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, row_of_pairs
+from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens
+from kbert.pretraining.rows import add_further_parts, arrange_in_rows, count_rows, row_of_pairs
 from kbert.pretraining.shared_graphs import shared_pairs, shared_rows
 from kbert.pretraining.sources import check_reading, held_out_shares, record_pools, resolve_held_out, text_documents
 from kbert.pretraining.tfrecords import check_tfrecords, is_tfrecords, tfrecord_rows
@@ -102,7 +100,7 @@ def pretraining_dataset(
             in a random order, with `evaluation` as well.
         num_parts: K, the maximum number of parts in a packed row; None: S / 16, at least 4.
         fill_rows: bool, whether packed rows get further short pairs where they have space
-            (`kbert.pretraining.further_parts`), for corpora of short documents. Held-out rows are never filled.
+            (`kbert.pretraining.rows`), for corpora of short documents. Held-out rows are never filled.
         held_out: share of the documents of a text corpus that are for evaluation only, chosen by their text; 0.01 by
             default. Records have their own.
         next_sentence: False: single segments of text and no `nsp_logits`, for a `BertPretrainer` without it.
@@ -262,7 +260,7 @@ def masked_rows(drawn, masking, *, sequence_length, next_sentence, num_parts=Non
     """Rows laid out and masked, some hundred at once.
 
     Args:
-        drawn: tf.data.Dataset of (values, `PairTable`, splits), see `kbert.pretraining.packed_rows.packed_rows`, and
+        drawn: tf.data.Dataset of (values, `PairTable`, splits), see `kbert.pretraining.rows.packed_rows`, and
             columns with one value a row [r], which are returned as well.
         num_parts: K of packed rows; None: plain ones.
         rows_before: int, how many rows are left out at the beginning.

@@ -10,8 +10,7 @@ import tensorflow as tf
 
 from kbert.checks import check_numbers
 from kbert.corpus.corpus_files import find_files
-from kbert.corpus.document_list import DocumentList
-from kbert.corpus.documents import iterate_documents
+from kbert.corpus.documents import DocumentList, iterate_documents
 from kbert.corpus.pool import POOL_SENTENCES, held_out_rank, is_held_out, sufficient_share, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 
 from kbert.keras_compat import base_optimizer
-from kbert.training.training_state import updates_done
+from kbert.training.logs import updates_done
 
 _ADVICE = "A lower learning rate, a longer warm-up, clipping or float32 may help; the checkpoints are from before."
 

@@ -9,7 +9,6 @@ import tensorflow as tf
 from helpers.compare import assert_arrays_equal
 from helpers.tiny_corpus import VOCABULARY, make_documents
 
-from kbert.corpus import records_writer as writer_module
 from kbert.corpus.pool import is_held_out
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
@@ -121,11 +120,11 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tokenizer, tmp_path, 
             raise Killed
         original(path, content)
 
-    original = writer_module._write
-    monkeypatch.setattr(writer_module, "_write", write)
+    original = module._write_file
+    monkeypatch.setattr(module, "_write_file", write)
     with pytest.raises(Killed):
         write_records(documents, tokenizer, tmp_path / "killed", **ARGUMENTS)
-    monkeypatch.setattr(writer_module, "_write", original)
+    monkeypatch.setattr(module, "_write_file", original)
     assert is_records(tmp_path / "killed")
     with pytest.raises(ValueError, match="is unfinished"):
         Records(tmp_path / "killed")
@@ -138,9 +137,9 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_bytes(tokenizer, tmp_path, 
 def test_killed_between_the_manifest_and_the_end(tokenizer, tmp_path, monkeypatch):
     """Both manifest.json and unfinished.json are there: the same call ends it."""
     documents, states = make_documents(30), []
-    original = writer_module._write
+    original = module._write_file
     monkeypatch.setattr(
-        writer_module, "_write", lambda path, content: states.append((path, content)) or original(path, content)
+        module, "_write_file", lambda path, content: states.append((path, content)) or original(path, content)
     )
     write_records(documents, tokenizer, tmp_path / "r", **ARGUMENTS)
     whole = contents(tmp_path / "r")
@@ -155,7 +154,7 @@ def test_killed_between_the_manifest_and_the_end(tokenizer, tmp_path, monkeypatc
 )
 def test_a_damaged_unfinished_run_is_not_resumed(tokenizer, tmp_path, monkeypatch, name):
     documents = make_documents(60, seed=3)
-    monkeypatch.setattr(writer_module.RecordsWriter, "write_manifest", lambda writer: None)
+    monkeypatch.setattr(module.RecordsWriter, "write_manifest", lambda writer: None)
     with pytest.raises(ValueError, match="is unfinished"):
         write_records(documents, tokenizer, tmp_path / "r", **ARGUMENTS)
     content = bytearray((tmp_path / "r" / name).read_bytes())

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kbert.corpus.sentences import split_sentences
+from kbert.corpus.documents import split_sentences
 
 
 @pytest.mark.parametrize(

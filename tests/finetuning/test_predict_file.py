@@ -15,7 +15,7 @@ import kbert
 from kbert.files import FullDisk
 from kbert.finetuning.predict_file import predict_file
 from kbert.finetuning.prediction_rows import TableRows
-from kbert.training import progress
+from kbert.training import callbacks
 
 module = importlib.import_module("kbert.finetuning.predict_file")  # its name means the function
 TEXTS = [f"{word} film {'very ' * (n % 4)}good" for n, word in enumerate(["the", "a", "bad", "never"] * 6)]
@@ -233,7 +233,7 @@ def test_a_cell_that_is_too_large_is_named_before_the_work(pipeline, tmp_path, m
 def test_progress_says_how_much_there_is(pipeline, source, tmp_path, monkeypatch, caplog):
     stop(pipeline, source, tmp_path / "answers.jsonl", monkeypatch, KeyboardInterrupt())
     clock = iter(range(0, 1000, 11))
-    monkeypatch.setattr(progress, "time", types.SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(perf_counter=lambda: float(next(clock))))
     caplog.clear()
     with caplog.at_level("INFO", logger="kbert"):
         run(pipeline, source, tmp_path / "answers.jsonl")

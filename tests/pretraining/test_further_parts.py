@@ -11,13 +11,18 @@ from helpers.tiny_corpus import make_documents
 from kbert.config import default_num_parts
 from kbert.corpus.records import Records
 from kbert.corpus.write_records import write_records
-from kbert.pretraining.further_parts import LEAST_TOKENS, add_further_parts
-from kbert.pretraining.masking import TokenMasking
-from kbert.pretraining.next_tokens import NextTokens
-from kbert.pretraining.packed_rows import arrange_in_rows, packed_rows, part_lengths, row_of_pairs
+from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
-from kbert.pretraining.plain_rows import plain_rows
 from kbert.pretraining.real_shares import real_shares
+from kbert.pretraining.rows import (
+    LEAST_TOKENS,
+    add_further_parts,
+    arrange_in_rows,
+    packed_rows,
+    part_lengths,
+    plain_rows,
+    row_of_pairs,
+)
 
 S, P = 64, 12
 PACKED = {"packed": True, "sequence_length": S, "max_predictions": P}

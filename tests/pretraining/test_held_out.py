@@ -6,12 +6,12 @@ import pytest
 from helpers.tiny_corpus import make_documents, make_tokenizer
 
 import kbert
-from kbert.corpus.document_list import DocumentList
+from kbert.corpus.documents import DocumentList
 from kbert.pretraining.dataset import pretraining_dataset
+from kbert.pretraining.dataset_statistics import token_counts
 from kbert.pretraining.real_shares import real_shares
 from kbert.pretraining.run import corpus_data
 from kbert.pretraining.sources import check_held_out
-from kbert.pretraining.unigrams import token_counts
 
 
 @pytest.mark.parametrize("seed", range(5))

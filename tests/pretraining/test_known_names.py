@@ -8,7 +8,7 @@ import tensorflow as tf
 from helpers.pretraining_batches import B, S, batches, dataset_of, originals
 from helpers.tiny_corpus import VOCABULARY, make_tokenizer
 
-from kbert.pretraining.known_names import known_names
+from kbert.pretraining.entities import known_names
 
 
 def reference(sentences, names):

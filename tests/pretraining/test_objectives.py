@@ -5,9 +5,9 @@ import pytest
 import tensorflow as tf
 from helpers.pretraining_batches import B, S, batches, dataset_of
 
-from kbert.pretraining.aligned_spans import aligned_spans
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
-from kbert.pretraining.next_tokens import NextTokens
+from kbert.pretraining.entities import aligned_spans
+from kbert.pretraining.masking import NextTokens
 from kbert.pretraining.real_shares import real_shares
 
 LTR = {"left_to_right": True, "next_sentence": False, "max_predictions": S - 2}

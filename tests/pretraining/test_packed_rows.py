@@ -8,10 +8,8 @@ from helpers.tiny_corpus import VOCABULARY, make_tokenizer
 
 from kbert.pretraining import shared_graphs
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
-from kbert.pretraining.masking import TokenMasking
-from kbert.pretraining.next_tokens import NextTokens
-from kbert.pretraining.part_assignment import assign_rows
-from kbert.pretraining.part_assignment_in_graph import assign_rows_in_graph
+from kbert.pretraining.masking import NextTokens, TokenMasking
+from kbert.pretraining.part_assignment import assign_rows, assign_rows_in_graph
 from kbert.pretraining.real_shares import real_shares
 from kbert.text.tokenizer import BertTokenizer
 

@@ -6,8 +6,8 @@ import tensorflow as tf
 from helpers.tiny_bert import tiny_config
 
 import kbert
-from kbert.training import batch_memory
-from kbert.training.batch_memory import batch_shape, check_batch_memory, memory_errors
+from kbert.training import memory
+from kbert.training.memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.resume import fit_steps
 
 
@@ -39,7 +39,7 @@ def test_what_can_never_fit_is_refused_before_it_is_made(model, tmp_path):
 
 
 def test_the_estimate_is_a_lower_bound(model, monkeypatch):
-    monkeypatch.setattr(batch_memory, "machine_memory", lambda: 2 * 8 * 16 * (4 * 12 + 20) * 4)  # 2 layers, 8 rows
+    monkeypatch.setattr(memory, "machine_memory", lambda: 2 * 8 * 16 * (4 * 12 + 20) * 4)  # 2 layers, 8 rows
     check_batch_memory(model, 8, 16)
     with pytest.raises(ValueError, match="9 rows"):
         check_batch_memory(model, 9, 16)
@@ -47,11 +47,11 @@ def test_the_estimate_is_a_lower_bound(model, monkeypatch):
     monkeypatch.setenv("TF_CONFIG", "{}")
     check_batch_memory(model, 10**9, 16)
     monkeypatch.undo()
-    assert 2**28 < batch_memory.machine_memory() < 2**50
+    assert 2**28 < memory.machine_memory() < 2**50
 
 
 def test_of_a_batch_that_is_divided_a_part_is_counted(monkeypatch):
-    monkeypatch.setattr(batch_memory, "machine_memory", lambda: 2 * 8 * 16 * (4 * 12 + 20) * 4)  # 2 layers, 8 rows
+    monkeypatch.setattr(memory, "machine_memory", lambda: 2 * 8 * 16 * (4 * 12 + 20) * 4)  # 2 layers, 8 rows
     model = kbert.BertClassifier(tiny_config(), num_labels=2)
     model.compile("adam", micro_batches=3)
     check_batch_memory(model, 24, 16)
@@ -118,7 +118,7 @@ def test_damaged_records_end_the_run(tmp_path):
 
 
 def test_frozen_layers_keep_nothing_for_the_gradient(monkeypatch):
-    monkeypatch.setattr(batch_memory, "machine_memory", lambda: 8 * 16 * (4 * 12 + 20) * 4)  # 1 layer, 8 rows
+    monkeypatch.setattr(memory, "machine_memory", lambda: 8 * 16 * (4 * 12 + 20) * 4)  # 1 layer, 8 rows
     model = kbert.BertClassifier(tiny_config(), num_labels=2)
     model.encoder.embeddings.trainable = model.encoder.blocks[0].trainable = False
     check_batch_memory(model, 8, 16)

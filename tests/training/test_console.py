@@ -14,11 +14,10 @@ from helpers import tiny_pretraining as tiny
 from helpers.paths import ROOT
 
 import kbert
-from kbert.training import progress
-from kbert.training.callbacks import ConsoleProgress, callback_list
+from kbert.training import callbacks
+from kbert.training.callbacks import ConsoleProgress, PredictionProgress, callback_list, clock
 from kbert.training.console import log_to_console
-from kbert.training.log_names import readable_logs
-from kbert.training.progress import PredictionProgress, clock
+from kbert.training.logs import readable_logs
 from kbert.training.resume import fit_steps
 
 # TensorFlow's lines as 2.21 writes them, beside one that has to be seen.
@@ -72,7 +71,7 @@ def test_lines_come_once(capsys, monkeypatch):
 
 
 def set_clock(monkeypatch, clock):
-    monkeypatch.setattr(progress, "time", types.SimpleNamespace(perf_counter=clock))
+    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(perf_counter=clock))
 
 
 def test_a_line_now_and_then_with_the_time_left(monkeypatch, caplog):

@@ -7,9 +7,8 @@ from helpers.compare import assert_arrays_equal
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.optim.warmup_stable_decay import WarmupStableDecay
-from kbert.training.extension import check_extension
 from kbert.training.resume import fit_steps
-from kbert.training.run_directory import open_run
+from kbert.training.run_directory import check_extension, open_run
 
 
 def _schedule(settings):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from kbert.training.history import History, training_minutes
+from kbert.training.logs import History, training_minutes
 
 GOOD = [{"step": 100, "loss": 5.0}, {"step": 200, "loss": 4.0}, {"step": 300, "loss": 3.0}]
 DAMAGED = {

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 from kbert.files import read_json, sha256, write_json
-from kbert.training.inputs import describe_inputs, identify_inputs
-from kbert.training.made_by import describe_maker
+from kbert.training.made_by import describe_inputs, describe_maker, identify_inputs
 from kbert.training.run_directory import open_run
 from kbert.versions import versions
 

@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 
 from kbert.inspection.playground.app import PlaygroundApp
-from kbert.training.processor_only import processor_only
+from kbert.training.hardware import processor_only
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from kbert.locks import locked_output
 from kbert.preprocessing.buckets import limit_batch_size, padding_for, trim_padding
 from kbert.tasks.tagging.tagged_text import TaggedText
 from kbert.tasks.tagging.windows import INPUTS, TaggedWindows
-from kbert.training.progress import PredictionProgress
+from kbert.training.callbacks import PredictionProgress
 
 ALIGNMENTS = ("tokens", "words")
 

@@ -8,20 +8,18 @@ import numpy as np
 
 from kbert.corpus.names import read_names
 from kbert.corpus.records import Records
-from kbert.pretraining.aligned_spans import aligned_spans
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
-from kbert.pretraining.known_names import known_names
+from kbert.pretraining.dataset_statistics import dataset_statistics, format_report, token_counts, unigram_baseline
+from kbert.pretraining.entities import aligned_spans, known_names
+from kbert.pretraining.real_shares import choose_packing
 from kbert.pretraining.run.evaluate_pretraining import BASELINE_TOKENS, next_sentence_labels
 from kbert.pretraining.run.phases import first_row, plan_stages
-from kbert.pretraining.run.row_layout import choose_packing
 from kbert.pretraining.run.starting_model import starting_model
 from kbert.pretraining.sources import check_held_out
 from kbert.pretraining.tfrecords import check_tfrecords, is_tfrecords
-from kbert.pretraining.unigrams import token_counts, unigram_baseline
 from kbert.text.tokenizer import warn_of_unknown
 from kbert.training.dry_run import count_sequences
-from kbert.training.stages import Stage
+from kbert.training.run_state import Stage
 from kbert.weights.save import save_pretrained
 
 _LOGGER = logging.getLogger("kbert")

@@ -5,10 +5,10 @@ import math
 import numpy as np
 
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.run.corpus_source import corpus_source
+from kbert.pretraining.dataset_statistics import token_counts, unigram_baseline
 from kbert.pretraining.run.phases import default_max_predictions
-from kbert.pretraining.unigrams import token_counts, unigram_baseline
-from kbert.training.log_names import readable_logs
+from kbert.pretraining.run.pretraining_settings import corpus_source
+from kbert.training.logs import readable_logs
 from kbert.weights.load import load_pretrained
 
 _HEADS = {"masked_lm": False, "pretraining": True}  # task → whether it predicts next sentences

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from kbert.config import default_max_predictions
-from kbert.training.stages import Stage, first_steps
+from kbert.training.run_state import Stage, first_steps
 
 Phase = tuple[int, float, int, int]
 

@@ -4,7 +4,9 @@ import dataclasses
 import functools
 import importlib.util
 import logging
+import math
 import os
+from typing import Any
 
 import keras
 
@@ -12,25 +14,26 @@ from kbert.inspection.board.log_directory import log_directory
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.models.quantized_layers import check_not_quantized
+from kbert.optim.make_optimizer import make_optimizer
+from kbert.optim.schedule import WarmupLinearDecay
+from kbert.optim.warmup_stable_decay import WarmupStableDecay
 from kbert.options import Arguments
 from kbert.pipelines.settings import ModelSettings
-from kbert.pretraining.run.check_run import check_run
-from kbert.pretraining.run.corpus_source import check_paths, corpus_source
-from kbert.pretraining.run.estimate import count_epochs, describe_plan, estimate_pretraining
-from kbert.pretraining.run.pretraining_optimizer import compile_models, make_clock_rate, make_schedule
-from kbert.pretraining.run.pretraining_run import PretrainingRun, measure_run
-from kbert.pretraining.run.pretraining_settings import PretrainingSettings
+from kbert.pretraining.run.phases import count_steps
+from kbert.pretraining.run.pretrain import PretrainingRun
+from kbert.pretraining.run.pretraining_settings import PretrainingSettings, check_paths, corpus_source
 from kbert.pretraining.run.stored_batches import StoredBatches
-from kbert.training.batch_memory import check_batch_memory
 from kbert.training.callbacks import ConsoleProgress, callback_list
-from kbert.training.forecast import Forecast
-from kbert.training.hardware import choose_hardware
-from kbert.training.history import best_step
+from kbert.training.dry_run import estimate_training
+from kbert.training.hardware import check_accumulation, choose_hardware
 from kbert.training.intervals import check_milestones, resolve_log_interval
+from kbert.training.jax_devices import check_divides
+from kbert.training.logs import best_step, readable_logs, training_minutes
 from kbert.training.made_by import note_origin
+from kbert.training.memory import check_batch_memory
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import check_output, open_run
-from kbert.training.time_budget import TimeBudget
+from kbert.training.time_budget import Forecast, TimeBudget
 from kbert.weights.formats.google.slots import has_slots, load_slots
 from kbert.weights.source import local_source
 from kbert.weights.step_checkpoint import write_description
@@ -39,6 +42,7 @@ from kbert.weights.step_paths import CHECKPOINTS
 _LOGGER = logging.getLogger("kbert")
 _INPUTS = ("corpus_or_records", "vocabulary", "init", "names")
 _CHECKPOINT_EVERY = 500  # steps
+_DECAY_SHARE = 0.2  # of a run with a stable rate: the end, in which it falls to 0
 
 
 def run_pretraining(asked: Arguments) -> PretrainingRun:
@@ -193,3 +197,165 @@ def _load_moments(model, settings):
     if path is not None and not settings.bias_correction and has_slots(path, model):
         step = load_slots(model.optimizer, model, path, with_step=False)
         _LOGGER.info("%s: the optimizer goes on with the moments of step %s there", settings.init, f"{step:,}")
+
+
+def check_run(settings, hardware, log_every, data_service) -> None:
+    """Raises ValueError if the hardware, the intervals or the data service do not go with the settings."""
+    if settings.hours is not None and hardware.name == "multiworker":
+        raise ValueError("pretrain: `hours` works on one machine only, as the clocks of several differ. Give `steps`.")
+    if settings.hours is not None and keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            "pretrain: `hours` needs the TensorFlow backend, as others keep the learning rate for a window of steps. "
+            f"Give `steps`. Received: the backend {keras.backend.backend()}"
+        )
+    check_accumulation(settings.accumulate, hardware, [stage.batch_size for stage in settings.stages()])
+    if log_every % settings.steps_per_execution:
+        raise ValueError(
+            "pretrain: --log-every (by default the divisor of --checkpoint-every nearest to 100) must be a multiple of "
+            f"--steps-per-execution. Received: {log_every} and {settings.steps_per_execution}"
+        )
+    if data_service is not None and not settings.reads_records:
+        raise ValueError("pretrain: a data service makes rows of records. Received: data_service, and text")
+    for rows in (*(stage.batch_size for stage in settings.stages()), *(size for *_, size, _ in settings.all_phases())):
+        check_divides(rows)  # of training, and of evaluation
+
+
+def make_schedule(settings):
+    """The learning rate schedule of these settings: that of appendix A.2, or with a constant rate after the warm-up."""
+    peak, warmup, steps = (settings[name] for name in ("learning_rate", "warmup_steps", "steps"))
+    if settings["schedule"] == "linear":
+        return WarmupLinearDecay(peak, warmup, steps)
+    if settings["schedule"] == "constant":
+        return WarmupStableDecay(peak, warmup)
+    return WarmupStableDecay(peak, warmup, steps, min(math.ceil(_DECAY_SHARE * steps), steps - warmup))
+
+
+def make_clock_rate(settings):
+    """The same as a function of the share of a run's time: warm-up and decay are shares of it."""
+    peak, warmup = settings["learning_rate"], settings["warmup_share"]
+    decay = {"linear": 1.0, "constant": 0.0}.get(settings["schedule"], min(_DECAY_SHARE, 1.0 - warmup))
+
+    def rate(share):
+        if share < warmup:
+            return peak * share / warmup
+        return peak * min(1.0, (1.0 - share) / decay) if decay else peak
+
+    return rate
+
+
+def compile_models(trained, model, settings, hardware, steps_per_execution=None):
+    """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0; or what was asked for.
+
+    Args:
+        trained: `kbert.BertPretrainer`, the model itself or a view of it for packed rows.
+        model: `kbert.BertPretrainer`, for plain rows; it has the same optimizer: each continues where the other ends.
+    """
+    named = vars(settings)
+    arguments = {
+        "micro_batches": settings.accumulate,
+        "jit_compile": hardware.jit_compile,
+        "steps_per_execution": steps_per_execution or settings.steps_per_execution,
+    }
+    with hardware.scope():
+        rate = make_schedule(named) if settings.hours is None else make_clock_rate(named)(0.0)
+        trained.compile(make_optimizer(settings, rate), **arguments)
+        if model is not trained:
+            model.compile(trained.optimizer, **arguments)  # with its loss scale, if there is one
+
+
+def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
+    """Lines on the size of the model and of the run, for printing.
+
+    Args:
+        real_shares: floats, for every phase the share of tokens that are not padding.
+        corpus_tokens: int, tokens of an epoch; None: not known.
+    """
+    lines, start, tokens, real = [f"{model.count_params():,} parameters"], 0.0, 0, 0.0
+    if settings.hours is not None:
+        lines.append(f"{settings.hours:g} hours; the first steps will tell how many fit")
+    for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
+        shape = f"{stage.batch_size:,} rows of {stage.sequence_length} tokens"
+        if steps is None:
+            lines.append(f"from {start:.1%} to {stage.end:.1%} of the time steps of {shape}")
+        else:
+            lines.append(f"{steps:,} steps of {shape}")
+            tokens += (more := steps * stage.batch_size * stage.sequence_length)
+            real += more * real_shares[stage.phase]
+        start = stage.end
+    if tokens:
+        epochs = f", {real / corpus_tokens:.2f} epochs" if corpus_tokens else ""
+        lines.append(f"{tokens:,} tokens with padding, about {real:,.0f} without{epochs}")
+    return "\n".join(lines)
+
+
+def count_epochs(settings, real_shares, corpus_tokens, done=None) -> float | None:
+    """About how many epochs a run of `steps` takes; None where the clock ends it or the corpus was not counted.
+
+    Args:
+        real_shares, corpus_tokens: as `describe_plan`.
+        done: int, count only the first steps, of a run that a callback stopped; None: all.
+    """
+    if settings.hours is not None or not corpus_tokens:
+        return None
+    left, tokens = settings.steps if done is None else done, 0.0
+    for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
+        rows = min(steps, left) * stage.batch_size
+        left -= min(steps, left)
+        tokens += rows * stage.sequence_length * real_shares[stage.phase]
+    return tokens / corpus_tokens
+
+
+def stage_steps(settings) -> list[int | None]:
+    """The number of steps of every stage; None for those that the clock ends."""
+    stages = settings.stages()
+    if settings.hours is not None:
+        return [None] * len(stages)
+    return count_steps(stages, settings.steps, settings.steps_per_execution)
+
+
+def estimate_pretraining(data, model, hardware) -> dict:
+    """The metrics of a dry run, which compiles the model and trains it for a few steps.
+
+    Returns:
+        dict: what `data.count_sequences` found; the
+        entries of `estimate_training` over all stages: sums of `steps`, `tokens` and `seconds`, the largest
+        `memory_bytes`, the mean `seconds_per_step`, the others of the first stage; of several stages also `stages`, a
+        list of them each. Of a run of hours, `steps` is what fits.
+    """
+    settings, sequences = data.settings, data.count_sequences()
+    found, start = [], 0.0
+    for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
+        compile_models(model, model, settings, hardware, steps_per_execution=1)
+        one = estimate_training(model, data.batches(stage), 1)
+        seconds = one["seconds_per_step"]
+        if steps is None:
+            steps = int(3600 * settings.hours * (stage.end - start) / seconds)
+        tokens = steps * stage.batch_size * stage.sequence_length
+        found.append(one | {"steps": steps, "tokens": tokens, "seconds": steps * seconds})
+        start = stage.end
+    total = {name: sum(one[name] for one in found) for name in ("steps", "tokens", "seconds")}
+    total["memory_bytes"] = max(one["memory_bytes"] for one in found)
+    if len(found) > 1:
+        total |= {"stages": found, "seconds_per_step": total["seconds"] / max(1, total["steps"])}
+    return sequences | found[0] | total
+
+
+def measure_run(trained, evaluation, history, steps, board, about_data) -> dict[str, Any]:
+    """The metrics of a run whose steps are done: scores on the held-out batches, what it took, and what else is known.
+
+    Args:
+        history: list of dicts of `fit_steps`, empty but on the chief. A record of step 0 becomes ``before``.
+        steps: int, those of the plan, for a history without records; None: not known.
+        board: list of the run's `TensorBoard`, if it has one, which is told the scores.
+        about_data: dict of further metrics.
+    """
+    scores = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained)
+    first, last = (history[0], history[-1]) if history else ({}, {})
+    metrics = scores | about_data
+    metrics |= {"steps": last.get("step", steps), "parameters": trained.count_params()}
+    metrics |= {"tokens_per_second": last.get("tokens_per_second"), "minutes": training_minutes(history)}
+    if first.get("step") == 0:
+        metrics["before"] = {name.removeprefix("val_"): value for name, value in first.items() if name != "step"}
+    for one in board:
+        one.finish(scores | {"minutes": metrics["minutes"]}, metrics["steps"])
+    return metrics

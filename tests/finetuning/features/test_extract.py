@@ -12,9 +12,8 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 from kbert import BertEncoder
 from kbert.files import FullDisk
-from kbert.finetuning.features.dataset import FeatureSentences, feature_dataset
-from kbert.finetuning.features.evaluation import evaluate_features
 from kbert.finetuning.features.extract import check_layers, text_features, write_features, write_word_features
+from kbert.finetuning.features.train import FeatureSentences, evaluate_features, feature_dataset
 from kbert.layers.scalar_mix import ScalarMix
 from kbert.models.feature_modes import FEATURE_MODES, feature_layers
 from kbert.models.feature_tagger import feature_tagger
@@ -22,7 +21,7 @@ from kbert.optim.losses import ClassificationLoss
 from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
 from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.tagged_text import TaggedText
-from kbert.training import progress
+from kbert.training import callbacks
 
 TEXTS = ["The films is good.", "", "never in the capitals of France, London was " * 3]
 WORDS = [["films", "is", "never"], ["Paris"], ["good", "capitals", "of", "France", "!"] * 4, ["the", "films"]]
@@ -68,7 +67,7 @@ def test_features_of_texts(encoder, preprocessor):
 
 def test_long_passes_say_how_far_they_are(encoder, preprocessor, tmp_path, monkeypatch, caplog):
     """With a clock by which every batch takes twenty seconds."""
-    monkeypatch.setattr(progress, "time", types.SimpleNamespace(perf_counter=itertools.count(0, 20).__next__))
+    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(perf_counter=itertools.count(0, 20).__next__))
     caplog.set_level("INFO", "kbert")
     list(text_features(encoder, preprocessor, ["the film"] * 3, (0,), batch_size=1))
     assert not caplog.records  # how many there are is not known

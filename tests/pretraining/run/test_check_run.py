@@ -8,8 +8,8 @@ from helpers.pretraining_fields import pretraining_fields, pretraining_settings
 from helpers.wrong_values import wrong_inputs
 
 import kbert
-from kbert.pretraining.run import check_run as module
-from kbert.pretraining.run.check_run import check_run
+from kbert.pretraining.run import run_pretraining as module
+from kbert.pretraining.run.run_pretraining import check_run
 from kbert.training.hardware import Hardware
 
 ONE = Hardware(object(), "one", 1, "float32", False, ())

@@ -2,8 +2,8 @@
 
 import pytest
 
-from kbert.pretraining.run.named_settings import complete_settings
 from kbert.pretraining.run.phases import count_steps, first_row, plan_stages, read_phases, read_ramp
+from kbert.pretraining.run.pretraining_settings import complete_settings
 
 PAPER = ((128, 0.9, 256, 20), (512, 0.1, 256, 80))
 

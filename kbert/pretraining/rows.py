@@ -1,15 +1,49 @@
-"""Pairs → masked rows with several short pairs each, which attend only to themselves: packed rows.
+"""Pairs → masked rows: one pair each, or packed with several short ones, which attend only to themselves.
+
+Where most pairs of a corpus are longer than half a row, few fit together, and no assignment fills the rows: further
+short pairs may then take the space that is left.
 
 Shapes: B batch (rows), S sequence, P predictions, K parts of a packed row, p pairs (parts), t tokens, m masks.
 """
 
 import tensorflow as tf
 
-from kbert.pretraining.pairs import PairTable, special_tokens
-from kbert.pretraining.part_assignment import assign_rows
-from kbert.pretraining.part_assignment_in_graph import assign_rows_in_graph
-from kbert.pretraining.plain_rows import mask_pairs
-from kbert.stateless_random import permutation
+from kbert.pretraining.pairs import PairTable, further_pairs, special_tokens
+from kbert.pretraining.part_assignment import assign_rows, assign_rows_in_graph
+from kbert.stateless_random import fold_in, permutation
+from kbert.text.packing import pack_ranges
+
+LEAST_TOKENS = 24  # of a further pair, [CLS] and [SEP] included: shorter ones have hardly any context
+
+
+def plain_rows(masking, values, table, *, sequence_length, next_sentence=True):
+    """Lays out each pair in a row of its own, ``[CLS] A [SEP] B [SEP]``, and masks it.
+
+    Args:
+        values: dict of a pool's columns with one value per token: ``token_ids``, and ``entity_ids`` if there are any.
+        table: `PairTable` of B pairs.
+        next_sentence: bool; False: single segments, ``[CLS] A [SEP]``.
+
+    Returns:
+        (inputs, labels, weights), as `kbert.pretraining.pretraining_dataset` describes them.
+    """
+    inputs, mask_ids, mask_weights = mask_pairs(masking, values, table, sequence_length, next_sentence)
+    labels, weights = {"mlm_logits": mask_ids}, {"mlm_logits": mask_weights}
+    if next_sentence:
+        labels["nsp_logits"] = tf.cast(table.is_random, tf.int32)
+        weights["nsp_logits"] = tf.ones_like(table.is_random, tf.float32)
+    return inputs, labels, weights
+
+
+def mask_pairs(masking, values, table, sequence_length, next_sentence):
+    """Each pair in a row of its own, masked: what `TokenMasking` returns. Arguments as for `plain_rows`."""
+    tokenizer, ranges = masking.tokenizer, table[:4] if next_sentence else table[:2]
+    special = {name: getattr(tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
+    batch, entity_ids = pack_ranges(values["token_ids"], *ranges, sequence_length=sequence_length, **special), None
+    if "entity_ids" in values:
+        zeros = dict.fromkeys(special, 0)
+        entity_ids = pack_ranges(values["entity_ids"], *ranges, sequence_length=sequence_length, **zeros)["token_ids"]
+    return masking.call(batch, keys=table.keys, entity_ids=entity_ids)
 
 
 def part_lengths(table, next_sentence=True):
@@ -21,7 +55,7 @@ def row_of_pairs(masking, table, sequence_length, num_parts, next_sentence=True,
     """The row that each pair of a pool goes into, int32 [p]; needs the lengths of the pairs alone.
 
     Args:
-        masking, table, sequence_length, next_sentence: see `kbert.pretraining.plain_rows.plain_rows`.
+        masking, table, sequence_length, next_sentence: see `kbert.pretraining.rows.plain_rows`.
         in_graph: bool, whether no Python may run; it takes longer.
     """
     lengths = part_lengths(table, next_sentence)
@@ -65,7 +99,7 @@ def packed_rows(masking, values, table, splits, *, sequence_length, num_parts, n
     those of `plain_rows`. The predictions of a row are those of its parts, one part after another.
 
     Args:
-        masking, values, sequence_length, next_sentence: see `kbert.pretraining.plain_rows.plain_rows`.
+        masking, values, sequence_length, next_sentence: see `kbert.pretraining.rows.plain_rows`.
         table: `PairTable` in the order of the rows.
         splits: int32 [B + 1], see `arrange_in_rows`.
 
@@ -146,3 +180,42 @@ def _masked_by_length(masking, values, table, lengths, sequence_length, next_sen
         lambda number, *_: number < tf.size(widths), mask_group, none_yet, shapes, parallel_iterations=1
     )
     return masked_ids, begin, masks
+
+
+def add_further_parts(
+    masking, pool, table, rows, key, sequence_length, num_parts, next_sentence=True, random_next_rate=0.5
+):
+    """Adds one pair to each row that has space for it, from a random sentence of the pool on.
+
+    The pairs that are there stay as they are, and so does the number of rows. A row is filled if a part of
+    `LEAST_TOKENS` tokens with its masks still fits in. What is added is a function of the arguments alone.
+
+    Args:
+        pool: `TokenPool`; its tokens are not read.
+        rows: int32 [p], the row of each pair, of `kbert.pretraining.rows.row_of_pairs`.
+        key: int64 scalar, decides which pairs are added.
+        sequence_length, num_parts, next_sentence, random_next_rate: of the rows and their pairs.
+
+    Returns:
+        (`PairTable`, rows) with the pairs that were added at their ends.
+    """
+    number, lengths = count_rows(rows), part_lengths(table, next_sentence)
+
+    def total(values):
+        return tf.math.unsorted_segment_sum(values, rows, number)  # [r]
+
+    free_masks = masking.max_predictions - total(masking.most_masks(lengths))
+    # The longest part whose masks fit: more tokens never get fewer masks.
+    longest = tf.searchsorted(masking.most_masks(tf.range(sequence_length + 1)), free_masks, side="right") - 1
+    space = tf.minimum(sequence_length - total(lengths), longest)
+    is_open = (space >= LEAST_TOKENS) & (total(tf.ones_like(rows)) < num_parts)
+    chosen = tf.cast(tf.where(is_open)[:, 0], tf.int32)
+    added = further_pairs(
+        pool,
+        fold_in(key, chosen),
+        tf.gather(space, chosen) - special_tokens(next_sentence),
+        random_next_rate,
+        next_sentence,
+    )
+    table = PairTable(*(tf.concat(columns, 0) for columns in zip(table, added, strict=True)))
+    return table, tf.concat([rows, chosen], 0)

@@ -75,9 +75,13 @@ def iterate_documents(files, format="auto", language="en"):
 
     At the end it logs how many of them had which format.
     """
+    check_format(format)
+    return _documents(files, format, language)
+
+
+def check_format(format) -> None:
     if format not in FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}")
-    return _documents(files, format, language)
 
 
 def file_documents(path, format="auto", language="en", texts=None) -> Iterator[list[str]]:
@@ -178,6 +182,11 @@ def _documents(files, format, language):
     texts = []
     for path in files:
         yield from file_documents(path, format, language, texts)
+    end_of_documents(files, format, texts)
+
+
+def end_of_documents(files, format, texts) -> None:
+    """Raises ValueError if files that were all read gave no document, and logs what `texts` says of them."""
     if not any(count for _, _, count in texts):
         raise_no_sentences(files, format)
     report_formats(texts)

@@ -10,13 +10,13 @@ import time
 import numpy as np
 
 from kbert.checks import check_positive
-from kbert.corpus.documents import texts_as_documents
 from kbert.corpus.pool import text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
-from kbert.corpus.records_manifest import is_records
-from kbert.pretraining.sources import resolve_held_out, text_documents
+from kbert.pretraining.sources import open_source, resolve_held_out, text_documents
 from kbert.pretraining.tfrecords import is_tfrecords, tfrecord_token_ids
+
+BASELINE_TOKENS = 2_000_000  # of the training documents, which `unigram_baseline` of a run counts
 
 
 def dataset_statistics(dataset, tokenizer, batches=200, left_to_right=False):
@@ -134,7 +134,6 @@ def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=None):
     """
     if max_tokens is not None:
         (max_tokens,) = check_positive("token_counts", max_tokens=max_tokens).values()
-    source = texts_as_documents(source)
     held_out = resolve_held_out("token_counts", source, held_out)
     counts = np.zeros(tokenizer.vocabulary_size, np.int64)
     with reading_errors():
@@ -177,16 +176,25 @@ def unigram_baseline(counts, evaluation):
     }
 
 
+def next_sentence_labels(dataset) -> np.ndarray:
+    """How many pairs of a dataset have each next-sentence label: float [2]."""
+    counts = np.zeros(2)
+    for _, labels, weights in dataset.as_numpy_iterator():
+        np.add.at(counts, labels["nsp_logits"], weights["nsp_logits"])
+    return counts
+
+
 def _token_ids(source, tokenizer, held_out):
-    if is_records(source):
-        records = Records(source)
-        records.check_tokenizer(tokenizer)
-        for shard in range(len(records.training)):
-            yield records.pool(shard).token_ids.numpy()
-    elif is_tfrecords(source):
+    if is_tfrecords(source):
         for token_ids in tfrecord_token_ids(source, held_out):
             yield token_ids[~np.isin(token_ids, [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id])]
+        return
+    opened = open_source(source)
+    if isinstance(opened, Records):
+        opened.check_tokenizer(tokenizer)
+        for shard in range(len(opened.training)):
+            yield opened.pool(shard).token_ids.numpy()
     else:
-        documents = text_documents(source, tokenizer, "auto", "en", 0, 1, False, held_out)
+        documents = text_documents(opened, tokenizer, 0, 1, False, held_out)
         for _, _, pool in text_pools(documents, tokenizer).as_numpy_iterator():
             yield pool.token_ids

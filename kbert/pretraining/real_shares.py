@@ -11,12 +11,11 @@ from kbert.config import default_num_parts
 from kbert.corpus.pool import text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
-from kbert.corpus.records_manifest import is_records
 from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import max_pair_tokens
 from kbert.pretraining.rows import add_further_parts, count_rows, part_lengths, row_of_pairs
 from kbert.pretraining.shared_graphs import shared_pairs
-from kbert.pretraining.sources import resolve_held_out, text_documents
+from kbert.pretraining.sources import open_source, resolve_held_out, text_documents
 from kbert.pretraining.tfrecords import is_tfrecords
 
 _SHORT_SEQUENCE_RATE = 0.1  # of `pretraining_dataset`
@@ -27,9 +26,10 @@ _LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within 
 def first_pool(source, tokenizer, seed=0, held_out=None):
     """The `TokenPool` of the first shard of records, without its tokens, or of the beginning of a corpus of text."""
     held_out = resolve_held_out("real_shares", source, held_out)
-    if is_records(source):
-        return Records(source).index(0)
-    documents = text_documents(source, tokenizer, "auto", "en", seed, 1, False, held_out)
+    opened = open_source(source)
+    if isinstance(opened, Records):
+        return opened.index(0)
+    documents = text_documents(opened, tokenizer, seed, 1, False, held_out)
     with reading_errors():
         [*_, pool] = next(iter(text_pools(documents, tokenizer).take(1)))
     return pool
@@ -85,7 +85,7 @@ def real_shares(
     return shares
 
 
-def choose_packing(settings, tokenizer):
+def choose_packing(settings, tokenizer, source=None):
     """The settings with `packed` decided: by `packing_pays` if nothing was given; filled rows are, TFRecords not."""
     if settings.packed is not None:
         return settings
@@ -96,7 +96,7 @@ def choose_packing(settings, tokenizer):
     names = ("next_sentence", "random_next_rate", "mask_rate", "left_to_right")
     objective = {name: value for name, value in settings.objective().items() if name in names}
     pays = packing_pays(
-        settings.source,
+        settings.source if source is None else source,
         tokenizer,
         settings.all_phases(),
         num_parts=settings.num_parts,

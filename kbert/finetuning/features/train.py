@@ -4,6 +4,7 @@ Shapes: B batch, T words of the longest sentence, L layers, H hidden, N labels, 
 """
 
 import dataclasses
+import functools
 import logging
 import math
 import pathlib
@@ -16,7 +17,7 @@ import tensorflow as tf
 
 from kbert.files import explain_full_disk, read_json
 from kbert.finetuning.features.extract import window_states, write_word_features
-from kbert.inspection.board.tensor_board import TensorBoard
+from kbert.finetuning.run import Run
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.models.feature_modes import FEATURE_MODES, feature_layers
 from kbert.models.feature_tagger import feature_tagger
@@ -41,7 +42,7 @@ from kbert.training.run_directory import open_run
 
 _LOGGER = logging.getLogger("kbert")
 _LOG_EVERY = 50  # steps, about
-_ENCODED_WINDOWS = 32  # in a batch of the encoder, as in `write_word_features`
+_WINDOWS = 32  # in a batch of the encoder, as in `write_word_features`
 PAPER = dict(zip(FEATURE_MODES, (91.0, 95.6, 94.9, 95.9, 96.1, 95.5), strict=True))  # Table 7: F1 on CoNLL-2003's dev
 
 
@@ -139,7 +140,7 @@ def _write_features(encoder, texts, directory, sequence_length):
         _LOGGER.info(f"features of {words:,} words ({name}): {size:,.0f} MiB, {seconds:.0f} s")
 
 
-def _train(mode, run, features, texts, tags, config, options, profile):
+def _train(mode, directory, features, texts, tags, config, options, profile):
     layers = feature_layers(mode, config.num_layers)
     train, dev = (FeatureSentences(features / f"{name}.npy", texts[name], tags, layers) for name in texts)
     steps = options.steps or training_steps(len(train), options.batch_size, options.epochs)
@@ -148,18 +149,21 @@ def _train(mode, run, features, texts, tags, config, options, profile):
     def make_dataset(start_step):
         return feature_dataset(train, batch_size=options.batch_size, seed=options.seed, start_step=start_step)
 
-    at = evaluation_steps(steps, options.evaluate_every, len(train) / options.batch_size)
-    window = log_interval_for(at, options.checkpoint_every, _LOG_EVERY)
-
     def evaluate():
         return evaluate_features(model, dev, tags, batch_size=options.batch_size)
 
-    evaluation = DevEvaluation(evaluate, at, "f1", run.path, keep="last")
-    about = dataclasses.asdict(options) | {"feature_mode": mode, "parameters": model.count_params()}
-    logs, answer = run.path / "logs", train.tagged.baseline()
+    due = evaluation_steps(steps, options.evaluate_every, len(train) / options.batch_size)
+    window = log_interval_for(due, options.checkpoint_every, _LOG_EVERY)
+    evaluation = DevEvaluation(evaluate, due, "f1", directory.path, keep="last")
+    run = Run(directory, directory.path / "logs")
+    answer = train.tagged.baseline()
     constant = entity_scores(dev.tagged.tags, [[answer] * len(words) for words in dev.tagged.words])
-    baseline = {name: constant[name] for name in ("f1", "precision", "recall", "accuracy")}
-    board = TensorBoard(logs, settings=about, baseline=baseline, profile=profile, wait_for_finish=True)
+    run.show(
+        dataclasses.asdict(options) | {"feature_mode": mode, "parameters": model.count_params()},
+        {name: constant[name] for name in ("f1", "precision", "recall", "accuracy")},
+        profile=profile,
+        examples=functools.partial(DevExamples, evaluation),
+    )
     history = fit_steps(
         model,
         make_dataset,
@@ -167,7 +171,7 @@ def _train(mode, run, features, texts, tags, config, options, profile):
         run.path,
         window=window,
         checkpoint_every=options.checkpoint_every // window,
-        callbacks=[ConsoleProgress(), board, DevExamples(evaluation, logs)],
+        callbacks=[ConsoleProgress(), *run.callbacks],
         real_tokens=options.batch_size * float(train.lengths.mean()),
         evaluation=evaluation,
     )
@@ -185,8 +189,7 @@ def _train(mode, run, features, texts, tags, config, options, profile):
         "train_examples": len(train),
         "minutes": training_minutes(history),
     }
-    board.finish(metrics["dev"] | {"minutes": metrics["minutes"]}, steps)
-    run.finish(metrics)
+    run.finish(metrics, result.scores, steps)
     return metrics
 
 
@@ -221,7 +224,7 @@ def estimate_feature_taggers(
         batch = TaggedWindows.from_tagged_text(text, preprocessor, []).batch
         count = len(batch["token_ids"])
         found["windows"] += count
-        found["seconds"] += _seconds_of_batch(encoder, batch, layers) * math.ceil(count / _ENCODED_WINDOWS)
+        found["seconds"] += _seconds_of_batch(encoder, batch, layers) * math.ceil(count / _WINDOWS)
     found["bytes"] = 2 * found["words"] * len(layers) * encoder.config.hidden_dim
     taggers = {mode: _tagger(mode, train, tags, encoder.config, training, steps) for mode in left}
     found |= {"steps": steps, "batch_size": training.batch_size, "taggers": taggers}
@@ -247,10 +250,10 @@ def describe_estimate(estimate: dict) -> str:
 
 
 def _seconds_of_batch(encoder, batch, layers):
-    some = {name: value[:_ENCODED_WINDOWS] for name, value in batch.items()}
+    some = {name: value[:_WINDOWS] for name, value in batch.items()}
     for _ in range(2):  # the first call traces
         start = time.perf_counter()
-        list(window_states(encoder, some, layers, _ENCODED_WINDOWS))
+        list(window_states(encoder, some, layers, _WINDOWS))
     return time.perf_counter() - start
 
 

@@ -21,7 +21,7 @@ from kbert.pretraining.dataset_statistics import dataset_statistics
 from kbert.pretraining.real_shares import packing_pays
 from kbert.pretraining.run.phases import default_max_predictions
 from kbert.pretraining.run.stored_batches import FORMAT, MANIFEST, VOCABULARY
-from kbert.pretraining.sources import check_held_out
+from kbert.pretraining.sources import TextSource, check_held_out
 from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import write_vocabulary
 from kbert.training.run_directory import open_run
@@ -85,7 +85,7 @@ def prepare_records(
     tokenizer = BertTokenizer(vocabulary, lowercase=lowercase)
     next(iterate_documents(files, format, language))  # after an empty corpus no files remain
     if held_out:  # which pre-training, but no other reader of records needs
-        check_held_out(files, held_out, format, language)
+        check_held_out(TextSource(files, format, language), held_out)
     inputs = {"corpus": files, "vocabulary": pathlib.Path(vocabulary)}
     run = open_run(output, settings, overwrite, inputs=inputs, recipe="kbert records")
     try:

@@ -3,14 +3,13 @@
 Shapes: n sentences, t tokens of a document.
 """
 
-import dataclasses
 import hashlib
 import itertools
 import json
 import logging
 import platform
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -142,7 +141,7 @@ def _write_round(writer, pools, held, documents_read):
     ]
     is_held_out = [number in held for pool in pools for number in pool.document_ids.tolist()]
     for shard in writer.shards_of_round(documents, is_held_out, writer.done["rounds"]):
-        writer.add_shard(shard.held_out, shard.files, {**shard.counts, **shard.hashes()})
+        writer.add_shard(*shard)
     writer.done["rounds"] += 1
     writer.done["documents_read"] = documents_read
     writer.save_state()
@@ -235,10 +234,16 @@ class RecordsWriter:
         counts["tokens"] += sum(len(pool.token_ids) for pool in gathered)
         return counts
 
-    def shards_of_round(self, documents, is_held_out, number):
-        return make_shards(
-            documents, is_held_out, number, seed=self.seed, shard_tokens=self.shard_tokens, kind=self.token_type
-        )
+    def shards_of_round(self, documents: Sequence[tuple], is_held_out: Sequence[bool], number: int):
+        """Yields (held out, files, facts) of the shards of a round, first those for training.
+
+        A round is the documents that are shuffled together, each (token ids [t], lengths of its sentences [n]).
+        """
+        order = permutation(fold_in(self.seed, number), len(documents)).numpy().tolist()
+        for held_out in KINDS:
+            chosen = [documents[i] for i in order if bool(is_held_out[i]) == held_out]
+            for part in _divide(chosen, self.shard_tokens):
+                yield held_out, *_shard(part, self.token_type)
 
     def save_state(self) -> None:
         self.directory.mkdir(parents=True, exist_ok=True)
@@ -308,40 +313,6 @@ def _difference(stored, received):
     )
 
 
-@dataclasses.dataclass(frozen=True)
-class Shard:
-    """A shard before it has its number.
-
-    Attributes:
-        held_out: whether training never sees its documents.
-        files: content of the files ``tokens`` and ``index``, by suffix.
-        counts: ``documents``, ``sentences`` and ``tokens``.
-    """
-
-    held_out: bool
-    files: dict[str, bytes]
-    counts: dict[str, int]
-
-    def hashes(self) -> dict[str, str]:
-        """The SHA-256 of each file, as the manifest names them."""
-        return {f"{suffix}_sha256": hashlib.sha256(content).hexdigest() for suffix, content in self.files.items()}
-
-
-def make_shards(
-    documents: Sequence[tuple], is_held_out: Sequence[bool], number: int, *, seed: int, shard_tokens: int, kind: str
-) -> Iterator[Shard]:
-    """Yields the shards of one round, the documents that are shuffled together, first those for training.
-
-    `documents` holds (token ids [t], lengths of the sentences in tokens [n]) of each document. `number`, of the round,
-    and `seed` decide the order. `kind` is the type of the stored ids, "uint16" or "int32".
-    """
-    order = permutation(fold_in(seed, number), len(documents)).numpy().tolist()
-    for held_out in KINDS:
-        chosen = [documents[i] for i in order if bool(is_held_out[i]) == held_out]
-        for some in _divide(chosen, shard_tokens):
-            yield _shard(held_out, some, kind)
-
-
 def pool_documents(pool) -> list[tuple]:
     """(token ids [t], lengths of the sentences [n]) of each document of a `TokenPool` of arrays."""
     splits = np.concatenate([[0], np.cumsum(pool.sentence_lengths, dtype=np.int64)])
@@ -351,13 +322,16 @@ def pool_documents(pool) -> list[tuple]:
     ]
 
 
-def _shard(held_out, documents, kind):
+def _shard(documents, kind) -> tuple[dict[str, bytes], dict]:
+    """The content of a shard's files, by suffix, and its counts and hashes as the manifest has them."""
     tokens = np.concatenate([tokens for tokens, _ in documents])
     lengths = np.concatenate([lengths for _, lengths in documents])
     sizes = [len(lengths) for _, lengths in documents]
     index = np.concatenate([[len(lengths), len(sizes)], lengths, sizes]).astype("<i4")
     files = {"tokens": tokens.astype(np.dtype(kind).newbyteorder("<")).tobytes(), "index": index.tobytes()}
-    return Shard(held_out, files, {"documents": len(sizes), "sentences": len(lengths), "tokens": len(tokens)})
+    facts = {"documents": len(sizes), "sentences": len(lengths), "tokens": len(tokens)}
+    hashes = {f"{suffix}_sha256": hashlib.sha256(content).hexdigest() for suffix, content in files.items()}
+    return files, facts | hashes
 
 
 def _divide(documents, shard_tokens):

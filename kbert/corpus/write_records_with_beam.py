@@ -224,10 +224,10 @@ def _write_round(job, element):
         for document, is_held in _read_documents(shared, *part, writer.token_type):
             documents.append(document)
             held.append(is_held)
-    for position, shard in enumerate(writer.shards_of_round(documents, held, number)):
-        for suffix, content in shard.files.items():
+    for position, (held_out, files, facts) in enumerate(writer.shards_of_round(documents, held, number)):
+        for suffix, content in files.items():
             shared.write(f"round-{number:05d}-{position:05d}.{suffix}", content)
-        shards.append({"held_out": shard.held_out, **shard.counts, **shard.hashes()})
+        shards.append({"held_out": held_out, **facts})
     shared.write_json(_round(number), shards)
     return number
 

@@ -122,20 +122,11 @@ def _own_preprocessing(source, task):
 class Teaching:
     """What a student learns of its teacher.
 
-    Args:
-        asked: arguments of `kbert.finetune`, with a teacher.
-        task: the task object, after `for_training`.
-        pipeline: the student.
-        train: the examples with labels, with the student's numbers of them.
-
     Attributes:
         name: how settings.json names the teacher.
         unlabelled: the number of texts without labels.
         examples: those with labels, then those without.
         answers: `TeacherAnswers`; None of a dry run.
-
-    Raises:
-        ValueError: a teacher of another task, of other labels, or that reads other texts.
     """
 
     def __init__(self, asked, task, pipeline: Pipeline, train: Examples):
@@ -176,11 +167,7 @@ class Teaching:
 
 
 def distillation_losses(model: BertModel, distillation) -> dict[str, DistillationLoss]:
-    """The losses of a student, by output.
-
-    Args:
-        distillation: `kbert.options.Distillation`.
-    """
+    """The losses of a student, by output."""
     return {
         name: DistillationLoss(loss, distillation.teacher_temperature, distillation.hard_share)
         for name, loss in model.default_loss().items()

@@ -299,13 +299,6 @@ class NextTokens:
     Prediction n of a row is made at the position before its token, the n-th that is neither [CLS] nor [SEP]: the
     tokens that masks are chosen from. The text stays as it is.
 
-    Args:
-        tokenizer: `kbert.BertTokenizer`; gives the special ids.
-        max_predictions: P; S - 2 are enough for all tokens of a row.
-
-    Raises:
-        ValueError: `max_predictions` is not a positive integer.
-
     Source: Devlin et al. 2018, section 5.1, "LTR & No NSP".
     """
 
@@ -314,12 +307,7 @@ class NextTokens:
         self.tokenizer = tokenizer
 
     def call(self, batch, keys=None, entity_ids=None):
-        """(`batch` with ``mask_positions`` int32 [B, P], the tokens to predict int32 [B, P], float32 [B, P] weights).
-
-        Args:
-            batch: dict with ``token_ids`` int32 [B, S] and ``padding_mask`` bool [B, S].
-            keys, entity_ids: of `TokenMasking`; nothing here is random.
-        """
+        """(`batch` with ``mask_positions`` int32 [B, P], next tokens int32 [B, P], their weights float32 [B, P])."""
         following = batch["token_ids"][:, 1:]  # [B, S - 1]
         is_special = (following == self.tokenizer.cls_id) | (following == self.tokenizer.sep_id)
         positions, is_real = ascending_positions(batch["padding_mask"][:, 1:] & ~is_special, self.max_predictions)

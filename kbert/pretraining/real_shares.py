@@ -52,11 +52,6 @@ def real_shares(
 ) -> dict[str, float]:
     """The share of tokens that are not padding, from the lengths of the pairs of the first pool.
 
-    Args:
-        source, tokenizer, sequence_length, max_predictions, num_parts, seed, held_out, next_sentence, random_next_rate,
-            mask_rate, left_to_right: see `kbert.pretraining.pretraining_dataset`.
-        filled: bool, whether filled rows are measured, too.
-
     Returns:
         dict: `plain`, of rows of one pair; `packed`, of packed rows; `filled`, with `filled`, of packed rows that
         are filled with further short pairs; all a function of the arguments alone.

@@ -18,12 +18,7 @@ _SECONDS = 10  # between two lines
 
 
 def callback_list(function: str, callbacks, has_own_rate: bool = False) -> list[keras.callbacks.Callback]:
-    """Keras callbacks as a list, a single one as well.
-
-    Args:
-        function: whose argument `callbacks` it is, for messages.
-        has_own_rate: whether it sets the learning rate of every step itself, so that no callback can.
-    """
+    """Keras callbacks as a list, a single one as well."""
     listed = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     if wrong := [callback for callback in listed if not isinstance(callback, keras.callbacks.Callback)]:
         raise TypeError(
@@ -88,14 +83,7 @@ def _show(name, value):
 
 
 class PredictionProgress(keras.callbacks.Callback):
-    """Logs the rows done and an estimate of the remaining time every ten seconds; nothing for short predictions.
-
-    Args:
-        rows: int, all that are to be done.
-        batch_size: int, rows a batch.
-        before: int, rows that were done before, which say nothing of the speed.
-        what: str, what the line says of the rows.
-    """
+    """Logs the rows done and an estimate of the remaining time every ten seconds; nothing for short predictions."""
 
     def __init__(self, rows, batch_size, before=0, what="rows predicted"):
         super().__init__()

@@ -29,14 +29,8 @@ class Checkpoints:
     Values are stored as plain tensors, in the order of `model.variables`, then the optimizer's: a run may resume with
     another number of replicas.
 
-    Args:
-        keep_every: int, steps: those of multiples of it are kept as well; None: none.
-
     Attributes:
         facts: dict, what was given to `save` of the checkpoint that was restored.
-
-    Raises:
-        ValueError: on `restore`, the variables there are not this model's.
     """
 
     def __init__(self, directory, model, keep=2, keep_every=None):
@@ -49,11 +43,7 @@ class Checkpoints:
                 model.optimizer.build(model.trainable_variables)
 
     def save(self, step, facts=None, best=None):
-        """Write the state after `step` steps, and delete all but the last `keep` checkpoints and those to be kept.
-
-        Args:
-            best: int, the step of the best one so far, which is kept; None: not known.
-        """
+        """Write the state after `step` steps, and delete all but the last `keep` checkpoints and those to be kept."""
         variables = self._variables()
         manifest = {"step": step, "variables": [_describe(variable) for variable in variables], "facts": facts or {}}
 

@@ -170,10 +170,6 @@ class DevEvaluation(keras.callbacks.Callback):
 def evaluation_steps(total, every, epoch) -> list[int]:
     """The steps after which to evaluate: after each epoch or a number of steps, and always after the last.
 
-    Args:
-        every: "epoch", an int, or None: only after the last.
-        epoch: float, steps of an epoch.
-
     Example::
 
         evaluation_steps(17, "epoch", 7.6)  # [7, 15, 17]
@@ -192,11 +188,6 @@ class EvaluationEpochs(keras.callbacks.Callback):
     Their epoch ends with the window of steps in which an evaluation fell, so that its logs have the scores that
     ``EarlyStopping`` and ``ModelCheckpoint`` watch. Their training begins and ends once, however often `fit_steps`
     calls `fit`.
-
-    Args:
-        callbacks: Keras callbacks; those that watch a score in mode "auto" are told whether it should rise.
-        evaluation: `kbert.training.dev_evaluation.DevEvaluation` of the run.
-        modes: score → "min" or "max"; of others Keras has to know it.
     """
 
     def __init__(self, callbacks: Sequence[keras.callbacks.Callback], evaluation, modes: Mapping[str, str]):

@@ -30,9 +30,6 @@ def estimate_training(model, dataset, steps) -> dict:
         dict: `parameters`, `trainable_parameters`, `batch_size`, `sequence_length`, `steps`, `tokens` (with
         padding), `memory_bytes` (the peak of this process or its accelerator in the measured steps, and an
         estimate for the rows that were not measured), `seconds_per_step` and `seconds` of the whole run.
-
-    Raises:
-        ValueError: the dataset is empty or reads a damaged file; a batch that does not fit into memory.
     """
     with reading_errors():
         batch = next(iter(dataset), None)
@@ -60,12 +57,7 @@ def estimate_training(model, dataset, steps) -> dict:
 
 
 def format_estimate(estimate) -> str:
-    """The result of `estimate_training` as readable lines.
-
-    Args:
-        estimate: with `stages`, a list of such results, they have a line each; with `examples` and `windows`, how many
-            rows the examples make stands first.
-    """
+    """The result of `estimate_training` as readable lines."""
     stages = "".join(
         f"{one['steps']:,} steps of {one['batch_size']:,} rows of {one['sequence_length']} tokens: "
         f"{one['tokens']:,} tokens\n"

@@ -91,13 +91,7 @@ def device_name() -> str:
 
 
 def device_peak(model, measure=True):
-    """The peak of all devices that train a model together, in FLOP/s: nominal, or measured where it is not known.
-
-    Args:
-        model: `keras.Model`, whose dtype policy decides which peak it is.
-        measure: bool, whether a peak that is not known is measured, which takes about 0.3 seconds; otherwise it is
-            None.
-    """
+    """The peak of all devices that train a model together, in FLOP/s: nominal, or measured where it is not known."""
     device, precision = device_name(), keras.dtype_policies.get(model.dtype_policy).compute_dtype
     peak = nominal_peak(device, precision)
     if peak is None and not measure:
@@ -114,12 +108,7 @@ def device_peak(model, measure=True):
 
 
 def batch_flops(model, dataset):
-    """Floating-point operations of a training step on one batch of a dataset, by `training_flops_per_token`.
-
-    Args:
-        model: one of kbert's models; None for others.
-        dataset: with an `element_spec` of static shapes; None for others.
-    """
+    """Floating-point operations of a training step on one batch of a dataset, by `training_flops_per_token`."""
     rows, length = batch_shape(dataset)
     if rows is None or length is None or not hasattr(model, "config") or not hasattr(model.config, "hidden_dim"):
         return None

@@ -286,11 +286,7 @@ def check_accumulation(accumulate: int, hardware, batch_sizes) -> None:
 
 @functools.cache
 def make_strategy(name: str):
-    """The strategy of this process; later calls return the same one, as a TPU's second initialisation loses its models.
-
-    Args:
-        name: "one", "mirrored", "multiworker" or "tpu".
-    """
+    """The strategy of this process, made once: a TPU's second initialisation loses its models."""
     return {"one": _one, "mirrored": _mirrored, "multiworker": _multiworker, "tpu": _tpu}[name]()
 
 

@@ -75,12 +75,6 @@ def best_step(records) -> int | None:
 class History:
     """Records of a run in order, in memory and in a file.
 
-    Args:
-        path: of the JSON-lines file, which is read if it exists; None: in memory only. A damaged line is reported and
-            dropped, the others are kept.
-        step: int; records after this step, which will be run again, are dropped.
-        writes: bool, whether the file may be written; of several workers the first does.
-
     Attributes:
         records: list of dicts, each with "step" and the logs of a window.
     """

@@ -59,13 +59,7 @@ def run_record(run) -> dict:
 
 
 def note_origin(model, run, metrics, recipe, settings: Mapping, inputs: Sequence[str]) -> None:
-    """Notes on a model that a run has trained where its weights come from, for `kbert.export`.
-
-    Args:
-        run: `kbert.training.run_directory.RunDirectory` that has stored the model; None: nothing was written.
-        metrics, recipe, settings: what would be written.
-        inputs: names of those settings that are inputs, which may be paths of this machine.
-    """
+    """Notes on a model that a run has trained where its weights come from, for `kbert.export`."""
     if run is not None:
         set_origin(model, stored_origin(run.path / "model"))
         return
@@ -154,11 +148,7 @@ def describe_inputs(recorded: Mapping) -> dict:
 
 
 def weights_hash(model) -> str:
-    """The hash of a stored model's weights, of several files as `describe_inputs` gives it.
-
-    Args:
-        model: path of a directory with a model of any format, or the prefix of a TensorFlow checkpoint.
-    """
+    """The hash of a stored model's weights, of several files as `describe_inputs` gives it."""
     files = [file for _, file in _named_files(model) if not _is_setting(file)]
     return _describe({str(file): _identify(file) for file in files})["sha256"]
 

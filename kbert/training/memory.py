@@ -28,9 +28,6 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
     intermediate activations, B * S * L * (4 H + intermediate) numbers. Frozen layers below the first trainable one keep
     nothing and are not counted, nor are attention probabilities, logits and the optimizer. Of a model compiled with
     `micro_batches` only one of them is counted. With a GPU or TPU, or several machines, nothing is checked.
-
-    Args:
-        sequence_length: S; None: unknown, 4 is used.
     """
     config, available = getattr(model, "config", None), machine_memory()
     if config is None or available is None or "TF_CONFIG" in os.environ or _has_accelerator():

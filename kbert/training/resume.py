@@ -298,11 +298,7 @@ class StepRecorder(keras.callbacks.Callback):
 
 
 class StepSaver(keras.callbacks.Callback):
-    """The last callback: history, then checkpoint, so that none lacks its history; then ends a run if asked to.
-
-    Args:
-        interval: int, steps between checkpoints.
-    """
+    """The last callback: history, then checkpoint, so that none lacks its history; then ends a run if asked to."""
 
     def __init__(self, run: RunState, signals: DeferredSignals, interval: int):
         super().__init__()

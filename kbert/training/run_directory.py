@@ -153,12 +153,7 @@ def open_run(
 
 
 def check_output(output, settings, schedule=None, undecided=()) -> None:
-    """Raises the FileExistsError of `open_run` without `overwrite`, before long work; nothing is written.
-
-    Args:
-        output, settings, schedule: as of `open_run`.
-        undecided: names of settings that that work decides: they may be those of the run in the directory.
-    """
+    """Raises the FileExistsError of `open_run` without `overwrite`, before long work; nothing is written."""
     path = check_directory(output, "`output`")
     settings = json.loads(json.dumps(settings))
     if path.exists() and _is_occupied(path):
@@ -365,11 +360,6 @@ def check_extension(run, there, now, done: int, steps_there: int, steps_now: int
 
     They are the same if their learning rates are: always with a constant rate, but only during the warm-up with a
     linear decay, whose slope depends on the number of steps.
-
-    Args:
-        run: path of the run, for the message.
-        there, now: functions of steps (ints [n]) that give their learning rates: the schedules of both.
-        steps_there, steps_now: of the run as it was started, and as it is requested.
     """
     wanted = f"{run} holds a run of {steps_there} steps, {done} of which are done: it cannot be given {steps_now} steps"
     if done > steps_now:

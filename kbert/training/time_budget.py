@@ -113,14 +113,7 @@ def _read(path):
 
 
 class Forecast(keras.callbacks.Callback):
-    """Logs once, from the time of the first steps, how many steps, tokens and epochs the time of a run is enough for.
-
-    Args:
-        tokens: int, with padding, of an update.
-        real_share: float, the share of tokens that are not padding.
-        corpus_tokens: int, of an epoch; None: not known.
-        now: function that gives the time in seconds.
-    """
+    """Logs once, by the time of the first steps, how many steps, tokens and epochs a run has time for."""
 
     def __init__(self, budget, tokens, real_share, corpus_tokens=None, now=time.monotonic):
         super().__init__()

@@ -9,8 +9,8 @@ from helpers.tiny_corpus import VOCABULARY, make_tokenizer
 from kbert.pretraining import shared_graphs
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
 from kbert.pretraining.masking import NextTokens, TokenMasking
-from kbert.pretraining.part_assignment import assign_rows, assign_rows_in_graph
 from kbert.pretraining.real_shares import real_shares
+from kbert.pretraining.rows import assign_rows, assign_rows_in_graph
 from kbert.text.tokenizer import BertTokenizer
 
 S, P = 90, 14

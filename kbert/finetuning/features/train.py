@@ -278,15 +278,7 @@ def describe_scores(metrics: Mapping[str, dict]) -> str:
 
 
 class FeatureSentences:
-    """Sentences with the features of their words, read from a file on demand.
-
-    Args:
-        path: of the file that `write_word_features` wrote for this text, float16 [n, layers of the file, H].
-        columns: which layers of the file to use, L of them.
-
-    Raises:
-        ValueError: the file holds another number of words.
-    """
+    """Sentences with the features of their words, read from a file on demand."""
 
     def __init__(self, path, tagged: TaggedText, tags: Sequence[str], columns: Sequence[int]):
         self.features = np.load(path, mmap_mode="r")

@@ -75,15 +75,8 @@ class PretrainingSettings:
 
     Where several phases are given, `sequence_length` is the longest of theirs.
 
-    Args:
-        asked: the checked arguments.
-        source: paths, or a `DocumentList`.
-
     Attributes:
         batches: of stored batches, their manifest.
-
-    Raises:
-        ValueError: arguments that exclude each other, damaged batches.
     """
 
     def __init__(self, asked: Arguments, source):
@@ -312,11 +305,6 @@ def _decided(batches, fields):
 def complete_settings(name, given: dict) -> dict:
     """Values for what is not given (None), of the settings of this name, else of the defaults.
 
-    Args:
-        name: a key of `NAMED_SETTINGS`, or None.
-        given: name → value. A value also stands for those that it excludes: `phases` for `sequence_length`,
-            `warmup_steps` for `warmup_share`.
-
     Example::
 
         complete_settings("small-budget", {"batch_size": 8, "learning_rate": None})["learning_rate"]  # 1e-3
@@ -331,17 +319,7 @@ def complete_settings(name, given: dict) -> dict:
 
 
 def corpus_source(corpus):
-    """Paths as they are, and documents in memory as a `DocumentList`.
-
-    Args:
-        corpus: path(s) or glob pattern(s); a list of documents, each a list of sentences or a text; or rows with a
-            column ``text``, each a document of running prose, in any of the forms that `kbert.tasks.read_columns`
-            takes.
-
-    Raises:
-        TypeError: data of another type.
-        ValueError: no sentences, no column ``text``.
-    """
+    """Paths as they are, and documents in memory as a `DocumentList`."""
     if isinstance(corpus, str | os.PathLike):
         return corpus
     if column_names(corpus) or hasattr(corpus, "element_spec"):

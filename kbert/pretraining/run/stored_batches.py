@@ -62,17 +62,9 @@ class ArraySpec:
 class BatchFiles(keras.utils.PyDataset):
     """The batches in a directory, in order, as `model.fit` takes them on every backend.
 
-    Args:
-        directory: written by `kbert.pretraining.run.prepare` or kbert batches.
-        start_step: int, the number of the first batch.
-        evaluation: whether to give the batches of the held-out documents instead.
-
     Attributes:
         manifest: dict, what batches.json holds.
         element_spec: (inputs, labels, sample weights) of `ArraySpec`.
-
-    Raises:
-        ValueError: no such directory or a damaged one, too large a `start_step`; when a batch is read, a damaged file.
     """
 
     def __init__(self, directory, start_step=0, evaluation=False):
@@ -163,9 +155,6 @@ def _read_arrays(path, file):
 
 class StoredBatches:
     """A directory of batches as a run learns from it, in place of a `corpus_data.CorpusData`.
-
-    Args:
-        settings: `PretrainingSettings`, with what the batches decide.
 
     Attributes:
         tokenizer: `kbert.BertTokenizer`; None on other backends than TensorFlow's, which may be without it.

@@ -110,17 +110,6 @@ def test_starting_at_step_n(records, tokenizer, straight, step):
     assert_equal(found, straight[step : step + 4])
 
 
-@pytest.mark.slow  # of rows that are not filled: test_objectives.py
-def test_what_is_added_changes_with_the_epoch_unless_pairs_come_again(records, tokenizer):
-    def added(**options):
-        some = (dataset_of(records, tokenizer, batch_size=1, epochs=2, **kind | options) for kind in (PACKED, FILLED))
-        packed, filled = (Counter(examples(batches(one))) for one in some)
-        return filled - packed
-
-    assert max(added().values()) == 1
-    assert set(added(dupe_factor=1).values()) == {2}
-
-
 def test_held_out_rows_are_not_filled(records, tokenizer):
     some = (batches(dataset_of(records, tokenizer, evaluation=True, **kind)) for kind in (PACKED, FILLED))
     assert_equal(*some)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.compare import assert_arrays_equal
-from helpers.reference_pairs import KeyedDraws, SequentialDraws, make_pairs
+from helpers.reference_pairs import KeyedDraws, make_pairs
 
 from kbert.corpus.pool import TokenPool
 from kbert.pretraining.pairs import PairTable, _coin_flips, count_pairs, pair_sentences, sentence_pairs
@@ -81,27 +81,6 @@ def test_the_sentences_of_pairs_before_truncation(max_tokens):
             assert len(a) + len(b) == max_tokens and set(a) <= set(whole[0]) and set(b) <= set(whole[1])
 
 
-@pytest.mark.slow  # equal on the same draws: above
-def test_same_distribution_as_the_original():
-    """Number of pairs, share of random ones, lengths: equal within their standard errors over many visits."""
-    documents = make_documents(40, seed=3)
-    pool, epochs = make_pool(documents), range(150)
-    draw = tf.function(lambda epoch: sentence_pairs(pool, 5, epoch, 31))
-    keyed = [instances(draw(tf.constant(epoch, tf.int64))) for epoch in epochs]
-    sequential = [as_lists(make_pairs(documents, SequentialDraws(epoch), 31)) for epoch in epochs]
-
-    def statistics(pairs):
-        lengths = np.array([(len(a), len(b)) for a, b, _ in pairs])
-        is_random = np.array([r for *_, r in pairs])
-        shares = [is_random.mean(), (lengths.sum(1) == 31).mean(), *(lengths == 1).mean(0), *(lengths == 30).mean(0)]
-        return [len(pairs), *lengths.mean(0), *lengths.std(0), *lengths[is_random].mean(0), *shares]
-
-    ours, theirs = (np.array([statistics(visit) for visit in visits]) for visits in (keyed, sequential))
-    error = np.sqrt((ours.var(0) + theirs.var(0)) / len(epochs))
-    assert (error > 0).all()
-    assert (np.abs(ours.mean(0) - theirs.mean(0)) < 4 * error).all()
-
-
 def test_rule_3_target_once_a_document_visit():
     """Sentences of one token: a chunk's size is its target. One a document; short ones uniform; anew each epoch."""
     documents = make_documents(700, sizes=(60,), lengths=(1,))
@@ -130,15 +109,6 @@ def test_rule_4_chunks_and_a_end():
     assert all(a[0] == 20 * d and a[-1] + 1 == b[0] and b[-1] == 20 * d + 19 for d, (a, b, _) in enumerate(pairs))
     ends = np.bincount([len(a) // 4 for a, _, _ in pairs], minlength=5)
     assert ends[0] == 0 and (np.abs(ends[1:] - 225) < 50).all()
-
-
-def test_rule_4_sentences_until_the_target_or_the_end():
-    documents = [[[0, 1, 2], [3, 4], [5], [6, 7, 8, 9], [10]]]
-    table = sentence_pairs(make_pool(documents), 0, 0, 6, short_sequence_rate=0.0, random_next_rate=0.0)
-    [first, second] = instances(table)
-    assert first[0][0] == 0 and first[1][-1] == 5  # 3 + 2 + 1 reach 6
-    # 4 + 1 are all that is left.
-    assert (list(second[0]), list(second[1])) == ([6, 7, 8, 9], [10])
 
 
 def test_rule_5_share_of_random_pairs():
@@ -233,16 +203,6 @@ def test_coins_are_exact_beyond_a_word():
     assert abs(heads[4] - 100_000) < 1200
     many = _coin_flips(fold_in(2, tf.range(20_000)), tf.fill([20_000], 10)).numpy()
     assert abs(many.mean() - 5) < 0.05 and abs(many.var() - 2.5) < 0.1
-
-
-def test_every_range_is_inside_its_document():
-    documents = make_documents(70, seed=9)
-    ends = np.cumsum([sum(map(len, document)) for document in documents])
-    for epoch in range(4):
-        for a, b, _ in instances(sentence_pairs(make_pool(documents), 10, epoch, 40)):
-            assert len(a) >= 1 and len(b) >= 1 and len(a) + len(b) <= 40
-            for part in (a, b):
-                assert np.searchsorted(ends, part[0], "right") == np.searchsorted(ends, part[-1], "right")
 
 
 def test_singles():

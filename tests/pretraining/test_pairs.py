@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.compare import assert_arrays_equal
-from helpers.reference_pairs import KeyedDraws, make_pairs
+from helpers.reference_pairs import KeyedDraws, SequentialDraws, make_pairs
 
 from kbert.corpus.pool import TokenPool
 from kbert.pretraining.pairs import PairTable, _coin_flips, count_pairs, pair_sentences, sentence_pairs
@@ -79,6 +79,27 @@ def test_the_sentences_of_pairs_before_truncation(max_tokens):
             assert whole == (a, b)
         else:
             assert len(a) + len(b) == max_tokens and set(a) <= set(whole[0]) and set(b) <= set(whole[1])
+
+
+@pytest.mark.slow  # equal on the same draws: above
+def test_same_distribution_as_the_original():
+    """Number of pairs, share of random ones, lengths: equal within their standard errors over many visits."""
+    documents = make_documents(40, seed=3)
+    pool, epochs = make_pool(documents), range(150)
+    draw = tf.function(lambda epoch: sentence_pairs(pool, 5, epoch, 31))
+    keyed = [instances(draw(tf.constant(epoch, tf.int64))) for epoch in epochs]
+    sequential = [as_lists(make_pairs(documents, SequentialDraws(epoch), 31)) for epoch in epochs]
+
+    def statistics(pairs):
+        lengths = np.array([(len(a), len(b)) for a, b, _ in pairs])
+        is_random = np.array([r for *_, r in pairs])
+        shares = [is_random.mean(), (lengths.sum(1) == 31).mean(), *(lengths == 1).mean(0), *(lengths == 30).mean(0)]
+        return [len(pairs), *lengths.mean(0), *lengths.std(0), *lengths[is_random].mean(0), *shares]
+
+    ours, theirs = (np.array([statistics(visit) for visit in visits]) for visits in (keyed, sequential))
+    error = np.sqrt((ours.var(0) + theirs.var(0)) / len(epochs))
+    assert (error > 0).all()
+    assert (np.abs(ours.mean(0) - theirs.mean(0)) < 4 * error).all()
 
 
 def test_rule_3_target_once_a_document_visit():

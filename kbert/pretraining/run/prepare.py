@@ -65,11 +65,6 @@ def prepare_records(
     Returns:
         dict: the counts of documents, sentences, tokens and shards, and `pipeline`, the `dataset_statistics` of the
         training batches.
-
-    Raises:
-        ValueError: damaged or empty files, an invalid rate or size, a share that holds out none or all of the
-            documents, inputs that changed since the run was started.
-        FileExistsError: `output` holds finished records, a run with other settings, or other files.
     """
     division = checked_division("prepare_records", shard_tokens, shuffle_shards, held_out, seed)
     output, files = pathlib.Path(output), find_files(corpus)
@@ -140,10 +135,6 @@ def write_batches(
 
     Returns:
         dict: the manifest.
-
-    Raises:
-        FileExistsError: `directory` holds something else.
-        ValueError: no records, or damaged ones; a number below 1; `left_to_right`.
     """
     if options.get("left_to_right"):
         raise ValueError(

@@ -73,10 +73,8 @@ _INSTEAD = {"phases": ("sequence_length",), "sequence_length": ("phases",), "war
 class PretrainingSettings:
     """The arguments of `kbert.pretrain` that decide its result, complete, by their own names.
 
-    Where several phases are given, `sequence_length` is the longest of theirs.
-
-    Attributes:
-        batches: of stored batches, their manifest.
+    Where several phases are given, `sequence_length` is the longest of theirs; `batches` is the manifest of stored
+    batches, or None.
     """
 
     def __init__(self, asked: Arguments, source):
@@ -110,12 +108,16 @@ class PretrainingSettings:
     def _set(self, **values):
         vars(self).update(values)
 
+    def _check_either(self, one: str, other: str) -> None:
+        values = {name: getattr(self, name) for name in (one, other)}
+        if all(value is not None and value is not False for value in values.values()):
+            received = " and ".join(f"{name}={value!r}" for name, value in values.items())
+            raise ValueError(f"pretrain: expected either `{one}` or `{other}`. Received: {received}")
+
     def _complete_phases(self):
         if self.phases is None:
-            length = SEQUENCE_LENGTH if self.sequence_length is None else self.sequence_length
-            self._set(sequence_length=length)
-            if self.max_predictions is None:
-                self._set(max_predictions=self._default_predictions(self.sequence_length))
+            self._set(sequence_length=self.sequence_length or SEQUENCE_LENGTH)
+            self._set(max_predictions=self.max_predictions or self._default_predictions(self.sequence_length))
             return
         phases = read_phases(self.phases, self.batch_size, self.max_predictions, self._default_predictions)
         longest = max(length for length, *_ in phases)
@@ -136,9 +138,8 @@ class PretrainingSettings:
             raise ValueError(
                 f"pretrain: `left_to_right` predicts every token and masks none. Received: {given} as well"
             )
-        if self.span_length is not None and (self.whole_word or self.names is not None):
-            other = "whole_word" if self.whole_word else "names"
-            raise ValueError(f"pretrain: expected either `span_length` or `{other}`. Received: both")
+        self._check_either("span_length", "whole_word")
+        self._check_either("span_length", "names")
         if self.random_next_rate is not None and not self.next_sentence:
             raise ValueError(
                 "pretrain: `random_next_rate` is for next sentence prediction. "
@@ -154,15 +155,10 @@ class PretrainingSettings:
 
     def _complete_warmup(self):
         """Checks the length of the run, and gives it a warm-up."""
-        if (self.steps is None) == (self.hours is None):
-            raise ValueError(
-                f"pretrain: expected either `steps` or `hours`. Received: steps={self.steps}, hours={self.hours}"
-            )
-        if self.warmup_share is not None and self.warmup_steps is not None:
-            raise ValueError(
-                "pretrain: expected either `warmup_steps` or `warmup_share`. "
-                f"Received: warmup_steps={self.warmup_steps}, warmup_share={self.warmup_share}"
-            )
+        if self.steps is None and self.hours is None:
+            raise ValueError("pretrain: expected either `steps` or `hours`. Received: neither")
+        self._check_either("steps", "hours")
+        self._check_either("warmup_steps", "warmup_share")
         if self.hours is not None:
             if self.warmup_steps is not None:
                 raise ValueError(
@@ -303,12 +299,7 @@ def _decided(batches, fields):
 
 
 def complete_settings(name, given: dict) -> dict:
-    """Values for what is not given (None), of the settings of this name, else of the defaults.
-
-    Example::
-
-        complete_settings("small-budget", {"batch_size": 8, "learning_rate": None})["learning_rate"]  # 1e-3
-    """
+    """Values for what is not given (None), of the settings of this name, else of the defaults."""
     if name is not None and name not in NAMED_SETTINGS:
         raise ValueError(f"pretrain: `settings` must be one of {tuple(NAMED_SETTINGS)}. Received: {name!r}")
     found = {}

@@ -432,7 +432,7 @@ def run_program(main, resumes: bool = False):
         os._exit(1)  # without HDF5's clean-up, which crashes after a failed write
     except ValueError as error:
         from kbert.corpus.reading_errors import UnreadableInput
-        from kbert.training.batch_memory import OutOfMemory
+        from kbert.training.memory import OutOfMemory
 
         if not isinstance(error, UnreadableInput | OutOfMemory):
             raise

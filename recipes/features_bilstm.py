@@ -44,9 +44,8 @@ def features_bilstm(
     import keras
 
     import kbert
-    from kbert.finetuning.features.dataset import FeatureSentences, feature_dataset
-    from kbert.finetuning.features.evaluation import evaluate_features
     from kbert.finetuning.features.extract import write_word_features
+    from kbert.finetuning.features.train import FeatureSentences, evaluate_features, feature_dataset
     from kbert.optim.losses import ClassificationLoss
     from kbert.preprocessing import TaggingPreprocessor
     from kbert.training import ExactResume

@@ -272,7 +272,7 @@ def describe_accuracies(question: str, majority: float, accuracies: dict[str, li
 
 def describe_results(metrics: dict, output: pathlib.Path) -> str:
     """What the scores say, and where to look next."""
-    from kbert.pretraining.run.table import describe_scores
+    from kbert.pretraining.run.pretrain import describe_scores
 
     lines = [
         f"\n{describe_scores(metrics['pretraining'])}\n",

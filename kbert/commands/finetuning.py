@@ -160,8 +160,7 @@ def tag_features(
     Returns:
         The metrics of each finished mode; of a dry run the estimate.
     """
-    from kbert.finetuning.features.estimate import estimate_feature_taggers
-    from kbert.finetuning.features.train import FeatureTraining, train_feature_taggers
+    from kbert.finetuning.features.train import FeatureTraining, estimate_feature_taggers, train_feature_taggers
     from kbert.models.feature_modes import FEATURE_MODES
     from kbert.training.hardware import choose_hardware
     from kbert.training.run_directory import open_run
@@ -229,8 +228,7 @@ def tag_features(
 
 def report_taggers(metrics: Mapping[str, Any]) -> None:
     """Prints the table beside the paper's; of a dry run the estimate."""
-    from kbert.finetuning.features.estimate import describe_estimate
-    from kbert.finetuning.features.table import describe_scores
+    from kbert.finetuning.features.train import describe_estimate, describe_scores
 
     print(describe_scores(metrics["feature_modes"]) if "feature_modes" in metrics else describe_estimate(metrics))
 

@@ -114,7 +114,7 @@ def inspect(
     Returns:
         dict: ``inspection``, the result of `kbert.inspect`; ``output``, ``log_dir``.
     """
-    from kbert.pretraining.unigrams import token_counts
+    from kbert.pretraining.dataset_statistics import token_counts
     from kbert.tasks.labelled_columns import read_labelled_columns
     from kbert.training.hardware import choose_hardware
 

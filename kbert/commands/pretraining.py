@@ -123,7 +123,7 @@ def names(
 
 def report_pretrained(run) -> None:
     """Prints the scores beside those of token frequencies, and where the model is; of a dry run the estimate."""
-    from kbert.pretraining.run.table import describe_estimate, describe_run, describe_scores
+    from kbert.pretraining.run.pretrain import describe_estimate, describe_run, describe_scores
 
     if "mlm_accuracy" not in run.metrics:
         print(describe_estimate(run.metrics))
@@ -176,7 +176,7 @@ def records(
     Returns:
         The metrics.
     """
-    from kbert.pretraining.run.prepare_records import prepare_records
+    from kbert.pretraining.run.prepare import prepare_records
 
     if runner is None and (beam_flags or shared):
         raise ValueError("records: `shared`, and flags after --, need `runner`. Received: no runner")
@@ -247,7 +247,7 @@ def batches(
     Returns:
         The content of batches.json.
     """
-    from kbert.pretraining.run.write_batches import write_batches
+    from kbert.pretraining.run.prepare import write_batches
 
     return write_batches(
         records,

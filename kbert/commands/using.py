@@ -27,8 +27,7 @@ def report_scores(scores: Mapping[str, Any]) -> None:
 
 def _predict(asked) -> dict[str, Any]:
     from kbert.files import write_json
-    from kbert.finetuning.predict_file import predict_file
-    from kbert.finetuning.predict_file_with_beam import predict_file_with_beam
+    from kbert.finetuning.predict_file import predict_file, predict_file_with_beam
     from kbert.serving.exported_pipeline import pipeline_loader, trained_options
 
     start = time.monotonic()

@@ -5,7 +5,7 @@ from kbert.lazy import lazy_exports
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "DocumentList": "document_list",
+        "DocumentList": "documents",
         "Records": "records",
         "detect_format": "documents",
         "find_files": "corpus_files",

@@ -1,16 +1,23 @@
-"""Text files → documents, each a list of sentences: plain lines, running prose, or WikiExtractor's output."""
+"""Text files, or texts in memory → documents, each a list of sentences.
+
+Files hold plain lines, running prose, or WikiExtractor's output.
+"""
 
 import collections
 import functools
+import glob
+import hashlib
 import html
 import itertools
+import json
 import logging
+import os
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from kbert.checks import shown
 from kbert.corpus.corpus_files import find_files, is_parquet, open_texts
-from kbert.corpus.sentences import split_sentences
 
 _LOGGER = logging.getLogger("kbert")
 FORMATS = ("auto", "lines", "prose", "wikiextractor")
@@ -26,6 +33,7 @@ FINISHED = re.compile(r"[.!?…。！？؟।][\"'”’»›)\]）」』]*$")
 _TAG = re.compile(r"</?[A-Za-z][^<>]*>")
 _HEADING_WORDS = 4  # some versions of WikiExtractor end headings with a full stop
 _MARKUP = re.compile(r"[*#|!{}:;=•·]|[-–—] |Section::|BULLET::")  # lists, tables, headings
+_LONGEST_NAME = 255  # bytes of a part of a path
 
 
 def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]]:
@@ -56,8 +64,6 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
         for sentences in read_documents(["wiki/*.gz", "novels.tar.gz"]):
             ...
     """
-    from kbert.corpus.document_list import texts_as_documents  # not above: it imports this module
-
     documents = texts_as_documents(patterns)
     if documents is not patterns:
         return iter(documents)
@@ -69,9 +75,13 @@ def iterate_documents(files, format="auto", language="en"):
 
     At the end it logs how many of them had which format.
     """
+    check_format(format)
+    return _documents(files, format, language)
+
+
+def check_format(format) -> None:
     if format not in FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}")
-    return _documents(files, format, language)
 
 
 def file_documents(path, format="auto", language="en", texts=None) -> Iterator[list[str]]:
@@ -172,6 +182,11 @@ def _documents(files, format, language):
     texts = []
     for path in files:
         yield from file_documents(path, format, language, texts)
+    end_of_documents(files, format, texts)
+
+
+def end_of_documents(files, format, texts) -> None:
+    """Raises ValueError if files that were all read gave no document, and logs what `texts` says of them."""
     if not any(count for _, _, count in texts):
         raise_no_sentences(files, format)
     report_formats(texts)
@@ -297,3 +312,91 @@ def _prose_sentences(line, language):
 
 
 _READERS = {"lines": _read_lines, "prose": _read_prose, "wikiextractor": _read_wikiextractor}
+
+
+def texts_as_documents(source):
+    """A list of documents or texts as a `DocumentList`; any other source as it is.
+
+    A document is a list of sentences, a text is running prose. Strings are texts, not paths, if none of them is a file
+    and one has a line break, a part too long for a file's name, or spaces and the end of a sentence. So a mistyped file
+    name stays a path.
+    """
+    if not isinstance(source, list | tuple):
+        return source
+    if any(isinstance(item, list | tuple) for item in source):
+        return DocumentList(source)
+    texts = [item for item in source if isinstance(item, str)]
+    if len(texts) < len(source) or not any(map(_is_text, texts)) or any(map(_is_file, texts)):
+        return source
+    return DocumentList(map(prose_sentences, texts))
+
+
+def _is_text(string):
+    is_name = "\n" not in string and max(map(len, os.fsencode(string).split(b"/"))) <= _LONGEST_NAME
+    return not is_name or (" " in string.strip() and FINISHED.search(string.strip()) is not None)
+
+
+def _is_file(string):
+    if "\n" in string or len(string) > 4096:  # longer than any path
+        return False
+    return os.path.exists(string) or bool(glob.has_magic(string) and glob.glob(string))
+
+
+class DocumentList:
+    """Documents in memory, divided as `read_documents` divides a file: no empty lines, long documents cut.
+
+    Args:
+        documents: iterable of documents, each a list of sentences (str).
+
+    Raises:
+        TypeError: a document is not a list of str.
+        ValueError: there is no sentence.
+
+    Example::
+
+        DocumentList([["A first sentence.", "A second one."], ["Another document."]])
+    """
+
+    def __init__(self, documents: Iterable[Sequence[str]]):
+        sentences = []  # None after each document
+        for number, document in enumerate(documents):
+            is_list = isinstance(document, list | tuple)
+            if wrong := [sentence for sentence in document if not isinstance(sentence, str)] if is_list else [document]:
+                raise TypeError(
+                    f"documents[{number}]: expected a document as a list of sentences (str). "
+                    f"Received: {shown(wrong[0])}"
+                )
+            sentences += [stripped for sentence in document if (stripped := sentence.strip())] + [None]
+        self._documents = list(gather_documents(sentences))
+        if not self._documents:
+            raise ValueError("Expected documents with at least one sentence. Received: none")
+
+    def __iter__(self) -> Iterator[list[str]]:
+        return iter(self._documents)
+
+    def __len__(self):
+        return len(self._documents)
+
+    def __repr__(self):
+        return f"<DocumentList: {len(self):,} documents in memory>"
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the documents, as 64 hexadecimal digits."""
+        digest = hashlib.sha256()
+        for document in self:
+            digest.update(json.dumps(document).encode())
+        return digest.hexdigest()
+
+
+def split_sentences(text, language="en"):
+    """Splits a paragraph of prose into its sentences, stripped; only white space is lost.
+
+    Line ends count as spaces. `language` (ISO 639-1) decides the abbreviations and the full stops. sentencex
+    (Wikimedia's segmenter, about 300 languages) does the work: abbreviations ("Mr.", "U.S.", "e.g."), initials,
+    decimals and quoted speech do not end a sentence. tensorflow_text's StateBasedSentenceBreaker breaks after every
+    full stop ("Mr. | Smith", "3. | 5 million") and is about fifty times slower.
+    """
+    import sentencex
+
+    sentences = sentencex.segment(language, " ".join(text.split()))
+    return [sentence for sentence in map(str.strip, sentences) if sentence]

@@ -11,7 +11,7 @@ import sysconfig
 import zlib
 from collections.abc import Iterator
 
-from kbert.corpus.sentences import split_sentences
+from kbert.corpus.documents import split_sentences
 
 STANDARD_LIBRARY = "python"
 _SKIPPED_PARTS = {"test", "tests", "testing", "__pycache__", "site-packages", "_vendor", "vendor", "idlelib", "lib2to3"}

@@ -21,12 +21,10 @@ import tensorflow as tf
 
 from kbert.beam import SharedDirectory, import_beam, load_once, run_beam
 from kbert.corpus.documents import file_documents, iterate_documents, raise_no_sentences, report_formats
-from kbert.corpus.plan_rounds import plan_rounds
-from kbert.corpus.pool import TokenPool, is_held_out, pool_function, text_chunks
+from kbert.corpus.pool import TokenPool, is_held_out, pool_function, pool_is_full, text_chunks
 from kbert.corpus.reading_errors import UnreadableInput
 from kbert.corpus.records import Records
-from kbert.corpus.records_writer import PACKAGES, SHARED, RecordsWriter
-from kbert.corpus.shards import pool_documents
+from kbert.corpus.write_records import PACKAGES, SHARED, RecordsWriter, pool_documents
 from kbert.text.tokenizer import BertTokenizer
 from kbert.versions import versions
 
@@ -226,10 +224,10 @@ def _write_round(job, element):
         for document, is_held in _read_documents(shared, *part, writer.token_type):
             documents.append(document)
             held.append(is_held)
-    for position, shard in enumerate(writer.shards_of_round(documents, held, number)):
-        for suffix, content in shard.files.items():
+    for position, (held_out, files, facts) in enumerate(writer.shards_of_round(documents, held, number)):
+        for suffix, content in files.items():
             shared.write(f"round-{number:05d}-{position:05d}.{suffix}", content)
-        shards.append({"held_out": shard.held_out, **shard.counts, **shard.hashes()})
+        shards.append({"held_out": held_out, **facts})
     shared.write_json(_round(number), shards)
     return number
 
@@ -283,3 +281,24 @@ def _round(number):
 
 def _little(kind):
     return np.dtype(kind).newbyteorder("<")
+
+
+def plan_rounds(sentences, sizes, tokens, round_tokens):
+    """Where rounds end, as [(first document, last document + 1), …], if `text_pools` gathers the documents.
+
+    `sentences`, `sizes` (bytes of text) and `tokens` have a number for each document. A round ends with the first pool
+    with which it has `round_tokens` tokens.
+    """
+    ends = []
+    pool_sentences = pool_bytes = pool_tokens = gathered = 0
+    for number, (count, size, document_tokens) in enumerate(zip(sentences, sizes, tokens, strict=True)):
+        if pool_sentences and pool_is_full(pool_sentences, pool_bytes):
+            gathered += pool_tokens
+            pool_sentences = pool_bytes = pool_tokens = 0
+            if gathered >= round_tokens:
+                ends.append(number)
+                gathered = 0
+        pool_sentences += count
+        pool_bytes += size
+        pool_tokens += document_tokens
+    return list(itertools.pairwise([0, *ends, len(sentences)])) if sentences else []

@@ -8,7 +8,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "finetune_glue": "grid",
         "finetune_grid": "grid",
         "predict_file": "predict_file",
-        "predict_file_with_beam": "predict_file_with_beam",
+        "predict_file_with_beam": "predict_file",
         "read_rows": "prediction_rows",
     },
 )

@@ -4,7 +4,7 @@ import hashlib
 import json
 import os
 
-from kbert.corpus.document_list import DocumentList
+from kbert.corpus.documents import DocumentList
 from kbert.text.vocabulary import check_vocabulary
 
 

@@ -1,13 +1,12 @@
 """Files of inputs without labels, for predictions: tables, lines, the tasks' own formats; and the lines of answers."""
 
-import abc
 import csv
 import inspect
 import io
 import itertools
 import json
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kbert.checks import check_bool, check_path, check_positive
@@ -18,116 +17,90 @@ from kbert.tasks.text_files import iterate_lines
 _LONGEST = 1 << 20  # characters of a cell: an input takes some 200 bytes of memory for each, in every row of a batch
 
 
-class Rows(abc.ABC):
-    """Rows of inputs, which may be more than fit into memory: every iteration begins anew."""
+class Rows:
+    """Rows of inputs, which may be more than fit into memory: every iteration reads them anew.
 
-    @abc.abstractmethod
+    All are read once at first, to check and count them. A cell that is too large is an error that names the row.
+
+    Args:
+        read: function without arguments that yields (where a row stands, the row: column → value).
+    """
+
+    def __init__(self, read: Callable[[], Iterator[tuple[str, dict[str, Any]]]]):
+        self._read = read
+        self._number = 0
+        for where, row in read():
+            self._number += 1
+            for name, cell in row.items():
+                _check_size(where, name, cell)
+
     def __len__(self):
-        """How many rows there are."""
+        return self._number
 
-    @abc.abstractmethod
     def __iter__(self) -> Iterator[dict[str, Any]]:
-        """Yields the rows, column → value."""
+        for _, row in self._read():
+            yield row
 
     def batches(self, start: int, size: int) -> Iterator[list[dict[str, Any]]]:
         """Lists of up to `size` rows from row `start` on."""
         rows = itertools.islice(self, start, None)
-        while some := list(itertools.islice(rows, size)):
-            yield some
+        while batch := list(itertools.islice(rows, size)):
+            yield batch
 
 
-def _checked(row, where, number):
-    for name, cell in row.items():
-        size = sum(map(len, cell)) if isinstance(cell, list | tuple) else len(cell) if isinstance(cell, str) else 0
-        if size > _LONGEST:
-            raise ValueError(
-                f"{where} {number}: expected at most {_LONGEST:,} characters in {name!r}. Received: {size:,}. Divide "
-                "the text, or leave the row out."
-            )
-    return row
+def _check_size(where, name, cell):
+    texts = cell if isinstance(cell, list | tuple) else [cell]
+    size = sum(len(text) for text in texts if isinstance(text, str))
+    if size > _LONGEST:
+        raise ValueError(
+            f"{where}: expected at most {_LONGEST:,} characters in {name!r}. Received: {size:,}. Divide the text, or "
+            "leave the row out."
+        )
 
 
-class ColumnRows(Rows):
-    """Rows of columns in memory.
+def column_rows(path, columns: Mapping[str, Sequence[Any]]) -> Rows:
+    """Rows of columns in memory."""
 
-    Raises:
-        ValueError: a cell that is too large; the message names the file and the row, from 1.
-    """
+    def read():
+        for number, row in enumerate(zip(*columns.values(), strict=True), start=1):
+            yield f"{path}, row {number}", dict(zip(columns, row, strict=True))
 
-    def __init__(self, path, columns: Mapping[str, Sequence[Any]]):
-        self.columns = dict(columns)
-        for number, row in enumerate(self, start=1):
-            _checked(row, f"{path}, row", number)
-
-    def __len__(self):
-        return len(next(iter(self.columns.values())))
-
-    def __iter__(self):
-        for row in zip(*self.columns.values(), strict=True):
-            yield dict(zip(self.columns, row, strict=True))
+    return Rows(read)
 
 
-class TableRows(Rows):
-    """Rows of a CSV, TSV or JSON-lines file, which is read once to check and count them, and then again.
+def table_rows(path, columns: Sequence[str], keep: Sequence[str]) -> Rows:
+    """Rows of a CSV, TSV or JSON-lines file; values of the columns to keep stay as they are in JSON lines."""
+    path = pathlib.Path(path)
 
-    Args:
-        keep: of the columns to copy, whose values in JSON lines stay as they are.
-
-    Raises:
-        ValueError: as `kbert.tasks.table.read_table`; a JSON object without one of the columns to keep; a cell that is
-            too large; the message names the line and the column.
-    """
-
-    def __init__(self, path, columns: Sequence[str], keep: Sequence[str]):
-        self.path = pathlib.Path(path)
-        self.columns = tuple(columns)
-        self.keep = tuple(keep)
-        self._number = sum(1 for _ in self)
-
-    def __len__(self):
-        return self._number
-
-    def __iter__(self):
-        where = f"{self.path}, line"
-        if not self.keep or self.path.suffix.lower() not in JSON_LINES:
-            for number, row in iterate_table(self.path, [*self.columns, *self.keep]):
-                yield _checked(row, where, number)
+    def read():
+        if not keep or path.suffix.lower() not in JSON_LINES:
+            for number, row in iterate_table(path, [*columns, *keep]):
+                yield f"{path}, line {number}", row
             return
-        objects = iterate_json_lines(self.path, as_written=False)
-        for (_, row), (number, entry) in zip(iterate_table(self.path, self.columns), objects, strict=True):
-            if missing := [name for name in self.keep if name not in entry]:
-                raise ValueError(f"{self.path}, line {number}: expected the keys {list(self.keep)}. Missing: {missing}")
-            yield _checked(row, where, number) | {name: entry[name] for name in self.keep}
+        objects = iterate_json_lines(path, as_written=False)
+        for (_, row), (number, entry) in zip(iterate_table(path, columns), objects, strict=True):
+            if missing := [name for name in keep if name not in entry]:
+                raise ValueError(f"{path}, line {number}: expected the keys {list(keep)}. Missing: {missing}")
+            yield f"{path}, line {number}", row | {name: entry[name] for name in keep}
+
+    return Rows(read)
 
 
-class LineRows(Rows):
-    """A row for each line of a file: a text, or two separated by a tab. The file is not kept in memory.
+def line_rows(path, names: Sequence[str]) -> Rows:
+    """A row for each line of a file: a text, or two separated by a tab. Bytes that are not UTF-8 become U+FFFD."""
+    if len(names) > 2:
+        raise ValueError(f"{path}: expected a table, or a file that the task reads, with {list(names)}")
 
-    Bytes that are not UTF-8 become U+FFFD.
-
-    Raises:
-        ValueError: other texts than these; a line that does not have exactly one tab, for two texts; one that is too
-            large; the message names the line.
-    """
-
-    def __init__(self, path, names: Sequence[str]):
-        self.path = pathlib.Path(path)
-        self.names = tuple(names)
-        if len(self.names) > 2:
-            raise ValueError(f"{path}: expected a table, or a file that the task reads, with {list(names)}")
-        self._number = sum(1 for _ in self)
-
-    def __len__(self):
-        return self._number
-
-    def __iter__(self):
-        for number, line in enumerate(iterate_lines(self.path), start=1):
-            texts = line.split("\t") if len(self.names) == 2 else [line]
-            if len(texts) != len(self.names):
+    def read():
+        for number, line in enumerate(iterate_lines(path), start=1):
+            texts = line.split("\t") if len(names) == 2 else [line]
+            if len(texts) != len(names):
                 raise ValueError(
-                    f"{self.path}, line {number}: expected two texts with a tab between them. Received: {len(texts)}"
+                    f"{path}, line {number}: expected two texts with a tab between them. Received: {len(texts)}"
                 )
-            yield _checked(dict(zip(self.names, texts, strict=True)), f"{self.path}, line", number)
+            yield f"{path}, line {number}", dict(zip(names, texts, strict=True))
+
+    return Rows(read)
 
 
 def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = (), **reading):
@@ -142,8 +115,7 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
         **reading: arguments of the task's reader: for multiple choice ``format`` and ``choice_columns``.
 
     Returns:
-        `ColumnRows`, `TableRows` or `LineRows`; a row has the texts under the names of their columns, then the kept
-        columns.
+        `Rows`; a row has the texts under the names of their columns, then the kept columns.
 
     Raises:
         ValueError: missing columns, or columns to keep from a file without columns.
@@ -161,11 +133,11 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     if read is None:
         if is_table:
             _check_inputs(pipeline, path, columns)
-        return TableRows(path, names, keep) if is_table else LineRows(path, names)
+        return table_rows(path, names, keep) if is_table else line_rows(path, names)
     if keep:
-        rows = list(TableRows(path, (), keep))
+        rows = list(table_rows(path, (), keep))
         read |= {name: [row[name] for row in rows] for name in keep}
-    return ColumnRows(path, read)
+    return column_rows(path, read)
 
 
 def _check_inputs(pipeline, path, columns):
@@ -180,16 +152,7 @@ def _check_inputs(pipeline, path, columns):
 
 
 def rows_to_answer(pipeline, path, columns, keep, trained=None, **reading):
-    """The column of each input of a pipeline, and the result of `read_rows`.
-
-    Args:
-        columns: input → column; None: all by default.
-        trained: options of the task object that the model was trained with: the columns by default, if a table has
-            them (otherwise the default is the input's own name), and the format unless columns or a format are given.
-
-    Raises:
-        ValueError: as `read_rows`; columns for inputs that the pipeline does not have, no rows.
-    """
+    """The column of each input of a pipeline, and the result of `read_rows`."""
     if unknown := sorted(set(columns or {}) - set(pipeline.input_names)):
         raise ValueError(
             f"Expected `columns` of the inputs {list(pipeline.input_names)}, which are those of a {pipeline.task} "
@@ -215,13 +178,7 @@ FORMATS = (".jsonl", ".csv")
 
 
 def check_output(pipeline, output, overwrite: bool) -> None:
-    """Checks that answers can be written to a file; call it before long work.
-
-    Raises:
-        ValueError: a name that ends otherwise; a table for answers that fit none.
-        FileExistsError: the file exists, and may not be replaced.
-        IsADirectoryError: it is a directory.
-    """
+    """Checks that answers can be written to a file; call it before long work."""
     check_bool(overwrite, "`overwrite`")
     if output.suffix.lower() not in FORMATS:
         raise ValueError(f"Expected an output whose name ends in .jsonl or .csv. Received: {output}")
@@ -245,17 +202,7 @@ def rows_at_once(pipeline, batch_size: int) -> int:
 def answered_rows(
     pipeline, rows: Sequence[dict[str, Any]], columns: Mapping[str, str], batch_size: int
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """(row, answer) of each row of a batch. Batches are always full, so that the model is traced only once.
-
-    Args:
-        pipeline: `kbert.Pipeline` or `kbert.serving.ExportedPipeline`.
-        rows: at most `batch_size`.
-        columns: input of the pipeline → column of the rows.
-        batch_size: rows per forward pass; fewer are filled up with empty ones.
-
-    Raises:
-        ValueError: a column has the name of an answer.
-    """
+    """(row, answer) of each row of a batch. Batches are always full, so that the model is traced only once."""
     batch = {name: [row[column] for row in rows] for name, column in columns.items()}
     for values in batch.values():
         values.extend([_emptied(values[-1])] * (batch_size - len(rows)))

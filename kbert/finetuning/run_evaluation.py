@@ -132,11 +132,7 @@ def describe_scores(scores: Mapping) -> str:
 
 
 def check_examples(pipeline: Pipeline, task: Task, examples):
-    """The examples with their labels as the pipeline's model has them.
-
-    Raises:
-        ValueError: a pipeline of another task or of other inputs, a label that it does not know.
-    """
+    """The examples with their labels as the pipeline's model has them."""
     task.check_pipeline(pipeline)
     task.check_examples(pipeline, examples)
     return task.for_model(examples, pipeline.settings())
@@ -146,14 +142,6 @@ def load_ensemble(sources, **options) -> Pipeline:
     """One pipeline of several models, whose outputs are the means of theirs; for one source its own pipeline.
 
     The threshold for "no answer" is the mean of the models'.
-
-    Args:
-        sources: a source for `kbert.load_pretrained` or a `kbert.Pipeline`, or a list of such.
-        **options: of `kbert.build_pipeline`, instead of the stored ones.
-
-    Raises:
-        TypeError: neither a source nor a pipeline.
-        ValueError: no model; one that was not fine-tuned; models with other preprocessing, labels or vocabulary.
     """
     alone = not isinstance(sources, Sequence) or isinstance(sources, str)
     sources = [sources] if alone else list(sources)

@@ -1,5 +1,6 @@
 """What `kbert.finetune` does, in the order in which it happens: read, build, open the run, train, evaluate, save."""
 
+import functools
 import logging
 import os
 import pathlib
@@ -9,10 +10,9 @@ import keras
 
 from kbert.finetuning.finetune import FinetunedRun
 from kbert.finetuning.identify import identify_model
-from kbert.finetuning.starting_pipeline import starting_pipeline
-from kbert.finetuning.teaching import Teaching, distillation_losses
+from kbert.finetuning.run import Run
+from kbert.finetuning.starting_pipeline import Teaching, distillation_losses, starting_pipeline
 from kbert.inspection.board.log_directory import log_directory
-from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.keras_compat import set_untracked
 from kbert.models.bert_model import BertModel
@@ -27,14 +27,12 @@ from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import has_splits
 from kbert.tasks.task import Evaluation, Task
 from kbert.text.tokenizer import share_of_unknown, warn_of_unknown
-from kbert.training.accumulation import check_accumulation
 from kbert.training.callbacks import ConsoleProgress, callback_list
-from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
+from kbert.training.dev_evaluation import DevEvaluation, EvaluationEpochs, evaluation_steps
 from kbert.training.dry_run import estimate_training
-from kbert.training.evaluation_epochs import EvaluationEpochs
-from kbert.training.hardware import choose_hardware
-from kbert.training.history import training_minutes
+from kbert.training.hardware import check_accumulation, choose_hardware
 from kbert.training.intervals import check_intervals, log_interval, log_interval_for, training_steps
+from kbert.training.logs import training_minutes
 from kbert.training.made_by import note_origin
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
@@ -42,8 +40,6 @@ from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.origin import trained_columns
 from kbert.weights.save import resolve_parts, save_pretrained
 from kbert.weights.source import check_source, local_source
-from kbert.weights.step_checkpoint import write_description
-from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
 _CHECKPOINT_EVERY = 200  # steps
@@ -54,10 +50,6 @@ _LOG_EVERY = 50  # steps, about: a divisor of checkpoint_every
 class Finetuning:
     """A fine-tuning that is ready to start: everything is read, built and checked, and nothing is written yet.
 
-    Args:
-        arguments: those of `kbert.finetune`, as ``kbert.finetune.arguments(…)`` gives them.
-        more_settings: further settings that define the run, for settings.json.
-
     Attributes:
         task, train, dev, more_dev: as completed: labels as numbers, without examples that cannot be learned.
         pipeline: `kbert.Pipeline`, before its training.
@@ -65,10 +57,9 @@ class Finetuning:
         data: `kbert.tasks.task.TrainingData`.
     """
 
-    def __init__(self, arguments: Arguments, more_settings: dict[str, Any] | None = None):
+    def __init__(self, arguments: Arguments):
         self.asked = arguments
-        self._more_settings = more_settings or {}
-        self._run = None
+        self._directory = None
         self._check()
         self._read()
         self._build()
@@ -164,24 +155,26 @@ class Finetuning:
         if self.teaching is not None:
             given["teacher"] = self.teaching.name
             paths["unlabelled"] = self.asked.unlabelled if self._is_path("unlabelled") else None
-        return self.asked.settings() | given | to_json(paths) | self._more_settings
+        return self.asked.settings() | given | to_json(paths)
 
     def open(self):
         """Opens the output directory by the rule of `open_run`; `run` does this if it was not done before."""
-        if self._run is None and self.output is not None:
-            self._run = open_run(
+        if self._directory is None and self.output is not None:
+            examples = {name: rows.fingerprint() for name, rows in self._examples.items() if rows is not None}
+            if self.teaching is not None:
+                examples["taught"] = self.teaching.examples.fingerprint()
+            self._directory = open_run(
                 self.output,
                 self.settings(),
                 self.asked.overwrite,
                 self.hardware,
                 inputs=self._files(),
                 recipe="kbert.finetune",
-                examples={name: one.fingerprint() for name, one in self._examples.items() if one is not None}
-                | ({} if self.teaching is None else {"taught": self.teaching.examples.fingerprint()}),
+                examples=examples,
             )
-            if self.teaching is not None and self._run.is_chief:
-                self.teaching.write(self._run.path)
-        return self._run
+            if self.teaching is not None and self._directory.is_chief:
+                self.teaching.write(self._directory.path)
+        return self._directory
 
     def _is_path(self, name: str) -> bool:
         return isinstance(getattr(self.asked, name), str | os.PathLike)
@@ -202,34 +195,34 @@ class Finetuning:
     # Train
 
     def estimate(self) -> dict[str, Any]:
-        """Estimates the training on a copy of the model, with its numbers of examples and windows.
-
-        Returns:
-            dict of ``examples`` and ``windows``, and the result of `kbert.training.dry_run.estimate_training`.
-        """
-        data = self.data
+        """The result of `estimate_training` on a copy of the model, and the numbers of ``examples`` and ``windows``."""
         with self.hardware.scope():
             model = copy_model(self.pipeline.model)
-        self._compile(model, steps := self._steps(data))
-        estimate = estimate_training(model, data.make_dataset(), steps)
-        return {"examples": len(self.train), "windows": data.windows} | estimate
+        self._compile(model)
+        estimate = estimate_training(model, self.data.make_dataset(), self._steps())
+        return {"examples": len(self.train), "windows": self.data.windows} | estimate
 
     def run(self) -> FinetunedRun:
         """Trains, evaluates and saves; an unfinished run in the output is resumed."""
-        if self.asked.dry_run:
+        asked = self.asked
+        if asked.dry_run:
             return FinetunedRun(self.estimate(), [], self.pipeline, None)
-        run = self.open()
+        directory = self.open()
+        run = Run(directory, self.log_dir, self.hardware.is_chief)
         _LOGGER.info(self.hardware.describe())
-        data, model = self.data, self.pipeline.model
-        steps = self._steps(data)
-        self._log_plan(data, steps)
-        self._compile(model, steps)
-        if run is not None and run.is_chief:
-            _, tokenizer, settings = resolve_parts(self.pipeline)
-            write_description(run.path / CHECKPOINTS, model, settings, tokenizer.vocabulary)
-        evaluation, window = self._evaluation(data, steps)
-        board = self._board(data) if self.log_dir else []
-        examples = [DevExamples(evaluation, self.log_dir)] if self.log_dir and evaluation else []
+        data, model, steps = self.data, self.pipeline.model, self._steps()
+        self._log_plan(steps)
+        self._compile(model)
+        _, tokenizer, model_settings = resolve_parts(self.pipeline)
+        run.describe_model(model, model_settings, tokenizer.vocabulary)
+        evaluation, window = self._evaluation(steps)
+        run.show(
+            self.settings() | model.config.to_dict() | {"parameters": model.count_params()},
+            {} if self.dev is None else self._constant_answer(self.dev),
+            batch=lambda: next(iter(data.make_dataset())),
+            profile=asked.bookkeeping.profile,
+            examples=None if evaluation is None else functools.partial(DevExamples, evaluation),
+        )
         history = fit_steps(
             model,
             data.make_dataset,
@@ -237,26 +230,29 @@ class Finetuning:
             self.output,
             window=window,
             checkpoint_every=self._checkpoint_every // window,
-            callbacks=[*self._callers_callbacks(evaluation), ConsoleProgress(), *board, *examples],
-            real_tokens=self.asked.batch_size * data.real_tokens,
+            callbacks=[*self._callers_callbacks(evaluation), ConsoleProgress(), *run.callbacks],
+            real_tokens=asked.batch_size * data.real_tokens,
             evaluation=evaluation,
         )
         done = history[-1]["step"] if history else steps  # a callback or `patience` may stop a run
-        result, metrics = (None, {}) if evaluation is None else self._score_kept(evaluation)
-        metrics |= self._describe(data, history, done)
-        if board and self.hardware.is_chief:
-            scores, step = (history[-1], done) if result is None else (result.scores, evaluation.kept_step)
-            board[0].finish(scores | {"minutes": metrics["minutes"]}, step)
-        if result is not None and result.settings:
-            self.pipeline = build_pipeline(model, self.pipeline.tokenizer, **self.pipeline.options() | result.settings)
-        if run is not None:
-            self._save(run, result, metrics)
-        note_origin(model, run, metrics, "kbert.finetune", self.settings(), ("source", *self._examples))
+        if evaluation is None:
+            result, scored_step = None, done
+            metrics = self._describe(history, done)
+            scores = history[-1] if history else {}
+        else:
+            result, metrics = self._score_kept(evaluation)
+            metrics |= self._describe(history, done)
+            scores, scored_step = result.scores, evaluation.kept_step
+            if result.settings:
+                options = self.pipeline.options() | result.settings
+                self.pipeline = build_pipeline(model, self.pipeline.tokenizer, **options)
+        run.finish(metrics, scores, scored_step, functools.partial(self._save, run, result))
+        note_origin(model, directory, metrics, "kbert.finetune", self.settings(), ("source", *self._examples))
         set_untracked(self.pipeline, "trained_columns", trained_columns(model))
         return FinetunedRun(metrics, history, self.pipeline, self.output)
 
-    def _log_plan(self, data, steps: int) -> None:
-        windows = f" in {data.windows:,} windows" if data.windows != len(self.train) else ""
+    def _log_plan(self, steps: int) -> None:
+        windows = f" in {self.data.windows:,} windows" if self.data.windows != len(self.train) else ""
         evaluated = f", {len(self.dev):,} to evaluate on" if self.dev is not None else ""
         if self.teaching is not None and self.teaching.unlabelled:
             _LOGGER.info("%s texts without labels, which the teacher answers", f"{self.teaching.unlabelled:,}")
@@ -285,11 +281,11 @@ class Finetuning:
             group_by_length=asked.group_by_length,
         )
 
-    def _steps(self, data) -> int:
-        return self.asked.steps or training_steps(data.rows, self.asked.batch_size, self.asked.epochs)
+    def _steps(self) -> int:
+        return self.asked.steps or training_steps(self.data.rows, self.asked.batch_size, self.asked.epochs)
 
-    def _compile(self, model, steps: int) -> None:
-        asked = self.asked
+    def _compile(self, model) -> None:
+        asked, steps = self.asked, self._steps()
         schedule = WarmupLinearDecay(asked.learning_rate, int(asked.warmup_share * steps), steps)
         with self.hardware.scope():
             if asked.lora_rank:  # not before: a model that is given stays as it is until its training begins
@@ -302,19 +298,6 @@ class Finetuning:
                 jit_compile=self.hardware.jit_compile,
             )
 
-    def _board(self, data) -> list[TensorBoard]:
-        model = self.pipeline.model
-        return [
-            TensorBoard(
-                self.log_dir,
-                settings=self.settings() | model.config.to_dict() | {"parameters": model.count_params()},
-                baseline={} if self.dev is None else self._constant_answer(self.dev),
-                batch=lambda: next(iter(data.make_dataset())),
-                profile=self.asked.bookkeeping.profile,
-                wait_for_finish=True,
-            )
-        ]
-
     def _callers_callbacks(self, evaluation):
         if evaluation is None or not self.callbacks:
             return self.callbacks
@@ -323,14 +306,14 @@ class Finetuning:
 
     # Evaluate
 
-    def _evaluation(self, data, steps: int) -> tuple[DevEvaluation | None, int]:
+    def _evaluation(self, steps: int) -> tuple[DevEvaluation | None, int]:
         """The evaluation on `dev`, and the steps of a window of logs, with one evaluation at most."""
         asked, log_every = self.asked, self.asked.bookkeeping.log_every
         if log_every is not None:
             check_intervals(self._checkpoint_every, log_every)
         if self.dev is None:
             return None, log_every or log_interval(self._checkpoint_every, _LOG_EVERY)
-        due = evaluation_steps(steps, asked.evaluate_every, data.rows / asked.batch_size)
+        due = evaluation_steps(steps, asked.evaluate_every, self.data.rows / asked.batch_size)
         evaluation = DevEvaluation(
             self._score_dev,
             due,
@@ -377,25 +360,22 @@ class Finetuning:
 
     # Save
 
-    def _describe(self, data, history: list[dict], steps: int) -> dict[str, Any]:
+    def _describe(self, history: list[dict], steps: int) -> dict[str, Any]:
         speeds = [record["real_tokens_per_second"] for record in history if "real_tokens_per_second" in record]
         return {
             "task": self.task.to_dict(),  # with what the training examples decided
             "train_examples": len(self.train),
             "unlabelled_examples": 0 if self.teaching is None else self.teaching.unlabelled,
-            "train_windows": data.windows,
+            "train_windows": self.data.windows,
             "dev_examples": 0 if self.dev is None else len(self.dev),
             "steps": steps,
             "minutes": training_minutes(history),
             "real_tokens_per_second": sum(speeds) / len(speeds) if speeds else None,
         }
 
-    def _save(self, run, result: Evaluation | None, metrics: dict[str, Any]) -> None:
-        def save(path, made_by):
-            save_pretrained(self.pipeline, path, made_by=made_by, overwrite=True)
-            if self.asked.lora_rank:
-                self.pipeline.model.save_adapter(run.path / "adapter.npz")
-            if result is not None and result.write is not None:
-                result.write(run.path)
-
-        run.finish(metrics, save)
+    def _save(self, run: Run, result: Evaluation | None, path, made_by) -> None:
+        save_pretrained(self.pipeline, path, made_by=made_by, overwrite=True)
+        if self.asked.lora_rank:
+            self.pipeline.model.save_adapter(run.path / "adapter.npz")
+        if result is not None and result.write is not None:
+            result.write(run.path)

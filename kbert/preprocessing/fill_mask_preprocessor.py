@@ -8,13 +8,12 @@ import tensorflow as tf
 
 from kbert.checks import check_bool, check_positive
 from kbert.config import default_max_predictions
-from kbert.corpus.document_list import DocumentList
+from kbert.corpus.documents import DocumentList
 from kbert.preprocessing.masked_rows import masked_batches, streamed_texts, texts_in_memory
 from kbert.preprocessing.preprocessor import Preprocessor
 from kbert.preprocessing.strings import check_batches, string_columns
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.masking import OPTIONS, TokenMasking
-from kbert.pretraining.next_tokens import NextTokens
+from kbert.pretraining.masking import OPTIONS, NextTokens, TokenMasking
 from kbert.text.packing import content_length, pack_ranges
 from kbert.text.special_tokens import check_special_tokens, plain_special_tokens
 

@@ -49,12 +49,7 @@ class DataService:
 
 
 def from_service(dataset, address):
-    """The same batches, in the same order, made by the service at `address`.
-
-    Args:
-        dataset: of operations of TensorFlow alone; it reads files that the service sees under the same paths.
-        address: "host:port".
-    """
+    """The same batches, in the same order, made by the service at `address`."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise ValueError(f'Expected the address of a data service as "host:port". Received: {address!r}')

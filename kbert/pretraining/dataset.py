@@ -15,20 +15,25 @@ import tensorflow as tf
 
 from kbert.checks import check_integers, check_numbers, check_positive
 from kbert.config import default_num_parts
-from kbert.corpus.document_list import texts_as_documents
+from kbert.corpus.documents import texts_as_documents
 from kbert.corpus.pool import POOL_SENTENCES, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
-from kbert.corpus.records_manifest import is_records
 from kbert.keras_compat import with_known_length
 from kbert.pretraining.data_service import from_service
-from kbert.pretraining.further_parts import add_further_parts
-from kbert.pretraining.masking import TokenMasking
-from kbert.pretraining.next_tokens import NextTokens
-from kbert.pretraining.packed_rows import arrange_in_rows, count_rows, row_of_pairs
+from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens
+from kbert.pretraining.rows import add_further_parts, arrange_in_rows, count_rows, row_of_pairs
 from kbert.pretraining.shared_graphs import shared_pairs, shared_rows
-from kbert.pretraining.sources import check_reading, held_out_shares, record_pools, resolve_held_out, text_documents
+from kbert.pretraining.sources import (
+    TextSource,
+    check_reading,
+    held_out_shares,
+    open_source,
+    record_pools,
+    resolve_held_out,
+    text_documents,
+)
 from kbert.pretraining.tfrecords import check_tfrecords, is_tfrecords, tfrecord_rows
 from kbert.stateless_random import fold_in, permutation
 
@@ -102,7 +107,7 @@ def pretraining_dataset(
             in a random order, with `evaluation` as well.
         num_parts: K, the maximum number of parts in a packed row; None: S / 16, at least 4.
         fill_rows: bool, whether packed rows get further short pairs where they have space
-            (`kbert.pretraining.further_parts`), for corpora of short documents. Held-out rows are never filled.
+            (`kbert.pretraining.rows`), for corpora of short documents. Held-out rows are never filled.
         held_out: share of the documents of a text corpus that are for evaluation only, chosen by their text; 0.01 by
             default. Records have their own.
         next_sentence: False: single segments of text and no `nsp_logits`, for a `BertPretrainer` without it.
@@ -150,7 +155,8 @@ def pretraining_dataset(
     start_step, start_row, seed = places.values()
     rates = {"short_sequence_rate": short_sequence_rate, "random_next_rate": random_next_rate}
     short_sequence_rate, random_next_rate = check_numbers(owner, "[0, 1]", **rates).values()
-    source = texts_as_documents(source)
+    if not isinstance(source, TextSource):
+        source = texts_as_documents(source)
     held_out = resolve_held_out(owner, source, held_out)
     check_reading(owner, source, format=format, language=language, pool_sentences=pool_sentences)
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
@@ -193,8 +199,9 @@ def pretraining_dataset(
 
     rows_before = start_step * batch_size + start_row
     shares = None
-    if is_records(source):
-        records = Records(source, in_graph=data_service is not None)
+    opened = open_source(source, format, language)
+    if isinstance(opened, Records):
+        records = opened if data_service is None else Records(opened.directory, in_graph=True)
         records.check_tokenizer(tokenizer)
         pools, rows_before = record_pools(records, seed, epochs, evaluation, count, rows_before)
         if evaluation and batches is not None:
@@ -202,7 +209,7 @@ def pretraining_dataset(
     elif data_service is not None:
         raise ValueError(f"A data service makes batches of records. Received: {source!r}, which is text")
     else:
-        documents = text_documents(source, tokenizer, format, language, seed, epochs, evaluation, held_out)
+        documents = text_documents(opened, tokenizer, seed, epochs, evaluation, held_out)
         pools = text_pools(documents, tokenizer, pool_sentences).map(_graph(lambda epoch, _, pool: (epoch, pool)))
 
     def draw(epoch, pool):
@@ -262,7 +269,7 @@ def masked_rows(drawn, masking, *, sequence_length, next_sentence, num_parts=Non
     """Rows laid out and masked, some hundred at once.
 
     Args:
-        drawn: tf.data.Dataset of (values, `PairTable`, splits), see `kbert.pretraining.packed_rows.packed_rows`, and
+        drawn: tf.data.Dataset of (values, `PairTable`, splits), see `kbert.pretraining.rows.packed_rows`, and
             columns with one value a row [r], which are returned as well.
         num_parts: K of packed rows; None: plain ones.
         rows_before: int, how many rows are left out at the beginning.

@@ -1,4 +1,4 @@
-"""Dynamic masking of whole batches: which tokens the masked language model has to predict.
+"""Which tokens a language model has to predict: dynamic masking of whole batches, or every next token.
 
 Shapes: B batch, S sequence, P predictions, V vocabulary, u units (tokens, words or entities) of a row, at most S.
 """
@@ -291,3 +291,30 @@ def _add_at(values, positions, change):
     """`values` [B, S] with `change` [B, P] added at `positions`; unused predictions add 0 at position 0."""
     rows = tf.broadcast_to(tf.range(tf.shape(values)[0])[:, tf.newaxis], tf.shape(positions))
     return tf.tensor_scatter_nd_add(values, tf.stack([rows, positions], axis=-1), change)
+
+
+class NextTokens:
+    """Stands for `TokenMasking` in the layout of rows: the same results, for the paper's "LTR" model.
+
+    Prediction n of a row is made at the position before its token, the n-th that is neither [CLS] nor [SEP]: the
+    tokens that masks are chosen from. The text stays as it is.
+
+    Source: Devlin et al. 2018, section 5.1, "LTR & No NSP".
+    """
+
+    def __init__(self, tokenizer, max_predictions):
+        (self.max_predictions,) = check_positive("NextTokens", max_predictions=max_predictions).values()
+        self.tokenizer = tokenizer
+
+    def call(self, batch, keys=None, entity_ids=None):
+        """(`batch` with ``mask_positions`` int32 [B, P], next tokens int32 [B, P], their weights float32 [B, P])."""
+        following = batch["token_ids"][:, 1:]  # [B, S - 1]
+        is_special = (following == self.tokenizer.cls_id) | (following == self.tokenizer.sep_id)
+        positions, is_real = ascending_positions(batch["padding_mask"][:, 1:] & ~is_special, self.max_predictions)
+        token_ids = tf.gather(following, positions, batch_dims=1)  # [B, P]
+        inputs = {**batch, "mask_positions": positions}
+        return inputs, tf.where(is_real, token_ids, 0), tf.cast(is_real, tf.float32)
+
+    def most_masks(self, lengths):
+        """At most how many predictions rows of so many tokens get: all but [CLS] and a [SEP], int32."""
+        return tf.clip_by_value(tf.cast(lengths, tf.int32) - 2, 1, self.max_predictions)

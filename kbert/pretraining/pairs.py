@@ -115,14 +115,7 @@ def pair_sentences(pool, seed, epoch, max_tokens, short_sequence_rate=0.1, rando
 
 
 def further_pairs(pool, keys, max_tokens, random_next_rate=0.5, next_sentence=True) -> PairTable:
-    """A pair for each key, drawn as those of `sentence_pairs` but from a random sentence of the pool on.
-
-    Args:
-        pool: `TokenPool`, not an empty one if there are keys.
-        keys: int64 [p].
-        max_tokens: int32 [p], of A and B together; it is also the target.
-        random_next_rate, next_sentence: as of `sentence_pairs`.
-    """
+    """A pair for each key, drawn as those of `sentence_pairs` but from a random sentence of the pool on."""
     totals = tf.pad(tf.cumsum(pool.sentence_lengths), [[1, 0]])  # [n + 1]
     first = tf.cast(random_integers(fold_in(keys, _FIRST), 1, 0, tf.size(totals) - 1)[:, 0], tf.int32)
     document = tf.searchsorted(pool.document_splits, first, side="right") - 1

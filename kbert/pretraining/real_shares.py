@@ -1,7 +1,9 @@
-"""How full rows of a corpus are, packed and not, without making them.
+"""How full rows of a corpus are, packed and not, without making them; whether packing pays.
 
 Shapes: S sequence, P predictions, K parts of a packed row.
 """
+
+import logging
 
 import tensorflow as tf
 
@@ -9,24 +11,25 @@ from kbert.config import default_num_parts
 from kbert.corpus.pool import text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
-from kbert.corpus.records_manifest import is_records
-from kbert.pretraining.further_parts import add_further_parts
-from kbert.pretraining.masking import TokenMasking
-from kbert.pretraining.next_tokens import NextTokens
-from kbert.pretraining.packed_rows import count_rows, part_lengths, row_of_pairs
+from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import max_pair_tokens
+from kbert.pretraining.rows import add_further_parts, count_rows, part_lengths, row_of_pairs
 from kbert.pretraining.shared_graphs import shared_pairs
-from kbert.pretraining.sources import resolve_held_out, text_documents
+from kbert.pretraining.sources import open_source, resolve_held_out, text_documents
+from kbert.pretraining.tfrecords import is_tfrecords
 
 _SHORT_SEQUENCE_RATE = 0.1  # of `pretraining_dataset`
+_LOGGER = logging.getLogger("kbert")
+_LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within parts costs, and a little more
 
 
 def first_pool(source, tokenizer, seed=0, held_out=None):
     """The `TokenPool` of the first shard of records, without its tokens, or of the beginning of a corpus of text."""
     held_out = resolve_held_out("real_shares", source, held_out)
-    if is_records(source):
-        return Records(source).index(0)
-    documents = text_documents(source, tokenizer, "auto", "en", seed, 1, False, held_out)
+    opened = open_source(source)
+    if isinstance(opened, Records):
+        return opened.index(0)
+    documents = text_documents(opened, tokenizer, seed, 1, False, held_out)
     with reading_errors():
         [*_, pool] = next(iter(text_pools(documents, tokenizer).take(1)))
     return pool
@@ -48,11 +51,6 @@ def real_shares(
     filled=True,
 ) -> dict[str, float]:
     """The share of tokens that are not padding, from the lengths of the pairs of the first pool.
-
-    Args:
-        source, tokenizer, sequence_length, max_predictions, num_parts, seed, held_out, next_sentence, random_next_rate,
-            mask_rate, left_to_right: see `kbert.pretraining.pretraining_dataset`.
-        filled: bool, whether filled rows are measured, too.
 
     Returns:
         dict: `plain`, of rows of one pair; `packed`, of packed rows; `filled`, with `filled`, of packed rows that
@@ -80,3 +78,47 @@ def real_shares(
         table, _ = add_further_parts(masking, pool, table, rows, tf.constant(seed, tf.int64), *further)
         shares["filled"] = share(table, number)
     return shares
+
+
+def choose_packing(settings, tokenizer, source=None):
+    """The settings with `packed` decided: by `packing_pays` if nothing was given; filled rows are, TFRecords not."""
+    if settings.packed is not None:
+        return settings
+    if is_tfrecords(settings.source):
+        return settings.with_packing(False)
+    if settings.fill_rows:
+        return settings.with_packing(True)
+    names = ("next_sentence", "random_next_rate", "mask_rate", "left_to_right")
+    objective = {name: value for name, value in settings.objective().items() if name in names}
+    pays = packing_pays(
+        settings.source if source is None else source,
+        tokenizer,
+        settings.all_phases(),
+        num_parts=settings.num_parts,
+        seed=settings.seed,
+        held_out=settings.held_out,
+        **objective,
+    )
+    return settings.with_packing(pays)
+
+
+def packing_pays(source, tokenizer, phases, **options) -> bool:
+    """Whether packed rows are fewer rows, by a twentieth.
+
+    By the lengths of the pairs of the first shard of records, or of the first pool of text: a function of the arguments
+    and the corpus, so that a run that is resumed decides the same.
+    """
+    plain, packed, total = 0.0, 0.0, 0.0
+    for length, share, rows, predictions in phases:
+        lengths = {"sequence_length": length, "max_predictions": predictions}
+        shares = real_shares(source, tokenizer, **lengths, **options, filled=False)
+        tokens = share * rows * length
+        plain, packed, total = plain + tokens * shares["plain"], packed + tokens * shares["packed"], total + tokens
+    pays = packed >= _LEAST_GAIN * plain > 0
+    _LOGGER.info(
+        "%s rows: %.1f%% of a plain row is text, %.1f%% of a packed one",
+        "packed" if pays else "plain",
+        100 * plain / total,
+        100 * packed / total,
+    )
+    return pays

@@ -14,9 +14,8 @@ import tensorflow as tf
 from kbert.corpus.pool import TokenPool
 from kbert.corpus.records import vocabulary_hash
 from kbert.pretraining.masking import OPTIONS
-from kbert.pretraining.packed_rows import packed_rows
 from kbert.pretraining.pairs import PairTable, sentence_pairs
-from kbert.pretraining.plain_rows import plain_rows
+from kbert.pretraining.rows import packed_rows, plain_rows
 from kbert.stateless_random import fold_in
 
 _KEPT = 16  # graphs of each kind

@@ -4,14 +4,15 @@ import functools
 import hashlib
 import itertools
 import math
+import threading
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from kbert.checks import check_numbers
 from kbert.corpus.corpus_files import find_files
-from kbert.corpus.document_list import DocumentList
-from kbert.corpus.documents import iterate_documents
+from kbert.corpus.documents import DocumentList, check_format, end_of_documents, file_documents, texts_as_documents
 from kbert.corpus.pool import POOL_SENTENCES, held_out_rank, is_held_out, sufficient_share, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
@@ -20,23 +21,93 @@ from kbert.stateless_random import fold_in, permutation
 
 HELD_OUT = 0.01  # of the documents of text, where nothing is given
 _READING = {"format": "auto", "language": "en", "pool_sentences": POOL_SENTENCES}  # where nothing is given
+_HEAD = 1 << 24  # characters of a corpus that are kept, about what its statistics are made of
 _SHARDS = 2  # keeps this draw independent of other uses of the same seed
 _FOREVER = 2**62
 _KINDS = {True: "held out", False: "for training"}  # by `evaluation`
 _graph = tf.autograph.experimental.do_not_convert  # nothing here is Python control flow over tensors; halves the start
 
 
-def resolve_held_out(owner, source, held_out) -> float | None:
-    """The share of the documents that are only for evaluation: of text, 0.01 by default; None of records.
+def open_source(source, format="auto", language="en"):
+    """`Records`, or a `TextSource`: opened once, for all that reads it. What is open already stays as it is."""
+    if isinstance(source, Records | TextSource):
+        return source
+    return Records(source) if is_records(source) else TextSource(source, format, language)
 
-    Args:
-        owner: of the argument, for the message, such as "pretrain".
-        source: of text or records, as for `pretraining_dataset`.
-        held_out: the share that was given, or None.
+
+class TextSource:
+    """Files of text, found and checked once, or documents in memory.
+
+    Before its first step a run looks at the beginning of its corpus for several reasons. What was read of it is kept,
+    up to `_HEAD` characters; whoever reads further reads the file again.
     """
+
+    def __init__(self, source, format: str = "auto", language: str = "en"):
+        check_format(format)
+        self.format = format
+        self.language = language
+        source = texts_as_documents(source)
+        self.files = [source] if isinstance(source, DocumentList) else find_files(source)
+        self.space = _HEAD  # characters that may still be kept
+        self.lock = threading.Lock()  # datasets read in threads of their own
+        self._heads: dict[str, _Head] = {}
+
+    def documents(self, files: Iterable) -> Iterator[list[str]]:
+        """The documents of some of the files, in the given order."""
+        texts: list[tuple] = []
+        for file in files:
+            if isinstance(file, DocumentList):
+                yield from file
+                return
+            head = self._heads.setdefault(file, _Head(self, file))
+            yield from head.documents(texts)
+        end_of_documents(files, self.format, texts)
+
+
+class _Head:
+    """The first documents of a file, as far as they were read."""
+
+    def __init__(self, source: TextSource, file: str):
+        self.source = source
+        self.file = file
+        self.kept: list[list[str]] = []
+        self.texts: list[tuple] = []  # of the file, once it was read to its end
+        self.unread: Iterator | None = self._read(self.texts)
+
+    def _read(self, texts):
+        return file_documents(self.file, self.source.format, self.source.language, texts)
+
+    def documents(self, texts: list[tuple]) -> Iterator[list[str]]:
+        for number in itertools.count():
+            with self.source.lock:
+                if number == len(self.kept) and self.unread is not None:
+                    self._read_one()
+            if number < len(self.kept):
+                yield self.kept[number]
+            elif self.unread is not None:  # it has ended
+                texts += self.texts
+                return
+            else:
+                yield from itertools.islice(self._read(texts), number, None)
+                return
+
+    def _read_one(self):
+        unread = self.unread
+        self.unread = None  # after an error, as at the end of the space, the file is read again
+        if self.source.space <= 0:
+            return
+        document = next(unread, None)
+        self.unread = unread
+        if document is not None:
+            self.kept.append(document)
+            self.source.space -= sum(map(len, document))
+
+
+def resolve_held_out(owner: str, source, held_out: float | None) -> float | None:
+    """The share of the documents that are only for evaluation: of text, 0.01 by default; None of records."""
     if held_out is not None:
         (held_out,) = check_numbers(owner, "[0, 1)", held_out=held_out).values()
-    if not is_records(source):
+    if not _are_records(source):
         return HELD_OUT if held_out is None else held_out
     if held_out is not None:
         raise ValueError(
@@ -46,47 +117,39 @@ def resolve_held_out(owner, source, held_out) -> float | None:
     return None
 
 
-def check_reading(owner, source, **options):
-    """Raises ValueError for options on how text is read that would be ignored, unless they are the defaults.
+def _are_records(source):
+    return isinstance(source, Records) or is_records(source)
 
-    Args:
-        owner, source: as of `resolve_held_out`.
-        **options: some of ``format, language, pool_sentences``; documents in memory take the last.
-    """
-    kind = "records" if is_records(source) else "documents in memory" if isinstance(source, DocumentList) else None
+
+def check_reading(owner: str, source, **options) -> None:
+    """Raises ValueError for ``format``, ``language`` or ``pool_sentences`` that would be ignored."""
+    kind = "records" if _are_records(source) else "documents in memory" if isinstance(source, DocumentList) else None
     for name, value in options.items():
         is_used = kind is None or (kind != "records" and name == "pool_sentences")
         if not is_used and value != _READING[name]:
             raise ValueError(f"{owner}: {kind} are no files of text and take no `{name}`. Received: {name}={value!r}")
 
 
-def check_held_out(source, held_out, format="auto", language="en"):
-    """Raises ValueError unless there are documents for training and for evaluation; reads until it has found both.
-
-    Args:
-        source: of text or records, as for `pretraining_dataset`.
-        held_out: the share of the documents; records have their own.
-        format, language: of text.
-    """
-    if is_records(source):
-        for evaluation in (True, False):
-            _check_shards(Records(source), evaluation)
-        return
-    files, read = _files_and_reader(source, format, language)
+def check_held_out(source, held_out: float | None) -> None:
+    """Raises ValueError unless there are documents for training and for evaluation; reads until it has found both."""
+    source = open_source(source)
     for evaluation in (True, False):
-        _first_document(read(files), held_out, evaluation)
+        if isinstance(source, Records):
+            _check_shards(source, evaluation)
+        else:
+            _first_document(source.documents(source.files), held_out, evaluation)
 
 
-def text_documents(source, tokenizer, format, language, seed, epochs, evaluation, held_out):
+def text_documents(source: TextSource, tokenizer, seed, epochs, evaluation, held_out):
     """A function that starts an iterator over (epoch, number, sentences) of the training or held-out documents."""
-    files, read = _files_and_reader(source, format, language)
-    document = _first_document(read(files), held_out, evaluation)
+    files = source.files
+    document = _first_document(source.documents(files), held_out, evaluation)
 
     def documents(epochs=epochs):
         numbers = epochs() if callable(epochs) else itertools.count() if epochs is None else range(epochs)
         for epoch in numbers:
             order = files if evaluation else file_order(files, seed, epoch)
-            for number, sentences in enumerate(read(order)):
+            for number, sentences in enumerate(source.documents(order)):
                 if is_held_out(sentences, held_out) == evaluation:
                     yield epoch, number, sentences
 
@@ -134,23 +197,11 @@ def _has_token(first, documents, tokenizer):
         return any(pool.token_ids.size for _, _, pool in text_pools(documents, tokenizer).as_numpy_iterator())
 
 
-def _files_and_reader(source, format, language):
-    """The files of a corpus, and the function from them to their documents; those in memory are one file."""
-    if isinstance(source, DocumentList):
-        return [source], itertools.chain.from_iterable
-    return find_files(source), lambda files: iterate_documents(files, format, language)
-
-
 def record_pools(records, seed, epochs, evaluation, count_rows, rows_before):
-    """The pools of records, from the one on that a row is in, without reading the tokens before it.
+    """The pools of records, from the one on that row `rows_before` is in, without reading the tokens before it.
 
-    Args:
-        seed, epochs, evaluation: see `pretraining_dataset`.
-        count_rows: function (pool without tokens, epoch) -> int scalar tensor, the rows that a pool gives.
-        rows_before: int, the number of the row, over all pools.
-
-    Returns:
-        (tf.data.Dataset of (epoch int64, `TokenPool`), how many rows of its first pool come before that row).
+    `count_rows` gives the rows of (pool without tokens, epoch). Returns (tf.data.Dataset of (epoch int64, `TokenPool`),
+    how many rows of its first pool come before that row).
     """
     shards = _check_shards(records, evaluation)
 
@@ -196,15 +247,8 @@ def _check_shards(records, evaluation):
 def held_out_shares(records, count_rows, wanted):
     """How many rows each shard of held-out records gives, so that `wanted` of them stand for all of its documents.
 
-    A shard may be a single book: the first rows in the order of the shards would be a sample of one text.
-
-    Args:
-        records: `Records` with held-out documents.
-        count_rows: see `record_pools`.
-        wanted: int, the rows of all shards together.
-
-    Returns:
-        int32 [shards], at most what the shards have, with a sum of `wanted` or all rows if there are fewer.
+    A shard may be a single book: the first rows in the order of the shards would be a sample of one text. int32
+    [shards], at most what the shards have.
     """
     rows = np.array([count_rows(records.index(shard, True), 0) for shard in range(len(records.held_out))], np.int64)
     ends = np.cumsum(rows)

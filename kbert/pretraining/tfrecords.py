@@ -38,14 +38,7 @@ def is_tfrecords(source) -> bool:
 
 
 def check_tfrecords(source, held_out=None, lengths=None, evaluation=None) -> None:
-    """Raises ValueError, with the file's name, unless there are rows to learn from.
-
-    Args:
-        source: path(s) or pattern(s).
-        held_out: float, the share of the rows for evaluation; None: that is not checked.
-        lengths: (sequence length, maximum number of predictions) that are expected, or None.
-        evaluation: bool, whether rows for evaluation are needed, or those for training; None: both.
-    """
+    """Raises ValueError, with the file's name, unless there are rows to learn from."""
     files = find_files(source, are_texts=False)
     found = _lengths_of(files[0])
     if lengths not in (None, found):

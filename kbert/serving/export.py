@@ -37,8 +37,7 @@ from kbert.serving.audit import AuditReport, audit
 from kbert.serving.frozen_weights import FrozenWeights
 from kbert.serving.saved_model_file import TensorSpec, check_version
 from kbert.serving.signatures import METHODS, ServingLimits, ServingSignature, signatures
-from kbert.training.inputs import weights_hash
-from kbert.training.made_by import describe_maker
+from kbert.training.made_by import describe_maker, weights_hash
 from kbert.versions import versions
 from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directory
 from kbert.weights.origin import origin_of

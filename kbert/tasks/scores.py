@@ -12,7 +12,7 @@ from kbert.preprocessing.buckets import limit_batch_size, longest_first, padding
 from kbert.tasks.labelled_text import LabelledText, check_label_numbers
 from kbert.tasks.metrics import mean_squared_error, metrics_of
 from kbert.tasks.training_data import row_reader
-from kbert.training.progress import PredictionProgress
+from kbert.training.callbacks import PredictionProgress
 
 _FEW_BATCHES = 4  # are encoded at once: an input pipeline takes a third of a second to start
 

@@ -7,10 +7,10 @@ __all__, __getattr__, __dir__ = lazy_exports(
     {
         "ConsoleProgress": "callbacks",
         "DevEvaluation": "dev_evaluation",
-        "ExactResume": "exact_resume",
+        "ExactResume": "checkpoints",
         "Hardware": "hardware",
         "Interrupted": "signals",
-        "Stage": "stages",
+        "Stage": "run_state",
         "TimeBudget": "time_budget",
         "choose_hardware": "hardware",
         "fit_steps": "resume",

@@ -1,28 +1,24 @@
-"""Callbacks as a list; lines on the console, from the logs that `fit_steps` completes or from those of `model.fit`."""
+"""Callbacks as a list; lines on the console, of a training and of long predictions."""
 
 import logging
 import time
 
 import keras
 
-from kbert.training.log_names import complete_logs
-from kbert.training.progress import clock
-from kbert.training.training_state import is_chief
+from kbert.training.logs import complete_logs, is_chief
 
 _LOGGER = logging.getLogger("kbert")
 _SETTING_RATE = (keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau)
 _NOT_ON_CONSOLE = ("step", "total_steps", "seconds", "steps_per_second", "gradient_norm", "time_share", "seconds_left")
 _NOT_ON_CONSOLE += ("flops_per_second", "real_tokens_per_second")
+_SECONDS = 10  # between two lines
+
+
 # The last is shown where the nominal speed is not known, as batches differ in length.
 
 
 def callback_list(function: str, callbacks, has_own_rate: bool = False) -> list[keras.callbacks.Callback]:
-    """Keras callbacks as a list, a single one as well.
-
-    Args:
-        function: whose argument `callbacks` it is, for messages.
-        has_own_rate: whether it sets the learning rate of every step itself, so that no callback can.
-    """
+    """Keras callbacks as a list, a single one as well."""
     listed = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     if wrong := [callback for callback in listed if not isinstance(callback, keras.callbacks.Callback)]:
         raise TypeError(
@@ -84,3 +80,30 @@ def _show(name, value):
     if name == "learning_rate":
         return f"lr {value:.3g}"
     return f"{name} {value:.4f}"
+
+
+class PredictionProgress(keras.callbacks.Callback):
+    """Logs the rows done and an estimate of the remaining time every ten seconds; nothing for short predictions."""
+
+    def __init__(self, rows, batch_size, before=0, what="rows predicted"):
+        super().__init__()
+        self.what = what
+        self.rows, self.batch_size, self.before = rows, batch_size, before
+        self.start = self.shown = time.perf_counter()
+
+    def on_predict_batch_end(self, batch, logs=None):
+        self.done((batch + 1) * self.batch_size)
+
+    def done(self, rows):
+        """Reports the rows done where there is no Keras loop to count them."""
+        now, rows = time.perf_counter(), min(rows, self.rows)
+        if now - self.shown >= _SECONDS and rows < self.rows:
+            self.shown = now
+            left = clock((now - self.start) / (rows - self.before) * (self.rows - rows))
+            _LOGGER.info("%s of %s %s, %s left", f"{rows:,}", f"{self.rows:,}", self.what, left)
+
+
+def clock(seconds) -> str:
+    """Seconds as hours, minutes and seconds: "1:02:03"."""
+    minutes, seconds = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"

@@ -1,10 +1,11 @@
-"""Evaluation on a dev set during training, and the weights with the best score."""
+"""Evaluation on a dev set during training, the weights with the best score, and a caller's callbacks."""
 
 import logging
 import math
 import numbers
 import re
 import time
+from collections.abc import Mapping, Sequence
 
 import keras
 import numpy as np
@@ -12,7 +13,7 @@ import numpy as np
 from kbert.checks import check_path, check_positive
 from kbert.files import atomic_file, explain_full_disk
 from kbert.keras_compat import strategy_scope
-from kbert.training.history import History
+from kbert.training.logs import History
 
 _LOGGER = logging.getLogger("kbert")
 
@@ -169,10 +170,6 @@ class DevEvaluation(keras.callbacks.Callback):
 def evaluation_steps(total, every, epoch) -> list[int]:
     """The steps after which to evaluate: after each epoch or a number of steps, and always after the last.
 
-    Args:
-        every: "epoch", an int, or None: only after the last.
-        epoch: float, steps of an epoch.
-
     Example::
 
         evaluation_steps(17, "epoch", 7.6)  # [7, 15, 17]
@@ -183,3 +180,58 @@ def evaluation_steps(total, every, epoch) -> list[int]:
         raise ValueError(f'`evaluate_every` must be "epoch", a number of steps or None. Received: {every!r}')
     size = max(1.0, epoch) if every == "epoch" else every
     return sorted({*(step for n in range(1, int(total / size) + 1) if (step := int(n * size)) < total), total})
+
+
+class EvaluationEpochs(keras.callbacks.Callback):
+    """Passes the calls of `fit_steps` on to callbacks that are written for epochs with a validation each.
+
+    Their epoch ends with the window of steps in which an evaluation fell, so that its logs have the scores that
+    ``EarlyStopping`` and ``ModelCheckpoint`` watch. Their training begins and ends once, however often `fit_steps`
+    calls `fit`.
+    """
+
+    def __init__(self, callbacks: Sequence[keras.callbacks.Callback], evaluation, modes: Mapping[str, str]):
+        super().__init__()
+        self.callbacks, self.evaluation = callbacks, evaluation
+        self._begun = self._in_epoch = False
+        for callback in callbacks:
+            score = str(getattr(callback, "monitor", "")).removeprefix("val_")
+            if getattr(callback, "mode", None) == "auto" and score in modes:
+                callback.mode = modes[score]
+
+    def set_params(self, params):
+        self._call("set_params", params)
+
+    def set_model(self, model):
+        super().set_model(model)
+        self._call("set_model", model)
+
+    def on_train_begin(self, logs=None):
+        if not self._begun:
+            self._call("on_train_begin", logs)
+        self._begun = True
+
+    def on_epoch_begin(self, epoch, logs=None):
+        if not self._in_epoch:
+            self._call("on_epoch_begin", len(self.evaluation.records), logs)
+        self._in_epoch = True
+
+    def on_train_batch_begin(self, batch, logs=None):
+        self._call("on_train_batch_begin", batch, logs)
+
+    def on_train_batch_end(self, batch, logs=None):
+        self._call("on_train_batch_end", batch, logs)
+
+    def on_epoch_end(self, epoch, logs=None):
+        if any(name.startswith("val_") for name in logs):
+            self._call("on_epoch_end", len(self.evaluation.records) - 1, logs)
+            self._in_epoch = False
+
+    def on_train_end(self, logs=None):
+        records, last = self.evaluation.records, max(self.evaluation.steps)
+        if self.model.stop_training or (records and records[-1]["step"] == last):
+            self._call("on_train_end", logs)
+
+    def _call(self, hook, *arguments):
+        for callback in self.callbacks:
+            getattr(callback, hook)(*arguments)

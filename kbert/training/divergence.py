@@ -4,23 +4,13 @@ import keras
 import numpy as np
 
 from kbert.keras_compat import base_optimizer
-from kbert.training.training_state import updates_done
+from kbert.training.logs import updates_done
 
 _ADVICE = "A lower learning rate, a longer warm-up, clipping or float32 may help; the checkpoints are from before."
 
 
 def check_window(model, start, losses, logs):
-    """Raise unless the losses and gradients of a window of steps, and the logs of its end, were finite.
-
-    Args:
-        model: compiled `keras.Model`; an optimizer with `first_non_finite` (AdamW) knows the first bad gradient.
-        start: int, the step before the window.
-        losses: list of (step, loss), where a loss is that of a step or a mean over the window so far.
-        logs: dict of name -> number.
-
-    Raises:
-        FloatingPointError: names the step, or the narrowest known range of steps.
-    """
+    """Raise unless the losses and gradients of a window of steps, and the logs of its end, were finite."""
     end = losses[-1][0] if losses else start
     faults = _gradients(model.optimizer, end) + _losses(start, losses)
     if faults:
@@ -35,15 +25,7 @@ def check_window(model, start, losses, logs):
 
 
 def check_finite(model, start, end):
-    """Raise unless every weight and every variable of the optimizer is finite.
-
-    Args:
-        start: int, a step after which all were finite.
-        end: int, the step just done.
-
-    Raises:
-        FloatingPointError: names the variable and the steps.
-    """
+    """Raise unless every weight and every variable of the optimizer is finite."""
     variables = [v for v in (*model.variables, *model.optimizer.variables) if keras.backend.is_float_dtype(v.dtype)]
     for variable in variables:
         if not is_finite(variable):

@@ -11,10 +11,9 @@ import keras
 
 from kbert.corpus.reading_errors import reading_errors
 from kbert.keras_compat import strategy_of
-from kbert.training.batch_memory import activation_bytes, batch_shape, memory_errors
 from kbert.training.flops import peak_accelerator_memory_bytes, peak_memory_bytes, training_flops_per_token
 from kbert.training.jax_devices import count_devices
-from kbert.training.repeated_batch import repeated_batch
+from kbert.training.memory import activation_bytes, batch_shape, memory_errors
 
 _MEASURED_FLOPS = 2e11  # of a step that is measured: seconds on a slow processor
 _STEPS = 3  # measured, after one that traces
@@ -31,9 +30,6 @@ def estimate_training(model, dataset, steps) -> dict:
         dict: `parameters`, `trainable_parameters`, `batch_size`, `sequence_length`, `steps`, `tokens` (with
         padding), `memory_bytes` (the peak of this process or its accelerator in the measured steps, and an
         estimate for the rows that were not measured), `seconds_per_step` and `seconds` of the whole run.
-
-    Raises:
-        ValueError: the dataset is empty or reads a damaged file; a batch that does not fit into memory.
     """
     with reading_errors():
         batch = next(iter(dataset), None)
@@ -61,12 +57,7 @@ def estimate_training(model, dataset, steps) -> dict:
 
 
 def format_estimate(estimate) -> str:
-    """The result of `estimate_training` as readable lines.
-
-    Args:
-        estimate: with `stages`, a list of such results, they have a line each; with `examples` and `windows`, how many
-            rows the examples make stands first.
-    """
+    """The result of `estimate_training` as readable lines."""
     stages = "".join(
         f"{one['steps']:,} steps of {one['batch_size']:,} rows of {one['sequence_length']} tokens: "
         f"{one['tokens']:,} tokens\n"
@@ -135,3 +126,27 @@ class _StepTimes(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         float(logs["loss"])  # waits for the step
         self.ends.append(time.perf_counter())
+
+
+def repeated_batch(batch, count: int):
+    """A dataset, or off TensorFlow a `keras.utils.PyDataset`, that gives the same batch so many times."""
+    if keras.backend.backend() != "tensorflow":
+        return _RepeatedBatch(batch, count)
+    import tensorflow as tf
+
+    return tf.data.Dataset.from_tensors(batch).repeat(count)
+
+
+class _RepeatedBatch(keras.utils.PyDataset):
+    def __init__(self, batch, count):
+        super().__init__()
+        self._batch, self._count = batch, count
+
+    def __len__(self):
+        return self._count
+
+    def __getitem__(self, index):
+        return self._batch
+
+    def as_numpy_iterator(self):
+        return iter([self._batch])  # all are the same

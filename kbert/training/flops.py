@@ -4,14 +4,15 @@ The formulas behind all speeds that kbert reports. Letters: L layers, H hidden, 
 predictions, V vocabulary. Matrix products only; a multiply-add counts 2, the backward pass twice the forward pass.
 """
 
+import math
 import resource
 import sys
+import time
 
 import keras
 
 from kbert.keras_compat import strategy_of
-from kbert.training.batch_memory import batch_shape
-from kbert.training.matmul_speed import matmul_speed
+from kbert.training.memory import batch_shape
 
 _TERAFLOPS = (  # of bfloat16; the first name that a device's name contains
     ("H200", 989),
@@ -90,13 +91,7 @@ def device_name() -> str:
 
 
 def device_peak(model, measure=True):
-    """The peak of all devices that train a model together, in FLOP/s: nominal, or measured where it is not known.
-
-    Args:
-        model: `keras.Model`, whose dtype policy decides which peak it is.
-        measure: bool, whether a peak that is not known is measured, which takes about 0.3 seconds; otherwise it is
-            None.
-    """
+    """The peak of all devices that train a model together, in FLOP/s: nominal, or measured where it is not known."""
     device, precision = device_name(), keras.dtype_policies.get(model.dtype_policy).compute_dtype
     peak = nominal_peak(device, precision)
     if peak is None and not measure:
@@ -113,12 +108,7 @@ def device_peak(model, measure=True):
 
 
 def batch_flops(model, dataset):
-    """Floating-point operations of a training step on one batch of a dataset, by `training_flops_per_token`.
-
-    Args:
-        model: one of kbert's models; None for others.
-        dataset: with an `element_spec` of static shapes; None for others.
-    """
+    """Floating-point operations of a training step on one batch of a dataset, by `training_flops_per_token`."""
     rows, length = batch_shape(dataset)
     if rows is None or length is None or not hasattr(model, "config") or not hasattr(model.config, "hidden_dim"):
         return None
@@ -146,3 +136,54 @@ def peak_accelerator_memory_bytes() -> int | None:
     if not tf.config.list_logical_devices("GPU"):
         return None
     return tf.config.experimental.get_memory_info("GPU:0")["peak"]
+
+
+def matmul_speed(left, right, precision="float32", *, transpose=(False, False), seconds=0.2):
+    """The speed of one matrix product: the best of repeated ones, which other programs disturb least.
+
+    Args:
+        left, right: shapes of the factors as they are stored, [..., m, k] and [..., k, n].
+        precision: "float32", "bfloat16" or "float16"; a mixed Keras policy means its compute dtype.
+        transpose: whether the left and whether the right factor is stored transposed, [..., k, m] and [..., n, k].
+    """
+    make = _jax_product if keras.backend.backend() == "jax" else _tensorflow_product
+    multiply = make(left, right, precision.removeprefix("mixed_"), transpose)
+    multiply()
+    best, end = float("inf"), time.perf_counter() + seconds
+    while best == float("inf") or time.perf_counter() < end:
+        start = time.perf_counter()
+        multiply()
+        best = min(best, time.perf_counter() - start)
+    return matmul_flops(left, right, transpose) / best
+
+
+def matmul_flops(left, right, transpose=(False, False)) -> int:
+    """Floating-point operations of a product, a multiply-add counted as 2; arguments as of `matmul_speed`."""
+    columns = right[-2] if transpose[1] else right[-1]
+    return 2 * math.prod(left) * columns
+
+
+def _tensorflow_product(left, right, dtype, transpose):
+    import tensorflow as tf
+
+    a, b = (tf.cast(tf.random.stateless_normal(shape, (0, n)), dtype) for n, shape in enumerate((left, right)))
+
+    @tf.function
+    def product():
+        # One element makes the host wait for the result without copying it.
+        return tf.matmul(a, b, transpose_a=transpose[0], transpose_b=transpose[1])[..., :1, :1]
+
+    return lambda: product().numpy()
+
+
+def _jax_product(left, right, dtype, transpose):
+    import jax
+
+    a, b = (jax.random.normal(jax.random.key(n), shape, dtype) for n, shape in enumerate((left, right)))
+
+    @jax.jit
+    def product(a, b):
+        a, b = (x.swapaxes(-1, -2) if is_transposed else x for x, is_transposed in zip((a, b), transpose, strict=True))
+        return a @ b
+
+    return lambda: product(a, b).block_until_ready()

@@ -2,15 +2,25 @@
 
 import contextlib
 import dataclasses
+import functools
 import os
 
 import keras
 
 from kbert.checks import check_positive
+from kbert.keras_compat import limit_waiting_for_workers, multiworker_strategy
 from kbert.training.jax_devices import choose_jax_devices
 from kbert.training.memory import keep_freed_memory
-from kbert.training.strategies import make_strategy
-from kbert.training.workers import addresses_of, check_tf_config, message_of_first, named_losses
+from kbert.training.workers import (
+    SILENCE_SECONDS,
+    START_SECONDS,
+    LostWorker,
+    addresses_of,
+    await_workers,
+    check_tf_config,
+    message_of_first,
+    named_losses,
+)
 
 STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
 PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
@@ -263,3 +273,81 @@ def _choose_xla(xla, name, gpus):
     if name != "one":
         return False, "auto: several replicas"
     return (True, "auto: one GPU") if gpus else (False, "auto: on a CPU it takes long to compile and gains little")
+
+
+def check_accumulation(accumulate: int, hardware, batch_sizes) -> None:
+    """Raises ValueError unless each replica can divide its share of such batches into `accumulate` micro-batches."""
+    if accumulate == 1:
+        return
+    if wrong := sorted(size for size in set(batch_sizes) if size % (accumulate * hardware.replicas)):
+        replicas = f" times the {hardware.replicas} replicas" if hardware.replicas > 1 else ""
+        raise ValueError(f"A batch size must be a multiple of `accumulate`, {accumulate}{replicas}. Received: {wrong}")
+
+
+@functools.cache
+def make_strategy(name: str):
+    """The strategy of this process, made once: a TPU's second initialisation loses its models."""
+    return {"one": _one, "mirrored": _mirrored, "multiworker": _multiworker, "tpu": _tpu}[name]()
+
+
+def _one():
+    import tensorflow as tf
+
+    return tf.distribute.get_strategy()
+
+
+def _mirrored():
+    import tensorflow as tf
+
+    if tf.config.list_physical_devices("GPU"):
+        return tf.distribute.MirroredStrategy()
+    return tf.distribute.MirroredStrategy(
+        [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices("CPU")]
+    )
+
+
+def _multiworker():
+    cluster, task = check_tf_config(os.environ.get("TF_CONFIG"))
+    await_workers(cluster, task)
+    limit_waiting_for_workers(cluster, START_SECONDS, SILENCE_SECONDS)
+    try:
+        with named_losses():
+            return multiworker_strategy()
+    except LostWorker:
+        raise
+    except RuntimeError as error:
+        raise RuntimeError(
+            "choose_hardware: the multi-worker strategy must be made before TensorFlow computes anything. "
+            f"Call choose_hardware first. Received: {error}"
+        ) from error
+
+
+def _tpu():
+    import tensorflow as tf
+
+    name = os.environ.get("TPU_NAME") or "local"
+    try:
+        resolver = tf.distribute.cluster_resolver.TPUClusterResolver(tpu=name)
+        tf.config.experimental_connect_to_cluster(resolver)
+        tf.tpu.experimental.initialize_tpu_system(resolver)
+        return tf.distribute.TPUStrategy(resolver)
+    except Exception as error:  # any error of the resolver: no library, no device, no such name
+        raise RuntimeError(
+            f"choose_hardware: strategy tpu needs a TPU; tried TPUClusterResolver(tpu={name!r}) "
+            f"({'from' if os.environ.get('TPU_NAME') else 'no'} TPU_NAME in the environment). TensorFlow reaches TPUs "
+            "through the package tensorflow-tpu (2.20) instead of tensorflow. "
+            f"Received: {type(error).__name__}: {error}"
+        ) from error
+
+
+def processor_only() -> None:
+    """Hides GPUs from TensorFlow, which would take all their memory when it first computes something.
+
+    Call it before anything is computed. Where TensorFlow already uses them, nothing changes.
+    """
+    import tensorflow as tf
+
+    try:
+        tf.config.set_visible_devices([], "GPU")
+    except RuntimeError:
+        pass  # it has been initialised

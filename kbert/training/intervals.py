@@ -34,10 +34,6 @@ def resolve_log_interval(owner: str, checkpoint_every: int, log_every: int | Non
 def log_interval_for(evaluations: list[int], checkpoint_every: int, wanted: int) -> int:
     """As `log_interval`, but no longer than the first evaluation takes to come: a window has one evaluation's scores.
 
-    Args:
-        evaluations: the steps of the evaluations, about evenly spaced; a single one may be anywhere.
-        checkpoint_every, wanted: as of `log_interval`.
-
     Example::
 
         log_interval_for([30, 60, 90], 200, 50)  # 25

@@ -8,11 +8,6 @@ from kbert.training.memory import keep_freed_memory
 def choose_jax_devices(strategy: str, logical_cpus: int | None = None):
     """Choose the devices, and make them Keras' global distribution; call it before building anything.
 
-    Args:
-        strategy: "auto" takes all GPUs or TPU cores if there are several, else one device; "one"; "mirrored": all
-            devices of the kind that JAX prefers; "tpu": all TPU cores.
-        logical_cpus: int, the number of devices to split the CPU into.
-
     Returns:
         (name of the strategy: "one", "mirrored" or "tpu"; number of devices that share a batch; what they are, and why;
         the dtype policy that suits them; its reason).

@@ -1,17 +1,28 @@
-"""How a model was made: what its manifest or, for a checkpoint of a run, the run's own files say about it."""
+"""What a run was made from: its inputs by content, which a resumed run must have, and the runs behind its model."""
 
+import concurrent.futures
+import glob
+import hashlib
+import os
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from kbert.files import read_json
-from kbert.training.inputs import as_list, describe_inputs
+from kbert.corpus.records_manifest import MANIFEST as RECORDS_MANIFEST
+from kbert.corpus.records_manifest import is_records
+from kbert.files import read_json, sha256
 from kbert.versions import versions
 from kbert.weights.formats.kbert.read import MANIFEST, is_kbert_directory
+from kbert.weights.formats.registry import recognise_format
+from kbert.weights.hub import download_from_hub, is_hub_name, snapshot_commit, split_revision
 from kbert.weights.origin import Origin, set_origin, stored_origin
+from kbert.weights.step_checkpoint import ARRAYS
 from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
 
 SETTINGS, INPUTS, METRICS = "settings.json", "inputs.json", "metrics.json"
 MODEL = "model"
+_SETTINGS = ("*.json", "*.txt", "assets/tokenizer/*", "1_Pooling/*")
+_MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.h5", "*.index", "*.data-*-of-*", "checkpoint", ARRAYS)
+_WEIGHTS = (".safetensors", ".bin", ".h5", ".index")
 
 
 def describe_maker(path) -> dict | None:
@@ -48,13 +59,7 @@ def run_record(run) -> dict:
 
 
 def note_origin(model, run, metrics, recipe, settings: Mapping, inputs: Sequence[str]) -> None:
-    """Notes on a model that a run has trained where its weights come from, for `kbert.export`.
-
-    Args:
-        run: `kbert.training.run_directory.RunDirectory` that has stored the model; None: nothing was written.
-        metrics, recipe, settings: what would be written.
-        inputs: names of those settings that are inputs, which may be paths of this machine.
-    """
+    """Notes on a model that a run has trained where its weights come from, for `kbert.export`."""
     if run is not None:
         set_origin(model, stored_origin(run.path / "model"))
         return
@@ -71,3 +76,147 @@ def makers(inputs: Mapping[str, object]) -> dict:
             if (maker := describe_maker(path)) is not None:
                 found[argument] = maker
     return found
+
+
+def identify_inputs(inputs: Mapping[str, object]) -> dict:
+    """Size and SHA-256 of every file that the arguments of a run name.
+
+    Whole files are hashed, several at a time (about a second per GB). Of records only the manifest is read, which has
+    the hashes of the shards; of a model its config, vocabulary and weights.
+
+    Args:
+        inputs: argument → path of a file, of records or of a model (a directory, a prefix of a TensorFlow checkpoint, a
+            name on the Hugging Face hub), a list of these, or None if it was not given.
+
+    Returns:
+        ``{argument: {file: {"bytes": int, "sha256": str}}}``, without arguments that were not given. The files of a
+        name on the hub are named by it and the commit that was found: ``owner/name@commit/config.json``.
+    """
+    files = _files(inputs)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return {
+            argument: dict(zip(named, pool.map(_identify, named.values()), strict=True))
+            for argument, named in files.items()
+        }
+
+
+def check_outside(run: pathlib.Path, inputs: Mapping[str, object]) -> None:
+    """Raises a ValueError if an input is below the directory of a run, which is about to be emptied."""
+    for argument, named in _files(inputs).items():
+        for file in map(pathlib.Path, named.values()):
+            if file.resolve().is_relative_to(run.resolve()):
+                raise ValueError(
+                    f"{run}: --overwrite would delete an input of this run ({_flag(argument)}): {file}. Nothing was "
+                    "deleted. Give another --output."
+                )
+
+
+def _files(inputs):
+    """{argument: {name: path}} of the files of the arguments that were given."""
+    paths_of = {argument: as_list(value) for argument, value in inputs.items() if value is not None}
+    return {
+        argument: {name: file for path in paths for name, file in _named_files(path)}
+        for argument, paths in paths_of.items()
+    }
+
+
+def check_inputs(run, recorded: Mapping, now: Mapping, since: str) -> None:
+    """Raises a ValueError that names the files, unless a run has the inputs that it was started with."""
+    changes = []
+    for argument in sorted(recorded.keys() | now.keys()):
+        before, after = recorded.get(argument, {}), now.get(argument, {})
+        for file in sorted(before.keys() | after.keys()):
+            if before.get(file) != after.get(file):
+                change = "is new" if file not in before else "is gone" if file not in after else "has changed"
+                changes.append(f"{file} ({_flag(argument)}) {change}")
+    if changes:
+        more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""
+        raise ValueError(
+            f"{run}: a run resumes with the inputs it was started with ({since}), but {', '.join(changes[:3])}{more}. "
+            "Restore the original inputs, or start a new run with another --output."
+        )
+
+
+def describe_inputs(recorded: Mapping) -> dict:
+    """The inputs of a run for its model's manifest: names, no paths.
+
+    Returns:
+        ``{argument: {"name", "files", "bytes", "sha256"}}``; the hash of several files is that of the lines that
+        ``sha256sum`` prints of them, in the order of their names.
+    """
+    return {argument: _describe(files) for argument, files in recorded.items()}
+
+
+def weights_hash(model) -> str:
+    """The hash of a stored model's weights, of several files as `describe_inputs` gives it."""
+    files = [file for _, file in _named_files(model) if not _is_setting(file)]
+    return _describe({str(file): _identify(file) for file in files})["sha256"]
+
+
+def _is_setting(file):
+    return file.suffix in (".json", ".txt") or file.name == "checkpoint"
+
+
+def as_list(value) -> list:
+    """An argument of a run as a list: a path, or any iterable of paths."""
+    is_single = isinstance(value, str | os.PathLike) or not isinstance(value, Iterable)
+    return [value] if is_single else list(value)
+
+
+def _identify(path):
+    return {"bytes": path.stat().st_size, "sha256": sha256(path)}
+
+
+def _named_files(source):
+    """(name in the record, path) of each file that a path or a name on the hub stands for."""
+    path = pathlib.Path(source)
+    if path.exists() or path.with_name(path.name + ".index").is_file():
+        return [(str(file), file) for file in _files_of(path)]
+    if not is_hub_name(source):
+        raise FileNotFoundError(f"Expected a file or a model. Received: {str(source)!r}, which does not exist")
+    directory = download_from_hub(source)
+    commit = snapshot_commit(directory)
+    name = f"{split_revision(source)[0]}@{commit}" if commit else source
+    return [(f"{name}/{file.relative_to(directory).as_posix()}", file) for file in _files_of(directory)]
+
+
+def _files_of(path):
+    if path.is_file() and path.suffix not in _WEIGHTS:
+        return [path]
+    prefix = bool(path.name) and path.with_name(path.name + ".index").is_file()
+    patterns = (*_SETTINGS, f"{glob.escape(path.name)}.*") if prefix else _MODEL_FILES
+    for directory in (path.parent,) if prefix or path.is_file() else (path, path / "model"):
+        form = recognise_format(directory)
+        is_model = (
+            form
+            or is_step_checkpoint(directory)
+            or any((directory / config).is_file() for config in ("config.json", "bert_config.json"))
+        )
+        if not is_model and is_records(directory):
+            return [directory / RECORDS_MANIFEST]
+        patterns += form.files if form and not prefix else ()
+        files = {file for pattern in patterns for file in directory.glob(pattern) if file.is_file()}
+        if is_kbert_directory(directory):
+            files.discard(directory / MANIFEST)  # it records when the model was saved, which is not content
+        if is_model:
+            return sorted(files)
+    raise FileNotFoundError(
+        f"Expected a file, records or a model. Received: {str(path)!r}, a directory with other contents"
+    )
+
+
+def _describe(files):
+    absolute = {os.path.abspath(file): entry for file, entry in files.items()}  # they may be given in either way
+    paths = [pathlib.Path(file) for file in sorted(absolute)]
+    each = [absolute[str(path)] for path in paths]
+    top = paths[0] if len(paths) == 1 else pathlib.Path(os.path.commonpath([path.parent for path in paths]))
+    name = f"{top.parent.name}/{top.name}" if top.name in ("model", MANIFEST) else top.name
+    digest = each[0]["sha256"]
+    if len(paths) > 1:
+        lines = (f"{entry['sha256']}  {path.relative_to(top)}\n" for entry, path in zip(each, paths, strict=True))
+        digest = hashlib.sha256("".join(lines).encode("utf-8", "surrogateescape")).hexdigest()
+    return {"name": name, "files": len(paths), "bytes": sum(entry["bytes"] for entry in each), "sha256": digest}
+
+
+def _flag(argument):
+    return "--" + argument.replace("_", "-")

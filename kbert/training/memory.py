@@ -1,11 +1,111 @@
-"""Sets up the C library's memory allocator for steps that need the same large buffers again and again."""
+"""Memory: the C library's allocator, batches that do not fit, and how much was used.
+
+Shapes: B batch, C choices, S sequence, H hidden, L layers.
+"""
 
 import contextlib
 import ctypes
 import os
+import pathlib
 
+import keras
+
+_SHORTEST = 4  # tokens of a row if batches are cut to their longest row: the least that `trim_padding` leaves
+_CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+_SIGNS = ("OOM when allocating", "RESOURCE_EXHAUSTED", "Out of memory", "failed to allocate memory")
 _GIVE_BACK_ABOVE, _SEPARATE_MAPPINGS, _ARENAS = -1, -4, -8  # M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX of malloc.h
 _NEVER = -1
+
+
+class OutOfMemory(ValueError):
+    """A batch does not fit into memory; the message names its size."""
+
+
+def check_batch_memory(model, batch_size, sequence_length=None) -> None:
+    """Raises OutOfMemory if training on such a batch needs more memory than the machine has, by a lower bound.
+
+    The bound counts what every layer always keeps for the gradient: its input, queries, keys, values and the
+    intermediate activations, B * S * L * (4 H + intermediate) numbers. Frozen layers below the first trainable one keep
+    nothing and are not counted, nor are attention probabilities, logits and the optimizer. Of a model compiled with
+    `micro_batches` only one of them is counted. With a GPU or TPU, or several machines, nothing is checked.
+    """
+    config, available = getattr(model, "config", None), machine_memory()
+    if config is None or available is None or "TF_CONFIG" in os.environ or _has_accelerator():
+        return
+    needed = activation_bytes(model, batch_size, sequence_length or _SHORTEST)
+    if needed > available:
+        raise OutOfMemory(
+            f"A batch of {batch_size:,} rows{_of_tokens(sequence_length)} does not fit into memory: training on it "
+            f"takes at least {_gibibytes(needed)}. This machine has {_gibibytes(available)}. Make the batch smaller."
+        )
+
+
+def activation_bytes(model, batch_size, sequence_length) -> int:
+    """Bytes that a step always keeps for the gradient, by the bound of `check_batch_memory`."""
+    config = model.config
+    tokens = batch_size // getattr(model, "micro_batches", 1) * sequence_length
+    numbers = tokens * _layers_with_gradient(model) * (4 * config.hidden_dim + config.intermediate_dim)
+    half = keras.dtype_policies.get(model.dtype_policy).compute_dtype in ("bfloat16", "float16")
+    return numbers * (2 if half else 4)
+
+
+def _layers_with_gradient(model):
+    encoder = getattr(model, "encoder", None)
+    if encoder is None or encoder.embeddings.trainable_variables:
+        return model.config.num_layers
+    learning = [number for number, block in enumerate(encoder.blocks) if block.trainable_variables]
+    return len(encoder.blocks) - learning[0] if learning else 0
+
+
+@contextlib.contextmanager
+def memory_errors(batch_size, sequence_length=None):
+    """Turns a failed allocation into an OutOfMemory that names batch size and sequence length."""
+    try:
+        yield
+    except Exception as error:
+        if not isinstance(error, MemoryError) and not any(sign in str(error) for sign in _SIGNS):
+            raise
+        raise OutOfMemory(
+            f"Memory was not enough for a batch of {batch_size or 'unknown'} rows{_of_tokens(sequence_length)}. Make "
+            "the batch smaller (--batch-size) or divide it (--accumulate), make the rows shorter (--sequence-length), "
+            "or train in mixed_bfloat16 (--precision)."
+        ) from error
+
+
+def batch_shape(dataset) -> tuple[int | None, int | None]:
+    """(B, S) of a dataset's batches, choices counted as rows; None for an unknown size."""
+    spec = dataset.element_spec
+    inputs = spec[0] if isinstance(spec, tuple) else spec
+    shape = inputs["token_ids"].shape if isinstance(inputs, dict) and "token_ids" in inputs else (None, None)
+    rows = shape[0] if len(shape) == 2 or None in shape[:-1] else shape[0] * shape[1]
+    return rows, shape[-1]
+
+
+def machine_memory() -> int | None:
+    """Bytes of main memory that this process may use; None if the system does not say."""
+    limits = []
+    with contextlib.suppress(AttributeError, ValueError, OSError):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    for path in _CGROUPS:
+        with contextlib.suppress(OSError, ValueError):  # "max" is not a number
+            limits.append(int(pathlib.Path(path).read_text()))
+    return min(limits, default=None)
+
+
+def _has_accelerator():
+    if keras.backend.backend() != "tensorflow":
+        return True  # not known for other backends
+    import tensorflow as tf
+
+    return any(device.device_type not in ("CPU", "XLA_CPU") for device in tf.config.list_logical_devices())
+
+
+def _of_tokens(sequence_length):
+    return f" of {sequence_length:,} tokens" if sequence_length else ""
+
+
+def _gibibytes(count):
+    return f"{count / 2**30:,.1f} GiB"
 
 
 def keep_freed_memory() -> bool:

@@ -1,4 +1,4 @@
-"""Where a run is: the state that `fit_steps` and its callbacks share."""
+"""The stages of a run and where it is: the state that `fit_steps` and its callbacks share."""
 
 import bisect
 import dataclasses
@@ -11,16 +11,40 @@ import keras
 import numpy as np
 
 from kbert.keras_compat import strategy_of
-from kbert.training.batch_memory import batch_shape
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.divergence import check_finite, check_window
 from kbert.training.flops import batch_flops
-from kbert.training.history import History, best_step
-from kbert.training.log_names import readable_logs
-from kbert.training.stages import Stage, first_steps
+from kbert.training.logs import History, best_step, is_chief, optimizer_logs, readable_logs
+from kbert.training.memory import batch_shape
 from kbert.training.time_budget import TimeBudget
-from kbert.training.training_state import is_chief, optimizer_logs
 from kbert.weights.step_paths import CHECKPOINTS
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A part of a run whose batches all have the same shape.
+
+    Attributes:
+        end: float in (0, 1], where it ends, as a share of the run.
+        validation_data: as for `model.fit`.
+        real_share: float, the share of its tokens that are not padding, or None.
+        phase: int, the number of the phase of a pre-training that it belongs to.
+        batch_size, sequence_length, max_predictions: ints, of a pre-training: rows of an update, tokens of a row, and
+            how many of them are masked at most.
+    """
+
+    end: float = 1.0
+    validation_data: Any = None
+    real_share: float | None = None
+    phase: int = 0
+    batch_size: int | None = None
+    sequence_length: int | None = None
+    max_predictions: int | None = None
+
+
+def first_steps(stages: Sequence[Stage], total_steps: int, multiple: int = 1) -> list[int]:
+    """The first step of every stage of a run of `total_steps`; stages end at multiples of a number of steps."""
+    return [0, *(round(stage.end * total_steps / multiple) * multiple for stage in stages[:-1])]
 
 
 @dataclasses.dataclass

@@ -1,11 +1,18 @@
 """A run that lasts for a time instead of a number of steps."""
 
 import contextlib
+import logging
 import math
 import pathlib
 import time
 
+import keras
+
 from kbert.files import atomic_file, explain_full_disk
+from kbert.training.logs import updates_done
+
+_LOGGER = logging.getLogger("kbert")
+_MEASURED_STEPS = 10  # after the first
 
 
 class TimeBudget:
@@ -103,3 +110,32 @@ def _read(path):
             if math.isfinite(float(seconds)):
                 found[int(step)] = float(seconds)
     return found
+
+
+class Forecast(keras.callbacks.Callback):
+    """Logs once, by the time of the first steps, how many steps, tokens and epochs a run has time for."""
+
+    def __init__(self, budget, tokens, real_share, corpus_tokens=None, now=time.monotonic):
+        super().__init__()
+        self.budget, self.tokens, self.real_share, self.corpus_tokens = budget, tokens, real_share, corpus_tokens
+        self._now, self._first, self._logged = now, None, False
+
+    def on_train_batch_end(self, batch, logs=None):
+        if self._logged:
+            return
+        step = updates_done(self.model.optimizer)
+        if self._first is None:
+            self._first = step, self._now()
+        elif (done := step - self._first[0]) >= _MEASURED_STEPS:
+            self._logged = True
+            seconds = (self._now() - self._first[1]) / done
+            steps = step + (self.budget.seconds - self.budget.elapsed) / max(seconds, 1e-9)
+            tokens = steps * self.tokens
+            _LOGGER.info(
+                "%.3f s a step: %s hours are enough for about %s steps, %s tokens with padding%s",
+                seconds,
+                f"{self.budget.seconds / 3600:.3g}",
+                f"{steps:,.0f}",
+                f"{tokens:,.0f}",
+                "" if not self.corpus_tokens else f", {tokens * self.real_share / self.corpus_tokens:.2f} epochs",
+            )

@@ -52,10 +52,6 @@ def await_workers(cluster, task):
     """Wait until every worker of the cluster has started.
 
     TensorFlow waits too, but for an hour, without reacting to signals and without naming the missing workers.
-
-    Args:
-        cluster: dict of job name -> list of addresses, the `cluster` of TF_CONFIG.
-        task: dict of "type" and "index", the `task` of TF_CONFIG.
     """
     addresses = addresses_of(cluster)
     own = cluster[task["type"]][int(task["index"])]

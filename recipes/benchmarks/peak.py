@@ -6,8 +6,7 @@ Shapes: B batch, S sequence, H hidden, A heads, D head width, F intermediate, P 
 from typing import NamedTuple
 
 from benchmarks.peers import race, summary
-from kbert.training.flops import device_name, matmul_peak, nominal_peak
-from kbert.training.matmul_speed import matmul_flops, matmul_speed
+from kbert.training.flops import device_name, matmul_flops, matmul_peak, matmul_speed, nominal_peak
 
 
 class Product(NamedTuple):

@@ -118,6 +118,6 @@ def batches(settings, config, steps=STEPS):
         from benchmarks.text import real_batches
 
         return real_batches(settings).take(steps + UNCOUNTED).cache()
-    from kbert.training.repeated_batch import repeated_batch  # not above: it imports Keras
+    from kbert.training.dry_run import repeated_batch  # not above: it imports Keras
 
     return repeated_batch(synthetic_batch(settings, config), steps + UNCOUNTED)

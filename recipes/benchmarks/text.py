@@ -13,9 +13,9 @@ from kbert.corpus.installed_prose import installed_documents
 from kbert.corpus.records import Records
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.masking import TokenMasking
-from kbert.pretraining.packed_rows import count_rows, row_of_pairs
 from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
 from kbert.pretraining.real_shares import first_pool, real_shares
+from kbert.pretraining.rows import count_rows, row_of_pairs
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import read_vocabulary

@@ -240,7 +240,7 @@ def fit(settings):
     """
     import kbert  # not above: see `feed`
     from benchmarks.text import prose_lines, tokenizer_of
-    from kbert.corpus.document_list import DocumentList
+    from kbert.corpus.documents import DocumentList
     from kbert.pretraining.dataset import pretraining_dataset
 
     config, hardware = settings.config(), settings.hardware()

@@ -14,8 +14,7 @@ from experiments.bilstm_encoder import bilstm_encoder
 from experiments.downstream import Downstream
 from kbert.files import read_json, write_json
 from kbert.finetuning.finetune import finetune
-from kbert.training.inputs import identify_inputs
-from kbert.training.made_by import MODEL
+from kbert.training.made_by import MODEL, identify_inputs
 from kbert.versions import versions
 from kbert.weights.source import local_source
 from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint

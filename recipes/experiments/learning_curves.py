@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 
 from experiments.plot import COLOURS, LINES, svg_figure
-from kbert.training.history import read_history
+from kbert.training.logs import read_history
 
 SCORES = {  # of history.jsonl → title and factor
     "mlm_cross_entropy": ("masked-LM loss (nats)", 1.0),

@@ -18,16 +18,14 @@ from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.files import read_json
 from kbert.finetuning.identify import identify_model, identify_vocabulary
-from kbert.pretraining.run.named_settings import complete_settings
+from kbert.pretraining.real_shares import choose_packing
 from kbert.pretraining.run.pretrain import pretrain
-from kbert.pretraining.run.pretraining_settings import SEQUENCE_LENGTH, PretrainingSettings
-from kbert.pretraining.run.row_layout import choose_packing
+from kbert.pretraining.run.pretraining_settings import SEQUENCE_LENGTH, PretrainingSettings, complete_settings
 from kbert.pretraining.run.starting_model import source_tokenizer
 from kbert.pretraining.sources import HELD_OUT
-from kbert.training.history import History, training_minutes
-from kbert.training.inputs import identify_inputs
 from kbert.training.intervals import log_interval
-from kbert.training.made_by import INPUTS, METRICS
+from kbert.training.logs import History, training_minutes
+from kbert.training.made_by import INPUTS, METRICS, identify_inputs
 from kbert.weights.load import load_pretrained
 from kbert.weights.source import local_source
 

@@ -10,7 +10,7 @@ from experiments.cells import CONSTANT
 from experiments.paper_tables import Table
 from experiments.report import judge_row, summary, when_and_with_what, write_result
 from experiments.study import Study
-from kbert.pretraining.run.table import describe_estimate
+from kbert.pretraining.run.pretrain import describe_estimate
 from kbert.training.dry_run import format_estimate
 
 _LOGGER = logging.getLogger("kbert")

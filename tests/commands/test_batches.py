@@ -9,9 +9,9 @@ from helpers.run_recipe import read_json, run_kbert
 from helpers.tiny_bert import tiny_config
 
 import kbert
-from kbert.pretraining.run import write_batches as write_batches_module
+from kbert.pretraining.run import prepare as write_batches_module
 from kbert.pretraining.run.phases import default_max_predictions
-from kbert.pretraining.run.write_batches import write_batches
+from kbert.pretraining.run.prepare import write_batches
 
 QUICK = ("--batch-size", 4, "--sequence-length", 16, "--max-predictions", 2, "--evaluation-batches", 2)
 

@@ -8,11 +8,10 @@ from helpers.tiny_corpus import make_documents, write_lines
 
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import _log_once, iterate_documents
-from kbert.corpus.plan_rounds import plan_rounds
 from kbert.corpus.pool import text_pools
 from kbert.corpus.reading_errors import UnreadableInput
 from kbert.corpus.write_records import write_records
-from kbert.corpus.write_records_with_beam import write_records_with_beam
+from kbert.corpus.write_records_with_beam import plan_rounds, write_records_with_beam
 
 module = importlib.import_module("kbert.corpus.write_records_with_beam")  # its name means the function
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("apache_beam")]
@@ -138,7 +137,9 @@ def test_rounds_are_those_of_the_pools(tokenizer, monkeypatch, seed, pool_senten
         if gathered >= round_tokens or read == len(documents):
             ends.append(int(read))
             gathered = 0
-    monkeypatch.setattr("kbert.corpus.plan_rounds.pool_is_full", lambda sentences, size: sentences >= pool_sentences)
+    monkeypatch.setattr(
+        "kbert.corpus.write_records_with_beam.pool_is_full", lambda sentences, size: sentences >= pool_sentences
+    )
     found = plan_rounds(
         [len(d) for d in documents],
         [sum(map(len, d)) for d in documents],

@@ -16,7 +16,7 @@ from kbert.files import FullDisk, WriteFault, explain_full_disk
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.training.checkpoints import Checkpoints
-from kbert.training.history import History
+from kbert.training.logs import History
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 

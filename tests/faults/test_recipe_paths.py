@@ -119,7 +119,7 @@ PRETRAINING, CORPUS = "kbert.pretraining.run.run_pretraining", "kbert.pretrainin
 TRAINERS = ("kbert.finetuning.run_finetuning", "kbert.finetuning.features.train", PRETRAINING)
 BEFORE_AN_OUTPUT = {
     **{f"{trainer}.fit_steps": None for trainer in TRAINERS},  # an output is looked at before any training
-    f"{CORPUS}.choose_packing": lambda settings, tokenizer: settings.with_packing(False),
+    f"{CORPUS}.choose_packing": lambda settings, *others: settings.with_packing(False),
     f"{CORPUS}.CorpusData.evaluations": lambda *arguments: None,
 }
 CASES = [

@@ -10,11 +10,10 @@ from helpers.paths import ROOT
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.finetuning.predict_file import predict_file
-from kbert.finetuning.predict_file_with_beam import predict_file_with_beam
+from kbert.finetuning.predict_file import predict_file, predict_file_with_beam
 from kbert.serving.exported_pipeline import load_pipeline
 
-module = importlib.import_module("kbert.finetuning.predict_file_with_beam")  # its name means the function
+module = importlib.import_module("kbert.finetuning.predict_file")  # its name means the function
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("apache_beam")]
 TEXTS = [f'{word} "film", {"very " * (n % 4)}good' for n, word in enumerate(["the", "a", "bad", "never"] * 6)]
 TWO_PROCESSES = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]

@@ -6,7 +6,7 @@ from helpers.tiny_directory import NOUNS, VOCABULARY, write_table, write_tiny_di
 from helpers.tiny_finetuning import DEV, NO_DEV, ROWS, TASK, calling, prepare, same
 
 import kbert
-from kbert.finetuning.teaching import ANSWERS
+from kbert.finetuning.starting_pipeline import ANSWERS
 
 CLEAR = dict(teacher_temperature=4.0, hard_share=0.0)
 TAGGED = {

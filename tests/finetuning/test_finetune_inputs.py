@@ -151,13 +151,9 @@ def test_wrong_options_are_named(init):
     wrong_values(
         functools.partial(kbert.finetune, init, TASK, ROWS, **NO_DEV),
         ("steps", 0, "a positive integer or None. Received: 0"),
-        ("epochs", 0, r"a number in \(0, inf\). Received: 0"),
         ("epochs", "3", r"a number in \(0, inf\).* Received: '3'"),
         ({"optimization": {"layer_decay": "x"}}, r"`layer_decay` must be a number in \(0, 1\] or None. Received: 'x'"),
-        ("dropout", "0.1", r"a number in \[0, 1\) or None. Received: '0.1'"),
-        ("seed", "3", "an integer of at least 0. Received: '3'"),
         ("batch_size", None, "a positive integer. Received: None"),
-        ("learning_rate", "3", r"a number in \(0, inf\).* Received: '3'"),
         ("learning_rate", lambda step: 1e-3, r"a number in \(0, inf\), the peak of the verb's own .* Received: <f"),
         ("keep", "first", r"one of \('best', 'last'\)"),
         ("evaluate_every", "day", ""),

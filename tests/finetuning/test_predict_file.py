@@ -14,8 +14,8 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 import kbert
 from kbert.files import FullDisk
 from kbert.finetuning.predict_file import predict_file
-from kbert.finetuning.prediction_rows import TableRows
-from kbert.training import progress
+from kbert.finetuning.prediction_rows import table_rows
+from kbert.training import callbacks
 
 module = importlib.import_module("kbert.finetuning.predict_file")  # its name means the function
 TEXTS = [f"{word} film {'very ' * (n % 4)}good" for n, word in enumerate(["the", "a", "bad", "never"] * 6)]
@@ -233,7 +233,7 @@ def test_a_cell_that_is_too_large_is_named_before_the_work(pipeline, tmp_path, m
 def test_progress_says_how_much_there_is(pipeline, source, tmp_path, monkeypatch, caplog):
     stop(pipeline, source, tmp_path / "answers.jsonl", monkeypatch, KeyboardInterrupt())
     clock = iter(range(0, 1000, 11))
-    monkeypatch.setattr(progress, "time", types.SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(perf_counter=lambda: float(next(clock))))
     caplog.clear()
     with caplog.at_level("INFO", logger="kbert"):
         run(pipeline, source, tmp_path / "answers.jsonl")
@@ -263,12 +263,12 @@ def test_a_table_is_read_as_it_is_answered(tmp_path, name):
         else:
             separator = "," if name == "t.csv" else "\t"
             file.writelines(separator.join(row) + "\n" for row in [["id", "text"], *(row.values() for row in rows)])
-    found = TableRows(tmp_path / name, ["text"], ["id"])
+    found = table_rows(tmp_path / name, ["text"], ["id"])
     assert len(found) == 4000
     assert [row for batch in found.batches(0, 64) for row in batch] == rows
     assert next(found.batches(3990, 64)) == rows[3990:] and list(found.batches(4000, 64)) == []
     tracemalloc.start()
-    for _ in TableRows(tmp_path / name, ["text"], []).batches(0, 10):
+    for _ in table_rows(tmp_path / name, ["text"], []).batches(0, 10):
         pass
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()

@@ -14,7 +14,7 @@ from helpers.fork_server import redirect, serve
 MODULES = (
     "tensorflow_text tensorboard.compat.tensorflow_stub.io.gfile tensorboard.plugins.text.metadata kbert "
     "kbert.pretraining.dataset kbert.corpus.records kbert.pretraining.dataset_statistics "
-    "kbert.pretraining.unigrams kbert.inspection.examples.masked_examples kbert.models.classifier "
+    "kbert.pretraining.dataset_statistics kbert.inspection.examples.masked_examples kbert.models.classifier "
     "kbert.models.pretrainer kbert.optim.losses kbert.optim.metrics kbert.weights.build_pipeline "
     "kbert.tasks.scores kbert.tasks.training_data "
     "kbert.tasks.classification kbert.finetuning.finetune kbert.pretraining.run.pretrain "

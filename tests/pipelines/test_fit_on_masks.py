@@ -9,7 +9,7 @@ from helpers.run_recipe import run_recipe
 from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
 
 import kbert
-from kbert.corpus.document_list import DocumentList
+from kbert.corpus.documents import DocumentList
 from kbert.pretraining.dataset import pretraining_dataset
 
 DOCUMENTS = make_documents(30, seed=2, sizes=(1, 3), words=(2, 5))

@@ -9,8 +9,7 @@ from kbert.corpus.documents import read_documents
 from kbert.corpus.pool import is_held_out
 from kbert.corpus.write_records import write_records
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
-from kbert.pretraining.unigrams import token_counts, unigram_baseline
+from kbert.pretraining.dataset_statistics import dataset_statistics, format_report, token_counts, unigram_baseline
 
 PAD, UNK, CLS, SEP, MASK = (VOCABULARY.index(token) for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))
 

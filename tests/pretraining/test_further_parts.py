@@ -11,13 +11,18 @@ from helpers.tiny_corpus import make_documents
 from kbert.config import default_num_parts
 from kbert.corpus.records import Records
 from kbert.corpus.write_records import write_records
-from kbert.pretraining.further_parts import LEAST_TOKENS, add_further_parts
-from kbert.pretraining.masking import TokenMasking
-from kbert.pretraining.next_tokens import NextTokens
-from kbert.pretraining.packed_rows import arrange_in_rows, packed_rows, part_lengths, row_of_pairs
+from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
-from kbert.pretraining.plain_rows import plain_rows
 from kbert.pretraining.real_shares import real_shares
+from kbert.pretraining.rows import (
+    LEAST_TOKENS,
+    add_further_parts,
+    arrange_in_rows,
+    packed_rows,
+    part_lengths,
+    plain_rows,
+    row_of_pairs,
+)
 
 S, P = 64, 12
 PACKED = {"packed": True, "sequence_length": S, "max_predictions": P}
@@ -103,17 +108,6 @@ def test_starting_at_step_n(records, tokenizer, straight, step):
     """Over ends of shards."""
     found = batches(dataset_of(records, tokenizer, start_step=step, **FILLED), 4)
     assert_equal(found, straight[step : step + 4])
-
-
-@pytest.mark.slow  # of rows that are not filled: test_objectives.py
-def test_what_is_added_changes_with_the_epoch_unless_pairs_come_again(records, tokenizer):
-    def added(**options):
-        some = (dataset_of(records, tokenizer, batch_size=1, epochs=2, **kind | options) for kind in (PACKED, FILLED))
-        packed, filled = (Counter(examples(batches(one))) for one in some)
-        return filled - packed
-
-    assert max(added().values()) == 1
-    assert set(added(dupe_factor=1).values()) == {2}
 
 
 def test_held_out_rows_are_not_filled(records, tokenizer):

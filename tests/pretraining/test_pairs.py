@@ -132,15 +132,6 @@ def test_rule_4_chunks_and_a_end():
     assert ends[0] == 0 and (np.abs(ends[1:] - 225) < 50).all()
 
 
-def test_rule_4_sentences_until_the_target_or_the_end():
-    documents = [[[0, 1, 2], [3, 4], [5], [6, 7, 8, 9], [10]]]
-    table = sentence_pairs(make_pool(documents), 0, 0, 6, short_sequence_rate=0.0, random_next_rate=0.0)
-    [first, second] = instances(table)
-    assert first[0][0] == 0 and first[1][-1] == 5  # 3 + 2 + 1 reach 6
-    # 4 + 1 are all that is left.
-    assert (list(second[0]), list(second[1])) == ([6, 7, 8, 9], [10])
-
-
 def test_rule_5_share_of_random_pairs():
     """One sentence left over: always random. Else half of them: so above 50 % over all."""
     documents = make_documents(300, sizes=(1, 30), lengths=(5, 9))
@@ -233,16 +224,6 @@ def test_coins_are_exact_beyond_a_word():
     assert abs(heads[4] - 100_000) < 1200
     many = _coin_flips(fold_in(2, tf.range(20_000)), tf.fill([20_000], 10)).numpy()
     assert abs(many.mean() - 5) < 0.05 and abs(many.var() - 2.5) < 0.1
-
-
-def test_every_range_is_inside_its_document():
-    documents = make_documents(70, seed=9)
-    ends = np.cumsum([sum(map(len, document)) for document in documents])
-    for epoch in range(4):
-        for a, b, _ in instances(sentence_pairs(make_pool(documents), 10, epoch, 40)):
-            assert len(a) >= 1 and len(b) >= 1 and len(a) + len(b) <= 40
-            for part in (a, b):
-                assert np.searchsorted(ends, part[0], "right") == np.searchsorted(ends, part[-1], "right")
 
 
 def test_singles():

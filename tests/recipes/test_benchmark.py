@@ -11,8 +11,7 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, writ
 from kbert.config import BertConfig
 from kbert.corpus.documents import read_documents
 from kbert.corpus.write_records import write_records
-from kbert.training.flops import inference_flops_per_token, training_flops_per_token
-from kbert.training.matmul_speed import matmul_flops
+from kbert.training.flops import inference_flops_per_token, matmul_flops, training_flops_per_token
 
 QUICK = as_flags(size="tiny", batch_size="4", sequence_length="25", seconds="0.05", rounds="1", json=True)
 

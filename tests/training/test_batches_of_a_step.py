@@ -43,12 +43,6 @@ def assert_same_run(found, expected):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.slow  # by `fit`: models/test_train_in_parts.py, in a recipe's way: finetuning/test_finetune.py
-def test_micro_batches_are_the_whole_batch(tmp_path, plain):
-    train(tmp_path, steps=2, micro_batches=3)
-    assert_same_run(train(tmp_path, micro_batches=3), plain)  # goes on from step 2
-
-
 def test_several_steps_in_one_execution_are_the_same_steps(tmp_path, plain):
     assert_same_run(train(tmp_path, steps_per_execution=2), plain)
 

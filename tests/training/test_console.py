@@ -1,5 +1,6 @@
-"""What a run prints, under which names, and what are callbacks."""
+"""What a run prints and records, under which names and how often, and what are callbacks."""
 
+import json
 import logging
 import os
 import re
@@ -14,11 +15,11 @@ from helpers import tiny_pretraining as tiny
 from helpers.paths import ROOT
 
 import kbert
-from kbert.training import progress
-from kbert.training.callbacks import ConsoleProgress, callback_list
+from kbert.training import callbacks
+from kbert.training.callbacks import ConsoleProgress, PredictionProgress, callback_list, clock
 from kbert.training.console import log_to_console
-from kbert.training.log_names import readable_logs
-from kbert.training.progress import PredictionProgress, clock
+from kbert.training.intervals import check_intervals, log_interval, log_interval_for
+from kbert.training.logs import History, readable_logs, training_minutes
 from kbert.training.resume import fit_steps
 
 # TensorFlow's lines as 2.21 writes them, beside one that has to be seen.
@@ -28,6 +29,18 @@ os.write(2, b"WARNING: All log messages before absl::InitializeLog() is called a
 os.write(2, b"I0000 00:00:1795349305.233900   11800 port.cc:153] oneDNN custom operations are on.\\n")
 os.write(2, b"a warning of somebody else\\n")
 """
+GOOD = [{"step": 100, "loss": 5.0}, {"step": 200, "loss": 4.0}, {"step": 300, "loss": 3.0}]
+DAMAGED = {
+    "cut off": b'{"step": 200, "lo',
+    "no JSON": b"\x00\x00\x00\x00",
+    "no UTF-8": b'{"step": 200, "loss\xff": 1}',
+    "no step": b'{"loss": 4.0}',
+    "a step that is no number": b'{"step": "200"}',
+    "no object": b"[200]",
+    "NaN": b'{"step": 200, "loss": NaN}',
+    "nested": b'{"step": 200, "loss": ' + b"[" * 100_000,
+    "empty": b"",
+}
 
 
 def run(code, path="", **environment):
@@ -72,7 +85,7 @@ def test_lines_come_once(capsys, monkeypatch):
 
 
 def set_clock(monkeypatch, clock):
-    monkeypatch.setattr(progress, "time", types.SimpleNamespace(perf_counter=clock))
+    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(perf_counter=clock))
 
 
 def test_a_line_now_and_then_with_the_time_left(monkeypatch, caplog):
@@ -128,10 +141,6 @@ def test_names(outputs, logs, names):
     assert list(readable_logs(dict.fromkeys(logs, 1.0), model(*outputs))) == names
 
 
-def test_one_head_has_its_loss_twice():
-    assert readable_logs({"loss": 2.0}, model("nsp_logits")) == {"loss": 2.0, "nsp_loss": 2.0}
-
-
 def test_console_prints_a_line_a_window(tmp_path, caplog):
     fit_steps(tiny.model(), tiny.make_dataset, 5, tmp_path, window=4, callbacks=[ConsoleProgress()])
     lines = [record.getMessage() for record in caplog.records if record.name == "kbert"]
@@ -181,6 +190,66 @@ def test_the_learning_rate_is_not_set_by_callbacks(name, tmp_path):
     assert not (tmp_path / "run").exists()
 
 
-def test_a_single_callback_is_one():
-    one = ConsoleProgress()
-    assert callback_list("fit_steps", one) == callback_list("fit_steps", (one,)) == [one]
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_line_is_reported_and_the_others_are_kept(tmp_path, caplog, damage):
+    path = tmp_path / "history.jsonl"
+    lines = [json.dumps(record).encode() for record in GOOD]
+    path.write_bytes(b"\n".join([lines[0], DAMAGED[damage], lines[2], lines[1]]) + b"\n")
+    assert History(path, step=300).records == [GOOD[0], GOOD[2], GOOD[1]]
+    assert f"{path}, line 2: " in (out := caplog.text) and "This line is dropped." in out
+    assert [json.loads(line) for line in path.read_text().splitlines()] == [GOOD[0], GOOD[2], GOOD[1]]
+
+
+def test_records_of_work_that_is_done_again_are_dropped(tmp_path, caplog):
+    path = tmp_path / "history.jsonl"
+    for record in GOOD:
+        History(path, 300).append(record)
+    history = History(path, step=200)
+    assert history.records == GOOD[:2] and not caplog.text
+    history.append({"step": 300, "loss": 2.0, "gradient_norm": float("inf")})  # of a float16 step that was skipped
+    assert json.loads(path.read_text().splitlines()[-1]) == {"step": 300, "loss": 2.0, "gradient_norm": None}
+    assert History(path, step=300).records[-1]["gradient_norm"] is None and not caplog.text
+
+
+def test_a_worker_that_does_not_write_leaves_the_file_as_it_is(tmp_path):
+    path = tmp_path / "history.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in GOOD) + '{"step": 4')
+    before = path.stat()
+    assert History(path, step=200, writes=False).records == GOOD[:2]
+    assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+def test_minutes_are_of_all_processes_of_a_run(tmp_path):
+    path = tmp_path / "history.jsonl"
+    for step, seconds in ((100, 90.0), (200, 60.0), (300, 600.0)):  # killed before the checkpoint of step 300
+        History(path, 300).append({"step": step, "seconds": seconds})
+    resumed = History(path, step=200)
+    resumed.append({"step": 300, "seconds": 30.0})
+    assert training_minutes([{"step": 0}, *resumed.records]) == 3.0 and training_minutes([]) == 0.0
+
+
+@pytest.mark.parametrize(
+    "every, wanted, window",
+    [(120, 50, 60), (200, 50, 50), (10, 50, 10), (97, 50, 97), (500, 100, 100), (1, 50, 1), (10**12, 50, 50)],
+)
+def test_windows_divide_the_interval_of_checkpoints(every, wanted, window):
+    assert log_interval(every, wanted) == window and every % window == 0
+
+
+def test_a_window_has_one_evaluation():
+    assert log_interval_for([30, 60, 90], 200, 50) == 25 and log_interval_for([50, 100], 200, 50) == 50
+    assert log_interval_for([3], 200, 50) == 50 and log_interval_for([1, 2], 97, 50) == 1
+
+
+def test_intervals_that_do_not_fit_are_an_error_that_says_what_does():
+    check_intervals(300, 100)
+    with pytest.raises(ValueError, match="120 and 100. Give --checkpoint-every 100 or 200, or --log-every 120"):
+        check_intervals(120, 100)
+    with pytest.raises(ValueError, match="50 and 100. Give --checkpoint-every 100, or --log-every 50"):
+        check_intervals(50, 100)
+
+
+def test_pretraining_takes_no_interval_that_it_would_not_keep():
+    assert log_interval(120, 100) == 120
+    with pytest.raises(ValueError, match="Give --checkpoint-every 100 or 200, or --log-every 120"):
+        kbert.pretrain("a", vocabulary="b", steps=9, checkpoint_every=120, log_every=100)

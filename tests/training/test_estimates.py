@@ -12,12 +12,13 @@ from kbert.config import BertConfig
 from kbert.training import dry_run
 from kbert.training.flops import (
     inference_flops_per_token,
+    matmul_flops,
     matmul_peak,
+    matmul_speed,
     nominal_peak,
     peak_memory_bytes,
     training_flops_per_token,
 )
-from kbert.training.matmul_speed import matmul_flops, matmul_speed
 
 
 @pytest.mark.parametrize(

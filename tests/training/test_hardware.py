@@ -11,8 +11,9 @@ from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs
 
 import kbert
+from kbert.inspection.playground.app import PlaygroundApp
 from kbert.training import hardware
-from kbert.training.hardware import choose_hardware
+from kbert.training.hardware import choose_hardware, processor_only
 from kbert.training.workers import check_tf_config
 
 CLUSTER = {"cluster": {"worker": ["a:1", "b:2"]}, "task": {"type": "worker", "index": 1}}
@@ -192,3 +193,30 @@ def test_a_process_has_one_strategy(no_accelerator):
     print(json.dumps([first.strategy is second.strategy, first.replicas]))
     """
     assert run_python(script, forked=True) == [True, 2]
+
+
+@pytest.fixture
+def hidden(monkeypatch):
+    """The calls by which devices were chosen."""
+    calls = []
+    monkeypatch.setattr(tf.config, "set_visible_devices", lambda *arguments: calls.append(arguments))
+    return calls
+
+
+def test_gpus_are_hidden(hidden):
+    processor_only()
+    assert hidden == [([], "GPU")]
+
+
+def test_the_playground_hides_them_before_its_first_model(hidden):
+    app = PlaygroundApp()
+    assert hidden == []
+    assert app.api.models and hidden == [([], "GPU")]
+
+
+def test_what_is_in_use_stays_in_use(monkeypatch):
+    def initialised(*_):
+        raise RuntimeError("Visible devices cannot be modified after being initialized")
+
+    monkeypatch.setattr(tf.config, "set_visible_devices", initialised)
+    processor_only()

@@ -13,9 +13,9 @@ from helpers.run_python import BLOCK_TENSORFLOW, run_python
 import kbert
 from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
-from kbert.pretraining.batch_files import BatchFiles
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.run.write_batches import write_batches
+from kbert.pretraining.run.prepare import write_batches
+from kbert.pretraining.run.stored_batches import BatchFiles
 
 B, S, P, STEPS = 4, 24, 4, 6
 SETTINGS = {"batch_size": B, "sequence_length": S, "max_predictions": P, "seed": 3, "packed": False}

@@ -11,7 +11,7 @@ import sys
 import pytest
 from helpers.paths import ROOT
 
-from kbert.files import read_json, write_directory, write_json
+from kbert.files import read_json, write_directory
 from kbert.training import run_directory
 from kbert.training.run_directory import check_output, open_run
 
@@ -168,13 +168,6 @@ def test_overwrite_does_not_empty_a_checkout_or_where_one_stands(tmp_path, monke
 def test_a_kill_while_writing_settings_leaves_a_new_run(tmp_path):
     (tmp_path / ".settings.json.0.tmp").write_text("{")
     assert not open_run(tmp_path, SETTINGS).resume
-
-
-def test_json_is_written_whole_or_not_at_all(tmp_path):
-    write_json(tmp_path / "a.json", {"x": 1})
-    with pytest.raises(TypeError):
-        write_json(tmp_path / "a.json", {"x": object()})
-    assert json.loads((tmp_path / "a.json").read_text()) == {"x": 1}
 
 
 def test_damaged_settings_are_named(tmp_path):

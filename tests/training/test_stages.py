@@ -8,10 +8,9 @@ from helpers import tiny_pretraining as tiny
 
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
-from kbert.pretraining.run.pretraining_optimizer import make_clock_rate, make_schedule
+from kbert.pretraining.run.run_pretraining import make_clock_rate, make_schedule
 from kbert.training.resume import fit_steps
-from kbert.training.run_state import RunState
-from kbert.training.stages import Stage
+from kbert.training.run_state import RunState, Stage
 from kbert.training.time_budget import TimeBudget
 
 

@@ -19,7 +19,7 @@ from kbert.locks import locked_output
 from kbert.preprocessing.buckets import limit_batch_size, padding_for, trim_padding
 from kbert.tasks.tagging.tagged_text import TaggedText
 from kbert.tasks.tagging.windows import INPUTS, TaggedWindows
-from kbert.training.progress import PredictionProgress
+from kbert.training.callbacks import PredictionProgress
 
 ALIGNMENTS = ("tokens", "words")
 
@@ -35,10 +35,6 @@ def check_layers(layers: Sequence[int], num_layers: int) -> tuple[int, ...]:
 
 def window_states(encoder, batch, layers: Sequence[int], batch_size: int = 32) -> Iterator[tuple[int, np.ndarray]]:
     """The hidden states of all windows of a preprocessor's batch, a few windows at a time.
-
-    Args:
-        encoder: `BertEncoder` with ``outputs=("hidden_states",)``.
-        batch: dict with ``token_ids``, ``segment_ids``, ``padding_mask`` [W, S], NumPy arrays.
 
     Yields:
         (number of the first window, float32 [up to batch_size, S', L, H]); S' is what the longest of them needs.
@@ -125,10 +121,6 @@ def write_word_features(
 
     A word has the features of its first token, from the window in which it has the most context. float16 halves the
     file and changes hidden states by less than a thousandth.
-
-    Args:
-        path: the file; an existing one is not changed.
-        context: "document" or "sentence": the unit that is read together.
     """
     path = pathlib.Path(path)
     if path.exists():

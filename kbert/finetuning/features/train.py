@@ -1,35 +1,49 @@
-"""The feature-based approach of table 7: taggers on hidden states that a frozen encoder computes only once."""
+"""The feature-based approach of table 7: taggers on hidden states that a frozen encoder computes only once.
+
+Shapes: B batch, T words of the longest sentence, L layers, H hidden, N labels, n words of all sentences.
+"""
 
 import dataclasses
+import functools
 import logging
+import math
 import pathlib
 import time
+from collections.abc import Mapping, Sequence
 
 import keras
+import numpy as np
+import tensorflow as tf
 
 from kbert.files import explain_full_disk, read_json
-from kbert.finetuning.features.dataset import FeatureSentences, feature_dataset
-from kbert.finetuning.features.evaluation import evaluate_features
-from kbert.finetuning.features.extract import write_word_features
-from kbert.inspection.board.tensor_board import TensorBoard
+from kbert.finetuning.features.extract import window_states, write_word_features
+from kbert.finetuning.run import Run
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.models.feature_modes import FEATURE_MODES, feature_layers
 from kbert.models.feature_tagger import feature_tagger
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
 from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
+from kbert.tasks.scores import cross_entropies
+from kbert.tasks.tagging.evaluation import entity_views, write_predictions
 from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.tagged_text import TaggedText
+from kbert.tasks.tagging.windows import TaggedWindows
+from kbert.tasks.task import Evaluation
+from kbert.tasks.training_data import row_batches
 from kbert.training.callbacks import ConsoleProgress
 from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
-from kbert.training.history import training_minutes
+from kbert.training.dry_run import format_seconds, peak_bytes, seconds_per_step
 from kbert.training.intervals import log_interval_for, training_steps
+from kbert.training.logs import training_minutes
 from kbert.training.made_by import METRICS
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 
 _LOGGER = logging.getLogger("kbert")
 _LOG_EVERY = 50  # steps, about
+_WINDOWS = 32  # in a batch of the encoder, as in `write_word_features`
+PAPER = dict(zip(FEATURE_MODES, (91.0, 95.6, 94.9, 95.9, 96.1, 95.5), strict=True))  # Table 7: F1 on CoNLL-2003's dev
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -126,7 +140,7 @@ def _write_features(encoder, texts, directory, sequence_length):
         _LOGGER.info(f"features of {words:,} words ({name}): {size:,.0f} MiB, {seconds:.0f} s")
 
 
-def _train(mode, run, features, texts, tags, config, options, profile):
+def _train(mode, directory, features, texts, tags, config, options, profile):
     layers = feature_layers(mode, config.num_layers)
     train, dev = (FeatureSentences(features / f"{name}.npy", texts[name], tags, layers) for name in texts)
     steps = options.steps or training_steps(len(train), options.batch_size, options.epochs)
@@ -135,18 +149,21 @@ def _train(mode, run, features, texts, tags, config, options, profile):
     def make_dataset(start_step):
         return feature_dataset(train, batch_size=options.batch_size, seed=options.seed, start_step=start_step)
 
-    at = evaluation_steps(steps, options.evaluate_every, len(train) / options.batch_size)
-    window = log_interval_for(at, options.checkpoint_every, _LOG_EVERY)
-
     def evaluate():
         return evaluate_features(model, dev, tags, batch_size=options.batch_size)
 
-    evaluation = DevEvaluation(evaluate, at, "f1", run.path, keep="last")
-    about = dataclasses.asdict(options) | {"feature_mode": mode, "parameters": model.count_params()}
-    logs, answer = run.path / "logs", train.tagged.baseline()
+    due = evaluation_steps(steps, options.evaluate_every, len(train) / options.batch_size)
+    window = log_interval_for(due, options.checkpoint_every, _LOG_EVERY)
+    evaluation = DevEvaluation(evaluate, due, "f1", directory.path, keep="last")
+    run = Run(directory, directory.path / "logs")
+    answer = train.tagged.baseline()
     constant = entity_scores(dev.tagged.tags, [[answer] * len(words) for words in dev.tagged.words])
-    baseline = {name: constant[name] for name in ("f1", "precision", "recall", "accuracy")}
-    board = TensorBoard(logs, settings=about, baseline=baseline, profile=profile, wait_for_finish=True)
+    run.show(
+        dataclasses.asdict(options) | {"feature_mode": mode, "parameters": model.count_params()},
+        {name: constant[name] for name in ("f1", "precision", "recall", "accuracy")},
+        profile=profile,
+        examples=functools.partial(DevExamples, evaluation),
+    )
     history = fit_steps(
         model,
         make_dataset,
@@ -154,7 +171,7 @@ def _train(mode, run, features, texts, tags, config, options, profile):
         run.path,
         window=window,
         checkpoint_every=options.checkpoint_every // window,
-        callbacks=[ConsoleProgress(), board, DevExamples(evaluation, logs)],
+        callbacks=[ConsoleProgress(), *run.callbacks],
         real_tokens=options.batch_size * float(train.lengths.mean()),
         evaluation=evaluation,
     )
@@ -172,6 +189,176 @@ def _train(mode, run, features, texts, tags, config, options, profile):
         "train_examples": len(train),
         "minutes": training_minutes(history),
     }
-    board.finish(metrics["dev"] | {"minutes": metrics["minutes"]}, steps)
-    run.finish(metrics)
+    run.finish(metrics, result.scores, steps)
     return metrics
+
+
+def estimate_feature_taggers(
+    encoder,
+    texts: dict[str, TaggedText],
+    tags: Sequence[str],
+    directory,
+    modes: Sequence[str],
+    *,
+    sequence_length: int,
+    training: FeatureTraining,
+) -> dict:
+    """Estimates what `train_feature_taggers` has left to do with these arguments; writes nothing.
+
+    The encoder is timed on one batch of windows, and each tagger over a few steps on sentences of average length.
+
+    Returns:
+        dict: of the features that are not there yet ``words``, ``windows``, ``bytes`` on the disk and ``seconds``;
+        ``steps`` and ``batch_size`` of a tagger; ``memory_bytes``, the peak of this process or its accelerator; and
+        ``taggers``, {mode: its ``parameters`` and ``seconds``} of those that are left to train.
+    """
+    directory = pathlib.Path(directory)
+    train = texts["train"]
+    left = [mode for mode in modes if not (directory / mode / METRICS).exists()]
+    steps = training.steps or training_steps(len(train), training.batch_size, training.epochs)
+    missing = [text for name, text in texts.items() if left and not (directory / "features" / f"{name}.npy").exists()]
+    found = {"words": sum(len(words) for text in missing for words in text.words), "windows": 0, "seconds": 0.0}
+    preprocessor = TaggingPreprocessor(encoder.pretrained.tokenizer, sequence_length)
+    layers = range(encoder.config.num_layers + 1)
+    for text in missing:
+        batch = TaggedWindows.from_tagged_text(text, preprocessor, []).batch
+        count = len(batch["token_ids"])
+        found["windows"] += count
+        found["seconds"] += _seconds_of_batch(encoder, batch, layers) * math.ceil(count / _WINDOWS)
+    found["bytes"] = 2 * found["words"] * len(layers) * encoder.config.hidden_dim
+    taggers = {mode: _tagger(mode, train, tags, encoder.config, training, steps) for mode in left}
+    found |= {"steps": steps, "batch_size": training.batch_size, "taggers": taggers}
+    return found | {"memory_bytes": peak_bytes()}
+
+
+def describe_estimate(estimate: dict) -> str:
+    """The result of `estimate_feature_taggers`, for printing."""
+    lines = ["The features are there."]
+    if estimate["windows"]:
+        lines = [
+            f"features of {estimate['words']:,} words in {estimate['windows']:,} windows: "
+            f"{estimate['bytes'] / 2**20:,.0f} MiB, about {format_seconds(estimate['seconds'])}"
+        ]
+    if not estimate["taggers"]:
+        return "Nothing is left to train."
+    lines.append(f"for each tagger {estimate['steps']:,} steps of {estimate['batch_size']:,} sentences")
+    for mode, one in estimate["taggers"].items():
+        lines.append(f"  {mode}: {one['parameters']:,} parameters, about {format_seconds(one['seconds'])}")
+    seconds = estimate["seconds"] + sum(one["seconds"] for one in estimate["taggers"].values())
+    lines.append(f"memory: about {estimate['memory_bytes'] / 2**20:,.0f} MiB")
+    return "\n".join([*lines, f"time: about {format_seconds(seconds)} on this machine"])
+
+
+def _seconds_of_batch(encoder, batch, layers):
+    some = {name: value[:_WINDOWS] for name, value in batch.items()}
+    for _ in range(2):  # the first call traces
+        start = time.perf_counter()
+        list(window_states(encoder, some, layers, _WINDOWS))
+    return time.perf_counter() - start
+
+
+def _tagger(mode, train, tags, config, training, steps):
+    model = compiled_tagger(mode, config, tags, training, steps)
+    rows = min(training.batch_size, len(train))
+    length = max(1, round(sum(map(len, train.words)) / len(train)))
+    shape = (rows, length, len(feature_layers(mode, config.num_layers)), config.hidden_dim)
+    inputs = {"features": np.zeros(shape, "float32"), "mask": np.ones((rows, length), bool)}
+    batch = inputs, {"logits": np.zeros((rows, length), "int32")}
+    return {"parameters": model.count_params(), "seconds": steps * seconds_per_step(model, batch, rows)}
+
+
+def describe_scores(metrics: Mapping[str, dict]) -> str:
+    """F1 on dev in percent of each feature mode, and the minutes it took, beside the paper's figures, for printing."""
+    lines = [f"{'F1 on dev, feature-based':<28}{'paper, BERT-base':>18}{'this run':>12}{'minutes':>10}"]
+    for mode, published in PAPER.items():
+        ours = f"{100 * metrics[mode]['dev']['f1']:.1f}" if mode in metrics else "-"
+        minutes = f"{metrics[mode]['minutes']:.1f}" if mode in metrics else "-"
+        lines.append(f"{mode:<28}{published:>18.1f}{ours:>12}{minutes:>10}")
+    return "\n".join(lines)
+
+
+class FeatureSentences:
+    """Sentences with the features of their words, read from a file on demand."""
+
+    def __init__(self, path, tagged: TaggedText, tags: Sequence[str], columns: Sequence[int]):
+        self.features = np.load(path, mmap_mode="r")
+        self.tagged = tagged
+        self.columns = list(columns)
+        self.lengths = np.array([len(words) for words in tagged.words], "int32")
+        self.starts = np.cumsum(self.lengths) - self.lengths
+        if len(self.features) != self.lengths.sum():
+            raise ValueError(
+                f"{path}: expected the features of {self.lengths.sum():,} words. Received: {len(self.features):,}; "
+                "delete the file, and it will be written again."
+            )
+        index = {tag: n for n, tag in enumerate(tags)}
+        self.labels = np.array([index.get(tag, -1) for sentence in tagged.tags for tag in sentence], "int32")
+
+    def __len__(self):
+        return len(self.lengths)
+
+    def batch(self, rows) -> dict[str, np.ndarray]:
+        """``features`` float32 [B, T, L, H], ``mask`` bool [B, T], ``labels`` int32 [B, T] (-1: none)."""
+        size = int(self.lengths[rows].max())
+        features = np.zeros((len(rows), size, len(self.columns), self.features.shape[-1]), "float32")
+        labels = np.full((len(rows), size), -1, "int32")
+        for n, row in enumerate(rows):
+            words = slice(self.starts[row], self.starts[row] + self.lengths[row])
+            features[n, : self.lengths[row]] = self.features[words][:, self.columns]
+            labels[n, : self.lengths[row]] = self.labels[words]
+        return {"features": features, "mask": np.arange(size) < self.lengths[rows][:, None], "labels": labels}
+
+
+def feature_dataset(sentences: FeatureSentences, *, batch_size: int, seed: int = 0, start_step: int = 0):
+    """An infinite dataset for `model.fit`, with sentences of similar length in a batch, in a new order each epoch.
+
+    Batch n depends only on the sentences, `batch_size`, `seed` and n, so a run that resumes at `start_step` gets the
+    same batches as without the interruption.
+
+    Returns:
+        tf.data.Dataset of ``(inputs, labels)``: inputs ``features`` [B, T, L, H] and ``mask`` [B, T], labels
+        ``{"logits": int32 [B, T]}``, -1 after the end of a sentence, which the loss ignores.
+    """
+
+    def read(rows):
+        batch = sentences.batch(rows)
+        return batch["features"], batch["mask"], batch["labels"]
+
+    @tf.autograph.experimental.do_not_convert
+    def batch(rows):  # [B]
+        features, mask, labels = tf.numpy_function(read, [rows], [tf.float32, tf.bool, tf.int32])
+        features.set_shape((batch_size, None, len(sentences.columns), sentences.features.shape[-1]))
+        mask.set_shape((batch_size, None))
+        labels.set_shape((batch_size, None))
+        return {"features": features, "mask": mask}, {"logits": labels}
+
+    rows = row_batches(len(sentences), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sentences.lengths)
+    return rows.map(batch, num_parallel_calls=1).prefetch(2)
+
+
+def evaluate_features(model, sentences: FeatureSentences, tags: Sequence[str], *, batch_size: int = 32) -> Evaluation:
+    """Tags every word and scores the tags.
+
+    Returns:
+        `Evaluation`: scores are ``loss``, the mean over the words, and those of `entity_scores`; predictions are the
+        tags of each sentence.
+    """
+    predicted = [[] for _ in range(len(sentences))]
+    losses = []
+    order = np.argsort(-sentences.lengths, kind="stable")
+    for start in range(0, len(order), batch_size):
+        rows = order[start : start + batch_size]
+        batch = sentences.batch(rows)
+        inputs = {name: tf.constant(batch[name]) for name in ("features", "mask")}
+        logits = np.asarray(model.predict_on_batch(inputs)["logits"])  # [B, T, N]
+        for row, of_sentence in zip(rows, logits.argmax(axis=-1), strict=True):
+            predicted[row] = [tags[n] for n in of_sentence[: sentences.lengths[row]]]
+        known = batch["labels"] >= 0
+        losses.append(cross_entropies(logits[known], batch["labels"][known]))
+    scores = {"loss": float(np.concatenate(losses).mean()), **entity_scores(sentences.tagged.tags, predicted)}
+    return Evaluation(
+        scores,
+        predicted,
+        write=lambda directory: write_predictions(directory / "predictions.txt", sentences.tagged, predicted),
+        show=lambda: entity_views(sentences.tagged, predicted, scores),
+    )

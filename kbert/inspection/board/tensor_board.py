@@ -19,8 +19,7 @@ from kbert.inspection.board.summaries import (
 )
 from kbert.keras_compat import base_optimizer, strategy_scope
 from kbert.training.flops import device_peak, peak_accelerator_memory_bytes, peak_memory_bytes
-from kbert.training.log_names import complete_logs
-from kbert.training.training_state import is_chief, updates_done
+from kbert.training.logs import complete_logs, is_chief, updates_done
 
 _NOT_SHOWN = ("step", "total_steps", "seconds", "seconds_left", "flops_per_second")
 _PEAK_SECONDS = 0.3  # to measure the peak of a device that is not known

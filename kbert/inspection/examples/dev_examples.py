@@ -7,7 +7,7 @@ import keras
 from kbert.checks import check_positive
 from kbert.inspection.view import ViewWriter
 from kbert.training.dev_evaluation import DevEvaluation
-from kbert.training.training_state import is_chief, updates_done
+from kbert.training.logs import is_chief, updates_done
 
 
 class DevExamples(keras.callbacks.Callback):

@@ -9,7 +9,7 @@ import numpy as np
 from kbert.checks import check_positive
 from kbert.inspection.markdown import escape, markdown_table, percent
 from kbert.inspection.view import View, ViewWriter
-from kbert.training.training_state import is_chief, updates_done
+from kbert.training.logs import is_chief, updates_done
 
 _NAMES = ("IsNext", "NotNext")
 _MOST_TOKENS = 40  # of a segment are shown

@@ -71,7 +71,7 @@ class PlaygroundApp:
         """`kbert.inspection.playground.api.PlaygroundApi`, made when it is first needed: it imports TensorFlow."""
         with self._lock:
             if self._api is None:
-                from kbert.training.processor_only import processor_only
+                from kbert.training.hardware import processor_only
 
                 processor_only()  # a training beside this may need the accelerator
                 from kbert.inspection.playground.api import PlaygroundApi

@@ -8,20 +8,24 @@ import numpy as np
 
 from kbert.corpus.names import read_names
 from kbert.corpus.records import Records
-from kbert.pretraining.aligned_spans import aligned_spans
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
-from kbert.pretraining.known_names import known_names
-from kbert.pretraining.run.evaluate_pretraining import BASELINE_TOKENS, next_sentence_labels
+from kbert.pretraining.dataset_statistics import (
+    BASELINE_TOKENS,
+    dataset_statistics,
+    format_report,
+    next_sentence_labels,
+    token_counts,
+    unigram_baseline,
+)
+from kbert.pretraining.entities import aligned_spans, known_names
+from kbert.pretraining.real_shares import choose_packing
 from kbert.pretraining.run.phases import first_row, plan_stages
-from kbert.pretraining.run.row_layout import choose_packing
 from kbert.pretraining.run.starting_model import starting_model
-from kbert.pretraining.sources import check_held_out
+from kbert.pretraining.sources import check_held_out, open_source
 from kbert.pretraining.tfrecords import check_tfrecords, is_tfrecords
-from kbert.pretraining.unigrams import token_counts, unigram_baseline
 from kbert.text.tokenizer import warn_of_unknown
 from kbert.training.dry_run import count_sequences
-from kbert.training.stages import Stage
+from kbert.training.run_state import Stage
 from kbert.weights.save import save_pretrained
 
 _LOGGER = logging.getLogger("kbert")
@@ -31,63 +35,57 @@ _STATISTICS_BATCHES = 20
 class CorpusData:
     """A corpus as a run learns from it; `stored_batches.StoredBatches` is the same of batches.
 
-    Args:
-        settings: `PretrainingSettings`.
-        data_service: of `kbert.pretrain`; it makes the batches of training.
+    The corpus is opened once: whether documents are held out, how rows are laid out, the statistics, the baseline and
+    the first batches are all made of one reading of its beginning.
 
     Attributes:
         settings: with `packed` decided once there is a model.
         tokenizer, vocabulary, tokenizer_settings: once there is a model.
-
-    Raises:
-        ValueError: no documents for training or for evaluation.
     """
 
     def __init__(self, settings, data_service: str | None = None):
-        self.settings, self.data_service = settings, data_service
+        self.settings = settings
+        self.data_service = data_service
         if is_tfrecords(settings.source):
-            check_tfrecords(settings.source, settings.held_out)
+            self.source = settings.source
+            check_tfrecords(self.source, settings.held_out)
         else:
-            check_held_out(settings.source, settings.held_out)
+            self.source = open_source(settings.source)
+            check_held_out(self.source, settings.held_out)
 
     def starting_model(self, hardware, keep_given: bool = False):
         """The model that the run starts from; with `keep_given` a copy of one that is given."""
-        model, self.tokenizer = starting_model(self.settings, hardware, keep_given)
+        model, self.tokenizer = starting_model(self.settings, hardware, keep_given, self.source)
         self.vocabulary = self.tokenizer.vocabulary
         self.tokenizer_settings = self.tokenizer.settings()
-        self.settings = choose_packing(self.settings, self.tokenizer)
+        self.settings = choose_packing(self.settings, self.tokenizer, self.source)
         return model
 
-    def batches(self, stage: Stage, **which):
-        """The batches of a stage.
+    def batches(self, stage: Stage, batch_size: int | None = None, **which):
+        """The batches of a stage; `which` are further arguments of `pretraining_dataset`.
 
         The first phase has the seed of the run, each later one the next seed: other pairs, masks and order.
-
-        Args:
-            **which: further arguments of `pretraining_dataset`; by default a batch has the rows of a step.
         """
         settings = self.settings
-        which.setdefault("batch_size", stage.batch_size)
+        entity_ids = None
+        if settings.names is not None:
+            entity_ids = known_names(read_names(settings.names), self.tokenizer)
+        elif settings.span_length:
+            entity_ids = aligned_spans(settings.span_length)
         return pretraining_dataset(
-            settings.source,
+            self.source,
             self.tokenizer,
+            batch_size=batch_size or stage.batch_size,
             sequence_length=stage.sequence_length,
             max_predictions=stage.max_predictions,
             seed=settings.seed + stage.phase,
             held_out=settings.held_out,
-            entity_ids=self._masked_as_a_whole(),
-            **settings.objective(),
+            entity_ids=entity_ids,
             packed=settings.packed,
             num_parts=settings.num_parts if settings.packed else None,
+            **settings.objective(),
             **which,
         )
-
-    def _masked_as_a_whole(self):
-        """The `entity_ids` of `pretraining_dataset`."""
-        settings = self.settings
-        if settings.names is not None:
-            return known_names(read_names(settings.names), self.tokenizer)
-        return aligned_spans(settings.span_length) if settings.span_length else None
 
     def from_step(self, start_step: int, starts: Sequence[int]):
         """The batches from a step to the end of its stage, as `fit_steps` asks for them."""
@@ -101,13 +99,9 @@ class CorpusData:
         Where an update is computed in parts, so are these: the same rows, in more batches.
         """
         parts = self.settings.accumulate
+        batches = self.settings.evaluation_batches * parts
         return {
-            stage.phase: self.batches(
-                stage,
-                evaluation=True,
-                batches=self.settings.evaluation_batches * parts,
-                batch_size=stage.batch_size // parts,
-            )
+            stage.phase: self.batches(stage, stage.batch_size // parts, evaluation=True, batches=batches)
             for stage in plan_stages(self.settings.all_phases())
         }
 
@@ -124,13 +118,15 @@ class CorpusData:
             batches, and the scores of token frequencies alone on the held-out batches; the number of tokens of the
             training documents or None if it is not known).
         """
-        settings, statistics = self.settings, []
+        settings = self.settings
+        statistics = []
         for stage in {stage.phase: stage for stage in settings.stages()}.values():
-            batches, left_to_right = self.batches(stage), bool(settings.left_to_right)
+            batches = self.batches(stage)
+            left_to_right = bool(settings.left_to_right)
             statistics.append(dataset_statistics(batches, self.tokenizer, _STATISTICS_BATCHES, left_to_right))
             _LOGGER.info("%s", format_report(statistics[-1]))
         warn_of_unknown(statistics[0]["unknown_share"], "the corpus")
-        counts = token_counts(settings.source, self.tokenizer, BASELINE_TOKENS, held_out=settings.held_out)
+        counts = token_counts(self.source, self.tokenizer, BASELINE_TOKENS, held_out=settings.held_out)
         unigram = unigram_baseline(counts, evaluation)
         _LOGGER.info(
             "token frequencies alone: loss %.3f, masked-LM accuracy %.1f%%",
@@ -142,14 +138,14 @@ class CorpusData:
             unigram["nsp_accuracy"] = float(labels.max() / labels.sum())
             share = 100 * unigram["nsp_accuracy"]
             _LOGGER.info("always the more frequent label: next-sentence accuracy %.1f%%", share)
-        real = [1 - one["padding_share"] for one in statistics]
+        real = [1 - phase["padding_share"] for phase in statistics]
         metrics = {"unigram": unigram, "data": statistics[0] if len(statistics) == 1 else statistics}
         return real, metrics, self._corpus_tokens(counts)
 
     def _corpus_tokens(self, counts):
         """Tokens of an epoch: of records as they were counted, of text if all of it was."""
-        if self.settings.reads_records:
-            return sum(shard["tokens"] for shard in Records(self.settings.source).training)
+        if isinstance(self.source, Records):
+            return sum(shard["tokens"] for shard in self.source.training)
         total = int(counts.sum())
         return total if total < BASELINE_TOKENS else None
 

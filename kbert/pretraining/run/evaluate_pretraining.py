@@ -2,17 +2,14 @@
 
 import math
 
-import numpy as np
-
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.run.corpus_source import corpus_source
+from kbert.pretraining.dataset_statistics import BASELINE_TOKENS, next_sentence_labels, token_counts, unigram_baseline
 from kbert.pretraining.run.phases import default_max_predictions
-from kbert.pretraining.unigrams import token_counts, unigram_baseline
-from kbert.training.log_names import readable_logs
+from kbert.pretraining.run.pretraining_settings import corpus_source
+from kbert.training.logs import readable_logs
 from kbert.weights.load import load_pretrained
 
 _HEADS = {"masked_lm": False, "pretraining": True}  # task → whether it predicts next sentences
-BASELINE_TOKENS = 2_000_000
 
 
 def evaluate_pretraining(
@@ -85,14 +82,6 @@ def evaluate_pretraining(
         found["most_frequent_nsp"] = float(labels.max() / labels.sum())
         found["nsp_standard_error"] = _standard_error(found["nsp_accuracy"], found["pairs"])
     return found
-
-
-def next_sentence_labels(dataset) -> np.ndarray:
-    """How many pairs of a dataset have each next-sentence label: float [2]."""
-    counts = np.zeros(2)
-    for _, labels, weights in dataset.as_numpy_iterator():
-        np.add.at(counts, labels["nsp_logits"], weights["nsp_logits"])
-    return counts
 
 
 def _standard_error(share, count):

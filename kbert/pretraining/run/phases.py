@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from kbert.config import default_max_predictions
-from kbert.training.stages import Stage, first_steps
+from kbert.training.run_state import Stage, first_steps
 
 Phase = tuple[int, float, int, int]
 
@@ -19,16 +19,6 @@ def read_phases(
     given: Iterable, batch_size: int, max_predictions: int | None = None, default: Callable = default_max_predictions
 ) -> tuple[Phase, ...]:
     """Phases as they are given to `kbert.pretrain` or on the command line.
-
-    Args:
-        given: for each phase (sequence length, share), (sequence length, share, batch size) or all four fields of
-            a phase; or the same as text, "128:0.9", "128:0.9:32" or "128:0.9:32:20".
-        batch_size: of phases that give none.
-        max_predictions: the same; None: by the length.
-        default: function of the length, for those.
-
-    Raises:
-        ValueError: something else, numbers out of range, or shares whose sum is not 1.
 
     Source: Devlin et al. 2018, appendix A.2.
     """
@@ -114,14 +104,7 @@ def plan_stages(phases: Sequence[Phase], ramp: tuple[int, float] | None = None) 
 
 
 def count_steps(stages: Sequence[Stage], steps: int, multiple: int = 1) -> list[int]:
-    """The number of steps of every stage of a run of `steps`; those of a short ramp may have none.
-
-    Args:
-        multiple: stages end at multiples of this number of steps.
-
-    Raises:
-        ValueError: a phase without a step.
-    """
+    """The number of steps of every stage of a run of `steps`; those of a short ramp may have none."""
     starts = first_steps(stages, steps, multiple)
     counts = [end - start for start, end in zip(starts, [*starts[1:], steps], strict=True)]
     start = 0.0

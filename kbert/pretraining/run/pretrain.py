@@ -1,7 +1,9 @@
 """Pre-train BERT on text, records or batches: `kbert.pretrain`. `run_pretraining` does the work."""
 
 import dataclasses
-import typing
+import functools
+import pathlib
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from kbert.options import (
@@ -20,9 +22,6 @@ from kbert.options import (
     ShareBelowOne,
     verb,
 )
-
-if typing.TYPE_CHECKING:
-    from kbert.pretraining.run.pretraining_run import PretrainingRun
 
 SIZES = Literal["tiny", "mini", "small", "medium", "base", "large"]
 
@@ -127,7 +126,7 @@ class Rows(Options):
             where pairs are short. None: if rows then hold at least 1.05 times as much text. The model of the run is for
             plain rows in any case.
         fill_rows: packed rows with further short pairs where they have space: for documents that are shorter than a row
-            (`kbert.pretraining.further_parts`).
+            (`kbert.pretraining.rows`).
         held_out: for text: the share of the documents that are only for evaluation, 0.01 by default (of TFRecords the
             share of the rows); records have their own.
         evaluation_batches: the number of batches made from the held-out documents.
@@ -181,7 +180,37 @@ class PretrainingBookkeeping(Bookkeeping):
     keep_best: Annotated[bool, PASSING] = False
 
 
-def _run(arguments) -> "PretrainingRun":
+@dataclasses.dataclass(frozen=True)
+class PretrainingRun:
+    """A finished pre-training, or with `dry_run` its estimates.
+
+    Attributes:
+        metrics: dict: held-out losses and accuracies at the end, the unigram baseline, statistics of the data; for a
+            dry run the estimates.
+        history: list of dicts, the logs of every window of steps.
+        model: `kbert.BertPretrainer` with the weights of the last step, compiled with the optimizer of the run; for
+            plain rows, also where the run packed them.
+        tokenizer: `kbert.BertTokenizer`; None of batches on another backend than TensorFlow's.
+        settings: `ModelSettings`.
+        path: `pathlib.Path` of the output directory; None without one.
+    """
+
+    metrics: dict[str, Any]
+    history: list[dict[str, float]] = dataclasses.field(repr=False)
+    model: Any = dataclasses.field(repr=False)
+    tokenizer: Any = dataclasses.field(repr=False)
+    settings: Any = dataclasses.field(repr=False)
+    path: pathlib.Path | None = None
+
+    @functools.cached_property
+    def pipeline(self):
+        """The fill-mask pipeline of the model, built on first use."""
+        from kbert.weights.build_pipeline import build_pipeline
+
+        return build_pipeline(self.model, self.tokenizer, sequence_length=self.settings.sequence_length)
+
+
+def _run(arguments) -> PretrainingRun:
     from kbert.pretraining.run.run_pretraining import run_pretraining  # not above: it loads TensorFlow
 
     return run_pretraining(arguments)
@@ -213,7 +242,7 @@ def pretrain(
     output: Annotated[PathLike | None, PASSING] = None,
     overwrite: Annotated[bool, PASSING] = False,
     dry_run: Annotated[bool, PASSING] = False,
-) -> "PretrainingRun":
+) -> PretrainingRun:
     """Pre-trains BERT: masked language model and next sentence prediction, with the paper's optimizer.
 
     With `output`, the same call resumes a killed run, and on a CPU ends with bit for bit the same weights. The
@@ -281,3 +310,33 @@ def pretrain(
         run = kbert.pretrain("records", size="tiny", settings="small-budget", steps=40_000, output="runs/tiny")
         run.metrics["mlm_accuracy"], run.pipeline.predict(["A [MASK] day."])["tokens"]
     """
+
+
+def describe_scores(metrics: Mapping) -> str:
+    """Loss and accuracy of masked tokens, and of next sentences where the run had them, for printing."""
+    loss, accuracy = f"loss {metrics['mlm_cross_entropy']:.3f}", f"masked-LM accuracy {metrics['mlm_accuracy']:.1%}"
+    pairs = f"next-sentence accuracy {metrics['nsp_accuracy']:.1%}" if "nsp_accuracy" in metrics else None
+    if unigram := metrics.get("unigram"):  # of stored batches it is not known
+        loss += f" (token frequencies alone: {unigram['cross_entropy']:.3f})"
+        accuracy += f" (always the most frequent: {unigram['accuracy']:.1%})"
+        pairs = pairs and f"{pairs} (always the more frequent label: {unigram['nsp_accuracy']:.1%})"
+    return f"held-out masked tokens: {loss}, {accuracy}" + (f"\nheld-out pairs: {pairs}" if pairs else "")
+
+
+def describe_estimate(estimate: Mapping) -> str:
+    """What `kbert.pretrain(dry_run=True)` found, for printing."""
+    from kbert.training.dry_run import format_estimate  # not above: it loads Keras
+
+    if "sequences_per_epoch" not in estimate:  # of stored batches it is not known
+        return format_estimate(estimate)
+    count = f"{estimate['sequences_per_epoch']:,}" + ("" if estimate["sequences_are_all"] else " or more")
+    return f"{count} sequences in an epoch\n{format_estimate(estimate)}"
+
+
+def describe_run(run) -> str:
+    """The scores of a `PretrainingRun`, and where its model and curves are, for printing."""
+    return (
+        f"\n{describe_scores(run.metrics)}\n{run.metrics['minutes']:.1f} minutes\n"
+        f"The model is in {run.path / 'model'}, the curves in {run.path / 'logs'}\n"
+        f"Next: kbert finetune classification --source {run.path} --train my.csv …"
+    )

@@ -1,18 +1,19 @@
-"""The settings of a pre-training, which must be the same when it is resumed."""
+"""The settings of a pre-training: completed, checked, and the same when it is resumed."""
 
 import copy
 import dataclasses
+import glob
 import math
 import os
 import pathlib
+from typing import Any
 
+from kbert.checks import shown
 from kbert.config import default_num_parts
-from kbert.corpus.document_list import DocumentList
+from kbert.corpus.documents import DocumentList, prose_sentences, texts_as_documents
 from kbert.corpus.records_manifest import is_records
 from kbert.finetuning.identify import identify_model, identify_source, identify_vocabulary
 from kbert.options import Arguments, to_json
-from kbert.pretraining.batch_files import MANIFEST, is_batches, read_manifest
-from kbert.pretraining.run.named_settings import complete_settings
 from kbert.pretraining.run.phases import (
     Phase,
     count_steps,
@@ -22,7 +23,9 @@ from kbert.pretraining.run.phases import (
     read_ramp,
 )
 from kbert.pretraining.run.pretrain import Masking, Objective, Rows, pretrain
-from kbert.training.stages import Stage
+from kbert.pretraining.run.stored_batches import MANIFEST, is_batches, read_manifest
+from kbert.tasks.in_memory import column_names, read_columns
+from kbert.training.run_state import Stage
 from kbert.weights.source import local_source
 
 _WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
@@ -33,22 +36,45 @@ _OF_MASKS = (*_RATES, "span_length", "whole_word", "names")
 _OF_BATCHES = ("vocabulary", "lowercase", "hours", "phases", "batch_size", "sequence_length", "batch_size_ramp")
 _OF_BATCHES += tuple(field.name for group in (Masking, Objective, Rows) for field in dataclasses.fields(group))
 _OF_NEW_WEIGHTS = ("size", "position_embedding", "position_initializer", "initializer_stddev")
+DEFAULTS: dict[str, Any] = {
+    "batch_size": 32,
+    "learning_rate": 1e-4,
+    "schedule": "linear",
+    "bias_correction": False,
+}
+NAMED_SETTINGS: dict[str, dict[str, Any]] = {
+    # Devlin et al. 2018, section 3.1 and appendix A.2: 90 % of the steps with 128 tokens, 1 % of warm-up.
+    "paper": {
+        "batch_size": 256,
+        "learning_rate": 1e-4,
+        "phases": ((128, 0.9), (512, 0.1)),
+        "warmup_share": 0.01,
+        "dropout": 0.1,
+        "bias_correction": False,
+    },
+    # Small models for hours on one machine: many small updates, new weights as wide as base's are at its width,
+    # positions that tell distances from the start and a rate that stays at its peak end the plateau at token
+    # frequencies sooner (docs/pretraining.md).
+    "small-budget": {
+        "batch_size": 16,
+        "learning_rate": 1e-3,
+        "schedule": "stable",
+        "sequence_length": 128,
+        "warmup_share": 0.05,
+        "dropout": 0.0,
+        "bias_correction": True,
+        "initializer_stddev": "scaled",
+        "position_initializer": "sinusoidal",
+    },
+}
+_INSTEAD = {"phases": ("sequence_length",), "sequence_length": ("phases",), "warmup_share": ("warmup_steps",)}
 
 
 class PretrainingSettings:
     """The arguments of `kbert.pretrain` that decide its result, complete, by their own names.
 
-    Where several phases are given, `sequence_length` is the longest of theirs.
-
-    Args:
-        asked: the checked arguments.
-        source: paths, or a `DocumentList`.
-
-    Attributes:
-        batches: of stored batches, their manifest.
-
-    Raises:
-        ValueError: arguments that exclude each other, damaged batches.
+    Where several phases are given, `sequence_length` is the longest of theirs; `batches` is the manifest of stored
+    batches, or None.
     """
 
     def __init__(self, asked: Arguments, source):
@@ -82,12 +108,16 @@ class PretrainingSettings:
     def _set(self, **values):
         vars(self).update(values)
 
+    def _check_either(self, one: str, other: str) -> None:
+        values = {name: getattr(self, name) for name in (one, other)}
+        if all(value is not None and value is not False for value in values.values()):
+            received = " and ".join(f"{name}={value!r}" for name, value in values.items())
+            raise ValueError(f"pretrain: expected either `{one}` or `{other}`. Received: {received}")
+
     def _complete_phases(self):
         if self.phases is None:
-            length = SEQUENCE_LENGTH if self.sequence_length is None else self.sequence_length
-            self._set(sequence_length=length)
-            if self.max_predictions is None:
-                self._set(max_predictions=self._default_predictions(self.sequence_length))
+            self._set(sequence_length=self.sequence_length or SEQUENCE_LENGTH)
+            self._set(max_predictions=self.max_predictions or self._default_predictions(self.sequence_length))
             return
         phases = read_phases(self.phases, self.batch_size, self.max_predictions, self._default_predictions)
         longest = max(length for length, *_ in phases)
@@ -108,9 +138,8 @@ class PretrainingSettings:
             raise ValueError(
                 f"pretrain: `left_to_right` predicts every token and masks none. Received: {given} as well"
             )
-        if self.span_length is not None and (self.whole_word or self.names is not None):
-            other = "whole_word" if self.whole_word else "names"
-            raise ValueError(f"pretrain: expected either `span_length` or `{other}`. Received: both")
+        self._check_either("span_length", "whole_word")
+        self._check_either("span_length", "names")
         if self.random_next_rate is not None and not self.next_sentence:
             raise ValueError(
                 "pretrain: `random_next_rate` is for next sentence prediction. "
@@ -126,15 +155,10 @@ class PretrainingSettings:
 
     def _complete_warmup(self):
         """Checks the length of the run, and gives it a warm-up."""
-        if (self.steps is None) == (self.hours is None):
-            raise ValueError(
-                f"pretrain: expected either `steps` or `hours`. Received: steps={self.steps}, hours={self.hours}"
-            )
-        if self.warmup_share is not None and self.warmup_steps is not None:
-            raise ValueError(
-                "pretrain: expected either `warmup_steps` or `warmup_share`. "
-                f"Received: warmup_steps={self.warmup_steps}, warmup_share={self.warmup_share}"
-            )
+        if self.steps is None and self.hours is None:
+            raise ValueError("pretrain: expected either `steps` or `hours`. Received: neither")
+        self._check_either("steps", "hours")
+        self._check_either("warmup_steps", "warmup_share")
         if self.hours is not None:
             if self.warmup_steps is not None:
                 raise ValueError(
@@ -272,3 +296,46 @@ def _decided(batches, fields):
     if given := {name: fields[name] for name in names if fields[name] not in (defaults[name], decided.get(name))}:
         raise ValueError(f"pretrain: batches were drawn and masked when they were written. Received: {given} as well")
     return decided | {"steps": steps}
+
+
+def complete_settings(name, given: dict) -> dict:
+    """Values for what is not given (None), of the settings of this name, else of the defaults."""
+    if name is not None and name not in NAMED_SETTINGS:
+        raise ValueError(f"pretrain: `settings` must be one of {tuple(NAMED_SETTINGS)}. Received: {name!r}")
+    found = {}
+    for field, value in (DEFAULTS | NAMED_SETTINGS.get(name, {})).items():
+        if all(given.get(other) is None for other in (field, *_INSTEAD.get(field, ()))):
+            found[field] = value
+    return found
+
+
+def corpus_source(corpus):
+    """Paths as they are, and documents in memory as a `DocumentList`."""
+    if isinstance(corpus, str | os.PathLike):
+        return corpus
+    if column_names(corpus) or hasattr(corpus, "element_spec"):
+        texts = read_columns(corpus, ["text"])["text"]
+        if wrong := [text for text in texts if not isinstance(text, str)]:
+            raise TypeError(f"pretrain: expected texts (str) in the column `text`. Received: {shown(wrong[0])}")
+        return DocumentList(map(prose_sentences, texts))
+    if not isinstance(corpus, list | tuple):
+        raise TypeError(
+            "pretrain: `corpus_or_records` must be path(s), a list of documents (lists of sentences), or rows with a "
+            f"column `text`. Received: {type(corpus).__name__}"
+        )
+    if len(corpus) == 1 and isinstance(corpus[0], str | os.PathLike) and os.path.isdir(corpus[0]):
+        return corpus[0]  # of records, as on the command line
+    if not all(isinstance(one, str | os.PathLike) for one in corpus):
+        return DocumentList(corpus)
+    return texts_as_documents(corpus)
+
+
+def check_paths(corpus) -> None:
+    """Raises ValueError if a list of strings has no path and no pattern: text is probably meant."""
+    if not isinstance(corpus, list | tuple) or not corpus:
+        return
+    if not any(os.path.exists(one) or glob.has_magic(os.fspath(one)) for one in corpus):
+        raise ValueError(
+            f"No file matches {shown(os.fspath(corpus[0]))}. Give paths of text files, glob patterns, or documents "
+            'in memory: a list of documents, each a list of sentences, such as [["One.", "Two."], ["Another text."]]'
+        )

@@ -2,43 +2,43 @@
 
 import dataclasses
 import functools
-import importlib.util
 import logging
+import math
 import os
 
 import keras
 
+from kbert.finetuning.run import Run
 from kbert.inspection.board.log_directory import log_directory
-from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.models.quantized_layers import check_not_quantized
+from kbert.optim.make_optimizer import make_optimizer
+from kbert.optim.schedule import WarmupLinearDecay
+from kbert.optim.warmup_stable_decay import WarmupStableDecay
 from kbert.options import Arguments
 from kbert.pipelines.settings import ModelSettings
-from kbert.pretraining.run.check_run import check_run
-from kbert.pretraining.run.corpus_source import check_paths, corpus_source
-from kbert.pretraining.run.estimate import count_epochs, describe_plan, estimate_pretraining
-from kbert.pretraining.run.pretraining_optimizer import compile_models, make_clock_rate, make_schedule
-from kbert.pretraining.run.pretraining_run import PretrainingRun, measure_run
-from kbert.pretraining.run.pretraining_settings import PretrainingSettings
+from kbert.pretraining.run.phases import count_steps
+from kbert.pretraining.run.pretrain import PretrainingRun
+from kbert.pretraining.run.pretraining_settings import PretrainingSettings, check_paths, corpus_source
 from kbert.pretraining.run.stored_batches import StoredBatches
-from kbert.training.batch_memory import check_batch_memory
 from kbert.training.callbacks import ConsoleProgress, callback_list
-from kbert.training.forecast import Forecast
-from kbert.training.hardware import choose_hardware
-from kbert.training.history import best_step
+from kbert.training.dry_run import estimate_training
+from kbert.training.hardware import check_accumulation, choose_hardware
 from kbert.training.intervals import check_milestones, resolve_log_interval
+from kbert.training.jax_devices import check_divides
+from kbert.training.logs import best_step, readable_logs, training_minutes
 from kbert.training.made_by import note_origin
+from kbert.training.memory import check_batch_memory
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import check_output, open_run
-from kbert.training.time_budget import TimeBudget
+from kbert.training.time_budget import Forecast, TimeBudget
 from kbert.weights.formats.google.slots import has_slots, load_slots
 from kbert.weights.source import local_source
-from kbert.weights.step_checkpoint import write_description
-from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
 _INPUTS = ("corpus_or_records", "vocabulary", "init", "names")
 _CHECKPOINT_EVERY = 500  # steps
+_DECAY_SHARE = 0.2  # of a run with a stable rate: the end, in which it falls to 0
 
 
 def run_pretraining(asked: Arguments) -> PretrainingRun:
@@ -46,53 +46,53 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     source = corpus_source(asked.corpus_or_records)
     settings = PretrainingSettings(asked, source)
     check_paths(source)
-    bookkeeping, output, dry_run = asked.bookkeeping, asked.output, asked.dry_run
-    logs = log_directory("pretrain", bookkeeping.log_dir, output, bookkeeping.profile)
+    bookkeeping = asked.bookkeeping
+    log_dir = log_directory("pretrain", bookkeeping.log_dir, asked.output, bookkeeping.profile)
     callbacks = callback_list("pretrain", bookkeeping.callbacks, has_own_rate=True)
     checkpoint_every = bookkeeping.checkpoint_every or _CHECKPOINT_EVERY
     log_every = resolve_log_interval("pretrain", checkpoint_every, bookkeeping.log_every)
-    keep_every, keep_best = bookkeeping.keep_every, bookkeeping.keep_best
-    check_milestones(keep_every, checkpoint_every)
-    if keep_every is not None and output is None and not dry_run:
-        raise ValueError(f"pretrain: `keep_every` needs `output`. Received: keep_every={keep_every!r} and output=None")
-    if keep_best and (output is None or settings.phases is not None):
-        received = f"output={output!r} and phases={settings.phases!r}"
-        raise ValueError(f"pretrain: `keep_best` needs `output` and rows of one length. Received: {received}")
+    _check_kept(asked, settings, checkpoint_every)
     hardware = choose_hardware(
         settings.strategy, settings.precision, settings.xla, settings.logical_cpus, source=settings.init
     )
-    stages = settings.stages()
     check_run(settings, hardware, log_every, asked.rows.data_service)
+    stages = settings.stages()
     # Phases, a ramp and the clock are shares of the run: of a longer one the steps done would have been others.
     is_extendable = settings.hours is None and len(stages) == 1
     schedule = make_schedule if is_extendable else None
     # Before what takes long; of several workers the first tells the others in `open_run`.
-    if output is not None and not asked.overwrite and not dry_run and hardware.name != "multiworker":
-        check_output(output, settings.to_dict(), schedule, undecided=["packed"] if settings.packed is None else [])
+    if asked.output is not None and not asked.overwrite and not asked.dry_run and hardware.name != "multiworker":
+        undecided = ["packed"] if settings.packed is None else []
+        check_output(asked.output, settings.to_dict(), schedule, undecided)
+
+    # The data, and the model that learns from them
     data = _open_data(settings, asked.rows.data_service)
     keras.utils.set_random_seed(settings.seed)
-    model = data.starting_model(hardware, keep_given=dry_run)
+    model = data.starting_model(hardware, keep_given=asked.dry_run)
     check_not_quantized(model)
-    settings = data.settings
-    with hardware.scope():
-        trained = model_of_rows(model, settings)
+    settings = data.settings  # with what the data and the model decided
     if settings.rematerialize is not None:
         for block in model.encoder.blocks:
             block.rematerialize = settings.rematerialize
+    with hardware.scope():
+        trained = model_of_rows(model, settings)
     compile_models(trained, model, settings, hardware)
     for stage in stages:
         check_batch_memory(trained, stage.batch_size, stage.sequence_length)
     evaluations = data.evaluations()
+    evaluation = evaluations[stages[-1].phase]
     model_settings = ModelSettings(
         task=model.task, sequence_length=settings.sequence_length, tokenizer=data.tokenizer_settings
     )
-    if dry_run:
+    if asked.dry_run:
         metrics = estimate_pretraining(data, trained, hardware)
         return PretrainingRun(metrics, [], model, data.tokenizer, model_settings)
-    run = None
-    if output is not None:
-        run = open_run(
-            output,
+
+    # The run
+    directory = None
+    if asked.output is not None:
+        directory = open_run(
+            asked.output,
             settings.to_dict(),
             asked.overwrite,
             hardware,
@@ -100,73 +100,107 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
             recipe="kbert.pretrain",
             schedule=schedule,
         )
+    run = Run(directory, log_dir, hardware.is_chief)
     with hardware.scope():
         _load_moments(trained, settings)
     _LOGGER.info("%s", hardware.describe())
-    evaluation = evaluations[stages[-1].phase]
     try:
-        real, about_data, corpus_tokens = data.describe(evaluation)
+        real_shares, about_data, corpus_tokens = data.describe(evaluation)
     except Exception:  # after an empty or damaged corpus no files remain
-        if run is not None and not run.resume:
-            run.discard()
+        if directory is not None and not directory.resume:
+            directory.discard()
         raise
-    _LOGGER.info("%s", describe_plan(settings, model, real, corpus_tokens))
-    if run is not None and run.is_chief:
-        write_description(run.path / CHECKPOINTS, model, model_settings, data.vocabulary)
-    budget, forecast = None, []
+    _LOGGER.info("%s", describe_plan(settings, model, real_shares, corpus_tokens))
+    run.describe_model(model, model_settings, data.vocabulary)
+    windows = checkpoint_every // log_every
+    if log_dir is not None:
+        batch = next(iter(evaluations[stages[0].phase]))
+        about = settings.to_dict() | model.config.to_dict() | {"parameters": model.count_params()}
+        examples = None
+        if not settings.left_to_right:  # which has no masks to show
+            examples = functools.partial(MaskedExamples, data.vocabulary, batch, every=windows)
+        run.show(about, data.baseline(about_data), batch, bookkeeping.profile, examples)
+    budget = None
     if settings.hours is not None:
         budget = TimeBudget(3600 * settings.hours, make_clock_rate(vars(settings)))
         tokens = stages[0].batch_size * stages[0].sequence_length
-        forecast = [Forecast(budget, tokens, real[0], corpus_tokens)]
-    windows = int(checkpoint_every) // log_every
-    board, examples = [], []
-    if logs is not None and importlib.util.find_spec("tensorboard") is None:  # TensorFlow brings it along
-        _LOGGER.info("TensorBoard is not installed: there will be no logs for it.")
-    elif logs is not None:
-        shown = next(iter(evaluations[stages[0].phase]))
-        about = settings.to_dict() | model.config.to_dict() | {"parameters": model.count_params()}
-        board = [
-            TensorBoard(
-                logs,
-                settings=about,
-                baseline=data.baseline(about_data),
-                batch=shown,
-                profile=bookkeeping.profile,
-                wait_for_finish=True,
-            )
-        ]
-        if not settings.left_to_right:  # which has no masks to show
-            examples = [MaskedExamples(data.vocabulary, shown, logs, every=windows)]
+        callbacks = [Forecast(budget, tokens, real_shares[0], corpus_tokens), *callbacks]
     history = fit_steps(
         trained,
         data.from_step,
         settings.steps,
-        run.path if run else None,
+        run.path,
         window=log_every,
         checkpoint_every=windows,
-        keep_every=keep_every,
-        keep_best=keep_best,
+        keep_every=bookkeeping.keep_every,
+        keep_best=bookkeeping.keep_best,
         validation_every=windows,
         validate_first=settings.init is not None,
         stages=[
-            dataclasses.replace(stage, validation_data=evaluations[stage.phase], real_share=real[stage.phase])
+            dataclasses.replace(stage, validation_data=evaluations[stage.phase], real_share=real_shares[stage.phase])
             for stage in stages
         ],
         budget=budget,
-        callbacks=[ConsoleProgress(), *forecast, *board, *examples, *callbacks],
+        callbacks=[ConsoleProgress(), *run.callbacks, *callbacks],
     )
-    epochs = count_epochs(settings, real, corpus_tokens, history[-1]["step"] if history else None)
-    about_data = about_data | {"epochs": epochs}
-    metrics = measure_run(trained, evaluation, history, settings.steps, board if hardware.is_chief else [], about_data)
-    best = best_step(history) if keep_best else None
+
+    # What came out
+    scores = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained)
+    first, last = (history[0], history[-1]) if history else ({}, {})  # none but on the chief
+    metrics = scores | about_data
+    metrics["epochs"] = count_epochs(settings, real_shares, corpus_tokens, last.get("step"))
+    metrics["steps"] = last.get("step", settings.steps)
+    metrics["parameters"] = trained.count_params()
+    metrics["tokens_per_second"] = last.get("tokens_per_second")
+    metrics["minutes"] = training_minutes(history)
+    if first.get("step") == 0:
+        metrics["before"] = {name.removeprefix("val_"): value for name, value in first.items() if name != "step"}
+    best = best_step(history) if bookkeeping.keep_best else None
     if best is not None:
         metrics["best_step"] = best
-    if run is not None:
-        save = functools.partial(data.save, model, model_settings)
-        keep_last = is_extendable and settings.schedule == "constant"
-        run.finish(metrics, save, keep_checkpoint=keep_last, keep_every=keep_every, keep_step=best)
-    note_origin(model, run, metrics, "kbert.pretrain", settings.to_dict(), _INPUTS)
-    return PretrainingRun(metrics, history, model, data.tokenizer, model_settings, run.path if run else None)
+    run.finish(
+        metrics,
+        scores,
+        metrics["steps"],
+        functools.partial(data.save, model, model_settings),
+        keep_checkpoint=is_extendable and settings.schedule == "constant",
+        keep_every=bookkeeping.keep_every,
+        keep_step=best,
+    )
+    note_origin(model, directory, metrics, "kbert.pretrain", settings.to_dict(), _INPUTS)
+    return PretrainingRun(metrics, history, model, data.tokenizer, model_settings, run.path)
+
+
+def _check_kept(asked, settings, checkpoint_every) -> None:
+    keep_every = asked.bookkeeping.keep_every
+    check_milestones(keep_every, checkpoint_every)
+    if keep_every is not None and asked.output is None and not asked.dry_run:
+        raise ValueError(f"pretrain: `keep_every` needs `output`. Received: keep_every={keep_every!r} and output=None")
+    if asked.bookkeeping.keep_best and (asked.output is None or settings.phases is not None):
+        received = f"output={asked.output!r} and phases={settings.phases!r}"
+        raise ValueError(f"pretrain: `keep_best` needs `output` and rows of one length. Received: {received}")
+
+
+def check_run(settings, hardware, log_every, data_service) -> None:
+    """Raises ValueError if the hardware, the intervals or the data service do not go with the settings."""
+    if settings.hours is not None and hardware.name == "multiworker":
+        raise ValueError("pretrain: `hours` works on one machine only, as the clocks of several differ. Give `steps`.")
+    if settings.hours is not None and keras.backend.backend() != "tensorflow":
+        raise ValueError(
+            "pretrain: `hours` needs the TensorFlow backend, as others keep the learning rate for a window of steps. "
+            f"Give `steps`. Received: the backend {keras.backend.backend()}"
+        )
+    sizes = [stage.batch_size for stage in settings.stages()]
+    check_accumulation(settings.accumulate, hardware, sizes)
+    if log_every % settings.steps_per_execution:
+        raise ValueError(
+            "pretrain: --log-every (by default the divisor of --checkpoint-every nearest to 100) must be a multiple of "
+            f"--steps-per-execution. Received: {log_every} and {settings.steps_per_execution}"
+        )
+    if data_service is not None and not settings.reads_records:
+        raise ValueError("pretrain: a data service makes rows of records. Received: data_service, and text")
+    for rows in (*sizes, *(size for *_, size, _ in settings.all_phases())):  # of training, and of evaluation
+        check_divides(rows)
 
 
 def _open_data(settings, data_service):
@@ -193,3 +227,115 @@ def _load_moments(model, settings):
     if path is not None and not settings.bias_correction and has_slots(path, model):
         step = load_slots(model.optimizer, model, path, with_step=False)
         _LOGGER.info("%s: the optimizer goes on with the moments of step %s there", settings.init, f"{step:,}")
+
+
+def make_schedule(settings):
+    """The learning rate schedule of these settings: that of appendix A.2, or with a constant rate after the warm-up."""
+    peak, warmup, steps = (settings[name] for name in ("learning_rate", "warmup_steps", "steps"))
+    if settings["schedule"] == "linear":
+        return WarmupLinearDecay(peak, warmup, steps)
+    if settings["schedule"] == "constant":
+        return WarmupStableDecay(peak, warmup)
+    return WarmupStableDecay(peak, warmup, steps, min(math.ceil(_DECAY_SHARE * steps), steps - warmup))
+
+
+def make_clock_rate(settings):
+    """The same as a function of the share of a run's time: warm-up and decay are shares of it."""
+    peak, warmup = settings["learning_rate"], settings["warmup_share"]
+    decay = {"linear": 1.0, "constant": 0.0}.get(settings["schedule"], min(_DECAY_SHARE, 1.0 - warmup))
+
+    def rate(share):
+        if share < warmup:
+            return peak * share / warmup
+        return peak * min(1.0, (1.0 - share) / decay) if decay else peak
+
+    return rate
+
+
+def compile_models(trained, model, settings, hardware, steps_per_execution=None):
+    """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0; or what was asked for.
+
+    `trained` is `model` or a view of it for packed rows; both have the same optimizer.
+    """
+    arguments = {
+        "micro_batches": settings.accumulate,
+        "jit_compile": hardware.jit_compile,
+        "steps_per_execution": steps_per_execution or settings.steps_per_execution,
+    }
+    by_name = vars(settings)
+    with hardware.scope():
+        rate = make_schedule(by_name) if settings.hours is None else make_clock_rate(by_name)(0.0)
+        trained.compile(make_optimizer(settings, rate), **arguments)
+        if model is not trained:
+            model.compile(trained.optimizer, **arguments)  # with its loss scale, if there is one
+
+
+def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
+    """Lines on the size of the model and of the run; `real_shares` of every phase, `corpus_tokens` of an epoch."""
+    lines = [f"{model.count_params():,} parameters"]
+    start = real = 0.0
+    tokens = 0
+    if settings.hours is not None:
+        lines.append(f"{settings.hours:g} hours; the first steps will tell how many fit")
+    for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
+        shape = f"{stage.batch_size:,} rows of {stage.sequence_length} tokens"
+        if steps is None:
+            lines.append(f"from {start:.1%} to {stage.end:.1%} of the time steps of {shape}")
+        else:
+            lines.append(f"{steps:,} steps of {shape}")
+            of_stage = steps * stage.batch_size * stage.sequence_length
+            tokens += of_stage
+            real += of_stage * real_shares[stage.phase]
+        start = stage.end
+    if tokens:
+        epochs = f", {real / corpus_tokens:.2f} epochs" if corpus_tokens else ""
+        lines.append(f"{tokens:,} tokens with padding, about {real:,.0f} without{epochs}")
+    return "\n".join(lines)
+
+
+def count_epochs(settings, real_shares, corpus_tokens, done=None) -> float | None:
+    """About how many epochs the `done` steps were; None where the clock ends a run or the corpus was not counted."""
+    if settings.hours is not None or not corpus_tokens:
+        return None
+    left = settings.steps if done is None else done
+    tokens = 0.0
+    for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
+        steps = min(steps, left)
+        left -= steps
+        tokens += steps * stage.batch_size * stage.sequence_length * real_shares[stage.phase]
+    return tokens / corpus_tokens
+
+
+def stage_steps(settings) -> list[int | None]:
+    """The number of steps of every stage; None for those that the clock ends."""
+    stages = settings.stages()
+    if settings.hours is not None:
+        return [None] * len(stages)
+    return count_steps(stages, settings.steps, settings.steps_per_execution)
+
+
+def estimate_pretraining(data, model, hardware) -> dict:
+    """The metrics of a dry run, which compiles the model and trains it for a few steps.
+
+    What `data.count_sequences` found, and the entries of `estimate_training` over all stages: sums of `steps`, `tokens`
+    and `seconds`, the largest `memory_bytes`, the mean `seconds_per_step`, the others of the first stage; of several
+    stages also `stages`, a list of them each. Of a run of hours, `steps` is what fits.
+    """
+    settings = data.settings
+    sequences = data.count_sequences()
+    stages = []
+    start = 0.0
+    for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
+        compile_models(model, model, settings, hardware, steps_per_execution=1)
+        estimate = estimate_training(model, data.batches(stage), 1)
+        seconds = estimate["seconds_per_step"]
+        if steps is None:
+            steps = int(3600 * settings.hours * (stage.end - start) / seconds)
+        tokens = steps * stage.batch_size * stage.sequence_length
+        stages.append(estimate | {"steps": steps, "tokens": tokens, "seconds": steps * seconds})
+        start = stage.end
+    total = {name: sum(stage[name] for stage in stages) for name in ("steps", "tokens", "seconds")}
+    total["memory_bytes"] = max(stage["memory_bytes"] for stage in stages)
+    if len(stages) > 1:
+        total |= {"stages": stages, "seconds_per_step": total["seconds"] / max(1, total["steps"])}
+    return sequences | stages[0] | total

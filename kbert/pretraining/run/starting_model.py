@@ -1,4 +1,4 @@
-"""The model that a pre-training starts from."""
+"""The model that a pre-training on text or records starts from."""
 
 import os
 import pathlib
@@ -15,26 +15,27 @@ from kbert.weights.load import load_pretrained
 from kbert.weights.source import local_source
 
 
-def starting_model(settings, hardware, keep_given=False):
-    """The model that a pre-training starts from, and its tokenizer.
+def starting_model(settings, hardware, keep_given=False, source=None):
+    """The `BertPretrainer` that a pre-training starts from, and its tokenizer.
 
-    Args:
-        keep_given: bool, whether a model that is given must stay as it is: then it is copied.
-
-    Returns:
-        (`BertPretrainer`, `BertTokenizer`); the weights are new, loaded, or those of the model given, which is returned
-        itself.
-
-    Raises:
-        FileNotFoundError: no such vocabulary or model.
-        ValueError: files that are damaged, a model of another task, direction or tokenizer, no tokenizer.
+    The weights are new, loaded, or those of the model given, which is returned itself, or with `keep_given` a copy.
+    `source` is the corpus of the settings, opened.
     """
-    model, tokenizer = _model_and_tokenizer(settings, hardware)
-    if model.config.causal != bool(settings.left_to_right):
+    records = source if isinstance(source, Records) else Records(settings.source) if settings.reads_records else None
+    task = "pretraining" if settings.next_sentence else "masked_lm"
+    if isinstance(settings.init, str | os.PathLike):
+        model, tokenizer = _loaded_model(settings, task, hardware, records)
+    elif settings.init is None:
+        tokenizer = source_tokenizer(settings, records)
+        with hardware.scope():
+            model = new_model(settings, tokenizer.vocabulary_size)
+    else:
+        model, tokenizer = _given_model(settings, task, source_tokenizer(settings, records))
+    if model.config.causal != settings.left_to_right:
         kinds = {True: "left-to-right", False: "bidirectional"}
         raise ValueError(
-            f"pretrain: `init` must be a {kinds[bool(settings.left_to_right)]} model with "
-            f"left_to_right={bool(settings.left_to_right)}, whose attention suits what it predicts. "
+            f"pretrain: `init` must be a {kinds[settings.left_to_right]} model with "
+            f"left_to_right={settings.left_to_right}, whose attention suits what it predicts. "
             f"Received: a {kinds[model.config.causal]} model"
         )
     if keep_given and model is _model_of(settings.init):
@@ -43,41 +44,34 @@ def starting_model(settings, hardware, keep_given=False):
     return model, tokenizer
 
 
-def source_tokenizer(settings):
+def source_tokenizer(settings, records: Records | None = None):
     """The tokenizer of the records, or of the `vocabulary` that is given; None: that of `init`."""
     if settings.reads_records:
-        return Records(settings.source).tokenizer()
+        return (records or Records(settings.source)).tokenizer()
     if settings.vocabulary is None or isinstance(settings.vocabulary, BertTokenizer):
         return settings.vocabulary
     return BertTokenizer(settings.vocabulary, lowercase=settings.lowercase)
 
 
-def _model_and_tokenizer(settings, hardware):
-    task = "pretraining" if settings.next_sentence else "masked_lm"
-    overrides = dropout_of(settings)
-    if isinstance(settings.init, str | os.PathLike):
-        with hardware.scope():
-            model = load_pretrained(settings.init, task, sequence_length=settings.sequence_length, **overrides)
-            _check_records(settings, model.pretrained.tokenizer)
-            larger = model if settings.size is None else grow_model(model, settings.size, seed=settings.seed)
-        return larger, model.pretrained.tokenizer
-    tokenizer = source_tokenizer(settings)
-    if settings.init is not None:
-        return _given_model(settings, task, overrides, tokenizer)
+def _loaded_model(settings, task, hardware, records):
     with hardware.scope():
-        return new_model(settings, tokenizer.vocabulary_size), tokenizer
+        model = load_pretrained(settings.init, task, sequence_length=settings.sequence_length, **dropout_of(settings))
+        tokenizer = model.pretrained.tokenizer
+        if records is not None:
+            _check_records(settings, records, tokenizer)
+        if settings.size is not None:
+            model = grow_model(model, settings.size, seed=settings.seed)
+    return model, tokenizer
 
 
-def _check_records(settings, tokenizer):
+def _check_records(settings, records, tokenizer):
     """Raises ValueError, with the command that helps, if `init` has another vocabulary than the records."""
-    if not settings.reads_records:
-        return
     try:
-        Records(settings.source).check_tokenizer(tokenizer)
+        records.check_tokenizer(tokenizer)
     except ValueError as error:
         path = local_source(settings.init)  # of a run's checkpoint or a file of weights, it stands beside it
-        there = [] if path is None else [path / "vocab.txt", path.parent / "vocab.txt"]
-        vocabulary = next(filter(pathlib.Path.is_file, there), "vocab.txt of the model")
+        candidates = [] if path is None else [path / "vocab.txt", path.parent / "vocab.txt"]
+        vocabulary = next(filter(pathlib.Path.is_file, candidates), "vocab.txt of the model")
         cased = "" if tokenizer.settings()["lowercase"] else " --no-lowercase"
         raise ValueError(
             f"pretrain: expected records with the vocabulary of `init`, {settings.init}, which its weights are for. "
@@ -85,20 +79,20 @@ def _check_records(settings, tokenizer):
         ) from error
 
 
-def _given_model(settings, task, dropout, tokenizer):
+def _given_model(settings, task, source_tokenizer):
     model = _model_of(settings.init)
     if not isinstance(model, BertPretrainer) or model.task != task:
         received = getattr(model, "task", type(model).__name__)
         raise ValueError(f"pretrain: `init` must be a BertPretrainer with task {task!r}. Received: {received!r}")
-    tokenizer = _same_tokenizer(_tokenizer_of(settings.init), tokenizer, settings)
-    if dropout:
+    tokenizer = _same_tokenizer(_tokenizer_of(settings.init), source_tokenizer, settings)
+    if settings.dropout is not None:
         raise ValueError("pretrain: `dropout` is a setting of new and loaded models. Received: a model as `init`")
-    for name, found, least in (
+    for name, largest, wanted in (
         ("sequence_length", model.config.max_sequence_length, settings.sequence_length),
         ("vocabulary", model.config.vocabulary_size, tokenizer.vocabulary_size),
     ):
-        if found < least:
-            raise ValueError(f"pretrain: `{name}` is for at most {found:,} with this `init`. Received: {least:,}")
+        if largest < wanted:
+            raise ValueError(f"pretrain: `{name}` is for at most {largest:,} with this `init`. Received: {wanted:,}")
     return model, tokenizer
 
 
@@ -121,5 +115,5 @@ def _same_tokenizer(own, other, settings):
     if own is None or other is None:
         return own or other
     name = "pretrain: the records" if settings.reads_records else "pretrain: `vocabulary`"
-    check_same_tokenizer(name, *((one.vocabulary, one.settings()) for one in (own, other)))
+    check_same_tokenizer(name, (own.vocabulary, own.settings()), (other.vocabulary, other.settings()))
     return own

@@ -12,7 +12,7 @@ import numpy as np
 
 from kbert.tasks.metrics import pearson, spearman
 from kbert.tasks.table import read_table
-from kbert.training.progress import PredictionProgress
+from kbert.training.callbacks import PredictionProgress
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 

@@ -18,7 +18,7 @@ from kbert.preprocessing.buckets import longest_first, text_sizes
 from kbert.tasks.scores import check_scores
 from kbert.tasks.span.metrics import null_threshold, raw_scores, squad_scores
 from kbert.tasks.span.questions import Questions
-from kbert.training.progress import PredictionProgress
+from kbert.training.callbacks import PredictionProgress
 
 
 def write_squad_files(directory, questions: Questions, answers, odds, n_best) -> None:

@@ -8,12 +8,11 @@ from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from helpers.wrong_values import wrong_inputs
 
 import kbert
-from kbert.corpus.document_list import DocumentList, texts_as_documents
-from kbert.corpus.documents import read_documents
+from kbert.corpus.documents import DocumentList, read_documents, texts_as_documents
 from kbert.files import read_json
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.run.corpus_source import corpus_source
-from kbert.pretraining.unigrams import token_counts
+from kbert.pretraining.dataset_statistics import token_counts
+from kbert.pretraining.run.pretraining_settings import corpus_source
 
 DOCUMENTS = make_documents(60)
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False, "held_out": 0.2}

@@ -1,6 +1,8 @@
-"""The settings of a pre-training: what they complete, refuse and store, and the new weights that they ask for."""
+"""The settings of a pre-training: what they complete, refuse and store, their phases, and the new weights."""
 
+import dataclasses
 import json
+import types
 
 import keras
 import numpy as np
@@ -9,11 +11,20 @@ from helpers.pretraining_fields import pretraining_fields, pretraining_settings
 from helpers.tiny_corpus import make_tokenizer
 from helpers.wrong_values import wrong_inputs
 
+import kbert
 from kbert.optim.schedule import WarmupLinearDecay
+from kbert.pretraining.run import run_pretraining as module
+from kbert.pretraining.run.phases import count_steps, first_row, plan_stages, read_phases, read_ramp
+from kbert.pretraining.run.pretraining_settings import complete_settings
+from kbert.pretraining.run.run_pretraining import check_run
 from kbert.pretraining.run.starting_model import starting_model
-from kbert.training.hardware import choose_hardware
+from kbert.training.hardware import Hardware, choose_hardware
 
 TEXT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False, "held_out": 0.2}
+PAPER = ((128, 0.9, 256, 20), (512, 0.1, 256, 80))
+ONE = Hardware(object(), "one", 1, "float32", False, ())
+TWO = Hardware(object(), "mirrored", 2, "float32", False, ())
+JAX = Hardware(None, "mirrored", 2, "float32", True, ())
 
 
 def test_settings_are_complete_and_identify_objects():
@@ -55,33 +66,13 @@ def test_settings_are_complete_and_identify_objects():
         ({"left_to_right": True, "names": "names.txt"}, "masks none. Received: {'names': 'names.txt'}"),
         ({"random_next_rate": 0.5, "next_sentence": False}, "`random_next_rate` is for next sentence prediction"),
         ({"mask_rate": 0.0}, r"`mask_rate` must be a number in \(0, 1\]"),
-        ({"mask_rate": "0.15"}, r"`mask_rate` must be a number in \(0, 1\] or None. Received: '0.15'"),
-        ({"keep_rate": "0.1"}, r"`keep_rate` must be a number in \[0, 1\] or None. Received: '0.1'"),
-        ({"span_length": 0}, "`span_length` must be a positive integer"),
-        ({"dupe_factor": True}, "`dupe_factor` must be a positive integer"),
-        ({"sequence_length": 16.5}, "pretrain: `sequence_length` must be a positive integer or None. Received: 16.5"),
-        ({"evaluation_batches": None}, "`evaluation_batches` must be a positive integer. Received: None"),
-        ({"logical_cpus": "2"}, "`logical_cpus` must be a positive integer or None. Received: '2'"),
-        ({"seed": -1}, "`seed` must be an integer of at least 0. Received: -1"),
-        ({"steps": None, "hours": "1"}, r"`hours` must be a number in \(0, inf\) or None. Received: '1'"),
-        ({"learning_rate": "1e-4"}, r"`learning_rate` must be a number in \(0, inf\), the peak.* Received: '1e-4'"),
         (
             {"learning_rate": WarmupLinearDecay(1e-3, 1, 9)},
             "the peak of the verb's own schedule or None. Received: <kbert",
         ),
-        ({"packed": "yes"}, "pretrain: `packed` must be True or False or None. Received: 'yes'"),
-        ({"whole_word": "no"}, "pretrain: `whole_word` must be True or False. Received: 'no'"),
-        ({"warmup_share": 1.5}, r"`warmup_share` must be a number in \[0, 1\] or None. Received: 1.5"),
-        ({"dropout": "0.1"}, r"`dropout` must be a number in \[0, 1\) or None. Received: '0.1'"),
-        ({"held_out": 1.0}, r"`held_out` must be a number in \[0, 1\) or None. Received: 1.0"),
         ({"fill_rows": True, "packed": False}, "`fill_rows` is for packed rows"),
         ({"position_embedding": "none"}, "`position_embedding` must be one of"),
         ({"initializer_stddev": 0.0}, "`initializer_stddev` must be a number in .*, 'scaled' or None. Received: 0.0"),
-        (
-            {"initializer_stddev": "scale"},
-            "`initializer_stddev` must be a number in .*, 'scaled' or None. Received: 'scale'",
-        ),
-        ({"position_initializer": "none"}, "`position_initializer` must be one of"),
         ({"position_initializer": "normal", "position_embedding": "sinusoidal"}, "is of learned positions"),
         ({"init": "runs/tiny", "vocabulary": None, "position_embedding": "learned"}, "an architecture and weights of"),
         ({"init": "runs/tiny", "vocabulary": None, "initializer_stddev": 0.1}, "an architecture and weights of"),
@@ -154,3 +145,126 @@ def test_new_weights():
     small, _ = starting_model(pretraining_settings(**fields | {"settings": "small-budget", "size": "mini"}), hardware)
     assert small.config.initializer_stddev == pytest.approx(0.02 * 3**0.5)
     assert keras.ops.convert_to_numpy(small.encoder.embeddings.position_embedding.embeddings)[0, 0] == 0.0
+
+
+def test_phases_are_read_as_numbers_and_as_text():
+    assert read_phases([(128, 0.9), (512, 0.1)], 256) == read_phases(["128:0.9", "512:0.1"], 256) == PAPER
+    assert read_phases(["64:0.5:8", "128:0.5:4:7"], 32) == ((64, 0.5, 8, 10), (128, 0.5, 4, 7))
+    assert read_phases([(64, 1.0)], 32, max_predictions=3) == ((64, 1.0, 32, 3),)
+
+
+@pytest.mark.parametrize(
+    "wrong", [["128"], ["128:x"], ["128:0"], ["0:1"], ["12.5:1"], ["8:1:2:3:4"], [(8, 0.5)], [], [(8, 1.0, 0)], [7]]
+)
+def test_wrong_phases(wrong):
+    with pytest.raises(ValueError, match="pretrain: .*Received"):
+        read_phases(wrong, 32)
+
+
+def test_ramps():
+    assert read_ramp("8:0.3") == read_ramp((8, 0.3)) == (8, 0.3) and read_ramp(None) is None
+    for wrong in ("8", "8:0", "0:0.5", "8:2", (8,), 5):
+        with pytest.raises(ValueError, match="batch_size_ramp"):
+            read_ramp(wrong)
+
+
+def test_a_plan_without_a_ramp_is_the_phases():
+    stages = plan_stages(PAPER)
+    assert [(stage.end, stage.phase, stage.batch_size) for stage in stages] == [(0.9, 0, 256), (1.0, 1, 256)]
+    assert [(stage.sequence_length, stage.max_predictions) for stage in stages] == [(128, 20), (512, 80)]
+
+
+def test_a_ramp_doubles_and_passes_over_borders_of_phases():
+    stages = plan_stages(((128, 0.3, 48, 20), (512, 0.7, 12, 80)), (8, 0.6))
+    found = [(round(stage.end, 6), stage.phase, stage.batch_size) for stage in stages]
+    assert found == [(0.2, 0, 8), (0.3, 0, 16), (1.0, 1, 12)]
+
+
+def test_rows_are_counted_within_a_phase():
+    stages = plan_stages(((128, 0.5, 16, 20), (512, 0.5, 8, 80)), (4, 0.25))
+    assert [stage.batch_size for stage in stages] == [4, 8, 16, 8]
+    starts = [0, 10, 20, 40]
+    assert first_row(stages, starts[:1], 9) == 36
+    assert first_row(stages, starts[:3], 21) == 10 * 4 + 10 * 8 + 16
+    assert first_row(stages, starts, 40) == 0 and first_row(stages, starts, 43) == 24
+
+
+def test_every_phase_has_a_step():
+    assert count_steps(plan_stages(PAPER), 40) == [36, 4]
+    assert count_steps(plan_stages(PAPER, (1, 0.5)), 10)[:3] == [1, 0, 1]  # of a ramp, which is only so long
+    with pytest.raises(ValueError, match=r"phases\[1\], 1.00% of 40 steps, with 512 tokens"):
+        count_steps(plan_stages(read_phases([(128, 0.99), (512, 0.01)], 8)), 40)
+    with pytest.raises(ValueError, match=r"phases\[0\], 10.00% of 8 steps, with 128 tokens"):
+        count_steps(plan_stages(read_phases([(128, 0.1), (512, 0.9)], 8)), 8, multiple=4)
+
+
+def test_shares_that_are_not_binary_fractions_end_at_one():
+    phases = read_phases([(8 * n, 0.1) for n in range(1, 11)], 4)
+    assert plan_stages(phases)[-1].end == 1.0
+
+
+def test_named_settings_fill_only_what_is_not_given():
+    assert complete_settings(None, {}) == {
+        "batch_size": 32,
+        "learning_rate": 1e-4,
+        "schedule": "linear",
+        "bias_correction": False,
+    }
+    small = complete_settings("small-budget", {"batch_size": 8, "warmup_steps": 5, "phases": ((64, 1.0),)})
+    assert small == {
+        "learning_rate": 1e-3,
+        "schedule": "stable",
+        "dropout": 0.0,
+        "bias_correction": True,
+        "initializer_stddev": "scaled",
+        "position_initializer": "sinusoidal",
+    }
+    assert "phases" not in complete_settings("paper", {"sequence_length": 128})
+    with pytest.raises(ValueError, match="`settings` must be one of .'paper', 'small-budget'.. Received: 'best'"):
+        complete_settings("best", {})
+
+
+def settings_of(**given):
+    return pretraining_settings(**pretraining_fields(steps=1000) | given)
+
+
+def test_what_goes_together():
+    check_run(settings_of(), TWO, 100, None)
+    check_run(settings_of(accumulate=4, steps_per_execution=5), ONE, 50, None)
+    check_run(settings_of(accumulate=4), TWO, 100, None)
+    check_run(settings_of(steps=None, hours=1.0), TWO, 100, None)
+
+
+def test_what_does_not():
+    def check(run):
+        options, *hardware_and_service = run
+        check_run(settings_of(**options), hardware_and_service[0], 100, *hardware_and_service[1:])
+
+    several = dataclasses.replace(TWO, name="multiworker")
+    wrong_inputs(
+        check,
+        (({"accumulate": 3, "batch_size": 9}, TWO, None), r"multiple of `accumulate`, 3 times the 2 rep.*: \[9\]"),
+        (({"steps_per_execution": 8}, ONE, None), "--log-every .*of --steps-per-execution. Received: 100 and 8"),
+        (({}, ONE, "host:1"), "makes rows of records. Received: data_service, and text"),
+        (({"steps": None, "hours": 1.0}, several, None), "`hours` works on one machine only"),
+    )
+
+
+def test_on_jax_all_batches_are_checked_and_the_clock_is_refused(monkeypatch):
+    asked = []
+    monkeypatch.setattr(module, "check_divides", asked.append)
+    check_run(settings_of(batch_size=20, batch_size_ramp="8:0.5"), JAX, 100, None)
+    assert set(asked) == {8, 16, 20}
+    monkeypatch.setattr(module.keras, "backend", types.SimpleNamespace(backend=lambda: "jax"))
+    with pytest.raises(ValueError, match="needs the TensorFlow backend.*Received: the backend jax"):
+        check_run(settings_of(steps=None, hours=1.0), JAX, 100, None)
+    with pytest.raises(ValueError, match=r"multiple of `accumulate`, 2 times the 2 replicas. Received: \[6\]"):
+        check_run(settings_of(accumulate=2, batch_size=6), JAX, 100, None)
+
+
+def test_nothing_is_left_behind(tmp_path):
+    with pytest.raises(ValueError, match="--steps-per-execution"):
+        kbert.pretrain("a.txt", vocabulary="vocab.txt", steps=8, steps_per_execution=8, output=tmp_path / "run")
+    with pytest.raises(ValueError, match="`xla` must be one of .* Received: 'maybe'"):
+        kbert.pretrain("a.txt", vocabulary="vocab.txt", steps=8, xla="maybe", output=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -17,7 +17,7 @@ from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.run import run_pretraining
-from kbert.training.inputs import identify_inputs
+from kbert.training.made_by import identify_inputs
 from kbert.training.time_budget import TimeBudget
 from kbert.weights.step_checkpoint import ARRAYS, read_step_checkpoint
 from kbert.weights.step_paths import find_step_checkpoint

@@ -10,7 +10,7 @@ from helpers.slow_but import slow_but
 from helpers.stored_models import assert_same_model, assert_same_weights, load, make_model, save
 
 import kbert
-from kbert.training.inputs import identify_inputs
+from kbert.training.made_by import identify_inputs
 from kbert.weights.formats import registry
 from kbert.weights.formats.registry import format_names, get_format, recognise_format, register_format
 

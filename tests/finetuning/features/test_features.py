@@ -1,20 +1,30 @@
-"""Features of a frozen encoder, cached and not, and the tagger that learns from them."""
+"""Features of a frozen encoder, cached and not, and the taggers that learn from them."""
 
 import errno
 import itertools
+import json
 import os
 import types
 
 import keras
 import numpy as np
 import pytest
+from helpers.event_files import read_scalars, tags_of
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+from helpers.tiny_directory import write_tiny_directory
+from helpers.toy_tags import tagged_sentences
 
+import kbert
 from kbert import BertEncoder
 from kbert.files import FullDisk
-from kbert.finetuning.features.dataset import FeatureSentences, feature_dataset
-from kbert.finetuning.features.evaluation import evaluate_features
 from kbert.finetuning.features.extract import check_layers, text_features, write_features, write_word_features
+from kbert.finetuning.features.train import (
+    FeatureSentences,
+    FeatureTraining,
+    evaluate_features,
+    feature_dataset,
+    train_feature_taggers,
+)
 from kbert.layers.scalar_mix import ScalarMix
 from kbert.models.feature_modes import FEATURE_MODES, feature_layers
 from kbert.models.feature_tagger import feature_tagger
@@ -22,11 +32,12 @@ from kbert.optim.losses import ClassificationLoss
 from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
 from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.tagged_text import TaggedText
-from kbert.training import progress
+from kbert.training import callbacks
 
 TEXTS = ["The films is good.", "", "never in the capitals of France, London was " * 3]
 WORDS = [["films", "is", "never"], ["Paris"], ["good", "capitals", "of", "France", "!"] * 4, ["the", "films"]]
 TAGGED = TaggedText(WORDS, [["B-X"] + ["O"] * (len(words) - 1) for words in WORDS], [1, 1, 2, 2])
+MODE = "last"
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +79,7 @@ def test_features_of_texts(encoder, preprocessor):
 
 def test_long_passes_say_how_far_they_are(encoder, preprocessor, tmp_path, monkeypatch, caplog):
     """With a clock by which every batch takes twenty seconds."""
-    monkeypatch.setattr(progress, "time", types.SimpleNamespace(perf_counter=itertools.count(0, 20).__next__))
+    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(perf_counter=itertools.count(0, 20).__next__))
     caplog.set_level("INFO", "kbert")
     list(text_features(encoder, preprocessor, ["the film"] * 3, (0,), batch_size=1))
     assert not caplog.records  # how many there are is not known
@@ -186,3 +197,39 @@ def test_one_process_at_a_time_writes_a_file(tmp_path):
 
     assert write_features(tmp_path / "new" / "features.jsonl", texts(), [-1]) == 1
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["features.jsonl"]
+
+
+def _text(rows):
+    return kbert.tasks.Tagging().from_memory([{"words": words, "tags": tags} for words, tags in rows])
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_curves_of_dev(tmp_path):
+    write_tiny_directory(tmp_path / "init")
+    options = {"outputs": ("hidden_states",), "sequence_length": 16}
+    encoder = kbert.load_pretrained(tmp_path / "init", task="encoder", **options)
+    rows = tagged_sentences(20)
+    texts = {"train": _text(rows[:16]), "dev": _text(rows[16:])}
+    tags = kbert.tasks.Tagging().settings(texts["train"])["labels"]
+    done = {}
+    for every in (2, None):
+        training = FeatureTraining(steps=3, batch_size=4, units=3, learning_rate=0.05, evaluate_every=every)
+        run = tmp_path / str(every)
+        done[every] = train_feature_taggers(
+            encoder, texts, tags, run, [MODE], sequence_length=16, training=training, features=tmp_path / "features"
+        )[MODE]
+    assert done[2]["dev"] == done[None]["dev"]
+    evaluations = [json.loads(line) for line in (tmp_path / "2" / MODE / "evaluations.jsonl").open()]
+    assert [one["step"] for one in evaluations] == [2, 3] and evaluations == done[2]["evaluations"]
+    assert [one["step"] for one in done[None]["evaluations"]] == [3]
+    assert all(evaluations[-1][name] == done[2]["dev"][name] for name in ("loss", "f1", "accuracy"))
+    assert (tmp_path / "2" / MODE / "predictions.txt").is_file()
+
+    shown = read_scalars(tmp_path / "2" / MODE / "logs")
+    for tag in ("loss/loss", "accuracy/f1", "accuracy/accuracy"):
+        assert [step for step, _ in shown["validation", tag]] == [2, 3]
+    assert [step for step, _ in shown["train", "loss/loss"]] == [2, 3]
+    gold = [tag for _, sentence in rows[16:] for tag in sentence]
+    line = shown["baseline", "accuracy/accuracy"]
+    assert [value for _, value in line] == [pytest.approx(gold.count("O") / len(gold))] * len(line)
+    assert ("examples", "predictions/sentences") in tags_of(tmp_path / "2" / MODE / "logs", "text")

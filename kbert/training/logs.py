@@ -1,4 +1,4 @@
-"""The curves of a run as a JSON-lines file with one line per window; a resumed run appends to it."""
+"""The numbers of a run: what a compiled model says of itself, their names, and the file of the curves."""
 
 import json
 import logging
@@ -6,9 +6,63 @@ import math
 import os
 import pathlib
 
+import keras
+
 from kbert.files import atomic_file, explain_full_disk, parse_json
+from kbert.keras_compat import base_optimizer, learning_rate_of, strategy_of
 
 _LOGGER = logging.getLogger("kbert")
+
+
+def optimizer_logs(optimizer) -> dict:
+    """The learning rate of the last update, and its gradient norm if the optimizer keeps it."""
+    optimizer = base_optimizer(optimizer)
+    rate = learning_rate_of(optimizer)
+    if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
+        rate = rate(max(updates_done(optimizer) - 1, 0))
+    logs = {"learning_rate": float(rate.numpy() if isinstance(rate, keras.Variable) else rate)}
+    if hasattr(optimizer, "gradient_norm"):
+        logs["gradient_norm"] = float(optimizer.gradient_norm.numpy())
+    return logs
+
+
+def updates_done(optimizer) -> int:
+    """How often an optimizer has updated the weights."""
+    return int(optimizer.iterations.numpy())
+
+
+def is_chief(model) -> bool:
+    """Whether this process writes the shared files of a run; True for a single process."""
+    strategy = strategy_of(model)
+    return strategy is None or strategy.extended.should_checkpoint
+
+
+def readable_logs(logs, model) -> dict:
+    """Keras' logs under kbert's names, which do not depend on how many outputs the model has.
+
+    Keras prefixes a name with its output if there are several outputs, but not if there is one. Here "mlm_accuracy" has
+    this name with and without the next-sentence head: it replaces "mlm_logits_accuracy", and the "accuracy" of a model
+    whose only output is `mlm_logits`. "loss" is always the total loss; a single "logits" has no prefix.
+    """
+    outputs = list(model.output) if isinstance(model.output, dict) else []
+    prefix = ""
+    if len(outputs) == 1 and outputs[0].endswith("_logits"):
+        prefix = outputs[0].removesuffix("logits")
+    named = {}
+    for name, value in logs.items():
+        of_validation, name = ("val_", name[4:]) if name.startswith("val_") else ("", name)
+        if name == "loss":
+            named[of_validation + name] = value
+        if name != "loss" or prefix:
+            named[of_validation + prefix + name.replace("_logits_", "_")] = value
+    return named
+
+
+def complete_logs(logs, model) -> dict:
+    """Logs as `fit_steps` passes them to callbacks, with step and learning rate, also of a plain `model.fit`."""
+    if "step" in logs:
+        return logs
+    return {"step": updates_done(model.optimizer)} | readable_logs(logs, model) | optimizer_logs(model.optimizer)
 
 
 def best_step(records) -> int | None:
@@ -20,12 +74,6 @@ def best_step(records) -> int | None:
 
 class History:
     """Records of a run in order, in memory and in a file.
-
-    Args:
-        path: of the JSON-lines file, which is read if it exists; None: in memory only. A damaged line is reported and
-            dropped, the others are kept.
-        step: int; records after this step, which will be run again, are dropped.
-        writes: bool, whether the file may be written; of several workers the first does.
 
     Attributes:
         records: list of dicts, each with "step" and the logs of a window.

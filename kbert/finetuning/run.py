@@ -1,0 +1,66 @@
+"""A run as fine-tuning, taggers on features and pre-training share it: its directory and its logs."""
+
+import importlib.util
+import logging
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import keras
+
+from kbert.inspection.board.tensor_board import TensorBoard
+from kbert.training.run_directory import RunDirectory
+from kbert.weights.step_checkpoint import write_description
+from kbert.weights.step_paths import CHECKPOINTS
+
+_LOGGER = logging.getLogger("kbert")
+
+
+class Run:
+    """The directory of a run, if it has one, and what it shows in TensorBoard.
+
+    Attributes:
+        path: of the directory, or None: nothing is written.
+        callbacks: those that write the logs; after `show`.
+    """
+
+    def __init__(self, directory: RunDirectory | None, log_dir: pathlib.Path | None, is_chief: bool = True):
+        self.directory = directory
+        self.path = None if directory is None else directory.path
+        self.callbacks: list[keras.callbacks.Callback] = []
+        self._log_dir = log_dir
+        self._is_chief = is_chief
+        self._board: TensorBoard | None = None
+
+    def describe_model(self, model, settings, vocabulary) -> None:
+        """Writes what the checkpoints need beside them to be loaded as models."""
+        if self.directory is not None and self.directory.is_chief:
+            write_description(self.path / CHECKPOINTS, model, settings, vocabulary)
+
+    def show(
+        self,
+        settings: Mapping[str, Any],
+        baseline: Mapping[str, float],
+        batch=None,
+        profile: str | None = None,
+        examples: Callable[[pathlib.Path], keras.callbacks.Callback] | None = None,
+    ) -> None:
+        """Logs for TensorBoard; `examples` makes, of the directory of the logs, the callback that shows some."""
+        if self._log_dir is None:
+            return
+        if importlib.util.find_spec("tensorboard") is None:  # TensorFlow brings it along
+            _LOGGER.info("TensorBoard is not installed: there will be no logs for it.")
+            return
+        self._board = TensorBoard(
+            self._log_dir, settings=settings, baseline=baseline, batch=batch, profile=profile, wait_for_finish=True
+        )
+        self.callbacks.append(self._board)
+        if examples is not None:
+            self.callbacks.append(examples(self._log_dir))
+
+    def finish(self, metrics: dict[str, Any], scores: Mapping[str, Any], step: int, save_model=None, **kept) -> None:
+        """Completes the logs with the scores of a step, and the directory, for `RunDirectory.finish`."""
+        if self._board is not None and self._is_chief:
+            self._board.finish({**scores, "minutes": metrics["minutes"]}, step)
+        if self.directory is not None:
+            self.directory.finish(metrics, save_model, **kept)

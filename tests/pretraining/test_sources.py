@@ -1,0 +1,143 @@
+"""A corpus is opened and read once before the first step; what is asked for when no document is held out."""
+
+import collections
+import itertools
+import pathlib
+import re
+
+import pytest
+from helpers.compare import assert_arrays_equal
+from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
+
+import kbert
+from kbert.corpus.documents import DocumentList
+from kbert.corpus.records import Records
+from kbert.pretraining import sources
+from kbert.pretraining.dataset import pretraining_dataset
+from kbert.pretraining.dataset_statistics import token_counts
+from kbert.pretraining.real_shares import real_shares
+from kbert.pretraining.run import corpus_data
+from kbert.pretraining.sources import TextSource, check_held_out
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_advised_share_is_enough(seed):
+    few = DocumentList(make_documents(4, seed))
+    with pytest.raises(ValueError, match=r"None of 4 documents is held out at held_out=1e-06\. ") as error:
+        check_held_out(few, 1e-6)
+    share = re.search(r"such as (0\.\d+) \(--held-out \1\)", str(error.value))[1]
+    check_held_out(few, float(share))
+
+
+def test_one_document_cannot_be_divided():
+    one = DocumentList(make_documents(1))
+    for share, kind in ((1e-6, "held out"), (1 - 1e-6, "for training")):
+        with pytest.raises(ValueError, match=f"None of 1 documents is {kind} at .* (Give more doc|a smaller share)"):
+            check_held_out(one, share)
+
+
+def test_records_have_held_out_documents_of_their_own(records, tokenizer):
+    for name, function in (
+        ("pretraining_dataset", lambda **share: pretraining_dataset(records, tokenizer, batch_size=1, **share)),
+        ("token_counts", lambda **share: token_counts(records, tokenizer, **share)),
+        ("real_shares", lambda **share: real_shares(records, tokenizer, **share)),
+        ("pretrain", lambda **share: kbert.pretrain(records, steps=1, **share)),
+    ):
+        with pytest.raises(ValueError, match=f"^{name}: records have held-out documents of their own.*: held_out=0.2"):
+            function(held_out=0.2)
+        with pytest.raises(ValueError, match=rf"^{name}: `held_out` must be a number in \[0, 1\).*\. Received: '0.2'"):
+            function(held_out="0.2")
+
+
+@pytest.mark.parametrize("option", [{"format": "lines"}, {"language": "de"}, {"pool_sentences": 9}])
+def test_how_text_is_read_is_for_text(records, tokenizer, option):
+    (name,) = option
+    made = DocumentList(make_documents(4))
+    in_memory = [] if name == "pool_sentences" else [(made, "documents in memory")]
+    for source, what in [(records, "records"), *in_memory]:
+        message = f"{what} are no files of text and take no `{name}`. Received: {name}={option[name]!r}"
+        with pytest.raises(ValueError, match=f"^pretraining_dataset: {message}"):
+            pretraining_dataset(source, tokenizer, batch_size=1, **option)
+    pretraining_dataset(records, tokenizer, batch_size=1, format="auto", language="en")
+
+
+def test_pretraining_says_so_before_it_makes_a_model(monkeypatch):
+    monkeypatch.setattr(corpus_data, "starting_model", lambda *_: pytest.fail("the check comes first"))
+    with pytest.raises(ValueError, match="None of 4 documents is held out"):
+        kbert.pretrain(make_documents(4), vocabulary=make_tokenizer(), steps=1, held_out=1e-6)
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """How often each file was read from its beginning."""
+    counts = collections.Counter()
+    read = sources.file_documents
+
+    def counted(path, *options):
+        counts[pathlib.Path(path).name] += 1
+        yield from read(path, *options)
+
+    monkeypatch.setattr(sources, "file_documents", counted)
+    return counts
+
+
+@pytest.fixture
+def texts(tmp_path):
+    for n in range(2):
+        write_lines(tmp_path / f"{n}.txt", make_documents(30, seed=n))
+    return str(tmp_path / "*.txt")
+
+
+def pretrain(source, **options):
+    phases = [(16, 0.5), (24, 0.5)]
+    return kbert.pretrain(source, steps=2, batch_size=4, phases=phases, evaluation_batches=1, **options)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_run_reads_the_head_of_its_corpus_once(texts, reads, monkeypatch):
+    """For the check of held-out documents, the layout, held-out rows, statistics and baseline, and the first rows."""
+    options = {"vocabulary": make_tokenizer(), "held_out": 0.2}
+    run = pretrain(texts, **options)
+    assert reads == {"0.txt": 1, "1.txt": 1}
+    monkeypatch.setattr(sources, "_HEAD", 500)
+    again = pretrain(texts, **options)
+    assert reads["0.txt"] > 5  # what is not kept is read again, and is the same
+    assert_arrays_equal(run.model.get_weights(), again.model.get_weights())
+    assert run.metrics["unigram"] == again.metrics["unigram"]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_run_opens_its_records_once(records, monkeypatch):
+    opened = []
+    initialise = Records.__init__
+
+    def counted(self, directory, **options):
+        opened.append(directory)
+        initialise(self, directory, **options)
+
+    monkeypatch.setattr(Records, "__init__", counted)
+    pretrain(records)
+    assert opened == [records]
+
+
+@pytest.mark.parametrize("head", [0, 300, 10**6])
+def test_readers_of_one_source_have_the_same_documents(texts, reads, monkeypatch, head):
+    monkeypatch.setattr(sources, "_HEAD", head)
+    source = TextSource(texts)
+    expected = [document for n in range(2) for document in make_documents(30, seed=n)]
+    assert next(source.documents(source.files)) == expected[0]
+    for one, other in itertools.zip_longest(source.documents(source.files), source.documents(source.files)):
+        assert one == other
+    assert list(source.documents(source.files)) == expected
+    assert list(source.documents(source.files[::-1])) == expected[30:] + expected[:30]
+    assert (reads["0.txt"] == 1) == (head == 10**6)
+
+
+def test_a_damaged_file_is_an_error_for_every_reader(tmp_path):
+    path = write_lines(tmp_path / "a.txt", make_documents(800))  # more than is looked at when files are found
+    with open(path, "ab") as file:
+        file.write(b"\xff\xfe" * 100_000)
+    source = TextSource(str(path))
+    for _ in range(2):
+        with pytest.raises(ValueError, match="a.txt: expected text in UTF-8"):
+            list(source.documents(source.files))

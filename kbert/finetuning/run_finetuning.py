@@ -11,8 +11,7 @@ from kbert.finetuning.finetune import FinetunedRun
 from kbert.finetuning.identify import identify_model
 from kbert.finetuning.starting_pipeline import starting_pipeline
 from kbert.finetuning.teaching import Teaching, distillation_losses
-from kbert.inspection.board.log_directory import log_directory
-from kbert.inspection.board.tensor_board import TensorBoard
+from kbert.inspection.board.tensor_board import TensorBoard, log_directory
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.keras_compat import set_untracked
 from kbert.models.bert_model import BertModel

@@ -13,6 +13,9 @@ import tensorflow as tf
 from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
 
+_INPUTS = ("token_ids", "segment_ids", "padding_mask")
+_BATCH = 32  # windows or texts in a forward pass
+
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TextStates:
@@ -52,9 +55,10 @@ def encoder_with_attention(encoder):
 
 def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128) -> list[TextStates]:
     """The `TextStates` of each text or pair (a tuple of two strings), computed one text at a time."""
-    encoder, of_texts = encoder_with_attention(encoder), []
+    encoder = encoder_with_attention(encoder)
     length = min(sequence_length, encoder.config.max_sequence_length)
     vocabulary = tokenizer.vocabulary
+    of_texts = []
     for text in texts:
         parts = (text,) if isinstance(text, str) else tuple(text)
         columns = {name: [part] for name, part in zip(("text", "text_pair"), parts, strict=False)}
@@ -63,11 +67,16 @@ def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128)
         size = int(batch["padding_mask"].sum())
         batch = {name: value[:, :size] for name, value in batch.items()}
         states, probs = states_and_attention(encoder, batch)
-        whole = sum(int(tokenizer([part]).row_lengths()[0]) for part in parts) + len(parts) + 1
         ids = batch["token_ids"][0]
         tokens = [vocabulary[n] for n in ids]
-        of_texts.append(TextStates(parts, tokens, ids, batch["segment_ids"][0], states, probs, whole - size))
+        truncated = truncated_tokens(tokenizer, parts, size)
+        of_texts.append(TextStates(parts, tokens, ids, batch["segment_ids"][0], states, probs, truncated))
     return of_texts
+
+
+def truncated_tokens(tokenizer, texts: Sequence[str], size: int) -> int:
+    """How many tokens of a text or pair are not in its row of `size` tokens."""
+    return int(tokenizer(tf.constant(texts)).row_lengths().numpy().sum()) + len(texts) + 1 - size
 
 
 def states_and_attention(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
@@ -78,10 +87,6 @@ def states_and_attention(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
         for name in ("hidden_states", "attention_probs")
     )
     return states, probs
-
-
-_INPUTS = ("token_ids", "segment_ids", "padding_mask")
-_BATCH = 32  # windows or texts in a forward pass
 
 
 def word_states(

@@ -12,16 +12,12 @@ from kbert.answers.entities import EntityAnswers
 from kbert.answers.fill_mask import FillMaskAnswers
 from kbert.answers.spans import NO_CANDIDATE
 from kbert.answers.tags import TagAnswers
-from kbert.inspection.playground.describe_model import views_of_task
-from kbert.inspection.playground.plain_values import as_arrays, rounded
-from kbert.inspection.playground.request_fields import BadRequest
-from kbert.inspection.playground.token_rows import token_object
+from kbert.inspection.playground.questions import BadRequest, as_arrays, rounded, token_object
+from kbert.inspection.playground.sources import views_of_task
+from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.tasks.masked_lm import filled
 
-FILL_MASK_FIELDS = ("text", "top")
-QUESTION_ANSWERING_FIELDS = ("question", "context")
-ENTITIES_FIELDS = ("text",)
-CLASSIFICATION_FIELDS = ("text", "text_pair")
+_MASKS = 20  # of a text are filled
 _CANDIDATES = 10  # answers to a question that are listed
 
 
@@ -38,7 +34,7 @@ def fill_mask(models, fields) -> dict:
         tokens, positions = [], [None] * len(row["masks"])
         masks = [proposals[:top] for proposals in row["masks"]]
     else:
-        preprocessor = model.fill_mask_preprocessor
+        preprocessor = FillMaskPreprocessor(model.tokenizer, model.max_length, max_masks=_MASKS, causal=model.is_causal)
         batch, outputs = model.run(preprocessor, {"text": text}, "text")
         answers = FillMaskAnswers(model.tokenizer, min(top, model.tokenizer.vocabulary_size))
         (row,) = answers.to_dicts(as_arrays(answers.call(outputs, batch)))
@@ -145,7 +141,7 @@ def classification(models, fields) -> dict:
     if own is None or "classification" not in views_of_task(own.task):
         model.check_task("classification", "regression")  # it is of none, so this raises
     part = model.exported or model.pipeline
-    if others := set(part.input_names) - set(CLASSIFICATION_FIELDS):
+    if others := set(part.input_names) - {"text", "text_pair"}:
         raise BadRequest(f"Expected a model that reads a text or a pair. Received: one that reads {sorted(others)}")
     columns = {"text": text, "text_pair": text_pair}
     if "text_pair" in part.input_names and text_pair is None:

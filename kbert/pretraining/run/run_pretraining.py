@@ -8,8 +8,7 @@ import os
 
 import keras
 
-from kbert.inspection.board.log_directory import log_directory
-from kbert.inspection.board.tensor_board import TensorBoard
+from kbert.inspection.board.tensor_board import TensorBoard, log_directory
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.models.quantized_layers import check_not_quantized
 from kbert.options import Arguments

@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 from helpers.run_recipe import run_kbert
 
-from kbert.inspection.playground.server import PlaygroundServer
+from kbert.inspection.playground.app import PlaygroundServer
 
 
 def post(address, view, question, in_chunks=False):

@@ -12,7 +12,14 @@ from kbert.inspection.analysis.states import encoder_with_attention, states_and_
 
 _MAX_OFFSET = 5  # words; a baseline always chooses the word at one offset
 _SENTENCES = 200  # of several words; more would hardly change the shares
-STATISTICS = ("entropy", "distance", "to_cls", "to_sep", "next", "previous")
+STATISTICS = {  # name → what it means, for readers
+    "entropy": "Entropy of a head's attention, in nats: low where it looks at one token, high where at many.",
+    "distance": "How far away a head looks, in tokens.",
+    "to_cls": "Share of the attention that goes to [CLS].",
+    "to_sep": "Share of the attention that goes to [SEP]: heads that find nothing to look at put it there.",
+    "next": "Share of the attention that goes to the next token.",
+    "previous": "Share of the attention that goes to the token before.",
+}
 
 
 def attention_statistics(probs, tokens: Sequence[str]) -> dict[str, np.ndarray]:

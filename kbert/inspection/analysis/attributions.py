@@ -249,9 +249,6 @@ HEADS = {
 
 
 def mask_positions(states, causal: bool = False) -> np.ndarray:
-    """Where a model predicts the [MASK]s of a text, int32 [1, P]; position 0 where there is none.
-
-    A causal model predicts a token at the position before it.
-    """
+    """Where a model predicts the [MASK]s of a text, int32 [1, P], a causal one before each; 0 where there is none."""
     places = [n - int(causal) for n, token in enumerate(states.tokens) if token == "[MASK]"]
     return np.array([places or [0]], "int32")

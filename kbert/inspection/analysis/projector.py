@@ -21,10 +21,7 @@ _BREAKS = str.maketrans(dict.fromkeys("\t\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Embeddings:
-    """Named vectors, float [n, H], with columns of n values that the projector shows and colours by.
-
-    The first column is each vector's own name.
-    """
+    """Vectors, float [n, H], with columns of n values to show and to colour by, the first one their names."""
 
     name: str
     vectors: np.ndarray
@@ -83,10 +80,7 @@ def _kind(token):
 
 
 def write_projector(directory, embeddings: Sequence[Embeddings]) -> None:
-    """Writes vectors and their columns as TSV, and the config that makes the projector show them.
-
-    TensorBoard looks for the config when it first finds the run: write it before the run's events.
-    """
+    """Writes vectors and columns as TSV, and the config that TensorBoard looks for when it first finds the run."""
     from google.protobuf import text_format
     from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig
 

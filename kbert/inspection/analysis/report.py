@@ -30,14 +30,6 @@ DRAWN_TEXTS = 2  # a base model's pictures of attention take 160 MB for each tex
 DRAWN_ATTRIBUTIONS = 16  # pictures of up to 4 MB each, which are in memory together
 _MOST_TOKENS = 64  # of a text, in the page
 _FIGURES, _REPORT, _PICTURES = "figures.json", "report.html", "pictures"
-_MEANING = {
-    "entropy": "Entropy of a head's attention, in nats: low where it looks at one token, high where at many.",
-    "distance": "How far away a head looks, in tokens.",
-    "to_cls": "Share of the attention that goes to [CLS].",
-    "to_sep": "Share of the attention that goes to [SEP]: heads that find nothing to look at put it there.",
-    "next": "Share of the attention that goes to the next token.",
-    "previous": "Share of the attention that goes to the token before.",
-}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -244,7 +236,7 @@ def _data(inspection):
     for of_text, explained in zip(figures["attributions"], inspection.attributions, strict=True):
         if explained is not None:
             of_text["verdict"] = _completeness(explained)
-    return figures | {"meaning": {name: _MEANING[name] for name in STATISTICS}}
+    return figures | {"meaning": STATISTICS}
 
 
 def _packed(probs):
@@ -270,10 +262,10 @@ def write_tensorboard(inspection: Inspection, log_dir, drawn: Mapping[str, np.nd
         file.write(0, [text(f"model tables/{name}", page) for name, page in markdown_texts(inspection).items()])
         for name, pixels in drawn.items():
             group, _, part = name.partition("/")
-            file.write(0, [image(f"model {name}", pixels, _MEANING[part] if group == "heads" else "")])
+            file.write(0, [image(f"model {name}", pixels, STATISTICS[part] if group == "heads" else "")])
         for name, values in inspection.statistics.items():
             for layer, heads in enumerate(values, start=1):
-                file.write(layer, [histogram(f"model head statistics/{name}", heads, _MEANING[name])])
+                file.write(layer, [histogram(f"model head statistics/{name}", heads, STATISTICS[name])])
         for name, probes in inspection.probes.items():
             scores = {
                 "accuracy": probes.accuracy,

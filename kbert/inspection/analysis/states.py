@@ -40,12 +40,8 @@ class TextStates:
     @property
     def batch(self) -> dict[str, np.ndarray]:
         """The batch of this text alone, as the encoder takes it."""
-        ids = self.token_ids[np.newaxis]
-        return {
-            "token_ids": ids,
-            "segment_ids": self.segment_ids[np.newaxis],
-            "padding_mask": np.ones(ids.shape, bool),
-        }
+        ids, segments = self.token_ids[np.newaxis], self.segment_ids[np.newaxis]
+        return {"token_ids": ids, "segment_ids": segments, "padding_mask": np.ones(ids.shape, bool)}
 
 
 def encoder_with_attention(encoder):
@@ -89,13 +85,11 @@ def states_and_attention(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
     return states, probs
 
 
-def word_states(
-    encoder, tokenizer, sentences: Sequence[Sequence[str]], *, sequence_length: int = 128, batch_size: int = _BATCH
-):
+def word_states(encoder, tokenizer, sentences: Sequence, *, sequence_length: int = 128) -> np.ndarray:
     """The hidden states of the first token of every word, float32 [n, L + 1, H], the embeddings first.
 
     Sentences are lists of words. Long ones are read in overlapping windows of `sequence_length`
-    tokens. `batch_size` is in windows and changes the result by rounding only.
+    tokens.
 
     Source: Devlin et al. 2018, section 5.3.
     """
@@ -105,7 +99,7 @@ def word_states(
     place = batch["word_position"][batch["word_position"] >= 0]  # [n] in the flat [W * S]
     window, position = np.divmod(place, length)
     vectors = np.empty((len(place), encoder.config.num_layers + 1, encoder.config.hidden_dim), "float32")
-    for windows, states, _ in _batches(encoder, batch, batch_size):
+    for windows, states, _ in _batches(encoder, batch):
         for row, number in enumerate(windows):
             words_of_window = np.flatnonzero(window == number)
             vectors[words_of_window] = states[:, row, position[words_of_window]].swapaxes(0, 1)
@@ -113,28 +107,25 @@ def word_states(
 
 
 def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 128) -> np.ndarray:
-    """The mean hidden state of every layer over the tokens of each text or pair, float32 [n, L + 1, H].
-
-    Longer texts are truncated.
-    """
+    """The mean hidden state of every layer over the tokens of each text or pair, float32 [n, L + 1, H]."""
     length = min(sequence_length, encoder.config.max_sequence_length)
     pair = not isinstance(texts[0], str)
     columns = {"text": [text[0] for text in texts], "text_pair": [text[1] for text in texts]} if pair else texts
     batch = {name: np.asarray(value) for name, value in TextPreprocessor(tokenizer, length, pair)(columns).items()}
     vectors = np.empty((len(texts), encoder.config.num_layers + 1, encoder.config.hidden_dim), "float32")
-    for rows, states, mask in _batches(encoder, batch, _BATCH):
+    for rows, states, mask in _batches(encoder, batch):
         real = mask[np.newaxis, :, :, np.newaxis]
         vectors[rows] = ((states * real).sum(axis=2) / real.sum(axis=2)).swapaxes(0, 1)
     return vectors
 
 
-def _batches(encoder, batch, batch_size):
+def _batches(encoder, batch):
     """Yields (row numbers, states [L + 1, rows, S', H], mask [rows, S']), similar lengths together."""
     plain = encoder.with_parts(None).with_outputs("hidden_states")
     sizes = batch["padding_mask"].sum(axis=-1)
     order = np.argsort(sizes, kind="stable")
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
+    for start in range(0, len(order), _BATCH):
+        rows = order[start : start + _BATCH]
         inputs = {name: batch[name][rows, : sizes[rows].max()] for name in _INPUTS}
         states = plain(inputs, training=False)["hidden_states"]
         states = np.stack([keras.ops.convert_to_numpy(layer).astype("float32") for layer in states])

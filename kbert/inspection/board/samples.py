@@ -16,10 +16,7 @@ from kbert.optim.adamw import AdamW, sum_of_squares
 
 
 class Sampler:
-    """Allows a measurement while all of them together take less than `share` of the time since `begin`.
-
-    The first one is always allowed. A share of 1.0 allows all.
-    """
+    """Allows the first measurement, and more while all together take less than `share` (1.0: all) of the time."""
 
     def __init__(self, share, now=time.perf_counter):
         if isinstance(share, bool) or not isinstance(share, int | float) or not share > 0:

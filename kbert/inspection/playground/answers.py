@@ -1,8 +1,4 @@
-"""The views of answers: filled masks, questions, entities, classes and scores.
-
-They call the parts of a `kbert.Pipeline`: preprocessor, model and answers. A SavedModel answers by
-its signatures.
-"""
+"""The views of answers, of a `kbert.Pipeline`'s parts or a SavedModel: filled masks, questions, entities, classes."""
 
 import math
 
@@ -22,10 +18,7 @@ _CANDIDATES = 10  # answers to a question that are listed
 
 
 def fill_mask(models, fields) -> dict:
-    """What a masked language model proposes for each [MASK]: ``tokens``, ``fills``, ``texts``.
-
-    A SavedModel gives no tokens, and each position is None.
-    """
+    """What a masked language model proposes for each [MASK]; a SavedModel gives no tokens and no positions."""
     model = models.open_any(fields.model())
     text, top = fields.text("text"), fields.integer("top", 5, 1, 50)
     model.check_task("masked_lm", "pretraining")
@@ -64,10 +57,7 @@ def _tokens_around_masks(preprocessor, batch, text):
 
 
 def question_answering(models, fields) -> dict:
-    """The answer to a question, a span of the context, and ``candidates``, the best spans.
-
-    Of a SavedModel only the best span has a place.
-    """
+    """The answer to a question and the best spans of the context; of a SavedModel only the first has a place."""
     model = models.open_any(fields.model())
     columns = {"question": fields.text("question"), "context": fields.text("context")}
     model.check_task("span")
@@ -83,9 +73,14 @@ def question_answering(models, fields) -> dict:
             {"answer": text.decode("utf-8", "replace"), "score": rounded(score), "start": start, "end": end}
             for score, start, end, text in zip(*best_columns, strict=True)
         ]
-    names = ("answer", "score", "start", "end", "null_score")
-    answer = {name: row[name] if isinstance(row[name], str | int) else rounded(row[name]) for name in names}
-    return answer | {"candidates": candidates}
+    return {
+        "answer": row["answer"],
+        "score": rounded(row["score"]),
+        "start": row["start"],
+        "end": row["end"],
+        "null_score": rounded(row["null_score"]),
+        "candidates": candidates,
+    }
 
 
 def _listed_candidates(row):

@@ -104,10 +104,7 @@ def _shown(value):
 
 
 def rounded(values) -> list | float:
-    """Nested lists of the numbers, rounded to seven significant digits, as many as float32 has.
-
-    BadRequest says that there is NaN or infinity, which a model with such weights gives.
-    """
+    """Nested lists of the numbers, rounded to seven significant digits, as many as float32 has."""
     values = np.asarray(values, "float64")
     if not np.isfinite(values).all():
         raise BadRequest("Expected finite numbers of the model. Received: NaN or infinity: its weights are damaged.")

@@ -60,16 +60,6 @@ def test_precision_and_recall():
     ]
 
 
-def test_scores_agree_with_scikit_learn():
-    metrics = pytest.importorskip("sklearn.metrics")
-    labels, predictions = np.random.default_rng(5).integers(0, 6, [2, 200])
-    scores = LabelScores.from_predictions(labels, predictions, 6)
-    expected = metrics.precision_recall_fscore_support(labels, predictions)
-    np.testing.assert_allclose([scores.precision, scores.recall, scores.f1, scores.given], expected)
-    counts, _ = confusion_matrix(labels, predictions, list("abcdef"), range(6))
-    np.testing.assert_array_equal(counts, metrics.confusion_matrix(labels, predictions))
-
-
 def test_many_labels_share_a_row():
     """The labels with the most errors keep their own rows, and no example is lost."""
     rng, names = np.random.default_rng(1), [f"n{n}" for n in range(30)]

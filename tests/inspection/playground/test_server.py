@@ -1,5 +1,6 @@
 """The playground on a real port: two people at once, and the recipe that starts it."""
 
+import concurrent.futures
 import json
 import threading
 import urllib.error
@@ -22,28 +23,18 @@ def post(address, view, question, in_chunks=False):
         return error.code, json.load(error)
 
 
-def test_two_people_at_once(app):
+def test_questions_over_a_socket(app):
+    """Several at once, each in a thread of its own, and what is too large, with and without a length."""
     server = PlaygroundServer(app)
     thread = threading.Thread(target=server.serve)
     thread.start()
     try:
-        questions = {
-            "one": [{"model": "fill_mask", "text": f"the film is {w}", "seed": 1} for w in ("good", "bad", "very")],
-            "two": [{"model": "encoder", "text": f"paris was {w}", "seed": 2} for w in ("never", "the", "capital")],
-        }
-        found, alone = {}, {}
-        for name, asked in questions.items():
-            alone[name] = [post(server.address, "masking", question) for question in asked]
-
-        def person(name):
-            found[name] = [post(server.address, "masking", question) for question in questions[name]]
-
-        people = [threading.Thread(target=person, args=(name,)) for name in questions]
-        for one in people:
-            one.start()
-        for one in people:
-            one.join()
-        assert found == alone and all(status == 200 for answers in found.values() for status, _ in answers)
+        words = ("good", "bad", "very", "never")
+        questions = [{"model": "fill_mask", "text": f"the film is {word}", "seed": 1} for word in words]
+        alone = [post(server.address, "masking", question) for question in questions]
+        with concurrent.futures.ThreadPoolExecutor(len(words)) as people:
+            together = list(people.map(lambda question: post(server.address, "masking", question), questions))
+        assert together == alone and all(status == 200 for status, _ in alone)
         for in_chunks in (False, True):
             status, answer = post(server.address, "masking", {"text": "a" * (5 * 2**20)}, in_chunks)
             assert status == 413 and "Expected at most" in answer["error"]

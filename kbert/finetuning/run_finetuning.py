@@ -12,7 +12,7 @@ from kbert.finetuning.finetune import FinetunedRun
 from kbert.finetuning.identify import identify_model
 from kbert.finetuning.run import Run
 from kbert.finetuning.starting_pipeline import Teaching, distillation_losses, starting_pipeline
-from kbert.inspection.board.log_directory import log_directory
+from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.keras_compat import set_untracked
 from kbert.models.bert_model import BertModel

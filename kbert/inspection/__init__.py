@@ -6,7 +6,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "DevExamples": "examples.dev_examples",
-        "Inspection": "findings.inspection",
+        "Inspection": "analysis.report",
         "MaskedExamples": "examples.masked_examples",
         "TensorBoard": "board.tensor_board",
         "View": "view",

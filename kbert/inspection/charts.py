@@ -13,6 +13,7 @@ BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 FAINT, INK = "#b0b6bc", "#202428"
 _COLOURS = (BLUE, ORANGE, GREEN, "#cc79a7", "#56b4e9", "#e69f00")
 MOST_TOKENS = 24  # of a picture of attention; more would be too small to read
+MOST_POINTS = 2000  # of a scatter plot
 MOST_BARS = 40  # of a picture of attributions; more would not fit on a screen
 _COLUMNS = 4  # maps beside each other
 _LONGEST = 24  # characters of a name
@@ -20,17 +21,9 @@ _POINTS = 72  # an inch
 _DPI = 144  # two pixels a point: for screens of high resolution
 # DejaVu Sans comes with matplotlib. The others have the scripts that it lacks, where they are installed.
 _FONTS = (
-    "Noto Sans CJK JP",
-    "Noto Sans CJK SC",
-    "Source Han Sans",
-    "WenQuanYi Micro Hei",
-    "IPAGothic",
-    "Arial Unicode MS",
-    "Noto Sans Devanagari",
-    "Noto Sans Thai",
-    "Noto Sans Bengali",
-    "Noto Sans Tamil",
-)
+    "Noto Sans CJK JP,Noto Sans CJK SC,Source Han Sans,WenQuanYi Micro Hei,IPAGothic,Arial Unicode MS,"
+    "Noto Sans Devanagari,Noto Sans Thai,Noto Sans Bengali,Noto Sans Tamil"
+).split(",")
 
 
 def picture(width: float, height: float, title: str, draw: Callable) -> np.ndarray:
@@ -39,11 +32,13 @@ def picture(width: float, height: float, title: str, draw: Callable) -> np.ndarr
     `width` and `height` are in points. `draw` adds axes to a `matplotlib.figure.Figure`.
     """
     import matplotlib
+    from matplotlib import font_manager
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
+    installed = set(font_manager.get_font_names())
     style = {
-        "font.family": ["DejaVu Sans", *_installed_fonts()],
+        "font.family": ["DejaVu Sans", *(font for font in _FONTS if font in installed)],
         "font.size": 9,
         "text.parse_math": False,  # a token may be "$"
         "text.color": INK,
@@ -112,7 +107,7 @@ def layer_chart(series: Mapping[str, Sequence[float]], title: str, dashed: Seque
             style = {"linestyle": "--", "marker": "."} if name in dashed else {"linewidth": 2, "marker": "o"}
             axes.plot(values, color=_COLOURS[n % len(_COLOURS)], label=name, **style)
         axes.set_ylim(-0.02, 1.02)
-        axes.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
+        axes.yaxis.set_major_formatter(_as_percent)
         axes.xaxis.get_major_locator().set_params(integer=True)
         axes.set_xlabel("layer (0: embeddings)")
         axes.grid(axis="y")
@@ -155,7 +150,7 @@ def confusion_picture(counts: np.ndarray, names: Sequence[str], title: str) -> n
 
         axes = figure.subplots()
         _map(axes, shares, names, names, high=1.0, size=9)
-        _numbers(axes, shares, [[_short_count(int(count)) for count in row] for row in counts])
+        _numbers(axes, shares, [[_short_count(count) for count in row] for row in counts.tolist()])
         for n in range(len(names)):
             axes.add_patch(Rectangle((n - 0.46, n - 0.46), 0.92, 0.92, fill=False, edgecolor=INK))
         axes.set_xlabel("predicted")
@@ -166,70 +161,85 @@ def confusion_picture(counts: np.ndarray, names: Sequence[str], title: str) -> n
     return picture(side, side, title, draw)
 
 
-def reliability_picture(counts, confidence, accuracy, title: str, of: str, share: str) -> np.ndarray:
+def reliability_picture(
+    calibration, title: str, of: str = "the predicted label", share: str = "accuracy"
+) -> np.ndarray:
     """The reliability diagram: accuracy as bars, the gap to the confidence as a line, the counts below.
 
-    `counts`, `confidence` and `accuracy` are [b], for bins of equal width, NaN where a bin is
-    empty. `of` names whose probability it is, `share` what the bars show.
+    `calibration` has ``counts``, ``confidence`` and ``accuracy`` of bins of equal width. `of` names
+    whose probability it is, `share` what the bars show.
     """
-    bins = len(counts)
-    used = np.flatnonzero(counts)
+    bins = len(calibration.counts)
+    used = np.flatnonzero(calibration.counts)
     middles = (used + 0.5) / bins
+    confidence, accuracy = calibration.confidence[used], calibration.accuracy[used]
 
     def draw(figure):
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
-        above.bar(middles, accuracy[used], 0.84 / bins, color=BLUE, alpha=0.8, label=f"{share} (bar)")
-        above.hlines(
-            confidence[used],
-            middles - 0.42 / bins,
-            middles + 0.42 / bins,
-            color=ORANGE,
-            linewidth=3,
-            label="confidence (line)",
-        )
-        above.vlines(middles, accuracy[used], confidence[used], color=ORANGE, linewidth=2)
+        above.bar(middles, accuracy, 0.84 / bins, color=BLUE, alpha=0.8, label=f"{share} (bar)")
+        left, right = middles - 0.42 / bins, middles + 0.42 / bins
+        above.hlines(confidence, left, right, color=ORANGE, linewidth=3, label="confidence (line)")
+        above.vlines(middles, accuracy, confidence, color=ORANGE, linewidth=2)
         above.plot([0, 1], [0, 1], "--", color=INK, linewidth=1, label="perfect (dashed)")
         above.set(xlim=(0, 1), ylim=(0, 1), ylabel=share)
         above.grid(axis="y")
-        above.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
-        below.bar(middles, counts[used], 0.84 / bins, color=BLUE, alpha=0.45)
+        above.yaxis.set_major_formatter(_as_percent)
+        below.bar(middles, calibration.counts[used], 0.84 / bins, color=BLUE, alpha=0.45)
         below.set(ylabel="examples", xlabel=f"probability of {of}")
-        below.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}%")
+        below.xaxis.set_major_formatter(_as_percent)
         figure.legend(loc="outside right upper", frameon=False)
 
     return picture(520, 460, title, draw)
 
 
-def scatter_picture(labels, predictions, title: str) -> np.ndarray:
-    """A point for each finite pair of a gold and a predicted number; what is right lies on the line."""
+def scatter_picture(labels: np.ndarray, predictions: np.ndarray, title: str) -> np.ndarray:
+    """A point for each of at most `MOST_POINTS` pairs of a gold and a predicted number; what is right lies on a line.
+
+    Only finite numbers are drawn, and the title says how many are not.
+    """
+    finite = np.isfinite(labels) & np.isfinite(predictions)
+    rows = np.flatnonzero(finite)
+    rows = rows[np.linspace(0, len(rows) - 1, min(MOST_POINTS, len(rows)), dtype="int64")]
+    labels, predictions = labels[rows], predictions[rows]
 
     def draw(figure):
         axes = figure.subplots()
         axes.plot(labels, predictions, "o", color=BLUE, alpha=0.4, markersize=5, markeredgewidth=0)
         axes.axline((0, 0), slope=1, color=INK, linestyle="--", linewidth=1)
         both = [*labels, *predictions] or [0.0, 1.0]
-        low, high = min(both), max(both)
-        room = 0.05 * (high - low) or 0.5
-        axes.set(xlim=(low - room, high + room), ylim=(low - room, high + room), xlabel="gold", ylabel="predicted")
+        room = 0.05 * (max(both) - min(both)) or 0.5
+        limits = (min(both) - room, max(both) + room)
+        axes.set(xlim=limits, ylim=limits, xlabel="gold", ylabel="predicted")
         axes.set_aspect("equal")
         axes.grid(color=FAINT, linewidth=0.5)
 
-    return picture(430, 450, title, draw)
+    return picture(430, 450, title + _not_drawn(finite), draw)
 
 
-def residual_picture(residuals, title: str, bars: int = 20) -> np.ndarray:
-    """The number of examples by their finite residual, with a line at 0."""
-    reach = float(np.abs(residuals).max(initial=0.0)) or 1.0
+def residual_picture(residuals: np.ndarray, title: str, bars: int = 20) -> np.ndarray:
+    """The number of examples by their residual, with a line at 0; the title says how many are not finite."""
+    finite = np.isfinite(residuals)
+    drawn = residuals[finite]
+    reach = float(np.abs(drawn).max(initial=0.0)) or 1.0
 
     def draw(figure):
         axes = figure.subplots()
-        axes.hist(residuals, bins=bars, range=(-reach, reach), color=BLUE, rwidth=0.94)
+        axes.hist(drawn, bins=bars, range=(-reach, reach), color=BLUE, rwidth=0.94)
         axes.axvline(0.0, color=INK, linestyle="--", linewidth=1)
         axes.set(xlabel="predicted minus gold", ylabel="examples")
         axes.grid(axis="y", linewidth=0.5)
         axes.set_axisbelow(True)
 
-    return picture(430, 310, title, draw)
+    return picture(430, 310, title + _not_drawn(finite), draw)
+
+
+def _not_drawn(finite):
+    others = np.count_nonzero(~finite)
+    return f"\nnot drawn: {others:,} of {len(finite):,} are not finite" if others else ""
+
+
+def _as_percent(value, _):
+    return f"{100 * value:.0f}%"
 
 
 def short(name: str) -> str:
@@ -262,10 +272,3 @@ def _short_count(count: int) -> str:
     if not count:
         return ""
     return f"{count:,}" if count < 10_000 else f"{count / 1000:.0f}k"
-
-
-def _installed_fonts() -> list[str]:
-    from matplotlib import font_manager
-
-    installed = set(font_manager.get_font_names())
-    return [font for font in _FONTS if font in installed]

@@ -12,19 +12,13 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kbert.checks import check_directory, check_integers, check_positive
-from kbert.inspection.analysis.attention_heads import mean_statistics
-from kbert.inspection.analysis.attribution_targets import HEADS, explained_heads
-from kbert.inspection.analysis.probes import probe_layers
-from kbert.inspection.analysis.similarity import layer_similarity
+from kbert.inspection.analysis.attention_heads import heads_and_words, mean_statistics
+from kbert.inspection.analysis.attributions import BASELINES, HEADS, explained_heads, token_attributions
+from kbert.inspection.analysis.labelled_data import LabelledData, labelled_data
+from kbert.inspection.analysis.probes import layer_similarity, probe_layers
+from kbert.inspection.analysis.projector import labelled_vectors, word_embeddings
+from kbert.inspection.analysis.report import Inspection, check_output, pictures, write_files, write_tensorboard
 from kbert.inspection.analysis.states import mean_states, text_states, word_states
-from kbert.inspection.analysis.token_attributions import BASELINES, token_attributions
-from kbert.inspection.embeddings import labelled_vectors, word_embeddings
-from kbert.inspection.findings.files import check_output, write_files
-from kbert.inspection.findings.inspection import Inspection
-from kbert.inspection.findings.tensorboard_data import write_tensorboard
-from kbert.inspection.findings.views import pictures
-from kbert.inspection.labelled_data import LabelledWords, labelled_data
-from kbert.inspection.word_heads import heads_and_words
 from kbert.models.bert_model import BertModel
 from kbert.pipelines.pipeline import Pipeline
 from kbert.text.tokenizer import check_tokenizer
@@ -66,7 +60,7 @@ def inspect(
         model: a kbert model, a pipeline, or what `kbert.load_pretrained` takes.
         texts: strings, or tuples of two strings (a question and its context; a pair). A model with
             a masked-LM head reads ``[MASK]`` in them. None: two sentences of English.
-        data: labelled words or texts, see `kbert.inspection.labelled_data`: mappings of columns, or
+        data: labelled words or texts, see `kbert.inspection.analysis.labelled_data`: mappings of columns, or
             examples of `kbert.tasks.Tagging` or a text task.
         dev: labelled words or texts on which probes are scored. None: a fifth of `data`, drawn by
             `seed`.
@@ -116,11 +110,11 @@ def inspect(
     texts = _checked_texts(texts)
     data, dev = _checked_data(data, dev)
     encoder, config = model.encoder, model.config
-    fills_masks = any(layer.name == "masked_lm_head" for layer in model.layers)
-    reading = tokenizer.reading_special_tokens() if fills_masks else tokenizer
+    heads = explained_heads(model)
+    reading = tokenizer.reading_special_tokens() if "masked_lm_head" in heads else tokenizer
     states = text_states(encoder, reading, texts, sequence_length)
     attributions = [None] * len(states)
-    if explained_heads(model):
+    if heads:
         attributions = [
             token_attributions(model, tokenizer, of_text, labels=labels, baseline=baseline) for of_text in states
         ]
@@ -131,17 +125,19 @@ def inspect(
     findings = {}
     words = None
     if data is not None:
-        train, words = _split(data.up_to(max_words), None if dev is None else dev.up_to(max_words), seed)
+        data = data.up_to(max_words)
+        train, words = _split(data, seed) if dev is None else (data, dev.up_to(max_words))
         of_train, of_test = (_vectors(encoder, tokenizer, part, sequence_length) for part in (train, words))
         if importlib.util.find_spec("sklearn"):
             findings["probes"] = _probes(train, words, of_train, of_test, seed)
         else:
             _LOGGER.warning("no probes: they need scikit-learn, which pip install 'kbert[inspect]' installs")
         embeddings.append(labelled_vectors(words, of_test[:, -1], max_vectors))
-        if isinstance(words, LabelledWords):
+        if words.has_words:
             findings |= heads_and_words(encoder, tokenizer, words, sequence_length)
     if compare is not None:
-        compared = (words or LabelledWords([_words_of(text) for text in texts], {})).up_to(_COMPARED)
+        sentences = [(text if isinstance(text, str) else " ".join(text)).split() or ["."] for text in texts]
+        compared = (words or LabelledData(sentences, {}, has_words=True)).up_to(_COMPARED)
         own_vectors = _vectors(encoder, tokenizer, compared, sequence_length)
         other_vectors = _vectors(other_model.encoder, other_tokenizer, compared, sequence_length)
         findings |= {"other": _name(compare), "similarity": layer_similarity(own_vectors, other_vectors)}
@@ -155,11 +151,12 @@ def inspect(
     }
     statistics = mean_statistics([of_text.attention for of_text in states], [of_text.tokens for of_text in states])
     result = Inspection(name, facts, states, statistics, attributions, embeddings=embeddings, **findings)
-    drawn = pictures(result) if log_dir is not None or directory is not None else None
+    if log_dir is not None or directory is not None:
+        drawn = pictures(result)
     if log_dir is not None:
         write_tensorboard(result, log_dir, drawn)
     if directory is not None:
-        write_files(result, directory, overwrite, drawn)
+        write_files(result, directory, drawn)
     return result
 
 
@@ -196,7 +193,7 @@ def _name(model):
     if isinstance(model, str | os.PathLike):
         path = pathlib.Path(model)
         return path.parent.name if path.name == "model" and path.parent.name else path.name or str(path)
-    return f"{type(getattr(model, 'model', model)).__name__}"
+    return type(model.model if isinstance(model, Pipeline) else model).__name__
 
 
 def _checked_texts(texts):
@@ -222,9 +219,8 @@ def _checked_data(data, dev):
     dev = None if dev is None else labelled_data(dev, "dev")
     if dev is not None and data is None:
         raise ValueError("inspect: `dev` is what probes that were trained on `data` are scored on. Received: no `data`")
-    if dev is not None and type(dev) is not type(data):
-        kinds = {True: "labelled words", False: "labelled texts"}
-        wanted, received = (kinds[isinstance(labelled, LabelledWords)] for labelled in (data, dev))
+    if dev is not None and dev.has_words != data.has_words:
+        wanted, received = ("labelled words" if part.has_words else "labelled texts" for part in (data, dev))
         raise ValueError(f"inspect: `dev`: expected {wanted}, as `data` has. Received: {received}")
     return data, dev
 
@@ -238,13 +234,7 @@ def _warn(states, attributions):
             _LOGGER.warning("texts[%d]: attributions are off by %.2g%% of what they explain", number, error)
 
 
-def _words_of(text):
-    return (text if isinstance(text, str) else " ".join(text)).split() or ["."]
-
-
-def _split(data, dev, seed):
-    if dev is not None:
-        return data, dev
+def _split(data, seed):
     order = np.random.Generator(np.random.PCG64(seed)).permutation(len(data))
     count = max(1, round(_TEST_SHARE * len(data)))
     if count >= len(data):
@@ -255,9 +245,8 @@ def _split(data, dev, seed):
 
 
 def _vectors(encoder, tokenizer, part, sequence_length):
-    if isinstance(part, LabelledWords):
-        return word_states(encoder, tokenizer, part.words, sequence_length=sequence_length)
-    return mean_states(encoder, tokenizer, part.texts, sequence_length=sequence_length)
+    states = word_states if part.has_words else mean_states
+    return states(encoder, tokenizer, part.rows, sequence_length=sequence_length)
 
 
 def _probes(train, test, of_train, of_test, seed):

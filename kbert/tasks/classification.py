@@ -175,7 +175,7 @@ class Classification(TextTask):
         return examples.with_labels(labels) if labels else examples
 
     def _views(self, pipeline, examples, predictions):
-        from kbert.inspection.examples.classification_views import label_views, multi_label_views
+        from kbert.inspection.examples.prediction_views import label_views, multi_label_views
 
         names = [str(label) for label in pipeline.answers.labels]
         if examples.multi_label:

@@ -66,6 +66,6 @@ class Regression(TextTask):
         return from_table(table, text=self.text, text_pair=self.text_pair, label=self.label)
 
     def _views(self, pipeline, examples, predictions):
-        from kbert.inspection.examples.number_views import number_views
+        from kbert.inspection.examples.prediction_views import number_views
 
         return number_views(predictions, examples.labels, *example_columns(examples))

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from helpers.event_values import event_values
+from helpers.event_files import event_values
 from helpers.shown_text import HOSTILE, shown_as, shown_cells
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 from helpers.tiny_directory import sentences, write_tiny_directory

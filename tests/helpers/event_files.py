@@ -1,5 +1,6 @@
 """What TensorBoard's event files hold, read by TensorFlow."""
 
+import numpy as np
 import tensorflow as tf
 
 
@@ -28,3 +29,22 @@ def tags_of(log_dir, plugin):
         for value in event.summary.value
         if value.metadata.plugin_data.plugin_name == plugin
     }
+
+
+def event_values(log_dir) -> list[tuple[int, str, str, object]]:
+    """(step, tag, plugin, value) of all runs, by step, and within a step as they were written.
+
+    Texts are strings, pictures arrays, scalars floats.
+    """
+    values = []
+    for _, event in read_events(log_dir):
+        for value in event.summary.value:
+            plugin = value.metadata.plugin_data.plugin_name
+            values.append((event.step, value.tag, plugin, _content(plugin, tf.make_ndarray(value.tensor))))
+    return sorted(values, key=lambda value: value[0])
+
+
+def _content(plugin, value):
+    if plugin == "images":
+        return tf.io.decode_png(value[2]).numpy()  # after width and height
+    return value.ravel()[0].decode() if plugin == "text" else float(np.ravel(value)[0]) if value.size == 1 else value

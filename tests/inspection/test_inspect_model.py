@@ -12,7 +12,7 @@ from helpers.tiny_bert import WORDS, randomise, tiny_config, tiny_tokenizer
 from helpers.wrong_values import wrong_values
 
 import kbert
-from kbert.inspection.labelled_data import labelled_data
+from kbert.inspection.analysis.labelled_data import labelled_data
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.tagging.tagged_text import TaggedText
 
@@ -154,7 +154,7 @@ def test_masks_are_read_where_the_model_fills_them():
 
 
 def test_examples_of_tasks_are_data():
-    tagged = labelled_data(TaggedText(SENTENCES[:3], TAGS[:3], [0, 1, 2]))
+    tagged = labelled_data(TaggedText(SENTENCES[:3], TAGS[:3], [0, 1, 2]), "data")
     assert tagged.properties()["entity type"] == ["O"] * 8 + ["LOC", "LOC", "O", "O"]
     assert tagged.properties()["position"][:5] == ["00", "01", "02", "03", "00"]
     assert len(tagged.up_to(5)) == 2 and len(tagged.up_to(4)) == 1 and len(tagged.up_to(100)) == 3

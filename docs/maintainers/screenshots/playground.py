@@ -33,7 +33,7 @@ PICTURES = {
 
 def make(pictures: Pictures, names) -> None:
     """Makes these pictures, from one playground with all models."""
-    from helpers.playground_server import serving
+    from helpers.playground import serving
 
     of_runs = ("tiny", "healthy", "overfitting", "questions", "entities")
     made = [str(pictures.runs / run) for run in of_runs if (pictures.runs / run / "model").is_dir()]

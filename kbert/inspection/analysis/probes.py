@@ -1,11 +1,10 @@
-"""Linear probes: what can be read off each layer, and how much of that is the probe's own memory.
+"""What can be read off each layer, how much of that is the probe's own memory, and how similar layers are.
 
 Shapes: n words (or texts), L layers, H hidden.
 """
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -56,37 +55,33 @@ def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> 
     Source: Hewitt and Liang 2019, "Designing and Interpreting Probes with Control Tasks": the
     control label of a word type is drawn from the distribution of the labels.
     """
-    for part, (states, labels, types) in (("train", train), ("test", test)):
-        if np.ndim(states) != 3 or not len(states) == len(labels) == len(types) or not len(labels):
-            raise ValueError(
-                f"probe_layers: expected states [n, L, H] and n labels and types to {part} {name!r}. "
-                f"Received: shape {np.shape(states)}, {len(labels)} labels and {len(types)} types"
-            )
-    labels = sorted(set(map(str, train[1])))
-    if len(labels) < 2:
-        raise ValueError(f"probe_layers: expected at least two labels of {name!r} to tell apart. Received: {labels}")
+    labels = sorted(set(train[1]))
     number = {label: n for n, label in enumerate(labels)}
-    train_ids, test_ids = (np.array([number.get(str(label), -1) for label in part[1]]) for part in (train, test))
+    train_ids, test_ids = (np.array([number.get(label, -1) for label in part[1]]) for part in (train, test))
     share = np.bincount(train_ids, minlength=len(labels)) / len(train_ids)
+    # A random label for each type, drawn in an order that does not depend on the order of the words.
+    types = sorted({*train[2], *test[2]})
     rng = np.random.Generator(np.random.PCG64(seed))
-    control = dict(_random_labels([*train[2], *test[2]], share, rng))
+    control = dict(zip(types, rng.choice(len(share), size=len(types), p=share), strict=True))
     train_control, test_control = (np.array([control[word_type] for word_type in part[2]]) for part in (train, test))
-    scores = {"accuracy": [], "macro_f1": [], "control_accuracy": []}
-    for layer in range(np.shape(train[0])[1]):
+    accuracy, macro_f1, control_accuracy = [], [], []
+    for layer in range(train[0].shape[1]):
         states, test_states = train[0][:, layer], test[0][:, layer]
         guesses = _probe(states, train_ids, test_states, l2)
-        scores["accuracy"].append(float((guesses == test_ids).mean()))
-        scores["macro_f1"].append(_macro_f1(guesses, test_ids))
+        accuracy.append(float((guesses == test_ids).mean()))
+        macro_f1.append(_macro_f1(guesses, test_ids))
         guesses = _probe(states, train_control, test_states, l2)
-        scores["control_accuracy"].append(float((guesses == test_control).mean()))
+        control_accuracy.append(float((guesses == test_control).mean()))
     return LayerProbes(
         name,
         labels,
+        accuracy,
+        macro_f1,
+        control_accuracy,
         majority=float((test_ids == share.argmax()).mean()),
         train_words=len(train_ids),
         test_words=len(test_ids),
         unknown=int((test_ids < 0).sum()),
-        **scores,
     )
 
 
@@ -105,15 +100,35 @@ def _probe(states, ids, test_states, l2):
         return make_pipeline(StandardScaler(), regression).fit(states, ids).predict(test_states)
 
 
-def _random_labels(types: Sequence, share, rng):
-    """A label for each type, drawn in an order that does not depend on the order of the words."""
-    word_types = sorted(set(types))
-    return zip(word_types, rng.choice(len(share), size=len(word_types), p=share), strict=True)
-
-
 def _macro_f1(guesses, truth):
-    scores = []
-    for label in np.unique(truth[truth >= 0]):
-        hits = ((guesses == label) & (truth == label)).sum()
-        scores.append(2 * hits / ((guesses == label).sum() + (truth == label).sum()))
-    return float(np.mean(scores)) if scores else 0.0
+    from sklearn.metrics import f1_score
+
+    occurring = np.unique(truth[truth >= 0])
+    return float(f1_score(truth, guesses, labels=occurring, average="macro")) if len(occurring) else 0.0
+
+
+def layer_similarity(x, y) -> np.ndarray:
+    """Linear CKA of each layer of one model and each of another on the same n words.
+
+    `x` is [n, L, H], `y` [n, L', H'], the result float64 [L, L'] in [0, 1]: 1 where one is the
+    other up to rotation, scale and shift, 0 if one does not vary.
+
+    Source: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited",
+    equation 3 with linear kernels.
+    """
+    x, y = np.asarray(x, "float64"), np.asarray(y, "float64")
+    x, y = x - x.mean(axis=0), y - y.mean(axis=0)
+    x_norm, y_norm = ([_hsic(states[:, k], states[:, k]) for k in range(states.shape[1])] for states in (x, y))
+    similarity = np.zeros((x.shape[1], y.shape[1]))
+    for i, a in enumerate(x_norm):
+        for j, b in enumerate(y_norm):
+            if a > 0 and b > 0:
+                similarity[i, j] = _hsic(x[:, i], y[:, j]) / np.sqrt(a * b)
+    return similarity
+
+
+def _hsic(x, y):
+    """The squared Frobenius norm of the cross-covariance, but for the factor that cancels."""
+    if len(x) < min(x.shape[1], y.shape[1]):
+        return ((x @ x.T) * (y @ y.T)).sum()  # an equal number, cheaper for few words
+    return ((x.T @ y) ** 2).sum()

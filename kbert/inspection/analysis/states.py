@@ -13,6 +13,9 @@ import tensorflow as tf
 from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
 from kbert.preprocessing.text_preprocessor import TextPreprocessor
 
+_INPUTS = ("token_ids", "segment_ids", "padding_mask")
+_BATCH = 32  # windows or texts in a forward pass
+
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TextStates:
@@ -37,12 +40,8 @@ class TextStates:
     @property
     def batch(self) -> dict[str, np.ndarray]:
         """The batch of this text alone, as the encoder takes it."""
-        ids = self.token_ids[np.newaxis]
-        return {
-            "token_ids": ids,
-            "segment_ids": self.segment_ids[np.newaxis],
-            "padding_mask": np.ones(ids.shape, bool),
-        }
+        ids, segments = self.token_ids[np.newaxis], self.segment_ids[np.newaxis]
+        return {"token_ids": ids, "segment_ids": segments, "padding_mask": np.ones(ids.shape, bool)}
 
 
 def encoder_with_attention(encoder):
@@ -52,9 +51,10 @@ def encoder_with_attention(encoder):
 
 def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128) -> list[TextStates]:
     """The `TextStates` of each text or pair (a tuple of two strings), computed one text at a time."""
-    encoder, of_texts = encoder_with_attention(encoder), []
+    encoder = encoder_with_attention(encoder)
     length = min(sequence_length, encoder.config.max_sequence_length)
     vocabulary = tokenizer.vocabulary
+    of_texts = []
     for text in texts:
         parts = (text,) if isinstance(text, str) else tuple(text)
         columns = {name: [part] for name, part in zip(("text", "text_pair"), parts, strict=False)}
@@ -63,11 +63,16 @@ def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128)
         size = int(batch["padding_mask"].sum())
         batch = {name: value[:, :size] for name, value in batch.items()}
         states, probs = states_and_attention(encoder, batch)
-        whole = sum(int(tokenizer([part]).row_lengths()[0]) for part in parts) + len(parts) + 1
         ids = batch["token_ids"][0]
         tokens = [vocabulary[n] for n in ids]
-        of_texts.append(TextStates(parts, tokens, ids, batch["segment_ids"][0], states, probs, whole - size))
+        truncated = truncated_tokens(tokenizer, parts, size)
+        of_texts.append(TextStates(parts, tokens, ids, batch["segment_ids"][0], states, probs, truncated))
     return of_texts
+
+
+def truncated_tokens(tokenizer, texts: Sequence[str], size: int) -> int:
+    """How many tokens of a text or pair are not in its row of `size` tokens."""
+    return int(tokenizer(tf.constant(texts)).row_lengths().numpy().sum()) + len(texts) + 1 - size
 
 
 def states_and_attention(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
@@ -80,17 +85,11 @@ def states_and_attention(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
     return states, probs
 
 
-_INPUTS = ("token_ids", "segment_ids", "padding_mask")
-_BATCH = 32  # windows or texts in a forward pass
-
-
-def word_states(
-    encoder, tokenizer, sentences: Sequence[Sequence[str]], *, sequence_length: int = 128, batch_size: int = _BATCH
-):
+def word_states(encoder, tokenizer, sentences: Sequence, *, sequence_length: int = 128) -> np.ndarray:
     """The hidden states of the first token of every word, float32 [n, L + 1, H], the embeddings first.
 
     Sentences are lists of words. Long ones are read in overlapping windows of `sequence_length`
-    tokens. `batch_size` is in windows and changes the result by rounding only.
+    tokens.
 
     Source: Devlin et al. 2018, section 5.3.
     """
@@ -100,7 +99,7 @@ def word_states(
     place = batch["word_position"][batch["word_position"] >= 0]  # [n] in the flat [W * S]
     window, position = np.divmod(place, length)
     vectors = np.empty((len(place), encoder.config.num_layers + 1, encoder.config.hidden_dim), "float32")
-    for windows, states, _ in _batches(encoder, batch, batch_size):
+    for windows, states, _ in _batches(encoder, batch):
         for row, number in enumerate(windows):
             words_of_window = np.flatnonzero(window == number)
             vectors[words_of_window] = states[:, row, position[words_of_window]].swapaxes(0, 1)
@@ -108,28 +107,25 @@ def word_states(
 
 
 def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 128) -> np.ndarray:
-    """The mean hidden state of every layer over the tokens of each text or pair, float32 [n, L + 1, H].
-
-    Longer texts are truncated.
-    """
+    """The mean hidden state of every layer over the tokens of each text or pair, float32 [n, L + 1, H]."""
     length = min(sequence_length, encoder.config.max_sequence_length)
     pair = not isinstance(texts[0], str)
     columns = {"text": [text[0] for text in texts], "text_pair": [text[1] for text in texts]} if pair else texts
     batch = {name: np.asarray(value) for name, value in TextPreprocessor(tokenizer, length, pair)(columns).items()}
     vectors = np.empty((len(texts), encoder.config.num_layers + 1, encoder.config.hidden_dim), "float32")
-    for rows, states, mask in _batches(encoder, batch, _BATCH):
+    for rows, states, mask in _batches(encoder, batch):
         real = mask[np.newaxis, :, :, np.newaxis]
         vectors[rows] = ((states * real).sum(axis=2) / real.sum(axis=2)).swapaxes(0, 1)
     return vectors
 
 
-def _batches(encoder, batch, batch_size):
+def _batches(encoder, batch):
     """Yields (row numbers, states [L + 1, rows, S', H], mask [rows, S']), similar lengths together."""
     plain = encoder.with_parts(None).with_outputs("hidden_states")
     sizes = batch["padding_mask"].sum(axis=-1)
     order = np.argsort(sizes, kind="stable")
-    for start in range(0, len(order), batch_size):
-        rows = order[start : start + batch_size]
+    for start in range(0, len(order), _BATCH):
+        rows = order[start : start + _BATCH]
         inputs = {name: batch[name][rows, : sizes[rows].max()] for name in _INPUTS}
         states = plain(inputs, training=False)["hidden_states"]
         states = np.stack([keras.ops.convert_to_numpy(layer).astype("float32") for layer in states])

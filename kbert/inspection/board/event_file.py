@@ -15,7 +15,7 @@ INSPECTION = "inspection"  # the run of `kbert.inspect`
 
 
 class EventFile:
-    """A new event file in the directory of a run; events are on the disk after `flush`.
+    """An event file in the directory of a run, begun by what is first written; on the disk after `flush`.
 
     TensorBoard reads a run's files in the order of their names, so names ascend in the order of
     creation, even within a second. The first event gives the step at which the run begins or
@@ -23,42 +23,54 @@ class EventFile:
     disk are raised as by `kbert.files.explain_full_disk`.
     """
 
-    def __init__(self, directory, start=0):
-        from tensorboard.compat.proto import event_pb2
-
+    def __init__(self, directory, start: int | None = None):
+        """`start` is the first step; None: that of what is first written."""
         self._directory = pathlib.Path(directory)
-        with explain_full_disk(self._directory):
-            self._directory.mkdir(parents=True, exist_ok=True)
-            self._writer = _record_writer(self._directory / _new_name(self._directory))
-            self._add(event_pb2.Event(file_version="brain.Event:2"))
-            started = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
-            self._add(event_pb2.Event(step=start, session_log=started))
+        self._start = start
+        self._writer = None
 
     def write(self, step: int, values: Iterable) -> None:
+        """Adds values of `kbert.inspection.board.summaries`."""
         from tensorboard.compat.proto import event_pb2, summary_pb2
 
-        with explain_full_disk(self._directory):
-            if values := list(values):
-                self._add(event_pb2.Event(step=step, summary=summary_pb2.Summary(value=values)))
+        if values := list(values):
+            self._add(event_pb2.Event(step=step, summary=summary_pb2.Summary(value=values)))
 
     def write_graph(self, graph: bytes) -> None:
         """Adds the graph of the run, a serialized GraphDef."""
         from tensorboard.compat.proto import event_pb2
 
-        with explain_full_disk(self._directory):
-            self._add(event_pb2.Event(graph_def=graph))
+        self._add(event_pb2.Event(graph_def=graph))
 
     def flush(self) -> None:
         """Hands what was written to the system."""
-        with explain_full_disk(self._directory):
-            self._writer.flush()
+        if self._writer is not None:
+            with explain_full_disk(self._directory):
+                self._writer.flush()
 
     def close(self) -> None:
-        """Writes what is left, and closes the file."""
-        with explain_full_disk(self._directory):
-            self._writer.close()
+        """Writes what is left, and closes the file; a later `write` begins another."""
+        if self._writer is not None:
+            with explain_full_disk(self._directory):
+                self._writer.close()
+        self._writer = None
 
     def _add(self, event):
+        with explain_full_disk(self._directory):
+            if self._writer is None:
+                self._begin(event.step if self._start is None else self._start)
+            self._write(event)
+
+    def _begin(self, start):
+        from tensorboard.compat.proto import event_pb2
+
+        self._directory.mkdir(parents=True, exist_ok=True)
+        self._writer = _record_writer(self._directory / _new_name(self._directory))
+        self._write(event_pb2.Event(file_version="brain.Event:2"))
+        started = event_pb2.SessionLog(status=event_pb2.SessionLog.START)
+        self._write(event_pb2.Event(step=start, session_log=started))
+
+    def _write(self, event):
         event.wall_time = time.time()
         self._writer.write(event.SerializeToString())
 
@@ -76,20 +88,14 @@ def remove_later_steps(log_dir, step: int) -> None:
     run `inspection` is left alone: its steps are layers.
     """
     log_dir = pathlib.Path(log_dir)
-    for directory in (
-        log_dir,
-        *(path for path in sorted(log_dir.glob("*")) if path.is_dir() and path.name != INSPECTION),
-    ):
-        for path in event_files(directory):
-            _cut(path, step)
-
-
-def _cut(path, step):
-    content = path.read_bytes()
-    kept = [record for record, event in _records(content) if event.step <= step]
-    if sum(map(len, kept)) < len(content):
-        with atomic_file(path, "wb") as file:
-            file.writelines(kept)
+    runs = [path for path in sorted(log_dir.glob("*")) if path.is_dir() and path.name != INSPECTION]
+    for run in (log_dir, *runs):
+        for path in event_files(run):
+            content = path.read_bytes()
+            kept = [record for record, event in _records(content) if event.step <= step]
+            if sum(map(len, kept)) < len(content):
+                with atomic_file(path, "wb") as file:
+                    file.writelines(kept)
 
 
 def _records(content):

@@ -12,14 +12,11 @@ import numpy as np
 from keras import ops
 
 from kbert.keras_compat import base_optimizer
-from kbert.optim.adamw import sum_of_squares
+from kbert.optim.adamw import AdamW, sum_of_squares
 
 
 class Sampler:
-    """Allows a measurement while all of them together take less than `share` of the time since `begin`.
-
-    The first one is always allowed. A share of 1.0 allows all.
-    """
+    """Allows the first measurement, and more while all together take less than `share` (1.0: all) of the time."""
 
     def __init__(self, share, now=time.perf_counter):
         if isinstance(share, bool) or not isinstance(share, int | float) or not share > 0:
@@ -56,11 +53,8 @@ def weight_samples(model) -> dict[str, np.ndarray]:
 
     Of large ones 65,536 values are taken, spread over rows and columns.
     """
-    return {
-        variable.path: np.asarray(_spread(variable), "float32")
-        for variable in model.trainable_variables
-        if len(variable.shape) > 1
-    }
+    matrices = [variable for variable in model.trainable_variables if len(variable.shape) > 1]
+    return {variable.path: np.asarray(_spread(variable), "float32") for variable in matrices}
 
 
 def _spread(variable):
@@ -73,13 +67,10 @@ def _spread(variable):
     return ops.convert_to_numpy(ops.reshape(ops.convert_to_tensor(variable), (-1,))[::stride])
 
 
-_BLOCK = re.compile(r"(?:^|/)(encoder_block_\d+)/")
-
-
 def layer_of(path: str) -> str:
     """The layer of a variable: a block such as "encoder_block_1", or the first part of its path."""
-    found = _BLOCK.search(path)
-    return found[1] if found else path.split("/")[0]
+    block = re.search(r"(?:^|/)(encoder_block_\d+)/", path)
+    return block[1] if block else path.split("/")[0]
 
 
 def layer_norms(model, learning_rate) -> dict[str, dict[str, float]]:
@@ -91,26 +82,28 @@ def layer_norms(model, learning_rate) -> dict[str, dict[str, float]]:
     """
     optimizer = base_optimizer(model.optimizer)
     variables = model.trainable_variables
-    squares = {"weight": [sum_of_squares(ops.convert_to_tensor(variable)) for variable in variables]}
-    if getattr(optimizer, "built", False) and hasattr(optimizer, "last_update"):
-        updates = (optimizer.last_update(variable, learning_rate) for variable in variables)
-        squares["update"] = [sum_of_squares(update) for update in updates]
-    totals = {name: _by_layer(variables, ops.convert_to_numpy(ops.stack(each))) for name, each in squares.items()}
-    if "update" in totals:
-        gradients = optimizer.gradient_norms_by_path()
-        totals["gradient"] = _by_layer(variables, [gradients[variable.path] ** 2 for variable in variables])
-    norms = {name: {layer: math.sqrt(total) for layer, total in each.items()} for name, each in totals.items()}
-    if updates := norms.pop("update", None):
-        norms["update_ratio"] = {layer: updates[layer] / max(norms["weight"][layer], 1e-30) for layer in updates}
-    return norms
+
+    def norms(tensors):
+        return _by_layer(variables, ops.convert_to_numpy(ops.stack([sum_of_squares(tensor) for tensor in tensors])))
+
+    weights = norms(ops.convert_to_tensor(variable) for variable in variables)
+    if not isinstance(optimizer, AdamW) or not optimizer.built:
+        return {"weight": weights}
+    updates = norms(optimizer.last_update(variable, learning_rate) for variable in variables)
+    gradients = optimizer.gradient_norms_by_path()
+    return {
+        "weight": weights,
+        "gradient": _by_layer(variables, [gradients[variable.path] ** 2 for variable in variables]),
+        "update_ratio": {layer: norm / max(weights[layer], 1e-30) for layer, norm in updates.items()},
+    }
 
 
-def _by_layer(variables, numbers):
+def _by_layer(variables, squares):
     totals = {}
-    for variable, number in zip(variables, np.asarray(numbers, "float64"), strict=True):
+    for variable, square in zip(variables, np.asarray(squares, "float64"), strict=True):
         layer = layer_of(variable.path)
-        totals[layer] = totals.get(layer, 0.0) + float(number)
-    return totals
+        totals[layer] = totals.get(layer, 0.0) + float(square)
+    return {layer: math.sqrt(total) for layer, total in totals.items()}
 
 
 class AttentionEntropy:
@@ -122,21 +115,16 @@ class AttentionEntropy:
 
     def __init__(self, model, inputs, rows=4):
         self._encoder = model.encoder.with_outputs("attention_probs")
-        names = self._encoder.input
-        self._inputs = {name: _rows(np.asarray(inputs[name]))[:rows] for name in names}
+        batch = {name: np.asarray(inputs[name]) for name in self._encoder.input}
+        # Rows of tokens [rows, S], from [B, S] or, with choices, [B, C, S].
+        self._inputs = {name: array.reshape(-1, array.shape[-1])[:rows] for name, array in batch.items()}
         self._is_token = self._inputs["padding_mask"].astype(bool)
 
     def __call__(self) -> list[np.ndarray]:
         """L arrays float32 [tokens × A]: nats for every head and every token that is not padding."""
         layers = self._encoder(self._inputs, training=False)["attention_probs"]
-        return [self._entropies(ops.convert_to_numpy(probs)) for probs in layers]
+        return [self._entropies(ops.convert_to_numpy(probs).astype("float64")) for probs in layers]
 
     def _entropies(self, probs):
-        probs = probs.astype("float64")  # [B, A, S, S]
         entropy = -(probs * np.log(np.maximum(probs, 1e-30))).sum(axis=-1)  # [B, A, S]
         return np.moveaxis(entropy, 1, -1)[self._is_token].ravel().astype("float32")
-
-
-def _rows(array):
-    """Rows of tokens [rows, S], from [B, S] or, with choices, [B, C, S]."""
-    return array.reshape(-1, array.shape[-1])

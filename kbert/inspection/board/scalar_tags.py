@@ -9,7 +9,7 @@ import re
 _LOSS = re.compile(r"loss|cross_entropy|perplexity|error|(^|_)(mse|mae)($|_)")
 _OPTIMIZER = ("learning_rate", "gradient_norm")
 _SPEED = re.compile(r"_per_second$|^(real_token_share|share_of_peak|peak_memory_gib|time_share|minutes)$")
-_DESCRIPTIONS = {
+DESCRIPTIONS = {  # Markdown; a tag without one says it all itself
     "accuracy/mlm_accuracy": "Masked-LM accuracy: the share of the masked tokens that are predicted right. "
     "The run `baseline` always predicts the most frequent token: a model that stays beside it has learned nothing "
     "from context.",
@@ -57,8 +57,3 @@ def scalar_tag(name: str) -> str:
     if _SPEED.search(name):
         return f"speed/{name}"
     return f"loss/{name}" if _LOSS.search(name) else f"accuracy/{name}"
-
-
-def describe(tag: str) -> str:
-    """What TensorBoard says of a chart, as Markdown; "" if its name says it all."""
-    return _DESCRIPTIONS.get(tag, "")

@@ -9,37 +9,26 @@ import numpy as np
 
 from kbert.inspection.board.scalar_tags import LAYOUT
 
-_BUCKETS = 30
-
 
 def scalar(tag: str, value: float, description: str = ""):
     """A point of a curve; runs with one tag share a chart, and the tag's first part is its group."""
-    from tensorboard.plugins.scalar import metadata
+    from tensorboard.plugins.scalar.summary import scalar_pb
 
-    return _value(tag, np.float32(value), metadata.create_summary_metadata("", description))
+    return scalar_pb(tag, value, description).value[0]
 
 
 def histogram(tag: str, values: np.ndarray, description: str = ""):
     """The distribution of the finite values, in 30 buckets."""
-    from tensorboard.plugins.histogram import metadata
+    from tensorboard.plugins.histogram.summary import histogram_pb
 
-    values = np.asarray(values, "float64").ravel()
-    return _value(tag, _buckets(values[np.isfinite(values)]), metadata.create_summary_metadata("", description))
-
-
-def _buckets(values):
-    """float64 [30, 3]: left and right edge and count of each bucket."""
-    if not len(values):
-        return np.zeros((0, 3))
-    counts, edges = np.histogram(values, _BUCKETS)
-    return np.stack([edges[:-1], edges[1:], counts], axis=1)
+    return histogram_pb(tag, values[np.isfinite(values)], description=description).value[0]
 
 
 def text(tag: str, markdown: str, description: str = ""):
     """A text of the Text tab; everything in `markdown` that comes from data must be escaped."""
-    from tensorboard.plugins.text import metadata
+    from tensorboard.plugins.text.summary import text_pb
 
-    return _value(tag, markdown.encode(), metadata.create_summary_metadata("", description))
+    return text_pb(tag, markdown, description).value[0]
 
 
 def image(tag: str, pixels: np.ndarray, description: str = ""):
@@ -63,22 +52,29 @@ def layer_graph(model: dict):
 
 
 def session_start(settings: dict):
-    """The row of a run in the HParams tab."""
-    from tensorboard.plugins.hparams import plugin_data_pb2
+    """The row of a run in the HParams tab, which holds numbers, bools and strings; None is skipped."""
+    from tensorboard.plugins.hparams import metadata, plugin_data_pb2
 
     info = plugin_data_pb2.SessionStartInfo(start_time_secs=time.time())
     for name, value in settings.items():
-        kind = "bool_value" if isinstance(value, bool) else "string_value" if isinstance(value, str) else "number_value"
-        setattr(info.hparams[name], kind, value)
-    return _session("SESSION_START_INFO_TAG", session_start_info=info)
+        value = value.item() if isinstance(value, np.generic) else value
+        if isinstance(value, bool):
+            info.hparams[name].bool_value = value
+        elif isinstance(value, int | float) and math.isfinite(value):
+            info.hparams[name].number_value = value
+        elif isinstance(value, dict | list | tuple):
+            info.hparams[name].string_value = json.dumps(value, default=str, ensure_ascii=False)
+        elif value is not None:
+            info.hparams[name].string_value = str(value)
+    return _session(metadata.SESSION_START_INFO_TAG, session_start_info=info)
 
 
 def session_end():
     """The end of a run that succeeded, for the HParams tab."""
-    from tensorboard.plugins.hparams import api_pb2, plugin_data_pb2
+    from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 
     info = plugin_data_pb2.SessionEndInfo(status=api_pb2.STATUS_SUCCESS, end_time_secs=time.time())
-    return _session("SESSION_END_INFO_TAG", session_end_info=info)
+    return _session(metadata.SESSION_END_INFO_TAG, session_end_info=info)
 
 
 def _session(tag, **info):
@@ -86,40 +82,19 @@ def _session(tag, **info):
     from tensorboard.plugins.hparams import metadata, plugin_data_pb2
 
     data = metadata.create_summary_metadata(plugin_data_pb2.HParamsPluginData(**info))
-    return summary_pb2.Summary.Value(tag=getattr(metadata, tag), metadata=data, tensor=metadata.NULL_TENSOR)
+    return summary_pb2.Summary.Value(tag=tag, metadata=data, tensor=metadata.NULL_TENSOR)
 
 
 def custom_scalars():
     """The charts of the Custom Scalars tab: `LAYOUT`."""
     from tensorboard.plugins.custom_scalar import layout_pb2, metadata
 
-    categories = [
-        layout_pb2.Category(
-            title=category,
-            chart=[
-                layout_pb2.Chart(title=title, multiline=layout_pb2.MultilineChartContent(tag=tags))
-                for title, tags in charts.items()
-            ],
-        )
-        for category, charts in LAYOUT.items()
-    ]
-    content = layout_pb2.Layout(category=categories).SerializeToString()
-    return _value(metadata.CONFIG_SUMMARY_TAG, content, metadata.create_summary_metadata())
-
-
-def session_settings(settings: dict) -> dict:
-    """Settings as the HParams tab can hold them: numbers, bools and strings; None is skipped."""
-    found = {}
-    for name, value in settings.items():
-        value = value.item() if isinstance(value, np.generic) else value
-        if value is None:
-            continue
-        if isinstance(value, float) and not math.isfinite(value):
-            value = str(value)
-        if isinstance(value, dict | list | tuple):
-            value = json.dumps(value, default=str, ensure_ascii=False)
-        found[name] = value if isinstance(value, bool | int | float | str) else str(value)
-    return found
+    layout = layout_pb2.Layout()
+    for category, charts in LAYOUT.items():
+        group = layout.category.add(title=category)
+        for title, tags in charts.items():
+            group.chart.add(title=title, multiline=layout_pb2.MultilineChartContent(tag=tags))
+    return _value(metadata.CONFIG_SUMMARY_TAG, layout.SerializeToString(), metadata.create_summary_metadata())
 
 
 def _value(tag, content, metadata):

@@ -1,23 +1,24 @@
-"""The callback that shows a training in TensorBoard."""
+"""The callback that shows a training in TensorBoard, where it writes, and profiles of a few steps."""
+
+import pathlib
 
 import keras
 
 from kbert.checks import check_bool, check_directory
 from kbert.inspection.board.event_file import EventFile, event_files, remove_later_steps
 from kbert.inspection.board.model_graph import conceptual_graph, operation_graph, trace_model
-from kbert.inspection.board.profiler import Profiler
 from kbert.inspection.board.samples import AttentionEntropy, Sampler, layer_norms, weight_samples
-from kbert.inspection.board.scalar_tags import describe, scalar_tag
+from kbert.inspection.board.scalar_tags import DESCRIPTIONS, scalar_tag
 from kbert.inspection.board.summaries import (
     custom_scalars,
     histogram,
     layer_graph,
     scalar,
     session_end,
-    session_settings,
     session_start,
 )
 from kbert.keras_compat import base_optimizer, strategy_scope
+from kbert.models.bert_model import BertModel
 from kbert.training.flops import device_peak, peak_accelerator_memory_bytes, peak_memory_bytes
 from kbert.training.logs import complete_logs, is_chief, updates_done
 
@@ -94,14 +95,17 @@ class TensorBoard(keras.callbacks.Callback):
         # Off TensorFlow, Keras ends batches in other threads, and need not stop that for this callback.
         self.async_safe = profile is None
         self._files = {}
-        self._start = self._entropy = self._peak = self._last = None
+        self._start = None
+        self._last = {}  # the logs of the last window
+        self._entropy = None
+        self._peak = None
 
     def on_train_begin(self, logs=None):
         if not is_chief(self.model):
             return
         self._sampler.begin()
         step = updates_done(self.model.optimizer)
-        if self._start is None or step < (self._last or {}).get("step", 0):  # a second run with the same callback
+        if self._start is None or step < self._last.get("step", 0):  # a second run with the same callback
             self._close()
             self._begin(step)
 
@@ -111,14 +115,11 @@ class TensorBoard(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         if self._profiler is not None and is_chief(self.model):
-            self._profiler.before(self._step_of(batch))
+            self._profiler.before(self._epoch_start + batch + 1)
 
     def on_train_batch_end(self, batch, logs=None):
         if self._profiler is not None and is_chief(self.model):
-            self._profiler.after(self._step_of(batch))
-
-    def _step_of(self, batch):
-        return self._epoch_start + batch + 1
+            self._profiler.after(self._epoch_start + batch + 1)
 
     def on_epoch_end(self, epoch, logs=None):
         if not is_chief(self.model):
@@ -127,29 +128,26 @@ class TensorBoard(keras.callbacks.Callback):
             self.on_train_begin()
         logs = self._last = complete_logs(logs, self.model)
         step = logs["step"]
-        runs = {"train": {}, "validation": {}}
-        for name, value in (logs | self._speed(logs)).items():
-            if name not in _NOT_SHOWN:
-                runs["validation" if name.startswith("val_") else "train"][name.removeprefix("val_")] = value
-        for run, values in (runs | {"baseline": self.baseline}).items():
-            self._write_scalars(run, step, values)
+        trained, held_out = _by_run(logs | self._speed(logs))
+        self._write_scalars("train", step, trained)
+        self._write_scalars("validation", step, held_out)
+        self._write_scalars("baseline", step, self.baseline)
         if self._sampler.is_due():
             with self._sampler.measure():
                 self._file("train").write(step, list(self._samples(logs["learning_rate"])))
-        for file in self._files.values():
-            file.flush()
+        self._flush()
 
     def on_train_end(self, logs=None):
         if not is_chief(self.model):
             return
         if self._profiler is not None:
             self._profiler.stop()
-        last = self._last or {}
+        last = self._last
         # A run in steps is several calls of `fit`, and this may be the end of any.
         is_over = last.get("step") == last.get("total_steps", last.get("step")) and last.get("time_share", 1.0) >= 1.0
         if last and is_over and not self.wait_for_finish:
-            held_out = {name.removeprefix("val_"): v for name, v in last.items() if name.startswith("val_")}
-            self.finish({name: float(value) for name, value in (held_out or last).items()}, last["step"])
+            trained, held_out = _by_run(last)
+            self.finish({name: float(value) for name, value in (held_out or trained).items()}, last["step"])
         self._close()
 
     def finish(self, metrics, step):
@@ -159,26 +157,25 @@ class TensorBoard(keras.callbacks.Callback):
             metrics: dict of names as in the logs → float; other values are skipped.
             step: int, of the weights that were scored.
         """
-        scores = {n: v for n, v in metrics.items() if isinstance(v, float) and n not in _NOT_SHOWN}
-        self._write_scalars("final", step, scores)
+        self._write_scalars("final", step, {name: value for name, value in metrics.items() if isinstance(value, float)})
         self._file("final").write(step, [session_end()])
         self._close()
 
     def _begin(self, step):
-        self._start, self._last = step, None
+        self._start = step
+        self._last = {}
         is_new = step == 0 or not event_files(self.log_dir / "train")
         if step:
             remove_later_steps(self.log_dir, step)
         for path in event_files(self.log_dir / "final"):
             path.unlink()  # the resumed run has not ended, and may have more steps now
         settings = _settings_of(self.model) if self.settings is None else self.settings
-        self._file("final").write(0, [session_start(session_settings(settings))])
+        self._file("final").write(0, [session_start(settings)])
         if is_new:
             self._file("train").write(0, [custom_scalars()])
             self._write_scalars("baseline", 0, self.baseline)
             self._write_graphs()
-        for file in self._files.values():
-            file.flush()
+        self._flush()
 
     def _write_graphs(self):
         traced = trace_model(self.model) if self.graph else None
@@ -187,9 +184,9 @@ class TensorBoard(keras.callbacks.Callback):
             self._file("train").write(0, [layer_graph(conceptual_graph(traced, self.model))])
 
     def _write_scalars(self, run, step, values):
-        tags = {scalar_tag(name): float(value) for name, value in values.items()}
+        tags = {scalar_tag(name): float(value) for name, value in values.items() if name not in _NOT_SHOWN}
         if tags:
-            self._file(run).write(step, [scalar(tag, value, describe(tag)) for tag, value in tags.items()])
+            self._file(run).write(step, [scalar(tag, value, DESCRIPTIONS.get(tag, "")) for tag, value in tags.items()])
 
     def _speed(self, logs):
         """Figures from the speed of a window, and memory."""
@@ -212,19 +209,24 @@ class TensorBoard(keras.callbacks.Callback):
                 yield scalar(f"norms/{kind}/{layer}", norm)
         for path, values in weight_samples(self.model).items():
             yield histogram(f"weights/{path}", values)
-        if self.batch is not None and hasattr(self.model, "encoder"):
+        if self.batch is not None and isinstance(self.model, BertModel):
             if self._entropy is None:
                 with strategy_scope(self.model):
-                    self._entropy = AttentionEntropy(self.model, _inputs(self.batch))
+                    batch = self.batch() if callable(self.batch) else self.batch
+                    self._entropy = AttentionEntropy(self.model, batch[0] if isinstance(batch, tuple) else batch)
             for number, values in enumerate(self._entropy()):
                 yield histogram(f"self_attention/entropy/encoder_block_{number}", values)
                 yield scalar(f"self_attention/mean_entropy/encoder_block_{number}", float(values.mean()))
 
     def _file(self, run):
         if run not in self._files:
-            step = max(self._start or 0, (self._last or {}).get("step", 0))  # `fit` may have been called in parts
+            step = max(self._start or 0, self._last.get("step", 0))  # `fit` may have been called in parts
             self._files[run] = EventFile(self.log_dir / run, start=step + 1)
         return self._files[run]
+
+    def _flush(self):
+        for file in self._files.values():
+            file.flush()
 
     def _close(self):
         files, self._files = self._files, {}
@@ -232,13 +234,86 @@ class TensorBoard(keras.callbacks.Callback):
             file.close()
 
 
-def _inputs(batch):
-    batch = batch() if callable(batch) else batch
-    return batch[0] if isinstance(batch, tuple) else batch
+def _by_run(logs):
+    """The numbers of the training and, without their prefix, of the held-out data."""
+    held_out = {name.removeprefix("val_"): value for name, value in logs.items() if name.startswith("val_")}
+    return {name: value for name, value in logs.items() if not name.startswith("val_")}, held_out
 
 
 def _settings_of(model):
     """What a plain `fit` trains with."""
     optimizer = base_optimizer(model.optimizer)
-    config = model.config.to_dict() if hasattr(model, "config") else {}
+    config = model.config.to_dict() if isinstance(model, BertModel) else {}
     return {"optimizer": type(optimizer).__name__} | optimizer.get_config() | config
+
+
+class Profiler:
+    """Profiles some steps of a run for the Profile tab (package xprof): device, host and input pipeline."""
+
+    def __init__(self, log_dir, steps):
+        self._log_dir = str(log_dir)
+        self._first, self._last = profiled_steps(steps)
+        self._is_running = False
+
+    def before(self, step: int) -> None:
+        if self._is_running or not self._first <= step <= self._last:
+            return
+        self._is_running = True
+        if keras.backend.backend() == "jax":
+            import jax
+
+            jax.profiler.start_trace(self._log_dir)
+        else:
+            import tensorflow as tf
+
+            tf.profiler.experimental.start(self._log_dir)
+
+    def after(self, step: int) -> None:
+        if step >= self._last:
+            self.stop()
+
+    def stop(self) -> None:
+        """Writes what was recorded, if anything is being recorded."""
+        if not self._is_running:
+            return
+        self._is_running = False
+        if keras.backend.backend() == "jax":
+            import jax
+
+            jax.profiler.stop_trace()
+        else:
+            import tensorflow as tf
+
+            tf.profiler.experimental.stop()
+
+
+def profiled_steps(steps) -> tuple[int, int]:
+    """The (first, last) step to profile, from an int, "20", "20:25" or a pair of ints."""
+    try:
+        parts = steps.split(":") if isinstance(steps, str) else [steps] if type(steps) is int else list(steps)
+        first, last = int(parts[0]), int(parts[-1])
+        if len(parts) > 2 or not 1 <= first <= last:
+            raise ValueError
+    except (TypeError, ValueError, AttributeError, IndexError):
+        raise ValueError(
+            f'`profile` must be steps to profile, the first of a run being 1, as "20:25". Received: {steps!r}'
+        ) from None
+    return first, last
+
+
+def log_directory(function: str, log_dir, output, profile=None) -> pathlib.Path | None:
+    """The directory of a run's logs: `log_dir`, else ``logs`` in `output`, else None.
+
+    `function` has these arguments, for the message of an error.
+    """
+    output = None if output is None else check_directory(output, f"{function}: `output`")
+    if log_dir:
+        return check_directory(log_dir, f"{function}: `log_dir`")
+    if output is not None:
+        return output / "logs"
+    if profile is not None:
+        raise ValueError(
+            f"{function}: `profile` needs a directory for the logs, `log_dir` or `output`. "
+            f"Received: profile={profile!r} and neither"
+        )
+    return None

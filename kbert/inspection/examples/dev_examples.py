@@ -4,8 +4,8 @@ import time
 
 import keras
 
-from kbert.checks import check_positive
-from kbert.inspection.view import ViewWriter
+from kbert.checks import check_directory, check_positive
+from kbert.inspection.board.event_file import EventFile
 from kbert.training.dev_evaluation import DevEvaluation
 from kbert.training.logs import is_chief, updates_done
 
@@ -43,8 +43,9 @@ class DevExamples(keras.callbacks.Callback):
                 "DevExamples: expected `source` as a DevEvaluation or a function that returns an Evaluation. "
                 f"Received: {source!r}"
             )
-        self.source, (self.every,) = source, check_positive("DevExamples", every=every).values()
-        self._writer = ViewWriter(log_dir, "examples")
+        self.source = source
+        self.every = check_positive("DevExamples", every=every)["every"]
+        self._file = EventFile(check_directory(log_dir, "`log_dir`") / "examples")
         self._shown = 0
 
     def on_train_begin(self, logs=None):
@@ -60,7 +61,7 @@ class DevExamples(keras.callbacks.Callback):
 
     def on_train_end(self, logs=None):
         self._show_new()
-        self._writer.close()
+        self._file.close()
 
     def _show_new(self):
         """Shows the result of an evaluation, unless it was shown already."""
@@ -72,4 +73,5 @@ class DevExamples(keras.callbacks.Callback):
     def _show(self, step, result):
         self._shown = step
         if is_chief(self.model) and result.show is not None:
-            self._writer.write(step, result.show())
+            self._file.write(step, [view.summary() for view in result.show()])
+            self._file.flush()

@@ -6,9 +6,10 @@ Shapes: B batch, S sequence, P predictions, K parts of a packed row, V vocabular
 import keras
 import numpy as np
 
-from kbert.checks import check_positive
+from kbert.checks import check_directory, check_positive
+from kbert.inspection.board.event_file import EventFile
 from kbert.inspection.markdown import escape, markdown_table, percent
-from kbert.inspection.view import View, ViewWriter
+from kbert.inspection.view import View
 from kbert.training.logs import is_chief, updates_done
 
 _NAMES = ("IsNext", "NotNext")
@@ -23,12 +24,10 @@ def next_sentence_table(inputs, labels, weights, logits, piece) -> str:
     does not exist. `logits` are [B, 2] or [B, K, 2].
     """
     token_ids, segment_ids = inputs["token_ids"], inputs["segment_ids"]
-    size = len(token_ids)
     part_ids = inputs.get("part_ids", np.asarray(inputs["padding_mask"], "int32"))  # part 0 is padding
-    labels = np.reshape(labels, (size, -1))  # [B, K]
+    labels = np.reshape(labels, (len(token_ids), -1))  # [B, K]
     weights = np.ones(labels.shape) if weights is None else np.reshape(weights, labels.shape)
-    odds = np.reshape(logits, (*labels.shape, 2)).astype("float64")
-    not_next = 1 / (1 + np.exp(np.clip(odds[..., 0] - odds[..., 1], -700, 700)))
+    shares = _softmax(np.reshape(logits, (*labels.shape, 2)).astype("float64"))  # [B, K, 2]
     rows = []
     for row, part in np.argwhere(weights > 0):
         segments = []
@@ -37,10 +36,10 @@ def next_sentence_table(inputs, labels, weights, logits, piece) -> str:
             ids = token_ids[row][is_here].tolist()
             shown = " ".join(map(piece, ids[:_MOST_TOKENS])) or "–"
             segments.append(shown + (" …" if len(ids) > _MOST_TOKENS else ""))
-        gold, share = int(labels[row, part]), float(not_next[row, part])
-        verdict = int(share > 0.5)
+        gold = int(labels[row, part])
+        verdict = int(shares[row, part].argmax())
         mark, stars = ("✓", "**") if verdict == gold else ("✗", "*")
-        answer = f"{mark} {stars}{_NAMES[verdict]}{stars} ({percent(share if verdict else 1 - share)})"
+        answer = f"{mark} {stars}{_NAMES[verdict]}{stars} ({percent(shares[row, part, verdict])})"
         rows.append([*segments, _NAMES[gold], answer])
     return markdown_table(["first segment", "second segment", "gold", "predicted"], rows)
 
@@ -74,29 +73,33 @@ class MaskedExamples(keras.callbacks.Callback):
     def __init__(self, vocabulary, batch, log_dir, examples=4, every=1):
         super().__init__()
         examples, self.every = check_positive("MaskedExamples", examples=examples, every=every).values()
-        inputs, labels, weights = ({k: np.asarray(v)[:examples] for k, v in part.items()} for part in batch)
-        self.inputs, self.labels, self.weights = inputs, labels, weights
+        self.inputs, self.labels, self.weights = (
+            {name: np.asarray(value)[:examples] for name, value in part.items()} for part in batch
+        )
         self.vocabulary = vocabulary
-        self._writer = ViewWriter(log_dir, "examples")
+        self._file = EventFile(check_directory(log_dir, "`log_dir`") / "examples")
 
     def on_epoch_end(self, epoch, logs=None):
         if (epoch + 1) % self.every or not is_chief(self.model):
             return
         step = logs["step"] if logs and "step" in logs else updates_done(self.model.optimizer)
-        self._writer.write(step, self.views())
+        self._file.write(step, [view.summary() for view in self.views()])
+        self._file.flush()
 
     def on_train_end(self, logs=None):
-        self._writer.close()
+        self._file.close()
 
     def views(self) -> list[View]:
         """The examples as Markdown tables, with the model's current guesses."""
         outputs = self.model(self.inputs, training=False)
-        outputs = {name: keras.ops.convert_to_numpy(keras.ops.cast(outputs[name], "float32")) for name in outputs}
-        shown = [View("masked examples", self._table(outputs["mlm_logits"]))] if "mlm_logits" in outputs else []
-        if "nsp_logits" in outputs and "nsp_logits" in self.labels:
-            parts = self.labels["nsp_logits"], self.weights.get("nsp_logits"), outputs["nsp_logits"]
-            shown.append(View("next sentence examples", next_sentence_table(self.inputs, *parts, self.piece)))
-        return shown
+        logits = {name: keras.ops.convert_to_numpy(keras.ops.cast(outputs[name], "float32")) for name in outputs}
+        views = []
+        if "mlm_logits" in logits:
+            views.append(View("masked examples", self._table(logits["mlm_logits"])))
+        if "nsp_logits" in logits and "nsp_logits" in self.labels:
+            pairs = self.labels["nsp_logits"], self.weights.get("nsp_logits"), logits["nsp_logits"]
+            views.append(View("next sentence examples", next_sentence_table(self.inputs, *pairs, self.piece)))
+        return views
 
     def _table(self, logits):
         """`logits` are [B, P, V]."""
@@ -110,25 +113,27 @@ class MaskedExamples(keras.callbacks.Callback):
         return "\n".join(lines)
 
     def _example(self, row, places, truth, probabilities):
-        shown, guesses = self.inputs["token_ids"][row].tolist(), probabilities.argmax(axis=-1).tolist()
-        shown = shown[: np.flatnonzero(self.inputs["padding_mask"][row]).max(initial=-1) + 1]
+        ids = self.inputs["token_ids"][row].tolist()
+        ids = ids[: np.flatnonzero(self.inputs["padding_mask"][row]).max(initial=-1) + 1]
+        guesses = probabilities.argmax(axis=-1).tolist()
         correct = sum(guess == true for guess, true in zip(guesses, truth, strict=True))
-        answers = [self._answer(*one) for one in zip(guesses, truth, probabilities, strict=True)]
+        answers = map(self._answer, guesses, truth, probabilities)
+
+        def line(replacements):
+            replaced = dict(zip(places, replacements, strict=True))
+            return " ".join(replaced.get(place) or self.piece(token_id) for place, token_id in enumerate(ids))
+
         return (
-            ("original", self._text(shown, places, [f"**{self.piece(true)}**" for true in truth])),
-            ("corrupted", self._text(shown, places, [f"**{self.piece(shown[place])}**" for place in places])),
-            (f"predicted, {correct} of {len(places)}", self._text(shown, places, answers)),
+            ("original", line(f"**{self.piece(true)}**" for true in truth)),
+            ("corrupted", line(f"**{self.piece(ids[place])}**" for place in places)),
+            (f"predicted, {correct} of {len(places)}", line(answers)),
         )
 
     def _answer(self, guess, true, probabilities):
+        share = percent(probabilities[guess])
         if guess == true:
-            return f"✓ **{self.piece(guess)}** ({percent(probabilities[guess])})"
-        right = percent(probabilities[true])
-        return f"✗ *{self.piece(guess)}* ({percent(probabilities[guess])}, right: {right})"
-
-    def _text(self, ids, places, replacements):
-        replaced = dict(zip(places, replacements, strict=True))
-        return " ".join(replaced.get(place) or self.piece(token_id) for place, token_id in enumerate(ids))
+            return f"✓ **{self.piece(guess)}** ({share})"
+        return f"✗ *{self.piece(guess)}* ({share}, right: {percent(probabilities[true])})"
 
     def piece(self, token_id: int) -> str:
         """A token for TensorBoard's Markdown."""

@@ -9,6 +9,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "PlaygroundApp": "app",
-        "PlaygroundServer": "server",
+        "PlaygroundServer": "app",
     },
 )

@@ -1,8 +1,4 @@
-"""The views of answers: filled masks, questions, entities, classes and scores.
-
-They call the parts of a `kbert.Pipeline`: preprocessor, model and answers. A SavedModel answers by
-its signatures.
-"""
+"""The views of answers, of a `kbert.Pipeline`'s parts or a SavedModel: filled masks, questions, entities, classes."""
 
 import math
 
@@ -12,24 +8,17 @@ from kbert.answers.entities import EntityAnswers
 from kbert.answers.fill_mask import FillMaskAnswers
 from kbert.answers.spans import NO_CANDIDATE
 from kbert.answers.tags import TagAnswers
-from kbert.inspection.playground.describe_model import views_of_task
-from kbert.inspection.playground.plain_values import as_arrays, rounded
-from kbert.inspection.playground.request_fields import BadRequest
-from kbert.inspection.playground.token_rows import token_object
+from kbert.inspection.playground.questions import BadRequest, as_arrays, rounded, token_object
+from kbert.inspection.playground.sources import views_of_task
+from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.tasks.masked_lm import filled
 
-FILL_MASK_FIELDS = ("text", "top")
-QUESTION_ANSWERING_FIELDS = ("question", "context")
-ENTITIES_FIELDS = ("text",)
-CLASSIFICATION_FIELDS = ("text", "text_pair")
+_MASKS = 20  # of a text are filled
 _CANDIDATES = 10  # answers to a question that are listed
 
 
 def fill_mask(models, fields) -> dict:
-    """What a masked language model proposes for each [MASK]: ``tokens``, ``fills``, ``texts``.
-
-    A SavedModel gives no tokens, and each position is None.
-    """
+    """What a masked language model proposes for each [MASK]; a SavedModel gives no tokens and no positions."""
     model = models.open_any(fields.model())
     text, top = fields.text("text"), fields.integer("top", 5, 1, 50)
     model.check_task("masked_lm", "pretraining")
@@ -38,7 +27,7 @@ def fill_mask(models, fields) -> dict:
         tokens, positions = [], [None] * len(row["masks"])
         masks = [proposals[:top] for proposals in row["masks"]]
     else:
-        preprocessor = model.fill_mask_preprocessor
+        preprocessor = FillMaskPreprocessor(model.tokenizer, model.max_length, max_masks=_MASKS, causal=model.is_causal)
         batch, outputs = model.run(preprocessor, {"text": text}, "text")
         answers = FillMaskAnswers(model.tokenizer, min(top, model.tokenizer.vocabulary_size))
         (row,) = answers.to_dicts(as_arrays(answers.call(outputs, batch)))
@@ -68,10 +57,7 @@ def _tokens_around_masks(preprocessor, batch, text):
 
 
 def question_answering(models, fields) -> dict:
-    """The answer to a question, a span of the context, and ``candidates``, the best spans.
-
-    Of a SavedModel only the best span has a place.
-    """
+    """The answer to a question and the best spans of the context; of a SavedModel only the first has a place."""
     model = models.open_any(fields.model())
     columns = {"question": fields.text("question"), "context": fields.text("context")}
     model.check_task("span")
@@ -87,9 +73,14 @@ def question_answering(models, fields) -> dict:
             {"answer": text.decode("utf-8", "replace"), "score": rounded(score), "start": start, "end": end}
             for score, start, end, text in zip(*best_columns, strict=True)
         ]
-    names = ("answer", "score", "start", "end", "null_score")
-    answer = {name: row[name] if isinstance(row[name], str | int) else rounded(row[name]) for name in names}
-    return answer | {"candidates": candidates}
+    return {
+        "answer": row["answer"],
+        "score": rounded(row["score"]),
+        "start": row["start"],
+        "end": row["end"],
+        "null_score": rounded(row["null_score"]),
+        "candidates": candidates,
+    }
 
 
 def _listed_candidates(row):
@@ -145,7 +136,7 @@ def classification(models, fields) -> dict:
     if own is None or "classification" not in views_of_task(own.task):
         model.check_task("classification", "regression")  # it is of none, so this raises
     part = model.exported or model.pipeline
-    if others := set(part.input_names) - set(CLASSIFICATION_FIELDS):
+    if others := set(part.input_names) - {"text", "text_pair"}:
         raise BadRequest(f"Expected a model that reads a text or a pair. Received: one that reads {sorted(others)}")
     columns = {"text": text, "text_pair": text_pair}
     if "text_pair" in part.input_names and text_pair is None:

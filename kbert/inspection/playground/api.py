@@ -5,19 +5,22 @@ Only models and vocabularies are kept between questions, so users do not affect 
 
 from typing import Any
 
-from kbert.inspection.playground import answers, attention, input_representation, masking, next_sentence
-from kbert.inspection.playground.playground_models import PlaygroundModels
-from kbert.inspection.playground.request_fields import RequestFields
+from kbert.inspection.playground.answers import classification, entities, fill_mask, question_answering
+from kbert.inspection.playground.encoder_views import attention, input_representation
+from kbert.inspection.playground.models import PlaygroundModels
+from kbert.inspection.playground.pretraining_views import masking, next_sentence
+from kbert.inspection.playground.questions import RequestFields
 
-_VIEWS = {
-    "masking": (masking.masking, masking.FIELDS),
-    "next_sentence": (next_sentence.next_sentence, next_sentence.FIELDS),
-    "input_representation": (input_representation.input_representation, input_representation.FIELDS),
-    "attention": (attention.attention, attention.FIELDS),
-    "fill_mask": (answers.fill_mask, answers.FILL_MASK_FIELDS),
-    "question_answering": (answers.question_answering, answers.QUESTION_ANSWERING_FIELDS),
-    "entities": (answers.entities, answers.ENTITIES_FIELDS),
-    "classification": (answers.classification, answers.CLASSIFICATION_FIELDS),
+_MASKING = "text text_pair mask_rate mask_token_rate random_token_rate whole_word seed max_predictions"
+_VIEWS = {  # name → function, and the fields of its question besides the model
+    "masking": (masking, _MASKING),
+    "next_sentence": (next_sentence, "document other seed max_length short_rate label"),
+    "input_representation": (input_representation, "text text_pair position"),
+    "attention": (attention, "text text_pair layer head"),
+    "fill_mask": (fill_mask, "text top"),
+    "question_answering": (question_answering, "question context"),
+    "entities": (entities, "text"),
+    "classification": (classification, "text text_pair"),
 }
 
 
@@ -35,5 +38,5 @@ class PlaygroundApi:
 
     def ask(self, view: str, question: Any) -> dict[str, Any]:
         """The answer of a view; BadRequest or ValueError says what is wrong with the question."""
-        function, known = _VIEWS[view]
-        return function(self.models, RequestFields(question, known))
+        function, names = _VIEWS[view]
+        return function(self.models, RequestFields(question, names.split()))

@@ -1,4 +1,4 @@
-"""The playground as a WSGI application: the files of its page, and JSON."""
+"""The playground as a WSGI application, the files of its page and JSON, and on a port of this machine."""
 
 import ipaddress
 import json
@@ -8,7 +8,8 @@ import socket
 import threading
 import urllib.parse
 
-from werkzeug.exceptions import HTTPException
+from werkzeug.exceptions import HTTPException, abort
+from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
 from kbert.files import parse_json
@@ -47,7 +48,7 @@ class PlaygroundApp:
 
     Args:
         sources, log_dirs, vocabulary: see
-            `kbert.inspection.playground.playground_models.PlaygroundModels`.
+            `kbert.inspection.playground.models.PlaygroundModels`.
         host: the address that is served. If it means all addresses, such as 0.0.0.0, every IP
             address is a valid Host.
         hosts: further valid Hosts, such as a proxy's name.
@@ -75,7 +76,7 @@ class PlaygroundApp:
 
                 processor_only()  # a training beside this may need the accelerator
                 from kbert.inspection.playground.api import PlaygroundApi
-                from kbert.inspection.playground.playground_models import PlaygroundModels
+                from kbert.inspection.playground.models import PlaygroundModels
 
                 self._api = PlaygroundApi(PlaygroundModels(*self._arguments))
             return self._api
@@ -85,12 +86,10 @@ class PlaygroundApp:
         request.max_content_length = _LARGEST + 1
         try:
             response = self._answer(request)
-        except _Refused as error:
-            response = _json({"error": str(error)}, error.status)
-        except HTTPException as error:  # such as a body that ends early
+        except HTTPException as error:  # of `abort`, or such as a body that ends early
             response = _json({"error": error.description or error.name}, error.code)
         except (ValueError, OSError) as error:  # what kbert expected, in a sentence
-            response = _json({"error": (str(error).splitlines() or [type(error).__name__])[0][:500]}, 400)
+            response = _json({"error": first_line(error)}, 400)
         except Exception:
             _LOGGER.exception("playground: %s %s failed", request.method, request.path)
             response = _json({"error": "The playground failed; its log says why. Expected an answer."}, 500)
@@ -109,18 +108,18 @@ class PlaygroundApp:
             return _json(self.api.list_models())
         if view not in self.api.views:
             known = ", ".join(("models", *self.api.views))
-            raise _Refused(404, f"Expected api/ and one of {known}. Received: {name:.60}")
+            abort(404, description=f"Expected api/ and one of {known}. Received: {name:.60}")
         _check_method(request, "POST")
         if request.mimetype != "application/json":
             received = request.mimetype[:60] or "none"
-            raise _Refused(415, f"Expected the Content-Type application/json. Received: {received}")
+            abort(415, description=f"Expected the Content-Type application/json. Received: {received}")
         return _json(self.api.ask(view, _question(request)))
 
     def _check_host(self, request):
         host = _without_port(request.environ.get("HTTP_HOST", ""))
         if host not in self._hosts and not (self._takes_addresses and _is_address(host)):
             known = ", ".join(sorted(self._hosts))
-            raise _Refused(403, f"Expected a request to {known}. Received: one to {host[:60] or 'no host'}")
+            abort(403, description=f"Expected a request to {known}. Received: one to {host[:60] or 'no host'}")
 
     def _check_origin(self, request):
         """Refuses requests that other sites make a browser send here."""
@@ -131,41 +130,77 @@ class PlaygroundApp:
             proxied = _without_port(place) in self._proxies  # a proxy may give the request another Host
             foreign = foreign or (place != request.environ.get("HTTP_HOST", "").lower() and not proxied)
         if foreign:
-            raise _Refused(403, f"Expected a request of this page. Received: one of {(origin or site)[:60]}")
+            abort(403, description=f"Expected a request of this page. Received: one of {(origin or site)[:60]}")
 
 
-class _Refused(Exception):
-    """A request that is not for the playground."""
+class PlaygroundServer:
+    """Serves a WSGI application, each request in a thread of its own.
 
-    def __init__(self, status, message):
-        super().__init__(message)
-        self.status = status
+    Args:
+        port: 0: one that is free.
+
+    Attributes:
+        address: "http://host:port/".
+
+    Raises:
+        OSError: the port is taken, or no such address; the message names it.
+    """
+
+    def __init__(self, app, host="127.0.0.1", port=0):
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        try:
+            self._socket = socket.create_server((host, port), family=family)
+        except (OSError, OverflowError) as error:  # OverflowError: no such port
+            raise OSError(f"Expected a free port of this machine. Received: {host}, port {port}: {error}") from error
+        port = self._socket.getsockname()[1]
+        fileno = self._socket.fileno()
+        self._server = make_server(host, port, app, threaded=True, request_handler=_Handler, fd=fileno)
+        self._server.daemon_threads = True
+        self.address = f"http://{_bracketed(host)}:{port}/"
+
+    def serve(self) -> None:
+        """Answers until `close` is called or the process is interrupted."""
+        try:
+            self._server.serve_forever(poll_interval=0.1)
+        finally:
+            self._server.server_close()
+            self._socket.close()
+
+    def close(self) -> None:
+        """Ends `serve`, which runs in another thread."""
+        self._server.shutdown()
+
+
+class _Handler(WSGIRequestHandler):
+    """Writes nothing to the terminal, and gives up on clients that say nothing for a minute."""
+
+    timeout = 60
+
+    def log(self, type, message, *args):
+        _LOGGER.debug("playground: " + message, *args)
+
+
+def first_line(error: Exception) -> str:
+    """The message of one of kbert's errors, for the user."""
+    return (str(error).splitlines() or [type(error).__name__])[0][:500]
 
 
 def _check_method(request, method):
     if request.method != method and not (method == "GET" and request.method == "HEAD"):
-        raise _Refused(405, f"Expected the method {method}. Received: {request.method[:20]}")
+        abort(405, description=f"Expected the method {method}. Received: {request.method[:20]}")
 
 
 def _question(request):
+    expected = f"Expected at most {_LARGEST:,} bytes."
     if (length := request.content_length or 0) > _LARGEST:
-        _read_away(request.environ["wsgi.input"], length)
-        raise _too_large(f"{length:,}")
+        stream, left = request.environ["wsgi.input"], min(length, _READ_AWAY)
+        while left > 0 and (part := stream.read(min(left, 2**20))):
+            left -= len(part)
+        abort(413, description=f"{expected} Received: {length:,}; shorten the text.")
     body = request.get_data(cache=False)
     if len(body) > _LARGEST:  # it was sent in chunks, without a length
-        raise _too_large("more")
+        abort(413, description=f"{expected} Received: more; shorten the text.")
     return parse_json(body, "the request", parse_constant=_refuse_constant)
-
-
-def _read_away(stream, length):
-    """Reads an unwanted body: a browser that cannot send all of it would not read the answer."""
-    left = min(length, _READ_AWAY)
-    while left > 0 and (part := stream.read(min(left, 2**20))):
-        left -= len(part)
-
-
-def _too_large(received):
-    return _Refused(413, f"Expected at most {_LARGEST:,} bytes. Received: {received}; shorten the text.")
 
 
 def _refuse_constant(name):
@@ -177,7 +212,7 @@ def _static(request, name):
     files = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*")}
     path = files.get(name)  # names are compared, not joined: there is no way out of the directory
     if path is None or path.suffix not in _TYPES or path.is_symlink() or not path.is_file():
-        raise _Refused(404, f"Expected a file of the page. Received: {name:.60}")
+        abort(404, description=f"Expected a file of the page. Received: {name:.60}")
     return Response(path.read_bytes(), content_type=_TYPES[path.suffix], headers={"Cache-Control": "no-cache"})
 
 

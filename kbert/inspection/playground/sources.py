@@ -1,11 +1,21 @@
-"""Which models the playground was pointed at, and which lie below TensorBoard's log directories."""
+"""Models that may be asked: those that were named, those below TensorBoard's log directories, and what the page says.
+
+No weights are read.
+"""
 
 import dataclasses
 import logging
 import os
 import pathlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+from kbert.files import read_json
+from kbert.inspection.playground.app import first_line
+from kbert.pipelines.registry import task_class, task_names
+from kbert.serving.saved_model_file import find_export
+from kbert.tasks.task import Task
+from kbert.weights.open_checkpoint import open_checkpoint
 from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step, find_step_checkpoint
 
 _LOGGER = logging.getLogger("kbert")
@@ -13,6 +23,8 @@ _DEEPEST = 6  # levels below a log directory
 _DIRECTORIES = 20_000  # looked at in a log directory
 _MODELS = 200  # from all log directories together
 _CONFIG, _WEIGHTS, _CARD, _GRAPH = "config.json", "model.weights.h5", "card.json", "saved_model.pb"
+_WITHOUT_MODEL = ("masking", "next_sentence", "input_representation")
+_UNKNOWN = dict.fromkeys(("kind", "task", "layers", "heads", "hidden_dim", "max_length", "views", "note"))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,7 +38,7 @@ class ModelSource:
     def is_saved_model(self) -> bool:
         """Whether it is a SavedModel of `kbert.export` without the model beside it."""
         path = pathlib.Path(self.path)
-        return has_export(path) and not (path / "model" / _CONFIG).is_file()
+        return _has_export(path) and not (path / "model" / _CONFIG).is_file()
 
 
 def named_sources(paths: Iterable[str | os.PathLike]) -> list[ModelSource]:
@@ -44,28 +56,27 @@ def found_sources(log_dirs: Iterable[str | os.PathLike]) -> list[ModelSource]:
     directory (or the run) is read: symbolic links are not followed, and models with links that lead
     out are skipped. Log directories that are not here, such as a bucket's, are skipped too.
     """
-    found = []
+    sources = []
     for log_dir in log_dirs:
         root = pathlib.Path(os.path.expanduser(log_dir)).resolve()
-        if root.is_dir():
-            run = root.parent
-            if root.name == "logs" and (run / "settings.json").is_file():
-                beside = _models_at(run, run, {"model"}, set())
-                found += [ModelSource(run.name + step, f"{place}{step}") for place, step in beside]
-            for place, step in _models_below(root):
-                relative = root.name if place == root else str(place.relative_to(root))
-                found.append(ModelSource(relative + step, f"{place}{step}"))
-    if len(found) > _MODELS:
-        _LOGGER.info("playground: the first %s of %s models below the log directories are offered", _MODELS, len(found))
-    return found[:_MODELS]
+        if not root.is_dir():
+            continue
+        run = root.parent
+        if root.name == "logs" and (run / "settings.json").is_file():
+            beside = _models_at(run, run, {"model"}, set())
+            sources += [ModelSource(run.name + step, f"{place}{step}") for place, step in beside]
+        for place, step in _models_below(root):
+            relative = root.name if place == root else str(place.relative_to(root))
+            sources.append(ModelSource(relative + step, f"{place}{step}"))
+    if len(sources) > _MODELS:
+        _LOGGER.info("playground: the first %s of %s models of the log directories are offered", _MODELS, len(sources))
+    return sources[:_MODELS]
 
 
-def has_export(directory: pathlib.Path) -> bool:
+def _has_export(directory: pathlib.Path) -> bool:
     """Whether a directory holds a SavedModel of `kbert.export`, or versions of one."""
-    if not directory.is_dir():
-        return False
-    versions = [path for path in directory.iterdir() if path.name.isdecimal()]
-    return any((path / _GRAPH).is_file() and (path / _CARD).is_file() for path in [directory, *versions])
+    export = find_export(directory)
+    return export is not None and (export / _CARD).is_file()
 
 
 def _models_below(root) -> Iterator[tuple[pathlib.Path, str]]:
@@ -89,7 +100,7 @@ def _models_below(root) -> Iterator[tuple[pathlib.Path, str]]:
 
 def _models_at(here, root, directories, files):
     may_be_export = _GRAPH in files or any(name.isdecimal() for name in directories)
-    if (_CONFIG in files and _WEIGHTS in files) or (may_be_export and has_export(here)):
+    if (_CONFIG in files and _WEIGHTS in files) or (may_be_export and _has_export(here)):
         if _stays_inside(here, root):
             yield here, ""
         return
@@ -117,3 +128,53 @@ def _name(path):
     while len(parts) > 1 and (parts[-1] == "model" or parts[-1].isdecimal()):
         parts = parts[:-1]
     return parts[-1] if parts else path
+
+
+def views_of_task(task: str) -> tuple[str, ...]:
+    """The views in which a model of this task gives its answers."""
+    return (task_class(task) if task in task_names() else Task).playground_views
+
+
+def describe(source: ModelSource) -> dict[str, Any]:
+    """Kind, task, sizes, views and a note, as JSON; no weights are read."""
+    if source.is_saved_model:
+        return _describe_saved_model(source)
+    stored = open_checkpoint(source.path)
+    config, task = stored.description.config, stored.description.task
+    views, note = (*_WITHOUT_MODEL, "attention", *views_of_task(task)), ""
+    if stored.vocabulary is None:
+        views, note = (), "It has no vocabulary: write a kbert directory with one by kbert.save_pretrained."
+    return {
+        "kind": "kbert",
+        "task": task,
+        "layers": config.num_layers,
+        "heads": config.num_heads,
+        "hidden_dim": config.hidden_dim,
+        "max_length": config.max_sequence_length,
+        "views": list(views),
+        "note": note,
+    }
+
+
+def _describe_saved_model(source):
+    path = find_export(source.path) / _CARD
+    card = read_json(path)
+    try:
+        task, signatures, length = card["task"], sorted(card["signatures"]), card["settings"].get("sequence_length")
+    except (AttributeError, KeyError, TypeError):
+        raise ValueError(f"{path}: expected the card of a SavedModel of kbert.export. Received: another file") from None
+    views = [*views_of_task(task), *(["next_sentence"] if "next_sentence" in signatures else [])]
+    note = (
+        f"A SavedModel gives the answers of its signatures ({', '.join(signatures)}); its masks, embeddings and "
+        "attention cannot be seen."
+    )
+    if "next_sentence" in views:
+        note += " Pairs for it are made with the vocabulary of the playground; it reads their sentences."
+    about = {"kind": "saved_model", "task": task, "max_length": length, "views": views, "note": note}
+    return _UNKNOWN | about
+
+
+def unreadable(source: ModelSource, error: Exception) -> dict[str, Any]:
+    """The description of a model that cannot be read: it has no views, and the note says why."""
+    kind = "saved_model" if source.is_saved_model else "kbert"
+    return _UNKNOWN | {"kind": kind, "views": [], "note": f"It cannot be read: {first_line(error)}"}

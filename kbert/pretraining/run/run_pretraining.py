@@ -9,7 +9,7 @@ import os
 import keras
 
 from kbert.finetuning.run import Run
-from kbert.inspection.board.log_directory import log_directory
+from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.models.quantized_layers import check_not_quantized
 from kbert.optim.make_optimizer import make_optimizer

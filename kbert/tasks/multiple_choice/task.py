@@ -133,7 +133,7 @@ _MOST_CHARACTERS = 200
 
 def choice_views(examples: LabelledChoices, probabilities: np.ndarray) -> list[View]:
     """A classifier's views with the numbers of the choices as labels, which show whether a place is preferred."""
-    from kbert.inspection.examples.classification_views import label_views
+    from kbert.inspection.examples.prediction_views import label_views
 
     def cells(row):
         label = int(examples.labels[row])

@@ -10,8 +10,7 @@ import numpy as np
 
 from kbert.answers.spans import SpanAnswers
 from kbert.files import write_json
-from kbert.inspection.examples.marked_text import mark_spans
-from kbert.inspection.markdown import escape, markdown_table, percent
+from kbert.inspection.markdown import escape, mark_spans, markdown_table, percent
 from kbert.inspection.view import View
 from kbert.pipelines.pipeline import Pipeline
 from kbert.preprocessing.buckets import longest_first, text_sizes

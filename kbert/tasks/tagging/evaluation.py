@@ -13,8 +13,7 @@ import tensorflow as tf
 from kbert.answers.entities import prefix_and_type
 from kbert.answers.tags import TagAnswers
 from kbert.files import atomic_file
-from kbert.inspection.examples.marked_text import mark_entities
-from kbert.inspection.markdown import escape, markdown_table, percent
+from kbert.inspection.markdown import escape, mark_entities, markdown_table, percent
 from kbert.inspection.view import View
 from kbert.tasks.scores import check_scores, cross_entropies, predict_windows
 from kbert.tasks.tagging.metrics import entity_chunks, entity_scores

@@ -54,9 +54,10 @@ def test_encoders_of_packed_rows(encoder, tokenizer):
     np.testing.assert_allclose(word_states(packed, tokenizer, words), word_states(encoder, tokenizer, words), atol=1e-6)
 
 
-def test_a_word_has_the_states_of_its_first_token(encoder, tokenizer):
+def test_a_word_has_the_states_of_its_first_token(encoder, tokenizer, monkeypatch):
+    monkeypatch.setattr("kbert.inspection.analysis.states._BATCH", 2)
     sentences = [["the", "films", "\u200b", "good"], ["never"], ["a", "bad", "film", "!"]]
-    found = word_states(encoder, tokenizer, sentences, batch_size=2)
+    found = word_states(encoder, tokenizer, sentences)
     row = 0
     for words in sentences:
         pieces = [tokenizer([word]).to_list()[0] or [tokenizer.unk_id] for word in words]

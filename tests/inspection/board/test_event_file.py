@@ -5,11 +5,13 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.event_files import read_events, read_scalars
+from helpers.event_files import event_values, read_events, read_scalars
+from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
 
 from kbert.inspection.board import event_file
 from kbert.inspection.board.event_file import EventFile, event_files, remove_later_steps
-from kbert.inspection.board.summaries import histogram, scalar, session_settings
+from kbert.inspection.board.summaries import histogram, scalar, session_start
+from kbert.inspection.view import View
 
 
 def write(directory, *steps, start=1):
@@ -83,8 +85,10 @@ def test_a_file_that_ends_within_an_event_is_cut_before_it(tmp_path):
 
 
 def test_settings_become_numbers_bools_and_strings():
-    given = {"a": None, "b": True, "c": np.int64(3), "d": 0.5, "e": [[128, 0.9]], "f": float("inf"), "g": "x"}
-    assert session_settings(given | {"h": {"k": 1}}) == {
+    settings = {"a": None, "b": True, "c": np.int64(3), "d": 0.5, "e": [[128, 0.9]], "f": float("inf"), "g": "x"}
+    value = session_start(settings | {"h": {"k": 1}})
+    info = HParamsPluginData.FromString(value.metadata.plugin_data.content).session_start_info
+    assert {name: getattr(value, value.WhichOneof("kind")) for name, value in info.hparams.items()} == {
         "b": True,
         "c": 3,
         "d": 0.5,
@@ -93,3 +97,28 @@ def test_settings_become_numbers_bools_and_strings():
         "g": "x",
         "h": '{"k": 1}',
     }
+
+
+def test_views_are_written(tmp_path):
+    picture = np.arange(4 * 6 * 3, dtype="uint8").reshape(4, 6, 3)
+    file = EventFile(tmp_path / "examples")
+    file.flush()
+    file.close()
+    assert not list(tmp_path.iterdir())  # nothing was written
+    views = [View("a/text", "**x**"), View("a/picture", picture, "a *picture*"), View("a/number", 0.25)]
+    file.write(3, [view.summary() for view in views])
+    file.write(7, [View("a/number", 0.5).summary()])
+    file.flush()
+    written = event_values(tmp_path)
+    assert [value[:3] for value in written] == [
+        (3, "a/text", "text"),
+        (3, "a/picture", "images"),
+        (3, "a/number", "scalars"),
+        (7, "a/number", "scalars"),
+    ]
+    assert written[0][3] == "**x**" and written[2][3] == 0.25 and written[3][3] == 0.5
+    np.testing.assert_array_equal(written[1][3], picture)
+    file.close()
+    file.write(9, [View("a/number", 1.0).summary()])  # into another file
+    file.close()
+    assert len(event_files(tmp_path / "examples")) == 2 and len(event_values(tmp_path)) == 5

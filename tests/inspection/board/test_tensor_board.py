@@ -12,9 +12,9 @@ from helpers.stored_models import make_model
 from tensorboard.backend.event_processing.plugin_event_accumulator import EventAccumulator
 
 from kbert.inspection import TensorBoard
-from kbert.inspection.board.profiler import profiled_steps
 from kbert.inspection.board.samples import Sampler
 from kbert.inspection.board.scalar_tags import scalar_tag
+from kbert.inspection.board.tensor_board import profiled_steps
 from kbert.training.flops import training_flops_per_token
 from kbert.training.resume import fit_steps
 

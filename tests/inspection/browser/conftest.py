@@ -3,7 +3,7 @@
 import pytest
 from helpers.browser import NoBrowserError, start_browser
 from helpers.model_settings import settings_of
-from helpers.playground_server import serving
+from helpers.playground import serving
 from helpers.stored_models import make_model
 from helpers.tiny_bert import tiny_tokenizer
 

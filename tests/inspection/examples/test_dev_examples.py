@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.event_values import event_values
+from helpers.event_files import event_values
 from helpers.tiny_pretraining import config
 
 from kbert.inspection.examples.dev_examples import DevExamples

@@ -5,7 +5,7 @@ import string
 
 import numpy as np
 from helpers import tiny_pretraining as tiny
-from helpers.event_values import event_values
+from helpers.event_files import event_values
 from helpers.shown_text import shown_cells, table_rows
 from tensorboard.plugin_util import markdown_to_safe_html
 

@@ -10,7 +10,7 @@ from helpers.playground import asking
 from werkzeug.test import Client
 
 from kbert.inspection.playground.app import PlaygroundApp
-from kbert.inspection.playground.playground_model import PlaygroundModel
+from kbert.inspection.playground.models import PlaygroundModel
 from kbert.inspection.playground.sources import found_sources, named_sources
 
 
@@ -67,7 +67,7 @@ def test_what_is_said_of_a_model(app, home):
 
 
 def test_listing_loads_no_weights(app, home, monkeypatch):
-    monkeypatch.setattr("kbert.inspection.playground.playground_model.load_pretrained", None)
+    monkeypatch.setattr("kbert.inspection.playground.models.load_pretrained", None)
     assert len(listed(PlaygroundApp([home / "models" / "span", home / "models" / "pair"]))) == 2
 
 
@@ -175,7 +175,7 @@ def test_only_a_few_models_stay_in_memory(app, home, monkeypatch):
     kinds = ("fill_mask", "encoder", "span")
     models = app.api.models
     sizes = [models.open(kind).model.count_params() for kind in kinds]
-    limit = "kbert.inspection.playground.playground_models._PARAMETERS"
+    limit = "kbert.inspection.playground.models._PARAMETERS"
     monkeypatch.setattr(limit, sum(sizes) - 1)
     small = PlaygroundApp([home / "models" / kind for kind in kinds], vocabulary=home / "vocab.txt")
     ask = asking(small)

@@ -1,11 +1,11 @@
 /** Input representation: token, segment and position of each token, and the three embeddings that are added. */
 
 import { pairForm } from "./controls.js";
-import { element, short } from "./dom.js";
-import { strip } from "./strip.js";
+import { element, short, svg } from "./dom.js";
 import { tokenButtons, truncationNote } from "./tokens.js";
 import { errorNote } from "./view_panel.js";
 
+const HEIGHT = 40; // of a strip
 const PARTS = [
   ["token", "token embedding", ""],
   ["segment", "segment embedding", "+ "],
@@ -13,6 +13,39 @@ const PARTS = [
   ["sum", "sum", "= "],
   ["normalized", "after LayerNorm", "→ "],
 ];
+
+/**
+ * A vector as a strip of bars, negative ones below the line, so that signs differ without colours too.
+ *
+ * `largest` is the absolute value that fills the strip; pointing at a bar names its number.
+ */
+function strip(vector, largest, label) {
+  const half = HEIGHT / 2;
+  const path = { positive: "", negative: "" };
+  vector.forEach((value, index) => {
+    const height = Math.min(1, Math.abs(value) / largest) * half;
+    const [name, top] = value >= 0 ? ["positive", half - height] : ["negative", half];
+    path[name] += `M${index} ${top.toFixed(2)}h1v${height.toFixed(2)}h-1z`;
+  });
+  const drawing = svg(
+    "svg",
+    { viewBox: `0 0 ${vector.length} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": label },
+    svg("path", { class: "positive", d: path.positive }),
+    svg("path", { class: "negative", d: path.negative }),
+    svg("line", { class: "axis", x1: 0, x2: vector.length, y1: half, y2: half }),
+  );
+  const output = element("output", { class: "hint" }, "\u00a0");
+  drawing.addEventListener("pointermove", (event) => {
+    const box = drawing.getBoundingClientRect();
+    const index = Math.min(
+      vector.length - 1,
+      Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * vector.length)),
+    );
+    output.textContent = `dimension ${index}: ${vector[index].toFixed(4)}`;
+  });
+  drawing.addEventListener("pointerleave", () => (output.textContent = "\u00a0"));
+  return element("div", {}, drawing, output);
+}
 
 const largestOf = (vectors) => Math.max(...vectors.flat().map(Math.abs), 1e-9);
 

@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 
 from kbert.inspection.analysis.attention_heads import mean_statistics
+from kbert.inspection.analysis.attributions import TokenAttributions
 from kbert.inspection.analysis.probes import LayerProbes
+from kbert.inspection.analysis.report import DRAWN_ATTRIBUTIONS, Inspection, markdown_texts, pictures, report_html
 from kbert.inspection.analysis.states import TextStates
-from kbert.inspection.analysis.token_attributions import TokenAttributions
 from kbert.inspection.charts import MOST_BARS, attention_picture, attribution_picture
-from kbert.inspection.findings.inspection import Inspection
-from kbert.inspection.findings.views import DRAWN_ATTRIBUTIONS, markdown_texts, pictures, report_html
 
 MARKUP = "</script><script>alert(1)</script><!-- <b>&amp;\u2028 | **x** [a](http://evil)"
 TOKENS = ["[CLS]", MARKUP, "中", "[SEP]"]
@@ -115,14 +114,8 @@ def test_attention_is_drawn_of_the_first_texts_and_the_report_has_all(found):
     assert drawn == [f"attention/text {text}, layer {layer}" for text in (1, 2) for layer in (1, 2)]
     assert "of the first 2 of 3 texts" in markdown_texts(more)["model"]
     assert "of the first" not in markdown_texts(found)["model"]
-    assert (
-        len(
-            json.loads(Page(report_html(dataclasses.replace(more, attributions=[None] * 3))).all("script")[0]["text"])[
-                "texts"
-            ]
-        )
-        == 3
-    )
+    page = Page(report_html(dataclasses.replace(more, attributions=[None] * 3)))
+    assert len(json.loads(page.all("script")[0]["text"])["texts"]) == 3
 
 
 def test_pictures_of_attributions_do_not_grow_with_texts(found):

@@ -9,7 +9,7 @@ from tensorboard.plugins import base_plugin
 from tensorboard.plugins.projector.projector_plugin import ProjectorPlugin
 from werkzeug.test import Client
 
-from kbert.inspection.findings.projector import CONFIG, Embeddings, write_projector
+from kbert.inspection.analysis.projector import Embeddings, write_projector
 
 TOKENS = ["the", "tab\there", "new\nline\u2028", '"quoted" <b>', "", "中"]
 
@@ -58,12 +58,6 @@ def test_one_column_has_another_beside_it(ask):
     assert rows == ["text\tnumber", "a\t0", "b\t1"]
 
 
-def test_what_cannot_be_shown_is_named(tmp_path, vectors):
-    with pytest.raises(ValueError, match=r"'x': expected `vectors` \[n, H\] and columns of n values each"):
-        Embeddings("x", vectors, {"token": TOKENS[:5]})
+def test_infinite_numbers_are_named(vectors):
     with pytest.raises(ValueError, match="'x': expected finite numbers"):
         Embeddings("x", vectors * np.nan, {"token": TOKENS})
-    one = Embeddings("x", vectors, {"token": TOKENS})
-    with pytest.raises(ValueError, match="different names"):
-        write_projector(tmp_path, [one, one])
-    assert not (tmp_path / CONFIG).exists()

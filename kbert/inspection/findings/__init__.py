@@ -1,1 +1,0 @@
-"""What `kbert.inspect` has found, as pictures, TensorBoard data and a report."""

@@ -1,0 +1,287 @@
+"""What TensorBoard shows of predicted labels and numbers: counts, tables, pictures, and the right examples."""
+
+import numpy as np
+import pytest
+from helpers.picture_pixels import pixels_of
+from helpers.shown_text import HOSTILE, shown_as, shown_cells
+
+from kbert.inspection.charts import (
+    BLUE,
+    MOST_POINTS,
+    ORANGE,
+    confusion_picture,
+    reliability_picture,
+    residual_picture,
+    scatter_picture,
+)
+from kbert.inspection.examples.prediction_views import (
+    MOST_EXAMPLES,
+    OTHERS,
+    Calibration,
+    LabelScores,
+    confusion_matrix,
+    confusion_table,
+    label_views,
+    multi_label_views,
+    number_views,
+    residual_table,
+)
+from kbert.inspection.markdown import escape
+
+LABELS, PREDICTIONS = np.array([0, 0, 0, 1, 1, 2]), np.array([0, 0, 1, 1, 0, 0])
+NAMES = ["neg", "pos", "other", "never"]
+
+
+# Labels
+
+
+def test_counts():
+    counts, names = confusion_matrix(LABELS, PREDICTIONS, NAMES, range(4))
+    assert counts.tolist() == [[2, 1, 0, 0], [1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
+    assert shown_cells(confusion_table(counts, names)) == [
+        ["gold ↓ predicted →", "neg", "pos", "other", "never"],
+        ["neg", "**2**", "1", "·", "·"],
+        ["pos", "1", "**1**", "·", "·"],
+        ["other", "1", "·", "**0**", "·"],
+        ["never", "·", "·", "·", "**0**"],
+    ]
+
+
+def test_precision_and_recall():
+    scores = LabelScores.from_predictions(LABELS, PREDICTIONS, 4)
+    np.testing.assert_allclose(scores.precision, [2 / 4, 1 / 2, np.nan, np.nan])
+    np.testing.assert_allclose(scores.recall, [2 / 3, 1 / 2, 0, np.nan])
+    np.testing.assert_allclose(scores.f1, [4 / 7, 1 / 2, 0, np.nan])
+    assert scores.with_most_errors(2) == [0, 1] and scores.with_most_errors() == [0, 1, 2, 3]
+    assert shown_cells(scores.table(NAMES, [2, 0])) == [
+        ["label", "precision", "recall", "F1", "examples", "predicted"],
+        ["other", "–", "0%", "0%", "1", "0"],
+        ["neg", "50%", "67%", "57%", "3", "4"],
+    ]
+
+
+def test_many_labels_share_a_row():
+    """The labels with the most errors keep their own rows, and no example is lost."""
+    rng, names = np.random.default_rng(1), [f"n{n}" for n in range(30)]
+    labels = rng.integers(0, 30, 500)
+    predictions = np.where(np.isin(labels, [3, 17]), 28, labels)
+    shown = LabelScores.from_predictions(labels, predictions, 30).with_most_errors(3)
+    counts, shown_names = confusion_matrix(labels, predictions, names, shown)
+    assert shown == [3, 17, 28] and shown_names == ["n3", "n17", "n28", OTHERS]
+    whole, _ = confusion_matrix(labels, predictions, names, range(30))
+    groups = ([3], [17], [28], [n for n in range(30) if n not in shown])
+    assert counts.tolist() == [[whole[np.ix_(a, b)].sum() for b in groups] for a in groups] and counts.sum() == 500
+
+
+def test_names_with_markup():
+    cells = shown_cells(confusion_table(*confusion_matrix([0], [1], HOSTILE, range(len(HOSTILE)))))
+    shown = [shown_as(name) for name in HOSTILE]
+    cut = [text if len(text) <= 60 else text[:60].rstrip() + "…" for text in shown]
+    assert [row[0] for row in cells[1:]] == cells[0][1:] == cut
+
+
+@pytest.mark.parametrize("number", [2, 5, 21])
+def test_cells_of_the_picture_are_as_dark_as_their_share(number):
+    names = [f"label {n}" for n in range(number)]
+    labels = np.repeat(np.arange(number), 4)
+    predictions = np.where(np.arange(4 * number) % 4 == 3, (labels + 1) % number, labels)  # 3 of 4 are right
+    pixels = confusion_picture(*confusion_matrix(labels, predictions, names, range(number)), "Confusion matrix")
+    dark, light = (len(pixels_of(pixels, colour)[0]) for colour in ("#3f94c5", "#bfdbeb"))  # 75 and 25 % of blue
+    assert dark > 20 * number**2 and dark == pytest.approx(light, rel=0.3)  # of both as many cells, less frame and text
+
+
+# Calibration
+
+
+def expected_error(confidence, is_right, bins):
+    """Guo et al. 2017, equations 2 to 5, bin by bin: ((m - 1) / M, m / M]."""
+    total = 0.0
+    for m in range(1, bins + 1):
+        rows = [n for n, c in enumerate(confidence) if (m - 1) / bins < c <= m / bins]
+        if rows:
+            accuracy, mean = np.mean([is_right[n] for n in rows]), np.mean([confidence[n] for n in rows])
+            total += len(rows) / len(confidence) * abs(accuracy - mean)
+    return total
+
+
+@pytest.mark.parametrize("bins", [1, 10, 15])
+def test_the_error_is_that_of_its_definition(bins):
+    rng = np.random.default_rng(bins)
+    confidence = rng.uniform(0.01, 1, 400)
+    is_right = rng.uniform(size=400) < confidence**2
+    calibration = Calibration.from_confidence(confidence, is_right, bins)
+    assert calibration.counts.sum() == 400
+    assert calibration.error == pytest.approx(expected_error(confidence, is_right, bins))
+    assert calibration.error > 0.1
+
+
+def test_borders_and_empty_bins():
+    calibration = Calibration.from_confidence([0.5, 0.5000001, 1.0, 0.0], [True, False, True, False], bins=4)
+    assert calibration.counts.tolist() == [1, 1, 1, 1]
+    calibration = Calibration.from_confidence([0.9, 0.9, 0.6], [True, False, True])
+    assert calibration.error == pytest.approx(0.4)
+    assert np.isnan(calibration.accuracy[0]) and calibration.accuracy[8] == 0.5
+    assert Calibration.from_confidence([1.0, 1.0], [True, True]).error == 0
+    assert shown_cells(calibration.table()) == [
+        ["probability", "mean", "accuracy", "the model is", "examples"],
+        ["50 to 60%", "60%", "100%", "not sure enough", "1"],
+        ["80 to 90%", "90%", "50%", "too sure", "2"],
+    ]
+
+
+def test_the_gap_is_drawn():
+    """The orange line stands at the confidence: higher for a model that is surer."""
+    tops = []
+    for sure in (0.65, 0.95):
+        pixels = reliability_picture(Calibration.from_confidence([sure, sure], [True, False]), "Reliability")
+        rows, _ = pixels_of(pixels[:, :800], ORANGE)  # without the legend
+        tops.append(rows.min())
+    low, _ = pixels_of(pixels[:, :800], "#338ec1")  # the bar, up to 50 % in both
+    assert (tops[0] - tops[1]) / 0.3 == pytest.approx((low.min() - tops[1]) / 0.45, rel=0.05)
+
+
+# Views of labels
+
+
+PROBABILITIES = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6], [0.05, 0.9, 0.05], [0.3, 0.31, 0.39], [0.0, 0.5, 0.5]])
+
+
+def contents(views):
+    return {view.tag.removeprefix("predictions/"): view.content for view in views}
+
+
+def views_of(probabilities, labels, names, texts):
+    return contents(label_views(probabilities, labels, names, ["text"], lambda row: [escape(texts[row])]))
+
+
+def test_the_worst_and_the_surest_errors():
+    views = views_of(PROBABILITIES, [0, 0, 2, 2, 0], ["a", "b", "c"], "vwxyz")
+    assert shown_cells(views["confidently wrong"]) == [
+        ["", "gold", "predicted", "text"],
+        ["✗", "c (5.0%)", "b (90%)", "x"],
+        ["✗", "a (10%)", "c (60%)", "w"],
+        ["✗", "a (0%)", "b (50%)", "z"],
+    ]
+    worst = shown_cells(views["worst"])
+    assert [row[-1] for row in worst[1:]] == list("zxwyv") and worst[-1][:3] == ["✓", "a (70%)", "a (70%)"]
+    page = views["by label"]
+    assert page.startswith("5 held-out examples, accuracy 40%, expected calibration error ")
+    assert ["a", "100%", "33%", "50%", "3", "1"] in shown_cells(page)
+    assert ["a", "**1**", "1", "1"] in shown_cells(page)
+    assert views["expected calibration error"] == pytest.approx((0.3 + 0.6 + 0.9 + 0.61 + 0.5) / 5)
+    assert views["confusion matrix"].dtype == views["calibration"].dtype == np.uint8
+
+
+def test_two_labels_have_one_table_of_errors():
+    views = views_of([[0.9, 0.1], [0.2, 0.8]], [0, 1], ["neg", "pos"], "ab")
+    assert "worst" not in views and views["confidently wrong"] == "No held-out example is predicted wrongly."
+    assert views["expected calibration error"] == pytest.approx(0.15)
+
+
+def test_tables_are_bounded_and_texts_stay_text():
+    rng = np.random.default_rng(0)
+    names = [*HOSTILE, *(f"n{n}" for n in range(30))]
+    probabilities = rng.dirichlet(np.ones(len(names)), 200)
+    texts = [HOSTILE[n % len(HOSTILE)] for n in range(200)]
+    views = views_of(probabilities, rng.integers(0, len(names), 200), names, texts)
+    for name in ("confidently wrong", "worst"):
+        cells = shown_cells(views[name])
+        assert len(cells) == 1 + MOST_EXAMPLES
+        assert {row[-1] for row in cells[1:]} <= {shown_as(text) for text in HOSTILE}
+    assert "(20 of 37 labels, those with the most errors)" in views["by label"]
+    shown_cells(views["by label"])
+
+
+def test_several_labels_a_text():
+    probabilities = [[0.9, 0.2, 0.1], [0.4, 0.8, 0.6], [0.3, 0.6, 0.2]]
+    labels, names, texts = [[1, 0, 0], [1, 1, 0], [0, 0, 0]], ["a|b", "*c*", "never"], ["x", HOSTILE[0], "z"]
+    arguments = (labels, names, [0.5, 0.7, 0.5], ["text"], lambda row: [escape(texts[row])])
+    views = contents(multi_label_views(probabilities, *arguments))
+    assert views["by label"].startswith("3 held-out examples, all labels right in 67%, calibration error ")
+    assert shown_cells(views["by label"]) == [
+        ["label", "precision", "recall", "F1", "examples", "predicted"],
+        ["a|b", "100%", "50%", "67%", "2", "1"],
+        ["*c*", "100%", "100%", "100%", "1", "1"],
+        ["never", "0%", "–", "0%", "0", "1"],
+    ]
+    assert shown_cells(views["worst"]) == [
+        ["", "gold", "predicted", "text"],
+        ["✗", "a|b (40%), *c* (80%)", "*c* (80%), never (60%)", shown_as(HOSTILE[0])],
+        ["✓", "–", "–", "z"],
+        ["✓", "a|b (90%)", "a|b (90%)", "x"],
+    ]
+    # Bins of a tenth: 0.1 0.2 0.2 0.3 0.6 0.6 and 0.4 0.8 0.9, of which the last three are on.
+    gaps = [0.1, 0.2, 0.2, 0.3, 0.6, 0.6, 0.4 - 1, 0.8 - 1, 0.9 - 1]
+    assert views["expected calibration error"] == pytest.approx(np.abs(gaps).mean())
+    assert views["calibration"].dtype == np.uint8
+
+
+def test_many_labels_a_text_are_bounded():
+    rng = np.random.default_rng(0)
+    labels, names = np.ones((30, 40), int), [f"n{n}" for n in range(40)]
+    views = multi_label_views(rng.random((30, 40)), labels, names, 0.5, ["text"], lambda row: [str(row)])
+    assert "(20 of 40 labels, those with the most errors)" in views[0].content
+    assert len(shown_cells(views[0].content)) == 21
+    worst = shown_cells(views[3].content)
+    assert len(worst) == 1 + MOST_EXAMPLES and all(row[1].endswith(", 32 more") for row in worst[1:])
+
+
+# Numbers
+
+
+def test_numbers():
+    texts = [*HOSTILE, *"abcdefgh"]
+    labels = np.arange(len(texts), dtype="float64")
+    predictions = labels + np.where(labels == 3, -9.0, 0.125)
+    views = contents(number_views(predictions, labels, ["text"], lambda row: [escape(texts[row])]))
+    worst = shown_cells(views["worst"])
+    assert worst[1] == ["3", "-6", "-9", shown_as(HOSTILE[3])]
+    assert worst[2] == ["0", "0.125", "+0.125", shown_as(HOSTILE[0])] and len(worst) == 11
+    assert views["residuals"].startswith("15 held-out examples")
+    assert ["all", "-0.483", "0.717", "2.33", "15"] in shown_cells(views["residuals"])
+    assert views["scatter plot"].ndim == views["residual histogram"].ndim == 3
+
+
+def test_residuals_by_fifths():
+    labels, residuals = np.arange(10.0), np.repeat([1.0, -3.0], 5)
+    table = shown_cells(residual_table(labels, residuals))
+    assert table[0] == ["gold", "mean residual", "mean absolute residual", "root mean square", "examples"]
+    assert table[1] == ["all", "-1", "2", "2.24", "10"]
+    assert table[2] == ["0 to 1", "+1", "1", "1", "2"] and table[4] == ["4 to 5", "-1", "2", "2.24", "2"]
+    assert len(table) == 7
+    assert len(shown_cells(residual_table(labels[:3], residuals[:3]))) == 2  # too few for fifths
+
+
+def test_right_predictions_lie_on_the_diagonal():
+    def points(predictions):
+        pixels = scatter_picture(labels, predictions, "Predicted against gold")
+        return np.nonzero(pixels.astype(int) @ [-1, 0, 1] > 20)  # bluish
+
+    labels = np.linspace(-2.0, 5.0, 30)
+    rows, columns = points(labels)
+    up, right = rows.max() - rows, columns - columns.min()
+    assert np.abs(up / up.max() - right / right.max()).max() < 0.03 and len(rows) > 500
+    assert np.corrcoef(*points(-labels))[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("labels", [np.zeros(3), np.array([1e-9]), np.arange(3.0 * MOST_POINTS)])
+def test_pictures_of_any_numbers(labels):
+    assert scatter_picture(labels, labels, "").any() and residual_picture(0 * labels, "Residuals").any()
+
+
+@pytest.mark.parametrize("rest", [[], [1.0, 2.0, 4.0]])
+def test_numbers_that_are_not_finite_are_counted(rest):
+    """In the title; what is drawn below is the picture of the finite ones."""
+    labels, predictions = np.array([0.0, np.nan, np.inf, *rest]), np.array([np.inf, 1.0, np.inf, *rest])
+    finite, title = np.array(rest), f"Numbers\nnot drawn: 3 of {len(labels)} are not finite"
+    expected = scatter_picture(finite, finite, title)
+    np.testing.assert_array_equal(scatter_picture(labels, predictions, "Numbers"), expected)
+    residuals = np.array([np.inf, np.nan, np.nan, *(0 * finite)])
+    np.testing.assert_array_equal(residual_picture(residuals, "Numbers"), residual_picture(0 * finite, title))
+
+
+def test_the_histogram_counts_every_residual():
+    """The areas of the bars are in proportion to their counts."""
+    _, columns = pixels_of(residual_picture(np.repeat([-1.0, 1.0], [25, 75]), ""), BLUE)
+    middle = (columns.min() + columns.max()) / 2
+    assert np.sum(columns > middle) / np.sum(columns < middle) == pytest.approx(3, rel=0.03)

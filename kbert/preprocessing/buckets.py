@@ -28,18 +28,15 @@ _LARGEST_WINDOW = 50  # batches, as in transformers' LengthGroupedSampler
 _WINDOWS_IN_EPOCH = 4  # at least, where there are so many batches: an example is not to meet itself
 
 
-def trim_padding(batch, padding="longest", also=()):
+def trim_padding(batch, padding="longest"):
     """Cuts a batch down to its longest row, [..., S] to [..., S'], S' not static; in graph, core ops only.
 
     ``padding_mask`` bool [..., S] decides. Entries by token are recognised by name, whatever the
-    shapes of others; `also` names further ones, such as labels by token. `padding` is "longest" (a
-    multiple of 4), "bucket" (the smallest of `BUCKETS`, for compiled models) or "full" (nothing is
-    cut, for a TPU).
+    shapes of others. `padding` is "longest" (a multiple of 4), "bucket" (the smallest of `BUCKETS`,
+    for compiled models) or "full" (nothing is cut, for a TPU).
     """
     if padding not in PADDINGS:
         raise ValueError(f"`padding` must be one of {PADDINGS}. Received: {padding!r}")
-    if absent := set(also) - set(batch):
-        raise ValueError(f"trim_padding: `also` must name entries of the batch, {sorted(batch)}. Received: {absent}")
     if padding == "full":
         return batch
     mask = batch["padding_mask"]
@@ -50,7 +47,7 @@ def trim_padding(batch, padding="longest", also=()):
     else:
         fitting = tf.maximum(1, -(-longest // _MULTIPLE)) * _MULTIPLE
     length = tf.minimum(fitting, full)
-    names = {*BY_TOKEN, *_OF_WINDOWS, *also}
+    names = {*BY_TOKEN, *_OF_WINDOWS}
     return {name: tensor[..., :length] if name in names else tensor for name, tensor in batch.items()}
 
 

@@ -10,10 +10,9 @@ from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 from kbert import BertTagger, Pipeline
-from kbert.answers.entities import EntityAnswers
-from kbert.answers.tags import TagAnswers
-from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
-from kbert.tasks.tagging.metrics import entity_chunks
+from kbert.answers.words import EntityAnswers, TagAnswers
+from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
+from kbert.tasks.tagging.tag_scheme import entity_chunks
 
 LABELS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 TEXTS = [

@@ -10,7 +10,7 @@ from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokeniz
 import kbert
 import kbert.pipelines.run_in_length_buckets as module
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 
 MODELS = {
     "classification": (kbert.BertClassifier, {"num_labels": 3}),

@@ -12,7 +12,7 @@ from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.tasks.tagging.metrics import entity_chunks
+from kbert.tasks.tagging.tag_scheme import entity_chunks
 
 LABELS = ["O", "B-PER", "I-PER"]
 TEXTS = ["Paris is good.", "", "never in the capital of France, London was " * 4, "a film"]

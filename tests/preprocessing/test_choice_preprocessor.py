@@ -7,8 +7,7 @@ import tensorflow as tf
 from helpers.tiny_bert import tiny_tokenizer
 from helpers.wrong_values import wrong_inputs
 
-from kbert.preprocessing.choice_preprocessor import ChoicePreprocessor
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import ChoicePreprocessor, TextPreprocessor
 
 PROMPTS = ["The film is good.", "", "never " * 30]
 CHOICES = [["paris", "A very bad film! " * 9], ["london", " ", "é 中"], ["the capital of France", "", "bad"]]

@@ -7,7 +7,7 @@ from helpers.tiny_bert import tiny_tokenizer
 from helpers.wrong_values import wrong_inputs
 from preprocessing.test_windows import original_is_max_context, original_windows
 
-from kbert.preprocessing.span_preprocessor import SpanPreprocessor
+from kbert.preprocessing.window_preprocessors import SpanPreprocessor
 
 WORDS = ["Paris", "is", "the", "capital", "of", "France", "\U0001f600", "中", "Good!", "films", "É", "unknown"]
 RNG = np.random.default_rng(3)

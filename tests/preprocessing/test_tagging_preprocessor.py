@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from helpers.tiny_bert import VOCABULARY, tiny_tokenizer
 
-from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
+from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 from kbert.text.words import split_words
 
 TEXTS = [

@@ -6,7 +6,7 @@ import pytest
 import tensorflow as tf
 
 from kbert import BertTokenizer
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 
 WORDS = ["alpha", "beta", "gamma", "delta"]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "##s"]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import tensorflow as tf
 
-from kbert.tasks.tagging.tagged_text import TaggedText
+from kbert.tasks.tagging.readers import TaggedText
 from kbert.tasks.training_data import row_batches
 
 

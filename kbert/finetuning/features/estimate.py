@@ -10,9 +10,9 @@ import numpy as np
 from kbert.finetuning.features.extract import window_states
 from kbert.finetuning.features.train import FeatureTraining, compiled_tagger
 from kbert.models.feature_modes import feature_layers
-from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
-from kbert.tasks.tagging.tagged_text import TaggedText
-from kbert.tasks.tagging.windows import TaggedWindows
+from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
+from kbert.tasks.tagging.evaluation import TaggedWindows
+from kbert.tasks.tagging.readers import TaggedText
 from kbert.training.dry_run import format_seconds, peak_bytes, seconds_per_step
 from kbert.training.intervals import training_steps
 from kbert.training.made_by import METRICS

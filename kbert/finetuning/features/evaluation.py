@@ -11,7 +11,7 @@ import tensorflow as tf
 from kbert.finetuning.features.dataset import FeatureSentences
 from kbert.tasks.scores import cross_entropies
 from kbert.tasks.tagging.evaluation import entity_views, write_predictions
-from kbert.tasks.tagging.metrics import entity_scores
+from kbert.tasks.tagging.tag_scheme import entity_scores
 from kbert.tasks.task import Evaluation
 
 

@@ -17,9 +17,9 @@ from kbert.models.feature_modes import FEATURE_MODES, feature_layers
 from kbert.models.feature_tagger import feature_tagger
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
-from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
-from kbert.tasks.tagging.metrics import entity_scores
-from kbert.tasks.tagging.tagged_text import TaggedText
+from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
+from kbert.tasks.tagging.readers import TaggedText
+from kbert.tasks.tagging.tag_scheme import entity_scores
 from kbert.training.callbacks import ConsoleProgress
 from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
 from kbert.training.history import training_minutes

@@ -8,15 +8,14 @@ import math
 
 import tensorflow as tf
 
-from kbert.answers.entities import EntityAnswers
-from kbert.answers.fill_mask import FillMaskAnswers
+from kbert.answers.pretraining import FillMaskAnswers
 from kbert.answers.spans import NO_CANDIDATE
-from kbert.answers.tags import TagAnswers
+from kbert.answers.words import EntityAnswers, TagAnswers
 from kbert.inspection.playground.describe_model import views_of_task
 from kbert.inspection.playground.plain_values import as_arrays, rounded
 from kbert.inspection.playground.request_fields import BadRequest
 from kbert.inspection.playground.token_rows import token_object
-from kbert.tasks.masked_lm import filled
+from kbert.tasks.pretraining import filled
 
 FILL_MASK_FIELDS = ("text", "top")
 QUESTION_ANSWERING_FIELDS = ("question", "context")

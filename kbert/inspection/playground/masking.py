@@ -6,7 +6,7 @@ Shapes: S sequence, P predictions, V vocabulary.
 import numpy as np
 import tensorflow as tf
 
-from kbert.answers.fill_mask import FillMaskAnswers
+from kbert.answers.pretraining import FillMaskAnswers
 from kbert.inspection.playground.plain_values import as_arrays, rounded
 from kbert.inspection.playground.request_fields import BadRequest
 from kbert.inspection.playground.token_rows import read_row

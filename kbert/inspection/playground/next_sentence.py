@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-from kbert.answers.next_sentence import NextSentenceAnswers
+from kbert.answers.pretraining import NextSentenceAnswers
 from kbert.corpus.documents import prose_sentences
 from kbert.corpus.pool import TokenPool, make_pool
 from kbert.inspection.playground.pair_steps import describe_steps

@@ -13,7 +13,7 @@ from kbert.inspection.analysis.states import encoder_with_attention
 from kbert.inspection.playground.request_fields import BadRequest
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 

@@ -6,7 +6,7 @@ Shapes: S sequence.
 import tensorflow as tf
 
 from kbert.inspection.playground.request_fields import BadRequest
-from kbert.tasks.encoder.features import token_list
+from kbert.tasks.encoder import token_list
 
 _SHORTEST = 5  # tokens: [CLS], two [SEP] and a token of each text
 

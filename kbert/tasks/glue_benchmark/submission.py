@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from kbert.files import atomic_file
-from kbert.tasks.glue_benchmark.task import check_pipeline
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, GlueTask, glue_name
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, GlueTask, check_pipeline, glue_name
 from kbert.tasks.scores import predict_scores
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
@@ -30,24 +29,24 @@ def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: 
     for file in task.tests:
         test = task.read_test(directory, file)
         scores = [
-            _in_order(predict_scores(p.model, p.preprocessor, test.columns, batch_size=batch_size), p, task)
-            for p in pipelines
+            _in_order(predict_scores(pipeline, test.columns, batch_size=batch_size), pipeline, task)
+            for pipeline in pipelines
         ]
         answers[file] = _lines(test.index, predictions(task, np.mean(scores, axis=0)))
     return answers
 
 
-def collect_models(runs, given: Iterable[tuple[str, object]], constant: Collection[str] = ()) -> dict[str, list]:
+def collect_models(runs, named: Iterable[tuple[str, object]], constant: Collection[str] = ()) -> dict[str, list]:
     """The models that answer each task: {task: their sources}.
 
-    `runs` is a directory with a folder for each task, in which a run of fine-tuning left a model. `given` are pairs
+    `runs` is a directory with a folder for each task, in which a run of fine-tuning left a model. `named` are pairs
     (task, source of a model). Several models of a task form an ensemble. `constant` are the tasks without a model.
     """
     models = {}
     for name in GLUE_TASKS if runs is not None else ():
         if (path := pathlib.Path(runs) / name / "model").is_dir():
             models[name] = [path]
-    for task, source in given:
+    for task, source in named:
         models.setdefault(task, []).append(source)
     if twice := sorted(set(models) & set(constant)):
         raise ValueError(f"expected either a model or --constant for each task. Received: both for {twice}")
@@ -92,7 +91,7 @@ def submit(models: Mapping[str, Sequence], constant: Sequence[str], directory, o
     for name in constant:
         answers |= constant_answers(GLUE_TASKS[name], directory)
     path, missing = write_submission(output, answers)
-    lines = [f"{file}.tsv: {len(some):,} answers" for file, some in answers.items()]
+    lines = [f"{file}.tsv: {len(rows):,} answers" for file, rows in answers.items()]
     lines.append(
         f"Wrote {path}." + (f" The server also requires {', '.join(missing)}." if missing else " It is complete.")
     )

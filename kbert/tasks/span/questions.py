@@ -11,8 +11,7 @@ from kbert.checks import check_path
 from kbert.files import read_json
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import read_columns, text_table
-from kbert.tasks.table import Table, check_texts, read_table
-from kbert.tasks.text_files import check_characters
+from kbert.tasks.table import Table, check_characters, check_texts, read_table
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -28,13 +27,6 @@ class Questions(Examples):
     lines: Sequence[int] = ()
 
     row_fields = ("ids", "questions", "contexts", "answers", "answer_starts")
-
-    def __post_init__(self):
-        sizes = [len(getattr(self, name)) for name in self.row_fields]
-        if len(set(sizes)) > 1 or not sizes[0]:
-            raise ValueError(
-                f"Expected as many ids, questions, contexts, answers and starts, at least one. Received: {sizes}"
-            )
 
     @property
     def answer_ends(self) -> np.ndarray:

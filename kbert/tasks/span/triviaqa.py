@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from kbert.files import read_json
-from kbert.tasks.text_files import check_characters
+from kbert.tasks.table import check_characters
 
 _WORD = re.compile(r"\S+")
 

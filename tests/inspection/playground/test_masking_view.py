@@ -6,7 +6,7 @@ import tensorflow as tf
 from helpers.served_models import make_pipeline
 from helpers.slow_but import slow_but
 
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 from kbert.pretraining.masking import TokenMasking
 from kbert.stateless_random import fold_in
 

@@ -50,11 +50,7 @@ class FillMaskAnswers(Answers):
 
     def call(self, outputs, batch):
         logits = tf.cast(outputs["mlm_logits"], tf.float32)  # [B, M, V]
-        if logits.shape[-1] is not None and self.top_k > logits.shape[-1]:
-            raise ValueError(
-                f"FillMaskAnswers: `top_k` cannot be more than the vocabulary ({logits.shape[-1]} tokens). "
-                f"Received: {self.top_k}"
-            )
+        self._check(logits.shape)
         best, ids = tf.math.top_k(logits, self.top_k)  # [B, M, k]
         # Only k of V probabilities are needed, so the whole softmax is not computed.
         probabilities = tf.exp(best - tf.reduce_logsumexp(logits, axis=-1, keepdims=True))
@@ -66,6 +62,23 @@ class FillMaskAnswers(Answers):
             "probabilities": tf.where(is_real, probabilities, 0.0),
             "count": count,
         }
+
+    def compute_output_spec(self, outputs, batch):
+        # Not by Keras, which would need the vocabulary: while a pipeline is loaded there is none yet.
+        shape = outputs["mlm_logits"].shape
+        self._check(shape)
+        return {
+            "tokens": keras.KerasTensor((*shape[:2], self.top_k), dtype="string"),
+            "probabilities": keras.KerasTensor((*shape[:2], self.top_k), dtype="float32"),
+            "count": keras.KerasTensor(shape[:1], dtype="int32"),
+        }
+
+    def _check(self, shape):
+        if shape[-1] is not None and self.top_k > shape[-1]:
+            raise ValueError(
+                f"FillMaskAnswers: `top_k` cannot be more than the vocabulary ({shape[-1]} tokens). "
+                f"Received: {self.top_k}"
+            )
 
     def to_dicts(self, answers):
         """``masks``: for each [MASK] the proposed tokens with their probabilities, best first."""

@@ -12,7 +12,7 @@ from kbert.checks import check_bool, check_positive
 from kbert.config import default_max_predictions
 from kbert.corpus.document_list import DocumentList
 from kbert.keras_compat import with_known_length
-from kbert.preprocessing.preprocessor import Preprocessor
+from kbert.preprocessing.preprocessor import Preprocessor, tokens_of
 from kbert.preprocessing.strings import check_batches, string_columns
 from kbert.preprocessing.windows import sliding_windows
 from kbert.pretraining.dataset import filled_batches, masked_rows, pretraining_dataset, with_options
@@ -68,6 +68,7 @@ class FillMaskPreprocessor(Preprocessor):
         preprocessor(["Paris is the [MASK] of France."])["mask_positions"]  # [[4, 0, 0, 0, 0, 0, 0, 0]]
     """
 
+    outputs = tokens_of("B S") | {"count": "int32 B"}
     option_names = ("max_masks", "masking")
     makes_labels = True
 
@@ -213,6 +214,11 @@ class FillMaskPreprocessor(Preprocessor):
         is_lost = (first_mask >= max_tokens) & (first_mask < beyond)
         around = tf.maximum(tf.minimum(first_mask - max_tokens // 2, lengths - max_tokens), 0)
         return tf.where(is_lost, around, 0)
+
+    def compute_output_spec(self, inputs):
+        specs = super().compute_output_spec(inputs)
+        shape = (*specs["count"].shape, self.max_masks)
+        return specs | {"mask_positions": keras.KerasTensor(shape, dtype="int32")}
 
     def settings(self):
         settings = super().settings()  # of the model, for other tasks: this preprocessor always reads [MASK]

@@ -3,6 +3,7 @@
 Shapes: B batch, C choices, S sequence.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 import keras
@@ -15,10 +16,15 @@ from kbert.preprocessing.strings import string_columns
 from kbert.text.packing import content_length, pack
 
 
+def tokens_of(shape: str) -> dict[str, str]:
+    """The `outputs` that every batch has."""
+    return {"token_ids": f"int32 {shape}", "segment_ids": f"int32 {shape}", "padding_mask": f"bool {shape}"}
+
+
 class Preprocessor(keras.layers.Layer):
     """A layer that keeps a tokenizer and packs tokens into rows of a static length.
 
-    It works eagerly, in tf.data and on symbolic inputs. A subclass has `call`.
+    It works eagerly, in tf.data and on symbolic inputs. A subclass has `call` and `outputs`.
 
     Args:
         tokenizer: `kbert.BertTokenizer`.
@@ -28,6 +34,7 @@ class Preprocessor(keras.layers.Layer):
     Attributes:
         input_names: the string columns that a call takes.
         list_columns: the columns among them that hold several strings per row, [B, C].
+        outputs: the entries of a batch: name → type and shape, such as "int32 B S".
         pair: whether a row has a second text.
         makes_windows: whether a call takes `max_windows`, and a long text becomes several rows.
         makes_labels: whether the labels of `fit` are made from the texts, by `training_batches`.
@@ -39,6 +46,7 @@ class Preprocessor(keras.layers.Layer):
 
     input_names: tuple[str, ...] = ("text",)
     list_columns: tuple[str, ...] = ()
+    outputs: Mapping[str, str] = {}
     pair: bool = False
     makes_windows: bool = False
     makes_labels: bool = False
@@ -65,6 +73,16 @@ class Preprocessor(keras.layers.Layer):
         """The inputs as ``tf.TensorSpec``, for exporting: string [None] each, list columns [None, None]."""
         shapes = {name: [None, None] if name in self.list_columns else [None] for name in self.input_names}
         return {name: tf.TensorSpec(shape, tf.string, name=name) for name, shape in shapes.items()}
+
+    def compute_output_spec(self, inputs, max_windows=None):
+        # Not by Keras, which would call the tokenizer: while a pipeline is loaded it has no vocabulary yet.
+        columns = [inputs[name] for name in self.input_names] if isinstance(inputs, dict) else [inputs]
+        sizes = {"B": columns[0].shape[0], "C": columns[-1].shape[-1], "S": self.sequence_length}
+        specs = {}
+        for name, described in self.outputs.items():
+            dtype, *shape = described.split()
+            specs[name] = keras.KerasTensor([sizes.get(letter) for letter in shape], dtype=dtype)
+        return specs
 
     def get_config(self):
         options = {name: getattr(self, name) for name in ("tokenizer", "sequence_length", *self.option_names)}
@@ -114,6 +132,7 @@ class TextPreprocessor(Preprocessor):
         batch["token_ids"].shape  # (1, 64)
     """
 
+    outputs = tokens_of("B S")
     option_names = ("pair",)
 
     def __init__(self, tokenizer, sequence_length=128, pair=False, **kwargs):
@@ -172,6 +191,7 @@ class ChoicePreprocessor(Preprocessor):
 
     input_names = ("prompt", "choices")
     list_columns = ("choices",)
+    outputs = tokens_of("B C S")
 
     def __init__(self, tokenizer, sequence_length=128, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)

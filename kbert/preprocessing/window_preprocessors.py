@@ -7,17 +7,25 @@ import keras
 import tensorflow as tf
 
 from kbert.checks import check_positive
-from kbert.preprocessing.preprocessor import Preprocessor
+from kbert.preprocessing.preprocessor import Preprocessor, tokens_of
 from kbert.preprocessing.strings import string_columns
 from kbert.preprocessing.windows import at_most, limit_rows, max_context, sliding_windows, window_tokens
 from kbert.text.packing import content_length, pack_ranges
 from kbert.text.words import split_words
+
+_PLACES = {
+    "window_token": "int32 W S",
+    "is_max_context": "bool W S",
+    "token_starts": "int32 W S",
+    "token_ends": "int32 W S",
+}
 
 
 class WindowPreprocessor(Preprocessor):
     """Base class of preprocessors that divide long texts into windows, `doc_stride` tokens apart."""
 
     makes_windows = True
+    outputs = tokens_of("W S") | {"window_row": "int32 W"}
     option_names = ("doc_stride",)
 
     def __init__(self, tokenizer, sequence_length, doc_stride, texts=1, **kwargs):
@@ -76,6 +84,8 @@ class DocumentPreprocessor(WindowPreprocessor):
 
         DocumentPreprocessor(tokenizer, sequence_length=128, doc_stride=64)(["A long text. " * 200])["token_ids"].shape
     """
+
+    outputs = WindowPreprocessor.outputs | {"text": "string B"}
 
     def __init__(self, tokenizer, sequence_length=128, doc_stride=128, **kwargs):
         super().__init__(tokenizer, sequence_length, doc_stride, **kwargs)
@@ -136,6 +146,7 @@ class SpanPreprocessor(WindowPreprocessor):
     """
 
     input_names = ("question", "context")
+    outputs = WindowPreprocessor.outputs | _PLACES | {"context": "string B"}
     option_names = ("doc_stride", "max_query_length")
 
     def __init__(self, tokenizer, sequence_length=384, doc_stride=128, max_query_length=64, **kwargs):
@@ -240,6 +251,17 @@ class TaggingPreprocessor(WindowPreprocessor):
         batch["words"]  # [["EU", "rejects", "German", "call", "."]]
     """
 
+    outputs = {
+        **WindowPreprocessor.outputs,
+        **_PLACES,
+        "text": "string B",
+        "words": "string B T",
+        "word_starts": "int32 B T",
+        "word_ends": "int32 B T",
+        "word_position": "int32 B T",
+        "word_count": "int32 B",
+    }
+
     def __init__(self, tokenizer, sequence_length=128, doc_stride=None, **kwargs):
         super().__init__(tokenizer, sequence_length, 1 if doc_stride is None else doc_stride, **kwargs)
         if doc_stride is None:
@@ -308,25 +330,6 @@ class TaggingPreprocessor(WindowPreprocessor):
         batch["word_position"] = word_position.to_tensor(-1)  # [B, T]
         batch["word_count"] = tf.cast(words.row_lengths(), tf.int32)
         return batch
-
-    def compute_output_spec(self, inputs, max_windows=None):
-        # Not by Keras, which would take half a second to trace the splitting into words.
-        rows = (inputs["text"] if isinstance(inputs, dict) else inputs).shape[0]
-        shapes = {"window": (None, self.sequence_length), "windows": (None,), "text": (rows,), "word": (rows, None)}
-        specs = {
-            ("int32", "window"): ("token_ids", "segment_ids", "window_token", "token_starts", "token_ends"),
-            ("bool", "window"): ("padding_mask", "is_max_context"),
-            ("int32", "windows"): ("window_row",),
-            ("int32", "word"): ("word_starts", "word_ends", "word_position"),
-            ("string", "word"): ("words",),
-            ("int32", "text"): ("word_count",),
-            ("string", "text"): ("text",),
-        }
-        return {
-            name: keras.KerasTensor(shapes[kind], dtype=dtype)
-            for (dtype, kind), names in specs.items()
-            for name in names
-        }
 
 
 def _or_else(values, ids, filler):

@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from kbert.tasks.metrics import pearson, spearman
+from kbert.tasks.metrics import cosine, pearson, spearman
 from kbert.tasks.task import Task, TaskSignature, of_model
 
 
@@ -150,12 +150,6 @@ def token_list(preprocessor, inputs) -> dict:
         "ends": ends,
         "count": tf.math.count_nonzero(batch["padding_mask"], axis=1, dtype=tf.int32),
     }
-
-
-def cosine(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Cosine similarity of the rows of two arrays [n, H], or of two vectors. It is 0 where one of them is zero."""
-    lengths = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)
-    return np.sum(first * second, axis=-1) / np.maximum(lengths, 1e-12)
 
 
 def read_sts_b(directory) -> tuple[Sequence[str], Sequence[str], np.ndarray]:

@@ -3,7 +3,7 @@
 An undefined metric (no positive example and none predicted, a constant series) is 0.0, so that every result can be
 written as JSON and compared.
 
-Shapes: n examples, N labels.
+Shapes: n examples, N labels, H hidden, q queries, k results.
 """
 
 from collections.abc import Collection, Sequence
@@ -65,6 +65,12 @@ def mean_absolute_error(labels, predictions) -> float:
     """Mean of the absolute differences."""
     labels, predictions = (np.asarray(v, "float64") for v in _same_length(labels, predictions))
     return float(np.mean(np.abs(labels - predictions)))
+
+
+def cosine(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Cosine similarity of the rows of two arrays [n, H], or of two vectors. It is 0 where one of them is zero."""
+    lengths = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)
+    return np.sum(first * second, axis=-1) / np.maximum(lengths, 1e-12)
 
 
 CLASS_METRICS = {f.__name__: f for f in (accuracy, f1, macro_f1, matthews)}

@@ -20,17 +20,9 @@ _FEW_BATCHES = 4  # are encoded at once: an input pipeline takes a third of a se
 def predict_scores(pipeline, columns: Mapping, *, batch_size: int = 32, static: bool = False) -> np.ndarray:
     """The scores of every row by a model with one output, such as a classifier, regressor or multiple-choice model.
 
-    Rows run in the order of their length, in full batches cut to their longest row, and are returned in their original
-    order. The scores equal those of padded batches up to the order of floating-point sums. With `static` every batch
-    keeps the preprocessor's length, as a TPU needs it. Long texts are scored by what the pipeline pools over their
-    windows.
-
-    Args:
-        pipeline: `kbert.Pipeline`.
-        columns: input → n strings, or n equally long lists of strings.
-
-    Returns:
-        float64: probabilities [n, N] or [n, C] if the output is ``logits``, else scores [n] or embeddings.
+    Rows run from the longest to the shortest, in full batches cut to their longest row; with `static` every batch keeps
+    the preprocessor's length, as a TPU needs it. Long texts are scored by what the pipeline pools over their windows.
+    Returns float64: probabilities [n, N] or [n, C] if the output is ``logits``, else scores [n] or embeddings.
     """
     model = pipeline.model
     (name,) = model.output
@@ -83,14 +75,9 @@ def _batches(order, columns, preprocessor, batch_size, padding):
 
 
 def predict_windows(model, lengths: np.ndarray, read: Callable, sequence_length: int, batch_size: int) -> dict:
-    """All outputs of a model that answers for every token; the longest windows first, each batch cut to its longest.
+    """All outputs of a model that answers for every token, float32 [W, S, ...], 0 at padding.
 
-    Args:
-        lengths: integers [W], tokens of each window.
-        read: function of window numbers [B] that gives the model's batch [B, S].
-
-    Returns:
-        {output: float32 [W, S, ...]}, 0 at padding.
+    `lengths` are the tokens of each window, and `read` gives the model's batch of window numbers [B].
     """
     order, _ = longest_first(lengths)
     batch_size = limit_batch_size(batch_size, len(order))

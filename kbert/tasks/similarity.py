@@ -12,7 +12,7 @@ import numpy as np
 from kbert.options import Count, Positive
 from kbert.tasks.examples import Examples
 from kbert.tasks.labelled_text import label_scores
-from kbert.tasks.metrics import NUMBER_METRICS, SEARCH_METRICS, random_search_scores, search_scores
+from kbert.tasks.metrics import NUMBER_METRICS, SEARCH_METRICS, cosine, random_search_scores, search_scores
 from kbert.tasks.table import Table, check_texts
 from kbert.tasks.task import Evaluation, Task
 
@@ -21,19 +21,12 @@ PAIR_METRICS = ("spearman", "pearson")
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class RelatedTexts(Examples):
-    """Texts, each with a text of the same meaning, one of another meaning, or a score of their similarity.
-
-    Attributes:
-        texts: the first text of each example.
-        text_pairs: the second one. None: single texts.
-        negatives: hard negatives, "" where an example has none. None: there are none.
-        scores: float32 [n], how similar the texts of a pair are. None: they belong together.
-    """
+    """Texts, each with a text of the same meaning, one of another meaning, or a score of their similarity."""
 
     texts: Sequence[str]
-    text_pairs: Sequence[str] | None = None
-    negatives: Sequence[str] | None = None
-    scores: np.ndarray | None = None
+    text_pairs: Sequence[str] | None = None  # None: single texts
+    negatives: Sequence[str] | None = None  # hard negatives, "" where an example has none
+    scores: np.ndarray | None = None  # float32 [n], how similar the texts of a pair are; None: they belong together
     path: str | None = None
     lines: Sequence[int] = ()
 
@@ -218,9 +211,8 @@ class Similarity(Task):
         from kbert.pipelines.search import search
 
         if examples.scores is not None:
-            lengths = np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
-            vectors = (embeddings / lengths).astype("float64")
-            cosines = np.sum(vectors[numbers[:, 0]] * vectors[numbers[:, 1]], axis=1)
+            vectors = embeddings.astype("float64")
+            cosines = cosine(vectors[numbers[:, 0]], vectors[numbers[:, 1]])
             return {name: NUMBER_METRICS[name](examples.scores, cosines) for name in self.metrics}
         collection = np.unique(numbers[:, 1:][numbers[:, 1:] > 0])
         relevant: dict[int, set[int]] = {}

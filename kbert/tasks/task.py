@@ -87,33 +87,20 @@ def of_model(default: Any, can_be_off: bool = False) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingData:
-    """The training data of a fine-tuning.
+    """The training data of a fine-tuning."""
 
-    Attributes:
-        rows: examples in an epoch, from which steps are counted.
-        windows: rows for batches: all windows where long texts are divided into them, else as `rows`.
-        real_tokens: mean number of tokens per row that are not padding.
-        make_dataset: function (start_step=0) -> infinite tf.data.Dataset that starts with that batch.
-    """
-
-    rows: int
-    windows: int
-    real_tokens: float
-    make_dataset: Callable[..., Any]
+    rows: int  # examples in an epoch, from which steps are counted
+    windows: int  # rows for batches: all windows where long texts are divided into them, else as `rows`
+    real_tokens: float  # mean number of tokens per row that are not padding
+    make_dataset: Callable[..., Any]  # (start_step=0) -> infinite tf.data.Dataset that starts with that batch
 
 
 @dataclasses.dataclass(frozen=True)
 class TeacherAnswers:
-    """What a teacher answers to training examples.
+    """What a teacher answers to training examples."""
 
-    Attributes:
-        outputs: output of the model → float32, the teacher's logits or scores, a row for each example (spans: each
-            window, tags: each word).
-        labelled: the first so many examples have labels, the others none.
-    """
-
-    outputs: Mapping[str, np.ndarray]
-    labelled: int
+    outputs: Mapping[str, np.ndarray]  # float32 logits or scores of each example (spans: window, tags: word), by output
+    labelled: int  # the first so many examples have labels, the others none
 
     def beside(self, labels: Mapping[str, np.ndarray], examples: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """The targets of `kbert.optim.DistillationLoss`, float32 [n, h + N], from labels by output, [n] or [n, h].

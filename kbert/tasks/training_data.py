@@ -21,20 +21,12 @@ from kbert.tasks.task import TrainingData
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class TrainingRows:
-    """Rows that batches are made of.
+    """Rows that batches are made of."""
 
-    Attributes:
-        count: n.
-        read: function of row numbers [B] that gives (inputs, labels) or (inputs, labels, weights), dicts of tensors
-            with the rows' first dimension. Inputs have the length S.
-        sizes: function that gives the tokens of each row, integers [n].
-        by_token: whether labels and weights have a value for each token, [B, S, ...].
-    """
-
-    count: int
-    read: Callable[[Any], tuple]
-    sizes: Callable[[], np.ndarray]
-    by_token: bool = False
+    count: int  # n
+    read: Callable[[Any], tuple]  # row numbers [B] → (inputs, labels) or (inputs, labels, weights), dicts of tensors
+    sizes: Callable[[], np.ndarray]  # → tokens of each row, integers [n]
+    by_token: bool = False  # whether labels and weights have a value for each token, [B, S, ...]
 
 
 def training_dataset(
@@ -48,18 +40,10 @@ def training_dataset(
 ) -> tf.data.Dataset:
     """An infinite dataset of full batches for `model.fit`, in the order of `row_batches`.
 
-    Args:
-        rows: what batches are made of, such as `example_rows` or `window_rows`.
-        batch_size: B.
-        seed: of the order.
-        start_step: the number of the first batch.
-        padding: which padding a batch keeps (`kbert.preprocessing.buckets.trim_padding`). It affects only the time of a
-            step. S is static only with "full", which a TPU needs.
-        group_by_length: whether to sort the rows of up to 50 batches into batches by number of tokens. This is faster,
-            but batches are no longer random, and all examples are tokenised once more at the start.
-
-    Returns:
-        What ``rows.read`` gives, with inputs cut to [B, S'].
+    A batch is what ``rows.read`` gives, with inputs cut by `padding` (`kbert.preprocessing.buckets.trim_padding`),
+    which affects only the time of a step. S is static only with "full", which a TPU needs. `group_by_length` sorts the
+    rows of up to 50 batches into batches by number of tokens. This is faster, but batches are no longer random, and
+    all examples are tokenised once more at the start.
     """
 
     @tf.autograph.experimental.do_not_convert
@@ -109,11 +93,7 @@ def row_batches(count: int, *, batch_size: int, seed: int = 0, start_step: int =
 def example_rows(examples, preprocessor, *, labels=None, weights: np.ndarray | None = None) -> TrainingRows:
     """Examples as rows, tokenised when a batch is made.
 
-    Args:
-        examples: `LabelledText` or another kind with one label each.
-        preprocessor: of their strings.
-        labels: output of the model → [n, ...]. None: those of the examples.
-        weights: floats [n], the loss factor of each example.
+    `labels` are [n, ...] by the model's output (None: those of the examples), `weights` loss factors [n].
     """
     texts = row_reader(examples.columns)
     read = _labelled(

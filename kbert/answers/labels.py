@@ -190,13 +190,13 @@ class ChoiceAnswers(Answers):
     fits_table = False
 
     def call(self, outputs, batch):
-        there = tf.reduce_any(tf.cast(batch["padding_mask"], tf.bool), axis=-1)  # [B, C]
-        logits = tf.where(there, tf.cast(outputs["logits"], tf.float32), tf.float32.min)
-        probabilities = tf.where(there, tf.nn.softmax(logits), 0.0)
+        is_choice = tf.reduce_any(tf.cast(batch["padding_mask"], tf.bool), axis=-1)  # [B, C]
+        logits = tf.where(is_choice, tf.cast(outputs["logits"], tf.float32), tf.float32.min)
+        probabilities = tf.where(is_choice, tf.nn.softmax(logits), 0.0)
         number = tf.range(tf.shape(logits)[1])  # not an argmax, which has no answer where C is 0
-        is_best = there & (logits == tf.reduce_max(logits, axis=-1, keepdims=True))
+        is_best = is_choice & (logits == tf.reduce_max(logits, axis=-1, keepdims=True))
         first = tf.reduce_min(tf.where(is_best, number, tf.int32.max), axis=-1)  # [B]
-        return {"choice": tf.where(tf.reduce_any(there, axis=-1), first, -1), "probabilities": probabilities}
+        return {"choice": tf.where(tf.reduce_any(is_choice, axis=-1), first, -1), "probabilities": probabilities}
 
     def to_dicts(self, answers):
         """``choice``, counted from 0, and ``probabilities``, a list with 0 for absent choices."""

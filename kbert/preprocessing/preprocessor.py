@@ -204,11 +204,11 @@ class ChoicePreprocessor(Preprocessor):
         choice_ids = self.tokenizer.call(tf.reshape(choices, [-1]))  # ragged [B * C, None]
         prompt_ids = tf.gather(prompt_ids, tf.repeat(tf.range(rows), width))
         batch = pack([prompt_ids, choice_ids], self.sequence_length, **self.special_ids)
-        there = (choice_ids.row_lengths() > 0)[:, tf.newaxis]
+        is_choice = (choice_ids.row_lengths() > 0)[:, tf.newaxis]
         batch = {
-            "token_ids": tf.where(there, batch["token_ids"], self.tokenizer.pad_id),
-            "segment_ids": tf.where(there, batch["segment_ids"], 0),
-            "padding_mask": there & batch["padding_mask"],
+            "token_ids": tf.where(is_choice, batch["token_ids"], self.tokenizer.pad_id),
+            "segment_ids": tf.where(is_choice, batch["segment_ids"], 0),
+            "padding_mask": is_choice & batch["padding_mask"],
         }
         shape = (rows, width, self.sequence_length)
         batch = {name: tf.reshape(tensor, shape) for name, tensor in batch.items()}  # [B, C, S]

@@ -149,8 +149,8 @@ def search_scores(results: np.ndarray, relevant: Sequence[Collection[int]]) -> d
     is found, of 1 or 10 at most. The reciprocal rank is 1 / place of the first right text.
     """
     hits = np.zeros((len(relevant), _DEPTH))
-    for row, (found, right) in enumerate(zip(results, relevant, strict=True)):
-        hits[row, : min(_DEPTH, len(found))] = np.isin(found[:_DEPTH], list(right))
+    for row, (row_of_results, right) in enumerate(zip(results, relevant, strict=True)):
+        hits[row, : min(_DEPTH, len(row_of_results))] = np.isin(row_of_results[:_DEPTH], list(right))
     counts = np.array([len(right) for right in relevant])
     gains = 1.0 / np.log2(np.arange(2, _DEPTH + 2))
     best_gains = np.cumsum(gains)[np.minimum(counts, _DEPTH) - 1]

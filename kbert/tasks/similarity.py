@@ -218,8 +218,8 @@ class Similarity(Task):
         relevant: dict[int, set[int]] = {}
         for query, pair in numbers[:, :2]:
             relevant.setdefault(int(query), set()).add(int(np.searchsorted(collection, pair)))
-        found = search(None, embeddings[collection], embeddings[list(relevant)], min(10, len(collection)))
-        scores = search_scores(found.rows, list(relevant.values()))
+        results = search(None, embeddings[collection], embeddings[list(relevant)], min(10, len(collection)))
+        scores = search_scores(results.rows, list(relevant.values()))
         return {name: scores[name] for name in self.metrics}
 
     def baseline_scores(self, answer, examples):

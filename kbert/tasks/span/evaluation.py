@@ -62,8 +62,8 @@ def span_windows(questions: Questions, preprocessor):
         )
     positions = []
 
-    def locate(some, batch):
-        positions.append(span_positions(batch, some.answer_starts, some.answer_ends))
+    def locate(questions, batch):
+        positions.append(span_positions(batch, questions.answer_starts, questions.answer_ends))
 
     store = WindowStore.from_examples(questions, preprocessor, locate)
     starts, ends = (np.concatenate([np.asarray(pair[i]) for pair in positions]) for i in (0, 1))
@@ -162,14 +162,14 @@ def answer_views(result, version: str) -> list[View]:
         for row in rows:
             mark = "✓" if exact[row] else f"≈ F1&nbsp;{percent(f1[row])}" if f1[row] else "✗"
             gold = (questions.answer_starts[row], questions.answer_ends[row])
-            given = tuple(result.places[row]) if answers[row] else None
+            place = tuple(result.places[row]) if answers[row] else None
             lines.append(
                 [
                     mark,
                     escape(questions.questions[row], _MOST_CHARACTERS),
                     _shown_answer(answers[row], result.best_answers[row], shares[row]),
                     _gold(questions.answers[row]),
-                    mark_spans(questions.contexts[row], gold, given),
+                    mark_spans(questions.contexts[row], gold, place),
                     escape(questions.source(row)),
                 ]
             )
@@ -191,8 +191,8 @@ def answer_views(result, version: str) -> list[View]:
 
 def _shown_answer(answer, best, share):
     """The answer. For "no answer", also what it would be otherwise."""
-    given = f"{escape(answer, _MOST_CHARACTERS) or '*no answer*'} ({percent(share)})"
-    return f"{given}, else: {escape(str(best), _MOST_CHARACTERS)}" if not answer and best else given
+    shown = f"{escape(answer, _MOST_CHARACTERS) or '*no answer*'} ({percent(share)})"
+    return f"{shown}, else: {escape(str(best), _MOST_CHARACTERS)}" if not answer and best else shown
 
 
 def _gold(answers):

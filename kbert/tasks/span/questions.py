@@ -136,13 +136,15 @@ def questions_with_answers(data) -> Questions:
     ids = _ids(table)
     answers = []
     starts = []
-    for row, (context, given) in enumerate(zip(table["context"], data["answers"], strict=True)):
-        texts, positions = (_part("the data", f"row {row}", given, name, list) for name in ("text", "answer_start"))
+    for row, (context, answers_of_row) in enumerate(zip(table["context"], data["answers"], strict=True)):
+        texts, positions = (
+            _part("the data", f"row {row}", answers_of_row, name, list) for name in ("text", "answer_start")
+        )
         if len(texts) != len(positions):
-            raise ValueError(f"row {row}: expected an 'answer_start' for each 'text'. Received: {given}")
+            raise ValueError(f"row {row}: expected an 'answer_start' for each 'text'. Received: {answers_of_row}")
         pairs = [{"text": text, "answer_start": start} for text, start in zip(texts, positions, strict=True)]
-        found, start = _answers("the data", f"row {row}", {"answers": pairs}, context, True)
-        answers.append(found)
+        right, start = _answers("the data", f"row {row}", {"answers": pairs}, context, True)
+        answers.append(right)
         starts.append(start)
     return Questions(ids, table["question"], table["context"], answers, np.array(starts, "int32"))
 
@@ -230,7 +232,7 @@ def _start(table, row):
 
 def _ids(table):
     """The ids of a table, or the number of the row from 1 where there is none."""
-    ids = [given or str(row) for row, given in enumerate(table.get("id", [""] * len(table.lines)), start=1)]
+    ids = [cell or str(row) for row, cell in enumerate(table.get("id", [""] * len(table.lines)), start=1)]
     _check_ids(ids, table.where)
     return ids
 

@@ -96,13 +96,13 @@ def convert_sentences(places, sentences, scheme: str | None = None) -> list[list
                 split_tag(tag)
             except ValueError as error:
                 raise ValueError(f"{place}: {error}") from None
-    found = scheme or recognise_scheme(sentences)
+    its_scheme = scheme or recognise_scheme(sentences)
     converted = []
     for where, tags in zip(places, sentences, strict=True):
         try:
-            converted.append(to_iob2(tags, found))
+            converted.append(to_iob2(tags, its_scheme))
         except BrokenTags as error:
-            why = "" if scheme else f" (the tags look like {found.upper()})"
+            why = "" if scheme else f" (the tags look like {its_scheme.upper()})"
             raise ValueError(f"{where[error.word]}: {error}{why}") from None
     return converted
 

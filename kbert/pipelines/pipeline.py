@@ -237,14 +237,8 @@ class Pipeline(FreshFunctions, keras.Model):
         if validation_data is not None:
             held_out = validation_data if isinstance(validation_data, tuple) else (validation_data,)
             validation_data = self._masked(*held_out, batch_size=validation_batch_size or batch_size or 32)
-        batches = self._masked(
-            x,
-            y,
-            sample_weight,
-            batch_size=batch_size or 32,
-            step=lambda: int(keras.ops.convert_to_numpy(self.model.optimizer.iterations)),
-            shuffle=shuffle,
-        )
+        size = batch_size or 32
+        batches = self._masked(x, y, sample_weight, batch_size=size, step=self._step, shuffle=shuffle)
         return self.model.fit(batches, None, None, *args, validation_data=validation_data, shuffle=False, **kwargs)
 
     def _masked(self, x, y=None, sample_weight=None, **options):
@@ -264,17 +258,10 @@ class Pipeline(FreshFunctions, keras.Model):
         return self.model.evaluate(data, None, None, *args, steps=steps, **kwargs)
 
     def train_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
-        if self.preprocessor.makes_labels:
-            step = int(keras.ops.convert_to_numpy(self.model.optimizer.iterations))
-            batches = self._masked(x, y, sample_weight, batch_size=None, step=lambda: step)
-            return self.model.train_on_batch(*next(iter(batches)), *args, **kwargs)
-        return self.model.train_on_batch(*self._labelled_batch(x, y, sample_weight), *args, **kwargs)
+        return self.model.train_on_batch(*self._one_batch(x, y, sample_weight, self._step), *args, **kwargs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
-        if self.preprocessor.makes_labels:
-            batches = self._masked(x, y, sample_weight, batch_size=None)
-            return self.model.test_on_batch(*next(iter(batches)), *args, **kwargs)
-        return self.model.test_on_batch(*self._labelled_batch(x, y, sample_weight), *args, **kwargs)
+        return self.model.test_on_batch(*self._one_batch(x, y, sample_weight), *args, **kwargs)
 
     def batches(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """What `model` is trained and evaluated on, from batches of strings. `fit` and `evaluate` call it.
@@ -340,8 +327,16 @@ class Pipeline(FreshFunctions, keras.Model):
             )
         return label_ids(y, self.answers.labels, self.model.multi_label)
 
+    def _one_batch(self, x, y, sample_weight, step=None):
+        if self.preprocessor.makes_labels:
+            return next(iter(self._masked(x, y, sample_weight, batch_size=None, step=step)))
+        return self._labelled_batch(x, y, sample_weight)
+
     def _labelled_batch(self, x, y=None, sample_weight=None):
         return self._batch(x, self._targets(y), sample_weight)
+
+    def _step(self) -> int:
+        return int(keras.ops.convert_to_numpy(self.model.optimizer.iterations))
 
     def _batch(self, x, y=None, sample_weight=None):
         """(inputs, labels, weights) that the model is trained on, from strings, their labels as numbers and weights."""

@@ -103,5 +103,3 @@ def test_errors(model):
         build(model, "sum")
     with pytest.raises(ValueError, match="`window_pooling` is for single texts"):
         kbert.build_pipeline(model, tiny_tokenizer(), window_pooling="max", pair=True)
-    with pytest.raises(ValueError, match="`doc_stride` must be a positive integer. Received: 0"):
-        DocumentPreprocessor(tiny_tokenizer(), 9, 0)

@@ -394,7 +394,7 @@ class Pipeline(FreshFunctions, keras.Model):
                 f"Pipeline.export: strings can be exported as a SavedModel only. Received: format={format!r}. "
                 f"Export the model on token ids, pipeline.model.export({str(filepath)!r}, format={format!r})."
             )
-        signature = [self.string_signature()] if input_signature is None else input_signature
+        signature = [self.preprocessor.string_signature()] if input_signature is None else input_signature
         write_saved_model(filepath, {"serve": (self.merged()._serve, signature)})
 
     def merged(self) -> "Pipeline":
@@ -406,10 +406,6 @@ class Pipeline(FreshFunctions, keras.Model):
         """A pipeline with a copy of the model that is stored and computed in "float32" or "bfloat16"."""
         model = in_precision(self.model, precision)
         return Pipeline(self.preprocessor, model, self.answers, name=self.name)
-
-    def string_signature(self):
-        """The inputs as ``tf.TensorSpec``, for exporting: string [None] each, choices [None, None]."""
-        return self.preprocessor.string_signature()
 
     def _serve(self, inputs):
         return self(inputs, training=False)

@@ -11,15 +11,11 @@ from kbert.checks import check_labels
 
 
 class WordAnswers(Answers):
-    """Base class of answers about words, whose outputs are those of `pad_values`, [B, None], and ``count`` int32 [B].
-
-    Attributes:
-        tagging_output: the option of `kbert.build_pipeline` that chooses these answers.
-    """
+    """Base class of answers about words: the outputs of `pad_values`, [B, None], and ``count`` int32 [B]."""
 
     option_names = ("labels",)
     fits_table = False
-    tagging_output: str
+    tagging_output: str  # the option of `kbert.build_pipeline` that chooses these answers
 
     def __init__(self, labels, **kwargs):
         super().__init__(**kwargs)

@@ -167,10 +167,7 @@ class LabelledText(Examples):
         return hashlib.sha256((super().fingerprint() + json.dumps(list(self.label_names))).encode()).hexdigest()
 
     def baseline(self) -> float | np.ndarray:
-        """The index of the most frequent label, or the mean of numbers.
-
-        With several labels a text it is int32 [N], 1 for the labels that most texts have.
-        """
+        """The most frequent label's index, the mean of numbers, or int32 [N], 1 for labels that most texts have."""
         if self.multi_label:
             return (self.labels.mean(axis=0) > 0.5).astype("int32")
         return float(self.labels.mean()) if self.regression else int(np.bincount(self.labels).argmax())

@@ -36,10 +36,7 @@ def iterate_lines(path) -> Iterator[str]:
 
 
 def check_characters(text: str, where: str) -> str:
-    """Returns the text, or raises a ValueError that begins with `where` if it has half a surrogate pair.
-
-    JSON can write one (``"\\ud83d"``), but it is not a character.
-    """
+    """Returns the text; a ValueError if it has half a surrogate pair, which JSON can write (``"\\ud83d"``)."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -158,10 +155,7 @@ def iterate_json_lines(path, *, as_written: bool = True) -> Iterator[tuple[int, 
 
 
 def check_texts(table: Table, names: Sequence[str], *, may_all_be_empty: bool = False) -> None:
-    """Logs a warning for each column of texts with empty ones: the first, and how many there are.
-
-    If all are empty, a ValueError is raised unless `may_all_be_empty`.
-    """
+    """Logs a warning for each column of texts with empty ones. If all are empty, it is an error by default."""
     if not any(cell.strip() for name in names for cell in table[name]):
         if may_all_be_empty:
             return
@@ -204,10 +198,7 @@ def _check_is_text(path):
 
 
 def _lines(path) -> Iterator[str]:
-    """The lines of a file with their line feeds; the file must hold more than white space.
-
-    str.splitlines would also break at U+2028 and others, which are text.
-    """
+    """The lines of a file with their line feeds (no other breaks, such as U+2028); it must not be empty."""
     if not path.is_file():
         raise FileNotFoundError(
             "Expected a table (.csv, .tsv, .jsonl, .parquet, .arrow). "

@@ -105,7 +105,7 @@ class TeacherAnswers:
     def beside(self, labels: Mapping[str, np.ndarray], examples: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """The targets of `kbert.optim.DistillationLoss`, float32 [n, h + N], from labels by output, [n] or [n, h].
 
-        `examples` are the numbers of the rows' examples. None: the rows are the examples.
+        `examples` are the numbers of the rows' examples (None: of the rows).
         """
         targets = {}
         for name, answers in self.outputs.items():

@@ -24,10 +24,7 @@ class UnlabelledTexts(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class GlueTask:
-    """One task of GLUE, whose files are tab separated without quoting, in the layout of the official download.
-
-    A new task is one entry in `GLUE_TASKS`.
-    """
+    """One task of GLUE, whose files are tab separated without quoting, in the layout of the official download."""
 
     name: str  # also the folder's name
     text: str = "sentence1"  # column of the (first) text
@@ -227,10 +224,7 @@ AVERAGED = tuple(name for name in GLUE_TASKS if name != "WNLI")  # in the paper'
 
 
 def present_tasks(directory, names: Sequence[str] = (), tests: bool = False) -> list[GlueTask]:
-    """The tasks to train, by names in any case, or by the folders that exist. All of their files exist.
-
-    With `tests` the test files must exist and be readable, too.
-    """
+    """The tasks to train, by names in any case, or by the folders that exist. With `tests` also test files are read."""
     directory = pathlib.Path(directory)
     names = [glue_name(name) for name in names]
     if unknown := [name for name in names if name not in GLUE_TASKS]:
@@ -257,10 +251,7 @@ def best_setting(grid: Mapping) -> Mapping:
 
 
 def average(grids: Mapping[str, Mapping]) -> float | None:
-    """The paper's average in percent of the results of `finetune_grid` by task; None if one is missing.
-
-    It takes each first metric but WNLI's, and MNLI's on both dev sets.
-    """
+    """The paper's average in percent of the results of `finetune_grid` by task; None if one is missing."""
     if any(name not in grids for name in AVERAGED):
         return None
     columns = [(name, GLUE_TASKS[name].metrics[0]) for name in AVERAGED] + [("MNLI", "accuracy_mm")]
@@ -328,10 +319,7 @@ class _Glue:
         return f'kbert.tasks.glue("{self.glue}")'
 
     def read(self, path, split="train"):
-        """The examples of a split: "train", "dev", or "dev_mm" of MNLI.
-
-        `path` is the GLUE directory, the task's own folder in it, or a file of it.
-        """
+        """The examples of a split, "train", "dev" or MNLI's "dev_mm", of a directory (GLUE's or its own) or a file."""
         definition = GLUE_TASKS[self.glue]
         is_file = check_path(path, "read: `path`").is_file()
         return definition.read_file(path) if is_file else definition.read(path, split)

@@ -59,10 +59,7 @@ class TaggedText(Examples):
         return self.texts("document")
 
     def texts(self, context: str = "document") -> list[range]:
-        """The sentences that a tagger reads together: one by one with the context "sentence", else all of a document.
-
-        "document" is the paper's maximal document context.
-        """
+        """The sentences that a tagger reads together: one by one, or with the context "document" all of a document."""
         if context not in CONTEXTS:
             raise ValueError(f"`context` must be one of {CONTEXTS}. Received: {context!r}")
         if context == "sentence":

@@ -6,7 +6,6 @@ from helpers.run_eagerly import run_eagerly
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.preprocessing.strings import as_text
 
 CONTEXT = "Paris \U0001f600 is the capital of France. 中文 London was a good film! " * 6
 COLUMNS = {
@@ -71,10 +70,3 @@ def test_defaults():
         ).settings()["sequence_length"]
         == 384
     )
-
-
-def test_windows_in_groups_of_like_length_answer_as_padded_ones(pipeline, answers):
-    batch = pipeline.preprocessor(COLUMNS)
-    padded = pipeline.model({name: batch[name] for name in pipeline.model.input})
-    padded = {name: as_text(value.numpy()) for name, value in pipeline.answers(padded, batch).items()}
-    assert_same_answers(padded, answers)

@@ -30,7 +30,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "build_pipeline": "weights.build_pipeline",
         "evaluate": "finetuning.evaluate",
         "export": "serving.export",
-        "fill_mask": "tasks.masked_lm",
+        "fill_mask": "tasks.pretraining",
         "finetune": "finetuning.finetune",
         "inspect": "inspection.inspect_model",
         "load_pretrained": "weights.load",

@@ -46,8 +46,8 @@ def answer_questions(
     import kbert
     from kbert.optim import WarmupLinearDecay
     from kbert.preprocessing import SpanPreprocessor
-    from kbert.tasks.span.windows import span_windows
-    from kbert.tasks.training_data import window_dataset
+    from kbert.tasks.span.evaluation import span_windows
+    from kbert.tasks.training_data import training_dataset, window_rows
     from kbert.training import ExactResume
 
     output = pathlib.Path(output)
@@ -72,7 +72,7 @@ def answer_questions(
 
     resume = ExactResume(output, model, steps_per_epoch)
     model.fit(
-        window_dataset(windows, positions, batch_size=batch_size, seed=seed, start_step=resume.step),
+        training_dataset(window_rows(windows, positions), batch_size=batch_size, seed=seed, start_step=resume.step),
         steps_per_epoch=steps_per_epoch,
         epochs=epochs,
         initial_epoch=resume.epoch,

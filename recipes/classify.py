@@ -43,7 +43,7 @@ def classify(
     import kbert
     from kbert.optim import WarmupLinearDecay
     from kbert.preprocessing import TextPreprocessor
-    from kbert.tasks.training_data import training_dataset
+    from kbert.tasks.training_data import example_rows, training_dataset
     from kbert.training import ExactResume
 
     output = pathlib.Path(output)
@@ -64,7 +64,9 @@ def classify(
     # From strings to batches, in the graph: WordPiece, [CLS] … [SEP], padding.
     preprocessor = TextPreprocessor(encoder.pretrained.tokenizer, sequence_length)
     resume = ExactResume(output, model, steps_per_epoch)
-    batches = training_dataset(train, preprocessor, batch_size=batch_size, seed=seed, start_step=resume.step)
+    batches = training_dataset(
+        example_rows(train, preprocessor), batch_size=batch_size, seed=seed, start_step=resume.step
+    )
 
     model.fit(
         batches,

@@ -70,14 +70,14 @@ def train_embeddings(
 
     import kbert
     from kbert.optim import WarmupLinearDecay
-    from kbert.tasks.encoder.similarity import sts_b_file
+    from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
     from kbert.training import ExactResume
 
     keras.utils.set_random_seed(seed)
     task = kbert.tasks.Similarity(text_pair=None if pairs == "same" else "pair", temperature=temperature)
     train = task.from_memory(pairs_of(corpus, pairs, examples))
     scored = kbert.tasks.Similarity(text="sentence1", text_pair="sentence2", label="score", score_range=(0, 5))
-    dev = None if sts_b is None else scored.read(sts_b_file(sts_b))
+    dev = None if sts_b is None else scored.read(GLUE_TASKS["STS-B"].path(sts_b, "dev"))
 
     # The model: the pre-trained encoder, whose hidden states are averaged to one vector of length 1.
     rates = {"hidden_dropout": dropout, "attention_dropout": dropout}

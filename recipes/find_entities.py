@@ -42,7 +42,8 @@ def find_entities(
     import kbert
     from kbert.optim import WarmupLinearDecay
     from kbert.preprocessing import TaggingPreprocessor
-    from kbert.tasks.tagging.windows import TaggedWindows, tagging_dataset
+    from kbert.tasks.tagging.evaluation import TaggedWindows, tagged_rows
+    from kbert.tasks.training_data import training_dataset
     from kbert.training import ExactResume
 
     output = pathlib.Path(output)
@@ -66,7 +67,7 @@ def find_entities(
 
     resume = ExactResume(output, model, steps_per_epoch)
     model.fit(
-        tagging_dataset(windows, batch_size=batch_size, seed=seed, start_step=resume.step),
+        training_dataset(tagged_rows(windows), batch_size=batch_size, seed=seed, start_step=resume.step),
         steps_per_epoch=steps_per_epoch,
         epochs=epochs,
         initial_epoch=resume.epoch,

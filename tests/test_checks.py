@@ -28,7 +28,7 @@ from kbert.layers.attention_bias import AttentionBias
 from kbert.layers.bilstm import BiLstm
 from kbert.optim.lamb import Lamb
 from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 from kbert.serving.exported_pipeline import ExportedPipeline, pipeline_loader
 from kbert.tasks.labelled_text import label_ids
 from kbert.tasks.table import Table

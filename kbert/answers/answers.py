@@ -83,10 +83,7 @@ def single_values(answers: Mapping[str, Any], name: str) -> Iterator[dict[str, A
 
 
 def grouped_values(answers: Mapping[str, Any], group: str, names: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Dicts of rows that have a list of ``count`` dicts each, from outputs [B, T] and ``count`` [B].
-
-    `names` maps an output to its name in the dicts.
-    """
+    """Dicts of rows that have a list of ``count`` dicts each, from outputs [B, T] by their names in the dicts."""
     columns = {singular: answers[name].tolist() for name, singular in names.items()}
     for row, count in enumerate(answers["count"].tolist()):
         yield {group: [{name: values[row][n] for name, values in columns.items()} for n in range(count)]}

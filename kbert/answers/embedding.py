@@ -8,6 +8,7 @@ import tensorflow as tf
 
 from kbert.answers.answers import Answers, single_values
 from kbert.checks import check_bool
+from kbert.layers.embedding_pooling import EmbeddingPooling, unit_length
 
 POOLINGS = ("mean", "max", "cls", "pooler")
 
@@ -48,22 +49,13 @@ class EmbeddingAnswers(Answers):
             raise ValueError(f"EmbeddingAnswers: `pooling` must be one of {POOLINGS}. Received: {pooling!r}")
         self.pooling = pooling
         self.normalize = check_bool(normalize, "EmbeddingAnswers: `normalize`")
+        self._pool = None if pooling == "pooler" else EmbeddingPooling(pooling, self.normalize, dtype="float32")
 
     def call(self, outputs, batch):
-        vectors = self._pooled(self._source(outputs), batch["padding_mask"])  # [B, H]
-        return {"embedding": tf.math.l2_normalize(vectors, axis=-1) if self.normalize else vectors}
-
-    def _pooled(self, states, padding_mask):
-        states = tf.cast(states, tf.float32)
-        if self.pooling == "pooler":
-            return states
-        if self.pooling == "cls":
-            return states[:, 0]
-        real = tf.cast(padding_mask, tf.bool)[:, :, tf.newaxis]  # [B, S, 1]
-        if self.pooling == "max":
-            return tf.reduce_max(tf.where(real, states, states.dtype.min), axis=1)
-        count = tf.reduce_sum(tf.cast(real, tf.float32), axis=1)  # [B, 1]
-        return tf.math.divide_no_nan(tf.reduce_sum(tf.where(real, states, 0.0), axis=1), count)
+        states = tf.cast(self._source(outputs), tf.float32)
+        if self._pool is not None:
+            return {"embedding": self._pool(states, batch["padding_mask"])}  # [B, H]
+        return {"embedding": unit_length(states) if self.normalize else states}
 
     def _source(self, outputs):
         name = "pooled_output" if self.pooling == "pooler" else "sequence_output"
@@ -73,10 +65,6 @@ class EmbeddingAnswers(Answers):
                 f"{sorted(outputs)}"
             )
         return outputs[name]
-
-    def compute_output_spec(self, outputs, batch):
-        source = self._source(outputs)
-        return {"embedding": keras.KerasTensor((source.shape[0], source.shape[-1]), dtype="float32")}
 
     def to_dicts(self, answers):
         """``embedding``, a list of H numbers."""
@@ -99,9 +87,6 @@ class SentenceEmbeddings(Answers):
 
     def call(self, outputs, batch):
         return {"embedding": tf.cast(outputs["embedding"], tf.float32)}
-
-    def compute_output_spec(self, outputs, batch):
-        return {"embedding": keras.KerasTensor(outputs["embedding"].shape, dtype="float32")}
 
     def to_dicts(self, answers):
         """``embedding``, a list of H numbers."""

@@ -65,7 +65,8 @@ class SpanAnswers(Answers):
         counts = check_positive("SpanAnswers", n_best=n_best, max_answer_length=max_answer_length)
         if null_threshold is not None and not abs(float(null_threshold)) < float("inf"):
             raise ValueError(f"SpanAnswers: `null_threshold` must be finite. Received: {null_threshold!r}")
-        self.n_best, self.max_answer_length = counts.values()
+        self.n_best = counts["n_best"]
+        self.max_answer_length = counts["max_answer_length"]
         self.null_threshold = None if null_threshold is None else float(null_threshold)
 
     @property
@@ -82,7 +83,8 @@ class SpanAnswers(Answers):
         if self.null_threshold is not None:
             # From the float32 values returned, so that a threshold chosen on them means the same here.
             is_null = tf.cast(null_score, tf.float32) - tf.cast(score, tf.float32) > self.null_threshold  # [B]
-            start, end = tf.where(is_null, -1, start), tf.where(is_null, -1, end)
+            start = tf.where(is_null, -1, start)
+            end = tf.where(is_null, -1, end)
             answer = tf.where(is_null, "", answer)
         n_best_answers, n_best_scores, n_best_count = self._n_best(candidates, null_score, rows)
         return {
@@ -97,10 +99,7 @@ class SpanAnswers(Answers):
         }
 
     def candidates(self, outputs, batch):
-        """The spans that the answer and the n-best list are chosen from. Of spans with one text only the best is there.
-
-        Args:
-            outputs, batch: as of a call.
+        """The spans that the answer and the n-best list are chosen from, of those with one text only the best.
 
         Returns:
             (row, score, start, end, text), tensors [m] each, by row, then by score, best first.
@@ -144,7 +143,8 @@ class SpanAnswers(Answers):
             null_place = tf.stack([tf.range(rows), null_rank], 1)
         listed = tf.where(number < tf.gather(limit, row))[:, 0]
         place = tf.stack([tf.gather(row, listed), tf.gather(rank, listed)], 1)
-        texts, scores = tf.gather(text, listed), tf.gather(score, listed)
+        texts = tf.gather(text, listed)
+        scores = tf.gather(score, listed)
         if self.null_threshold is not None:
             place = tf.concat([place, null_place], 0)
             texts = tf.concat([texts, tf.fill([rows], "")], 0)
@@ -159,20 +159,6 @@ class SpanAnswers(Answers):
         static = [answers.shape[0], self.list_length]
         count = tf.math.unsorted_segment_sum(tf.ones_like(place[:, 0]), place[:, 0], rows)
         return tf.ensure_shape(answers, static), tf.ensure_shape(tf.cast(shares, tf.float32), static), count
-
-    def compute_output_spec(self, outputs, batch):
-        size = batch["context"].shape[0]
-        n_best = (size, self.list_length)
-        return {
-            "answer": keras.KerasTensor((size,), dtype="string"),
-            "score": keras.KerasTensor((size,), dtype="float32"),
-            "start": keras.KerasTensor((size,), dtype="int32"),
-            "end": keras.KerasTensor((size,), dtype="int32"),
-            "null_score": keras.KerasTensor((size,), dtype="float32"),
-            "n_best_answers": keras.KerasTensor(n_best, dtype="string"),
-            "n_best_scores": keras.KerasTensor(n_best, dtype="float32"),
-            "n_best_count": keras.KerasTensor((size,), dtype="int32"),
-        }
 
     def to_dicts(self, answers):
         """``answer``, ``score``, ``start``, ``end``, ``null_score``, and ``n_best``: answers with probabilities."""

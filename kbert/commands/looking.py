@@ -115,7 +115,7 @@ def inspect(
         dict: ``inspection``, the result of `kbert.inspect`; ``output``, ``log_dir``.
     """
     from kbert.pretraining.dataset_statistics import token_counts
-    from kbert.tasks.labelled_columns import read_labelled_columns
+    from kbert.tasks.tagging.readers import read_labelled_columns
     from kbert.training.hardware import choose_hardware
 
     if output is None and log_dir is None:

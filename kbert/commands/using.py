@@ -186,30 +186,29 @@ def _embed(asked) -> dict[str, Any]:
     import numpy as np
 
     from kbert.files import atomic_file
-    from kbert.tasks.encoder import similarity
-    from kbert.tasks.text_files import iterate_lines
+    from kbert.tasks import encoder
+    from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
+    from kbert.tasks.table import iterate_lines
     from kbert.training.run_directory import open_run
 
     if sum([bool(asked.sentences), asked.input is not None, asked.sts_b is not None]) != 1:
         raise ValueError("embed: expected exactly one of sentences, `input` and `sts_b`")
-    first, second, scores = similarity.read_sts_b(asked.sts_b) if asked.sts_b else ([], [], [])
+    first, second, scores = encoder.read_sts_b(asked.sts_b) if asked.sts_b else ([], [], [])
     sentences = list(iterate_lines(asked.input)) if asked.input else [*asked.sentences, *first, *second]
     if not sentences:
         raise ValueError(f"{asked.input} holds no sentence")
     options = given(sequence_length=asked.sequence_length, pooling=asked.pooling, normalize=asked.normalize)
-    pipeline, run = similarity.embedding_pipeline(asked.source, sentences, **options), None
+    pipeline, run = encoder.embedding_pipeline(asked.source, sentences, **options), None
     if asked.output is not None:
         inputs = {"source": asked.source, "input": asked.input}
-        inputs["sts_b"] = asked.sts_b and similarity.sts_b_file(asked.sts_b)
+        inputs["sts_b"] = asked.sts_b and GLUE_TASKS["STS-B"].path(asked.sts_b, "dev")
         settings = {name: value for name, value in asked.settings().items() if name not in ("output", "overwrite")}
         run = open_run(asked.output, settings, asked.overwrite, inputs=inputs, recipe="kbert embed")
-    embeddings, metrics = similarity.embed_sentences(pipeline, sentences, asked.batch_size)
+    embeddings, metrics = encoder.embed_sentences(pipeline, sentences, asked.batch_size)
     pairs = itertools.combinations(range(len(asked.sentences)), 2)
-    similarities = [
-        (float(similarity.cosine(embeddings[i], embeddings[j])), sentences[i], sentences[j]) for i, j in pairs
-    ]
+    similarities = [(float(encoder.cosine(embeddings[i], embeddings[j])), sentences[i], sentences[j]) for i, j in pairs]
     if asked.sts_b:
-        metrics |= similarity.score_pairs(embeddings, scores) | {"pairs": len(first)}
+        metrics |= encoder.score_pairs(embeddings, scores) | {"pairs": len(first)}
     if run is not None:
         with atomic_file(run.path / "embeddings.npy", "wb") as written:
             np.save(written, embeddings)
@@ -262,8 +261,8 @@ def features(
         dict: ``texts`` and ``output``.
     """
     from kbert.finetuning.features.extract import check_layers, text_features, write_features
-    from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
-    from kbert.tasks.text_files import iterate_lines
+    from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
+    from kbert.tasks.table import iterate_lines
     from kbert.training.hardware import choose_hardware
 
     output = check_output_file(output, overwrite, (".jsonl", ".npz"))

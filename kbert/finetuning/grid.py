@@ -180,8 +180,7 @@ def _summarise(task, runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _run_glue(arguments: Arguments) -> dict[str, Any]:
     from kbert.tasks.glue_benchmark.submission import submit
-    from kbert.tasks.glue_benchmark.task import glue
-    from kbert.tasks.glue_benchmark.tasks import average, present_tasks
+    from kbert.tasks.glue_benchmark.tasks import average, glue, present_tasks
 
     asked = arguments
     tasks = present_tasks(asked.directory, asked.tasks, tests=asked.submission)

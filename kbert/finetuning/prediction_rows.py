@@ -11,8 +11,7 @@ from typing import Any
 
 from kbert.checks import check_bool, check_path, check_positive
 from kbert.pipelines.registry import task_class
-from kbert.tasks.table import JSON_LINES, TABLES, iterate_json_lines, iterate_table, table_columns
-from kbert.tasks.text_files import iterate_lines
+from kbert.tasks.table import JSON_LINES, TABLES, iterate_json_lines, iterate_lines, iterate_table, table_columns
 
 _LONGEST = 1 << 20  # characters of a cell: an input takes some 200 bytes of memory for each, in every row of a batch
 

@@ -7,7 +7,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
     {
         "ModelSettings": "settings",
         "Pipeline": "pipeline",
-        "TaskSignature": "task_signature",
         "register_task": "registry",
     },
 )

@@ -5,6 +5,7 @@ Shapes: B batch, C choices.
 
 import hashlib
 import json
+import math
 
 import keras
 import numpy as np
@@ -19,14 +20,13 @@ from kbert.models.check_targets import check_targets
 from kbert.models.copies import in_precision
 from kbert.models.lora import merged
 from kbert.models.write_saved_model import write_saved_model
-from kbert.pipelines.padded_batches import column_batches, count_batches, join_padded
 from kbert.pipelines.registry import task_class
 from kbert.pipelines.run_in_length_buckets import answer_batch
 from kbert.pipelines.targets import check_rows, class_weight_ids, label_ids, split_texts, values_of_windows
 from kbert.preprocessing.buckets import longest_first, padding_for, trim_padding
-from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
 from kbert.preprocessing.preprocessor import Preprocessor
 from kbert.preprocessing.strings import as_text, check_batches, column_names, string_columns
+from kbert.preprocessing.window_preprocessors import DocumentPreprocessor
 
 _NO_BATCH = "Pipeline: expected a dataset of batches. Received: an empty dataset"
 
@@ -237,14 +237,8 @@ class Pipeline(FreshFunctions, keras.Model):
         if validation_data is not None:
             held_out = validation_data if isinstance(validation_data, tuple) else (validation_data,)
             validation_data = self._masked(*held_out, batch_size=validation_batch_size or batch_size or 32)
-        batches = self._masked(
-            x,
-            y,
-            sample_weight,
-            batch_size=batch_size or 32,
-            step=lambda: int(keras.ops.convert_to_numpy(self.model.optimizer.iterations)),
-            shuffle=shuffle,
-        )
+        size = batch_size or 32
+        batches = self._masked(x, y, sample_weight, batch_size=size, step=self._step, shuffle=shuffle)
         return self.model.fit(batches, None, None, *args, validation_data=validation_data, shuffle=False, **kwargs)
 
     def _masked(self, x, y=None, sample_weight=None, **options):
@@ -264,17 +258,10 @@ class Pipeline(FreshFunctions, keras.Model):
         return self.model.evaluate(data, None, None, *args, steps=steps, **kwargs)
 
     def train_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
-        if self.preprocessor.makes_labels:
-            step = int(keras.ops.convert_to_numpy(self.model.optimizer.iterations))
-            batches = self._masked(x, y, sample_weight, batch_size=None, step=lambda: step)
-            return self.model.train_on_batch(*next(iter(batches)), *args, **kwargs)
-        return self.model.train_on_batch(*self._labelled_batch(x, y, sample_weight), *args, **kwargs)
+        return self.model.train_on_batch(*self._one_batch(x, y, sample_weight, self._step), *args, **kwargs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
-        if self.preprocessor.makes_labels:
-            batches = self._masked(x, y, sample_weight, batch_size=None)
-            return self.model.test_on_batch(*next(iter(batches)), *args, **kwargs)
-        return self.model.test_on_batch(*self._labelled_batch(x, y, sample_weight), *args, **kwargs)
+        return self.model.test_on_batch(*self._one_batch(x, y, sample_weight), *args, **kwargs)
 
     def batches(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
         """What `model` is trained and evaluated on, from batches of strings. `fit` and `evaluate` call it.
@@ -307,10 +294,7 @@ class Pipeline(FreshFunctions, keras.Model):
         return dataset.map(batch, num_parallel_calls=tf.data.AUTOTUNE)
 
     def _array_batches(self, x, y=None, weights=None, *, batch_size=None, shuffle=None, steps=None):
-        """The model's batches from columns of strings.
-
-        To evaluate (`shuffle` None), rows of similar length come together.
-        """
+        """The model's batches from columns of strings. To evaluate (`shuffle` None) the longest rows come first."""
         inputs, y, weights = self._batch(x, lists_to_arrays(y), lists_to_arrays(weights))
         check_targets(self.model, inputs, y, weights)
         parts = tuple(part for part in (inputs, y, weights) if part is not None)
@@ -343,8 +327,16 @@ class Pipeline(FreshFunctions, keras.Model):
             )
         return label_ids(y, self.answers.labels, self.model.multi_label)
 
+    def _one_batch(self, x, y, sample_weight, step=None):
+        if self.preprocessor.makes_labels:
+            return next(iter(self._masked(x, y, sample_weight, batch_size=None, step=step)))
+        return self._labelled_batch(x, y, sample_weight)
+
     def _labelled_batch(self, x, y=None, sample_weight=None):
         return self._batch(x, self._targets(y), sample_weight)
+
+    def _step(self) -> int:
+        return int(keras.ops.convert_to_numpy(self.model.optimizer.iterations))
 
     def _batch(self, x, y=None, sample_weight=None):
         """(inputs, labels, weights) that the model is trained on, from strings, their labels as numbers and weights."""
@@ -402,7 +394,7 @@ class Pipeline(FreshFunctions, keras.Model):
                 f"Pipeline.export: strings can be exported as a SavedModel only. Received: format={format!r}. "
                 f"Export the model on token ids, pipeline.model.export({str(filepath)!r}, format={format!r})."
             )
-        signature = [self.string_signature()] if input_signature is None else input_signature
+        signature = [self.preprocessor.string_signature()] if input_signature is None else input_signature
         write_saved_model(filepath, {"serve": (self.merged()._serve, signature)})
 
     def merged(self) -> "Pipeline":
@@ -411,17 +403,9 @@ class Pipeline(FreshFunctions, keras.Model):
         return self if model is self.model else Pipeline(self.preprocessor, model, self.answers, name=self.name)
 
     def in_precision(self, precision) -> "Pipeline":
-        """A pipeline with a copy of the model whose weights are stored, and computed with, in another precision.
-
-        Args:
-            precision: "float32" or "bfloat16".
-        """
+        """A pipeline with a copy of the model that is stored and computed in "float32" or "bfloat16"."""
         model = in_precision(self.model, precision)
         return Pipeline(self.preprocessor, model, self.answers, name=self.name)
-
-    def string_signature(self):
-        """The inputs as ``tf.TensorSpec``, for exporting: string [None] each, choices [None, None]."""
-        return self.preprocessor.string_signature()
 
     def _serve(self, inputs):
         return self(inputs, training=False)
@@ -466,3 +450,44 @@ class Pipeline(FreshFunctions, keras.Model):
 
 def _makes_batches(x):
     return isinstance(x, (tf.data.Dataset, keras.utils.PyDataset)) or hasattr(x, "__next__")
+
+
+def column_batches(x, batch_size, steps=None):
+    """At most `steps` batches of what `Pipeline.predict` takes: a dict of columns [B], or a source of batches."""
+    if isinstance(x, dict):
+        rows = int(tf.shape(next(iter(x.values())))[0])
+        batches = ({k: v[n : n + batch_size] for k, v in x.items()} for n in range(0, rows, batch_size))
+    elif isinstance(x, keras.utils.PyDataset):
+        batches = (x[n] for n in range(len(x)))
+    else:
+        batches = iter(x)
+    for number, batch in enumerate(batches):
+        if steps is not None and number >= steps:
+            return
+        yield batch[0] if isinstance(batch, tuple) else batch
+
+
+def count_batches(x, batch_size, steps=None) -> int | None:
+    """How many batches `column_batches` yields. None where only reading them would tell."""
+    if isinstance(x, dict):
+        count = math.ceil(int(tf.shape(next(iter(x.values())))[0]) / batch_size)
+    elif isinstance(x, keras.utils.PyDataset):
+        count = len(x)
+    else:
+        count = int(x.cardinality()) if isinstance(x, tf.data.Dataset) else -1  # below 0: not known
+    return steps if count < 0 else count if steps is None else min(count, steps)
+
+
+def join_padded(answers, pad_values):
+    """Joins dicts of arrays by row. Those with a padding value are padded to the widest."""
+    joined = {}
+    for name in answers[0]:
+        arrays = [np.asarray(answers_of_batch[name]) for answers_of_batch in answers]
+        if name in pad_values:
+            width = max(array.shape[1] for array in arrays)
+            arrays = [
+                np.pad(array, ((0, 0), (0, width - array.shape[1])), constant_values=pad_values[name])
+                for array in arrays
+            ]
+        joined[name] = np.concatenate(arrays)
+    return joined

@@ -6,12 +6,13 @@ Shapes: n rows of the batch (texts, or windows of texts), C choices, S sequence,
 import keras
 import tensorflow as tf
 
+from kbert.preprocessing.buckets import BY_TOKEN
+
 # Rows of up to so many tokens run together; each group is trimmed to its own longest row.
 _EDGES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 # No group holds more tokens than this, padding included, unless a single row does. Groups run one at a time, so that
 # memory for hidden states does not grow with the number of windows or choices in a request.
 _TOKENS = 8192
-_TOKEN_INPUTS = ("token_ids", "segment_ids", "padding_mask", "position_ids", "part_ids")  # [..., S]
 _NOT_BY_ROW = ("hidden_states", "attention_probs")  # lists, and [n, A, S, S]
 
 
@@ -25,14 +26,12 @@ def run_in_length_buckets(model, batch, token_outputs=None):
 
     The rows are sorted by length, run group by group in one loop of the graph, and put back in order. A group has at
     most 8,192 tokens, padding included (or a single row). Every choice of a multiple-choice batch is a separate row.
-    Padding does not change BERT's results (its attention is masked), so that the outputs equal those of
-    ``model(batch)`` up to rounding. In both, token outputs at padding have no meaning.
+    The outputs equal those of ``model(batch)`` up to rounding, except at padding, where they have no meaning.
 
     Models that return hidden states or attention, read packed rows, or run on another backend get the whole batch.
 
-    `batch` is a dict of tensors, first dimension n, with ``padding_mask`` [n, S] or [n, C, S], tokens first.
-    `token_outputs` names the outputs that have a value for every token, [n, S, ...]. None: the model's own
-    ``token_outputs``.
+    `batch` has ``padding_mask`` [n, S] or [n, C, S], tokens first. `token_outputs` names the outputs that have a value
+    for every token, [n, S, ...]. None: the model's own ``token_outputs``.
     """
     inputs = {name: batch[name] for name in model.input}
     if not _applies(model):
@@ -89,7 +88,7 @@ def _run(model, inputs, rows, lengths, token_outputs):
     """The model on some rows, trimmed to their longest. Token outputs are padded to S again."""
     longest = tf.maximum(tf.reduce_max(lengths), 1)  # 1: a batch without rows still runs once
     bucket = {name: tf.gather(value, rows) for name, value in inputs.items()}
-    bucket |= {name: bucket[name][..., :longest] for name in _TOKEN_INPUTS if name in bucket}
+    bucket |= {name: bucket[name][..., :longest] for name in BY_TOKEN if name in bucket}
     outputs = dict(model(bucket, training=False))
     cut = tf.shape(inputs["padding_mask"])[-1] - longest
     for name in token_outputs:

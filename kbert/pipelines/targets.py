@@ -13,18 +13,15 @@ import tensorflow as tf
 from kbert.checks import shown
 from kbert.models.class_weights import class_factors, labels_of_other_classes
 from kbert.pipelines.settings import default_labels
-from kbert.preprocessing.limits import once_true
+from kbert.preprocessing.strings import once_true
 
 
 def label_ids(values, labels: Sequence[str] | None, multi_label: bool = False):
-    """The numbers of label strings. Numbers are classes from 0 and stay as they are.
+    """The numbers of label strings, int32 [B], with `multi_label` int32 [B, N] of 0 and 1. Numbers stay as they are.
 
     `values` are strings or numbers [B]: a list, an array or a tensor (also a symbolic one, in a tf.data.Dataset), or a
     dict of these by output. With `multi_label` they are a list of strings for each row, or numbers [B, N], and a tensor
-    may be ragged or padded with "". `labels` are the N strings in the order of the logits. None: a model without
-    labels.
-
-    Returns class numbers, int32 [B], with `multi_label` int32 [B, N] of 0 and 1, or numbers as they were given.
+    may be ragged or padded with "". `labels` None: of a model without labels.
     """
     if values is None:
         return None
@@ -58,11 +55,10 @@ def label_ids(values, labels: Sequence[str] | None, multi_label: bool = False):
 def class_weight_ids(class_weight, labels: Sequence[str] | None, ids=None, validation_split: float | None = None):
     """`class_weight` of `kbert.Pipeline.fit` by class number.
 
-    `ids` are the `label_ids` of the texts, None for a dataset. The last ones, a share of `validation_split`, are not
-    learned. A model without labels (None) refuses class weights itself.
+    `ids` are the `label_ids` of the texts, None for a dataset. The last `validation_split` of them are not learned.
     """
     if labels is None:
-        return class_weight
+        return class_weight  # the model refuses them
     ids = ids.get("logits") if isinstance(ids, Mapping) else ids
     if ids is not None:
         ids = keras.ops.convert_to_numpy(ids)
@@ -140,11 +136,7 @@ def _shown(labels):
 
 
 def values_of_windows(values, window_row):
-    """The value of each window's text.
-
-    `values` are numbers [B, ...], also in a dict by output, or None. `window_row` is int32 [W], of
-    `kbert.preprocessing.DocumentPreprocessor`.
-    """
+    """The value of each window's text, from numbers [B, ...], also in a dict by output, or None."""
     if isinstance(values, list | tuple):
         values = np.asarray(values)
     return keras.tree.map_structure(lambda part: None if part is None else tf.gather(part, window_row), values)
@@ -160,10 +152,7 @@ def check_rows(columns, *labels):
 
 
 def split_texts(columns, share, *labels):
-    """The first texts, and the last ones for validation, as Keras splits rows, before texts become windows.
-
-    `columns` is a dict of strings [B]. Returns (columns, *labels) of each part.
-    """
+    """(columns, *labels) of the first texts, and of the last ones for validation, as Keras splits rows."""
     if not 0 < share < 1:
         raise ValueError(f"Pipeline: `validation_split` must be between 0 and 1. Received: {share!r}")
     check_rows(columns, *labels)

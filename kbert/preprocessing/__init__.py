@@ -5,12 +5,12 @@ from kbert.lazy import lazy_exports
 __all__, __getattr__, __dir__ = lazy_exports(
     __name__,
     {
-        "ChoicePreprocessor": "choice_preprocessor",
-        "DocumentPreprocessor": "document_preprocessor",
+        "ChoicePreprocessor": "preprocessor",
+        "DocumentPreprocessor": "window_preprocessors",
         "FillMaskPreprocessor": "fill_mask_preprocessor",
         "Preprocessor": "preprocessor",
-        "SpanPreprocessor": "span_preprocessor",
-        "TaggingPreprocessor": "tagging_preprocessor",
-        "TextPreprocessor": "text_preprocessor",
+        "SpanPreprocessor": "window_preprocessors",
+        "TaggingPreprocessor": "window_preprocessors",
+        "TextPreprocessor": "preprocessor",
     },
 )

@@ -1,12 +1,7 @@
 """Batches that are only as long as their longest row: no padding to 128 tokens for sentences of 20.
 
-Preprocessors make batches of a static length S. Columns in which every row is padding are removed
-here: all of them, or down to one of a few fixed lengths, so that a compiler sees few shapes.
-Padding has no weight in attention or in the loss, so the outputs of every row stay equal, up to the
-order of floating-point sums.
-
-Ordering the rows saves more padding. For evaluation they are sorted by length. For training,
-optionally, the rows of a window of batches are assigned to its batches by length.
+Preprocessors make batches of a static length S. Columns in which every row is padding are removed here, which leaves
+the outputs of every row equal, up to the order of floating-point sums. Ordering the rows by length saves more padding.
 
 Shapes: B batch, C choices, S sequence, n rows.
 """
@@ -28,18 +23,15 @@ _LARGEST_WINDOW = 50  # batches, as in transformers' LengthGroupedSampler
 _WINDOWS_IN_EPOCH = 4  # at least, where there are so many batches: an example is not to meet itself
 
 
-def trim_padding(batch, padding="longest", also=()):
+def trim_padding(batch, padding="longest"):
     """Cuts a batch down to its longest row, [..., S] to [..., S'], S' not static; in graph, core ops only.
 
     ``padding_mask`` bool [..., S] decides. Entries by token are recognised by name, whatever the
-    shapes of others; `also` names further ones, such as labels by token. `padding` is "longest" (a
-    multiple of 4), "bucket" (the smallest of `BUCKETS`, for compiled models) or "full" (nothing is
-    cut, for a TPU).
+    shapes of others. `padding` is "longest" (a multiple of 4), "bucket" (the smallest of `BUCKETS`,
+    for compiled models) or "full" (nothing is cut, for a TPU).
     """
     if padding not in PADDINGS:
         raise ValueError(f"`padding` must be one of {PADDINGS}. Received: {padding!r}")
-    if absent := set(also) - set(batch):
-        raise ValueError(f"trim_padding: `also` must name entries of the batch, {sorted(batch)}. Received: {absent}")
     if padding == "full":
         return batch
     mask = batch["padding_mask"]
@@ -50,7 +42,7 @@ def trim_padding(batch, padding="longest", also=()):
     else:
         fitting = tf.maximum(1, -(-longest // _MULTIPLE)) * _MULTIPLE
     length = tf.minimum(fitting, full)
-    names = {*BY_TOKEN, *_OF_WINDOWS, *also}
+    names = {*BY_TOKEN, *_OF_WINDOWS}
     return {name: tensor[..., :length] if name in names else tensor for name, tensor in batch.items()}
 
 
@@ -62,18 +54,12 @@ def padding_for(model) -> str:
 
 
 def limit_batch_size(batch_size, rows) -> int:
-    """The batch size that the number of rows needs: `batch_size`, or a smaller multiple of 64.
-
-    Last batches are filled up, so a batch size far above the number of rows would use up memory.
-    """
+    """`batch_size`, or the smaller multiple of 64 that holds all rows: last batches are filled up."""
     return min(batch_size, -(-max(rows, 1) // _FEWEST_ROWS) * _FEWEST_ROWS)
 
 
 def text_sizes(columns) -> np.ndarray:
-    """The characters of each row's texts, int32 [n]: near enough to tokens for sorting, and cheap.
-
-    Columns are lists of n strings, or of n lists of strings.
-    """
+    """The characters of each row's texts (or lists of texts), int32 [n]: near enough to tokens for sorting."""
 
     def size(value):
         return len(value) if isinstance(value, str) else sum(map(len, value))
@@ -82,10 +68,7 @@ def text_sizes(columns) -> np.ndarray:
 
 
 def longest_first(sizes) -> tuple[np.ndarray, np.ndarray]:
-    """The order of evaluation: (row numbers by descending size, the inverse permutation).
-
-    A batch too large for memory then fails at once. ``outputs[inverse]`` restores the order.
-    """
+    """(row numbers by descending size, the inverse permutation): a batch too large for memory fails at once."""
     order = np.argsort(-np.asarray(sizes), kind="stable")
     inverse = np.empty_like(order)
     inverse[order] = np.arange(len(order))
@@ -95,10 +78,9 @@ def longest_first(sizes) -> tuple[np.ndarray, np.ndarray]:
 def grouped_by_length(rows, sizes, *, batch_size, seed, start_step=0) -> tf.data.Dataset:
     """Groups the rows of every window of batches by length, and shuffles the batches: row numbers [B].
 
-    Rows of similar length need little padding. The price: a batch is no longer drawn at random from
-    all rows, only its window is. Batch n is a function of the rows, `seed` and n alone. `rows` maps
-    start_step to an infinite dataset of row numbers that begins with batch `start_step`. `sizes`
-    are the tokens of each row, ints [n].
+    A batch is then no longer drawn at random from all rows, only its window is. Batch n is a function of the rows,
+    `seed` and n alone. `rows` maps start_step to an infinite dataset of row numbers that begins with that batch.
+    `sizes` are the tokens of each row, ints [n].
     """
     size = window_size(len(sizes), batch_size)
     sizes = tf.constant(sizes, tf.int32)

@@ -3,18 +3,23 @@
 Shapes: B batch, S sequence, M masks.
 """
 
+from collections.abc import Callable
+
 import keras
 import tensorflow as tf
 
 from kbert.checks import check_bool, check_positive
 from kbert.config import default_max_predictions
 from kbert.corpus.documents import DocumentList
-from kbert.preprocessing.masked_rows import masked_batches, streamed_texts, texts_in_memory
-from kbert.preprocessing.preprocessor import Preprocessor
+from kbert.keras_compat import with_known_length
+from kbert.preprocessing.preprocessor import Preprocessor, tokens_of
 from kbert.preprocessing.strings import check_batches, string_columns
-from kbert.pretraining.dataset import pretraining_dataset
+from kbert.preprocessing.windows import sliding_windows
+from kbert.pretraining.dataset import filled_batches, masked_rows, pretraining_dataset, with_options
 from kbert.pretraining.masking import OPTIONS, NextTokens, TokenMasking
-from kbert.text.packing import content_length, pack_ranges
+from kbert.pretraining.pairs import PairTable, example_keys, max_pair_tokens
+from kbert.stateless_random import fold_in, permutation
+from kbert.text.packing import content_length, pack_ranges, truncated_lengths
 from kbert.text.special_tokens import check_special_tokens, plain_special_tokens
 
 _FIXED_SEED = 0x6B62657274  # of masks for validation, whatever the seed of training
@@ -62,6 +67,7 @@ class FillMaskPreprocessor(Preprocessor):
         preprocessor(["Paris is the [MASK] of France."])["mask_positions"]  # [[4, 0, 0, 0, 0, 0, 0, 0]]
     """
 
+    outputs = tokens_of("B S") | {"count": "int32 B"}
     option_names = ("max_masks", "masking")
     makes_labels = True
 
@@ -104,17 +110,10 @@ class FillMaskPreprocessor(Preprocessor):
     def training_batches(self, x, y=None, weights=None, *, batch_size, next_sentence, step=None, shuffle=True):
         """Masked batches of texts, pairs of texts or documents, for `fit` of a masked language model.
 
-        Args:
-            x: strings [B]; a dict or DataFrame with ``text``, and ``text_pair`` for pairs; a
-                tf.data.Dataset of such batches, also with labels and weights; or documents, each a
-                list of sentences, which become pairs as in `kbert.pretrain`.
-            y: of pairs, 0 = IsNext, 1 = random, -1 = not known; also in a dict by ``nsp_logits``.
-            weights: a number for each text.
-            batch_size: B. None: a single batch, of texts or pairs in memory.
-            next_sentence: bool, whether the model has the head.
-            step: function that returns the number of the step at which an epoch begins. None: every
-                epoch has equal masks.
-            shuffle: bool, whether texts in memory come in a new order each epoch.
+        `x` may be strings [B], a dict or DataFrame with ``text``, and ``text_pair`` for pairs, a tf.data.Dataset of
+        such batches, also with labels and weights, or documents, each a list of sentences, which become pairs as in
+        `kbert.pretrain`. `y` of pairs are 0 = IsNext, 1 = random, -1 = not known. A `batch_size` of None makes a
+        single batch. `step` returns the number of the step at which an epoch begins. None: every epoch has equal masks.
         """
         masking = self._masking()
         seed = self.masking.get("seed", 0)
@@ -199,9 +198,8 @@ class FillMaskPreprocessor(Preprocessor):
         is_mask = batch["token_ids"] == self.tokenizer.mask_id  # [B, S]
         # Masks first, in their order: a stable sort of 0 and 1.
         order = tf.argsort(tf.cast(~is_mask, tf.int32), axis=1, stable=True)
-        order = tf.pad(order, [[0, 0], [0, max(0, self.max_masks - self.sequence_length)]])[
-            :, : self.max_masks
-        ]  # [B, M]
+        order = tf.pad(order, [[0, 0], [0, max(0, self.max_masks - self.sequence_length)]])
+        order = order[:, : self.max_masks]  # [B, M]
         count = tf.minimum(tf.math.count_nonzero(is_mask, axis=1, dtype=tf.int32), self.max_masks)  # [B]
         is_real = tf.range(self.max_masks)[tf.newaxis, :] < count[:, tf.newaxis]
         return {**batch, "mask_positions": tf.where(is_real, order - int(self.causal), 0), "count": count}
@@ -217,13 +215,9 @@ class FillMaskPreprocessor(Preprocessor):
         return tf.where(is_lost, around, 0)
 
     def compute_output_spec(self, inputs):
-        column = inputs["text"] if isinstance(inputs, dict) else inputs
-        size = column.shape[0]
-        return {
-            **self.batch_spec(size),
-            "mask_positions": keras.KerasTensor((size, self.max_masks), dtype="int32"),
-            "count": keras.KerasTensor((size,), dtype="int32"),
-        }
+        specs = super().compute_output_spec(inputs)
+        shape = (*specs["count"].shape, self.max_masks)
+        return specs | {"mask_positions": keras.KerasTensor(shape, dtype="int32")}
 
     def settings(self):
         settings = super().settings()  # of the model, for other tasks: this preprocessor always reads [MASK]
@@ -240,3 +234,96 @@ class FillMaskPreprocessor(Preprocessor):
 
 def _are_documents(x):
     return isinstance(x, DocumentList) or (isinstance(x, list) and bool(x) and isinstance(x[0], list | tuple))
+
+
+_TEXTS_AT_ONCE = 1024
+_TEXTS = 6  # keeps the order of texts independent of the seed's other uses
+_graph = tf.autograph.experimental.do_not_convert  # nothing here is Python control flow over tensors
+
+
+def texts_in_memory(columns, labels, weights, *, step: Callable[[], int], seed: int, shuffle: bool):
+    """Chunks of texts: (step int64, text numbers int64 [n], columns, labels [n], weights [n])."""
+    size = tf.size(labels, tf.int64)
+
+    def chunks(epoch):
+        order = tf.range(size)
+        if shuffle:
+            order = tf.cast(permutation(fold_in(seed, _TEXTS, epoch), size), tf.int64)
+        numbers = tf.data.Dataset.from_tensor_slices(order).batch(_TEXTS_AT_ONCE)
+
+        def chunk(number):
+            texts = tuple(tf.gather(column, number) for column in columns)
+            return epoch, number, texts, tf.gather(labels, number), tf.gather(weights, number)
+
+        return numbers.map(_graph(chunk))
+
+    return _steps(lambda: iter([step()])).flat_map(_graph(chunks))
+
+
+def streamed_texts(dataset, *, step: Callable[[], int]):
+    """The chunks of `texts_in_memory` from a dataset of (columns, labels, weights), in its own order."""
+
+    def steps():
+        first = step()
+        while True:
+            yield first
+
+    chunks = dataset.unbatch().enumerate().batch(_TEXTS_AT_ONCE)
+    chunks = tf.data.Dataset.zip(_steps(steps), chunks)
+    return chunks.map(_graph(lambda epoch, chunk: (epoch, chunk[0], *chunk[1])))
+
+
+def masked_batches(chunks, tokenizer, masking, *, seed, batch_size, sequence_length, next_sentence, is_counted):
+    """The rows of chunks of texts, masked, in batches as `pretraining_dataset` gives them.
+
+    Rows that fill up the last batch have weight 0. A text longer than a row becomes windows, which do not overlap. Of
+    a pair the longer text is truncated. A text that fits has the masks of `pretraining_dataset` for equal seed, epoch
+    and document. With `is_counted` the dataset knows its length, for which all texts are tokenised once more.
+    """
+    pair = len(chunks.element_spec[2]) == 2
+    max_tokens = max_pair_tokens(sequence_length, pair)
+
+    def draw(epoch, numbers, columns, labels, weights):
+        ids = [tokenizer.call(column) for column in columns]
+        lengths = [tf.cast(segment.row_lengths(), tf.int32) for segment in ids]
+        starts = [tf.cast(segment.row_starts(), tf.int32) for segment in ids]
+        tokens = tf.concat([*(segment.values for segment in ids), [tokenizer.pad_id]], 0)  # never empty
+        if pair:
+            keys = example_keys(seed, epoch, numbers, 0)
+            a_length, b_length = truncated_lengths(*lengths, max_tokens)
+            table = PairTable(starts[0], a_length, tf.size(ids[0].values) + starts[1], b_length, labels, keys)
+            row = tf.range(tf.size(labels))
+        else:
+            row, start, length = sliding_windows(lengths[0], max_tokens, max_tokens)
+            is_text = length > 0
+            row, start, length = (tf.boolean_mask(column, is_text) for column in (row, start, length))
+            window = tf.cast(start // max_tokens, tf.int64)
+            keys = example_keys(seed, epoch, tf.gather(numbers, row), window)
+            zeros = tf.zeros_like(row)
+            table = PairTable(tf.gather(starts[0], row) + start, length, zeros, zeros, tf.gather(labels, row), keys)
+        return {"token_ids": tokens}, table, tf.range(tf.size(row) + 1), tf.gather(weights, row)
+
+    drawn = chunks.map(_graph(draw), num_parallel_calls=2, deterministic=True)
+    rows = masked_rows(drawn, masking, sequence_length=sequence_length, next_sentence=pair)
+
+    def weigh(inputs, targets, weights, row_weights):
+        labels = {"mlm_logits": targets["mlm_logits"]}
+        weights = {"mlm_logits": weights["mlm_logits"] * row_weights[:, tf.newaxis]}
+        if next_sentence:
+            label = targets["nsp_logits"] if pair else tf.fill(tf.shape(row_weights), -1)
+            labels["nsp_logits"] = tf.maximum(label, 0)
+            weights["nsp_logits"] = row_weights * tf.cast(label >= 0, tf.float32)
+        return inputs, labels, weights
+
+    rows = rows.map(_graph(weigh))
+    if batch_size is None:
+        return rows.rebatch(2**31)
+    batches = with_options(filled_batches(rows, batch_size)).prefetch(tf.data.AUTOTUNE)
+    if not is_counted:
+        return batches
+    number = drawn.reduce(tf.constant(0, tf.int64), _graph(lambda n, drawn: n + tf.size(drawn[2], tf.int64) - 1))
+    return with_known_length(batches, -(-int(number) // batch_size))
+
+
+def _steps(numbers):
+    return tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec([], tf.int64))

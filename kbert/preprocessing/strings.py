@@ -9,7 +9,6 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.checks import shown
-from kbert.preprocessing.limits import once_true
 
 _OF_MODELS = {"token_ids", "padding_mask", "segment_ids", "input_ids", "attention_mask", "token_type_ids"}
 
@@ -46,6 +45,14 @@ def column_names(inputs) -> list[str]:
         return list(inputs)
     names = [getattr(inputs, name) for name in ("column_names", "columns") if hasattr(inputs, name)]
     return list(names[0]) if names else []
+
+
+def once_true(condition, tensors, *data):
+    """Returns `tensors` once a condition is true; else the graph raises InvalidArgumentError with `data`."""
+    # Not tf.debugging.Assert, which words its errors differently without a graph.
+    check = tf.raw_ops.Assert(condition=condition, data=list(data), summarize=5)
+    with tf.control_dependencies([] if check is None else [check]):
+        return tf.nest.map_structure(tf.identity, tensors)
 
 
 def _columns_of_rows(rows, names, owner):

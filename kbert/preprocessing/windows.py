@@ -1,26 +1,43 @@
-"""Long texts → overlapping windows of tokens, in graph; for question answering, tagging and long documents.
+"""Long texts → overlapping windows of tokens, and limits on their number, in graph.
 
 Shapes: B texts, W windows of all of them, c content positions of a window, t content tokens of all texts.
 """
 
 import tensorflow as tf
 
-from kbert.checks import check_positive
+from kbert.preprocessing.strings import once_true
+
+
+def at_most(value, limit, what, advice, tensors):
+    """Returns `tensors` after a check that `value` is at most `limit`, or raises InvalidArgumentError.
+
+    What is computed from the returned tensors runs after the check: a request beyond the limit costs nothing more.
+    """
+    value = tf.cast(value, tf.int64)
+    received = tf.strings.as_string(value)
+    message = tf.strings.join([f"A request may hold at most {limit} {what}. Received: ", received, f". {advice}"])
+    return once_true(value <= limit, tensors, message)
+
+
+def limit_rows(tensors, rows, max_rows, sequence_length):
+    """Returns `tensors` after a check that the batch has at most `max_rows` rows (None: no limit)."""
+    if max_rows is None:
+        return tensors
+    what = f"rows of {sequence_length} tokens (a text is one row, a long text one for each window, a choice one)"
+    advice = "Send fewer or shorter texts, or export the model with a larger max_request_tokens."
+    return at_most(rows, max_rows, what, advice, tensors)
 
 
 def sliding_windows(lengths, max_content_tokens, doc_stride):
-    """Cuts texts of tokens into windows, as the original's SQuAD code does.
+    """Cuts texts of `lengths` tokens [B] into windows: (window_row, window_start, window_length), int32 [W].
 
-    The result is (window_row, window_start, window_length), int32 [W], ordered by text, then by
-    position. The start is counted within the text. The next window begins ``min(max_content_tokens,
-    doc_stride)`` tokens later, and the first one that reaches the end of the text is its last. A
-    text without tokens gets one empty window, so that every text has an answer. `lengths` are
-    integers [B]. `max_content_tokens` is one number or integers [B]; values below 1 count as 1.
+    They are ordered by text, then by position, and the start is counted within the text. The next window begins
+    ``min(max_content_tokens, doc_stride)`` tokens later, and the first one that reaches the end of the text is its
+    last. A text without tokens gets one empty window, so that every text has an answer. `max_content_tokens` is one
+    number or integers [B]; values below 1 count as 1.
 
-    Source: google-research/bert run_squad.py, ``convert_examples_to_features``; Devlin et al. 2018,
-    section 4.2.
+    Source: google-research/bert run_squad.py, ``convert_examples_to_features``; Devlin et al. 2018, section 4.2.
     """
-    (doc_stride,) = check_positive("sliding_windows", doc_stride=doc_stride).values()
     lengths = tf.cast(lengths, tf.int32)  # [B]
     max_content_tokens = tf.broadcast_to(tf.maximum(tf.cast(max_content_tokens, tf.int32), 1), tf.shape(lengths))  # [B]
     step = tf.minimum(max_content_tokens, doc_stride)
@@ -34,10 +51,9 @@ def sliding_windows(lengths, max_content_tokens, doc_stride):
 
 
 def window_tokens(window_row, window_start, window_length, sequence_length):
-    """The token of the flat batch at each content position, int32 [W, c]; -1 after a window's end.
+    """The number of the token among those of all texts at each content position, int32 [W, c]; -1 after the end.
 
-    The flat batch has the tokens of all texts in order. `sequence_length` is c, at least the
-    longest window.
+    `sequence_length` is c, at least the longest window.
     """
     rows = tf.reduce_max(tf.concat([window_row, [-1]], 0)) + 1
     # Every text's last window ends with the text.

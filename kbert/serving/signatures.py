@@ -12,8 +12,8 @@ import tensorflow as tf
 from kbert.checks import check_positive
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class
-from kbert.pipelines.task_signature import TaskSignature, answering, example_rows
-from kbert.preprocessing.limits import at_most, limit_rows
+from kbert.preprocessing.windows import at_most, limit_rows
+from kbert.tasks.task import TaskSignature, answering, example_rows
 
 METHODS = {kind: f"tensorflow/serving/{kind}" for kind in ("predict", "classify", "regress")}
 

@@ -45,8 +45,21 @@ class Examples(abc.ABC):
     def baseline(self):
         """The constant answer that a model has to beat, in the form that `Task.baseline_scores` takes."""
 
+    def __post_init__(self):
+        sizes = {name: len(values) for name, values in self._row_values().items()}
+        if len(set(sizes.values())) > 1 or not len(self):
+            raise ValueError(
+                f"{type(self).__name__}: expected as many of each, at least one row. Received: "
+                + ", ".join(f"{size} {name}" for name, size in sizes.items())
+            )
+
     def __len__(self):
         return len(getattr(self, self.row_fields[0]))
+
+    def _row_values(self) -> dict[str, Sequence]:
+        """The row fields that there are, by their names."""
+        values = {name: getattr(self, name) for name in self.row_fields}
+        return {name: column for name, column in values.items() if column is not None}
 
     def __repr__(self):
         return f"<{type(self).__name__}: {len(self):,} rows of {self.path or 'rows in memory'}>"
@@ -74,11 +87,10 @@ class Examples(abc.ABC):
         if not rows.size or rows.min() < 0 or rows.max() >= len(self):
             raise ValueError(f"Expected row numbers from 0 to {len(self) - 1}, at least one. Received: {rows.tolist()}")
         taken = {}
-        for name in (*self.row_fields, "lines"):
-            values = getattr(self, name)
+        for name, values in {**self._row_values(), "lines": self.lines}.items():
             if isinstance(values, StoredTexts):
                 taken[name] = values.take(rows)
-            elif values is not None and len(values):
+            elif len(values):
                 taken[name] = values[rows] if isinstance(values, np.ndarray) else [values[row] for row in rows]
         return dataclasses.replace(self, **taken)
 
@@ -145,8 +157,7 @@ class Examples(abc.ABC):
 
     def _rows(self) -> dict[str, list]:
         """The row fields by their names, as lists."""
-        columns = {name: getattr(self, name) for name in self.row_fields}
-        return {name: list(values) for name, values in columns.items() if values is not None}
+        return {name: list(values) for name, values in self._row_values().items()}
 
     def _strata(self) -> np.ndarray:
         """The label of each row, for `split`."""

@@ -33,9 +33,9 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
     elif _is_hugging_face(data):
         data = _columns_of_hugging_face(data, (*names, *optional))
     if isinstance(data, Mapping) or hasattr(data, "columns"):
-        there = list(data) if isinstance(data, Mapping) else list(data.columns)
-        _check_names("the data", there, names)
-        columns = {name: _column(name, data[name]) for name in (*names, *optional) if name in there}
+        present = list(data) if isinstance(data, Mapping) else list(data.columns)
+        _check_names("the data", present, names)
+        columns = {name: _column(name, data[name]) for name in (*names, *optional) if name in present}
     elif isinstance(data, Sequence) and not isinstance(data, str | bytes):
         columns = _columns_of_rows(data, names, optional)
     else:
@@ -131,7 +131,7 @@ def _columns_of_dataset(dataset, names):
     if not isinstance(spec, dict):
         spec = (*spec[0].values(), *spec[1:]) if isinstance(spec[0], dict) else spec
     specs = spec.values() if isinstance(spec, dict) else spec
-    columns = store_columns(_rows_of_dataset(dataset, all(one.shape.rank for one in specs)), len(specs))
+    columns = store_columns(_rows_of_dataset(dataset, all(column.shape.rank for column in specs)), len(specs))
     if not len(columns[0]):
         raise ValueError("Expected at least one row. Received: an empty dataset")
     if isinstance(spec, dict):
@@ -162,23 +162,23 @@ def _columns_of_hugging_face(dataset, names):
 def _label_name(value, feature):
     """The name of a ClassLabel, or of each one in a list."""
     if isinstance(value, list) and hasattr(feature, "feature"):
-        return [_label_name(one, feature.feature) for one in value]
+        return [_label_name(item, feature.feature) for item in value]
     if not hasattr(feature, "int2str") or value is None:
         return value
     return None if value == -1 else feature.int2str(value)  # -1: no label, as in GLUE's test sets
 
 
-def _check_names(where, there, names):
-    if missing := [name for name in names if name not in there]:
+def _check_names(where, present, names):
+    if missing := [name for name in names if name not in present]:
         raise ValueError(
-            f"{where}: expected the columns {list(names)}. Received: {shown(there, 500)}; missing: {missing}."
+            f"{where}: expected the columns {list(names)}. Received: {shown(present, 500)}; missing: {missing}."
         )
 
 
 def _plain(value):
     if isinstance(value, Mapping):
-        return {name: _plain(one) for name, one in value.items()}
+        return {name: _plain(item) for name, item in value.items()}
     if isinstance(value, np.ndarray | list | tuple):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     value = value.item() if isinstance(value, np.generic) else value
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -17,11 +17,7 @@ from kbert.tasks.table import Table, check_texts
 
 
 def distinct_labels(values: Iterable[str]) -> list[str]:
-    """The distinct labels, sorted, so that a label's index does not depend on the order of the rows.
-
-    Labels that are all integers are sorted as numbers (2 before 10), others by code point. Spaces around a label do not
-    count.
-    """
+    """The distinct labels without spaces around them, sorted, as numbers if all are integers (2 before 10)."""
     labels = sorted({value.strip() for value in values})
     try:
         return sorted(labels, key=int)
@@ -57,13 +53,13 @@ def label_sets(table: Table, column: str, labels: Sequence[str], separator: str)
     """Which of the N `labels` each row has, int32 [n, N] of 0 and 1."""
     index = {label: i for i, label in enumerate(labels)}
     is_on = np.zeros((len(table.lines), len(labels)), "int32")
-    for row, found in enumerate(split_labels(table[column], separator)):
-        if unknown := [label for label in found if label not in index]:
+    for row, labels_of_row in enumerate(split_labels(table[column], separator)):
+        if unknown := [label for label in labels_of_row if label not in index]:
             known = shown_labels(labels)
             raise ValueError(
                 f"{table.where(row)}: expected {column!r} to hold labels of {known}. Received: {shown(unknown)}"
             )
-        is_on[row, [index[label] for label in found]] = 1
+        is_on[row, [index[label] for label in labels_of_row]] = 1
     return is_on
 
 
@@ -119,12 +115,7 @@ class LabelledText(Examples):
     row_fields = ("texts", "labels", "text_pairs")
 
     def __post_init__(self):
-        pairs = self.texts if self.text_pairs is None else self.text_pairs
-        if not len(self.texts) == len(self.labels) == len(pairs) or not len(self.texts):
-            raise ValueError(
-                "Expected as many texts, text pairs and labels, at least one. "
-                f"Received: {len(self.texts)}, {len(pairs)} and {len(self.labels)}"
-            )
+        super().__post_init__()
         if self.multi_label and not np.isin(self.labels, (0, 1)).all():
             raise ValueError("Expected a label of an example to be on or off, 1 or 0. Received: other numbers")
         wrong = np.flatnonzero(~np.isfinite(self.labels) if self.regression else self.labels < 0)
@@ -176,10 +167,7 @@ class LabelledText(Examples):
         return hashlib.sha256((super().fingerprint() + json.dumps(list(self.label_names))).encode()).hexdigest()
 
     def baseline(self) -> float | np.ndarray:
-        """The index of the most frequent label, or the mean of numbers.
-
-        With several labels a text it is int32 [N], 1 for the labels that most texts have.
-        """
+        """The most frequent label's index, the mean of numbers, or int32 [N], 1 for labels that most texts have."""
         if self.multi_label:
             return (self.labels.mean(axis=0) > 0.5).astype("int32")
         return float(self.labels.mean()) if self.regression else int(np.bincount(self.labels).argmax())
@@ -225,8 +213,7 @@ def from_table(
 ) -> LabelledText:
     """The labelled texts of a table's columns. A warning is logged if some texts are empty.
 
-    `labels` is the label list. None is for regression, where the label column holds numbers in `score_range`.
-    `separator` stands between the labels of a text that may have several. None: each text has one.
+    `labels` is the label list (None: numbers in `score_range`), and `separator` stands between several of a text.
     """
     columns = [name for name in (text, text_pair) if name is not None]
     check_texts(table, columns)

@@ -3,8 +3,10 @@
 An undefined metric (no positive example and none predicted, a constant series) is 0.0, so that every result can be
 written as JSON and compared.
 
-Shapes: n examples, N labels.
+Shapes: n examples, N labels, H hidden, q queries, k results.
 """
+
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
@@ -63,6 +65,12 @@ def mean_absolute_error(labels, predictions) -> float:
     """Mean of the absolute differences."""
     labels, predictions = (np.asarray(v, "float64") for v in _same_length(labels, predictions))
     return float(np.mean(np.abs(labels - predictions)))
+
+
+def cosine(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Cosine similarity of the rows of two arrays [n, H], or of two vectors. It is 0 where one of them is zero."""
+    lengths = np.linalg.norm(first, axis=-1) * np.linalg.norm(second, axis=-1)
+    return np.sum(first * second, axis=-1) / np.maximum(lengths, 1e-12)
 
 
 CLASS_METRICS = {f.__name__: f for f in (accuracy, f1, macro_f1, matthews)}
@@ -127,3 +135,40 @@ def _same_shape(labels, predictions, axes, expected):
     if labels.ndim != axes or labels.shape != predictions.shape or not labels.size:
         raise ValueError(f"{expected}. Received: shapes {labels.shape} and {predictions.shape}")
     return labels, predictions
+
+
+SEARCH_METRICS = ("recall@1", "recall@10", "mrr@10", "ndcg@10")
+_DEPTH = 10
+
+
+def search_scores(results: np.ndarray, relevant: Sequence[Collection[int]]) -> dict[str, float]:
+    """The means over all queries of ``recall@1``, ``recall@10``, ``mrr@10`` and ``ndcg@10``.
+
+    `results` are integers [q, k], the results of each query, the best first. Metrics at 10 read the first ten.
+    `relevant` has for each query the texts that are right, at least one. Recall is the fraction of the right texts that
+    is found, of 1 or 10 at most. The reciprocal rank is 1 / place of the first right text.
+    """
+    hits = np.zeros((len(relevant), _DEPTH))
+    for row, (row_of_results, right) in enumerate(zip(results, relevant, strict=True)):
+        hits[row, : min(_DEPTH, len(row_of_results))] = np.isin(row_of_results[:_DEPTH], list(right))
+    counts = np.array([len(right) for right in relevant])
+    gains = 1.0 / np.log2(np.arange(2, _DEPTH + 2))
+    best_gains = np.cumsum(gains)[np.minimum(counts, _DEPTH) - 1]
+    first = np.where(hits.any(axis=1), 1.0 / (hits.argmax(axis=1) + 1), 0.0)
+    return {
+        "recall@1": float(np.mean(hits[:, 0])),
+        "recall@10": float(np.mean(hits.sum(axis=1) / np.minimum(counts, _DEPTH))),
+        "mrr@10": float(np.mean(first)),
+        "ndcg@10": float(np.mean(hits @ gains / best_gains)),
+    }
+
+
+def random_search_scores(texts: int) -> dict[str, float]:
+    """What a random order of so many texts, of which one is right, reaches on average."""
+    places = np.arange(1, min(_DEPTH, texts) + 1)
+    return {
+        "recall@1": 1 / texts,
+        "recall@10": len(places) / texts,
+        "mrr@10": float(np.sum(1 / places)) / texts,
+        "ndcg@10": float(np.sum(1 / np.log2(places + 1))) / texts,
+    }

@@ -3,7 +3,7 @@
 Shapes: B batch, S sequence, W windows, N labels, C choices, n rows.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -17,23 +17,24 @@ from kbert.training.callbacks import PredictionProgress
 _FEW_BATCHES = 4  # are encoded at once: an input pipeline takes a third of a second to start
 
 
-def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static: bool = False) -> np.ndarray:
+def predict_scores(pipeline, columns: Mapping, *, batch_size: int = 32, static: bool = False) -> np.ndarray:
     """The scores of every row by a model with one output, such as a classifier, regressor or multiple-choice model.
 
-    Rows run in the order of their length, in full batches cut to their longest row, and are returned in their original
-    order. The scores equal those of padded batches up to the order of floating-point sums. With `static` every batch
-    keeps the preprocessor's length, as a TPU needs it.
-
-    `columns` are lists of n strings, or of n equally long lists of strings, as the preprocessor names them.
-
-    Returns float64: probabilities [n, N] or [n, C] if the output is ``logits`` (sigmoids of a multi-label classifier),
-    else scores [n].
+    Rows run from the longest to the shortest, in full batches cut to their longest row; with `static` every batch keeps
+    the preprocessor's length, as a TPU needs it. Long texts are scored by what the pipeline pools over their windows.
+    Returns float64: probabilities [n, N] or [n, C] if the output is ``logits``, else scores [n] or embeddings.
     """
+    model = pipeline.model
+    (name,) = model.output
+    if pipeline.preprocessor.makes_windows:
+        answers = predict_answers(pipeline, columns, batch_size)
+        scores = answers["probabilities" if name == "logits" else name].astype("float64")
+        check_scores(scores)
+        return scores
     order, place = longest_first(text_sizes(columns.values()))
     if not static:
         batch_size = limit_batch_size(batch_size, len(order))
-    data = _batches(order, columns, preprocessor, batch_size, "full" if static else padding_for(model))
-    (name,) = model.output
+    data = _batches(order, columns, pipeline.preprocessor, batch_size, "full" if static else padding_for(model))
     outputs = model.predict(data, verbose=0, callbacks=[PredictionProgress(len(order), batch_size)])
     scores = np.asarray(outputs[name])[place].astype("float64")
     check_scores(scores)
@@ -41,55 +42,17 @@ def predict_scores(model, preprocessor, columns, *, batch_size: int = 32, static
         return scores
     if model.multi_label:
         return 1.0 / (1.0 + np.exp(-np.clip(scores, -700, 700)))
-    return softmax(scores)
-
-
-def predict_windows(model, lengths: np.ndarray, read: Callable, sequence_length: int, batch_size: int) -> dict:
-    """All outputs of a model that answers for every token; the longest windows first, each batch cut to its longest.
-
-    Args:
-        lengths: integers [W], tokens of each window.
-        read: function of window numbers [B] that gives the model's batch [B, S].
-
-    Returns:
-        {output: float32 [W, S, ...]}, 0 at padding.
-    """
-    order, _ = longest_first(lengths)
-    batch_size = limit_batch_size(batch_size, len(order))
-    progress = PredictionProgress(len(order), batch_size, what="windows predicted")
-    shape = (len(order), sequence_length)
-    outputs = {name: np.zeros((*shape, *one.shape[2:]), "float32") for name, one in model.output.items()}
-    for start in range(0, len(order), batch_size):
-        windows = order[start : start + batch_size]
-        full = np.concatenate([windows, np.repeat(windows[-1:], batch_size - len(windows))])  # one size: traced once
-        batch = trim_padding(read(full), padding_for(model))
-        for name, values in model.predict_on_batch(batch).items():
-            outputs[name][windows, : values.shape[1]] = values[: len(windows)]
-        progress.done(start + len(windows))
-    return outputs
-
-
-def check_scores(scores):
-    """Raises a FloatingPointError if scores [n, ...] are infinite or NaN, since their maximum means nothing."""
-    bad = np.argwhere(~np.isfinite(scores))
-    if len(bad):
-        raise FloatingPointError(
-            f"Expected a model with finite scores. Received: for row {bad[0][0]} {scores[tuple(bad[0])]}. "
-            "Its weights are damaged, or it needs --precision float32."
-        )
-
-
-def softmax(logits):
-    """Probabilities of logits [..., N]."""
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def cross_entropies(logits, labels):
-    """-log of the probability of each label [n] by its logits [n, N], float64 [n]."""
-    logits = logits.astype("float64")
-    logits -= logits.max(axis=-1, keepdims=True)
-    return np.log(np.exp(logits).sum(axis=-1)) - logits[np.arange(len(labels)), labels]
+def predict_answers(pipeline, columns: Mapping, batch_size: int) -> dict[str, np.ndarray]:
+    """A pipeline's answers, predicted from the longest row to the shortest and returned in the rows' order."""
+    order, place = longest_first(text_sizes(columns.values()))
+    texts = {name: [column[row] for row in order] for name, column in columns.items()}
+    progress = PredictionProgress(len(order), batch_size)
+    answers = pipeline.predict(texts, batch_size=batch_size, verbose=0, callbacks=[progress])
+    return {name: np.asarray(values)[place] for name, values in answers.items()}
 
 
 def _batches(order, columns, preprocessor, batch_size, padding):
@@ -102,9 +65,8 @@ def _batches(order, columns, preprocessor, batch_size, padding):
     texts = row_reader(columns)
 
     @tf.autograph.experimental.do_not_convert
-    def batch(indices):  # [B]
-        inputs = preprocessor(texts(indices))
-        return trim_padding(inputs, padding)
+    def batch(numbers):  # [B]
+        return trim_padding(preprocessor(texts(numbers)), padding)
 
     if len(rows) <= _FEW_BATCHES * batch_size:
         return tf.data.Dataset.from_tensor_slices(batch(rows)).batch(batch_size, drop_remainder=True)
@@ -112,25 +74,55 @@ def _batches(order, columns, preprocessor, batch_size, padding):
     return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
 
 
+def predict_windows(model, lengths: np.ndarray, read: Callable, sequence_length: int, batch_size: int) -> dict:
+    """All outputs of a model that answers for every token, float32 [W, S, ...], 0 at padding.
+
+    `lengths` are the tokens of each window, and `read` gives the model's batch of window numbers [B].
+    """
+    order, _ = longest_first(lengths)
+    batch_size = limit_batch_size(batch_size, len(order))
+    progress = PredictionProgress(len(order), batch_size, what="windows predicted")
+    shape = (len(order), sequence_length)
+    outputs = {name: np.zeros((*shape, *output.shape[2:]), "float32") for name, output in model.output.items()}
+    for start in range(0, len(order), batch_size):
+        windows = order[start : start + batch_size]
+        full = np.concatenate([windows, np.repeat(windows[-1:], batch_size - len(windows))])  # one size: traced once
+        batch = trim_padding(read(full), padding_for(model))
+        for name, values in model.predict_on_batch(batch).items():
+            outputs[name][windows, : values.shape[1]] = values[: len(windows)]
+        progress.done(start + len(windows))
+    return outputs
+
+
+def check_scores(scores: np.ndarray) -> None:
+    """Raises a FloatingPointError if scores [n, ...] are infinite or NaN, since their maximum means nothing."""
+    bad = np.argwhere(~np.isfinite(scores))
+    if len(bad):
+        raise FloatingPointError(
+            f"Expected a model with finite scores. Received: for row {bad[0][0]} {scores[tuple(bad[0])]}. "
+            "Its weights are damaged, or it needs --precision float32."
+        )
+
+
+def cross_entropies(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """-log of the probability of each label [n] by its logits [n, N], float64 [n]."""
+    logits = logits.astype("float64")
+    logits -= logits.max(axis=-1, keepdims=True)
+    return np.log(np.exp(logits).sum(axis=-1)) - logits[np.arange(len(labels)), labels]
+
+
 def evaluate(
-    model,
-    preprocessor,
-    examples: LabelledText,
-    metrics: Sequence[str],
-    *,
-    batch_size: int = 32,
-    static: bool = False,
-    thresholds: Sequence[float] | None = None,
+    pipeline, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32, static: bool = False
 ) -> tuple[dict, np.ndarray]:
     """Scores the predictions for all examples: their scores, and what `predict_scores` returned.
 
     The scores are ``{"examples": count, "loss": cross entropy or squared error, <metric>: …}``. `metrics` are names in
     `kbert.tasks.metrics.metrics_of` the labels. No metric depends on `batch_size` or `static`.
     """
-    if model.num_labels is not None:  # before the work of predicting
-        check_label_numbers(examples.labels, model.num_labels)
-    scores = predict_scores(model, preprocessor, examples.columns, batch_size=batch_size, static=static)
-    return compare(examples, scores, metrics, thresholds), scores
+    if pipeline.model.num_labels is not None:  # before the work of predicting
+        check_label_numbers(examples.labels, pipeline.model.num_labels)
+    scores = predict_scores(pipeline, examples.columns, batch_size=batch_size, static=static)
+    return compare(examples, scores, metrics, pipeline.answers.thresholds), scores
 
 
 def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str], thresholds=None) -> dict:
@@ -152,26 +144,5 @@ def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str], 
             likelihoods = scores[np.arange(len(labels)), labels]
             predictions = np.argmax(scores, axis=-1)
         loss = float(-np.mean(np.log(np.maximum(likelihoods, np.finfo("float64").tiny))))
-    return {
-        "examples": len(examples),
-        "loss": loss,
-        **{name: metrics_of(labels)[name](labels, predictions) for name in metrics},
-    }
-
-
-def evaluate_documents(
-    pipeline, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32
-) -> tuple[dict, np.ndarray]:
-    """`evaluate` for whole texts, by the answers that the pipeline pools over their windows."""
-    scores = document_scores(pipeline, examples.texts, batch_size)
-    return compare(examples, scores, metrics, pipeline.answers.thresholds), scores
-
-
-def document_scores(pipeline, texts: Sequence[str], batch_size: int = 32) -> np.ndarray:
-    """`predict_scores` for whole texts, pooled over their windows."""
-    order, place = longest_first(text_sizes([texts]))
-    progress = PredictionProgress(len(order), batch_size)
-    answers = pipeline.predict([texts[i] for i in order], batch_size=batch_size, verbose=0, callbacks=[progress])
-    scores = np.asarray(answers["score" if "score" in answers else "probabilities"], "float64")[place]
-    check_scores(scores)
-    return scores
+    named = {name: metrics_of(labels)[name](labels, predictions) for name in metrics}
+    return {"examples": len(examples), "loss": loss, **named}

@@ -10,33 +10,23 @@ from typing import Literal
 import numpy as np
 
 from kbert.options import Count, Positive
-from kbert.pipelines.task_signature import answering
 from kbert.tasks.examples import Examples
-from kbert.tasks.in_memory import text_table
 from kbert.tasks.labelled_text import label_scores
-from kbert.tasks.metrics import NUMBER_METRICS
-from kbert.tasks.retrieval import SEARCH_METRICS, random_search_scores, search_scores
-from kbert.tasks.table import Table, check_texts, read_table
-from kbert.tasks.task import Evaluation, Task, TrainingData
+from kbert.tasks.metrics import NUMBER_METRICS, SEARCH_METRICS, cosine, random_search_scores, search_scores
+from kbert.tasks.table import Table, check_texts
+from kbert.tasks.task import Evaluation, Task
 
 PAIR_METRICS = ("spearman", "pearson")
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class RelatedTexts(Examples):
-    """Texts, each with a text of the same meaning, one of another meaning, or a score of their similarity.
-
-    Attributes:
-        texts: the first text of each example.
-        text_pairs: the second one. None: single texts.
-        negatives: hard negatives, "" where an example has none. None: there are none.
-        scores: float32 [n], how similar the texts of a pair are. None: they belong together.
-    """
+    """Texts, each with a text of the same meaning, one of another meaning, or a score of their similarity."""
 
     texts: Sequence[str]
-    text_pairs: Sequence[str] | None = None
-    negatives: Sequence[str] | None = None
-    scores: np.ndarray | None = None
+    text_pairs: Sequence[str] | None = None  # None: single texts
+    negatives: Sequence[str] | None = None  # hard negatives, "" where an example has none
+    scores: np.ndarray | None = None  # float32 [n], how similar the texts of a pair are; None: they belong together
     path: str | None = None
     lines: Sequence[int] = ()
 
@@ -97,6 +87,9 @@ class Similarity(Task):
     metrics: tuple[str, ...] = ()
 
     name = "similarity"
+    model_name = "BertSentenceEncoder"
+    answer_names = {"embedding": "SentenceEmbeddings"}
+    signature = "embed"
     playground_views = ()
 
     def __post_init__(self):
@@ -116,27 +109,11 @@ class Similarity(Task):
 
     # Its model
 
-    @classmethod
-    def model_class(cls):
-        from kbert.models.sentence_encoder import BertSentenceEncoder
-
-        return BertSentenceEncoder
-
     def parts(self, model, tokenizer, sequence_length):
         from kbert.answers.embedding import SentenceEmbeddings
-        from kbert.preprocessing.text_preprocessor import TextPreprocessor
+        from kbert.preprocessing.preprocessor import TextPreprocessor
 
         return TextPreprocessor(tokenizer, sequence_length, name="preprocessor"), SentenceEmbeddings(name="answers")
-
-    @classmethod
-    def exported_answers(cls, labels, outputs):
-        from kbert.answers.embedding import SentenceEmbeddings
-
-        return SentenceEmbeddings()
-
-    @classmethod
-    def signatures(cls, pipeline):
-        return {"embed": answering(pipeline)}
 
     def settings(self, train):
         return {
@@ -151,14 +128,8 @@ class Similarity(Task):
     # Its examples
 
     @property
-    def table_columns(self) -> list[str]:
+    def table_columns(self):
         return [name for name in (self.text, self.text_pair, self.negative, self.label) if name is not None]
-
-    def read(self, path):
-        return self._from_table(read_table(path, self.table_columns))
-
-    def from_memory(self, data):
-        return self._from_table(text_table(data, self.table_columns))
 
     def _from_table(self, table: Table) -> RelatedTexts:
         check_texts(table, [name for name in (self.text, self.text_pair) if name is not None])
@@ -192,11 +163,10 @@ class Similarity(Task):
 
     # Its training and its scores
 
-    def training_data(self, pipeline, train, *, batch_size, seed, padding, group_by_length):
+    def training_data(self, pipeline, train, **batches):
         import tensorflow as tf
 
-        from kbert.preprocessing.buckets import trim_padding
-        from kbert.tasks.training_data import row_batches, row_reader
+        from kbert.tasks import training_data as data
 
         config = pipeline.model.config
         if train.text_pairs is None and not (config.hidden_dropout or config.attention_dropout):
@@ -206,24 +176,23 @@ class Similarity(Task):
             )
         columns = [train.texts, train.texts if train.text_pairs is None else train.text_pairs]
         columns += [] if train.negatives is None else [train.negatives]
-        texts = row_reader({str(text): list(column) for text, column in enumerate(columns)})
+        texts = data.row_reader({str(text): list(column) for text, column in enumerate(columns)})
         if train.scores is None:
             labels = tf.constant(text_numbers(columns))  # [n, t]
         else:
             labels = tf.constant(train.scores, tf.float32)  # [n]
-        counts = _token_counts(columns, pipeline.preprocessor) if group_by_length else None
 
-        @tf.autograph.experimental.do_not_convert
-        def batch(rows):  # [B]
-            rows_of_texts = tf.stack(list(texts(rows).values()), axis=1)  # [B, t]
-            inputs = pipeline.preprocessor({"text": tf.reshape(rows_of_texts, [batch_size * len(columns)])})
-            return trim_padding(inputs, padding), {"embedding": tf.gather(labels, rows)}
+        def read(rows):  # [B]
+            texts_of_rows = tf.stack(list(texts(rows).values()), axis=1)  # [B, t]
+            inputs = pipeline.preprocessor({"text": tf.reshape(texts_of_rows, [-1])})
+            return inputs, {"embedding": tf.gather(labels, rows)}
 
-        def make_dataset(start_step=0):
-            rows = row_batches(len(train), batch_size=batch_size, seed=seed, start_step=start_step, sizes=counts)
-            return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
+        def sizes():
+            return np.max([data.token_counts(part, pipeline.preprocessor) for part in parts], axis=0)
 
-        return TrainingData(len(train), len(train), _mean_tokens(columns, pipeline.preprocessor), make_dataset)
+        parts = [RelatedTexts(column) for column in columns]
+        tokens = sum(data.real_tokens(part, pipeline.preprocessor) for part in parts)
+        return data.as_training_data(data.TrainingRows(len(train), read, sizes), tokens, **batches)
 
     def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
         from kbert.tasks.scores import predict_scores
@@ -233,13 +202,8 @@ class Similarity(Task):
         distinct, first = np.unique(numbers[numbers > 0], return_index=True)
         all_texts = np.array([list(texts) for texts in columns.values()], object).T[numbers > 0]
         embeddings = np.zeros((int(numbers.max()) + 1, pipeline.model.config.hidden_dim), "float32")
-        embeddings[distinct] = predict_scores(
-            pipeline.model,
-            pipeline.preprocessor,
-            {"text": all_texts[first].tolist()},
-            batch_size=batch_size,
-            static=static,
-        )
+        texts = {"text": all_texts[first].tolist()}
+        embeddings[distinct] = predict_scores(pipeline, texts, batch_size=batch_size, static=static)
         scores = {"examples": len(examples)} | self._scores(embeddings, numbers, examples)
         return Evaluation(scores, embeddings[numbers[:, 0]])
 
@@ -247,16 +211,15 @@ class Similarity(Task):
         from kbert.pipelines.search import search
 
         if examples.scores is not None:
-            lengths = np.maximum(np.linalg.norm(embeddings, axis=1, keepdims=True), 1e-12)
-            vectors = (embeddings / lengths).astype("float64")
-            cosines = np.sum(vectors[numbers[:, 0]] * vectors[numbers[:, 1]], axis=1)
+            vectors = embeddings.astype("float64")
+            cosines = cosine(vectors[numbers[:, 0]], vectors[numbers[:, 1]])
             return {name: NUMBER_METRICS[name](examples.scores, cosines) for name in self.metrics}
         collection = np.unique(numbers[:, 1:][numbers[:, 1:] > 0])
         relevant: dict[int, set[int]] = {}
         for query, pair in numbers[:, :2]:
             relevant.setdefault(int(query), set()).add(int(np.searchsorted(collection, pair)))
-        found = search(None, embeddings[collection], embeddings[list(relevant)], min(10, len(collection)))
-        scores = search_scores(found.rows, list(relevant.values()))
+        results = search(None, embeddings[collection], embeddings[list(relevant)], min(10, len(collection)))
+        scores = search_scores(results.rows, list(relevant.values()))
         return {name: scores[name] for name in self.metrics}
 
     def baseline_scores(self, answer, examples):
@@ -272,17 +235,3 @@ def text_numbers(columns: Sequence[Sequence[str]]) -> np.ndarray:
     numbers = {"": 0}
     rows = [[numbers.setdefault(text, len(numbers)) for text in row] for row in zip(*columns, strict=True)]
     return np.array(rows, "int32")
-
-
-def _token_counts(columns, preprocessor) -> np.ndarray:
-    """Tokens of the longest text of each example, int32 [n]."""
-    from kbert.tasks.training_data import token_counts
-
-    return np.max([token_counts(RelatedTexts(texts), preprocessor) for texts in columns], axis=0)
-
-
-def _mean_tokens(columns, preprocessor) -> float:
-    """Tokens of an example's texts that are not padding, on average."""
-    from kbert.tasks.training_data import real_tokens
-
-    return sum(real_tokens(RelatedTexts(texts), preprocessor) for texts in columns)

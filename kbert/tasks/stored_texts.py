@@ -19,15 +19,12 @@ class StoredTexts(Sequence):
 
     Any text is read at any time, so an epoch has the order that it would have with all texts in memory, and a run
     resumes exactly. The file is removed with the last object that uses it.
-
-    It holds the texts one after the other in UTF-8. `ends` are int64 [n], the byte at which each text ends. `rows` are
-    the numbers of the texts that this object has, int64. None: all of them.
     """
 
     def __init__(self, file, ends: np.ndarray, rows: np.ndarray | None = None):
-        self._file = file
-        self._ends = ends
-        self._rows = rows
+        self._file = file  # the texts one after the other in UTF-8
+        self._ends = ends  # int64 [n], the byte at which each text ends
+        self._rows = rows  # int64, the numbers of the texts that this object has; None: all of them
 
     def __len__(self):
         return len(self._ends if self._rows is None else self._rows)

@@ -1,4 +1,4 @@
-"""Tables of text: CSV, TSV and JSON-lines files as columns of strings with their line numbers."""
+"""Tables of text: CSV, TSV, JSON-lines and Arrow files as columns of strings with their line numbers."""
 
 import csv
 import itertools
@@ -10,7 +10,42 @@ from collections.abc import Iterator, Sequence
 from kbert.checks import check_path, is_missing, shown
 from kbert.files import parse_json, similar_names
 from kbert.tasks.stored_texts import store_columns
-from kbert.tasks.text_files import check_characters
+
+
+def read_lines(path) -> list[str]:
+    """The lines of a UTF-8 file without their ends, LF or CRLF. Other breaks, such as U+2028, are text."""
+    path = pathlib.Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"Expected a tagged file. Received: {str(path)!r}, which is not a file{similar_names(path)}"
+        )
+    content = path.read_bytes()
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{path}, line {line}: invalid UTF-8. Save the file as UTF-8.") from error
+    return [line.removesuffix("\r") for line in text.split("\n")]
+
+
+def iterate_lines(path) -> Iterator[str]:
+    """The lines of a file that may be large. Bytes that are not UTF-8 become U+FFFD."""
+    with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
+        for line in file:
+            yield line.removesuffix("\n").removesuffix("\r")
+
+
+def check_characters(text: str, where: str) -> str:
+    """Returns the text; a ValueError if it has half a surrogate pair, which JSON can write (``"\\ud83d"``)."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError(
+            f"{where}: expected characters. Received: half a surrogate pair, \\u{ord(text[error.start]):04x}, in "
+            f"{text[:80]!r}"
+        ) from None
+    return text
+
 
 _LOGGER = logging.getLogger("kbert")
 JSON_LINES = (".jsonl", ".ndjson")
@@ -75,10 +110,7 @@ def read_table(
             "fill" the missing cells with "".
     """
     path = check_path(path, "read: `path`")
-    format = _format(path, format)
-    if format == "jsonl":
-        return _from_objects(path, columns, optional)
-    rows = _rows(path, format, columns, header, optional)
+    rows = _rows(path, _format(path, format), columns, header, optional)
     names, wanted, rows = _with_header(path, rows, columns, optional, header)
     at = [names.index(name) for name in wanted]
     skipped = []
@@ -96,14 +128,8 @@ def read_table(
 def iterate_table(path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Reads a CSV, TSV or JSON-lines file a row at a time: (line, column → cell) of each, as `read_table` does."""
     path = pathlib.Path(path)
-    format = _format(path, None)
-    if format == "jsonl":
-        for number, value in iterate_json_lines(path):
-            where = f"{path}, line {number}"
-            _check_columns(where, list(value), columns)
-            yield number, {name: _json_cell(value[name], f"{where}: {name!r}") for name in columns}
-        return
-    names, wanted, rows = _with_header(path, _rows(path, format, columns), columns, (), None)
+    rows = _rows(path, _format(path, None), columns)
+    names, wanted, rows = _with_header(path, rows, columns, (), None)
     at = {name: names.index(name) for name in wanted}
     for number, cells in _whole_rows(path, names, rows, "error", []):
         yield number, {name: cells[i] for name, i in at.items()}
@@ -112,10 +138,7 @@ def iterate_table(path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str,
 def table_columns(path) -> list[str]:
     """The names of the columns of a CSV, TSV or JSON-lines file: the first line's cells or keys."""
     path = pathlib.Path(path)
-    format = _format(path, None)
-    if format == "jsonl":
-        return next((list(value) for _, value in iterate_json_lines(path)), [])
-    return _with_header(path, _rows(path, format, None), None, (), None)[0]
+    return _with_header(path, _rows(path, _format(path, None), None), None, (), None)[0]
 
 
 def iterate_json_lines(path, *, as_written: bool = True) -> Iterator[tuple[int, dict]]:
@@ -132,10 +155,7 @@ def iterate_json_lines(path, *, as_written: bool = True) -> Iterator[tuple[int, 
 
 
 def check_texts(table: Table, names: Sequence[str], *, may_all_be_empty: bool = False) -> None:
-    """Logs a warning for each column of texts with empty ones: the first, and how many there are.
-
-    If all are empty, a ValueError is raised unless `may_all_be_empty`.
-    """
+    """Logs a warning for each column of texts with empty ones. If all are empty, it is an error by default."""
     if not any(cell.strip() for name in names for cell in table[name]):
         if may_all_be_empty:
             return
@@ -178,10 +198,7 @@ def _check_is_text(path):
 
 
 def _lines(path) -> Iterator[str]:
-    """The lines of a file with their line feeds; the file must hold more than white space.
-
-    str.splitlines would also break at U+2028 and others, which are text.
-    """
+    """The lines of a file with their line feeds (no other breaks, such as U+2028); it must not be empty."""
     if not path.is_file():
         raise FileNotFoundError(
             "Expected a table (.csv, .tsv, .jsonl, .parquet, .arrow). "
@@ -236,8 +253,11 @@ def _csv_rows(path, separator) -> Iterator[tuple[int, list[str]]]:
 
 
 def _rows(path, format, columns, header=None, optional=()) -> Iterator[tuple[int, list[str]]]:
+    """(line number, cells) of the header and of all rows. The number of a header that is no line is 0."""
     if format == "arrow":
         return _arrow_rows(path, columns, optional)
+    if format == "jsonl":
+        return _json_rows(path, columns, optional)
     return _tsv_rows(path) if format == "tsv" else _csv_rows(path, _separator(path, columns, header))
 
 
@@ -268,7 +288,7 @@ def _with_header(path, rows, columns, optional, header):
     if first is None:
         raise ValueError(f"{path} is empty: expected a table with at least one row.")
     if header is None:
-        names = [name.strip() for name in first[1]]
+        names = [name.strip() if first[0] else name for name in first[1]]
     else:
         names = list(header)
         rows = itertools.chain([first], rows)
@@ -279,7 +299,7 @@ def _with_header(path, rows, columns, optional, header):
 
 def _whole_rows(path, names, rows, short_rows, skipped):
     """The rows with a cell for each name. `skipped` receives the numbers of the rows that are skipped."""
-    found = False
+    is_empty = True
     for number, cells in rows:
         if short_rows == "skip" and len(cells) < len(names):
             skipped.append(number)
@@ -291,9 +311,9 @@ def _whole_rows(path, names, rows, short_rows, skipped):
                 f"{path}, line {number}: expected {len(names)} cells ({', '.join(names)}). "
                 f"Received: {len(cells)} cells. Does a cell hold an unquoted separator?"
             )
-        found = True
+        is_empty = False
         yield number, cells
-    if not found:
+    if is_empty:
         raise ValueError(f"{path} has a header and no rows: expected at least one.")
 
 
@@ -308,25 +328,21 @@ def _check_columns(where, names, wanted):
         )
 
 
-def _from_objects(path, columns, optional):
-    objects = iterate_json_lines(path)
-    wanted = list(next(iterate_json_lines(path))[1]) if columns is None else list(columns)
-    there = set().union(*(value for _, value in iterate_json_lines(path))) if optional else ()
-    more = [name for name in optional if name in there]
-    lines = []
-
-    def cells():
-        for number, value in objects:
-            where = f"{path}, line {number}"
-            _check_columns(where, list(value), wanted)
-            lines.append(number)
-            yield [
+def _json_rows(path, columns, optional) -> Iterator[tuple[int, list[str]]]:
+    names = list(next(iterate_json_lines(path))[1]) if columns is None else list(columns)
+    keys = set().union(*(value for _, value in iterate_json_lines(path))) if optional else ()
+    more = [name for name in optional if name in keys]
+    yield 0, [*names, *more]
+    for number, value in iterate_json_lines(path):
+        where = f"{path}, line {number}"
+        _check_columns(where, list(value), names)
+        yield (
+            number,
+            [
                 "" if name in more and value.get(name) is None else _json_cell(value[name], f"{where}: {name!r}")
-                for name in (*wanted, *more)
-            ]
-
-    stored = store_columns(cells(), len(wanted) + len(more))
-    return Table(path, lines, dict(zip((*wanted, *more), stored, strict=True)))
+                for name in (*names, *more)
+            ],
+        )
 
 
 def cell_text(value, where: str) -> str:
@@ -342,7 +358,6 @@ def cell_text(value, where: str) -> str:
 
 
 def _arrow_rows(path, columns, optional=()) -> Iterator[tuple[int, list[str]]]:
-    """The names of the columns, then their rows from 1, as of the other formats."""
     try:
         import pyarrow
         import pyarrow.ipc

@@ -1,6 +1,6 @@
 """The object of a task: all that kbert knows about it, from the files of its examples to the answers of a served model.
 
-Shapes: n examples, N labels.
+Shapes: n examples, N labels, S sequence.
 """
 
 import dataclasses
@@ -14,9 +14,63 @@ from kbert.checks import check_labels
 from kbert.inspection.view import View
 from kbert.options import check_option, to_json
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, default_labels
-from kbert.pipelines.task_signature import TaskSignature, example_rows
 from kbert.tasks.examples import Examples
-from kbert.tasks.in_memory import choose_split
+from kbert.tasks.in_memory import choose_split, text_table
+from kbert.tasks.table import Table, read_table
+
+SENTENCE = "The committee met on Tuesday in Geneva, and Ada Lovelace spoke about engines that compute. "
+LONG_TEXT = SENTENCE * 12
+
+_TEXTS = {
+    ("text",): [{"text": "A charming and often affecting journey."}, {"text": LONG_TEXT}],
+    ("text", "text_pair"): [
+        {"text": "How old are you?", "text_pair": "I am 27 years old."},
+        {"text": LONG_TEXT, "text_pair": SENTENCE},
+    ],
+}
+
+
+def example_rows(names) -> list[dict[str, str]]:
+    """Requests for model cards and warm-up: rows for a pipeline with these inputs, dicts of column → string."""
+    if tuple(names) not in _TEXTS:
+        raise ValueError(f"export: expected one of the inputs {sorted(_TEXTS)}. Received: {tuple(names)}")
+    return _TEXTS[tuple(names)]
+
+
+@dataclasses.dataclass(frozen=True)
+class TaskSignature:
+    """A signature of a served model.
+
+    Attributes:
+        finish: ``finish(batch, inputs)``, a function of the preprocessor's batch and the string columns. It returns a
+            dict of outputs with the first dimension of the columns.
+        preprocessor: of the inputs. None: the pipeline's own.
+        values_per_row: the number of floats of the largest output or intermediate result for a row of S tokens.
+        kind: "predict", or "classify" or "regress", which take tf.Examples with the columns as features.
+    """
+
+    finish: Callable
+    preprocessor: Any = None
+    values_per_row: int = 1
+    kind: str = "predict"
+
+
+def answering(pipeline, answers=None, values_per_row=1) -> TaskSignature:
+    """The signature that returns a pipeline's answers, or other `answers` from the same outputs of its model."""
+    return TaskSignature(_Answering(pipeline.model, answers or pipeline.answers), values_per_row=values_per_row)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Answering:
+    """Two of these with the same objects are equal, so that an export has one graph for both."""
+
+    model: Any
+    answers: Any
+
+    def __call__(self, batch, inputs):
+        from kbert.pipelines.run_in_length_buckets import answer_batch  # not above: it loads TensorFlow
+
+        return answer_batch(self.model, self.answers, batch)
 
 
 def of_model(default: Any, can_be_off: bool = False) -> Any:
@@ -33,38 +87,25 @@ def of_model(default: Any, can_be_off: bool = False) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class TrainingData:
-    """The training data of a fine-tuning.
+    """The training data of a fine-tuning."""
 
-    Attributes:
-        rows: examples in an epoch, from which steps are counted.
-        windows: rows for batches: all windows where long texts are divided into them, else as `rows`.
-        real_tokens: mean number of tokens per row that are not padding.
-        make_dataset: function (start_step=0) -> infinite tf.data.Dataset that starts with that batch.
-    """
-
-    rows: int
-    windows: int
-    real_tokens: float
-    make_dataset: Callable[..., Any]
+    rows: int  # examples in an epoch, from which steps are counted
+    windows: int  # rows for batches: all windows where long texts are divided into them, else as `rows`
+    real_tokens: float  # mean number of tokens per row that are not padding
+    make_dataset: Callable[..., Any]  # (start_step=0) -> infinite tf.data.Dataset that starts with that batch
 
 
 @dataclasses.dataclass(frozen=True)
 class TeacherAnswers:
-    """What a teacher answers to training examples.
+    """What a teacher answers to training examples."""
 
-    Attributes:
-        outputs: output of the model → float32, the teacher's logits or scores, a row for each example (spans: each
-            window, tags: each word).
-        labelled: the first so many examples have labels, the others none.
-    """
-
-    outputs: Mapping[str, np.ndarray]
-    labelled: int
+    outputs: Mapping[str, np.ndarray]  # float32 logits or scores of each example (spans: window, tags: word), by output
+    labelled: int  # the first so many examples have labels, the others none
 
     def beside(self, labels: Mapping[str, np.ndarray], examples: np.ndarray | None = None) -> dict[str, np.ndarray]:
         """The targets of `kbert.optim.DistillationLoss`, float32 [n, h + N], from labels by output, [n] or [n, h].
 
-        `examples` are the numbers of the rows' examples. None: the rows are the examples.
+        `examples` are the numbers of the rows' examples (None: of the rows).
         """
         targets = {}
         for name, answers in self.outputs.items():
@@ -75,11 +116,11 @@ class TeacherAnswers:
         return targets
 
 
-def columns_of_labels(wanted: Sequence[str], there: Sequence[str]) -> list[int]:
+def columns_of_labels(labels: Sequence[str], of_teacher: Sequence[str]) -> list[int]:
     """The columns of a teacher's logits in the order of a model's labels, which must be equal sets."""
-    if set(wanted) != set(there):
-        raise ValueError(f"expected a model with the labels {list(wanted)}. Received: labels {list(there)}")
-    return [list(there).index(label) for label in wanted]
+    if set(labels) != set(of_teacher):
+        raise ValueError(f"expected a model with the labels {list(labels)}. Received: labels {list(of_teacher)}")
+    return [list(of_teacher).index(label) for label in labels]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,17 +146,20 @@ class Evaluation:
 class Task:
     """A task. The base of a frozen dataclass with one class for each task, registered by `register_task`.
 
-    Its fields are the user's choices. Fields made by `of_model` are stored in the model's config.json, and come back
-    when it is loaded: labels, pairs, windows, thresholds. The others say how files are read and answers scored. Values
-    are checked by the annotations of the fields, as in `kbert.options.Options`.
+    Its fields are the user's choices, checked by their annotations as in `kbert.options.Options`. Those made by
+    `of_model` are stored in the model's config.json, and come back when it is loaded: labels, pairs, windows,
+    thresholds. The others say how files are read and answers scored.
 
-    A task whose models are used, but not fine-tuned on examples, defines `model_class`, `parts` and `signatures`.
+    A task whose models are used, but not fine-tuned on examples, defines its model, `parts` and `signatures`.
     TensorFlow and Keras are imported in the methods that need them, so that the command's help and models on JAX do
     without.
 
     Attributes:
         name: the task's word, in ``model.task`` and `kbert.load_pretrained(task=...)`.
         is_finetuned: whether there are examples to fine-tune it on and to score it with.
+        model_name: the model's class in `kbert.models`. A task from outside kbert overrides `model_class`.
+        answer_names: output of an export → the class of its answers in `kbert.answers`.
+        signature: the name of the signature, besides ``serving_default``, with the answers.
         heads: the model's layers besides its encoder, as the first parts of the paths of their variables.
         head_variables: path → letters of the shape, for variables of `heads` that no other library's format holds. The
             letters are explained in `kbert.weights.formats.name_table`.
@@ -147,6 +191,9 @@ class Task:
 
     name: ClassVar[str]
     is_finetuned: ClassVar[bool] = True
+    model_name: ClassVar[str] = ""
+    answer_names: ClassVar[Mapping[str, str]] = {}
+    signature: ClassVar[str] = ""
     heads: ClassVar[tuple[str, ...]] = ()
     head_variables: ClassVar[Mapping[str, str]] = {}
     model_arguments: ClassVar[Mapping[str, Any]] = {}
@@ -185,11 +232,7 @@ class Task:
 
     @classmethod
     def option_names(cls, can_be_off: bool = False) -> tuple[str, ...]:
-        """The fields that a model is used with.
-
-        Args:
-            can_be_off: whether to name only the fields for which None is a value.
-        """
+        """The fields that a model is used with, with `can_be_off` only those for which None is a value."""
         key = "can_be_off" if can_be_off else "of_model"
         return tuple(field.name for field in dataclasses.fields(cls) if field.metadata.get(key))
 
@@ -203,31 +246,20 @@ class Task:
 
     @classmethod
     def from_stored(cls, fields: Mapping[str, Any]) -> Self:
-        """The inverse of `stored`. ``name`` may be among the fields.
-
-        Raises:
-            ValueError: an unknown field, or a value that a field does not take.
-        """
-        given = {name: value for name, value in fields.items() if name != "name"}
-        if unknown := sorted(set(given) - set(cls.option_names())):
+        """The inverse of `stored`. ``name`` may be among the fields."""
+        values = {name: value for name, value in fields.items() if name != "name"}
+        if unknown := sorted(set(values) - set(cls.option_names())):
             raise ValueError(f"{cls.__name__}: unknown fields {unknown}. Known: {sorted(cls.option_names())}")
-        return cls(**given)
+        return cls(**values)
 
     @classmethod
     def from_options(cls, options: Mapping[str, Any]) -> Self:
-        """A task object from options that may be of any task, such as a program's arguments.
-
-        Args:
-            options: field → value. None means that it was not given: the field has its default.
-
-        Raises:
-            ValueError: an option that this task does not have.
-        """
-        given = {name: value for name, value in options.items() if value is not None}
+        """A task object from options that may be of any task. None means that an option was not given."""
+        values = {name: value for name, value in options.items() if value is not None}
         fields = [field.name for field in dataclasses.fields(cls)]
-        if others := {name: value for name, value in given.items() if name not in fields}:
+        if others := {name: value for name, value in values.items() if name not in fields}:
             raise ValueError(f"Expected options of {cls.__name__}, which are {fields}. Received: {others}")
-        return cls(**given)
+        return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:
         """The settings of the task, as part of those of a run."""
@@ -238,8 +270,12 @@ class Task:
 
     @classmethod
     def model_class(cls) -> type:
-        """The subclass of `kbert.models.BertModel`."""
-        raise NotImplementedError
+        """The subclass of `kbert.models.BertModel`, by default that of `model_name`."""
+        if not cls.model_name:
+            raise NotImplementedError
+        from kbert import models
+
+        return getattr(models, cls.model_name)
 
     @classmethod
     def default_sequence_length(cls, longest: int) -> int:
@@ -256,30 +292,14 @@ class Task:
         return {}
 
     def parts(self, model, tokenizer, sequence_length: int):
-        """Preprocessor and answers of a pipeline.
-
-        Args:
-            model: of `model_class`.
-            tokenizer: `kbert.BertTokenizer` of the model's vocabulary.
-
-        Returns:
-            (`kbert.preprocessing.Preprocessor`, `kbert.answers.Answers`).
-        """
+        """The `kbert.preprocessing.Preprocessor` and `kbert.answers.Answers` of a model's pipeline."""
         raise NotImplementedError
 
     def check_options(self, given: Collection[str]) -> None:
-        """Raises ValueError where fields contradict each other.
-
-        Args:
-            given: names of the fields that were given, and are not as stored or by default.
-        """
+        """Raises ValueError where fields contradict each other. `given` were given, the others are as stored."""
 
     def labels_of(self, model) -> list[str]:
-        """The labels of a model's logits, by default "0", "1", ...
-
-        Raises:
-            ValueError: not as many labels as the model has logits.
-        """
+        """The labels of a model's logits, by default "0", "1", ..."""
         labels = default_labels(model.num_labels)[0] if self.labels is None else list(self.labels)
         if len(labels) != model.num_labels:
             raise ValueError(
@@ -293,24 +313,23 @@ class Task:
     def signatures(cls, pipeline) -> dict[str, TaskSignature]:
         """The signatures of a served model besides the pipeline itself.
 
-        A subclass may take more arguments: options of `kbert.export` that only this task has.
+        By default `signature` alone, with the pipeline's answers. A subclass may take more arguments: options of
+        `kbert.export` that only this task has.
         """
-        return {}
+        return {cls.signature: answering(pipeline)} if cls.signature else {}
 
     @classmethod
     def exported_answers(cls, labels: list[str] | None, outputs: frozenset[str]):
-        """The answers of an export, for the methods `to_dicts` and `table_row`.
+        """The `kbert.answers.Answers` of an export, for the methods `to_dicts` and `table_row`.
 
-        Args:
-            labels: as stored in the export's card.
-            outputs: names of the outputs of ``serving_default``.
-
-        Returns:
-            `kbert.answers.Answers`.
-
-        Raises:
-            ValueError: a task from outside kbert that has no such answers.
+        `labels` are those of the export's card, `outputs` the names of the outputs of ``serving_default``.
         """
+        from kbert import answers
+
+        for output, name in cls.answer_names.items():
+            if output in outputs:
+                kind = getattr(answers, name)
+                return kind(labels) if "labels" in kind.option_names else kind()
         raise ValueError(f"Expected a task whose exports answer files. Received: {cls.name}")
 
     @classmethod
@@ -325,14 +344,10 @@ class Task:
 
     @classmethod
     def read_columns(cls, path, columns: Mapping[str, str]) -> Mapping[str, Sequence] | None:
-        """Reads a file of inputs without labels, for predictions. A subclass may take more arguments about its format.
+        """A file of inputs without labels, for predictions, as column → values.
 
-        Args:
-            path: the file.
-            columns: input of the pipeline → column of the file.
-
-        Returns:
-            Column → values. None: the file is a table, or has one text per line.
+        `columns` are the file's, by the pipeline's inputs. A subclass may take more arguments about its format. None:
+        the file is a table, or has one text per line.
         """
         return None
 
@@ -344,37 +359,33 @@ class Task:
         raise NotImplementedError
 
     def read(self, path) -> Examples:
-        """The examples of a file.
-
-        Raises:
-            FileNotFoundError: no such file.
-            ValueError: invalid examples. The message names file and line.
-        """
-        self._without_examples()
+        """The examples of a file. The message of an error names file and line."""
+        return self._from_table(read_table(path, self.table_columns))
 
     def read_dev(self, path) -> Examples:
         """The examples of a file to evaluate on. Of a directory of splits it reads the dev split."""
         return self.read(path)
 
     def dev_sets(self, path) -> dict[str, Examples]:
-        """All examples to evaluate on that exist. Most tasks have one set.
-
-        Returns:
-            {suffix of the names of its metrics: examples}. The first suffix is "".
-        """
+        """All examples to evaluate on that exist, by the suffix of the names of their metrics. The first is ""."""
         return {"": self.read_dev(path)}
 
     def from_memory(self, data) -> Examples:
         """The examples of rows in memory, in any of the forms that `kbert.tasks.read_columns` takes."""
+        return self._from_table(text_table(data, self.table_columns))
+
+    @property
+    def table_columns(self) -> list[str]:
+        """The columns of a table that are read, in the order of a row given as a tuple."""
+        self._without_examples()
+
+    def _from_table(self, table: Table) -> Examples:
         self._without_examples()
 
     def examples(self, data, dev: bool = False) -> Examples:
         """Examples as given, from a path, or from rows in memory.
 
-        Args:
-            data: `Examples`, a path, or rows in memory. Of a Hugging Face DatasetDict the split "train" is read, with
-                `dev` "validation".
-            dev: whether they are to evaluate on.
+        Of a Hugging Face DatasetDict the split "train" is read, or "validation" to evaluate on, with `dev`.
         """
         if isinstance(data, Examples):
             return data
@@ -383,11 +394,7 @@ class Task:
         return self.read_dev(data) if dev else self.read(data)
 
     def for_training(self, train: Examples) -> tuple[Self, Examples]:
-        """This task, completed from the training examples, and the examples that can be learned.
-
-        Raises:
-            ValueError: none of them can be learned.
-        """
+        """This task, completed from the training examples, and those of them that can be learned."""
         return self, train
 
     def settings(self, train: Examples) -> dict[str, Any]:
@@ -410,12 +417,7 @@ class Task:
         """Raises ValueError if a pipeline's model was trained on examples of another kind."""
 
     def for_model(self, examples: Examples, settings: Mapping[str, Any]) -> Examples:
-        """The examples with the labels of a model.
-
-        Raises:
-            ValueError: a label that the model does not know (the message names file and line), or metrics that do not
-                suit the number of labels.
-        """
+        """The examples with the labels of a model. An error names file and line of a label that it does not know."""
         return examples
 
     def check_dev(self, dev: Examples, settings: Mapping[str, Any]) -> None:
@@ -429,33 +431,18 @@ class Task:
         Args:
             pipeline: `kbert.Pipeline` of a model of this task.
             train: the result of `for_training`, after `for_model`.
-            batches: ``batch_size, seed, padding, group_by_length``, as for the datasets of all tasks. Also
+            batches: ``batch_size, seed, padding, group_by_length``, as for `training_dataset`. Also
                 ``class_weight`` where it was given and `check_class_weight` accepts it, and ``teacher``, a
                 `TeacherAnswers`, where `teacher_answers` gave them.
         """
         self._without_examples()
 
     def with_texts(self, train: Examples, columns: Mapping[str, list]) -> Examples:
-        """The training examples, followed by texts without labels.
-
-        Args:
-            train: the training examples.
-            columns: input of the pipeline → strings.
-        """
+        """The training examples, followed by texts without labels, given by the pipeline's inputs."""
         self._without_teacher()
 
     def teacher_answers(self, teacher, pipeline, examples: Examples, batch_size: int) -> dict[str, np.ndarray]:
-        """The ``outputs`` of `TeacherAnswers`.
-
-        Args:
-            teacher: `kbert.Pipeline` of a model of this task.
-            pipeline: the pipeline of the model that is trained.
-            examples: after `for_model`.
-            batch_size: rows per forward pass.
-
-        Raises:
-            ValueError: a teacher that has other labels or reads its texts otherwise.
-        """
+        """The ``outputs`` of `TeacherAnswers` by the pipeline `teacher`, for examples after `for_model`."""
         self._without_teacher()
 
     def _without_teacher(self) -> NoReturn:

@@ -1,20 +1,36 @@
-"""The common base of the tasks with one answer a text: for a text, a pair of texts, or a long document."""
+"""Classification and regression: an answer to each text, pair of texts or long document.
+
+Shapes: B batch, N labels.
+"""
 
 import dataclasses
-import functools
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from kbert.checks import shown
 from kbert.inspection.markdown import escape
 from kbert.inspection.view import View
-from kbert.options import Count
-from kbert.tasks.in_memory import text_table
-from kbert.tasks.labelled_text import LabelledText
-from kbert.tasks.metrics import LOWER_IS_BETTER, metrics_of
-from kbert.tasks.table import Table, read_table
-from kbert.tasks.task import Evaluation, Task, TrainingData, columns_of_labels, of_model
+from kbert.options import Bounds, Count
+from kbert.tasks.in_memory import read_columns
+from kbert.tasks.labelled_text import (
+    LabelledText,
+    check_labels_given,
+    distinct_labels,
+    from_table,
+    shown_labels,
+    split_labels,
+)
+from kbert.tasks.metrics import (
+    CLASS_METRICS,
+    LOWER_IS_BETTER,
+    MULTI_LABEL_METRICS,
+    NUMBER_METRICS,
+    OWN_METRICS,
+    metrics_of,
+)
+from kbert.tasks.task import Evaluation, Task, TrainingData, answering, columns_of_labels, of_model
 
 _MOST_CHARACTERS = 300
 _LEAST = 1e-12  # a teacher's probability
@@ -55,10 +71,10 @@ class TextTask(Task):
     def preprocessor(self, tokenizer, sequence_length: int):
         """Truncates texts or pairs, or with `window_pooling` divides long texts into windows."""
         if self.window_pooling is None:
-            from kbert.preprocessing.text_preprocessor import TextPreprocessor
+            from kbert.preprocessing.preprocessor import TextPreprocessor
 
             return TextPreprocessor(tokenizer, sequence_length, self.pair, name="preprocessor")
-        from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
+        from kbert.preprocessing.window_preprocessors import DocumentPreprocessor
 
         return DocumentPreprocessor(tokenizer, sequence_length, self.doc_stride, name="preprocessor")
 
@@ -72,18 +88,8 @@ class TextTask(Task):
             raise ValueError("`window_pooling` is for single texts. Received: pair=True")
 
     @property
-    def table_columns(self) -> list[str]:
-        """The columns of a table that are read, in the order of a row given as a tuple."""
+    def table_columns(self):
         return [name for name in (self.text, self.text_pair, self.label) if name is not None]
-
-    def read(self, path) -> LabelledText:
-        return self._from_table(read_table(path, self.table_columns))
-
-    def from_memory(self, data) -> LabelledText:
-        return self._from_table(text_table(data, self.table_columns))
-
-    def _from_table(self, table: Table) -> LabelledText:
-        raise NotImplementedError
 
     def for_training(self, train):
         if self.pair and not train.pair:
@@ -100,12 +106,12 @@ class TextTask(Task):
     def check_examples(self, pipeline, examples):
         labels = {True: "several labels a text (label_separator)", False: "one label a text"}
         texts = {True: "pairs of texts", False: "single texts"}
-        for kinds, trained, given in (
+        for kinds, expected, received in (
             (labels, pipeline.model.multi_label, examples.multi_label),
             (texts, pipeline.preprocessor.pair, examples.pair),
         ):
-            if trained != given:
-                raise ValueError(f"evaluate: this model was trained on {kinds[trained]}. Received: {kinds[given]}")
+            if expected != received:
+                raise ValueError(f"evaluate: this model was trained on {kinds[expected]}. Received: {kinds[received]}")
 
     def check_class_weight(self, class_weight, pipeline, train):
         from kbert.tasks.training_data import class_weights
@@ -123,15 +129,11 @@ class TextTask(Task):
         )
 
     def teacher_answers(self, teacher, pipeline, examples, batch_size):
-        from kbert.tasks.scores import document_scores, predict_scores
+        from kbert.tasks.scores import predict_scores
 
         self.check_examples(teacher, examples)
         (name,) = pipeline.model.output
-        if teacher.preprocessor.makes_windows:
-            answers = document_scores(teacher, examples.texts, batch_size)
-        else:
-            columns = examples.columns
-            answers = predict_scores(teacher.model, teacher.preprocessor, columns, batch_size=batch_size)
+        answers = predict_scores(teacher, examples.columns, batch_size=batch_size)
         if name == "logits":
             answers = answers[:, columns_of_labels(pipeline.answers.labels, teacher.answers.labels)]
             off = np.maximum(1.0 - answers, _LEAST) if examples.multi_label else 1.0
@@ -139,48 +141,25 @@ class TextTask(Task):
         return {name: answers.astype("float32")}
 
     def training_data(self, pipeline, train, *, class_weight=None, teacher=None, **batches) -> TrainingData:
-        from kbert.tasks import training_data
+        from kbert.tasks import training_data as data
 
         preprocessor = pipeline.preprocessor
-        num_labels = pipeline.model.num_labels
-        weights = None
-        if class_weight is not None:
-            weights = training_data.class_weights(class_weight, pipeline, train)
+        labels = data.labels_by_output(train, pipeline.model.num_labels)
+        weights = None if class_weight is None else data.class_weights(class_weight, pipeline, train)
+        if teacher is not None:
+            labels = teacher.beside(labels)
         if not preprocessor.makes_windows:
-            make_dataset = functools.partial(
-                training_data.training_dataset,
-                train,
-                preprocessor,
-                num_labels=num_labels,
-                weights=weights,
-                targets=teacher and teacher.beside(training_data.labels_by_output(train)),
-                **batches,
-            )
-            tokens = training_data.real_tokens(train, preprocessor)
-            return TrainingData(len(train), len(train), tokens, make_dataset)
-        store, labels = training_data.document_windows(train, preprocessor, num_labels)
-        weights = None if weights is None else weights[store.rows]
-        if teacher is not None:  # whose answers are to whole texts
-            outputs = {name: answers[store.rows] for name, answers in teacher.outputs.items()}
-            labels = dataclasses.replace(teacher, outputs=outputs).beside(labels, store.rows)
-        make_dataset = functools.partial(training_data.window_dataset, store, labels, weights=weights, **batches)
-        return TrainingData(len(store), len(store), float(store.lengths.mean()), make_dataset)
+            rows = data.example_rows(train, preprocessor, labels=labels, weights=weights)
+            return data.as_training_data(rows, data.real_tokens(train, preprocessor), **batches)
+        store = data.WindowStore.from_examples(train, preprocessor)  # each window has the label of its text
+        labels = {name: values[store.rows] for name, values in labels.items()}
+        rows = data.window_rows(store, labels, None if weights is None else weights[store.rows])
+        return data.as_training_data(rows, store.real_tokens, **batches)
 
     def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False) -> Evaluation:
-        from kbert.tasks.scores import evaluate, evaluate_documents
+        from kbert.tasks.scores import evaluate
 
-        if pipeline.preprocessor.makes_windows:
-            scores, predictions = evaluate_documents(pipeline, examples, self.metrics, batch_size=batch_size)
-        else:
-            scores, predictions = evaluate(
-                pipeline.model,
-                pipeline.preprocessor,
-                examples,
-                self.metrics,
-                batch_size=batch_size,
-                static=static,
-                thresholds=pipeline.answers.thresholds,
-            )
+        scores, predictions = evaluate(pipeline, examples, self.metrics, batch_size=batch_size, static=static)
         return Evaluation(scores, predictions, show=lambda: self._views(pipeline, examples, predictions))
 
     def _views(self, pipeline, examples, predictions) -> list[View]:
@@ -190,3 +169,205 @@ class TextTask(Task):
     def baseline_scores(self, answer, examples) -> dict[str, float]:
         answers = np.broadcast_to(answer, examples.labels.shape)
         return {name: metrics_of(examples.labels)[name](examples.labels, answers) for name in self.metrics}
+
+
+@dataclasses.dataclass(frozen=True)
+class Classification(TextTask):
+    """Predicts a label, or any number of labels, for each text or pair of texts (section 4.1 of the paper).
+
+    Its model answers ``label`` and ``probabilities``. It is also served as ``classify`` on tf.Examples.
+
+    Args:
+        text, label: names of the columns of a table.
+        text_pair: name of the second text's column, for pairs.
+        window_pooling: "mean" or "max" divides texts that do not fit into windows, and pools the answers of the
+            windows. None truncates them.
+        doc_stride: with `window_pooling`, the number of tokens from one window to the next.
+        pair: whether the texts of a model come in pairs. A training finds it in its examples.
+        metrics: one or more of ``accuracy, macro_f1, matthews`` and, with two labels, ``f1`` of the second one. With
+            `label_separator`, one or more of ``micro_f1, macro_f1, subset_accuracy``. The first one chooses the best
+            epoch. None: all of them but ``f1``.
+        label_separator: what separates the labels of a text, such as ``"|"``. A text may then have several labels, or
+            none, and each label is predicted independently (``BertClassifier(multi_label=True)``). In memory, the
+            labels of a text may also be a list. None: one label per text.
+        labels: all labels, in the order of the logits. None: the model's labels, or the sorted labels of the training
+            examples where the model has none.
+        thresholds: with several labels a text, the probability that each label has to exceed. None: 0.5 each.
+
+    Raises:
+        ValueError: `window_pooling` with pairs, an empty `label_separator`, or unknown metrics. `for_model`, and so
+            `kbert.finetune` and `kbert.evaluate`, refuse ``f1`` unless there are two labels.
+
+    Example::
+
+        task = Classification(text="review", label="stars")
+        train, dev = task.read("reviews.csv").split(0.1)
+    """
+
+    metrics: tuple[str, ...] | None = None
+    label_separator: str | None = None
+    labels: tuple[str, ...] | None = of_model(None)
+    thresholds: tuple[Annotated[float, Bounds("(0, 1)")], ...] | None = of_model(None, can_be_off=True)
+
+    name = "classification"
+    model_name = "BertClassifier"
+    answer_names = {"label": "ClassificationAnswers", "is_on": "MultiLabelAnswers"}
+    reading = ("text", "text_pair", "label", "label_separator")
+    heads = ("classifier_head",)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.label_separator == "":
+            raise ValueError("Classification: `label_separator` must not be empty. Received: ''")
+        if self.metrics is None:
+            own = OWN_METRICS["classification" if self.label_separator is None else "multi_label"]
+            object.__setattr__(self, "metrics", own)
+        self._check_metrics(CLASS_METRICS if self.label_separator is None else MULTI_LABEL_METRICS)
+
+    def parts(self, model, tokenizer, sequence_length):
+        from kbert.answers.labels import ClassificationAnswers, MultiLabelAnswers
+
+        labels = self.labels_of(model)
+        if model.multi_label:
+            answers = MultiLabelAnswers(labels, self.thresholds, self.window_pooling, name="answers")
+        elif self.thresholds is not None:
+            raise ValueError("build_pipeline: `thresholds` are a multi-label classifier's (multi_label=True).")
+        else:
+            answers = ClassificationAnswers(labels, self.window_pooling, name="answers")
+        return self.preprocessor(tokenizer, sequence_length), answers
+
+    @classmethod
+    def signatures(cls, pipeline):
+        import tensorflow as tf
+
+        labels = list(pipeline.answers.labels)
+        plain = answering(pipeline)
+
+        def classify(batch, inputs):
+            scores = plain.finish(batch, inputs)["probabilities"]  # [B, N]
+            classes = tf.tile(tf.constant([labels]), [tf.shape(scores)[0], 1])  # [B, N]; cut by a server into requests
+            return {"classes": classes, "scores": scores}
+
+        return {"classify": dataclasses.replace(plain, finish=classify, kind="classify")}
+
+    def from_memory(self, data):
+        columns = read_columns(data, self.table_columns)
+        cells = columns[self.label]
+        columns[self.label] = [self._joined(cell, row) for row, cell in enumerate(cells)]
+        return super().from_memory(columns)
+
+    def _joined(self, cell, row):
+        """A list of labels in memory as a cell of a file would have it."""
+        if not isinstance(cell, list):
+            return cell
+        labels = [str(label).strip() for label in cell]
+        separator = self.label_separator
+        if separator is None:
+            raise ValueError(
+                f"row {row}: expected one label in {self.label!r}. Received: {shown(cell)}. For several labels a text "
+                'give Classification(label_separator="|")'
+            )
+        if len(set(labels)) < len(labels) or any(separator in label or not label for label in labels):
+            raise ValueError(
+                f"row {row}: expected in {self.label!r} names of labels that differ and do not contain "
+                f"`label_separator`, {separator!r}. Received: {shown(cell)}"
+            )
+        return separator.join(labels)
+
+    def _from_table(self, table):
+        columns = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
+        if self.label_separator is not None:
+            sets = split_labels(table[self.label], self.label_separator)
+            labels = distinct_labels(label for labels_of_row in sets for label in labels_of_row)
+            return from_table(table, **columns, labels=labels, separator=self.label_separator)
+        check_labels_given(table, self.label)
+        return from_table(table, **columns, labels=distinct_labels(table[self.label]))
+
+    def for_training(self, train):
+        task, train = super().for_training(train)
+        if self.labels is not None:
+            train = train.with_labels(self.labels)
+        count = train.labels.shape[1] if train.multi_label else int(train.labels.max()) + 1
+        labels = list(train.label_names or map(str, range(count)))
+        if train.multi_label and not labels:
+            raise ValueError(f"{train.path or 'the examples'}: expected a text with a label. Received: none has one")
+        if not train.multi_label and len(labels) < 2:
+            raise ValueError(f"A classifier needs at least two different labels. Received: {labels}")
+        return dataclasses.replace(task, labels=labels), train
+
+    def settings(self, train):
+        task, train = self.for_training(train)
+        thresholds = {} if self.thresholds is None else {"thresholds": self.thresholds}
+        head = {"labels": list(task.labels), "num_labels": len(task.labels), "multi_label": train.multi_label}
+        return super().settings(train) | head | thresholds
+
+    def for_model(self, examples: LabelledText, settings) -> LabelledText:
+        labels = settings.get("labels")
+        if "f1" in self.metrics and labels and len(labels) != 2:
+            raise ValueError(
+                f"Classification: the metric 'f1' is of two labels, here there are {len(labels)}, "
+                f"{shown_labels(labels)}: use 'macro_f1'. Received: metrics={self.metrics!r}"
+            )
+        return examples.with_labels(labels) if labels else examples
+
+    def _views(self, pipeline, examples, predictions):
+        from kbert.inspection.examples.prediction_views import label_views, multi_label_views
+
+        names = [str(label) for label in pipeline.answers.labels]
+        if examples.multi_label:
+            thresholds = pipeline.answers.thresholds or 0.5
+            return multi_label_views(predictions, examples.labels, names, thresholds, *example_columns(examples))
+        return label_views(predictions, examples.labels, names, *example_columns(examples))
+
+
+@dataclasses.dataclass(frozen=True)
+class Regression(TextTask):
+    """Predicts a number for each text or pair of texts, trained with squared error (STS-B in section 4.1 of the paper).
+
+    Its model answers ``score``. It is also served as ``regress`` on tf.Examples.
+
+    Args:
+        text, label, text_pair, window_pooling, doc_stride, pair: see `Classification`. The labels are numbers.
+        metrics: one or more of ``pearson, spearman, mean_squared_error, mean_absolute_error``. The first one chooses
+            the best epoch, by the highest correlation or the lowest error.
+
+    Raises:
+        ValueError: `window_pooling` with pairs, or unknown metrics.
+
+    Example::
+
+        task = Regression(text="sentence1", text_pair="sentence2", label="score")
+    """
+
+    metrics: tuple[str, ...] = OWN_METRICS["regression"]
+
+    name = "regression"
+    model_name = "BertRegressor"
+    answer_names = {"score": "RegressionAnswers"}
+    heads = ("regressor_head",)
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._check_metrics(NUMBER_METRICS)
+
+    def parts(self, model, tokenizer, sequence_length):
+        from kbert.answers.labels import RegressionAnswers
+
+        return self.preprocessor(tokenizer, sequence_length), RegressionAnswers(self.window_pooling, name="answers")
+
+    @classmethod
+    def signatures(cls, pipeline):
+        plain = answering(pipeline)
+
+        def regress(batch, inputs):
+            return {"outputs": plain.finish(batch, inputs)["score"]}
+
+        return {"regress": dataclasses.replace(plain, finish=regress, kind="regress")}
+
+    def _from_table(self, table):
+        return from_table(table, text=self.text, text_pair=self.text_pair, label=self.label)
+
+    def _views(self, pipeline, examples, predictions):
+        from kbert.inspection.examples.prediction_views import number_views
+
+        return number_views(predictions, examples.labels, *example_columns(examples))

@@ -4,6 +4,7 @@ Shapes: B batch, S sequence, W windows, N labels, n rows, t tokens of all window
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -15,6 +16,54 @@ from kbert.preprocessing.buckets import grouped_by_length, trim_padding
 from kbert.stateless_random import fold_in, permutation
 from kbert.tasks.labelled_text import LabelledText, check_label_numbers
 from kbert.tasks.stored_texts import StoredTexts
+from kbert.tasks.task import TrainingData
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TrainingRows:
+    """Rows that batches are made of."""
+
+    count: int  # n
+    read: Callable[[Any], tuple]  # row numbers [B] → (inputs, labels) or (inputs, labels, weights), dicts of tensors
+    sizes: Callable[[], np.ndarray]  # → tokens of each row, integers [n]
+    by_token: bool = False  # whether labels and weights have a value for each token, [B, S, ...]
+
+
+def training_dataset(
+    rows: TrainingRows,
+    *,
+    batch_size: int,
+    seed: int = 0,
+    start_step: int = 0,
+    padding: str = "bucket",
+    group_by_length: bool = False,
+) -> tf.data.Dataset:
+    """An infinite dataset of full batches for `model.fit`, in the order of `row_batches`.
+
+    A batch is what ``rows.read`` gives, with inputs cut by `padding` (`kbert.preprocessing.buckets.trim_padding`),
+    which affects only the time of a step. S is static only with "full", which a TPU needs. `group_by_length` sorts the
+    rows of up to 50 batches into batches by number of tokens. This is faster, but batches are no longer random, and
+    all examples are tokenised once more at the start.
+    """
+
+    @tf.autograph.experimental.do_not_convert
+    def batch(numbers):  # [B]
+        inputs, *labels = rows.read(numbers)
+        inputs = trim_padding(inputs, padding)
+        if rows.by_token and padding != "full":
+            length = tf.shape(inputs["padding_mask"])[1]
+            labels = tf.nest.map_structure(lambda values: values[:, :length], labels)
+        return inputs, *labels
+
+    sizes = rows.sizes() if group_by_length else None
+    numbers = row_batches(rows.count, batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
+    return numbers.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
+
+
+def as_training_data(rows: TrainingRows, real_tokens: float, examples: int | None = None, **batches) -> TrainingData:
+    """What `Task.training_data` returns; `examples` in an epoch are as many as rows by default."""
+    count = rows.count if examples is None else examples
+    return TrainingData(count, rows.count, real_tokens, functools.partial(training_dataset, rows, **batches))
 
 
 def row_batches(count: int, *, batch_size: int, seed: int = 0, start_step: int = 0, sizes=None) -> tf.data.Dataset:
@@ -41,45 +90,40 @@ def row_batches(count: int, *, batch_size: int, seed: int = 0, start_step: int =
     return grouped_by_length(rows_from, sizes, batch_size=batch_size, seed=seed, start_step=start_step)
 
 
-def training_dataset(
-    examples: LabelledText,
-    preprocessor,
-    *,
-    batch_size: int,
-    seed: int = 0,
-    start_step: int = 0,
-    num_labels: int | None = None,
-    padding: str = "bucket",
-    group_by_length: bool = False,
-    weights: np.ndarray | None = None,
-    targets: Mapping[str, np.ndarray] | None = None,
-) -> tf.data.Dataset:
-    """An infinite dataset of full batches for `model.fit`, in the order of `row_batches`.
+def example_rows(examples, preprocessor, *, labels=None, weights: np.ndarray | None = None) -> TrainingRows:
+    """Examples as rows, tokenised when a batch is made.
 
-    Args:
-        num_labels: N of the model. If given, labels outside [0, N) are an error here, not in the first step.
-        padding: which padding a batch keeps (`kbert.preprocessing.buckets.trim_padding`). It affects only the time of a
-            step. S is static only with "full", which a TPU needs.
-        group_by_length: whether to sort the rows of up to 50 batches into batches by number of tokens. This is faster,
-            but batches are no longer random, and all examples are tokenised once more at the start.
-        weights: floats [n], the loss factor of each example.
-        targets: output → [n, ...], instead of the labels.
-
-    Returns:
-        ``(inputs, labels)``, with `weights` ``(inputs, labels, sample_weight)``. Inputs are a batch dict [B, S]. Labels
-            are ``{"logits": int32 [B]}`` ([B, N] with several labels a text) or for regression ``{"score": float32
-            [B]}``. Weights have the key of the labels.
+    `labels` are [n, ...] by the model's output (None: those of the examples), `weights` loss factors [n].
     """
+    texts = row_reader(examples.columns)
+    read = _labelled(
+        lambda numbers: preprocessor(texts(numbers)),
+        labels_by_output(examples) if labels is None else labels,
+        weights,
+    )
+    return TrainingRows(len(examples), read, lambda: token_counts(examples, preprocessor))
+
+
+def window_rows(store: "WindowStore", labels: Mapping[str, np.ndarray], weights: np.ndarray | None = None):
+    """Windows as rows, from labels {output: integers [W] or [W, ...]} and perhaps the loss factor of each window."""
+    return TrainingRows(len(store), _labelled(store.batch, labels, weights), lambda: store.lengths)
+
+
+def _labelled(read, labels, weights):
+    labels = {name: tf.constant(values) for name, values in labels.items()}
+    factors = None if weights is None else tf.constant(weights, "float32")
+
+    def read_labelled(numbers):
+        batch = read(numbers), {name: tf.gather(values, numbers) for name, values in labels.items()}
+        return batch if factors is None else (*batch, {name: tf.gather(factors, numbers) for name in labels})
+
+    return read_labelled
+
+
+def labels_by_output(examples: LabelledText, num_labels: int | None = None) -> dict[str, np.ndarray]:
+    """The labels by the model's output, int32 ``logits`` or float32 ``score``; an error if a label is not below N."""
     if num_labels is not None:
         check_label_numbers(examples.labels, num_labels)
-
-    sizes = token_counts(examples, preprocessor) if group_by_length else None
-    rows = row_batches(len(examples), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
-    return _batches(rows, examples, preprocessor, padding, weights, targets or labels_by_output(examples))
-
-
-def labels_by_output(examples: LabelledText) -> dict[str, np.ndarray]:
-    """The labels under the name of the model's output: int32 ``logits``, or for regression float32 ``score``."""
     output, kind = ("score", "float32") if examples.regression else ("logits", "int32")
     return {output: np.asarray(examples.labels, kind)}
 
@@ -93,18 +137,18 @@ def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray:
     return class_factors(class_weight, len(labels), labels, ids=ids, owner="finetune")[ids]
 
 
-def real_tokens(examples: LabelledText, preprocessor, sample: int = 1024) -> float:
+def real_tokens(examples, preprocessor, sample: int = 1024) -> float:
     """Mean number of tokens per example that are not padding, from `sample` evenly spread examples. For speeds."""
-    some = np.linspace(0, len(examples) - 1, min(sample, len(examples)), dtype="int64")
+    numbers = np.linspace(0, len(examples) - 1, min(sample, len(examples)), dtype="int64")
     tokens = 0
-    for start in range(0, len(some), 64):  # few at once: long documents have many windows each
-        columns = examples.take(some[start : start + 64]).columns
+    for start in range(0, len(numbers), 64):  # few at once: long documents have many windows each
+        columns = examples.take(numbers[start : start + 64]).columns
         batch = preprocessor({name: tf.constant(column) for name, column in columns.items()})
         tokens += int(tf.math.count_nonzero(batch["padding_mask"]))
-    return tokens / len(some)
+    return tokens / len(numbers)
 
 
-def token_counts(examples: LabelledText, preprocessor) -> np.ndarray:
+def token_counts(examples, preprocessor) -> np.ndarray:
     """Tokens of each example that are not padding, int32 [n]. With choices, tokens of the longest choice."""
     texts = row_reader(examples.columns)
 
@@ -120,7 +164,9 @@ def token_counts(examples: LabelledText, preprocessor) -> np.ndarray:
 
 def row_reader(columns: Mapping[str, Any]) -> Callable[[Any], dict[str, Any]]:
     """A function of row numbers [B], also in a graph, that gives those rows of columns: {name: tensor [B, …]}."""
-    sources = {name: one if isinstance(one, StoredTexts) else tf.constant(one) for name, one in columns.items()}
+    sources = {
+        name: column if isinstance(column, StoredTexts) else tf.constant(column) for name, column in columns.items()
+    }
     return lambda rows: {name: _gather(source, rows) for name, source in sources.items()}
 
 
@@ -129,20 +175,6 @@ def _gather(source, rows):
         return tf.gather(source, rows)
     texts = tf.numpy_function(lambda rows: np.array(source.read(rows), object), [rows], tf.string, stateful=False)
     return tf.ensure_shape(texts, rows.shape)
-
-
-def _batches(rows, examples, preprocessor, padding, weights, labels):
-    texts = row_reader(examples.columns)
-    labels = {name: tf.constant(values) for name, values in labels.items()}
-    factors = None if weights is None else tf.constant(weights, "float32")
-
-    @tf.autograph.experimental.do_not_convert
-    def batch(indices):  # [B]
-        inputs = preprocessor(texts(indices))
-        one = trim_padding(inputs, padding), {name: tf.gather(values, indices) for name, values in labels.items()}
-        return one if factors is None else (*one, {name: tf.gather(factors, indices) for name in labels})
-
-    return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
 
 
 _EXAMPLES = 256  # preprocessed at a time
@@ -166,9 +198,8 @@ class WindowStore:
 
     @classmethod
     def from_examples(cls, examples, preprocessor, on_batch=None) -> "WindowStore":
-        """Preprocesses examples, some at a time, and keeps their windows in the order of the examples.
+        """Preprocesses examples, 256 at a time, and keeps their windows in the order of the examples.
 
-        The preprocessor makes ``token_ids``, ``segment_ids``, ``padding_mask`` [W, S] and ``window_row`` [W].
         `on_batch` is called with some examples and the preprocessor's batch of them, for all in order.
         """
         tokens = []
@@ -176,10 +207,10 @@ class WindowStore:
         firsts = []
         rows = []
         for done in range(0, len(examples), _EXAMPLES):
-            some = examples.take(np.arange(done, min(done + _EXAMPLES, len(examples))))
-            batch = preprocessor({name: tf.constant(column) for name, column in some.columns.items()})
+            part = examples.take(np.arange(done, min(done + _EXAMPLES, len(examples))))
+            batch = preprocessor({name: tf.constant(column) for name, column in part.columns.items()})
             if on_batch is not None:
-                on_batch(some, batch)
+                on_batch(part, batch)
             mask = np.asarray(batch["padding_mask"])
             tokens.append(np.asarray(batch["token_ids"])[mask])
             lengths.append(mask.sum(axis=1))
@@ -189,13 +220,19 @@ class WindowStore:
         starts = np.concatenate([[0], np.cumsum(lengths[:-1], dtype="int64")])
         return cls(tokens, starts, lengths, firsts, rows, preprocessor.sequence_length, preprocessor.tokenizer.pad_id)
 
-    def __post_init__(self):
-        names = ("token_ids", "starts", "lengths", "first_lengths")
+    @functools.cached_property
+    def _tensors(self):
         with tf.init_scope(), tf.device("CPU:0"):  # tensors: an array would be copied into the graph of every dataset
-            object.__setattr__(self, "_tensors", tuple(tf.constant(getattr(self, name)) for name in names))
+            columns = (self.token_ids, self.starts, self.lengths, self.first_lengths)
+            return tuple(tf.constant(column) for column in columns)
 
     def __len__(self):
         return len(self.lengths)
+
+    @property
+    def real_tokens(self) -> float:
+        """Mean number of tokens of a window."""
+        return float(self.lengths.mean())
 
     def batch(self, windows):
         """The windows of the given numbers [B]: dict of ``token_ids``, ``segment_ids``, ``padding_mask`` [B, S]."""
@@ -210,46 +247,3 @@ class WindowStore:
             "segment_ids": tf.cast(is_second, tf.int32),
             "padding_mask": padding_mask,
         }
-
-
-def window_dataset(
-    store: WindowStore,
-    labels,
-    *,
-    batch_size: int,
-    seed: int = 0,
-    start_step: int = 0,
-    padding: str = "bucket",
-    group_by_length: bool = False,
-    weights: np.ndarray | None = None,
-) -> tf.data.Dataset:
-    """An infinite dataset of full batches of windows for `model.fit`, in the order of `row_batches`.
-
-    `labels` are {output: integers [W] or [W, ...]}, `weights` floats [W], the loss factor of each window. Yields
-    ``(inputs, labels)``: a batch dict [B, S] and the rows of the labels. With `weights`, also these, under the keys of
-    the labels.
-    """
-    labels = {name: tf.constant(values) for name, values in labels.items()}
-    factors = None if weights is None else tf.constant(weights, "float32")
-
-    @tf.autograph.experimental.do_not_convert
-    def batch(windows):  # [B]
-        inputs = store.batch(windows)
-        one = trim_padding(inputs, padding), {k: tf.gather(v, windows) for k, v in labels.items()}
-        return one if factors is None else (*one, {k: tf.gather(factors, windows) for k in labels})
-
-    sizes = store.lengths if group_by_length else None
-    rows = row_batches(len(store), batch_size=batch_size, seed=seed, start_step=start_step, sizes=sizes)
-    return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
-
-
-def document_windows(examples: LabelledText, preprocessor, num_labels: int | None = None):
-    """All windows of single texts, each with its text's label, for `window_dataset`.
-
-    Returns a `WindowStore` and {"logits": int32 [W]} ([W, N] with several labels a text), or for regression {"score":
-    float32 [W]}.
-    """
-    if num_labels is not None:
-        check_label_numbers(examples.labels, num_labels)
-    store = WindowStore.from_examples(examples, preprocessor)
-    return store, {name: labels[store.rows] for name, labels in labels_by_output(examples).items()}

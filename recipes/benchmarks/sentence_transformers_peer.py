@@ -20,7 +20,7 @@ from embeddings import pairs_of
 
 import kbert
 from kbert.optim import WarmupLinearDecay
-from kbert.tasks.encoder.similarity import sts_b_file
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
 TURN = 10  # steps
 RATE, TEMPERATURE, LENGTH, DROPOUT = 3e-5, 0.05, 64, 0.1
@@ -95,7 +95,7 @@ def main():
     asked = parser.parse_args()
     pairs = pairs_of(asked.corpus, "neighbours", asked.pairs)
     scored = kbert.tasks.Similarity(text="sentence1", text_pair="sentence2", label="score", score_range=(0, 5))
-    dev = scored.read(sts_b_file(asked.glue))
+    dev = scored.read(GLUE_TASKS["STS-B"].path(asked.glue, "dev"))
     keras.utils.set_random_seed(0)
     with tempfile.TemporaryDirectory() as directory:
         encoder = kbert.load_pretrained(asked.source, "encoder")

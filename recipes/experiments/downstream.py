@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbert.tasks.examples import Examples
-from kbert.tasks.glue_benchmark.task import glue
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, glue_name
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, glue, glue_name
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.span.task import SpanExtraction
 from kbert.tasks.tagging.task import Tagging

@@ -7,9 +7,8 @@ import tensorflow as tf
 from helpers.compare import softmax
 from helpers.tiny_bert import VOCABULARY, tiny_tokenizer
 
-from kbert.answers.classification import ClassificationAnswers
-from kbert.answers.fill_mask import FillMaskAnswers
-from kbert.answers.regression import RegressionAnswers
+from kbert.answers.labels import ChoiceAnswers, ClassificationAnswers, RegressionAnswers
+from kbert.answers.pretraining import FillMaskAnswers, NextSentenceAnswers
 
 LOGITS = np.random.default_rng(0).normal(0, 3, [7, 3]).astype("float32")
 
@@ -63,22 +62,41 @@ def test_fill_mask():
         assert set(tokens[row, mask]) == {b""} and not probabilities[row, mask].any()
 
 
-def test_on_symbols_as_on_values():
-    layers = [
-        (ClassificationAnswers(["a", "b", "c"]), {"logits": (3,)}, {}),
-        (RegressionAnswers(), {"score": ()}, {}),
-        (FillMaskAnswers(tiny_tokenizer(), top_k=2), {"mlm_logits": (4, len(VOCABULARY))}, {"count": ()}),
-    ]
-    for layer, outputs, batch in layers:
-        symbols = {name: keras.Input(shape) for name, shape in outputs.items()}
-        extra = {name: keras.Input(shape, dtype="int32") for name, shape in batch.items()}
-        specs = layer(symbols, extra) if extra else layer(symbols)
-        values = {name: tf.zeros([5, *shape]) for name, shape in outputs.items()}
-        extra = {name: tf.zeros([5, *shape], tf.int32) for name, shape in batch.items()}
-        answers = layer(values, extra) if extra else layer(values)
-        assert specs.keys() == answers.keys()
-        for name, spec in specs.items():
-            assert (None, *answers[name].shape[1:]) == spec.shape and answers[name].dtype.name == spec.dtype
+def test_next_sentence():
+    logits = np.array([[2.0, 0.0], [0.0, 2.0], [-900.0, 900.0]], "float32")
+    answers = NextSentenceAnswers()({"nsp_logits": tf.constant(logits, tf.float64)})
+    np.testing.assert_allclose(answers["is_next"], [1 / (1 + np.exp(-2)), 1 / (1 + np.exp(2)), 0], atol=1e-6)
+    assert answers["is_next"].dtype == tf.float32
+    layer = NextSentenceAnswers(name="x")
+    assert NextSentenceAnswers.from_config(layer.get_config()).name == "x"
+
+
+CHOICE_LOGITS = [[0.0, 3.0, 1.0], [2.0, 2.0, 9.0], [-5.0, 7.0, 7.0], [1.0, 1.0, 1.0]]
+THERE = [[True, True, True], [True, True, False], [True, False, False], [False, False, False]]
+
+
+def test_the_best_of_what_is_there():
+    mask = tf.constant(THERE)[:, :, None] & tf.constant([True, False])
+    answers = ChoiceAnswers()({"logits": tf.constant(CHOICE_LOGITS)}, {"padding_mask": mask})
+    assert answers["choice"].numpy().tolist() == [1, 0, 0, -1]  # of equally good ones the first
+    powers = np.exp(CHOICE_LOGITS) * THERE
+    expected = powers / np.maximum(powers.sum(-1, keepdims=True), 1e-9)
+    np.testing.assert_allclose(answers["probabilities"], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0)])
+def test_no_rows_and_no_choices(shape):
+    answers = ChoiceAnswers()({"logits": tf.zeros(shape)}, {"padding_mask": tf.zeros((*shape, 4), tf.bool)})
+    assert answers["choice"].numpy().tolist() == [-1] * shape[0]
+    assert answers["probabilities"].shape == shape
+
+
+def test_fill_mask_on_symbols():
+    layer = FillMaskAnswers(tiny_tokenizer(), top_k=2)
+    symbols = {"mlm_logits": keras.Input((4, len(VOCABULARY)))}, {"count": keras.Input((), dtype="int32")}
+    traced = keras.layers.Layer.compute_output_spec(layer, *symbols)
+    for name, spec in layer(*symbols).items():
+        assert (spec.shape, spec.dtype) == (traced[name].shape, traced[name].dtype)
 
 
 def test_configs():

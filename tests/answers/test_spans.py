@@ -11,8 +11,8 @@ from helpers.tiny_bert import tiny_tokenizer
 from helpers.wrong_values import wrong_values
 
 from kbert.answers.spans import NO_CANDIDATE, SpanAnswers
-from kbert.preprocessing.span_preprocessor import SpanPreprocessor
-from kbert.tasks.span.windows import span_positions
+from kbert.preprocessing.window_preprocessors import SpanPreprocessor
+from kbert.tasks.span.evaluation import span_positions
 
 Candidate = collections.namedtuple("Candidate", "score text start end")
 PIECES = "Paris|paris|is|the |capital|\U0001f600|中|中文| |films|É|e\u0301|.|!|\n".split("|")

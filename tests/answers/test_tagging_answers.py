@@ -7,13 +7,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.slow_but import slow_but
-from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+from helpers.tiny_bert import tiny_tokenizer
 
-from kbert import BertTagger, Pipeline
-from kbert.answers.entities import EntityAnswers
-from kbert.answers.tags import TagAnswers
-from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
-from kbert.tasks.tagging.metrics import entity_chunks
+from kbert.answers.words import EntityAnswers, TagAnswers
+from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
+from kbert.tasks.tagging.tag_scheme import entity_chunks
 
 LABELS = ["O", "B-PER", "I-PER", "B-LOC", "I-LOC"]
 TEXTS = [
@@ -110,19 +108,6 @@ def test_every_scheme(labels, ids, expected):
     batch = TaggingPreprocessor(tiny_tokenizer(), 9)(["a b c d e"])
     answers = EntityAnswers(labels)({"logits": logits_for(batch, [ids], len(labels))}, batch)
     assert [entity.decode() for entity in answers["entities"][0].numpy()] == expected
-
-
-def test_two_answers_on_one_preprocessor_and_model(read):
-    preprocessor, _ = read
-    model = randomise(BertTagger(tiny_config(), num_labels=5))
-    tags = Pipeline(preprocessor, model, TagAnswers(LABELS, name="tags"))
-    entities = Pipeline(preprocessor, model, EntityAnswers(LABELS, name="entities"))
-    words = {n: np.asarray(v) for n, v in tags({"text": TEXTS}).items()}
-    found = {n: np.asarray(v) for n, v in entities({"text": TEXTS}).items()}
-    assert found["count"].sum() > 5
-    for row, of_text in enumerate(words["tags"]):
-        expected = entity_chunks([tag.decode() for tag in of_text[: words["count"][row]]])
-        assert [t.decode() for t in found["types"][row, : found["count"][row]]] == [type_ for _, _, type_ in expected]
 
 
 @pytest.mark.parametrize("layer", [TagAnswers, EntityAnswers])

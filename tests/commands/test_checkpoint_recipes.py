@@ -101,7 +101,7 @@ def test_filling_masks(models, capsys):
 
 
 def test_the_text_with_the_token_in_place():
-    from kbert.tasks.masked_lm import filled as fill
+    from kbert.tasks.pretraining import filled as fill
 
     assert fill("[MASK] is [MASK].", 0, "paris") == "paris is [MASK]."
     assert fill("[MASK] is [MASK].", 1, "big") == "[MASK] is big."

@@ -11,8 +11,8 @@ from helpers.tiny_finetuning import prepare
 from helpers.toy_tags import tagged_sentences, write_conll
 
 import kbert
-from kbert.tasks.tagging.metrics import entity_scores
 from kbert.tasks.tagging.readers import read_conll
+from kbert.tasks.tagging.tag_scheme import entity_scores
 
 QUICK = as_flags(
     batch_size=8,

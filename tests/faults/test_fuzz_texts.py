@@ -9,7 +9,7 @@ from helpers.tiny_corpus import VOCABULARY
 from kbert.corpus.documents import read_documents
 from kbert.files import read_json, to_json
 from kbert.tasks.labelled_text import distinct_labels, from_table
-from kbert.tasks.multiple_choice.questions import read_choices, read_dream, read_prompts, read_swag
+from kbert.tasks.multiple_choice import read_choices, read_dream, read_prompts, read_swag
 from kbert.tasks.span.questions import read_questions, read_squad
 from kbert.tasks.span.triviaqa import triviaqa_questions
 from kbert.tasks.table import iterate_json_lines, read_table

@@ -8,9 +8,8 @@ from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.corpus.write_records import write_records
-from kbert.preprocessing.choice_preprocessor import ChoicePreprocessor
-from kbert.preprocessing.span_preprocessor import SpanPreprocessor
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import ChoicePreprocessor, TextPreprocessor
+from kbert.preprocessing.window_preprocessors import SpanPreprocessor
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.text.vocabulary import SPECIAL_TOKENS
 

@@ -9,10 +9,10 @@ from helpers.tiny_directory import sentences, write_tiny_directory
 
 import kbert
 from kbert.inspection.markdown import percent
-from kbert.tasks.multiple_choice.task import choice_views
+from kbert.tasks.multiple_choice import choice_views
 from kbert.tasks.span.evaluation import SpanEvaluation, answer_views, evaluate_questions
 from kbert.tasks.tagging.evaluation import entity_views
-from kbert.tasks.tagging.metrics import entity_scores
+from kbert.tasks.tagging.tag_scheme import entity_scores
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 

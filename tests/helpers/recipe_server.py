@@ -17,7 +17,7 @@ MODULES = (
     "kbert.pretraining.dataset_statistics kbert.inspection.examples.masked_examples kbert.models.classifier "
     "kbert.models.pretrainer kbert.optim.losses kbert.optim.metrics kbert.weights.build_pipeline "
     "kbert.tasks.scores kbert.tasks.training_data "
-    "kbert.tasks.classification kbert.finetuning.finetune kbert.pretraining.run.pretrain "
+    "kbert.tasks.text_task kbert.finetuning.finetune kbert.pretraining.run.pretrain "
     "kbert.inspection.examples.dev_examples kbert.training.callbacks kbert.training.hardware kbert.training.resume "
     "kbert.training.run_directory kbert.weights.load kbert.weights.save"
 ).split()

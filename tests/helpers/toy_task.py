@@ -15,15 +15,11 @@ from kbert.layers.task_head import TaskHead
 from kbert.models.bert_model import BertModel
 from kbert.models.resolve_encoder import resolve_encoder
 from kbert.optim.losses import RegressionLoss
-from kbert.pipelines.task_signature import answering
-from kbert.preprocessing.buckets import trim_padding
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 from kbert.tasks.examples import Examples
-from kbert.tasks.in_memory import text_table
 from kbert.tasks.scores import predict_scores
-from kbert.tasks.table import read_table
-from kbert.tasks.task import Evaluation, Task, TrainingData, of_model
-from kbert.tasks.training_data import real_tokens, row_batches, token_counts
+from kbert.tasks.task import Evaluation, Task, answering, of_model
+from kbert.tasks.training_data import as_training_data, example_rows, real_tokens
 
 
 @keras.saving.register_keras_serializable("toy")
@@ -60,11 +56,6 @@ class PolitenessAnswers(Answers):
     def call(self, outputs, batch):
         score = tf.cast(outputs["politeness"], tf.float32)
         return {"politeness": score, "verdict": tf.where(score > self.threshold, "polite", "rude")}
-
-    def compute_output_spec(self, outputs, batch):
-        shape = outputs["politeness"].shape
-        kinds = {"politeness": "float32", "verdict": "string"}
-        return {name: keras.KerasTensor(shape, dtype=kind) for name, kind in kinds.items()}
 
     def to_dicts(self, answers):
         for politeness, verdict in zip(answers["politeness"].tolist(), answers["verdict"], strict=True):
@@ -120,32 +111,18 @@ class Politeness(Task):
     def signatures(cls, pipeline):
         return {"politeness": answering(pipeline)}
 
-    def read(self, path):
-        return self._from_table(read_table(path, [self.text, self.label]))
+    @property
+    def table_columns(self):
+        return [self.text, self.label]
 
-    def from_memory(self, data):
-        return self._from_table(text_table(data, [self.text, self.label]))
-
-    def training_data(self, pipeline, train, *, batch_size, seed, padding, group_by_length):
-        sizes = token_counts(train, pipeline.preprocessor) if group_by_length else None
-        texts, degrees = tf.constant(train.texts), tf.constant(train.degrees)
-
-        @tf.autograph.experimental.do_not_convert
-        def batch(rows):
-            inputs = pipeline.preprocessor({"text": tf.gather(texts, rows)})
-            return trim_padding(inputs, padding), {"politeness": tf.gather(degrees, rows)}
-
-        def make_dataset(start_step=0):
-            options = {"batch_size": batch_size, "seed": seed, "start_step": start_step, "sizes": sizes}
-            return row_batches(len(train), **options).map(batch)
-
-        return TrainingData(len(train), len(train), real_tokens(train, pipeline.preprocessor), make_dataset)
+    def training_data(self, pipeline, train, **batches):
+        rows = example_rows(train, pipeline.preprocessor, labels={"politeness": train.degrees})
+        return as_training_data(rows, real_tokens(train, pipeline.preprocessor), **batches)
 
     def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
-        options = {"batch_size": batch_size, "static": static}
-        found = predict_scores(pipeline.model, pipeline.preprocessor, examples.columns, **options)
-        chosen = {"threshold": float(np.median(found))} if choose else {}
-        return Evaluation({"examples": len(examples)} | self._scores(found, examples), found, chosen)
+        degrees = predict_scores(pipeline, examples.columns, batch_size=batch_size, static=static)
+        chosen = {"threshold": float(np.median(degrees))} if choose else {}
+        return Evaluation({"examples": len(examples)} | self._scores(degrees, examples), degrees, chosen)
 
     def baseline_scores(self, answer, examples):
         return self._scores(answer, examples)

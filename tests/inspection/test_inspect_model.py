@@ -14,7 +14,7 @@ from helpers.wrong_values import wrong_values
 import kbert
 from kbert.inspection.analysis.labelled_data import labelled_data
 from kbert.tasks.labelled_text import LabelledText
-from kbert.tasks.tagging.tagged_text import TaggedText
+from kbert.tasks.tagging.readers import TaggedText
 
 FIND = importlib.util.find_spec
 SENTENCES = [["the", "film", "is", "good"], ["a", "bad", "film", "!"], ["paris", "france", "never", "was"]] * 4

@@ -7,7 +7,7 @@ from helpers.tiny_bert import TEXTS, randomise, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.models.average import average_models
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 
 ONE = tiny_config(num_layers=1)
 BATCH = {k: v.numpy() for k, v in TextPreprocessor(tiny_tokenizer(), 19)(TEXTS).items()}

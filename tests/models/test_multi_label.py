@@ -8,7 +8,7 @@ from helpers.batches import BATCH, config, plain_batch
 from helpers.tiny_bert import TEXTS, randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.answers.multi_label import MultiLabelAnswers
+from kbert.answers.labels import MultiLabelAnswers
 from kbert.models.average import average_models
 from kbert.optim import MultiLabelAccuracy, MultiLabelLoss
 

@@ -6,11 +6,11 @@ import tensorflow as tf
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.preprocessing.document_preprocessor import DocumentPreprocessor
+from kbert.preprocessing.window_preprocessors import DocumentPreprocessor
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.metrics import accuracy
-from kbert.tasks.scores import evaluate_documents
-from kbert.tasks.training_data import document_windows
+from kbert.tasks.scores import evaluate
+from kbert.tasks.training_data import WindowStore
 
 TEXTS = ["Paris is the capital. " * 12, "", "A very good film!", "中 é \U0001f600 was never bad. " * 7, "of"]
 
@@ -83,16 +83,19 @@ def test_a_regressor(tmp_path):
 def test_learnt_by_window_and_judged_as_a_whole(model):
     examples = LabelledText(TEXTS, np.array([0, 1, 2, 0, 1], "int32"))
     pipeline = build(model, "mean")
-    store, labels = document_windows(examples, pipeline.preprocessor, num_labels=3)
+    store = WindowStore.from_examples(examples, pipeline.preprocessor)
     batch = pipeline.preprocessor(TEXTS)
     np.testing.assert_array_equal(store.batch(range(len(store)))["token_ids"], batch["token_ids"])
-    np.testing.assert_array_equal(labels["logits"], examples.labels[batch["window_row"].numpy()])
-    scores, _ = evaluate_documents(pipeline, examples, ["accuracy"], batch_size=2)
+    np.testing.assert_array_equal(store.rows, batch["window_row"])
+    task = kbert.tasks.Classification(window_pooling="mean")
+    options = {"batch_size": 64, "seed": 1, "padding": "full", "group_by_length": False}
+    inputs, labels = next(iter(task.training_data(pipeline, examples, **options).make_dataset()))
+    label_of = dict(zip(map(tuple, batch["token_ids"].numpy()), examples.labels[store.rows], strict=True))
+    assert [label_of[tuple(ids)] for ids in inputs["token_ids"].numpy()] == labels["logits"].numpy().tolist()
+    scores, _ = evaluate(pipeline, examples, ["accuracy"], batch_size=2)
     probabilities = pipeline.predict(TEXTS)["probabilities"]
     assert scores["accuracy"] == accuracy(examples.labels, probabilities.argmax(axis=1))
     assert scores["loss"] == pytest.approx(-np.log(probabilities[np.arange(5), examples.labels]).mean(), abs=1e-4)
-    with pytest.raises(ValueError, match="must be in"):
-        document_windows(examples, pipeline.preprocessor, num_labels=2)
 
 
 def test_errors(model):
@@ -100,5 +103,3 @@ def test_errors(model):
         build(model, "sum")
     with pytest.raises(ValueError, match="`window_pooling` is for single texts"):
         kbert.build_pipeline(model, tiny_tokenizer(), window_pooling="max", pair=True)
-    with pytest.raises(ValueError, match="`doc_stride` must be a positive integer. Received: 0"):
-        DocumentPreprocessor(tiny_tokenizer(), 9, 0)

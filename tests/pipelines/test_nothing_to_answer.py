@@ -23,7 +23,7 @@ def pipeline_of(model, **options):
 def answers_of(pipeline, columns):
     """What Python gives, after a check that the graph of the exported model gives the same."""
     answers = pipeline.predict(columns, verbose=0)
-    served = tf.function(pipeline._serve, input_signature=[pipeline.string_signature()])
+    served = tf.function(pipeline._serve, input_signature=[pipeline.preprocessor.string_signature()])
     for name, values in served({name: tf.constant(column) for name, column in columns.items()}).items():
         is_text, values = values.dtype == tf.string, values.numpy()
         values = np.char.decode(values.astype(bytes)) if is_text else values

@@ -10,7 +10,7 @@ from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokeniz
 import kbert
 import kbert.pipelines.run_in_length_buckets as module
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 
 MODELS = {
     "classification": (kbert.BertClassifier, {"num_labels": 3}),
@@ -133,16 +133,6 @@ def test_groups_are_cut_to_their_own_longest_row(encoder):
     spy = Spy(encoder)
     run_in_length_buckets(spy, batch_of(["a", "a film", "a film is good .", "never " * 30, ""]))
     assert spy.shapes == [(4, 7), (1, 17)]  # 2, 3, 4 and 7 tokens run together, 17 alone
-
-
-def test_starts_and_ends(monkeypatch):
-    monkeypatch.setattr(module, "_EDGES", (4, 8))
-    monkeypatch.setattr(module, "_TOKENS", 16)  # 4 rows of up to 4 tokens, 2 of up to 8, 1 of more
-    starts, ends = module._groups(tf.constant([2, 2, 3, 4, 4, 5, 6, 8, 9, 30]))
-    assert starts.numpy().tolist() == [0, 4, 5, 7, 8, 9]
-    assert ends.numpy().tolist() == [4, 5, 7, 8, 9, 10]
-    starts, ends = module._groups(tf.constant([], tf.int32))
-    assert starts.numpy().tolist() == [0] and ends.numpy().tolist() == [0]
 
 
 def test_a_pipeline_answers_alike_called_predicting_and_symbolically():

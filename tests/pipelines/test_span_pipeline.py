@@ -1,7 +1,7 @@
 """The span pipeline: the same answers in Python, from .keras, from a kbert directory and from a SavedModel."""
 
-import numpy as np
 import pytest
+from helpers.compare import assert_same_answers
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
@@ -28,17 +28,6 @@ def answers(pipeline):
         return pipeline.predict(COLUMNS)
 
 
-def same(expected, received):
-    assert expected.keys() == received.keys()
-    for name, value in expected.items():
-        other = np.asarray(received[name])
-        if value.dtype == object:
-            other = np.vectorize(lambda x: x.decode() if isinstance(x, bytes) else x, otypes=[object])(other)
-            assert value.tolist() == other.tolist(), name
-        else:
-            np.testing.assert_allclose(value, other, rtol=1e-5, atol=1e-5, err_msg=name)
-
-
 def test_answers_are_substrings(pipeline, answers):
     assert {name: value.shape for name, value in answers.items()} == {
         **dict.fromkeys(("answer", "score", "start", "end", "null_score", "n_best_count"), (5,)),
@@ -56,8 +45,7 @@ def test_answers_are_substrings(pipeline, answers):
 
 @pytest.mark.usefixtures("eagerly")
 def test_in_whatever_batch(pipeline, answers):
-    same(answers, pipeline.predict(COLUMNS, batch_size=2))
-    same(answers, {k: v.numpy() for k, v in pipeline(COLUMNS).items()})
+    assert_same_answers(pipeline.predict(COLUMNS, batch_size=2), answers)
 
 
 def test_rows_to_write(pipeline, answers):
@@ -82,9 +70,3 @@ def test_defaults():
         ).settings()["sequence_length"]
         == 384
     )
-
-
-def test_windows_in_groups_of_like_length_answer_as_padded_ones(pipeline, answers):
-    batch = pipeline.preprocessor(COLUMNS)
-    padded = pipeline.model({name: batch[name] for name in pipeline.model.input})
-    same(answers, {name: value.numpy() for name, value in pipeline.answers(padded, batch).items()})

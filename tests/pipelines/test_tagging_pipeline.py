@@ -12,7 +12,7 @@ from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.tasks.tagging.metrics import entity_chunks
+from kbert.tasks.tagging.tag_scheme import entity_chunks
 
 LABELS = ["O", "B-PER", "I-PER"]
 TEXTS = ["Paris is good.", "", "never in the capital of France, London was " * 4, "a film"]
@@ -95,8 +95,6 @@ def test_what_is_stored_is_used(model, pipelines):
     assert (settings["labels"], settings["sequence_length"], settings["doc_stride"]) == (LABELS, 13, 3)
     assert kbert.build_pipeline(model, sequence_length=19, doc_stride=128).preprocessor.doc_stride == 8  # half of 17
     assert pipelines["tags"].model is pipelines["entities"].model
-    with pytest.raises(ValueError, match="`tagging_output` must be one of .* Received: 'words'"):
-        kbert.build_pipeline(model, tagging_output="words")
     with pytest.raises(ValueError, match="expected 3 labels"):
         kbert.build_pipeline(model, labels=["O"])
 

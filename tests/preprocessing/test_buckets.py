@@ -16,7 +16,7 @@ from kbert.preprocessing.buckets import (
     trim_padding,
     window_size,
 )
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 
 
 def _batch(lengths, full, extra=()):
@@ -54,22 +54,18 @@ def test_what_is_not_by_token_is_left_alone():
         "window_row": tf.range(3),
         "pairs": tf.zeros((3, 40, 2)),
         "other": tf.zeros((3, 7)),
-        "labels": tf.ones((3, 40)),
     }
-    batch = trim_padding(_batch([2, 5, 17], 40, rows), "bucket", also=("labels",))
+    batch = trim_padding(_batch([2, 5, 17], 40, rows), "bucket")
     shapes = {name: tuple(tensor.shape) for name, tensor in batch.items()}
     assert shapes == {
         "padding_mask": (3, 24),
         "token_ids": (3, 24),
-        "labels": (3, 24),
         "window_row": (3,),
         "pairs": (3, 40, 2),
         "other": (3, 7),
         "mask_positions": (3, 40),
         "position_ids": (3, 24),
     }
-    with pytest.raises(ValueError, match="`also` must name entries of the batch.*{'label'}"):
-        trim_padding(batch, also=("label",))
 
 
 def test_choices_share_one_length():
@@ -133,23 +129,23 @@ def test_outputs_loss_and_gradients_are_those_of_padded_batches(task):
     model = randomise(model_class(config, **arguments), scale=0.3)
     padded = TextPreprocessor(tiny_tokenizer(), 40)([text[:20] for text in TEXTS] * 2)
     if task == "tagging":
-        padded |= labels | {"weights": tf.cast(padded["padding_mask"], tf.float32)}
+        padded["weights"] = tf.cast(padded["padding_mask"], tf.float32)
     elif task == "span":
         lengths = tf.math.count_nonzero(padded["padding_mask"], axis=1, dtype=tf.int32)
         labels = {name: tf.stack([places, lengths], 1) for name, places in labels.items()}
     elif task == "multiple_choice":
         padded = {name: tf.reshape(value, (4, 2, 40)) for name, value in padded.items()}
-    cut = trim_padding(
-        {name: tf.constant(value) for name, value in padded.items()}, "bucket", also=set(padded) & {"logits", "weights"}
-    )
+    cut = trim_padding({name: tf.constant(value) for name, value in padded.items()}, "bucket")
     assert cut["token_ids"].shape[-1] == 16
+    if task == "tagging":
+        cut["weights"] = cut["weights"][:, :16]
     results = []
     for batch in (padded, cut):
         weight = batch.get("weights")
         with tf.GradientTape() as tape:
             outputs = model({name: batch[name] for name in model.input}, training=True)
             losses = [
-                loss(batch.get(name, labels[name]), outputs[name], weight)
+                loss(labels[name] if weight is None else labels[name][:, : weight.shape[1]], outputs[name], weight)
                 for name, loss in model.default_loss().items()
             ]
         variables = [v.value for v in model.trainable_variables]

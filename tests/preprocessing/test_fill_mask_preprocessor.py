@@ -1,7 +1,5 @@
 """Texts with [MASK]: positions, counts, and which part of a long text is kept."""
 
-import keras
-import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -74,27 +72,3 @@ def test_the_tokenizers_other_settings_are_kept():
     assert mine.settings() == {**cased.settings(), "special_tokens_in_text": True}
     assert mine.vocabulary == cased.vocabulary
     assert FillMaskPreprocessor(mine).tokenizer is mine
-
-
-def test_saving_and_tf_data(tokenizer, tmp_path):
-    inputs = {"text": keras.Input((), dtype="string", name="text")}
-    model = keras.Model(inputs, FillMaskPreprocessor(tokenizer, sequence_length=9, max_masks=3)(inputs))
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    texts = tf.constant(["x [MASK] y", "[MASK] z [MASK]"])
-    expected = FillMaskPreprocessor(tokenizer, sequence_length=9, max_masks=3)(texts)
-    in_data = next(iter(tf.data.Dataset.from_tensors({"text": texts}).map(loaded.layers[-1].call)))
-    for got in (loaded({"text": texts}), in_data):
-        assert got.keys() == expected.keys()
-        for name, value in expected.items():
-            np.testing.assert_array_equal(got[name], value, err_msg=name)
-            assert got[name].dtype == value.dtype
-
-
-def test_errors(tokenizer):
-    with pytest.raises(ValueError, match="max_masks.*Received: 0"):
-        FillMaskPreprocessor(tokenizer, max_masks=0)
-    with pytest.raises(ValueError, match="at least 3"):
-        FillMaskPreprocessor(tokenizer, sequence_length=2)
-    with pytest.raises(ValueError, match="a list of one"):
-        FillMaskPreprocessor(tokenizer)("[MASK]")

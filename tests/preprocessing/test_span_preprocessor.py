@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.tiny_bert import tiny_tokenizer
-from helpers.wrong_values import wrong_inputs
 from preprocessing.test_windows import original_is_max_context, original_windows
 
-from kbert.preprocessing.span_preprocessor import SpanPreprocessor
+from kbert.preprocessing.window_preprocessors import SpanPreprocessor
 
 WORDS = ["Paris", "is", "the", "capital", "of", "France", "\U0001f600", "中", "Good!", "films", "É", "unknown"]
 RNG = np.random.default_rng(3)
@@ -63,30 +62,3 @@ def test_no_rows_and_invalid_bytes():
     assert empty["token_ids"].shape == (0, 9) and empty["window_row"].shape == (0,)
     batch = preprocessor({"question": [b"\xff"], "context": [b"Paris \xff\xfe is"]})
     assert batch["token_starts"].numpy()[0, 2:4].tolist() == [0, 7]  # the bytes dropped, two spaces stay
-
-
-def test_the_same_in_a_dataset_and_on_symbols():
-    import keras
-
-    preprocessor = SpanPreprocessor(tiny_tokenizer(), 17, 5, 6)
-    columns = {"question": QUESTIONS, "context": CONTEXTS}
-    eager = preprocessor(columns)
-    in_data = next(iter(tf.data.Dataset.from_tensor_slices(columns).batch(len(QUESTIONS)).map(preprocessor)))
-    symbols = preprocessor({name: keras.Input((), dtype="string", name=name) for name in columns})
-    for name, value in eager.items():
-        np.testing.assert_array_equal(value, in_data[name])
-        assert symbols[name].dtype == value.dtype.name
-        assert symbols[name].shape == (None, *value.shape[1:])
-    copy = SpanPreprocessor.from_config(preprocessor.get_config())
-    assert copy.get_config() == preprocessor.get_config()
-
-
-def test_bad_settings():
-    wrong_inputs(
-        lambda arguments: SpanPreprocessor(tiny_tokenizer(), *arguments),
-        ((4,), "`sequence_length` must be at least 5"),
-        ((9, 0), "`doc_stride` must be a positive integer. Received: 0"),
-        ((9, 1, 1.5), "`max_query_length` must be a positive integer. Received: 1.5"),
-    )
-    with pytest.raises(ValueError, match=r"missing: \['context'\]"):
-        SpanPreprocessor(tiny_tokenizer(), 9)({"question": ["a"]})

@@ -2,13 +2,12 @@
 
 import random
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.tiny_bert import VOCABULARY, tiny_tokenizer
+from helpers.tiny_bert import tiny_tokenizer
 
-from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
+from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 from kbert.text.words import split_words
 
 TEXTS = [
@@ -118,27 +117,3 @@ def test_no_texts_and_long_texts():
     assert batch["token_ids"].shape == (0, 16) and batch["words"].shape == (0, 0)
     batch = as_numpy(preprocessor(["good " * 5000]))
     assert batch["word_count"].tolist() == [5000] and len(batch["token_ids"]) == (5000 - 14 + 6) // 7 + 1
-
-
-def test_in_a_dataset_and_as_a_saved_layer():
-    preprocessor = TaggingPreprocessor(tiny_tokenizer(), 11, 4)
-    data = tf.data.Dataset.from_tensor_slices({"text": TEXTS}).batch(3).map(preprocessor)
-    got = np.concatenate([batch["token_ids"] for batch in data])
-    np.testing.assert_array_equal(got, preprocessor(TEXTS)["token_ids"])
-    spec = preprocessor({"text": keras.Input((), dtype="string")})
-    batch = preprocessor(TEXTS)
-    assert spec.keys() == batch.keys()
-    for name, value in batch.items():
-        assert keras.backend.standardize_dtype(value.dtype) == spec[name].dtype
-        assert len(value.shape) == len(spec[name].shape)
-    again = TaggingPreprocessor.from_config(preprocessor.get_config())
-    assert (again.sequence_length, again.doc_stride) == (11, 4)
-    assert again.tokenizer.vocabulary == VOCABULARY
-
-
-@pytest.mark.parametrize("arguments", [{"doc_stride": 0}, {"doc_stride": 2.5}, {"sequence_length": 2}])
-def test_errors(arguments):
-    with pytest.raises(ValueError, match="Received"):
-        TaggingPreprocessor(tiny_tokenizer(), **arguments)
-    with pytest.raises(ValueError, match="a list of one"):
-        TaggingPreprocessor(tiny_tokenizer())("one text")

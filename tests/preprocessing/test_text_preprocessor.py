@@ -1,12 +1,11 @@
 """Strings to batches: against a loop over single texts."""
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 
 from kbert import BertTokenizer
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 
 WORDS = ["alpha", "beta", "gamma", "delta"]
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *WORDS, "##s"]
@@ -99,41 +98,11 @@ def test_columns_of_different_lengths_in_a_graph(tokenizer):
             list(rows.map(preprocessor))
 
 
-def test_no_rows(tokenizer):
-    assert TextPreprocessor(tokenizer, sequence_length=5)([])["token_ids"].shape == (0, 5)
-
-
 def test_bytes_that_are_no_utf8(tokenizer):
     batch = TextPreprocessor(tokenizer, sequence_length=6)([b"alpha \xff\xfe beta", b"\x00alpha\xc3"])
     assert batch["token_ids"].numpy().tolist() == [[2, 5, 6, 3, 0, 0], [2, 5, 3, 0, 0, 0]]
 
 
-def test_in_a_saved_model(tokenizer, tmp_path):
-    inputs = {name: keras.Input((), dtype="string", name=name) for name in ("text", "text_pair")}
-    preprocessor = TextPreprocessor(tokenizer, sequence_length=11, pair=True, name="preprocessor")
-    model = keras.Model(inputs, preprocessor(inputs))
-    model.save(tmp_path / "model.keras")
-    loaded = keras.saving.load_model(tmp_path / "model.keras")
-    columns = {"text": tf.constant(TEXTS), "text_pair": tf.constant(PAIRS)}
-    check(loaded(columns), TEXTS, PAIRS, 11)
-    copy = loaded.get_layer("preprocessor")
-    assert (copy.sequence_length, copy.pair, copy.tokenizer.vocabulary) == (11, True, VOCABULARY)
-
-
-def test_errors(tokenizer):
-    preprocessor = TextPreprocessor(tokenizer, sequence_length=9, pair=True)
-    with pytest.raises(ValueError, match=r"missing: \['text_pair'\]"):
-        preprocessor({"text": TEXTS})
-    with pytest.raises(ValueError, match="expected a dict"):
-        preprocessor(TEXTS)
-    with pytest.raises(TypeError, match="`text` must hold strings. Received: int32"):
-        preprocessor({"text": [1, 2], "text_pair": PAIRS})
-    with pytest.raises(ValueError, match="a list of one for a single text"):
-        TextPreprocessor(tokenizer)("alpha")
+def test_a_text_in_a_row_of_its_own(tokenizer):
     with pytest.raises(ValueError, match="Received: shape"):
         TextPreprocessor(tokenizer)([["alpha", "beta"]])
-    with pytest.raises(ValueError, match="at least 5"):
-        TextPreprocessor(tokenizer, sequence_length=4, pair=True)
-    for length in ("16", 16.0, True):
-        with pytest.raises(ValueError, match="TextPreprocessor: `sequence_length` must be a positive integer"):
-            TextPreprocessor(tokenizer, sequence_length=length)

@@ -96,9 +96,3 @@ def test_no_texts_and_no_room():
     assert max_context(*windows, 3).shape == window_tokens(*windows, 3).shape == (0, 3)
     row, start, length = (x.numpy().tolist() for x in sliding_windows([3], [-4], 2))
     assert (row, start, length) == ([0, 0, 0], [0, 1, 2], [1, 1, 1])
-
-
-@pytest.mark.parametrize("stride", [0, -1, 1.5, True, None])
-def test_a_bad_stride_is_named(stride):
-    with pytest.raises(ValueError, match="`doc_stride` must be a positive integer. Received"):
-        sliding_windows([3], 2, stride)

@@ -15,7 +15,7 @@ from helpers.served_models import SIGNATURES, fed, make_pipeline
 from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 from kbert.serving.audit import read_batching_parameters, read_warmup
 from kbert.serving.export import BATCH_SIZES, encode_example
 from kbert.serving.saved_model_file import SavedModelFile

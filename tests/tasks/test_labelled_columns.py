@@ -3,7 +3,7 @@
 import pytest
 from helpers.wrong_values import wrong_inputs
 
-from kbert.tasks.labelled_columns import read_labelled_columns
+from kbert.tasks.tagging.readers import read_labelled_columns
 
 CONLL = """-DOCSTART- -X- O O
 

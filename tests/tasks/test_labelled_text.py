@@ -6,10 +6,10 @@ from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.tasks.labelled_text import LabelledText, distinct_labels, from_table, label_ids, label_scores
-from kbert.tasks.multiple_choice.questions import LabelledChoices
+from kbert.tasks.multiple_choice import LabelledChoices
 from kbert.tasks.span.questions import Questions
 from kbert.tasks.table import Table
-from kbert.tasks.tagging.tagged_text import TaggedText
+from kbert.tasks.tagging.readers import TaggedText
 
 EXAMPLES = LabelledText([f"t{n}" for n in range(17)], np.arange(17, dtype="int32"), [f"p{n}" for n in range(17)])
 
@@ -55,8 +55,8 @@ def test_lengths_must_agree_and_every_example_has_a_label():
     abc = ["a", "b", "c"]
     wrong_inputs(
         lambda columns: LabelledText(*columns),
-        ((["a", "b"], np.zeros(1, "int32")), "Received: 2, 2 and 1"),
-        ((["a", "b"], np.zeros(2, "int32"), ["c"]), "Received: 2, 1 and 2"),
+        ((["a", "b"], np.zeros(1, "int32")), "Received: 2 texts, 1 labels"),
+        ((["a", "b"], np.zeros(2, "int32"), ["c"]), "Received: 2 texts, 2 labels, 1 text_pairs"),
         (([], np.zeros(0, "int32")), "at least one"),
         ((abc, np.array([0, 1, -1])), "example 2 to be an index into the label list, from 0. Received: -1"),
         ((abc, np.array([0.0, np.nan, 1.0])), "label of example 1 to be a finite number. Received: nan"),

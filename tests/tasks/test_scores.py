@@ -7,8 +7,7 @@ import tensorflow as tf
 from helpers.tiny_bert import tiny_config
 from helpers.tiny_directory import VOCABULARY, sentences
 
-from kbert import BertClassifier, BertRegressor, BertTokenizer
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+import kbert
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.scores import compare, evaluate, predict_scores
 
@@ -16,53 +15,54 @@ CONFIG = tiny_config(vocabulary_size=len(VOCABULARY), num_layers=1, max_sequence
 TEXTS = [text for text, _ in sentences(11)]
 
 
-@pytest.fixture(scope="module")
-def preprocessor():
-    return TextPreprocessor(BertTokenizer(VOCABULARY), sequence_length=9)
+def pipeline_of(model, sequence_length=9):
+    return kbert.build_pipeline(model, kbert.BertTokenizer(VOCABULARY), sequence_length=sequence_length)
+
+
+def outputs_of(pipeline, texts=TEXTS):
+    return pipeline.model(pipeline.preprocessor({"text": tf.constant(texts)}))
 
 
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("batch_size, static", [(2, False), (4, False), (11, True), (16, False)])
-def test_classification(preprocessor, batch_size, static):
+def test_classification(batch_size, static):
     keras.utils.set_random_seed(2)
-    model = BertClassifier(CONFIG, num_labels=3)
+    pipeline = pipeline_of(kbert.BertClassifier(CONFIG, num_labels=3))
     labels = np.arange(11, dtype="int32") % 3
-    scores, predictions = evaluate(
-        model, preprocessor, LabelledText(TEXTS, labels), ["accuracy", "macro_f1"], batch_size=batch_size, static=static
-    )
-    logits = model(preprocessor({"text": tf.constant(TEXTS)}))["logits"]
+    examples = LabelledText(TEXTS, labels)
+    scores, predictions = evaluate(pipeline, examples, ["accuracy", "macro_f1"], batch_size=batch_size, static=static)
+    logits = outputs_of(pipeline)["logits"]
     nll = keras.ops.convert_to_numpy(keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True))
-    assert scores["examples"] == 11
+    assert set(scores) == {"examples", "loss", "accuracy", "macro_f1"} and scores["examples"] == 11
     assert scores["loss"] == pytest.approx(nll.mean(), abs=1e-5)
     assert scores["accuracy"] == np.mean(np.argmax(logits, axis=-1) == labels)
     np.testing.assert_allclose(predictions, keras.ops.softmax(logits), atol=1e-5)
-    assert set(scores) == {"examples", "loss", "accuracy", "macro_f1"}
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_regression(preprocessor):
-    model = BertRegressor(CONFIG)
+def test_regression():
+    pipeline = pipeline_of(kbert.BertRegressor(CONFIG))
     labels = np.linspace(0, 5, 11, dtype="float32")
-    scores, _ = evaluate(model, preprocessor, LabelledText(TEXTS, labels), ["pearson"], batch_size=4)
-    predictions = keras.ops.convert_to_numpy(model(preprocessor({"text": tf.constant(TEXTS)}))["score"])
+    scores, _ = evaluate(pipeline, LabelledText(TEXTS, labels), ["pearson"], batch_size=4)
+    predictions = keras.ops.convert_to_numpy(outputs_of(pipeline)["score"])
     assert scores["loss"] == pytest.approx(np.mean((predictions - labels) ** 2), abs=1e-5)
     assert scores["pearson"] == pytest.approx(np.corrcoef(predictions, labels)[0, 1], abs=1e-5)
 
 
 @pytest.mark.parametrize("label, message", [(-1, "from 0. Received: -1"), (3, r"in \[0, 3\). Received: \[3\]")])
-def test_a_label_outside_the_range_is_an_error(preprocessor, label, message):
+def test_a_label_outside_the_range_is_an_error(label, message):
+    pipeline = pipeline_of(kbert.BertClassifier(CONFIG, 3))
     with pytest.raises(ValueError, match=message):
-        evaluate(BertClassifier(CONFIG, 3), preprocessor, LabelledText(["a"], np.array([label])), ["accuracy"])
+        evaluate(pipeline, LabelledText(["a"], np.array([label])), ["accuracy"])
 
 
 @pytest.mark.usefixtures("eagerly")
 def test_scores_come_back_in_the_order_of_the_rows():
     keras.utils.set_random_seed(2)
-    model, preprocessor = BertClassifier(CONFIG, num_labels=3), TextPreprocessor(BertTokenizer(VOCABULARY), 16)
+    pipeline = pipeline_of(kbert.BertClassifier(CONFIG, num_labels=3), 16)
     texts = ["the " * (n % 13) + "kind film ." for n in range(29)]  # of many lengths
-    received = predict_scores(model, preprocessor, {"text": texts}, batch_size=4)
-    expected = keras.ops.softmax(model(preprocessor(texts))["logits"])
-    np.testing.assert_allclose(received, expected, atol=1e-6)
+    received = predict_scores(pipeline, {"text": texts}, batch_size=4)
+    np.testing.assert_allclose(received, keras.ops.softmax(outputs_of(pipeline, texts)["logits"]), atol=1e-6)
     assert len(np.unique(received.round(5), axis=0)) > 5  # else the order would not show
 
 

@@ -12,7 +12,7 @@ from helpers.tiny_finetuning import OFTEN
 
 import kbert
 from kbert.tasks import Similarity
-from kbert.tasks.retrieval import random_search_scores, search_scores
+from kbert.tasks.metrics import random_search_scores, search_scores
 
 WORDS = ["good", "bad", "paris", "london", "film", "france"]
 PAIRS = [(f"{a} {b}", f"{b} {a} .") for a in WORDS for b in WORDS if a != b]

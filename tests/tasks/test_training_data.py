@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from kbert.preprocessing.buckets import window_size
 from kbert.tasks.labelled_text import LabelledText
-from kbert.tasks.training_data import real_tokens, token_counts, training_dataset
+from kbert.tasks.training_data import example_rows, labels_by_output, real_tokens, token_counts, training_dataset
 from kbert.training.intervals import training_steps
 
 N, BATCH = 11, 3
@@ -17,7 +17,8 @@ PAIRS = LabelledText(EXAMPLES.texts, EXAMPLES.labels + np.float32(0.5), [f"pair 
 
 
 def _rows(batches, start_step=0, seed=7, examples=EXAMPLES):
-    data = training_dataset(examples, dict, padding="full", batch_size=BATCH, seed=seed, start_step=start_step)
+    rows = example_rows(examples, dict)
+    data = training_dataset(rows, padding="full", batch_size=BATCH, seed=seed, start_step=start_step)
     return [labels["logits"].numpy().tolist() for _, labels in data.take(batches)]
 
 
@@ -40,17 +41,17 @@ def test_a_run_taken_up_sees_what_it_would_have_seen(start):
 
 
 def test_labels_stay_with_their_texts():
-    for inputs, labels in training_dataset(EXAMPLES, dict, padding="full", batch_size=BATCH).take(8):
+    for inputs, labels in training_dataset(example_rows(EXAMPLES, dict), padding="full", batch_size=BATCH).take(8):
         assert [t.decode() for t in inputs["text"].numpy()] == [f"é{n}" for n in labels["logits"].numpy()]
         assert list(inputs) == ["text"]
-    for inputs, labels in training_dataset(PAIRS, dict, padding="full", batch_size=BATCH).take(8):
+    for inputs, labels in training_dataset(example_rows(PAIRS, dict), padding="full", batch_size=BATCH).take(8):
         assert labels["score"].dtype == "float32"
         n = (labels["score"].numpy() - 0.5).astype(int)
         assert [t.decode() for t in inputs["text_pair"].numpy()] == [f"pair {i}" for i in n]
 
 
 def test_batches_are_full_and_static():
-    data = training_dataset(EXAMPLES, dict, padding="full", batch_size=BATCH)
+    data = training_dataset(example_rows(EXAMPLES, dict), padding="full", batch_size=BATCH)
     assert data.element_spec[1]["logits"].shape == (BATCH,)
     assert {len(batch) for batch in _rows(9)} == {BATCH}
 
@@ -76,9 +77,8 @@ WINDOW = window_size(len(MANY), BATCH)
 
 
 def _grouped(batches, start_step=0, seed=7):
-    data = training_dataset(
-        MANY, _lengths_as_mask, batch_size=BATCH, seed=seed, start_step=start_step, group_by_length=True
-    )
+    rows = example_rows(MANY, _lengths_as_mask)
+    data = training_dataset(rows, batch_size=BATCH, seed=seed, start_step=start_step, group_by_length=True)
     return [labels["logits"].numpy().tolist() for _, labels in data.take(batches)]
 
 
@@ -110,15 +110,11 @@ def test_counts_are_of_tokens_and_of_the_longest_choice():
 
 
 def test_real_tokens_are_those_that_are_not_padding():
-    def preprocess(inputs):
-        lengths = tf.strings.length(inputs["text"], "UTF8_CHAR")
-        return {"padding_mask": tf.sequence_mask(lengths, 9)}
-
-    assert real_tokens(EXAMPLES, preprocess) == pytest.approx(np.mean([len(text) for text in EXAMPLES.texts]))
-    assert real_tokens(EXAMPLES, preprocess, sample=2) == 2.5  # the first and the last
+    assert real_tokens(EXAMPLES, _lengths_as_mask) == pytest.approx(np.mean([len(text) for text in EXAMPLES.texts]))
+    assert real_tokens(EXAMPLES, _lengths_as_mask, sample=2) == 2.5  # the first and the last
 
 
 def test_a_label_outside_the_range_is_an_error():
-    training_dataset(EXAMPLES, dict, padding="full", batch_size=BATCH, num_labels=N)
+    assert labels_by_output(EXAMPLES, N)["logits"].tolist() == list(range(N))
     with pytest.raises(ValueError, match=rf"must be in \[0, {N - 1}\). Received: \[{N - 1}\]"):
-        training_dataset(EXAMPLES, dict, padding="full", batch_size=BATCH, num_labels=N - 1)
+        labels_by_output(EXAMPLES, N - 1)

@@ -17,8 +17,8 @@ import tensorflow as tf
 from kbert.files import atomic_file, explain_full_disk
 from kbert.locks import locked_output
 from kbert.preprocessing.buckets import limit_batch_size, padding_for, trim_padding
-from kbert.tasks.tagging.tagged_text import TaggedText
-from kbert.tasks.tagging.windows import INPUTS, TaggedWindows
+from kbert.tasks.tagging.evaluation import INPUTS, TaggedWindows
+from kbert.tasks.tagging.readers import TaggedText
 from kbert.training.callbacks import PredictionProgress
 
 ALIGNMENTS = ("tokens", "words")

@@ -23,12 +23,11 @@ from kbert.models.feature_modes import FEATURE_MODES, feature_layers
 from kbert.models.feature_tagger import feature_tagger
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
-from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
+from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 from kbert.tasks.scores import cross_entropies
-from kbert.tasks.tagging.evaluation import entity_views, write_predictions
-from kbert.tasks.tagging.metrics import entity_scores
-from kbert.tasks.tagging.tagged_text import TaggedText
-from kbert.tasks.tagging.windows import TaggedWindows
+from kbert.tasks.tagging.evaluation import TaggedWindows, entity_views, write_predictions
+from kbert.tasks.tagging.readers import TaggedText
+from kbert.tasks.tagging.tag_scheme import entity_scores
 from kbert.tasks.task import Evaluation
 from kbert.tasks.training_data import row_batches
 from kbert.training.callbacks import ConsoleProgress

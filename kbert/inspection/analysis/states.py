@@ -10,8 +10,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
+from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 
 _INPUTS = ("token_ids", "segment_ids", "padding_mask")
 _BATCH = 32  # windows or texts in a forward pass

@@ -4,14 +4,13 @@ import math
 
 import tensorflow as tf
 
-from kbert.answers.entities import EntityAnswers
-from kbert.answers.fill_mask import FillMaskAnswers
+from kbert.answers.pretraining import FillMaskAnswers
 from kbert.answers.spans import NO_CANDIDATE
-from kbert.answers.tags import TagAnswers
+from kbert.answers.words import EntityAnswers, TagAnswers
 from kbert.inspection.playground.questions import BadRequest, as_arrays, rounded, token_object
 from kbert.inspection.playground.sources import views_of_task
 from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
-from kbert.tasks.masked_lm import filled
+from kbert.tasks.pretraining import filled
 
 _MASKS = 20  # of a text are filled
 _CANDIDATES = 10  # answers to a question that are listed

@@ -8,8 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import tensorflow as tf
 
-from kbert.answers.fill_mask import FillMaskAnswers
-from kbert.answers.next_sentence import NextSentenceAnswers
+from kbert.answers.pretraining import FillMaskAnswers, NextSentenceAnswers
 from kbert.corpus.documents import prose_sentences
 from kbert.corpus.pool import TokenPool, make_pool
 from kbert.inspection.playground.questions import BadRequest, as_arrays, read_row, rounded, token_object

@@ -11,9 +11,9 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.inspection.analysis.states import truncated_tokens
+from kbert.preprocessing.preprocessor import TextPreprocessor
 from kbert.preprocessing.strings import as_text
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
-from kbert.tasks.encoder.features import token_list
+from kbert.tasks.encoder import token_list
 
 _SHOWN = 60  # characters of a wrong value in a message
 _LARGEST = 2**63 - 1  # of TensorFlow's int64

@@ -10,8 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from kbert.files import atomic_file
-from kbert.tasks.glue_benchmark.task import check_pipeline
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, GlueTask, glue_name
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, GlueTask, check_pipeline, glue_name
 from kbert.tasks.scores import predict_scores
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
@@ -22,32 +21,28 @@ _MIDNIGHT = (1980, 1, 1, 0, 0, 0)  # the same answers give the same zip
 
 
 def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: int = 32) -> dict[str, list[str]]:
-    """The answers to a task's test files, of one model or of the mean of several.
-
-    They are {submission file, such as "MNLI-mm": lines "index<tab>prediction", in the order of the test file}.
-    """
+    """{submission file, such as "MNLI-mm": lines "index<tab>prediction"} of one model or of the mean of several."""
     answers = {}
     for file in task.tests:
         test = task.read_test(directory, file)
         scores = [
-            _in_order(predict_scores(p.model, p.preprocessor, test.columns, batch_size=batch_size), p, task)
-            for p in pipelines
+            _in_order(predict_scores(pipeline, test.columns, batch_size=batch_size), pipeline, task)
+            for pipeline in pipelines
         ]
         answers[file] = _lines(test.index, predictions(task, np.mean(scores, axis=0)))
     return answers
 
 
-def collect_models(runs, given: Iterable[tuple[str, object]], constant: Collection[str] = ()) -> dict[str, list]:
-    """The models that answer each task: {task: their sources}.
+def collect_models(runs, named: Iterable[tuple[str, object]], constant: Collection[str] = ()) -> dict[str, list]:
+    """{task: sources of its models}, from a directory with a folder for each task's run, and from pairs (task, source).
 
-    `runs` is a directory with a folder for each task, in which a run of fine-tuning left a model. `given` are pairs
-    (task, source of a model). Several models of a task form an ensemble. `constant` are the tasks without a model.
+    Several models of a task form an ensemble. `constant` are the tasks without a model.
     """
     models = {}
     for name in GLUE_TASKS if runs is not None else ():
         if (path := pathlib.Path(runs) / name / "model").is_dir():
             models[name] = [path]
-    for task, source in given:
+    for task, source in named:
         models.setdefault(task, []).append(source)
     if twice := sorted(set(models) & set(constant)):
         raise ValueError(f"expected either a model or --constant for each task. Received: both for {twice}")
@@ -77,11 +72,9 @@ def files_to_read(models: Iterable[str], constant: Iterable[str], directory) -> 
 
 
 def submit(models: Mapping[str, Sequence], constant: Sequence[str], directory, output, batch_size: int = 32) -> str:
-    """Answers the test files of several tasks and writes the submission.
+    """Answers the test files of several tasks and writes the submission; returns what was written, for printing.
 
-    `models` are {task: sources of its models, whose mean answers}. `constant` are the tasks that are answered with the
-    most frequent label of their training file. Returns what was written and what the server still requires, for
-    printing.
+    `constant` are the tasks that are answered with the most frequent label of their training file.
     """
     answers = {}
     for name, sources in models.items():
@@ -92,7 +85,7 @@ def submit(models: Mapping[str, Sequence], constant: Sequence[str], directory, o
     for name in constant:
         answers |= constant_answers(GLUE_TASKS[name], directory)
     path, missing = write_submission(output, answers)
-    lines = [f"{file}.tsv: {len(some):,} answers" for file, some in answers.items()]
+    lines = [f"{file}.tsv: {len(rows):,} answers" for file, rows in answers.items()]
     lines.append(
         f"Wrote {path}." + (f" The server also requires {', '.join(missing)}." if missing else " It is complete.")
     )
@@ -120,10 +113,7 @@ def predictions(task: GlueTask, scores: np.ndarray) -> list[str]:
 
 
 def write_submission(directory, answers: Mapping[str, Sequence[str]]) -> tuple[pathlib.Path, list[str]]:
-    """Writes ``<file>.tsv`` for each file, and all of them as ``submission.zip``, ready to upload.
-
-    Returns the path of the zip, and the names of the files that the server requires and that are not in it.
-    """
+    """Writes ``<file>.tsv`` for each file, and a zip of all; returns its path and the names of the files it lacks."""
     if unknown := sorted(set(answers) - set(SUBMISSION_FILES)):
         raise ValueError(f"A submission has the files {list(SUBMISSION_FILES)}. Received: {unknown}")
     directory = pathlib.Path(directory)

@@ -73,15 +73,15 @@ def squad_scores(golds, answers, *, odds=None, threshold: float = 0.0, version: 
     """
     raw = dict(zip(("exact", "f1"), raw_scores(golds, answers, version), strict=True))
     answerable = _answerable(golds)
-    given = raw
+    used = raw
     if odds is not None:
         odds = np.asarray(odds, "float64")
-        given = {name: np.where(odds > threshold, ~answerable, values) for name, values in raw.items()}
-    scores = _means(given, slice(None))
+        used = {name: np.where(odds > threshold, ~answerable, values) for name, values in raw.items()}
+    scores = _means(used, slice(None))
     if version == "2.0":
         for prefix, rows in (("HasAns_", answerable), ("NoAns_", ~answerable)):
             if rows.any():
-                scores |= {prefix + name: value for name, value in _means(given, rows).items()}
+                scores |= {prefix + name: value for name, value in _means(used, rows).items()}
     if odds is not None:
         for name, values in raw.items():
             best, at = _official_threshold(values, answers, odds, answerable)

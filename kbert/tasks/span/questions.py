@@ -11,8 +11,7 @@ from kbert.checks import check_path
 from kbert.files import read_json
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import read_columns, text_table
-from kbert.tasks.table import Table, check_texts, read_table
-from kbert.tasks.text_files import check_characters
+from kbert.tasks.table import Table, check_characters, check_texts, read_table
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -28,13 +27,6 @@ class Questions(Examples):
     lines: Sequence[int] = ()
 
     row_fields = ("ids", "questions", "contexts", "answers", "answer_starts")
-
-    def __post_init__(self):
-        sizes = [len(getattr(self, name)) for name in self.row_fields]
-        if len(set(sizes)) > 1 or not sizes[0]:
-            raise ValueError(
-                f"Expected as many ids, questions, contexts, answers and starts, at least one. Received: {sizes}"
-            )
 
     @property
     def answer_ends(self) -> np.ndarray:
@@ -144,13 +136,15 @@ def questions_with_answers(data) -> Questions:
     ids = _ids(table)
     answers = []
     starts = []
-    for row, (context, given) in enumerate(zip(table["context"], data["answers"], strict=True)):
-        texts, positions = (_part("the data", f"row {row}", given, name, list) for name in ("text", "answer_start"))
+    for row, (context, answers_of_row) in enumerate(zip(table["context"], data["answers"], strict=True)):
+        texts, positions = (
+            _part("the data", f"row {row}", answers_of_row, name, list) for name in ("text", "answer_start")
+        )
         if len(texts) != len(positions):
-            raise ValueError(f"row {row}: expected an 'answer_start' for each 'text'. Received: {given}")
+            raise ValueError(f"row {row}: expected an 'answer_start' for each 'text'. Received: {answers_of_row}")
         pairs = [{"text": text, "answer_start": start} for text, start in zip(texts, positions, strict=True)]
-        found, start = _answers("the data", f"row {row}", {"answers": pairs}, context, True)
-        answers.append(found)
+        right, start = _answers("the data", f"row {row}", {"answers": pairs}, context, True)
+        answers.append(right)
         starts.append(start)
     return Questions(ids, table["question"], table["context"], answers, np.array(starts, "int32"))
 
@@ -238,7 +232,7 @@ def _start(table, row):
 
 def _ids(table):
     """The ids of a table, or the number of the row from 1 where there is none."""
-    ids = [given or str(row) for row, given in enumerate(table.get("id", [""] * len(table.lines)), start=1)]
+    ids = [cell or str(row) for row, cell in enumerate(table.get("id", [""] * len(table.lines)), start=1)]
     _check_ids(ids, table.where)
     return ids
 

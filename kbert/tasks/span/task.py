@@ -1,14 +1,12 @@
 """Questions and contexts → answers that are spans of the contexts."""
 
 import dataclasses
-import functools
 import logging
 from typing import Annotated, Literal
 
 import numpy as np
 
 from kbert.options import Bounds, Count
-from kbert.pipelines.task_signature import LONG_TEXT, SENTENCE, answering
 from kbert.tasks.in_memory import column_names, text_table
 from kbert.tasks.span.metrics import squad_scores
 from kbert.tasks.span.questions import (
@@ -19,7 +17,7 @@ from kbert.tasks.span.questions import (
     read_questions,
     read_squad,
 )
-from kbert.tasks.task import Evaluation, Task, TrainingData, of_model
+from kbert.tasks.task import LONG_TEXT, SENTENCE, Evaluation, Task, of_model
 
 _LOGGER = logging.getLogger("kbert")
 _METRICS = ("f1", "exact")
@@ -60,6 +58,9 @@ class SpanExtraction(Task):
     metrics: tuple[str, ...] = _METRICS
 
     name = "span"
+    model_name = "BertSpanExtractor"
+    answer_names = {"answer": "SpanAnswers"}
+    signature = "answer"
     heads = ("span_head",)
     playground_views = ("question_answering",)
     default_length = 384  # as run_squad.py; windows no longer than the step between them would not overlap
@@ -68,29 +69,13 @@ class SpanExtraction(Task):
         super().__post_init__()
         self._check_metrics(_METRICS)
 
-    @classmethod
-    def model_class(cls):
-        from kbert.models.span_extractor import BertSpanExtractor
-
-        return BertSpanExtractor
-
     def parts(self, model, tokenizer, sequence_length):
         from kbert.answers.spans import SpanAnswers
-        from kbert.preprocessing.span_preprocessor import SpanPreprocessor
+        from kbert.preprocessing.window_preprocessors import SpanPreprocessor
 
         lengths = sequence_length, self.doc_stride, self.max_query_length
         limits = self.n_best, self.max_answer_length, self.null_threshold
         return SpanPreprocessor(tokenizer, *lengths, name="preprocessor"), SpanAnswers(*limits, name="answers")
-
-    @classmethod
-    def exported_answers(cls, labels, outputs):
-        from kbert.answers.spans import SpanAnswers
-
-        return SpanAnswers()
-
-    @classmethod
-    def signatures(cls, pipeline):
-        return {"answer": answering(pipeline)}
 
     @classmethod
     def example_rows(cls, names):
@@ -153,7 +138,7 @@ class SpanExtraction(Task):
 
     def teacher_answers(self, teacher, pipeline, examples, batch_size):
         from kbert.tasks.scores import predict_windows
-        from kbert.tasks.span.windows import span_windows
+        from kbert.tasks.span.evaluation import span_windows
 
         own, other = pipeline.tokenizer, teacher.tokenizer
         if own.vocabulary != other.vocabulary or own.settings() != other.settings():
@@ -162,14 +147,13 @@ class SpanExtraction(Task):
         return predict_windows(teacher.model, store.lengths, store.batch, store.sequence_length, batch_size)
 
     def training_data(self, pipeline, train, *, teacher=None, **batches):
-        from kbert.tasks.span.windows import span_windows
-        from kbert.tasks.training_data import window_dataset
+        from kbert.tasks.span.evaluation import span_windows
+        from kbert.tasks.training_data import as_training_data, window_rows
 
         store, labels = span_windows(train, pipeline.preprocessor)
         labels = labels if teacher is None else teacher.beside(labels, store.rows)
-        make_dataset = functools.partial(window_dataset, store, labels, **batches)
         # As in the original, an epoch has as many windows as there are questions.
-        return TrainingData(len(train), len(store), float(store.lengths.mean()), make_dataset)
+        return as_training_data(window_rows(store, labels), store.real_tokens, examples=len(train), **batches)
 
     def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
         from kbert.tasks.span.evaluation import answer_views, evaluate_questions

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 
 from kbert.files import read_json
-from kbert.tasks.text_files import check_characters
+from kbert.tasks.table import check_characters
 
 _WORD = re.compile(r"\S+")
 
@@ -27,7 +27,7 @@ def triviaqa_questions(questions, evidence, words: int = 400) -> Iterator[dict]:
     content = read_json(path, object, data=True)
     if not isinstance(content, dict) or not isinstance(content.get("Data"), list):
         raise ValueError(f"{path}: expected TriviaQA's JSON, with 'Data', a list of questions.")
-    found = 0
+    read = 0
     done = set()
     for number, question in enumerate(content["Data"]):
         aliases = _aliases(path, number, question)
@@ -37,7 +37,7 @@ def triviaqa_questions(questions, evidence, words: int = 400) -> Iterator[dict]:
             file = next((p for p in (evidence / kind / name, evidence / name) if p.is_file()), None)
             if file is None:
                 continue
-            found += 1
+            read += 1
             if (key := (str(question["QuestionId"]), name)) in done:  # listed twice; ids must differ
                 continue
             done.add(key)
@@ -45,7 +45,7 @@ def triviaqa_questions(questions, evidence, words: int = 400) -> Iterator[dict]:
             start, end = find_answer(context, aliases)
             if start >= 0:
                 yield _article(question, name, context, start, end)
-    if not found:
+    if not read:
         raise FileNotFoundError(f"{evidence} holds none of the documents that {path} names: expected wikipedia/, web/.")
 
 
@@ -60,9 +60,9 @@ def first_words(text: str, count: int) -> str:
 def find_answer(context: str, aliases) -> tuple[int, int]:
     """(start, end) of the first occurrence of the longest alias in the context, (-1, -1) if there is none."""
     for alias in sorted(set(filter(str.strip, aliases)), key=lambda text: (-len(text), text)):
-        found = re.search(rf"(?<!\w){re.escape(alias.strip())}(?!\w)", context, re.IGNORECASE)
-        if found:
-            return found.span()
+        match = re.search(rf"(?<!\w){re.escape(alias.strip())}(?!\w)", context, re.IGNORECASE)
+        if match:
+            return match.span()
     return -1, -1
 
 

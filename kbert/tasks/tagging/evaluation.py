@@ -1,8 +1,9 @@
-"""A tagger's tags of given words, their scores, and how they are written and shown.
+"""Tagged words → the windows that a tagger is trained on, its tags of them, and how these are scored and shown.
 
-Shapes: B batch, S sequence, W windows, N labels, n words of all texts.
+Shapes: B batch, S sequence, W windows of all texts, n words of all texts, N labels.
 """
 
+import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -10,16 +11,95 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kbert.answers.entities import prefix_and_type
-from kbert.answers.tags import TagAnswers
+from kbert.answers.words import TagAnswers, prefix_and_type
 from kbert.files import atomic_file
 from kbert.inspection.markdown import escape, mark_entities, markdown_table, percent
 from kbert.inspection.view import View
 from kbert.tasks.scores import check_scores, cross_entropies, predict_windows
-from kbert.tasks.tagging.metrics import entity_chunks, entity_scores
-from kbert.tasks.tagging.readers import DOCUMENT_START
-from kbert.tasks.tagging.tagged_text import TaggedText
-from kbert.tasks.tagging.windows import INPUTS, TaggedWindows
+from kbert.tasks.tagging.readers import DOCUMENT_START, TaggedText
+from kbert.tasks.tagging.tag_scheme import entity_chunks, entity_scores
+from kbert.tasks.training_data import TrainingRows
+
+INPUTS = ("token_ids", "segment_ids", "padding_mask")
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class TaggedWindows:
+    """All windows of tagged texts, tokenised once."""
+
+    batch: Mapping[str, np.ndarray]  # the result of `TaggingPreprocessor.windows` for all texts at once
+    labels: np.ndarray  # int32 [W, S]; 0 if there is none
+    weights: np.ndarray  # float32 [W, S]: 1 at the first token of every word that has a label, else 0
+    words: np.ndarray  # int32 [W, S]: the number of the word at its first token, else -1
+    texts: Sequence[range]  # the sentences of each text
+
+    @classmethod
+    def from_tagged_text(
+        cls, tagged: TaggedText, preprocessor, tags: Sequence[str], context: str = "document"
+    ) -> "TaggedWindows":
+        """Preprocesses texts of words: sentences or whole documents.
+
+        A word is labelled at its first token, in every window with this token, so words in the overlap of two windows
+        are learned in both contexts. Tags that are not among `tags` have weight 0.
+        """
+        texts = tagged.texts(context)
+        words = [[word for row in text for word in tagged.words[row]] for text in texts]
+        batch = preprocessor.windows(
+            tf.RaggedTensor.from_row_lengths(
+                tf.constant([word for text in words for word in text], tf.string), [len(text) for text in words]
+            )
+        )
+        batch = {name: value.numpy() for name, value in batch.items()}
+        index = {tag: n for n, tag in enumerate(tags)}
+        ids = np.array([index.get(tag, -1) for text in texts for row in text for tag in tagged.tags[row]], "int32")
+        token = batch["window_token"]  # [W, S]
+        position = batch["word_position"]
+        first = token.reshape(-1)[position[position >= 0]]  # [n], in the order of the words
+        of_token = np.full(token.max() + 2, -1, "int32")  # the last: no token
+        of_token[first] = np.arange(len(first))
+        numbers = of_token[token]
+        labels = np.append(ids, np.int32(-1))[numbers]
+        return cls(batch, np.maximum(labels, 0), (labels >= 0).astype("float32"), numbers, texts)
+
+    def __len__(self):
+        return len(self.labels)
+
+    @property
+    def word_positions(self) -> np.ndarray:
+        """Integers [n]: where in a flat [W * S] each word's first token stands, in the window with the most context."""
+        position = self.batch["word_position"]
+        return position[position >= 0]
+
+    @property
+    def word_labels(self) -> np.ndarray:
+        """int32 [n]: the label of each word, 0 if there is none."""
+        return self.labels.reshape(-1)[self.word_positions]
+
+    @property
+    def real_tokens(self) -> float:
+        """Tokens of a window that are not padding, on average."""
+        return float(self.batch["padding_mask"].sum()) / len(self)
+
+
+def tagged_rows(windows: TaggedWindows, targets: np.ndarray | None = None) -> TrainingRows:
+    """The windows as rows of ``(inputs, labels, weights)``, both {"logits": [B, S]}.
+
+    `targets`, float32 [n, ...] of the words of all texts, replace the labels.
+    """
+    labels = windows.labels if targets is None else np.maximum(windows.words, 0)
+    columns = {name: windows.batch[name] for name in INPUTS} | {"labels": labels, "weights": windows.weights}
+    with tf.init_scope(), tf.device("CPU:0"):  # tensors: an array would be copied into the graph
+        columns = {name: tf.constant(column) for name, column in columns.items()}
+        targets = None if targets is None else tf.constant(targets)
+
+    def read(rows):  # [B]
+        inputs = {name: tf.gather(column, rows) for name, column in columns.items()}
+        labels = inputs.pop("labels")
+        weights = inputs.pop("weights")
+        labels = labels if targets is None else tf.gather(targets, labels)  # [B, S, ...]
+        return inputs, {"logits": labels}, {"logits": weights}
+
+    return TrainingRows(len(windows), read, lambda: windows.batch["padding_mask"].sum(axis=1), by_token=True)
 
 
 def write_predictions(path, tagged: TaggedText, predicted: Sequence[Sequence[str]]) -> None:
@@ -54,9 +134,8 @@ def evaluate_tagger(
 ) -> tuple[dict, list[list[str]]]:
     """Tags every word of `tagged` and scores the tags.
 
-    `context`, "document" or "sentence", is the unit that is read together. Returns ``{"sentences", "loss", …what
-    `entity_scores` gives}`` and the predicted tags of each sentence. Predicted BIOES or BILOU tags are converted to B-
-    and I-, and labels that are only a type get I-, so that they can be scored.
+    Returns ``{"sentences", "loss", …what `entity_scores` gives}`` and the predicted tags of each sentence. Predicted
+    BIOES or BILOU tags are converted to B- and I-, and labels that are only a type get I-, so that they can be scored.
     """
     windows = TaggedWindows.from_tagged_text(tagged, preprocessor, tags, context)
     logits = _logits(model, windows, batch_size)
@@ -113,7 +192,7 @@ def entity_views(tagged: TaggedText, predicted: Sequence[Sequence[str]], scores:
     with_entities = np.flatnonzero([bool(gold) for gold, _ in pairs])
     sample = np.unique(np.linspace(0, len(with_entities) - 1, MOST_SENTENCES).astype("int64"))
     worst = np.argsort(-errors, kind="stable")[:MOST_SENTENCES]
-    rows = [[escape(name), *_cells(one)] for name, one in scores["types"].items()]
+    rows = [[escape(name), *_cells(of_type)] for name, of_type in scores["types"].items()]
     types = markdown_table(
         ["type", "precision", "recall", "F1", "gold", "predicted"], [*rows, ["**all**", *_cells(scores)]]
     )
@@ -143,6 +222,6 @@ def entity_views(tagged: TaggedText, predicted: Sequence[Sequence[str]], scores:
     ]
 
 
-def _cells(one):
-    shares = [percent(one[name]) for name in ("precision", "recall", "f1")]
-    return [*shares, f"{one['entities']:,}", f"{one['predicted_entities']:,}"]
+def _cells(scores):
+    shares = [percent(scores[name]) for name in ("precision", "recall", "f1")]
+    return [*shares, f"{scores['entities']:,}", f"{scores['predicted_entities']:,}"]

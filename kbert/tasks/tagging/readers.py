@@ -1,15 +1,86 @@
-"""Tagged files → tagged words: CoNLL columns, and JSON lines with the spans of entities."""
+"""Tagged words: the examples of tagging, and their files, CoNLL's columns and JSON lines with the spans of entities."""
 
+import dataclasses
 import itertools
 import pathlib
 import re
+from collections.abc import Mapping, Sequence
 
 from kbert.checks import check_path, is_missing, shown
-from kbert.files import parse_json
-from kbert.tasks.table import JSON_LINES
+from kbert.tasks.examples import Examples
+from kbert.tasks.table import JSON_LINES, TABLES, check_characters, iterate_json_lines, read_lines, read_table
 from kbert.tasks.tagging.tag_scheme import convert_sentences
-from kbert.tasks.tagging.tagged_text import TaggedText
-from kbert.tasks.text_files import check_characters, read_lines
+
+CONTEXTS = ("document", "sentence")
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class TaggedText(Examples):
+    """Sentences of words with a tag each, in IOB2: the first word of an entity has B-type, its others I-type."""
+
+    words: Sequence[Sequence[str]]  # of each sentence
+    tags: Sequence[Sequence[str]]  # as many of each
+    documents: Sequence[int]  # the document number of each sentence, ascending
+    path: str | None = None
+    lines: Sequence[int] = ()  # the line of each sentence's first word
+    one_line: bool = False  # whether all words of a sentence are on that line
+    tag_names: Sequence[str] | None = None  # of a tagger, with held-out types; None: those of this text
+
+    row_fields = ("words", "tags", "documents")
+    _unit = "documents"
+
+    def __post_init__(self):
+        super().__post_init__()
+        for row, (words, tags) in enumerate(zip(self.words, self.tags, strict=True)):
+            if len(words) != len(tags):
+                raise ValueError(
+                    f"{self.where(row)}: expected one tag per word. Received: {len(words)} and {len(tags)}"
+                )
+
+    @property
+    def columns(self) -> dict[str, list[str]]:
+        """The sentences with their words joined by spaces, for pipelines of strings."""
+        return {"text": [" ".join(words) for words in self.words]}
+
+    def _rows(self):
+        return {"words": list(self.words), "tags": list(self.tags), "document": list(self.documents)}
+
+    def baseline(self) -> str:
+        """The tag of words outside of entities, O."""
+        return "O"
+
+    def where(self, row: int, word: int = 0) -> str:
+        """File and line of a word of a sentence, as error messages name them."""
+        if not len(self.lines):
+            return f"{self.path or 'the tagged text'}, sentence {row}"
+        return f"{self.path}, line {self.lines[row] + (0 if self.one_line else word)}"
+
+    def _groups(self):
+        return self.texts("document")
+
+    def texts(self, context: str = "document") -> list[range]:
+        """The sentences that a tagger reads together: one by one, or with the context "document" all of a document."""
+        if context not in CONTEXTS:
+            raise ValueError(f"`context` must be one of {CONTEXTS}. Received: {context!r}")
+        if context == "sentence":
+            return [range(n, n + 1) for n in range(len(self))]
+        starts = [n for n in range(len(self)) if n == 0 or self.documents[n] != self.documents[n - 1]]
+        return [range(a, b) for a, b in zip(starts, [*starts[1:], len(self)], strict=True)]
+
+
+def learn_tags(tagged: TaggedText) -> list[str]:
+    """The tags of a tagger trained on this text: "O", then B- and I- of each type, sorted by type."""
+    types = sorted({tag[2:] for tags in tagged.tags for tag in tags if tag != "O"})
+    return ["O", *(f"{prefix}-{type_}" for type_ in types for prefix in "BI")]
+
+
+def check_tags(tagged: TaggedText, tags: Sequence[str]) -> None:
+    """Raises a ValueError that names file and line for the first tag that is not among `tags`."""
+    known = set(tags)
+    for row, sentence in enumerate(tagged.tags):
+        for n, tag in enumerate(sentence):
+            if tag not in known:
+                raise ValueError(f"{tagged.where(row, n)}: expected one of {list(tags)}. Received: {shown(tag)}")
 
 
 def read_span_lines(path) -> TaggedText:
@@ -20,19 +91,16 @@ def read_span_lines(path) -> TaggedText:
     word, so that every span consists of whole words. Each line is a document. Other keys are ignored, and empty lines
     are skipped. Overlapping spans cannot be written as tags and are an error.
     """
-    path = pathlib.Path(path)
     lines = []
     texts = []
     spans = []
-    for number, line in enumerate(read_lines(path), start=1):
-        if line.strip():
-            where = f"{path}, line {number}"
-            text, found = _row(where, line)
-            lines.append(number)
-            texts.append(text)
-            spans.append(_checked(where, text, found))
-    if not texts:
-        raise ValueError(f"{path}: expected lines with a text and its spans. Received: a file without any")
+    for number, row in iterate_json_lines(path, as_written=False):
+        where = f"{path}, line {number}"
+        if not isinstance(row.get("text"), str) or not isinstance(row.get("spans"), list):
+            raise ValueError(f'{where}: expected an object with "text" and a list "spans". Received: {shown(row)}')
+        lines.append(number)
+        texts.append(check_characters(row["text"], where))
+        spans.append(row["spans"])
     words, tags = _words_and_tags([f"{path}, line {number}" for number in lines], texts, spans)
     return TaggedText(words, tags, list(range(len(words))), str(path), lines, one_line=True)
 
@@ -40,12 +108,11 @@ def read_span_lines(path) -> TaggedText:
 def spans_from_memory(texts, spans) -> TaggedText:
     """Texts in memory and the spans of each, as `read_span_lines` reads them from a file."""
     places = [f"row {row}" for row in range(len(texts))]
-    for where, text, found in zip(places, texts, spans, strict=True):
-        if not isinstance(text, str) or not isinstance(found, list):
+    for where, text, spans_of_text in zip(places, texts, spans, strict=True):
+        if not isinstance(text, str) or not isinstance(spans_of_text, list):
             raise ValueError(
-                f"{where}: expected a text and a list of spans. Received: {shown(text)} and {shown(found)}"
+                f"{where}: expected a text and a list of spans. Received: {shown(text)} and {shown(spans_of_text)}"
             )
-    spans = [_checked(*row) for row in zip(places, texts, spans, strict=True)]
     words, tags = _words_and_tags(places, texts, spans)
     return TaggedText(words, tags, list(range(len(words))))
 
@@ -55,22 +122,16 @@ def _words_and_tags(places, texts, spans):
 
     words = []
     tags = []
+    spans = [_checked(*row) for row in zip(places, texts, spans, strict=True)]
     _, starts, ends = split_words(texts)
     borders = zip(starts.to_list(), ends.to_list(), strict=True)
-    for where, text, found, border in zip(places, texts, spans, borders, strict=True):
-        pieces = _cut(list(zip(*border, strict=True)), {end for span in found for end in span[:2]})
+    for where, text, spans_of_text, border in zip(places, texts, spans, borders, strict=True):
+        pieces = _cut(list(zip(*border, strict=True)), {end for span in spans_of_text for end in span[:2]})
         if not pieces:
             raise ValueError(f"{where}: expected a text with a word in it. Received: {shown(text)}")
         words.append([text[start:end] for start, end in pieces])
-        tags.append(_tags(where, text, pieces, found))
+        tags.append(_tags(where, text, pieces, spans_of_text))
     return words, tags
-
-
-def _row(where, line):
-    row = parse_json(line, where)
-    if not isinstance(row, dict) or not isinstance(row.get("text"), str) or not isinstance(row.get("spans"), list):
-        raise ValueError(f'{where}: expected an object with "text" and a list "spans". Received: {shown(line)}')
-    return check_characters(row["text"], where), row["spans"]
 
 
 def _checked(where, text, spans):
@@ -82,9 +143,9 @@ def _checked(where, text, spans):
             raise ValueError(f"{where}: expected a span inside the text, 0 to {len(text)}. Received: {span}")
         checked.append((start, end, type_))
     checked.sort()
-    for one, other in zip(checked, checked[1:], strict=False):
-        if other[0] < one[1]:
-            raise ValueError(f"{where}: spans must not overlap. Received: {one} and {other}")
+    for span, following in itertools.pairwise(checked):
+        if following[0] < span[1]:
+            raise ValueError(f"{where}: spans must not overlap. Received: {span} and {following}")
     return checked
 
 
@@ -102,7 +163,7 @@ def _cut(places, borders):
     pieces = []
     for start, end in places:
         cuts = sorted({start, end} | {border for border in borders if start < border < end})
-        pieces += zip(cuts, cuts[1:], strict=False)
+        pieces += itertools.pairwise(cuts)
     return pieces
 
 
@@ -140,35 +201,38 @@ def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> Tagg
 
     Source: Tjong Kim Sang and De Meulder 2003 (CoNLL-2003).
     """
-    path = pathlib.Path(path)
     words = []
     tags = []
     documents = []
     lines = []
-    for document, sentence in _sentences(path, tag_column):
-        words.append([word for _, word, _ in sentence])
-        tags.append([tag for _, _, tag in sentence])
+    columns = None
+    for document, sentence in _sentences(path):
+        columns = columns or len(sentence[0][1])
+        for number, cells in sentence:
+            _check_cells(f"{path}, line {number}", cells, columns, tag_column)
+        words.append([cells[0] for _, cells in sentence])
+        tags.append([cells[tag_column].strip(" ") for _, cells in sentence])
         documents.append(document)
-        lines.append(sentence[0][0])
+        lines.append([number for number, _ in sentence])
     if not words:
         raise ValueError(f"{path}: expected words in columns. Received: a file without any")
-    places = [[f"{path}, line {first + n}" for n in range(len(some))] for first, some in zip(lines, tags, strict=True)]
+    places = [[f"{path}, line {number}" for number in numbers] for numbers in lines]
     tags = convert_sentences(places, tags, scheme)
-    if len(set(documents)) == 1 and documents[0] == 0:  # no line said where one begins
+    if set(documents) == {0}:  # no line said where one begins
         documents = list(range(len(words)))
-    return TaggedText(words, tags, documents, str(path), lines)
+    return TaggedText(words, tags, documents, str(path), [numbers[0] for numbers in lines])
 
 
 def tagged_from_memory(words, tags, documents=None, scheme: str | None = None) -> TaggedText:
     """Lists of words and of tags, with the document of each sentence. None: each sentence is its own document."""
-    for row, (some, their) in enumerate(zip(words, tags, strict=True)):
-        are_lists = isinstance(some, list) and isinstance(their, list) and len(some) == len(their) > 0
-        if not are_lists or not all(isinstance(text, str) for text in (*some, *their)):
+    for row, (sentence, its_tags) in enumerate(zip(words, tags, strict=True)):
+        are_lists = isinstance(sentence, list) and isinstance(its_tags, list) and len(sentence) == len(its_tags) > 0
+        if not are_lists or not all(isinstance(text, str) for text in (*sentence, *its_tags)):
             raise ValueError(
                 f"row {row}: expected lists of words and of as many tags, all strings. "
-                f"Received: {shown(some)} and {shown(their)}"
+                f"Received: {shown(sentence)} and {shown(its_tags)}"
             )
-    converted = convert_sentences([[f"row {row}"] * len(some) for row, some in enumerate(tags)], tags, scheme)
+    converted = convert_sentences([[f"row {row}"] * len(its_tags) for row, its_tags in enumerate(tags)], tags, scheme)
     numbers = list(range(len(words)))
     if documents:
         for row, document in enumerate(documents):
@@ -179,47 +243,95 @@ def tagged_from_memory(words, tags, documents=None, scheme: str | None = None) -
         numbers = [0]
         for before, now in itertools.pairwise(documents):
             numbers.append(numbers[-1] + (before != now))
-    return TaggedText([list(some) for some in words], converted, numbers)
+    return TaggedText([list(sentence) for sentence in words], converted, numbers)
 
 
-def _sentences(path, tag_column):
-    """Yields (document number, [(line number, word, tag), …]).
-
-    Document 0 is the text before the first -DOCSTART-.
-    """
+def _sentences(path, is_conllu: bool = False):
+    """Yields (document number, [(line number, cells), …]). Document 0 is what comes before the first -DOCSTART-."""
     document = 0
     sentence = []
-    columns = None
-    for number, line in enumerate(read_lines(path), start=1):
-        if not line.strip(" \t"):
-            if sentence:
-                yield document, sentence
-            sentence = []
-            continue
+    for number, line in enumerate([*read_lines(path), ""], start=1):
         if "\r" in line:
             raise ValueError(f"{path}, line {number}: a carriage return inside the line. Save the file with LF.")
         cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
-        if cells[0] == DOCUMENT_START:
+        is_document = cells[0] == DOCUMENT_START
+        if is_document or not line.strip(" \t"):
             if sentence:
                 yield document, sentence
             sentence = []
-            document = document + 1
-            continue
-        columns = columns or len(cells)
-        _check_cells(path, number, cells, columns, tag_column)
-        sentence.append((number, cells[0], cells[tag_column].strip(" ")))
-    if sentence:
-        yield document, sentence
+            document += is_document
+        elif not is_conllu or (cells[0].isdecimal() and not line.startswith("#")):
+            sentence.append((number, cells))
 
 
-def _check_cells(path, number, cells, columns, tag_column):
+def _check_cells(where, cells, columns, tag_column):
     if len(cells) != columns or len(cells) < 2:
-        wanted = f"{columns} columns, as in the first line" if columns > 1 else "a word and its tag at least"
-        raise ValueError(f"{path}, line {number}: expected {wanted}. Received: {shown(cells, 500)}")
+        expected = f"{columns} columns, as in the first line" if columns > 1 else "a word and its tag at least"
+        raise ValueError(f"{where}: expected {expected}. Received: {shown(cells, 500)}")
     if not -columns <= tag_column < columns or tag_column % columns == 0:
         raise ValueError(
-            f"{path}, line {number}: expected a tag in column {tag_column} (from 0, which is the word's; negative from "
+            f"{where}: expected a tag in column {tag_column} (from 0, which is the word's; negative from "
             f"the end). Received: {columns} columns"
         )
     if not cells[0].strip(" "):
-        raise ValueError(f"{path}, line {number}: expected a word in the first column. Received: {shown(cells, 500)}")
+        raise ValueError(f"{where}: expected a word in the first column. Received: {shown(cells, 500)}")
+
+
+def read_labelled_columns(
+    path, columns: Mapping[str, int] | None = None, *, text: str = "text", label: str = "label", text_pair=None
+) -> dict[str, list]:
+    """Reads labelled words from columns, as CoNLL's and Universal Dependencies' files have them, or texts from a table.
+
+    .csv, .tsv, .jsonl and .ndjson are tables of texts. All other files have a word a line and an empty line after each
+    sentence. Lines that begin with ``-DOCSTART-``, or in a .conllu with ``#``, are skipped. So are the words of a
+    .conllu without a whole number.
+
+    `columns` maps the name of a property to its column, from 0, negative from the end. Three names are special:
+    ``words`` (by default column 0, in a .conllu 1), ``tags`` (entities in any scheme, which become IOB2) and ``heads``
+    (the number of the word's syntactic head in its sentence from 1, 0 for the root). None means ``tags`` in the last
+    column.
+
+    Returns columns as `kbert.inspect` takes them: ``words`` and the others, or ``text`` and the labels.
+    """
+    path = pathlib.Path(path)
+    if path.suffix.lower() in TABLES:
+        table = read_table(path, [text, label, *([text_pair] if text_pair else [])])
+        return {"text": table[text], label: table[label]} | ({"text_pair": table[text_pair]} if text_pair else {})
+    is_conllu = path.suffix.lower() == ".conllu"
+    columns = {"words": 1 if is_conllu else 0, **({"tags": -1} if columns is None else columns)}
+    sentences = [
+        [(f"{path}, line {number}", cells) for number, cells in sentence] for _, sentence in _sentences(path, is_conllu)
+    ]
+    if not sentences:
+        raise ValueError(f"{path}: expected words in columns. Received: a file without any")
+    values = {
+        name: [[_cell(*word, name, column) for word in sentence] for sentence in sentences]
+        for name, column in columns.items()
+    }
+    places = [[where for where, _ in sentence] for sentence in sentences]
+    if "heads" in values:
+        values["heads"] = [_heads(*sentence) for sentence in zip(places, values["heads"], strict=True)]
+    if "tags" in values:
+        try:
+            values["tags"] = convert_sentences(places, values["tags"])
+        except ValueError as error:
+            raise ValueError(f"{error}; give other labels another name than 'tags'") from None
+    return values
+
+
+def _cell(where, cells, name, column):
+    if not -len(cells) <= column < len(cells):
+        raise ValueError(
+            f"{where}: expected {name!r} in column {column} (from 0; negative from the end). "
+            f"Received: {len(cells)} columns"
+        )
+    return cells[column]
+
+
+def _heads(places, heads):
+    for where, head in zip(places, heads, strict=True):
+        if not head.isdecimal() or int(head) > len(heads):
+            raise ValueError(
+                f"{where}: expected the number of a word's head, from 0 (the root) to {len(heads)}. Received: {head!r}"
+            )
+    return [int(head) - 1 for head in heads]

@@ -1,19 +1,16 @@
 """Tagging: texts → words with their tags, or entities."""
 
 import dataclasses
-import functools
 import pathlib
 from typing import Literal
 
 import numpy as np
 
 from kbert.options import Count
-from kbert.pipelines.task_signature import answering
 from kbert.tasks.in_memory import column_names, read_columns
-from kbert.tasks.tagging.metrics import entity_scores
-from kbert.tasks.tagging.readers import read_tagged, spans_from_memory, tagged_from_memory
-from kbert.tasks.tagging.tagged_text import check_tags, learn_tags
-from kbert.tasks.task import Evaluation, Task, TrainingData, columns_of_labels, of_model
+from kbert.tasks.tagging.readers import check_tags, learn_tags, read_tagged, spans_from_memory, tagged_from_memory
+from kbert.tasks.tagging.tag_scheme import entity_scores
+from kbert.tasks.task import Evaluation, Task, answering, columns_of_labels, of_model
 
 _METRICS = ("f1", "precision", "recall", "accuracy")
 
@@ -53,6 +50,8 @@ class Tagging(Task):
     metrics: tuple[str, ...] = _METRICS
 
     name = "tagging"
+    model_name = "BertTagger"
+    answer_names = {"tags": "TagAnswers", "entities": "EntityAnswers"}
     reading = ("scheme", "tag_column", "context")
     heads = ("tagger_head",)
     playground_views = ("entities",)
@@ -62,16 +61,9 @@ class Tagging(Task):
         super().__post_init__()
         self._check_metrics(_METRICS)
 
-    @classmethod
-    def model_class(cls):
-        from kbert.models.tagger import BertTagger
-
-        return BertTagger
-
     def parts(self, model, tokenizer, sequence_length):
-        from kbert.answers.entities import EntityAnswers
-        from kbert.answers.tags import TagAnswers
-        from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
+        from kbert.answers.words import EntityAnswers, TagAnswers
+        from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 
         half = _half(sequence_length)  # of a stored stride that was made for longer windows only so much is left
         stride = half if self.doc_stride is None else min(self.doc_stride, half)
@@ -80,16 +72,8 @@ class Tagging(Task):
         return preprocessor, kind(self.labels_of(model), name="answers")
 
     @classmethod
-    def exported_answers(cls, labels, outputs):
-        from kbert.answers.entities import EntityAnswers
-        from kbert.answers.tags import TagAnswers
-
-        return EntityAnswers(labels) if "entities" in outputs else TagAnswers(labels)
-
-    @classmethod
     def signatures(cls, pipeline):
-        from kbert.answers.entities import EntityAnswers
-        from kbert.answers.tags import TagAnswers
+        from kbert.answers.words import EntityAnswers, TagAnswers
 
         own = pipeline.answers
         answers = {
@@ -152,8 +136,7 @@ class Tagging(Task):
         )
 
     def teacher_answers(self, teacher, pipeline, examples, batch_size):
-        from kbert.tasks.tagging.evaluation import word_logits
-        from kbert.tasks.tagging.windows import TaggedWindows
+        from kbert.tasks.tagging.evaluation import TaggedWindows, word_logits
 
         labels = list(teacher.answers.labels)
         columns = columns_of_labels(pipeline.answers.labels, labels)
@@ -161,15 +144,15 @@ class Tagging(Task):
         return {"logits": word_logits(teacher.model, windows, batch_size)[:, columns]}
 
     def training_data(self, pipeline, train, *, teacher=None, **batches):
-        from kbert.tasks.tagging.windows import TaggedWindows, tagging_dataset
+        from kbert.tasks.tagging.evaluation import TaggedWindows, tagged_rows
+        from kbert.tasks.training_data import as_training_data
 
         windows = TaggedWindows.from_tagged_text(train, pipeline.preprocessor, pipeline.answers.labels, self.context)
         targets = None
         if teacher is not None:
             sentences = np.repeat(np.arange(len(train)), [len(words) for words in train.words])
             targets = teacher.beside({"logits": windows.word_labels}, sentences)["logits"]
-        make_dataset = functools.partial(tagging_dataset, windows, targets=targets, **batches)
-        return TrainingData(len(windows), len(windows), windows.real_tokens, make_dataset)
+        return as_training_data(tagged_rows(windows, targets), windows.real_tokens, **batches)
 
     def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
         from kbert.tasks.tagging.evaluation import entity_views, evaluate_tagger, write_predictions

@@ -29,9 +29,9 @@ from kbert.layers.scalar_mix import ScalarMix
 from kbert.models.feature_modes import FEATURE_MODES, feature_layers
 from kbert.models.feature_tagger import feature_tagger
 from kbert.optim.losses import ClassificationLoss
-from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
-from kbert.tasks.tagging.metrics import entity_scores
-from kbert.tasks.tagging.tagged_text import TaggedText
+from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
+from kbert.tasks.tagging.readers import TaggedText
+from kbert.tasks.tagging.tag_scheme import entity_scores
 from kbert.training import callbacks
 
 TEXTS = ["The films is good.", "", "never in the capitals of France, London was " * 3]

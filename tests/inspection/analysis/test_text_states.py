@@ -7,7 +7,7 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 from kbert import BertEncoder
 from kbert.inspection.analysis.states import mean_states, text_states, word_states
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 
 TEXTS = ["The film is good.", ("a bad film !", "was it ? never"), ""]
 

@@ -5,7 +5,7 @@ import pytest
 from helpers.served_models import make_pipeline
 
 from kbert.inspection.analysis.attention_heads import STATISTICS, attention_statistics
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 
 TEXT, PAIR = "The film is good.", "paris was never the capital"
 

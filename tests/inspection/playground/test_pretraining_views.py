@@ -7,7 +7,7 @@ from helpers.served_models import make_pipeline
 from helpers.slow_but import slow_but
 
 from kbert.corpus.pool import make_pool
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.pairs import sentence_pairs
 from kbert.stateless_random import fold_in

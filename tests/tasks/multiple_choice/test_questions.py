@@ -7,7 +7,7 @@ import pytest
 from helpers.tiny_directory import write_table
 from helpers.wrong_values import wrong_inputs
 
-from kbert.tasks.multiple_choice.questions import LabelledChoices, read_choices, read_dream, read_prompts, read_swag
+from kbert.tasks.multiple_choice import LabelledChoices, read_choices, read_dream, read_prompts, read_swag
 
 ROWS = [("Which?", "one", "two, or so", "", "two, or so"), ("", "a", "b", "c", "0"), ("Sum", "2", "1", "1", "1")]
 LABELS = [1, 0, 1]  # the third is the text "1", not the number, and the first of two that have it
@@ -124,7 +124,7 @@ def test_examples_stay_together():
     assert all(p[1:] == c[1][1:] for p, c in zip(few.prompts, few.choices, strict=True))
     with pytest.raises(ValueError, match="1 to 6 of 7"):
         examples.split(7)
-    with pytest.raises(ValueError, match="Received: 1, 1 and 2"):
+    with pytest.raises(ValueError, match="1 prompts, 1 choices, 2 labels"):
         LabelledChoices(["a"], [["b", "c"]], np.zeros(2, "int32"))
     with pytest.raises(ValueError, match="label of example 0 .* Received: 2"):
         LabelledChoices(["a"], [["b", "c"]], np.array([2], "int32"))

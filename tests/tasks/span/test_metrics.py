@@ -9,7 +9,7 @@ import string
 import numpy as np
 import pytest
 
-from kbert.tasks.span.evaluation import write_squad_files
+from kbert.tasks.span.evaluation import SpanEvaluation
 from kbert.tasks.span.metrics import normalize_answer, null_threshold, squad_scores
 from kbert.tasks.span.questions import Questions
 
@@ -165,7 +165,8 @@ def test_questions_without_candidates_leave_the_threshold_alone():
 def test_files(tmp_path):
     questions = Questions(["a", "b"], ["?", "!"], ["x É", "y"], [("x",), ()], np.array([0, -1], "int32"))
     n_best = np.array([["x É", "", "x"], ["", "y", ""]], object), np.array([[0.5, 0.25, 0.25], [0.75, 0.25, 0]])
-    write_squad_files(tmp_path / "out", questions, ["x É", ""], np.array([-2.5, 1], "float32"), n_best)
+    best, places, odds = np.array(["x É", "y"]), np.zeros((2, 2)), np.array([-2.5, 1], "float32")
+    SpanEvaluation(questions, best, places, odds, n_best, 0.0, {}).write(tmp_path / "out")
     files = {path.name: json.loads(path.read_text(encoding="utf-8")) for path in (tmp_path / "out").iterdir()}
     assert files["predictions.json"] == {"a": "x É", "b": ""}
     assert files["null_odds.json"] == {"a": -2.5, "b": 1.0}

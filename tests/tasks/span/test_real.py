@@ -6,10 +6,10 @@ import tensorflow as tf
 
 import kbert
 from kbert.answers.spans import SpanAnswers
-from kbert.preprocessing.span_preprocessor import SpanPreprocessor
+from kbert.preprocessing.window_preprocessors import SpanPreprocessor
+from kbert.tasks.span.evaluation import span_positions
 from kbert.tasks.span.metrics import normalize_answer
 from kbert.tasks.span.questions import read_squad
-from kbert.tasks.span.windows import span_positions
 
 COUNTS = {"train-v1.1": 7010, "dev-v1.1": 1572, "train-v2.0": 6007, "dev-v2.0": 2954}  # of the data's README
 

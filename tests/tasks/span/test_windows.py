@@ -7,10 +7,9 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.preprocessing.buckets import trim_padding
-from kbert.preprocessing.span_preprocessor import SpanPreprocessor
+from kbert.preprocessing.window_preprocessors import SpanPreprocessor
+from kbert.tasks.span.evaluation import span_positions, span_windows
 from kbert.tasks.span.questions import Questions
-from kbert.tasks.span.windows import span_positions, span_windows
-from kbert.tasks.training_data import window_dataset
 
 PIECES = ["Paris", "is", "the", "capital", "\U0001f600", "中", "films", "É", "was", "1,5", "good!", "\n"]
 RNG = np.random.default_rng(7)
@@ -76,21 +75,6 @@ def test_chunks_do_not_show(monkeypatch):
     for name in ("token_ids", "starts", "lengths", "first_lengths", "rows"):
         np.testing.assert_array_equal(getattr(whole, name), getattr(parts, name))
     np.testing.assert_array_equal(labels["end_logits"], same_labels["end_logits"])
-
-
-@pytest.mark.parametrize("group", [False, True])
-def test_batch_n_is_a_function_of_n(group):
-    store, labels = span_windows(QUESTIONS, PREPROCESSOR)
-    arguments = dict(batch_size=8, seed=3, group_by_length=group)
-    whole = list(window_dataset(store, labels, **arguments).take(len(store) // 8 + 5).as_numpy_iterator())
-    rest = list(window_dataset(store, labels, start_step=20, **arguments).take(len(whole) - 20).as_numpy_iterator())
-    for (a, x), (b, y) in zip(whole[20:], rest, strict=True):
-        tf.nest.map_structure(np.testing.assert_array_equal, (a, x), (b, y))
-    if not group:  # the first epoch has every window once
-        first = np.concatenate([y["start_logits"] for _, y in whole])[: len(store)]
-        assert sorted(map(tuple, first.tolist())) == sorted(map(tuple, labels["start_logits"].tolist()))
-        other = next(window_dataset(store, labels, batch_size=8, seed=4).as_numpy_iterator())[1]
-        assert other["start_logits"].tolist() != whole[0][1]["start_logits"].tolist()
 
 
 @pytest.mark.usefixtures("eagerly")

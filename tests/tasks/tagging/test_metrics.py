@@ -6,7 +6,7 @@ import pytest
 from helpers.conlleval import conlleval
 from helpers.wrong_values import wrong_inputs
 
-from kbert.tasks.tagging.metrics import entity_chunks, entity_scores
+from kbert.tasks.tagging.tag_scheme import entity_chunks, entity_scores
 
 TAGS = ("O", "O", "B-PER", "I-PER", "B-LOC", "I-LOC")
 

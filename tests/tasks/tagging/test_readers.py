@@ -8,10 +8,8 @@ import pytest
 from helpers.wrong_values import wrong_inputs
 
 from kbert.tasks.tagging.evaluation import write_predictions
-from kbert.tasks.tagging.metrics import entity_scores
-from kbert.tasks.tagging.readers import read_conll, read_tagged
-from kbert.tasks.tagging.tag_scheme import recognise_scheme, to_iob2
-from kbert.tasks.tagging.tagged_text import TaggedText, check_tags, learn_tags
+from kbert.tasks.tagging.readers import TaggedText, check_tags, learn_tags, read_conll, read_tagged
+from kbert.tasks.tagging.tag_scheme import entity_scores, recognise_scheme, to_iob2
 from kbert.tasks.tagging.task import Tagging
 
 
@@ -164,14 +162,14 @@ def test_wrong_spans(tmp_path):
         ({"text": "a b", "spans": [[0, 1, "\ud83d"]]}, "expected characters"),
         ({"text": " ", "spans": []}, "a text with a word in it"),
         ({"text": "a"}, 'a list "spans"'),
-        ([1], 'a list "spans"'),
+        ([1], "expected one JSON object per line"),
         owner="a.jsonl, line 2: .*",
     )
     wrong_inputs(
         lambda content: read_tagged(write(tmp_path / "b.jsonl", content)),
         ("{", "line 1: not JSON"),
         ("[" * 200_000, "b.jsonl, line 1: JSON may be nested 100 levels deep"),
-        ("", "a file without any"),
+        ("", "b.jsonl is empty"),
     )
 
 

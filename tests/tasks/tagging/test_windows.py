@@ -5,11 +5,10 @@ import pytest
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 from kbert import BertTagger
-from kbert.preprocessing.tagging_preprocessor import TaggingPreprocessor
-from kbert.tasks.tagging.evaluation import evaluate_tagger
-from kbert.tasks.tagging.metrics import entity_scores
-from kbert.tasks.tagging.tagged_text import TaggedText
-from kbert.tasks.tagging.windows import TaggedWindows, tagging_dataset
+from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
+from kbert.tasks.tagging.evaluation import TaggedWindows, evaluate_tagger
+from kbert.tasks.tagging.readers import TaggedText
+from kbert.tasks.tagging.tag_scheme import entity_scores
 
 TAGS = ["O", "B-X", "I-X"]
 WORDS = [
@@ -51,22 +50,6 @@ def test_first_tokens_are_labelled_and_nothing_else(preprocessor, context):
                 assert windows.labels[window, n + 1] == (label or 0)
             assert weights[window, 0] == 0 and not weights[window, content + 1 :].any()
     assert windows.real_tokens == windows.batch["padding_mask"].sum() / len(windows)
-
-
-def test_batches_go_on_at_any_step(preprocessor):
-    windows = TaggedWindows.from_tagged_text(TAGGED, preprocessor, TAGS, "sentence")
-    for options in ({}, {"group_by_length": True}):
-        whole = list(tagging_dataset(windows, batch_size=3, seed=7, **options).take(9))
-        part = list(tagging_dataset(windows, batch_size=3, seed=7, start_step=5, **options).take(4))
-        for (x, y, w), (x2, y2, w2) in zip(whole[5:], part, strict=True):
-            np.testing.assert_array_equal(x["token_ids"], x2["token_ids"])
-            np.testing.assert_array_equal(y["logits"], y2["logits"])
-            np.testing.assert_array_equal(w["logits"], w2["logits"])
-        assert x["token_ids"].shape == y["logits"].shape == w["logits"].shape
-    ids = np.concatenate(
-        [x["token_ids"] for x, _, _ in tagging_dataset(windows, batch_size=len(windows), padding="full").take(1)]
-    )
-    assert sorted(map(tuple, ids)) == sorted(map(tuple, windows.batch["token_ids"]))  # an epoch is every window once
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -9,7 +9,7 @@ from helpers.stored_models import MODELS, assert_same_weights, load, make_model,
 from helpers.tiny_bert import PAIRS, TEXTS, VOCABULARY, tiny_tokenizer
 
 import kbert
-from kbert.preprocessing.text_preprocessor import TextPreprocessor
+from kbert.preprocessing.preprocessor import TextPreprocessor
 from kbert.weights.diagnostics.parity import measure_parity
 from kbert.weights.formats.huggingface.write import class_of
 

@@ -1,4 +1,4 @@
-"""Logits of a tagger → the entities of each text, with their positions.
+"""Logits of a tagger on windows → the tags of words, and entities with their positions.
 
 Shapes: B texts, T words and e entities of the longest, W windows, S sequence, N labels.
 """
@@ -6,8 +6,78 @@ Shapes: B texts, T words and e entities of the longest, W windows, S sequence, N
 import keras
 import tensorflow as tf
 
-from kbert.answers.answers import grouped_values
-from kbert.answers.word_answers import WordAnswers
+from kbert.answers.answers import Answers, check_number, grouped_values
+from kbert.checks import check_labels
+
+
+class WordAnswers(Answers):
+    """Base class of answers about words: the outputs of `pad_values`, [B, None], and ``count`` int32 [B]."""
+
+    option_names = ("labels",)
+    fits_table = False
+    tagging_output: str  # the option of `kbert.build_pipeline` that chooses these answers
+
+    def __init__(self, labels, **kwargs):
+        super().__init__(**kwargs)
+        self.labels = tuple(check_labels(labels, type(self).__name__))
+
+    def word_tags(self, outputs, batch):
+        """The most probable label of each word, at the position that `TaggingPreprocessor` chose.
+
+        `outputs` has ``logits`` [W, S, N], `batch` has ``word_position`` int32 [B, T]. Returns (ids int32 [B, T],
+        scores float32 [B, T], is_word bool [B, T]). Ids and scores are 0 where there is no word.
+        """
+        check_number(self.labels, outputs["logits"].shape, type(self).__name__)
+        logits = tf.reshape(tf.cast(outputs["logits"], tf.float32), [-1, len(self.labels)])  # [W * S, N]
+        position = batch["word_position"]
+        is_word = position >= 0
+        # An empty text has a window too, so W is at least 1.
+        probabilities = tf.nn.softmax(tf.gather(logits, tf.maximum(position, 0)))  # [B, T, N]
+        ids = tf.argmax(probabilities, axis=-1, output_type=tf.int32)
+        scores = tf.reduce_max(probabilities, axis=-1)
+        return tf.where(is_word, ids, 0), tf.where(is_word, scores, 0.0), is_word
+
+    def settings(self):
+        return {**super().settings(), "tagging_output": self.tagging_output}
+
+
+@keras.saving.register_keras_serializable("kbert")
+class TagAnswers(WordAnswers):
+    """Every word of each text with its most probable tag.
+
+    Args:
+        labels: list of N strings, the tags in the order of the logits.
+        **kwargs: name, dtype, trainable.
+
+    Inputs:
+        outputs: dict with ``logits`` [W, S, N].
+        batch: what `TaggingPreprocessor` returned.
+
+    Returns:
+        dict of ``words``, ``tags`` string [B, T] (padded with ""), ``scores`` float32 [B, T], the tags' probabilities
+        (padded with 0), and ``count`` int32 [B], the number of words of each text.
+
+    Raises:
+        ValueError: no labels, or not as many as logits.
+
+    Source: Devlin et al. 2018, section 5.3: a word's tag is that of its first token, no CRF.
+
+    Example::
+
+        TagAnswers(["O", "B-PER", "I-PER"])(tagger(windows), batch)["tags"]  # [["B-PER", "O", ""], …]
+    """
+
+    pad_values = {"words": "", "tags": "", "scores": 0.0}
+    tagging_output = "tags"
+
+    def call(self, outputs, batch):
+        ids, scores, is_word = self.word_tags(outputs, batch)
+        tags = tf.where(is_word, tf.gather(tf.constant(self.labels), ids), "")
+        return {"words": batch["words"], "tags": tags, "scores": scores, "count": batch["word_count"]}
+
+    def to_dicts(self, answers):
+        """``words``: a list of ``word``, ``tag`` and ``score``."""
+        return grouped_values(answers, "words", {"words": "word", "tags": "tag", "scores": "score"})
 
 
 @keras.saving.register_keras_serializable("kbert")

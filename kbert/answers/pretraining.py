@@ -1,4 +1,4 @@
-"""Masked-LM logits → the most probable tokens for each mask.
+"""Logits of the two pre-training heads → tokens for each mask, and whether a text follows another.
 
 Shapes: B batch, M masks, V vocabulary, k tokens proposed.
 """
@@ -7,7 +7,7 @@ import keras
 import tensorflow as tf
 
 import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that configs that hold one can be read
-from kbert.answers.answers import Answers
+from kbert.answers.answers import Answers, single_values
 from kbert.checks import check_positive
 from kbert.keras_compat import deserialize
 
@@ -19,7 +19,7 @@ class FillMaskAnswers(Answers):
     Tokens are returned as they are in the vocabulary: one that continues a word begins with "##".
 
     Args:
-        tokenizer: `kbert.BertTokenizer`, which gives the names of the ids.
+        tokenizer: `kbert.BertTokenizer`, which gives the names of the ids. None: only `to_dicts` is used.
         top_k: k, how many tokens to propose, at most V.
         **kwargs: name, dtype, trainable.
 
@@ -43,7 +43,7 @@ class FillMaskAnswers(Answers):
     option_names = ("top_k",)
     fits_table = False
 
-    def __init__(self, tokenizer, top_k=5, **kwargs):
+    def __init__(self, tokenizer=None, top_k=5, **kwargs):
         super().__init__(**kwargs)
         (self.top_k,) = check_positive("FillMaskAnswers", top_k=top_k).values()
         self.tokenizer = tokenizer
@@ -64,6 +64,7 @@ class FillMaskAnswers(Answers):
         }
 
     def compute_output_spec(self, outputs, batch):
+        # Not by Keras, which would need the vocabulary: while a pipeline is loaded there is none yet.
         shape = outputs["mlm_logits"].shape
         self._check(shape)
         return {
@@ -92,3 +93,29 @@ class FillMaskAnswers(Answers):
     @classmethod
     def from_config(cls, config):
         return cls(**{**config, "tokenizer": deserialize(config["tokenizer"])})
+
+
+@keras.saving.register_keras_serializable("kbert")
+class NextSentenceAnswers(Answers):
+    """The probability of IsNext, which is index 0 of the logits.
+
+    Inputs:
+        outputs: dict with ``nsp_logits`` [B, 2].
+        batch: not used.
+
+    Returns:
+        dict of ``is_next`` float32 [B].
+
+    Source: Devlin et al. 2018, section 3.1, task 2; Google's ``create_pretraining_data.py`` for the order of the two.
+
+    Example::
+
+        NextSentenceAnswers()({"nsp_logits": tf.constant([[2.0, 0.0]])})["is_next"]  # [0.88]
+    """
+
+    def call(self, outputs, batch=None):
+        return {"is_next": tf.nn.softmax(tf.cast(outputs["nsp_logits"], tf.float32))[:, 0]}
+
+    def to_dicts(self, answers):
+        """``is_next``."""
+        return single_values(answers, "is_next")

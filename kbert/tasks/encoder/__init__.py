@@ -1,1 +1,0 @@
-"""Encoders alone: embeddings of texts, hidden states."""

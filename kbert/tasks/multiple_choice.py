@@ -1,0 +1,357 @@
+"""Multiple choice: a prompt and its choices → the best one. Files are SWAG, DREAM, and your own tables.
+
+Shapes: n questions, C choices.
+"""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from kbert.checks import check_path, shown
+from kbert.files import read_json
+from kbert.inspection.markdown import escape, percent
+from kbert.inspection.view import View
+from kbert.tasks.examples import Examples
+from kbert.tasks.in_memory import read_columns, text_table
+from kbert.tasks.metrics import accuracy
+from kbert.tasks.table import JSON_LINES, check_characters, check_texts, iterate_json_lines, read_table
+from kbert.tasks.task import LONG_TEXT, SENTENCE, Evaluation, Task
+
+
+@dataclasses.dataclass(frozen=True, eq=False, repr=False)
+class LabelledChoices(Examples):
+    """Prompts, their choices, and the number of the right one. The number of choices may differ between questions."""
+
+    prompts: Sequence[str]  # n
+    choices: Sequence[Sequence[str]]  # n lists of at most C strings each; an empty string is not a choice
+    labels: np.ndarray  # int32 [n], counted from 0
+    path: str | None = None
+    lines: Sequence[int] = ()
+
+    row_fields = ("prompts", "choices", "labels")
+    regression = False
+    skipped = 0
+
+    def __post_init__(self):
+        super().__post_init__()
+        for number, (choices, label) in enumerate(zip(self.choices, self.labels, strict=True)):
+            if not 0 <= label < len(choices) or not choices[label]:
+                raise ValueError(f"Expected the label of example {number} to be one of {choices}. Received: {label}")
+
+    @property
+    def columns(self) -> dict[str, Sequence]:
+        """The strings, by the names of `ChoicePreprocessor`'s inputs. Every row has C choices."""
+        return {"prompt": self.prompts, "choices": padded_choices(self.choices)}
+
+    def _rows(self):
+        return {"prompt": list(self.prompts), "choices": list(self.choices), "label": self.labels.tolist()}
+
+    def baseline(self) -> int:
+        """The number that is right most often."""
+        return int(np.bincount(self.labels).argmax())
+
+
+def padded_choices(choices: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The lists, filled up with empty strings to the length of the longest."""
+    most = max(map(len, choices))
+    return [[*row, *[""] * (most - len(row))] for row in choices]
+
+
+SWAG_COLUMNS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label")
+
+
+def read_choices(path, prompt: str = "prompt", choices: Sequence[str] = ("choices",), label: str = "label"):
+    """Your own questions as `LabelledChoices`, from a file that `kbert.tasks.table.read_table` reads.
+
+    A .csv or .tsv file has a column for each choice. An empty cell is not a choice. A .jsonl file has the same keys, or
+    one key with a list of strings. Prompts may be blank.
+
+    The label is the exact text of the right choice or, if it is not one of the texts, its number from 0. If choices are
+    equal, the text means the first of them.
+    """
+    return _labelled(_table_questions(path, prompt, choices, label), path)
+
+
+def read_swag(path) -> LabelledChoices:
+    """SWAG's csv (Zellers et al. 2018): which of four endings continues the second sentence?
+
+    The prompt is the first sentence, each choice the beginning of the second with an ending (paper, section 4.4).
+    """
+    return _labelled(_swag_questions(path, SWAG_COLUMNS), path)
+
+
+def read_dream(path) -> LabelledChoices:
+    """DREAM's JSON (Sun et al. 2019): questions about dialogues, three choices each.
+
+    The prompt is the dialogue, its turns joined by spaces. Each choice is the question and an answer. So a row that is
+    too long loses the end of its longer text, the dialogue, and never the question.
+    """
+    dialogues = read_json(path, object, data=True)
+    dialogues = dialogues if isinstance(dialogues, list) else [dialogues]
+    questions = [
+        question
+        for number, entry in enumerate(dialogues, start=1)
+        for question in _dream_questions(entry, f"{path}, dialogue {number}")
+    ]
+    if not questions:
+        raise ValueError(f"{path}: expected at least one question. Received: none")
+    return _labelled(questions, path)
+
+
+READERS = {"swag": read_swag, "dream": read_dream}
+
+
+def read_questions(path, format="table", prompt="prompt", choices=("choices",), label=None) -> LabelledChoices:
+    """Questions in the format "swag", "dream" or "table", with columns as in `read_choices`."""
+    if format in READERS:
+        with _format_in_errors(format):
+            return READERS[format](path)
+    return read_choices(path, prompt, choices, label or "label")
+
+
+def read_prompts(path, format: str = "table", prompt: str = "prompt", choices: Sequence[str] = ("choices",)):
+    """Prompts and lists of choices, for prediction. Unlike `read_questions`, tables and SWAG need no labels."""
+    if format == "swag":
+        with _format_in_errors(format):
+            examples = _labelled(_swag_questions(path, SWAG_COLUMNS[:-1]), path)
+    elif format in READERS:
+        examples = read_questions(path, format)
+    else:
+        examples = _labelled(_table_questions(path, prompt, choices, None), path)
+    return examples.prompts, examples.choices
+
+
+@contextlib.contextmanager
+def _format_in_errors(format):
+    """Names the format in the errors of its reader: the file may be in another one."""
+    try:
+        yield
+    except ValueError as error:
+        message = str(error).removesuffix(".")
+        raise ValueError(
+            f"{message}. It was read as {format!r}; --format (in Python `format`) names another"
+        ) from error
+
+
+def choices_from_columns(prompts, choices, labels) -> LabelledChoices:
+    """Questions in memory: prompts, a list of choices each, and the text of the right one or its number from 0."""
+    questions = []
+    for row, (prompt, texts, label) in enumerate(zip(prompts, choices, labels, strict=True)):
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"row {row}: expected a list of strings as choices. Received: {shown(texts)}")
+        questions.append(_question(f"row {row}", prompt, texts, label))
+    return _labelled(questions)
+
+
+def _labelled(questions, path=None) -> LabelledChoices:
+    prompts, choices, labels = (list(part) for part in zip(*questions, strict=True))
+    return LabelledChoices(prompts, choices, np.array(labels, "int32"), None if path is None else str(path))
+
+
+def _table_questions(path, prompt, choices, label):
+    columns = [prompt, *choices, *([label] if label else [])]
+    if len(choices) == 1:
+        if check_path(path, "read: `path`").suffix.lower() not in JSON_LINES:
+            raise ValueError(
+                f"{path}: expected the names of the columns, one a choice, at least two. Received: {choices}"
+            )
+        return [_question(*row) for row in _listed_rows(path, prompt, choices[0], label)]
+    table = read_table(path, columns)
+    labels = table[label] if label else [None] * len(table.lines)
+    texts = zip(*(table[name] for name in choices), strict=True)
+    rows = zip(table[prompt], texts, labels, strict=True)
+    return [_question(table.where(n), asked, list(texts), right) for n, (asked, texts, right) in enumerate(rows)]
+
+
+def _listed_rows(path, prompt, choices, label):
+    """(where, prompt, list of choices, label) of each line of a JSON-lines file with choices in a list."""
+    columns = [prompt, choices, *([label] if label else [])]
+    for number, entry in iterate_json_lines(path):
+        where = f"{path}, line {number}"
+        if missing := [name for name in columns if name not in entry]:
+            raise ValueError(f"{where}: expected the keys {columns}. Received: {list(entry)}; missing: {missing}.")
+        texts = entry[choices]
+        if not isinstance(texts, list) or not all(isinstance(text, str) for text in [entry[prompt], *texts]):
+            raise ValueError(
+                f"{where}: expected a string in {prompt!r} and a list of strings in {choices!r}. "
+                f"Received: {json.dumps(texts)[:80]} (choices in columns of their own? then name them all)"
+            )
+        for text in (entry[prompt], *texts):
+            check_characters(text, where)
+        yield where, entry[prompt], texts, entry[label] if label else None
+
+
+def _swag_questions(path, columns):
+    table = read_table(path, columns, format="csv")
+    for row, (prompt, start) in enumerate(zip(table["sent1"], table["sent2"], strict=True)):
+        choices = [f"{start} {table[f'ending{n}'][row]}".strip() for n in range(4)]
+        label = table["label"][row] if "label" in columns else None
+        yield _question(table.where(row), prompt, choices, label, names=["0", "1", "2", "3"])
+
+
+def _dream_questions(entry, where):
+    try:
+        turns, questions, _ = entry
+        for question in questions:
+            text = question["question"]
+            answers = question["choice"]
+            if not isinstance(turns, list) or not isinstance(answers, list):
+                raise TypeError("turns and choices must be lists")
+            for part in (text, question["answer"], *answers, *turns):
+                if not isinstance(part, str):
+                    raise TypeError("texts must be strings")
+                check_characters(part, where)
+            _check_choices(where, answers)
+            choices = [f"{text} {answer}" for answer in answers]
+            yield _question(where, " ".join(turns), choices, f"{text} {question['answer']}")
+    except (KeyError, TypeError, ValueError) as error:
+        if isinstance(error, ValueError) and str(error).startswith(where):
+            raise
+        raise ValueError(
+            f"{where}: expected [turns, [{{question, choice, answer}}, …], name]. Received: {str(entry)[:80]} ({error})"
+        ) from error
+
+
+def _question(where, prompt, choices, label, names=None):
+    """(prompt, choices, number of the right one), checked. Empty choices at the end are left out, and no others."""
+    _check_choices(where, choices)
+    last = max(n for n, text in enumerate(choices) if text)
+    choices = choices[: last + 1]
+    number = last if label is None else _number(where, names or choices, label)  # without a label any that is there
+    return prompt, choices, number
+
+
+def _check_choices(where, choices):
+    texts = [text for text in choices if text]
+    if len(texts) < 2 or any(not text.strip() for text in texts):
+        raise ValueError(f"{where}: expected at least two choices, none of them blank. Received: {choices}")
+
+
+def _number(where, choices, label):
+    """The number of the choice that a label names."""
+    text = label if isinstance(label, str) else json.dumps(label)
+    if text and text in choices:
+        return choices.index(text)
+    if text.strip().isdecimal() and len(text) < 10 and int(text) < len(choices) and choices[int(text)]:
+        return int(text)
+    raise ValueError(
+        f"{where}: expected the text of a choice or its number from 0, of {choices}. Received: "
+        + (repr(text) if text else "'', an empty cell")
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class MultipleChoice(Task):
+    """Chooses one of several choices for each prompt (section 4.4 of the paper).
+
+    Its model answers ``choice``, counted from 0, and ``probabilities`` of all.
+
+    Args:
+        format: the format of files: "table", or the published "swag" or "dream".
+        prompt, label: names of a table's columns: the prompt, and the right choice, as its text or its number from 0.
+        choices: names of the choices' columns, or the key of a .jsonl file with lists. In memory, one column of lists.
+        metrics: ``accuracy``.
+
+    Raises:
+        ValueError: an unknown format, or unknown metrics.
+
+    Example::
+
+        task = MultipleChoice(prompt="question", choices=("a", "b", "c"), label="right")
+        task.read("quiz.csv")
+    """
+
+    format: Literal["table", "swag", "dream"] = "table"
+    prompt: str = "prompt"
+    choices: tuple[str, ...] = ("choices",)
+    label: str = "label"
+    metrics: tuple[str, ...] = ("accuracy",)
+
+    name = "multiple_choice"
+    model_name = "BertMultipleChoice"
+    answer_names = {"choice": "ChoiceAnswers"}
+    signature = "choose"
+    reading = ("prompt", "choices", "label", "format")
+    heads = ("multiple_choice_head",)
+    playground_views = ()
+    lists = ("metrics", "choices")
+
+    def __post_init__(self):
+        super().__post_init__()
+        self._check_metrics(("accuracy",))
+
+    def parts(self, model, tokenizer, sequence_length):
+        from kbert.answers.labels import ChoiceAnswers
+        from kbert.preprocessing.preprocessor import ChoicePreprocessor
+
+        return ChoicePreprocessor(tokenizer, sequence_length, name="preprocessor"), ChoiceAnswers(name="answers")
+
+    @classmethod
+    def example_rows(cls, names):
+        choices = ["walked in.", "ate the door.", "was a door.", "sang blue."]
+        return [
+            {"prompt": "She opened the door and", "choices": choices},
+            {"prompt": LONG_TEXT, "choices": [SENTENCE, "walked in.", "sang blue.", "was a door."]},
+        ]
+
+    @classmethod
+    def read_columns(cls, path, columns, *, format="table", choice_columns=("choices",)):
+        """Prompts with their lists of choices, from a table or a published format."""
+        prompts, choices = read_prompts(path, format, columns["prompt"], list(choice_columns))
+        return {columns["prompt"]: prompts, columns["choices"]: choices}
+
+    def read(self, path):
+        return read_questions(path, self.format, self.prompt, self.choices, self.label)
+
+    def from_memory(self, data):
+        columns = read_columns(data, [self.prompt, *self.choices, self.label])
+        lists = columns.pop(self.choices[0]) if len(self.choices) == 1 else None
+        table = text_table(columns, list(columns))
+        check_texts(table, [self.prompt], may_all_be_empty=True)
+        if lists is None:
+            lists = [list(texts) for texts in zip(*(table[name] for name in self.choices), strict=True)]
+        return choices_from_columns(table[self.prompt], lists, table[self.label])
+
+    def training_data(self, pipeline, train, **batches):
+        from kbert.tasks import training_data as data
+
+        preprocessor = pipeline.preprocessor
+        rows = data.example_rows(train, preprocessor)
+        return data.as_training_data(rows, data.real_tokens(train, preprocessor), **batches)
+
+    def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
+        from kbert.tasks.scores import evaluate
+
+        scores, predictions = evaluate(pipeline, examples, self.metrics, batch_size=batch_size, static=static)
+        return Evaluation(scores, predictions, show=lambda: choice_views(examples, predictions))
+
+    def baseline_scores(self, answer, examples):
+        answers = np.full(len(examples), answer)
+        return {"accuracy": accuracy(examples.labels, answers)}
+
+
+_MOST_CHARACTERS = 200
+
+
+def choice_views(examples: LabelledChoices, probabilities: np.ndarray) -> list[View]:
+    """A classifier's views with the numbers of the choices as labels, which show whether a place is preferred."""
+    from kbert.inspection.examples.prediction_views import label_views
+
+    def cells(row):
+        label = int(examples.labels[row])
+        chosen = int(np.argmax(probabilities[row]))
+        lines = []
+        for n, text in enumerate(examples.choices[row]):
+            mark = "✓ " if n == label else "✗ " if n == chosen else ""
+            stars = "**" if n == label else "*" if n == chosen else ""
+            shown = f"{stars}{escape(text, _MOST_CHARACTERS)}{stars}" if text.strip() else "–"
+            lines.append(f"{mark}{n}: {shown} ({percent(probabilities[row, n])})")
+        prompt = escape(examples.prompts[row], _MOST_CHARACTERS)
+        return [prompt, "<br>".join(lines), escape(examples.source(row))]
+
+    names = [str(n) for n in range(probabilities.shape[1])]
+    return label_views(probabilities, examples.labels, names, ["prompt", "choices", "from"], cells)

@@ -1,1 +1,0 @@
-"""One of several choices: SWAG, DREAM and tables."""

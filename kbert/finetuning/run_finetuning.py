@@ -41,9 +41,8 @@ from kbert.training.run_directory import open_run
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.origin import trained_columns
 from kbert.weights.save import resolve_parts, save_pretrained
-from kbert.weights.source import check_source, local_source
+from kbert.weights.source import CHECKPOINTS, check_source, local_source
 from kbert.weights.step_checkpoint import write_description
-from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
 _CHECKPOINT_EVERY = 200  # steps

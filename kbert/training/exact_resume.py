@@ -7,7 +7,7 @@ import keras
 from kbert.checks import check_directory
 from kbert.training.checkpoints import Checkpoints
 from kbert.training.training_state import is_chief
-from kbert.weights.step_paths import CHECKPOINTS
+from kbert.weights.source import CHECKPOINTS
 
 
 class ExactResume(keras.callbacks.Callback):

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 
 from kbert.corpus.records_manifest import MANIFEST, is_records
 from kbert.files import sha256
-from kbert.weights.formats.kbert.read import is_kbert_directory
+from kbert.weights.formats.kbert import is_kbert_directory
 from kbert.weights.formats.registry import recognise_format
 from kbert.weights.hub import download_from_hub, is_hub_name, snapshot_commit, split_revision
+from kbert.weights.source import is_step_checkpoint
 from kbert.weights.step_checkpoint import ARRAYS
-from kbert.weights.step_paths import is_step_checkpoint
 
 _SETTINGS = ("*.json", "*.txt", "assets/tokenizer/*", "1_Pooling/*")
 _MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.h5", "*.index", "*.data-*-of-*", "checkpoint", ARRAYS)

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from kbert.files import read_json
 from kbert.training.inputs import as_list, describe_inputs
 from kbert.versions import versions
-from kbert.weights.formats.kbert.read import MANIFEST, is_kbert_directory
+from kbert.weights.formats.kbert import MANIFEST, is_kbert_directory
 from kbert.weights.origin import Origin, set_origin, stored_origin
-from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
+from kbert.weights.source import checkpoint_step, is_step_checkpoint
 
 SETTINGS, INPUTS, METRICS = "settings.json", "inputs.json", "metrics.json"
 MODEL = "model"

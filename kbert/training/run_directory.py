@@ -16,7 +16,7 @@ from kbert.training.inputs import check_inputs, check_outside, identify_inputs
 from kbert.training.made_by import INPUTS, METRICS, MODEL, SETTINGS, makers, run_record
 from kbert.training.run_settings import check_resumable, check_worker, describe_contents, extend_run, read_settings
 from kbert.versions import versions
-from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step
+from kbert.weights.source import CHECKPOINTS, checkpoint_paths, checkpoint_step
 
 _LOGGER = logging.getLogger("kbert")
 

@@ -7,7 +7,7 @@ from kbert.files import flush, read_json, write_json
 from kbert.locks import LOCK
 from kbert.training.extension import check_extension
 from kbert.training.made_by import METRICS, MODEL, SETTINGS
-from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step
+from kbert.weights.source import CHECKPOINTS, checkpoint_paths, checkpoint_step
 
 _LOGGER = logging.getLogger("kbert")
 

@@ -20,7 +20,7 @@ from kbert.training.log_names import readable_logs
 from kbert.training.stages import Stage, first_steps
 from kbert.training.time_budget import TimeBudget
 from kbert.training.training_state import is_chief, optimizer_logs
-from kbert.weights.step_paths import CHECKPOINTS
+from kbert.weights.source import CHECKPOINTS
 
 
 @dataclasses.dataclass

@@ -13,8 +13,7 @@ from kbert.inspection.playground.playground_model import PlaygroundModel
 from kbert.inspection.playground.request_fields import BadRequest, first_line
 from kbert.inspection.playground.sources import found_sources, named_sources
 from kbert.text.tokenizer import BertTokenizer
-from kbert.weights.source import local_source
-from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
+from kbert.weights.source import checkpoint_step, is_step_checkpoint, local_source
 
 _PARAMETERS = 700_000_000  # in memory: two models of BERT-large's size, or six of BERT-base's
 _LATEST = "The latest checkpoint, now of step {}: it moves on while the run trains."

@@ -6,7 +6,7 @@ import os
 import pathlib
 from collections.abc import Iterable, Iterator
 
-from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step, find_step_checkpoint
+from kbert.weights.source import CHECKPOINTS, checkpoint_paths, checkpoint_step, find_step_checkpoint
 
 _LOGGER = logging.getLogger("kbert")
 _DEEPEST = 6  # levels below a log directory

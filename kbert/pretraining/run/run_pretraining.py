@@ -31,10 +31,9 @@ from kbert.training.made_by import note_origin
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import check_output, open_run
 from kbert.training.time_budget import TimeBudget
-from kbert.weights.formats.google.slots import has_slots, load_slots
-from kbert.weights.source import local_source
+from kbert.weights.formats.google import has_slots, load_slots
+from kbert.weights.source import CHECKPOINTS, local_source
 from kbert.weights.step_checkpoint import write_description
-from kbert.weights.step_paths import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
 _INPUTS = ("corpus_or_records", "vocabulary", "init", "names")

@@ -10,19 +10,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, BinaryIO
 
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_VALUES = (
-    "BININT",
-    "BININT1",
-    "BININT2",
-    "LONG1",
-    "BINFLOAT",
-    "BINUNICODE",
-    "SHORT_BINUNICODE",
-    "BINSTRING",
-    "SHORT_BINSTRING",
-)
+_VALUES = "BININT BININT1 BININT2 LONG1 BINFLOAT BINUNICODE SHORT_BINUNICODE BINSTRING SHORT_BINSTRING".split()
 _TUPLES = {"EMPTY_TUPLE": 0, "TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-_NAMES = Mapping[tuple[str, str], Any]
 
 
 class RefusedPickle(ValueError):
@@ -36,16 +25,13 @@ class _Function:
         self.call = call
 
 
-def read_pickle(file: BinaryIO, known: _NAMES, persistent: Callable[[Any], Any]) -> Any:
+def read_pickle(file: BinaryIO, known: Mapping[tuple[str, str], Any], persistent: Callable[[Any], Any]) -> Any:
     """The value that a pickle describes; afterwards the file's position is at its end.
 
-    It is made of dicts (with strings or integers as keys), lists, tuples, strings, numbers, None, and what `known` and
-    `persistent` return. The state of a dict (torch's ``_metadata``) is dropped. Any other name, or an opcode that is
-    not needed for these, is a RefusedPickle. A damaged pickle gives an UnpicklingError, IndexError or ValueError.
-
-    Args:
-        known: replacement of each (module, name): a function that is called with the pickled arguments, or a string.
-        persistent: function from a persistent id to its value.
+    It is made of dicts (with strings or integers as keys), lists, tuples, strings, numbers, None, and what `persistent`
+    (a function of a persistent id) and `known` return: the replacement of each (module, name), a string or a function
+    of the pickled arguments. The state of a dict (torch's ``_metadata``) is dropped. Any other name, or an opcode that
+    is not needed for these, is a RefusedPickle. A damaged pickle gives an UnpicklingError, IndexError or ValueError.
     """
     machine = _Machine(known, persistent)
     for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
@@ -56,9 +42,12 @@ def read_pickle(file: BinaryIO, known: _NAMES, persistent: Callable[[Any], Any])
 
 
 class _Machine:
-    def __init__(self, names, persistent):
-        self.known, self.persistent = names, persistent
-        self.stack, self.marks, self.memo = [], [], {}
+    def __init__(self, known, persistent):
+        self.known = known
+        self.persistent = persistent
+        self.stack: list[Any] = []
+        self.marks: list[int] = []
+        self.memo: dict[int, Any] = {}
 
     def step(self, name, argument, count):
         if name in _VALUES:
@@ -66,16 +55,15 @@ class _Machine:
         elif name in _CONSTANTS:
             self.stack.append(_CONSTANTS[name])
         elif name in _TUPLES:
-            size = _TUPLES[name]
-            self.stack.append(tuple(self.pop_many(len(self.stack) - size)))
+            self.stack.append(tuple(self.pop_many(len(self.stack) - _TUPLES[name])))
         elif name in ("PUT", "BINPUT", "LONG_BINPUT"):
             if argument > count:
                 raise pickle.UnpicklingError(f"an entry {argument} of a memo that has at most {count}")
             self.memo[argument] = self.stack[-1]
         elif name in ("GET", "BINGET", "LONG_BINGET"):
             self.stack.append(self.memo[argument])
-        elif hasattr(self, "do_" + name):
-            getattr(self, "do_" + name)(argument)
+        elif operation := getattr(self, "do_" + name, None):
+            operation(argument)
         elif name not in ("PROTO", "FRAME"):
             raise RefusedPickle(f"its pickle has the opcode {name}")
 

@@ -76,7 +76,7 @@ def measure_parity(model, path) -> ParityReport:
     if not isinstance(model, BertModel):
         raise TypeError(f"measure_parity: `model` must be a kbert model. Received: {type(model).__name__}")
     path = check_path(path, "measure_parity: `path`")
-    batch = random_batch(model)
+    batch = _random_batch(model)
     form = recognise_format(path)
     try:
         reference = None if form is None else form.reference_outputs(model, path, batch)
@@ -86,12 +86,12 @@ def measure_parity(model, path) -> ParityReport:
         name = "unknown" if form is None else form.name
         return ParityReport("", str(path), reason=f"no other library computes from the format {name}")
     library, expected = reference
-    outputs = kbert_outputs(model, batch)
+    outputs = _kbert_outputs(model, batch)
     real = batch["padding_mask"]
     differences, largest = {}, {}
     for name, values in _chosen(model, expected).items():
-        positions = real if name.startswith("hidden_states") or name.endswith(("start_logits", "end_logits")) else ...
-        positions = real if model.task == "tagging" and name == "logits" else positions
+        has_tokens = name.startswith("hidden_states") or name in model.token_outputs
+        positions = real if has_tokens else ...
         ours = np.asarray(outputs[name], np.float64)[positions]
         theirs = np.asarray(values, np.float64)[positions]
         differences[name] = float(np.max(np.abs(ours - theirs)))
@@ -115,7 +115,7 @@ def conversion_report(model, output) -> tuple[dict[str, Any], list[str]]:
     return report, lines
 
 
-def random_batch(model) -> dict[str, np.ndarray]:
+def _random_batch(model) -> dict[str, np.ndarray]:
     """Random tokens for a model: B rows of different lengths, one of them full."""
     rng, config = np.random.default_rng(0), model.config
     length = min(_MOST_TOKENS, config.max_sequence_length)
@@ -132,7 +132,7 @@ def random_batch(model) -> dict[str, np.ndarray]:
     return batch
 
 
-def kbert_outputs(model, batch) -> dict[str, np.ndarray]:
+def _kbert_outputs(model, batch) -> dict[str, np.ndarray]:
     """The model's outputs, and its encoder's hidden states and pooled output, by name."""
     lists = ("hidden_states", "attention_probs")
     outputs = {name: value for name, value in model(batch, training=False).items() if name not in lists}
@@ -148,9 +148,8 @@ def kbert_outputs(model, batch) -> dict[str, np.ndarray]:
 
 def _hidden_states(encoder, rows):
     """The hidden states, from the model's own layers, since a second encoder would hold the weights again."""
-    x = encoder.embeddings(rows["token_ids"], rows["segment_ids"], training=False)
+    states = [encoder.embeddings(rows["token_ids"], rows["segment_ids"], training=False)]
     bias = encoder.get_layer("attention_bias")(rows["padding_mask"])
-    states = [x]
     for block in encoder.blocks:
         states.append(block(states[-1], bias, training=False))
     return states

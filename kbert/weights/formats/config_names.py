@@ -19,16 +19,8 @@ BERT_CONFIG_FIELDS = {  # of Google's bert_config.json, whose words Hugging Face
     "attention_dropout": "attention_probs_dropout_prob",
     "initializer_stddev": "initializer_range",
 }
-SIZES = (
-    "num_layers",
-    "vocabulary_size",
-    "hidden_dim",
-    "num_segments",
-    "max_sequence_length",
-    "intermediate_dim",
-    "num_heads",
-)
 _REQUIRED = ("vocabulary_size", "num_layers", "hidden_dim", "num_heads", "intermediate_dim")
+SIZES = (*_REQUIRED, "max_sequence_length", "num_segments")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,8 +50,7 @@ class ConfigNames:
         content = {**self.defaults, **content}
         values = dict(self.fixed)
         values |= {ours: content[theirs] for ours, theirs in self.fields.items() if content.get(theirs) is not None}
-        missing = [self.fields[name] for name in _REQUIRED if name not in values]
-        if missing:
+        if missing := [self.fields[name] for name in _REQUIRED if name not in values]:
             raise ValueError(f"{source} does not say {', '.join(missing)}. Expected the config of a BERT.")
         for name in (self.fields[size] for size in SIZES):
             value = content.get(name, 1)

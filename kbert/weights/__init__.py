@@ -11,7 +11,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "Pretrained": "load",
         "build_pipeline": "build_pipeline",
         "extend_vocabulary": "extend_vocabulary",
-        "from_keras_hub": "formats.kerashub",
+        "from_keras_hub": "keras_hub_bridge",
         "load_pretrained": "load",
         "load_slots": "formats.google",
         "local_source": "source",
@@ -20,6 +20,6 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "register_format": "formats.registry",
         "resolve_source": "source",
         "save_pretrained": "save",
-        "to_keras_hub": "formats.kerashub",
+        "to_keras_hub": "keras_hub_bridge",
     },
 )

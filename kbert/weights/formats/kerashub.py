@@ -1,18 +1,17 @@
 """Presets of KerasHub: `config.json`, `task.json`, `model.weights.h5`, `task.weights.h5`, the tokenizer and its assets.
 
-Also its models in memory. The JSON files are read here as plain data: no class is looked up by a name from a file.
+The JSON files are read here as plain data: no class is looked up by a name from a file.
 """
 
 import functools
-import os
 import pathlib
 import reprlib
+from collections.abc import Callable
 
 import keras
 from keras import ops
 
 from kbert.files import read_json
-from kbert.models.lora import merged
 from kbert.text.vocabulary import read_vocabulary
 from kbert.weights.description import default_settings
 from kbert.weights.formats.checkpoint import (
@@ -28,7 +27,6 @@ from kbert.weights.formats.config_names import ConfigNames, entry
 from kbert.weights.formats.export_tensors import check_head, check_pooler, check_single_label, export_tensors
 from kbert.weights.formats.kerashub_models import (
     WEIGHTS,
-    KerasHubVariables,
     kerashub_model,
     kerashub_preprocessor,
     kerashub_tokenizer,
@@ -36,9 +34,6 @@ from kbert.weights.formats.kerashub_models import (
 )
 from kbert.weights.formats.name_table import NameTable, TensorName
 from kbert.weights.formats.registry import Format
-from kbert.weights.load import load_pretrained
-from kbert.weights.origin import Origin, set_origin
-from kbert.weights.save import resolve_parts
 
 _ATTENTION = "transformer_layer_{i}/self_attention_layer/"
 NAMES = NameTable(
@@ -205,41 +200,15 @@ def read_kerashub_preset(path: pathlib.Path, vocabulary=None) -> TensorCheckpoin
     fields = entry(content, "config", dict, path / _CONFIG, {})
     task_fields = read_json(path / _TASK) if (path / _TASK).is_file() else {}
     tokenizer = _tokenizer_of(path, vocabulary)
-    opened = functools.partial(open_kerashub_weights, path, NAMES)
-    return _checkpoint(path, path / _CONFIG, fields, path / _TASK, task_fields, tokenizer, _length(path), opened)
+    open_weights = functools.partial(open_kerashub_weights, path, NAMES)
+    return kerashub_checkpoint(path, fields, task_fields, tokenizer, _length(path), open_weights)
 
 
-def in_memory_checkpoint(model, tokenizer=None) -> TensorCheckpoint:
-    """A KerasHub model in memory as a checkpoint; `tokenizer` None: its preprocessor's."""
-    backbone = getattr(model, "backbone", model)
-    if type(backbone).__name__ != "BertBackbone":
-        raise TypeError(
-            "from_keras_hub: expected a keras_hub BertBackbone, a model with one, or a preset's name or path. "
-            f"Received: {type(model).__name__}"
-        )
-    preprocessor = None if model is backbone else model.preprocessor
-    tokenizer = tokenizer or (preprocessor and preprocessor.tokenizer)
-    if tokenizer is None:
-        stored_tokenizer = StoredTokenizer(None, remarks=(NO_VOCABULARY,))
-    elif type(tokenizer).__name__ != "BertTokenizer":
-        raise TypeError(
-            f"from_keras_hub: expected a keras_hub BertTokenizer as `tokenizer`. Received: {type(tokenizer).__name__}"
-        )
-    else:
-        stored_tokenizer = StoredTokenizer(tokenizer.get_vocabulary(), _settings_of(tokenizer.get_config()))
-    where = pathlib.Path(f"keras_hub {type(model).__name__}")
-    task = {}
-    if model is not backbone:
-        names = ("num_classes", "dropout", "activation")
-        fields = {name: value for name, value in model.get_config().items() if name in names}
-        fields["activation"] = getattr(fields.get("activation"), "__name__", fields.get("activation"))
-        task = {"class_name": f"keras_hub>{type(model).__name__}", "config": fields}
-    length = preprocessor and preprocessor.sequence_length
-    tensors = KerasHubVariables(where, model)
-    return _checkpoint(where, where, backbone.get_config(), where, task, stored_tokenizer, length, lambda *_: tensors)
-
-
-def _checkpoint(path, config_path, fields, task_path, task_content, tokenizer, length, open_weights):
+def kerashub_checkpoint(
+    path: pathlib.Path, fields, task_content, tokenizer: StoredTokenizer, length: int | None, open_weights: Callable
+) -> TensorCheckpoint:
+    """A checkpoint from the configs of a backbone and of a task; `path` is a directory, or a model's name."""
+    config_path, task_path = (path / _CONFIG, path / _TASK) if path.is_dir() else (path, path)
     _refuse_quantised(fields, config_path)
     config = CONFIG_NAMES.to_kbert(fields, str(config_path))
     task, arguments, remarks = _task_of(task_content, task_path)
@@ -310,10 +279,11 @@ def _tokenizer_of(path, vocabulary) -> StoredTokenizer:
     if name not in (None, "BertTokenizer"):
         remark = f"its {name} is not a tokenizer that kbert has: the model takes token ids, but no strings"
         return StoredTokenizer(None, remarks=(remark,))
-    return StoredTokenizer(tokens, _settings_of(fields))
+    return StoredTokenizer(tokens, tokenizer_settings(fields))
 
 
-def _settings_of(fields):
+def tokenizer_settings(fields) -> dict:
+    """BertTokenizer's arguments from the config of KerasHub's."""
     return {argument: fields[its] for its, argument in _TOKENIZER_ARGUMENTS.items() if its in fields}
 
 
@@ -331,82 +301,3 @@ def _length(path):
         return None
     fields = entry(read_json(path / _PREPROCESSOR), "config", dict, path / _PREPROCESSOR, {})
     return entry(fields, "sequence_length", int, path / _PREPROCESSOR)
-
-
-# Models in memory.
-
-
-def from_keras_hub(source, tokenizer=None, task: str | None = None, **overrides):
-    """A kbert model with the weights of a KerasHub model, and with its tokenizer.
-
-    The values are copied: training one model does not change the other.
-
-    Args:
-        source: a keras_hub BertBackbone, BertMaskedLM, BertTextClassifier, or another model, of which the BertBackbone
-            is taken. Or a preset, by its path or name (such as "bert_tiny_en_uncased"), of which BertBackbone and
-            BertTokenizer are taken. KerasHub downloads a preset that it does not have.
-        tokenizer: a keras_hub BertTokenizer; None: the tokenizer of the model's preprocessor, if it has one.
-        task, **overrides: see `kbert.load_pretrained`.
-
-    Returns:
-        The model of the task, such as `kbert.BertEncoder`. Its ``pretrained.tokenizer`` is a `kbert.BertTokenizer`.
-
-    Raises:
-        ImportError: keras_hub is not installed.
-        FileNotFoundError: KerasHub cannot load a preset of this name.
-        TypeError: `source` is something else.
-        ValueError: a model that kbert cannot represent (the message says why).
-
-    Example::
-
-        backbone = keras_hub.models.BertBackbone.from_preset("bert_tiny_en_uncased")
-        encoder = kbert.weights.from_keras_hub(backbone)
-    """
-    if isinstance(source, str | os.PathLike):
-        source, tokenizer = _preset(os.fspath(source), tokenizer)
-    model = load_pretrained(in_memory_checkpoint(source, tokenizer), task, **overrides)
-    set_origin(model, Origin(f"keras_hub {type(source).__name__}", None))
-    return model
-
-
-def to_keras_hub(model_or_pipeline, tokenizer=None):
-    """KerasHub's model and tokenizer, with the weights and vocabulary of one of kbert's models.
-
-    Args:
-        model_or_pipeline: an encoder, a masked language model, a classifier, a regressor, or a pipeline of one.
-        tokenizer: `kbert.BertTokenizer` of a model; None: the one it was loaded with.
-
-    Returns:
-        (keras_hub model, keras_hub BertTokenizer). The model is a BertBackbone, or a BertMaskedLM or BertTextClassifier
-        with its preprocessor. Without a vocabulary, the tokenizer and the preprocessor are None.
-
-    Raises:
-        ImportError: keras_hub is not installed.
-        ValueError: a model that KerasHub cannot hold (the message says why).
-
-    Example::
-
-        backbone, tokenizer = kbert.weights.to_keras_hub(encoder)
-    """
-    model, tokenizer, settings = resolve_parts(model_or_pipeline, tokenizer, needs_tokenizer=False)
-    vocabulary = None if tokenizer is None else tokenizer.vocabulary
-    theirs = build_kerashub_model(merged(model), settings, vocabulary)
-    return theirs, None if vocabulary is None else kerashub_tokenizer(settings, vocabulary)
-
-
-def _preset(name, tokenizer):
-    try:
-        import keras_hub
-    except ImportError as error:
-        raise ImportError("from_keras_hub needs keras_hub: pip install keras-nlp", name="keras_hub") from error
-    try:
-        backbone = keras_hub.models.BertBackbone.from_preset(name)
-        return backbone, tokenizer or keras_hub.models.BertTokenizer.from_preset(name)
-    except Exception as error:  # without a network, the exception depends on the versions of several libraries
-        reason = (str(error) or repr(error)).splitlines()[0]
-        raise FileNotFoundError(
-            f"from_keras_hub: KerasHub could not load a BERT from the preset {name!r} ({type(error).__name__}: "
-            f"{reason}). Without a network: save the preset where there is one "
-            "(keras_hub.models.BertBackbone.from_preset(…).save_to_preset(DIRECTORY), and the same of BertTokenizer), "
-            "and pass the directory."
-        ) from error

@@ -11,12 +11,18 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.files import read_json, write_json
-from kbert.pipelines.registry import task_class
 from kbert.pipelines.settings import ModelSettings
 from kbert.weights.description import ModelDescription, check_settings
 from kbert.weights.files.tensor_file import TensorFile
-from kbert.weights.formats.config_names import SIZES, ConfigNames
-from kbert.weights.formats.name_table import BLOCK_VARIABLES, NameTable, encoder_variables, head_variables, sizes_of
+from kbert.weights.formats.config_names import ConfigNames
+from kbert.weights.formats.name_table import (
+    BLOCK_VARIABLES,
+    NameTable,
+    TensorName,
+    encoder_variables,
+    head_variables,
+    sizes_of,
+)
 from kbert.weights.report import LoadReport, transfer
 
 NO_VOCABULARY = "no vocabulary (vocab.txt): the model takes token ids, but no strings (pass `vocabulary`)"
@@ -27,13 +33,14 @@ PRETRAINED_TASKS = {  # whether there is a masked-LM head, a next-sentence head 
     (False, True): "next_sentence",
     (False, False): "encoder",
 }
-_SHOWN_BY = {  # size → the variable whose shape shows it, and the letter there
-    "vocabulary_size": ("embeddings/token_embedding/embeddings", "V"),
-    "hidden_dim": ("embeddings/token_embedding/embeddings", "H"),
-    "num_segments": ("embeddings/segment_embedding/embeddings", "G"),
-    "max_sequence_length": ("embeddings/position_embedding/embeddings", "S"),
-    "intermediate_dim": ("encoder_block_0/feed_forward/intermediate/bias", "F"),
-    "num_heads": ("encoder_block_0/attention/query/bias", "A"),  # if a format has a separate axis of heads
+_SIZE_OF_LETTER = {  # letter of a shape → the size that it shows; heads have an axis of their own in some formats
+    "V": "vocabulary_size",
+    "H": "hidden_dim",
+    "G": "num_segments",
+    "S": "max_sequence_length",
+    "F": "intermediate_dim",
+    "A": "num_heads",
+    "N": "num_labels",
 }
 _FEW_CAPITALS = 0.01  # uncased vocabularies have no tokens with capitals, cased ones 20 % and more
 
@@ -87,8 +94,7 @@ class TensorCheckpoint(Checkpoint):
 
     def check(self, heads: bool = False) -> "TensorCheckpoint":
         """Itself; ValueError unless sizes, encoder (with `heads` also the heads), settings and vocabulary fit."""
-        self._check_sizes()
-        self._check_variables(heads)
+        self._check_weights(heads)
         try:
             check_settings(self.settings, self.description)
         except ValueError as error:
@@ -121,66 +127,60 @@ class TensorCheckpoint(Checkpoint):
         names = [name for name in self.tensors.tensors if name not in self.ignored]
         return transfer(model, find, read, names, str(self.path), self.remarks)
 
-    def _check_sizes(self):
-        """Compares the sizes in the config with the weights: later checks may rely on them."""
-        fields = self.config_names.size_names()
-        stated = {name: getattr(self.description.config, name) for name in SIZES}
-        shown_by = dict(_SHOWN_BY)
-        if (number := self.description.arguments.get("num_labels")) is not None:
-            stated["num_labels"] = number
-            shown_by["num_labels"] = f"{task_class(self.description.task).heads[0]}/dense/kernel", "N"
-        for size, (variable, letter) in shown_by.items():
-            tensor = self.names.find(variable)
-            if tensor is None or tensor.name not in self.stored_names or letter not in tensor.dims:
-                continue
-            shape = self._info(tensor).shape
-            if len(shape) == len(tensor.dims) and shape[tensor.dims.index(letter)] != stated[size]:
-                raise ValueError(
-                    f"{self.config_path}: `{fields[size]}` is {stated[size]}, but {self.tensors.path} has "
-                    f"{shape[tensor.dims.index(letter)]} ({tensor.name} of shape {shape})."
-                )
-        blocks = self._count_blocks()
-        if stated["num_layers"] > blocks:
-            raise ValueError(
-                f"{self.config_path}: `{fields['num_layers']}` is {stated['num_layers']}, but {self.tensors.path} has "
-                f"{blocks}."
-            )
-
-    def _check_variables(self, heads: bool):
-        """Raises ValueError unless the weights are whole, of the config's shapes, and floating-point numbers."""
+    def _check_weights(self, heads: bool):
+        """Raises ValueError unless the weights are whole, of the config's sizes, and floating-point numbers."""
         description = self.description
-        sizes = sizes_of(description.config, description.arguments.get("num_labels"))
+        config = description.config
+        path = self.tensors.path
+        if config.num_layers > (blocks := self._count_blocks()):  # first, as it is the length of a list below
+            raise ValueError(
+                f"{self.config_path}: `{self.config_names.size_names()['num_layers']}` is {config.num_layers}, but "
+                f"{path} has {blocks}."
+            )
+        sizes = sizes_of(config, description.arguments.get("num_labels"))
         pooler = (description.encoder_arguments or description.arguments).get("pooler", False)
-        encoder = encoder_variables(description.config, pooler)
         untied = description.arguments.get("tied") is False
         others = [
             name for name in head_variables(description.task) if untied or not name.endswith("/output_embeddings")
         ]
-        missing, misshapen, integers = [], [], []
-        for variable in (*encoder, *others):
+        missing, integers = [], []
+        for variable in (*encoder_variables(config, pooler), *others):
             tensor = self.names.find(variable)
             if tensor is None or tensor.name not in self.stored_names:
                 if heads or variable not in others:
                     missing.append(variable if tensor is None else f"{variable} (there: {tensor.name})")
                 continue
-            info = self._info(tensor)
-            if info.shape != tensor.shape(sizes):
-                misshapen.append(f"{tensor.name}: expected {tensor.shape(sizes)}. Received: {info.shape}")
-            elif "float" not in info.dtype and variable.rpartition("/")[0] not in description.quantized_layers:
+            info = self.tensors.tensors[self.stored_names[tensor.name]]
+            self._check_shape(tensor, info.shape, sizes)
+            if "float" not in info.dtype and variable.rpartition("/")[0] not in description.quantized_layers:
                 integers.append(f"{tensor.name} ({info.dtype})")
-        path = self.tensors.path
         if missing:
             raise ValueError(
                 f"{path} lacks {len(missing)} variables of the {'model' if heads else 'encoder'}: {_first(missing)}. "
                 f"It holds {_first(sorted(self.stored_names))}"
             )
-        if misshapen:
-            raise ValueError(f"{path}: shapes that do not fit the config beside it: {_first(misshapen)}")
         if integers:
             raise ValueError(
                 f"{path}: weights that are integers: {_first(integers)}. A quantised model has to be converted back to "
                 "float32, float16 or bfloat16 first."
             )
+
+    def _check_shape(self, tensor: TensorName, shape: tuple[int, ...], sizes: dict[str, int]):
+        expected = tensor.shape(sizes)
+        if shape == expected:
+            return
+        if len(shape) == len(expected):
+            for letter, there, size in zip(tensor.dims, shape, expected, strict=True):
+                if there != size and letter in _SIZE_OF_LETTER:
+                    field = self.config_names.size_names()[_SIZE_OF_LETTER[letter]]
+                    raise ValueError(
+                        f"{self.config_path}: `{field}` is {size}, but {self.tensors.path} has {there} ({tensor.name} "
+                        f"of shape {shape})."
+                    )
+        raise ValueError(
+            f"{self.tensors.path}: shapes that do not fit the config beside it: {tensor.name}: expected {expected}. "
+            f"Received: {shape}"
+        )
 
     def _check_vocabulary(self):
         rows = self.description.config.vocabulary_size
@@ -196,9 +196,6 @@ class TensorCheckpoint(Checkpoint):
             f"{self.path}: the vocabulary must have as many tokens as the table of word pieces has rows ({rows}). "
             f"Received: {len(self.vocabulary)} tokens. {advice}"
         )
-
-    def _info(self, tensor):
-        return self.tensors.tensors[self.stored_names[tensor.name]]
 
     def _count_blocks(self) -> int:
         """Blocks 0, 1, … that have a variable."""

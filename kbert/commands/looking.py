@@ -51,7 +51,7 @@ def convert(
         What was written, in lines.
     """
     from kbert.files import write_json
-    from kbert.weights.diagnostics.parity import conversion_report
+    from kbert.weights.parity import conversion_report
 
     overrides = given(lowercase=lowercase) | ({} if pooler else {"pooler": False})
     model = kbert.load_pretrained(source, task, vocabulary=vocabulary, **overrides)

@@ -16,9 +16,8 @@ from kbert.tasks.task import Evaluation, Task
 from kbert.training.hardware import choose_hardware
 from kbert.training.made_by import describe_maker
 from kbert.training.run_directory import open_run
-from kbert.weights.build_pipeline import build_pipeline
+from kbert.weights.build_pipeline import build_pipeline, resolve_pipeline
 from kbert.weights.origin import origin_of, reading_fields
-from kbert.weights.resolve_pipeline import resolve_pipeline
 from kbert.weights.source import local_source
 
 _LOGGER = logging.getLogger("kbert")

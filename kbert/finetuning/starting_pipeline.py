@@ -23,8 +23,7 @@ from kbert.tasks.task import TeacherAnswers
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.description import ModelDescription
-from kbert.weights.head_labels import head_labels
-from kbert.weights.load import load_pretrained
+from kbert.weights.load import head_labels, load_pretrained
 from kbert.weights.open_checkpoint import open_checkpoint
 
 _LOGGER = logging.getLogger("kbert")

@@ -39,9 +39,9 @@ from kbert.serving.saved_model_file import TensorSpec, check_version
 from kbert.serving.signatures import METHODS, ServingLimits, ServingSignature, signatures
 from kbert.training.made_by import describe_maker, weights_hash
 from kbert.versions import versions
-from kbert.weights.formats.kbert.read import MANIFEST, WEIGHTS, is_kbert_directory
+from kbert.weights.build_pipeline import resolve_pipeline
+from kbert.weights.formats.kbert import MANIFEST, WEIGHTS, is_kbert_directory
 from kbert.weights.origin import origin_of
-from kbert.weights.resolve_pipeline import resolve_pipeline
 
 
 def export(

@@ -11,12 +11,12 @@ from kbert.corpus.records_manifest import MANIFEST as RECORDS_MANIFEST
 from kbert.corpus.records_manifest import is_records
 from kbert.files import read_json, sha256
 from kbert.versions import versions
-from kbert.weights.formats.kbert.read import MANIFEST, is_kbert_directory
+from kbert.weights.formats.kbert import MANIFEST, is_kbert_directory
 from kbert.weights.formats.registry import recognise_format
 from kbert.weights.hub import download_from_hub, is_hub_name, snapshot_commit, split_revision
 from kbert.weights.origin import Origin, set_origin, stored_origin
+from kbert.weights.source import checkpoint_step, is_step_checkpoint
 from kbert.weights.step_checkpoint import ARRAYS
-from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
 
 SETTINGS, INPUTS, METRICS = "settings.json", "inputs.json", "metrics.json"
 MODEL = "model"

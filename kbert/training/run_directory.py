@@ -26,7 +26,7 @@ from kbert.training.made_by import (
     run_record,
 )
 from kbert.versions import versions
-from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step
+from kbert.weights.source import CHECKPOINTS, checkpoint_paths, checkpoint_step
 
 _LOGGER = logging.getLogger("kbert")
 

@@ -6,11 +6,11 @@ from kbert.keras_compat import set_untracked
 from kbert.models.bert_model import BertModel
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class, task_names
-from kbert.pipelines.settings import ModelSettings
 from kbert.text.tokenizer import check_tokenizer
-from kbert.weights.formats.sizes import check_sequence_length, check_vocabulary_size
+from kbert.weights.description import check_sequence_length, check_vocabulary_size, default_settings
 from kbert.weights.load import load_pretrained
 from kbert.weights.origin import trained_columns
+from kbert.weights.source import check_source
 
 
 def build_pipeline(model, tokenizer=None, *, name=None, **options):
@@ -75,7 +75,7 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
     if isinstance(model, str | os.PathLike):
         model = load_pretrained(model)
     _check_model(model)
-    fields = _given(model.task, options)
+    fields = _chosen(model.task, options)
     tokenizer = _tokenizer(model, tokenizer)
     try:
         settings = _stored(model).replace(**fields)
@@ -87,6 +87,14 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
     pipeline = Pipeline(preprocessor, model, answers, name=name)
     set_untracked(pipeline, "trained_columns", trained_columns(model))
     return pipeline
+
+
+def resolve_pipeline(what: str, source) -> Pipeline:
+    """A pipeline as it is, or a stored model's; messages begin with `what`, such as "export: `pipeline`"."""
+    if isinstance(source, Pipeline):
+        return source
+    check_source(what, source, "a kbert.Pipeline")
+    return build_pipeline(source)
 
 
 def _check_model(model):
@@ -101,8 +109,8 @@ def _check_model(model):
         raise ValueError(f"build_pipeline: expected a model with a task of {task_names()}. Received: {model.task!r}")
 
 
-def _given(word, options):
-    """The options that are given; an error if the task does not take one of them."""
+def _chosen(word, options):
+    """The options that are not omitted; an error if the task does not take one of them."""
     tasks = [task_class(name) for name in task_names()]
     taken = ("sequence_length", *task_class(word).option_names())
     names = {"sequence_length", *(name for task in tasks for name in task.option_names())}
@@ -127,9 +135,7 @@ def _tokenizer(model, tokenizer):
 
 def _stored(model):
     """The settings that are stored with the model, or the defaults of its task."""
-    longest = model.config.max_sequence_length
     if model.pretrained is None:
-        task = task_class(model.task).for_vocabulary(model.config.vocabulary_size)
-        return ModelSettings(task=task, sequence_length=task.default_sequence_length(longest))
+        return default_settings(model.task, model.config)
     stored = model.pretrained.settings
-    return stored.replace(sequence_length=min(stored.sequence_length, longest))
+    return stored.replace(sequence_length=min(stored.sequence_length, model.config.max_sequence_length))

@@ -1,15 +1,18 @@
-"""Which model to build: task, architecture and constructor arguments, as plain data."""
+"""Which model to build: task, architecture and constructor arguments, as plain data; which settings fit it."""
 
 import dataclasses
 import inspect
 import reprlib
+from collections.abc import Collection
 from typing import Any
 
 from kbert.config import ACTIVATIONS, BertConfig
+from kbert.models.bert_model import BertModel
 from kbert.models.encoder import BertEncoder
 from kbert.models.quantized_layers import check_quantized, quantize_layers, quantized_layers
 from kbert.models.trainability import check_trainability, set_trainability, trainability
 from kbert.pipelines.registry import task_class, task_names
+from kbert.pipelines.settings import ModelSettings
 
 # Fields of BertConfig that do not shape the weights; the others cannot be overridden.
 FREE_FIELDS = (
@@ -21,6 +24,7 @@ FREE_FIELDS = (
     "causal",
     "pooled_token",
 )
+_MOST = 4096  # limit of a count, if the position table is shorter
 _WITHOUT_VARIABLES = ("dropout", "multi_label", "outputs")  # constructor arguments that add or change no variable
 _NOT_ARGUMENTS = ("name", "trainable", "trainability", "quantized_layers", "lora_layers", "encoder", "config", "dtype")
 
@@ -43,20 +47,16 @@ class ModelDescription:
             if not isinstance(arguments, dict):
                 raise ValueError(f"Expected an object of arguments. Received: {reprlib.repr(arguments)}")
         names = self.argument_names(self.task)
-        unknown = sorted(set(self.arguments) - set(names))
-        if unknown:
+        if unknown := sorted(set(self.arguments) - set(names)):
             raise ValueError(f"A {self.task} model has no arguments {unknown}. Known: {sorted(names)}")
-        for arguments in (self.arguments, self.encoder_arguments or {}):
-            for name, value in arguments.items():
-                check_argument(name, value)
+        for name, value in (*self.arguments.items(), *(self.encoder_arguments or {}).items()):
+            _check_argument(name, value)
         check_quantized(self.quantized_layers)
         check_trainability(self.trainability)
 
     @classmethod
     def from_model(cls, model) -> "ModelDescription":
-        if getattr(model, "task", None) not in task_names() or not isinstance(
-            getattr(model, "config", None), BertConfig
-        ):
+        if not isinstance(model, BertModel) or model.task not in task_names():
             raise ValueError(f"Expected one of kbert's models, or a Pipeline with one. Received: {model!r}")
         arguments = _own_arguments(model.get_config())
         task = task_class(model.task)
@@ -100,10 +100,11 @@ class ModelDescription:
         return self.task, config, arguments, self.quantized_layers
 
 
-def check_argument(name: str, value: Any) -> None:
+def _check_argument(name: str, value: Any) -> None:
     """Raises ValueError for a constructor argument, from a file, with which no model can be built."""
     positive = type(value) is int and value > 0
     number = type(value) in (int, float)
+    are_strings = isinstance(value, str | list | tuple) and all(isinstance(name, str) for name in value)
     sound, expected = {
         "num_labels": (positive, "a positive integer"),
         "num_parts": (value is None or positive, "null or a positive integer"),
@@ -113,15 +114,69 @@ def check_argument(name: str, value: Any) -> None:
         "tied": (type(value) is bool, "true or false"),
         "multi_label": (type(value) is bool, "true or false"),
         "pooler": (type(value) is bool, "true or false"),
-        "outputs": (_are_strings(value), "a list of names"),
+        "outputs": (are_strings, "a list of names"),
     }.get(name, (True, ""))
     if not sound:
         raise ValueError(f"`{name}` must be {expected}. Received: {reprlib.repr(value)}")
 
 
-def _are_strings(value):
-    return isinstance(value, str) or (isinstance(value, list | tuple) and all(isinstance(name, str) for name in value))
-
-
 def _own_arguments(config):
     return {key: value for key, value in config.items() if key not in _NOT_ARGUMENTS}
+
+
+def default_settings(
+    task: str, config: BertConfig, tokenizer: dict[str, Any] | None = None, length: int | None = None
+) -> ModelSettings:
+    """The defaults of a task for a model of this config, with texts within the position table."""
+    longest = config.max_sequence_length
+    task = task_class(task).for_vocabulary(config.vocabulary_size)
+    length = min(length, longest) if length else task.default_sequence_length(longest)
+    return ModelSettings(task=task, sequence_length=length, tokenizer=tokenizer or {})
+
+
+def check_settings(settings: ModelSettings, description: ModelDescription, given: Collection[str] = ()) -> None:
+    """Compares settings with the model, and bounds the sizes that take memory but do not show in the weights.
+
+    `given` names the settings that were given and are not as stored (see `kbert.tasks.Task.check_options`).
+    """
+    config = description.config
+    task = settings.task
+    counts = {name: value for name, value in task.options().items() if type(value) is int}
+    most = dict.fromkeys(counts, max(config.max_sequence_length, _MOST)) | task.bounds(config)
+    counts["sequence_length"] = settings.sequence_length
+    most["sequence_length"] = config.max_sequence_length
+    parts = (description.encoder_arguments or description.arguments).get("num_parts")
+    if parts is not None:
+        counts["num_parts"] = parts
+        most["num_parts"] = config.max_sequence_length
+    for name, bound in most.items():
+        if counts[name] > bound:
+            raise ValueError(f"`{name}` must be at most {bound}. Received: {reprlib.repr(counts[name])}")
+    number = description.arguments.get("num_labels")
+    for name in ("labels", "thresholds"):
+        values = getattr(task, name)
+        if None not in (values, number) and len(values) != number:
+            raise ValueError(
+                f"expected {number} {name}, as many as the model has logits (num_labels). Received: {list(values)}"
+            )
+    if task.thresholds is not None and not description.arguments.get("multi_label"):
+        raise ValueError(
+            f"`thresholds` are a multi-label classifier's (multi_label=True). Received: {list(task.thresholds)}"
+        )
+    task.check_options(given)
+
+
+def check_vocabulary_size(owner: str, tokenizer, config: BertConfig) -> None:
+    if tokenizer.vocabulary_size != config.vocabulary_size:
+        raise ValueError(
+            f"{owner}: the vocabulary must have as many tokens as the model's table has rows "
+            f"({config.vocabulary_size}). Received: {tokenizer.vocabulary_size} tokens"
+        )
+
+
+def check_sequence_length(owner: str, length: int, config: BertConfig) -> None:
+    if length > config.max_sequence_length:
+        raise ValueError(
+            f"{owner}: `sequence_length` must be at most the model's position table, {config.max_sequence_length}. "
+            f"Received: {length}"
+        )

@@ -1,10 +1,12 @@
 """Models of KerasHub in memory, to and from kbert's."""
 
 import os
+import pathlib
 
 from kbert.models.lora import merged
-from kbert.weights.formats.kerashub.format import build_kerashub_model, kerashub_tokenizer
-from kbert.weights.formats.kerashub.read import in_memory_checkpoint
+from kbert.weights.formats.checkpoint import NO_VOCABULARY, StoredTokenizer, TensorCheckpoint
+from kbert.weights.formats.kerashub import build_kerashub_model, kerashub_checkpoint, tokenizer_settings
+from kbert.weights.formats.kerashub_models import KerasHubVariables, kerashub_tokenizer
 from kbert.weights.load import load_pretrained
 from kbert.weights.origin import Origin, set_origin
 from kbert.weights.save import resolve_parts
@@ -38,7 +40,7 @@ def from_keras_hub(source, tokenizer=None, task: str | None = None, **overrides)
     """
     if isinstance(source, str | os.PathLike):
         source, tokenizer = _preset(os.fspath(source), tokenizer)
-    model = load_pretrained(in_memory_checkpoint(source, tokenizer), task, **overrides)
+    model = load_pretrained(_in_memory_checkpoint(source, tokenizer), task, **overrides)
     set_origin(model, Origin(f"keras_hub {type(source).__name__}", None))
     return model
 
@@ -84,3 +86,33 @@ def _preset(name, tokenizer):
             "(keras_hub.models.BertBackbone.from_preset(…).save_to_preset(DIRECTORY), and the same of BertTokenizer), "
             "and pass the directory."
         ) from error
+
+
+def _in_memory_checkpoint(model, tokenizer=None) -> TensorCheckpoint:
+    """A KerasHub model in memory as a checkpoint; `tokenizer` None: its preprocessor's."""
+    backbone = getattr(model, "backbone", model)
+    if type(backbone).__name__ != "BertBackbone":
+        raise TypeError(
+            "from_keras_hub: expected a keras_hub BertBackbone, a model with one, or a preset's name or path. "
+            f"Received: {type(model).__name__}"
+        )
+    preprocessor = None if model is backbone else model.preprocessor
+    tokenizer = tokenizer or (preprocessor and preprocessor.tokenizer)
+    if tokenizer is None:
+        stored_tokenizer = StoredTokenizer(None, remarks=(NO_VOCABULARY,))
+    elif type(tokenizer).__name__ != "BertTokenizer":
+        raise TypeError(
+            f"from_keras_hub: expected a keras_hub BertTokenizer as `tokenizer`. Received: {type(tokenizer).__name__}"
+        )
+    else:
+        stored_tokenizer = StoredTokenizer(tokenizer.get_vocabulary(), tokenizer_settings(tokenizer.get_config()))
+    where = pathlib.Path(f"keras_hub {type(model).__name__}")
+    task = {}
+    if model is not backbone:
+        names = ("num_classes", "dropout", "activation")
+        fields = {name: value for name, value in model.get_config().items() if name in names}
+        fields["activation"] = getattr(fields.get("activation"), "__name__", fields.get("activation"))
+        task = {"class_name": f"keras_hub>{type(model).__name__}", "config": fields}
+    length = preprocessor and preprocessor.sequence_length
+    tensors = KerasHubVariables(where, model)
+    return kerashub_checkpoint(where, backbone.get_config(), task, stored_tokenizer, length, lambda *_: tensors)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from collections.abc import Sequence
 
 import numpy as np
 from keras import ops
@@ -9,15 +10,10 @@ from keras import ops
 from kbert.checks import check_labels, check_path
 from kbert.config import BertConfig
 from kbert.pipelines.registry import task_class, task_names
-from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings
+from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings, default_labels
 from kbert.text.tokenizer import BertTokenizer
-from kbert.weights.description import FREE_FIELDS, ModelDescription
-from kbert.weights.formats.casing import warn_of_wrong_casing
-from kbert.weights.formats.checkpoint import Checkpoint
-from kbert.weights.formats.sizes import check_sequence_length, check_settings
-from kbert.weights.formats.tensor_checkpoint import NO_VOCABULARY
-from kbert.weights.formats.variables import heads_of
-from kbert.weights.head_labels import head_labels
+from kbert.weights.description import FREE_FIELDS, ModelDescription, check_sequence_length, check_settings
+from kbert.weights.formats.checkpoint import NO_VOCABULARY, Checkpoint, warn_of_wrong_casing
 from kbert.weights.open_checkpoint import open_checkpoint
 from kbert.weights.origin import set_origin, stored_origin
 from kbert.weights.report import LoadReport
@@ -124,6 +120,17 @@ def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None,
     return model
 
 
+def head_labels(stored: Sequence[str] | None, wanted: Sequence[str]) -> list[str] | None:
+    """The labels, in the order of its logits, with which a head of N labels serves for N labels wanted.
+
+    If they are the stored labels, in whatever order, the stored ones. If the head has default labels (None, ``0, 1 …``,
+    or ``LABEL_0, LABEL_1 …`` of transformers), the ones wanted. Otherwise None: the head is one of other labels.
+    """
+    if stored is not None and set(stored) == set(wanted):
+        return list(stored)
+    return list(wanted) if stored is None or list(stored) in default_labels(len(wanted)) else None
+
+
 def _hub_name(source, revision):
     """The name of a model on the hub, with the revision that was asked for; None: a path."""
     if isinstance(source, Checkpoint) or local_source(source) is not None:
@@ -141,7 +148,7 @@ def _new_head(stored, task, labels):
             f"load_pretrained: expected `labels` in the order of the stored head, {kept}, as they name its logits. "
             f"Received: {labels}"
         )
-    return heads_of(task) if kept is None else ()
+    return task_class(task).heads if kept is None else ()
 
 
 def _load_all_but(layers, stored, model):
@@ -179,33 +186,31 @@ def _wanted(stored, task, overrides):
     task = task or stored.description.task
     if task not in task_names():
         raise ValueError(f"load_pretrained: `task` must be one of {task_names()}. Received: {task!r}")
-    overrides = dict(overrides)
-    overridden, asked_for = frozenset(overrides), overrides.get("sequence_length")
+    overridden = frozenset(overrides)
     leaves_pooler_out = overrides.get("pooler") is False and "outputs" not in overrides
+    length = overrides.get("sequence_length")
     settings = _with_settings(stored, task, overrides)
     config = _with_fields(stored.description.config, overrides)
-    if asked_for is not None:
-        check_sequence_length("load_pretrained", asked_for, config)
+    if length is not None:
+        check_sequence_length("load_pretrained", length, config)
+    names = ModelDescription.argument_names(task)
     same_task = task == stored.description.task
-    kept = set(stored.description.arguments if same_task else _MASKED_LM_ARGUMENTS)
-    kept -= {"num_labels"} if settings.task.labels is not None else set()  # labels give it
-    arguments = {}
-    for name in ModelDescription.argument_names(task):
-        if name in overrides:
-            arguments[name] = overrides.pop(name)
-        elif name in kept and name in stored.description.arguments:
-            arguments[name] = stored.description.arguments[name]
+    kept = set(names if same_task else _MASKED_LM_ARGUMENTS)
+    if settings.task.labels is not None:  # labels give it
+        kept.discard("num_labels")
+    arguments = {name: value for name, value in stored.description.arguments.items() if name in kept & set(names)}
+    arguments |= {name: overrides.pop(name) for name in names if name in overrides}
     encoder_arguments = stored.description.encoder_arguments if same_task else None
-    of_encoder = {name: overrides.pop(name) for name in _ENCODER_ARGUMENTS if name in overrides}
-    if of_encoder:
-        encoder_arguments = {**(encoder_arguments or {}), **of_encoder}
+    if own := {name: overrides.pop(name) for name in _ENCODER_ARGUMENTS if name in overrides}:
+        encoder_arguments = {**(encoder_arguments or {}), **own}
     for group in (arguments, encoder_arguments or {}) if leaves_pooler_out else ():
         if "outputs" in group:
             group["outputs"] = [name for name in group["outputs"] if name != "pooled_output"] or ["sequence_output"]
     if overrides:
-        raise ValueError(f"load_pretrained: unknown arguments {sorted(overrides)}. Known: {_known(task)}")
+        known = {*_settings_names(task), *FREE_FIELDS, *names, *_TOKENIZER_ARGUMENTS, *_ENCODER_ARGUMENTS}
+        raise ValueError(f"load_pretrained: unknown arguments {sorted(overrides)}. Known: {sorted(known)}")
     one_each = settings.task.labels or settings.task.thresholds
-    if one_each and "num_labels" in ModelDescription.argument_names(task):
+    if one_each and "num_labels" in names:
         arguments.setdefault("num_labels", len(one_each))
     if missing := [name for name in ModelDescription.argument_names(task, required=True) if name not in arguments]:
         wanted = (
@@ -270,10 +275,3 @@ def _with_fields(config, overrides):
 
 def _settings_names(task):
     return ("sequence_length", *task_class(task).option_names())
-
-
-def _known(task):
-    return sorted(
-        {*_settings_names(task), *FREE_FIELDS, *ModelDescription.argument_names(task), *_TOKENIZER_ARGUMENTS}
-        | set(_ENCODER_ARGUMENTS)
-    )

@@ -4,9 +4,8 @@ import os
 
 from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.formats.registry import format_names, get_format, recognise_format
-from kbert.weights.source import resolve_source
+from kbert.weights.source import is_step_checkpoint, resolve_source
 from kbert.weights.step_checkpoint import open_step_checkpoint
-from kbert.weights.step_paths import is_step_checkpoint
 
 
 def open_checkpoint(
@@ -64,7 +63,7 @@ def _read(read, path, *arguments):
 def _what_is_there(path):
     if path.suffix in (".keras", ".h5"):
         return "which keras.models.load_model or model.load_weights reads"
-    if any((one / "saved_model.pb").is_file() for one in (path, *path.glob("*/"))):
+    if any((place / "saved_model.pb").is_file() for place in (path, *path.glob("*/"))):
         return (
             "which is an exported SavedModel: kbert predict --source and tf.saved_model.load read it; to train or "
             "export again, give the directory that it was exported from"

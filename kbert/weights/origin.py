@@ -12,7 +12,7 @@ from keras import ops
 from kbert.files import read_json
 from kbert.keras_compat import set_untracked
 from kbert.pipelines.registry import task_class, task_names
-from kbert.weights.formats.kbert.read import MANIFEST
+from kbert.weights.formats.kbert import MANIFEST
 
 
 @dataclasses.dataclass(frozen=True)

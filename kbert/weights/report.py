@@ -4,7 +4,7 @@ import dataclasses
 import logging
 import re
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 _LOGGER = logging.getLogger("kbert")
@@ -95,35 +95,34 @@ class LoadReport:
         }
 
     def __str__(self):
-        width = max((len(row.variable or row.source) for row in self.rows), default=0)
-        return "\n".join(
-            f"{row.variable or row.source:<{width}}  {row.status}"
-            + (f"  {row.source}" if row.variable and row.source not in ("", row.variable) else "")
-            for row in self.rows
-        )
+        return "\n".join(self.table())
 
 
-def transfer(stored, model, source: str) -> LoadReport:
-    """Assigns every variable of a model that is stored under its name with its shape.
+def transfer(
+    model,
+    find: Callable[[Any], str | None],
+    read: Callable[[Any, str], Any],
+    names: Iterable[str],
+    source: str,
+    remarks: tuple[str, ...] = (),
+) -> LoadReport:
+    """Assigns every variable of a model that is stored.
 
-    `stored` maps a name to (shape, function that reads the values).
+    `find` gives the name of a variable in the source, None if it is not there with its shape; `read` the values of a
+    variable by that name; `names` are all names in the source.
     """
-    rows, missing, unused = [], [], dict.fromkeys(stored)
-    needed = {v.path for v in model.encoder.weights if not v.path.startswith("pooler/")}
-    for variable in model.weights:
-        shape, read = stored.get(variable.path, (None, None))
-        if shape == tuple(variable.shape):
-            variable.assign(read())
-            rows.append(ReportRow(variable.path, variable.path, LOADED))
-            del unused[variable.path]
-        else:
-            rows.append(ReportRow(variable.path, "", NEW))
-            if variable.path in needed:
-                missing.append(variable.path)
-    if missing:
+    places = {variable.path: find(variable) for variable in model.weights}
+    needed = [variable.path for variable in model.encoder.weights if not variable.path.startswith("pooler/")]
+    if missing := [path for path in needed if places[path] is None]:
         raise ValueError(f"{source} lacks variables of the encoder. Missing: {missing}")
-    rows += [ReportRow("", path, UNUSED) for path in unused]
-    return LoadReport(source, rows)
+    rows = []
+    for variable in model.weights:
+        name = places[variable.path]
+        if name is not None:
+            variable.assign(read(variable, name))
+        rows.append(ReportRow(variable.path, name or "", NEW if name is None else LOADED))
+    used = set(places.values())
+    return LoadReport(source, rows + [ReportRow("", name, UNUSED) for name in names if name not in used], remarks)
 
 
 def all_loaded(model, source: str) -> LoadReport:

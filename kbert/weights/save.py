@@ -5,14 +5,18 @@ import dataclasses
 from kbert.checks import check_directory
 from kbert.files import check_directory_is_free, check_json, write_directory
 from kbert.models.lora import merged
-from kbert.pipelines.registry import task_class
 from kbert.pipelines.settings import ModelSettings
 from kbert.text.tokenizer import check_tokenizer
-from kbert.weights.description import ModelDescription
-from kbert.weights.files.h5_write import h5_errors_raised
-from kbert.weights.formats.casing import warn_of_wrong_casing
+from kbert.weights.description import (
+    ModelDescription,
+    check_sequence_length,
+    check_settings,
+    check_vocabulary_size,
+    default_settings,
+)
+from kbert.weights.files.h5_file import h5_errors_raised
+from kbert.weights.formats.checkpoint import warn_of_wrong_casing
 from kbert.weights.formats.registry import format_names, get_format
-from kbert.weights.formats.sizes import check_sequence_length, check_settings, check_vocabulary_size
 from kbert.weights.hub import check_hub_target, upload_to_hub
 
 
@@ -135,7 +139,7 @@ def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokeni
                 "save_pretrained: this model was not loaded with a tokenizer; pass `tokenizer`, or save its pipeline."
             )
     if settings is None:
-        settings = _defaults(model) if loaded is None else loaded.settings
+        settings = default_settings(model.task, model.config) if loaded is None else loaded.settings
     if not isinstance(settings, ModelSettings):
         raise ValueError(
             "save_pretrained: `settings` must be a kbert.pipelines.settings.ModelSettings (what a run was started with "
@@ -147,11 +151,6 @@ def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokeni
         check_tokenizer(tokenizer, "save_pretrained")
         settings = dataclasses.replace(settings, tokenizer=tokenizer.settings())
     return model, tokenizer, settings
-
-
-def _defaults(model):
-    length = task_class(model.task).default_sequence_length(model.config.max_sequence_length)
-    return ModelSettings(task=model.task, sequence_length=length)
 
 
 def _check(model, tokenizer, settings):

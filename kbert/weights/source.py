@@ -1,14 +1,17 @@
-"""Resolves the source of a model, for `load_pretrained`, `--model` and `--init`."""
+"""Resolves the source of a model: a path, a name on the hub, a checkpoint of a training run."""
 
 import os
 import pathlib
+import re
 
 from kbert.files import similar_names
 from kbert.weights.formats.registry import recognise_format
 from kbert.weights.hub import download_from_hub, is_hub_name, is_own_model, split_revision
-from kbert.weights.step_paths import find_step_checkpoint
 
+CHECKPOINTS = "checkpoints"  # where a training run keeps them
 _CONFIGS = ("config.json", "bert_config.json")
+_STEP = re.compile(r"step-(\d{10})")
+_RUN_AT_STEP = re.compile(r"(.+)@(\d{1,10})")
 
 
 def check_source(what: str, source, *others: str) -> None:
@@ -105,3 +108,52 @@ def _why_no_hub(source):
     if not slash or "/" in name or not name or not pathlib.Path(owner).is_dir() or owner in (".", "..", "~"):
         return ""
     return f". (Names on the hub are not looked up where there is a directory {owner} here.)"
+
+
+# Checkpoints of a training run.
+
+
+def checkpoint_paths(directory) -> list[pathlib.Path]:
+    """The checkpoints in a directory, oldest first; none if there is no directory."""
+    return sorted(path for path in pathlib.Path(directory).glob("step-*") if _STEP.fullmatch(path.name))
+
+
+def checkpoint_name(step: int) -> str:
+    return f"step-{step:010d}"
+
+
+def checkpoint_step(path) -> int:
+    return int(pathlib.Path(path).name.removeprefix("step-"))
+
+
+def is_step_checkpoint(path) -> bool:
+    """Whether a path is a checkpoint of a run, not a model."""
+    path = pathlib.Path(path)
+    return _STEP.fullmatch(path.name) is not None and path.is_dir()
+
+
+def find_step_checkpoint(source) -> pathlib.Path | None:
+    """The checkpoint that a source means: of RUN@STEP, or the last of an unfinished RUN; None: another source.
+
+    A run without checkpoints, or without one of this step, is a FileNotFoundError that names the ones it has.
+    """
+    path = pathlib.Path(source)
+    if path.is_dir():
+        # A run that is being extended still has the model of its first end.
+        unfinished = (path / "settings.json").is_file() and not (path / "metrics.json").exists()
+        saved = checkpoint_paths(path / CHECKPOINTS)
+        if unfinished and not saved and (path / CHECKPOINTS).is_dir() and not (path / "model").exists():
+            raise FileNotFoundError(f"Expected a model. Received: {path}, an unfinished run without a checkpoint")
+        return saved[-1] if unfinished and saved else None
+    at_step = _RUN_AT_STEP.fullmatch(str(source))
+    if path.exists() or at_step is None or not pathlib.Path(at_step[1]).is_dir():
+        return None
+    directory = pathlib.Path(at_step[1]) / CHECKPOINTS
+    checkpoint = directory / checkpoint_name(int(at_step[2]))
+    if not checkpoint.is_dir():
+        steps = ", ".join(str(checkpoint_step(path)) for path in checkpoint_paths(directory)) or "none"
+        raise FileNotFoundError(
+            f"{at_step[1]} has no checkpoint of step {at_step[2]}. It has: {steps} (--keep-every N keeps every Nth "
+            "step)"
+        )
+    return checkpoint

@@ -11,45 +11,60 @@ from kbert.models.lora import lora_layers
 from kbert.text.vocabulary import write_vocabulary
 from kbert.weights.description import ModelDescription
 from kbert.weights.formats.checkpoint import Checkpoint
-from kbert.weights.formats.kbert.read import CONFIG, VOCABULARY, read_kbert_config, read_kbert_vocabulary
-from kbert.weights.formats.kbert.write import kbert_config
-from kbert.weights.report import LoadReport
-from kbert.weights.step_paths import checkpoint_step
+from kbert.weights.formats.kbert import (
+    CONFIG,
+    VOCABULARY,
+    kbert_config,
+    read_kbert_config,
+    read_kbert_vocabulary,
+)
+from kbert.weights.report import LoadReport, all_loaded, transfer
+from kbert.weights.source import checkpoint_step
 
 _LOGGER = logging.getLogger("kbert")
-DESCRIPTION, MANIFEST, VALUES, ARRAYS = "description", "manifest.json", "values", "values.npz"
+DESCRIPTION = "description"
+MANIFEST = "manifest.json"
+VALUES = "values"
+ARRAYS = "values.npz"  # written by the JAX backend
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepCheckpoint(Checkpoint):
-    """The model of a checkpoint that `kbert.training.checkpoints` wrote; its optimizer is not read.
+    """The model of a checkpoint that `kbert.training.checkpoints` wrote; its optimizer is not read."""
 
-    Attributes:
-        step: updates before it.
-    """
-
-    step: int
+    step: int  # updates before it
 
     def load_into(self, model) -> LoadReport:
         """Loads the weights; for another task through the model that was trained."""
         _LOGGER.info("%s: the weights after step %s of a run", self.path, f"{self.step:,}")
-        return self.load_all_into(model, ModelDescription.from_model(model) == self.description, self._load_weights)
+        if ModelDescription.from_model(model) == self.description:
+            self._load_weights(model)
+            return all_loaded(model, str(self.path))
+        trained = self.description.build()
+        self._load_weights(trained)
+        stored = {variable.path: variable for variable in trained.weights}
+
+        def find(variable):
+            there = stored.get(variable.path)
+            return None if there is None or there.shape != variable.shape else variable.path
+
+        return transfer(model, find, lambda variable, name: stored[name], list(stored), str(self.path))
 
     def _load_weights(self, model):
         _, values = read_step_checkpoint(self.path)
-        variables, weights = model.variables, {id(weight) for weight in model.weights}
+        variables = model.variables
+        weights = {id(weight) for weight in model.weights}
         here = [(tuple(variable.shape), variable.dtype) for variable in variables]
         stored = [
             (value.shape, value.dtype.name if id(variable) in weights else variable.dtype)  # seeds of JAX are uint32
             for variable, value in zip(variables, values, strict=False)
         ]
         if stored != here:
-            wrong = next(
-                (pair for pair in zip(here, stored, strict=False) if pair[0] != pair[1]), (len(here), len(stored))
-            )
+            pairs = [pair for pair in zip(here, stored, strict=False) if pair[0] != pair[1]]
+            expected, received = pairs[0] if pairs else (len(here), len(stored))
             raise ValueError(
-                f"{self.path} is of another model than {DESCRIPTION}/{CONFIG} beside it. Expected: {wrong[0]}. "
-                f"Received: {wrong[1]}"
+                f"{self.path} is of another model than {DESCRIPTION}/{CONFIG} beside it. Expected: {expected}. "
+                f"Received: {received}"
             )
         for variable, value in zip(variables, values, strict=False):
             if np.issubdtype(value.dtype, np.floating) and not np.all(np.isfinite(value)):
@@ -63,17 +78,16 @@ def read_step_checkpoint(path) -> tuple[dict, list[np.ndarray]]:
     manifest = read_json(path / MANIFEST)
     values = _read_values(path, len(manifest["variables"]))
     received = [(list(value.shape), value.dtype.name) for value in values]
+    expected = [(variable["shape"], variable["dtype"]) for variable in manifest["variables"]]
     if not isinstance(manifest["facts"], dict):
         raise ValueError(f"{MANIFEST} is not that of a checkpoint")
-    if manifest["step"] != checkpoint_step(path) or received != [
-        (v["shape"], v["dtype"]) for v in manifest["variables"]
-    ]:
+    if manifest["step"] != checkpoint_step(path) or received != expected:
         raise ValueError(f"{MANIFEST} describes another step, or other values")
     return manifest, values
 
 
 def _read_values(path, count):
-    if (path / ARRAYS).exists():  # written by the JAX backend
+    if (path / ARRAYS).exists():
         with np.load(path / ARRAYS) as arrays:
             return [arrays[f"arr_{i}"] for i in range(count)]
     import tensorflow as tf
@@ -92,13 +106,12 @@ def open_step_checkpoint(path) -> StepCheckpoint:
             "Received: none, as of a run with LoRA; finish the run and load its model"
         )
     description, settings = read_kbert_config(beside / CONFIG)
-    vocabulary = read_kbert_vocabulary(beside, description.config)
     return StepCheckpoint(
         format="step",
         path=path,
         description=description,
         settings=settings,
-        vocabulary=vocabulary,
+        vocabulary=read_kbert_vocabulary(beside, description.config),
         step=checkpoint_step(path),
     )
 

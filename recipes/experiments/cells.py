@@ -16,8 +16,7 @@ from kbert.files import read_json, write_json
 from kbert.finetuning.finetune import finetune
 from kbert.training.made_by import MODEL, identify_inputs
 from kbert.versions import versions
-from kbert.weights.source import local_source
-from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
+from kbert.weights.source import checkpoint_step, is_step_checkpoint, local_source
 
 _LOGGER = logging.getLogger("kbert")
 WORST = -math.inf  # of a fine-tuning that diverged: any other is better

@@ -8,7 +8,7 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
 from kbert.files import sha256
-from kbert.weights.formats.kbert.read import read_kbert_directory
+from kbert.weights.formats.kbert import read_kbert_directory
 
 QUICK = as_flags(batch_size=8, sequence_length=9, learning_rate=2e-3, checkpoint_every=10, evaluate_every=30)
 

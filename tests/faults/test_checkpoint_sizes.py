@@ -11,10 +11,11 @@ from helpers.fuzz import peak_memory
 from helpers.hf_directory import GOLDEN, edit
 from helpers.stored_models import make_model, save
 
-from kbert.weights.formats.google.names import CONFIG_NAMES as GOOGLE
-from kbert.weights.formats.huggingface.names import CONFIG_NAMES as HUGGINGFACE
-from kbert.weights.formats.kerashub.names import CONFIG_NAMES as KERASHUB
-from kbert.weights.formats.sizes import SIZES, parameters_of
+from kbert.weights.formats.config_names import SIZES
+from kbert.weights.formats.google import CONFIG_NAMES as GOOGLE
+from kbert.weights.formats.huggingface import CONFIG_NAMES as HUGGINGFACE
+from kbert.weights.formats.kerashub import CONFIG_NAMES as KERASHUB
+from kbert.weights.formats.name_table import parameters_of
 from kbert.weights.open_checkpoint import open_checkpoint
 
 NAMES = {names.format: names for names in (GOOGLE, HUGGINGFACE, KERASHUB)}

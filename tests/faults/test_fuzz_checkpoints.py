@@ -13,9 +13,9 @@ from kbert.weights.files.h5_file import H5File
 from kbert.weights.files.safetensors_file import SafetensorsFile
 from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
 from kbert.weights.files.torch_pickle import TorchPickleFile
-from kbert.weights.formats.kbert import read as kbert_read
-from kbert.weights.formats.kbert.names import NAMES as KBERT
-from kbert.weights.formats.kerashub.names import NAMES as KERASHUB
+from kbert.weights.formats import kbert as kbert_format
+from kbert.weights.formats.kbert import NAMES as KBERT
+from kbert.weights.formats.kerashub import NAMES as KERASHUB
 from kbert.weights.open_checkpoint import open_checkpoint
 
 COUNTS = pytest.mark.parametrize("count", [40, pytest.param(2_000, marks=pytest.mark.slow)])
@@ -124,7 +124,7 @@ def saved(tmp_path_factory):
     ],
 )
 def test_the_files_beside_the_weights(saved, tmp_path, monkeypatch, format, name, count):
-    monkeypatch.setattr(kbert_read, "_check_hashes", lambda path: None)  # who damages on purpose writes new ones
+    monkeypatch.setattr(kbert_format, "_check_hashes", lambda path: None)  # who damages on purpose writes new ones
     path = pathlib.Path(shutil.copytree(saved(format), tmp_path / "it"))
     sound = (path / name).read_bytes()
     check_reader(lambda _: open_checkpoint(path), path / name, [sound], count, named=str(path))

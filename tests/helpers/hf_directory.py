@@ -5,7 +5,7 @@ import pathlib
 import shutil
 
 from kbert.weights.files.safetensors_file import write_safetensors
-from kbert.weights.formats.huggingface.weights_file import open_huggingface_weights
+from kbert.weights.formats.huggingface_weights import open_huggingface_weights
 
 GOLDEN = pathlib.Path(__file__).parents[1] / "golden"
 

@@ -6,14 +6,19 @@ import numpy as np
 
 from kbert.files import read_json, write_json
 from kbert.text.vocabulary import read_vocabulary, write_vocabulary
+from kbert.weights.description import default_settings
 from kbert.weights.files.tensor_file import TensorInfo, checked_file
+from kbert.weights.formats.checkpoint import (
+    SETTINGS,
+    TensorCheckpoint,
+    described,
+    read_kbert_settings,
+    write_kbert_settings,
+)
 from kbert.weights.formats.config_names import ConfigNames
 from kbert.weights.formats.export_tensors import check_head, check_pooler, export_tensors
-from kbert.weights.formats.format import Format
-from kbert.weights.formats.kbert_settings import NAME, read_kbert_settings, write_kbert_settings
-from kbert.weights.formats.name_table import NameTable, TensorName
-from kbert.weights.formats.tensor_checkpoint import TensorCheckpoint, default_settings, described
-from kbert.weights.formats.variables import VARIABLES
+from kbert.weights.formats.name_table import VARIABLES, NameTable, TensorName
+from kbert.weights.formats.registry import Format
 
 CONFIG, WEIGHTS, VOCABULARY = "toy.json", "toy.npz", "words.txt"
 
@@ -73,7 +78,7 @@ class ToyFormat(Format):
 
     name = "toy"
     title = f"a toy ({CONFIG}, {WEIGHTS})"
-    files = (CONFIG, WEIGHTS, VOCABULARY, NAME)
+    files = (CONFIG, WEIGHTS, VOCABULARY, SETTINGS)
 
     def recognises(self, path):
         return (path / CONFIG).is_file()

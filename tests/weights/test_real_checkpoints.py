@@ -20,7 +20,7 @@ from helpers.slow_but import slow_but
 from helpers.stored_models import assert_same_weights, load
 
 import kbert
-from kbert.weights.diagnostics.parity import measure_parity
+from kbert.weights.parity import measure_parity
 
 MODELS = ("all-MiniLM-L6-v2", "bert-tiny-mlm")
 SHARED = ROOT.parent / "shared/weights"

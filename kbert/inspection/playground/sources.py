@@ -16,7 +16,7 @@ from kbert.pipelines.registry import task_class, task_names
 from kbert.serving.saved_model_file import find_export
 from kbert.tasks.task import Task
 from kbert.weights.open_checkpoint import open_checkpoint
-from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step, find_step_checkpoint
+from kbert.weights.source import CHECKPOINTS, checkpoint_paths, checkpoint_step, find_step_checkpoint
 
 _LOGGER = logging.getLogger("kbert")
 _DEEPEST = 6  # levels below a log directory

@@ -32,7 +32,7 @@ from kbert.training.memory import check_batch_memory
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import check_output, open_run
 from kbert.training.time_budget import Forecast, TimeBudget
-from kbert.weights.formats.google.slots import has_slots, load_slots
+from kbert.weights.formats.google import has_slots, load_slots
 from kbert.weights.source import local_source
 
 _LOGGER = logging.getLogger("kbert")

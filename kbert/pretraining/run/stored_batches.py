@@ -32,8 +32,13 @@ from kbert.pretraining.run.new_model import dropout_of, new_model
 from kbert.text.same_tokenizer import check_same_tokenizer
 from kbert.text.vocabulary import read_vocabulary
 from kbert.training.run_state import Stage
-from kbert.weights.formats.kbert.read import CONFIG, WEIGHTS, is_kbert_directory, read_kbert_vocabulary
-from kbert.weights.formats.kbert.write import write_kbert_directory
+from kbert.weights.formats.kbert import (
+    CONFIG,
+    WEIGHTS,
+    is_kbert_directory,
+    read_kbert_vocabulary,
+    write_kbert_directory,
+)
 
 _STATISTICS_BATCHES = 20
 FORMAT = "kbert batches 1"

@@ -1,4 +1,4 @@
-"""Keras' `.weights.h5` files: checked whole, then read variable by variable.
+"""Keras' `.weights.h5` files: checked whole, then read variable by variable; written in half the size.
 
 The checks are our own. h5py follows links into other files, decompresses whatever is compressed, and never returns from
 some damaged files. Keras needs a model before it can name the variables in a file.
@@ -8,8 +8,12 @@ import contextlib
 import mmap
 import pathlib
 import re
-from collections.abc import Iterable, Mapping
+import sys
+import traceback
+from collections.abc import Iterable, Iterator, Mapping
 
+import h5py
+import ml_dtypes
 import numpy as np
 
 from kbert.weights.files.tensor_file import TensorInfo, checked_file
@@ -19,6 +23,8 @@ _HEAP = b"GCOL\x01\x00\x00\x00"  # the beginning of a heap: its size follows, th
 _NAME = re.compile(rb"name\0{4}.{32}(.{4})(.{8})", re.DOTALL)
 _LONGEST_NAME = 1000
 _NUMBER = re.compile(r"^(encoder_block|transformer_layer)_\d+(?=/|$)")  # the block of a layer
+_HALF = {"float16": np.dtype("float16"), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+STORAGE_DTYPES = ("float32", *_HALF)
 
 
 class H5File:
@@ -32,26 +38,23 @@ class H5File:
         paths = [pathlib.Path(path) for path in paths]
         self.path = paths[0]
         self._variables = layer_variables
-        self._locations, self.tensors = {}, {}
+        self._locations: dict[str, tuple[pathlib.Path, str]] = {}
+        self.tensors: dict[str, TensorInfo] = {}
         for path in paths:
             check_h5(path)
-            with opened_h5(path) as file:
+            with _opened(path) as file:
                 self._walk(file, "", path)
 
     def read(self, name: str) -> np.ndarray:
         path, location = self._locations[name]
-        with opened_h5(path) as file:
+        with _opened(path) as file:
             dataset = file[location]
             if _is_bfloat16(dataset):
-                import ml_dtypes
-
                 return np.array(dataset, dtype=ml_dtypes.bfloat16).astype(np.float32)
             return dataset[...]
 
     def _walk(self, group, layer, path):
         """Records the variables of a layer, whose name Keras stores beside them, and of its sublayers."""
-        import h5py
-
         own = group.get("vars")
         if own is not None and "layers" not in group:  # not the model, whose name is in no path
             layer = "/".join(filter(None, (layer, str(own.attrs.get("name", "")))))
@@ -74,14 +77,13 @@ class H5File:
 
 
 def check_h5(path) -> None:
-    """Checks that a file contains all its data itself, as Keras writes them: one block of numbers for each variable.
+    """Raises ValueError unless the file contains all its data itself, one block of numbers for each variable.
 
-    Links, other datasets (virtual, external, chunked, compressed) and anything but numbers are refused. So nothing is
-    read from another file, and what is read takes no more memory than the file has bytes.
+    So nothing is read from another file, and what is read takes no more memory than the file has bytes.
     """
     path = checked_file(path)
     _check_heaps(path)
-    with opened_h5(path) as file:
+    with _opened(path) as file:
         needed = sum(_checked_size(dataset, path) for dataset in _datasets(file, path))
     if needed > path.stat().st_size:
         raise ValueError(f"{path} is corrupted: its variables take {needed} bytes, more than the file has.")
@@ -90,7 +92,8 @@ def check_h5(path) -> None:
 def _check_heaps(path):
     """Checks the heaps of layer names, since the HDF5 library never returns from damaged ones."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-        start, heaps = content.find(_HEAP), set()
+        heaps = set()
+        start = content.find(_HEAP)
         while start >= 0:
             heaps.add(start)
             end = min(start + int.from_bytes(content[start + 8 : start + 16], "little"), len(content))
@@ -113,8 +116,6 @@ def _check_heaps(path):
 
 def _datasets(file, path):
     """All datasets, each once, even if groups contain themselves."""
-    import h5py
-
     groups, seen = [file], set()
     while groups:
         group = groups.pop()
@@ -122,22 +123,20 @@ def _datasets(file, path):
             link = group.get(name, getlink=True)
             if not isinstance(link, h5py.HardLink):
                 raise ValueError(f"{path}: {name!r} is a link ({type(link).__name__}), maybe to another file. Refused.")
-            found = group[name]
-            address = h5py.h5o.get_info(found.id).addr
+            entry = group[name]
+            address = h5py.h5o.get_info(entry.id).addr
             if address in seen:
                 raise ValueError(f"{path}: {name!r} is in two groups. Refused: Keras never writes that.")
             seen.add(address)
-            if isinstance(found, h5py.Dataset):
-                yield found
-            elif isinstance(found, h5py.Group):
-                groups.append(found)
+            if isinstance(entry, h5py.Dataset):
+                yield entry
+            elif isinstance(entry, h5py.Group):
+                groups.append(entry)
             else:
                 raise ValueError(f"{path}: {name!r} is neither a group nor a dataset. Refused.")
 
 
 def _checked_size(dataset, path):
-    import h5py
-
     name = dataset.name
     if dataset.is_virtual or dataset.external:
         raise ValueError(f"{path}: the data of {name!r} are in another file. Refused: weights are in one file.")
@@ -160,10 +159,8 @@ def _is_bfloat16(dataset):
 
 
 @contextlib.contextmanager
-def opened_h5(path):
+def _opened(path) -> Iterator[h5py.File]:
     """The file, open for reading. An error of a damaged file in the block becomes a ValueError that names it."""
-    import h5py
-
     try:
         file = h5py.File(path, "r")
     except (OSError, RuntimeError, ValueError) as error:
@@ -175,3 +172,64 @@ def opened_h5(path):
             if isinstance(error, ValueError) and str(path) in str(error):
                 raise
             raise ValueError(f"{path} is corrupted: {error}. Download or write it again.") from None
+
+
+@contextlib.contextmanager
+def h5_errors_raised(path) -> Iterator[None]:
+    """Raises what h5py only prints while it closes the file at `path`, such as a full disk."""
+    printed: list[BaseException] = []
+    hooks = sys.excepthook, sys.unraisablehook
+    sys.excepthook = lambda kind, error, trace: printed.append(error)  # Cython calls both
+    sys.unraisablehook = lambda unraisable: printed.append(unraisable.exc_value)
+    try:
+        yield
+    except Exception as error:
+        if printed:  # such as a missing file that h5py did not write
+            raise OSError(f"{path}: not written: {printed[0]}") from error
+        cause = error
+        while cause is not None:  # h5py's objects are deleted now, not when the program ends
+            traceback.clear_frames(cause.__traceback__)
+            cause = cause.__context__
+        raise
+    finally:
+        sys.excepthook, sys.unraisablehook = hooks
+    if printed:
+        raise OSError(f"{path}: not written: {printed[0]}") from printed[0]
+
+
+def cast_h5(path, dtype: str) -> None:
+    """Rewrites a file with its float32 variables in "float16" or "bfloat16" as Keras would, one in memory at a time."""
+    path = pathlib.Path(path)
+    narrow = path.with_name(path.name + ".cast")
+    try:
+        with h5py.File(path, "r") as source, h5py.File(narrow, "w") as target:
+            _copy_cast(source, target, dtype)
+        narrow.replace(path)
+    finally:
+        narrow.unlink(missing_ok=True)
+
+
+def _copy_cast(source, target, dtype):
+    target.attrs.update(source.attrs)
+    for name, entry in source.items():
+        if isinstance(entry, h5py.Group):
+            _copy_cast(entry, target.create_group(name), dtype)
+            continue
+        values = entry[()]
+        if values.dtype == np.float32:
+            values = _cast(values, dtype, entry.name)
+        copy = target.create_dataset(name, data=values)
+        copy.attrs.update(entry.attrs)
+        if values.dtype == ml_dtypes.bfloat16:
+            copy.attrs["dtype"] = "bfloat16"  # HDF5 has no such type: Keras looks for this
+
+
+def _cast(values, dtype, name):
+    with np.errstate(over="ignore"):
+        cast = values.astype(_HALF[dtype])
+    if np.any(np.isinf(cast) & np.isfinite(values)):
+        raise ValueError(
+            f"{name}: expected numbers that {dtype} can hold. Received: one of {np.max(np.abs(values)):.3g}. Take "
+            '"bfloat16", which reaches as far as float32, or "float32".'
+        )
+    return cast

@@ -33,24 +33,23 @@ _LONGEST_HEADER = 100_000_000  # bytes; the library's own bound
 class SafetensorsFile:
     """A `.safetensors` file as a `TensorFile`.
 
-    The file is opened again for each tensor, because the library maps it into memory and checks its length only when it
-    opens it. A truncated file, or sizes that contradict each other, are errors before any value is read.
-
-    Source: github.com/huggingface/safetensors.
+    It is opened again for each tensor, because the library maps it into memory and checks its length only when it opens
+    it.
     """
 
     def __init__(self, path: str | os.PathLike):
         self.path = checked_file(path)
-        self.tensors = {}
+        self.tensors: dict[str, TensorInfo] = {}
         with _opened(self.path) as file:
             for name in file.keys():
                 tensor = file.get_slice(name)
-                if tensor.get_dtype() not in _DTYPES:
+                kind = tensor.get_dtype()
+                if kind not in _DTYPES:
                     raise ValueError(
-                        f"{str(self.path)!r}: the tensor {name!r} has the type {tensor.get_dtype()}, which kbert does "
-                        f"not read (it reads {', '.join(_DTYPES)}). Quantised weights have to be converted back first."
+                        f"{str(self.path)!r}: the tensor {name!r} has the type {kind}, which kbert does not read (it "
+                        f"reads {', '.join(_DTYPES)}). Quantised weights have to be converted back first."
                     )
-                self.tensors[name] = TensorInfo(tuple(tensor.get_shape()), _DTYPES[tensor.get_dtype()])
+                self.tensors[name] = TensorInfo(tuple(tensor.get_shape()), _DTYPES[kind])
 
     def read(self, name: str) -> np.ndarray:
         with _opened(self.path) as file:

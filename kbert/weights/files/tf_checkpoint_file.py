@@ -1,5 +1,6 @@
 """TensorFlow's checkpoints by name (`bert_model.ckpt.index`, `.data-…`), read tensor by tensor."""
 
+import glob
 import math
 import os
 import pathlib
@@ -23,17 +24,18 @@ class TFCheckpointFile:
         self._errors = (tf.errors.OpError, RuntimeError, IndexError)
         try:
             self._reader = tf.train.load_checkpoint(str(prefix))
-            shapes, dtypes = self._reader.get_variable_to_shape_map(), self._reader.get_variable_to_dtype_map()
+            shapes = self._reader.get_variable_to_shape_map()
+            dtypes = self._reader.get_variable_to_dtype_map()
         except self._errors as error:
             raise ValueError(
                 f"{prefix}.index cannot be read: {_first_line(error)}. Download or write it again."
             ) from None
         self.tensors = {name: TensorInfo(tuple(shapes[name]), dtypes[name].name) for name in sorted(shapes)}
-        sizes = {name: math.prod(shapes[name]) * dtypes[name].size for name in shapes}
-        needed, found = sum(sizes.values()), sum(shard.stat().st_size for shard in shards)
-        if found < needed:
+        needed = sum(math.prod(shapes[name]) * dtypes[name].size for name in shapes)
+        size = sum(shard.stat().st_size for shard in shards)
+        if size < needed:
             raise ValueError(
-                f"{shards[0]} is truncated: the tensors named in the index take {needed} bytes. Received: {found} "
+                f"{shards[0]} is truncated: the tensors named in the index take {needed} bytes. Received: {size} "
                 "bytes. Download or write it again."
             )
 
@@ -48,7 +50,8 @@ class TFCheckpointFile:
             raise FileNotFoundError(
                 f"No TensorFlow checkpoint at {str(self.path)!r}: there is no {self.path.name}.index."
             )
-        shards = sorted(p for p in self.path.parent.glob(f"{_escaped(self.path.name)}.data-*") if _SHARD.search(p.name))
+        names = self.path.parent.glob(f"{glob.escape(self.path.name)}.data-*")
+        shards = sorted(path for path in names if _SHARD.search(path.name))
         announced = int(_SHARD.search(shards[0].name)[1]) if shards else 1
         if len(shards) != announced:
             raise FileNotFoundError(
@@ -56,10 +59,6 @@ class TFCheckpointFile:
                 f"{self.path.name}.data-…. Received: {[shard.name for shard in shards]}"
             )
         return shards
-
-
-def _escaped(name):
-    return re.sub(r"([*?[])", r"[\1]", name)
 
 
 def _first_line(error):

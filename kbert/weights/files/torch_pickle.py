@@ -5,6 +5,7 @@ become plain records, and every other name is refused before anything is called.
 does not depend on torch.
 """
 
+import dataclasses
 import io
 import math
 import os
@@ -12,16 +13,29 @@ import pickle
 import reprlib
 import zipfile
 import zlib
+from typing import Any, BinaryIO
 
 import ml_dtypes
 import numpy as np
 
 from kbert.weights.files.plain_pickle import RefusedPickle, read_pickle
 from kbert.weights.files.tensor_file import TensorInfo, checked_file
-from kbert.weights.files.torch_objects import KNOWN_NAMES, TensorView, stored_data
 
 _LEGACY_MAGIC = 0x1950A86A20F9469CFC6C  # first object of the files written before PyTorch 1.6
 _LARGEST_PICKLE = 1_000_000  # bytes; the names in BERT-large take a tenth
+_DTYPES = {
+    "DoubleStorage": "float64",
+    "FloatStorage": "float32",
+    "HalfStorage": "float16",
+    "BFloat16Storage": "bfloat16",
+    "LongStorage": "int64",
+    "IntStorage": "int32",
+    "ShortStorage": "int16",
+    "CharStorage": "int8",
+    "ByteStorage": "uint8",
+    "BoolStorage": "bool",
+}
+_MOST_AXES = 8
 _DAMAGE = (  # what zipfile and pickle raise for files that are truncated, altered, or of another kind
     pickle.UnpicklingError,
     zipfile.BadZipFile,
@@ -33,24 +47,19 @@ _DAMAGE = (  # what zipfile and pickle raise for files that are truncated, alter
     ArithmeticError,
     MemoryError,
     RuntimeError,
-    NotImplementedError,
     ValueError,
     OSError,
 )
 
 
 class TorchPickleFile:
-    """A `pytorch_model.bin` as a `TensorFile`, in the zip form (PyTorch ≥ 1.6) or the older single stream.
-
-    It refuses names that do not describe tensors, compressed entries (torch never writes them), and tensors beyond the
-    file's data.
-    """
+    """A `pytorch_model.bin` as a `TensorFile`, in the zip form (PyTorch ≥ 1.6) or the older single stream."""
 
     def __init__(self, path: str | os.PathLike):
         self.path = checked_file(path)
         try:
             self._zip = zipfile.is_zipfile(self.path)
-            contents = self._open_zip() if self._zip else self._open_stream()
+            self._views = self._open_zip() if self._zip else self._open_stream()
         except RefusedPickle as error:
             raise ValueError(
                 f"{str(self.path)!r} is refused: {error}, which no file of weights needs; loading it could run any "
@@ -63,20 +72,11 @@ class TorchPickleFile:
                 f"{str(self.path)!r} cannot be read as a PyTorch checkpoint: {error!r}. It is truncated, corrupted, or "
                 "something else than a saved state_dict."
             ) from None
-        if not isinstance(contents, dict) or not all(isinstance(value, TensorView) for value in contents.values()):
-            kind = f"keys {reprlib.repr(list(contents))}" if isinstance(contents, dict) else type(contents).__name__
-            raise ValueError(
-                f"{str(self.path)!r} must hold a state_dict: a dict of tensors and nothing else. Received: {kind}. "
-                "Save `model.state_dict()` alone, or better as safetensors."
-            )
-        if not all(isinstance(name, str) for name in contents):
-            raise ValueError(f"{str(self.path)!r} must hold a state_dict, whose keys are names. Received: a number.")
-        self._views = contents
-        self.tensors = {name: self._checked(name, view) for name, view in contents.items()}
-        sizes = {storage.key: storage.size for storage in _storages(contents)}
-        if len(sizes) < len(_storages(contents)):
+        self.tensors = {name: self._checked(name, view) for name, view in self._views.items()}
+        storages = {view.storage for view in self._views.values()}
+        if len({storage.key for storage in storages}) < len(storages):
             raise ValueError(f"{str(self.path)!r} is corrupted: it reads the same data as of two types or sizes.")
-        stored = sum(sizes.values())
+        stored = sum(storage.size for storage in storages)
         described = sum(math.prod(info.shape) for info in self.tensors.values())
         if described > 2 * stored:  # a tied table occurs twice
             raise ValueError(
@@ -89,7 +89,7 @@ class TorchPickleFile:
         storage = view.storage
         stored = np.dtype("<u2" if storage.dtype == "bfloat16" else storage.dtype).newbyteorder(self._order)
         try:
-            data = np.frombuffer(self._bytes(storage, stored.itemsize), dtype=stored)
+            data = np.frombuffer(self._bytes(storage), dtype=stored)
         except _DAMAGE as error:
             raise ValueError(
                 f"{str(self.path)!r}: the tensor {name!r} cannot be read: {error!r}. The file is corrupted."
@@ -131,15 +131,15 @@ class TorchPickleFile:
             if order not in (b"little", b"big"):
                 raise ValueError(f"{str(self.path)!r}: byteorder must be little or big. Received: {order!r}")
             self._order = ">" if order == b"big" else "<"
-            contents = self._unpickle(io.BytesIO(self._read_member(archive, pickles[0], _LARGEST_PICKLE)))
-        for storage in _storages(contents):
-            name, needed = self._root + "data/" + storage.key, storage.size * _item_size(storage)
-            if self._sizes.get(name, -1) != needed:
+            views = self._state_dict(io.BytesIO(self._read_member(archive, pickles[0], _LARGEST_PICKLE)))
+        for storage in {view.storage for view in views.values()}:
+            name = self._root + "data/" + storage.key
+            if self._sizes.get(name, -1) != storage.nbytes:
                 raise ValueError(
-                    f"{str(self.path)!r} is truncated or corrupted: {name} should have {needed} bytes. Received: "
-                    f"{self._sizes.get(name, 'no such entry')}"
+                    f"{str(self.path)!r} is truncated or corrupted: {name} should have {storage.nbytes} bytes. "
+                    f"Received: {self._sizes.get(name, 'no such entry')}"
                 )
-        return contents
+        return views
 
     def _member_sizes(self, archive):
         """Sizes of the entries; all are uncompressed, so together they take no more than the file."""
@@ -164,7 +164,7 @@ class TorchPickleFile:
         return archive.read(name)
 
     def _open_stream(self):
-        self._order, self._positions = "<", {}
+        self._positions: dict[str, int] = {}
         with self.path.open("rb") as file:
             head = io.BytesIO(file.read(_LARGEST_PICKLE))
             if self._unpickle(head) != _LEGACY_MAGIC:
@@ -172,41 +172,52 @@ class TorchPickleFile:
             self._unpickle(head)  # version of the protocol
             system = self._unpickle(head)
             self._order = "<" if system.get("little_endian", True) else ">"
-            contents = self._unpickle(head)
+            views = self._state_dict(head)
             keys = self._unpickle(head)
             file.seek(head.tell())
-            storages = {storage.key: storage for storage in _storages(contents)}
+            storages = {view.storage.key: view.storage for view in views.values()}
             for key in keys:
                 size = int.from_bytes(file.read(8), "little" if self._order == "<" else "big")
                 if not isinstance(key, str) or key not in storages or size != storages[key].size:
                     raise ValueError(f"{str(self.path)!r} is corrupted: the data of its tensors have other sizes.")
                 self._positions[key] = file.tell()
-                file.seek(size * _item_size(storages[key]), os.SEEK_CUR)
+                file.seek(storages[key].nbytes, os.SEEK_CUR)
             end = file.tell()
         if end > self.path.stat().st_size or set(storages) - set(self._positions):
             raise ValueError(
                 f"{str(self.path)!r} is truncated: its tensors end at byte {end}. Received: a file of "
                 f"{self.path.stat().st_size} bytes. Download or write it again."
             )
+        return views
+
+    def _state_dict(self, file: BinaryIO) -> "dict[str, _TensorView]":
+        contents = self._unpickle(file)
+        if not isinstance(contents, dict) or not all(isinstance(value, _TensorView) for value in contents.values()):
+            kind = f"keys {reprlib.repr(list(contents))}" if isinstance(contents, dict) else type(contents).__name__
+            raise ValueError(
+                f"{str(self.path)!r} must hold a state_dict: a dict of tensors and nothing else. Received: {kind}. "
+                "Save `model.state_dict()` alone, or better as safetensors."
+            )
+        if not all(isinstance(name, str) for name in contents):
+            raise ValueError(f"{str(self.path)!r} must hold a state_dict, whose keys are names. Received: a number.")
         return contents
 
-    def _unpickle(self, file):
+    def _unpickle(self, file: BinaryIO) -> Any:
         try:
-            return read_pickle(file, KNOWN_NAMES, stored_data)
+            return read_pickle(file, _KNOWN_NAMES, _stored_data)
         except RefusedPickle:
             raise
         except ValueError as error:  # a bad opcode or number
             raise pickle.UnpicklingError(str(error)) from None
 
-    def _bytes(self, storage, item_size):
-        needed = storage.size * item_size
+    def _bytes(self, storage) -> bytes:
         if self._zip:
             name = self._root + "data/" + storage.key
             with zipfile.ZipFile(self.path) as archive, archive.open(name) as file:
-                return file.read(needed)  # no more than the tensors take, whatever the file contains
+                return file.read(storage.nbytes)  # no more than the tensors take, whatever the file contains
         with self.path.open("rb") as file:
             file.seek(self._positions[storage.key])
-            return file.read(needed)
+            return file.read(storage.nbytes)
 
 
 def looks_like_pickle(path: str | os.PathLike) -> bool:
@@ -222,10 +233,80 @@ def looks_like_pickle(path: str | os.PathLike) -> bool:
         return False
 
 
-def _storages(contents):
-    values = contents.values() if isinstance(contents, dict) else ()
-    return {value.storage for value in values if isinstance(value, TensorView)}
+# What torch's pickles may name: plain records and functions that replace torch's own and execute nothing.
 
 
-def _item_size(storage):
-    return 2 if storage.dtype == "bfloat16" else np.dtype(storage.dtype).itemsize
+@dataclasses.dataclass(frozen=True, slots=True)
+class _StoredData:
+    """The values that tensors are views of."""
+
+    key: str  # the name of their file
+    dtype: str
+    size: int  # elements
+
+    @property
+    def nbytes(self) -> int:
+        return self.size * np.dtype(self.dtype).itemsize  # ml_dtypes, imported above, adds bfloat16 to NumPy's
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _TensorView:
+    """A tensor, as a part of its data."""
+
+    storage: _StoredData
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]  # in elements
+
+
+def _rebuild_tensor(storage, offset, shape, strides, *_):
+    if not isinstance(storage, _StoredData):
+        raise pickle.UnpicklingError("a tensor without data")
+    if any(type(axes) is not tuple or len(axes) > _MOST_AXES for axes in (shape, strides)):
+        raise pickle.UnpicklingError("a tensor without a shape")
+    if any(type(number) is not int for number in (offset, *shape, *strides)):
+        raise pickle.UnpicklingError("a tensor whose shape is not numbers")
+    return _TensorView(storage, offset, shape, strides)
+
+
+def _rebuild_parameter(tensor: _TensorView, *_) -> _TensorView:
+    return tensor
+
+
+def _ordered_dict(items=()):
+    """Empties its list, so that no short pickle makes many long dicts; Python 2 passes entries to the call."""
+    entries = {}
+    for key, value in items:
+        if type(key) is not str:
+            raise pickle.UnpicklingError("a key of a dict that is not a string")
+        entries[key] = value
+    if items:
+        items.clear()
+    return entries
+
+
+def _size(axes=()):
+    return axes
+
+
+def _stored_data(pid) -> _StoredData:
+    """The value of a persistent id; ids that are not torch's are refused."""
+    if type(pid) is not tuple or len(pid) not in (5, 6):
+        raise pickle.UnpicklingError("a persistent id that torch does not write")
+    kind, dtype, key, _, size, *view = pid
+    strings = all(type(value) is str for value in (kind, dtype, key))
+    if not strings or kind != "storage" or dtype not in _DTYPES or view not in ([], [None]):
+        raise pickle.UnpicklingError("data of an unknown kind")
+    if type(size) is not int or not 0 <= size < 2**60:
+        raise pickle.UnpicklingError(f"data of {size!r} elements")
+    return _StoredData(key, _DTYPES[dtype], size)
+
+
+_KNOWN_NAMES = {
+    ("collections", "OrderedDict"): _ordered_dict,
+    ("torch._utils", "_rebuild_tensor"): _rebuild_tensor,
+    ("torch._utils", "_rebuild_tensor_v2"): _rebuild_tensor,
+    ("torch._utils", "_rebuild_parameter"): _rebuild_parameter,
+    ("torch", "Size"): _size,
+    **{("torch", name): name for name in _DTYPES},  # strings name the type of data and cannot be called
+}

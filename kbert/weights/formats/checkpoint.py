@@ -2,13 +2,47 @@
 
 import dataclasses
 import pathlib
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
+from kbert.config import BertConfig
+from kbert.files import read_json, write_json
 from kbert.pipelines.settings import ModelSettings
-from kbert.weights.description import ModelDescription
-from kbert.weights.report import LoadReport, all_loaded, transfer
+from kbert.weights.description import ModelDescription, check_settings
+from kbert.weights.files.tensor_file import TensorFile
+from kbert.weights.formats.config_names import ConfigNames
+from kbert.weights.formats.name_table import (
+    BLOCK_VARIABLES,
+    NameTable,
+    TensorName,
+    encoder_variables,
+    head_variables,
+    sizes_of,
+)
+from kbert.weights.report import LoadReport, transfer
+
+NO_VOCABULARY = "no vocabulary (vocab.txt): the model takes token ids, but no strings (pass `vocabulary`)"
+SETTINGS = "kbert_settings.json"  # what another format cannot store, in a file beside its own
+PRETRAINED_TASKS = {  # whether there is a masked-LM head, a next-sentence head → task
+    (True, True): "pretraining",
+    (True, False): "masked_lm",
+    (False, True): "next_sentence",
+    (False, False): "encoder",
+}
+_SIZE_OF_LETTER = {  # letter of a shape → the size that it shows; heads have an axis of their own in some formats
+    "V": "vocabulary_size",
+    "H": "hidden_dim",
+    "G": "num_segments",
+    "S": "max_sequence_length",
+    "F": "intermediate_dim",
+    "A": "num_heads",
+    "N": "num_labels",
+}
+_FEW_CAPITALS = 0.01  # uncased vocabularies have no tokens with capitals, cased ones 20 % and more
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -36,15 +70,218 @@ class Checkpoint(ABC):
         Damaged values are a ValueError, and so is a missing variable of the encoder, except its pooler's.
         """
 
-    def load_all_into(self, model, is_described: bool, load) -> LoadReport:
-        """`load_into` for weights that only a model as described can read; others take them from such a model.
 
-        `is_described` says whether `model` is one. `load` reads the weights into the model that it is given.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TensorCheckpoint(Checkpoint):
+    """A checkpoint of named tensors: checked before anything is built, then streamed into a model.
+
+    Attributes:
+        config_path: the file with its sizes.
+        names, config_names: tables of its format.
+        tensors: its file of tensors.
+        stored_names: the format's standard name → the name in this file (they differ by prefixes and old spellings).
+        ignored: names in the file that hold no weights (counters, position ids, optimizer slots).
+        remarks: lines for the report: decisions, with reasons, on what the checkpoint leaves open.
+    """
+
+    config_path: pathlib.Path
+    names: NameTable
+    config_names: ConfigNames
+    tensors: TensorFile
+    stored_names: dict[str, str]
+    ignored: frozenset[str] = frozenset()
+    remarks: tuple[str, ...] = ()
+
+    def check(self, heads: bool = False) -> "TensorCheckpoint":
+        """Itself; ValueError unless sizes, encoder (with `heads` also the heads), settings and vocabulary fit."""
+        self._check_weights(heads)
+        try:
+            check_settings(self.settings, self.description)
+        except ValueError as error:
+            raise ValueError(f"{self.path}: {error}") from None
+        self._check_vocabulary()
+        return self
+
+    def load_into(self, model) -> LoadReport:
+        """Streams the values into a model's variables, with one tensor at a time in memory besides them.
+
+        Heads that the checkpoint does not have, or has with another shape, stay newly initialised.
         """
-        if is_described:
-            load(model)
-            return all_loaded(model, str(self.path))
-        original = self.description.build()
-        load(original)
-        stored = {v.path: (tuple(v.shape), lambda v=v: v) for v in original.weights}
-        return transfer(stored, model, str(self.path))
+        heads = head_variables(self.description.task)  # in some formats heads share a name
+        sizes = sizes_of(model.config, model.num_labels or 1)
+        encoder = {variable.path for variable in model.encoder.weights}
+
+        def find(variable):
+            known = variable.path in encoder or variable.path in heads
+            tensor = self.names.find(variable.path) if known else None
+            name = self.stored_names.get(tensor.name) if tensor else None
+            return None if name is None or self.tensors.tensors[name].shape != tensor.shape(sizes) else name
+
+        def read(variable, name):
+            values = self.tensors.read(name)
+            if not np.all(np.isfinite(values)):
+                raise ValueError(f"{self.tensors.path}: the tensor {name!r} holds values that are not finite.")
+            values = values.astype("float32", copy=False)
+            return self.names.find(variable.path).to_kbert(values, variable.shape)
+
+        names = [name for name in self.tensors.tensors if name not in self.ignored]
+        return transfer(model, find, read, names, str(self.path), self.remarks)
+
+    def _check_weights(self, heads: bool):
+        """Raises ValueError unless the weights are whole, of the config's sizes, and floating-point numbers."""
+        description = self.description
+        config = description.config
+        path = self.tensors.path
+        if config.num_layers > (blocks := self._count_blocks()):  # first, as it is the length of a list below
+            raise ValueError(
+                f"{self.config_path}: `{self.config_names.size_names()['num_layers']}` is {config.num_layers}, but "
+                f"{path} has {blocks}."
+            )
+        sizes = sizes_of(config, description.arguments.get("num_labels"))
+        pooler = (description.encoder_arguments or description.arguments).get("pooler", False)
+        untied = description.arguments.get("tied") is False
+        others = [
+            name for name in head_variables(description.task) if untied or not name.endswith("/output_embeddings")
+        ]
+        missing, integers = [], []
+        for variable in (*encoder_variables(config, pooler), *others):
+            tensor = self.names.find(variable)
+            if tensor is None or tensor.name not in self.stored_names:
+                if heads or variable not in others:
+                    missing.append(variable if tensor is None else f"{variable} (there: {tensor.name})")
+                continue
+            info = self.tensors.tensors[self.stored_names[tensor.name]]
+            self._check_shape(tensor, info.shape, sizes)
+            if "float" not in info.dtype and variable.rpartition("/")[0] not in description.quantized_layers:
+                integers.append(f"{tensor.name} ({info.dtype})")
+        if missing:
+            raise ValueError(
+                f"{path} lacks {len(missing)} variables of the {'model' if heads else 'encoder'}: {_first(missing)}. "
+                f"It holds {_first(sorted(self.stored_names))}"
+            )
+        if integers:
+            raise ValueError(
+                f"{path}: weights that are integers: {_first(integers)}. A quantised model has to be converted back to "
+                "float32, float16 or bfloat16 first."
+            )
+
+    def _check_shape(self, tensor: TensorName, shape: tuple[int, ...], sizes: dict[str, int]):
+        expected = tensor.shape(sizes)
+        if shape == expected:
+            return
+        if len(shape) == len(expected):
+            for letter, there, size in zip(tensor.dims, shape, expected, strict=True):
+                if there != size and letter in _SIZE_OF_LETTER:
+                    field = self.config_names.size_names()[_SIZE_OF_LETTER[letter]]
+                    raise ValueError(
+                        f"{self.config_path}: `{field}` is {size}, but {self.tensors.path} has {there} ({tensor.name} "
+                        f"of shape {shape})."
+                    )
+        raise ValueError(
+            f"{self.tensors.path}: shapes that do not fit the config beside it: {tensor.name}: expected {expected}. "
+            f"Received: {shape}"
+        )
+
+    def _check_vocabulary(self):
+        rows = self.description.config.vocabulary_size
+        if self.vocabulary is None or len(self.vocabulary) == rows:
+            return
+        advice = (
+            "Tokens beyond the table cannot be looked up: this vocabulary belongs to another model."
+            if len(self.vocabulary) > rows
+            else "If the table was filled up to a round size, fill the vocabulary up too: append lines such as "
+            f"[filler0], [filler1] … until it has {rows}, and pass the file as `vocabulary`."
+        )
+        raise ValueError(
+            f"{self.path}: the vocabulary must have as many tokens as the table of word pieces has rows ({rows}). "
+            f"Received: {len(self.vocabulary)} tokens. {advice}"
+        )
+
+    def _count_blocks(self) -> int:
+        """Blocks 0, 1, … that have a variable."""
+        count = 0
+        while any(
+            (tensor := self.names.find(name.format(i=count))) and tensor.name in self.stored_names
+            for name in BLOCK_VARIABLES
+        ):
+            count += 1
+        return count
+
+
+def _first(items, most=4):
+    return ", ".join(items[:most]) + (f" … ({len(items)} in all)" if len(items) > most else "")
+
+
+@dataclasses.dataclass(frozen=True)
+class StoredTokenizer:
+    """The tokens (None: another tokenizer than kbert's, or none), BertTokenizer's arguments, lines for the report."""
+
+    vocabulary: list[str] | None
+    settings: dict[str, Any] = dataclasses.field(default_factory=dict)
+    remarks: tuple[str, ...] = ()
+
+
+def described(task: str, config: BertConfig, pooler: bool, **arguments) -> ModelDescription:
+    """The description of a model of this task, whose encoder keeps its pooler even if the task does not use it."""
+    encoder = {"outputs": ["sequence_output", "pooled_output"] if pooler else ["sequence_output"], "pooler": pooler}
+    if task == "encoder":
+        return ModelDescription(task, config, {**encoder, **arguments})
+    return ModelDescription(task, config, arguments, encoder)
+
+
+def write_kbert_settings(directory, settings: ModelSettings) -> None:
+    """Writes the settings beside a checkpoint of another format; other programs ignore the file."""
+    write_json(pathlib.Path(directory) / SETTINGS, settings.to_dict())
+
+
+def read_kbert_settings(directory, task: str) -> ModelSettings | None:
+    """The settings beside a checkpoint of this task; None if there are none, or only for another task."""
+    path = pathlib.Path(directory) / SETTINGS
+    if not path.is_file():
+        return None
+    try:
+        settings = ModelSettings.from_dict(read_json(path))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{path} is damaged: {error}. Repair or delete it: the checkpoint can be read without it."
+        ) from error
+    return settings if settings.task.name == task else None
+
+
+def looks_cased(vocabulary: list[str]) -> bool:
+    """Whether so many tokens have capitals that the vocabulary must be a cased one."""
+    words, capitals = _words_and_capitals(vocabulary)
+    return capitals > _FEW_CAPITALS * len(words)
+
+
+def case_remark(cased: bool) -> str:
+    """The line of the report on how the letter case was decided if the checkpoint does not say."""
+    kind = "cased" if cased else "uncased"
+    return f"the checkpoint does not say so, but its vocabulary looks {kind}: lowercase={not cased}"
+
+
+def warn_of_wrong_casing(vocabulary: list[str], lowercase: bool, source: str) -> None:
+    """Warns if the vocabulary looks cased and the tokenizer lower-cases, or the reverse.
+
+    It is no error: a model may have been trained that way, and must then be used that way.
+    """
+    words, capitals = _words_and_capitals(vocabulary)
+    if lowercase and looks_cased(vocabulary):
+        warnings.warn(
+            f"{source}: {capitals} of {len(words)} tokens of the vocabulary have capitals, so it is a cased one, but "
+            "the tokenizer lower-cases: it will never find them. Cased models need lowercase=False.",
+            stacklevel=3,
+        )
+    letters = sum(any(c.isascii() and c.isalpha() for c in token) for token in words)
+    if not lowercase and not capitals and letters > len(words) / 2:
+        warnings.warn(
+            f"{source}: no token of the vocabulary has a capital, so it is an uncased one, but the tokenizer does not "
+            "lower-case: every word with a capital becomes [UNK]. Uncased models need lowercase=True.",
+            stacklevel=3,
+        )
+
+
+def _words_and_capitals(vocabulary):
+    """The tokens that are not special, and how many of them have capitals."""
+    words = [token for token in vocabulary if not (token.startswith("[") and token.endswith("]"))]
+    return words, sum(token != token.lower() for token in words)

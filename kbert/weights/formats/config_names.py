@@ -5,7 +5,6 @@ import reprlib
 from typing import Any
 
 from kbert.config import BertConfig
-from kbert.weights.formats.sizes import SIZES
 
 BERT_CONFIG_FIELDS = {  # of Google's bert_config.json, whose words Hugging Face kept
     "vocabulary_size": "vocab_size",
@@ -21,14 +20,12 @@ BERT_CONFIG_FIELDS = {  # of Google's bert_config.json, whose words Hugging Face
     "initializer_stddev": "initializer_range",
 }
 _REQUIRED = ("vocabulary_size", "num_layers", "hidden_dim", "num_heads", "intermediate_dim")
+SIZES = (*_REQUIRED, "max_sequence_length", "num_segments")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ConfigNames:
-    """The names of one format; each format defines its own in its folder.
-
-    A value in the format's config that kbert cannot represent is refused with the reason, and so is a value in kbert's
-    config that the format cannot hold.
+    """The names of one format. What kbert cannot represent, or the format cannot hold, is refused with the reason.
 
     Attributes:
         fields: the format's name of each field of kbert's that it has.
@@ -53,8 +50,7 @@ class ConfigNames:
         content = {**self.defaults, **content}
         values = dict(self.fixed)
         values |= {ours: content[theirs] for ours, theirs in self.fields.items() if content.get(theirs) is not None}
-        missing = [self.fields[name] for name in _REQUIRED if name not in values]
-        if missing:
+        if missing := [self.fields[name] for name in _REQUIRED if name not in values]:
             raise ValueError(f"{source} does not say {', '.join(missing)}. Expected the config of a BERT.")
         for name in (self.fields[size] for size in SIZES):
             value = content.get(name, 1)
@@ -65,8 +61,14 @@ class ConfigNames:
                 f"{source}: `{self.fields['num_heads']}` must divide `{self.fields['hidden_dim']}`. "
                 f"Received: {values['num_heads']} and {values['hidden_dim']}"
             )
+        name = values.get("activation")
         if self.activations is not None:
-            values["activation"] = self._read_activation(values.get("activation"), source)
+            if not isinstance(name, str) or name not in self.activations:
+                raise ValueError(
+                    f"{source}: {self.fields['activation']}={name!r} is an activation that kbert does not have. It "
+                    f"reads there: {sorted(self.activations)}"
+                )
+            values["activation"] = self.activations[name]
         try:
             return BertConfig.from_dict(values)
         except (TypeError, ValueError) as error:
@@ -94,14 +96,6 @@ class ConfigNames:
         """The format's names of the config's sizes and of the number of labels, by kbert's names."""
         return {"num_labels": self.num_labels} | {name: self.fields[name] for name in SIZES}
 
-    def _read_activation(self, name, source):
-        if not isinstance(name, str) or name not in self.activations:
-            raise ValueError(
-                f"{source}: {self.fields['activation']}={name!r} is an activation that kbert does not have. It reads "
-                f"there: {sorted(self.activations)}"
-            )
-        return self.activations[name]
-
     def _write_activation(self, activation):
         for name, function in self.activations.items():
             if function == activation:
@@ -111,3 +105,16 @@ class ConfigNames:
             f'format="{self.format}" cannot hold activation={activation!r}: it has no name for it, only for {known}. '
             "Written under another name the model would compute something else."
         )
+
+
+_KINDS = {dict: "an object", list: "a list", bool: "true or false", int: "an integer", str: "a string"}
+
+
+def entry(content: dict[str, Any], key: str, kind: type, source, default=None) -> Any:
+    """An entry of an object in JSON; `default` if it is missing or null."""
+    value = content.get(key)
+    if value is None:
+        return default
+    if type(value) is not kind:
+        raise ValueError(f"{source}: `{key}` must be {_KINDS[kind]}. Received: {reprlib.repr(value)}")
+    return value

@@ -6,8 +6,7 @@ import numpy as np
 from keras import ops
 
 from kbert.models.quantized_layers import quantized_layers
-from kbert.weights.formats.name_table import NameTable, TensorName
-from kbert.weights.formats.variables import sizes_of
+from kbert.weights.formats.name_table import NameTable, TensorName, sizes_of
 
 _ADVICE = "Save the encoder alone (save_pretrained(model.encoder, …)), or in another format."
 
@@ -23,7 +22,7 @@ def export_tensors(names: NameTable, model) -> dict[str, tuple[tuple[int, ...], 
 
 
 def tensor_names(names: NameTable, model) -> dict[str, TensorName]:
-    """Path of each variable → the tensor that holds it in the format."""
+    """Path of each of the model's variables → the tensor that holds it in the format; ValueError if none can."""
     if quantized_layers(model):
         raise ValueError(f'format="{names.format}" cannot hold a quantised model. Save it as format="kbert".')
     by_path = {variable.path: names.find(variable.path) for variable in model.weights}
@@ -63,17 +62,12 @@ def check_single_label(format: str, model) -> None:
 
 
 def check_head(format: str, model, activation=None, layer_norm_epsilon=None) -> None:
-    """Refuses a masked-LM head that computes something different from the format's.
-
-    `activation` and `layer_norm_epsilon` are the format's; None: as in the encoder.
-    """
+    """Refuses a masked-LM head that computes something different from the format's (None: as in the encoder)."""
     if not getattr(model, "masked_lm", False):
         return
-    expected = activation or model.config.activation, layer_norm_epsilon or model.config.layer_norm_epsilon
-    received = (
-        model.head_activation or model.config.activation,
-        model.head_layer_norm_epsilon or model.config.layer_norm_epsilon,
-    )
+    own = model.config.activation, model.config.layer_norm_epsilon
+    expected = activation or own[0], layer_norm_epsilon or own[1]
+    received = model.head_activation or own[0], model.head_layer_norm_epsilon or own[1]
     if received != expected:
         raise ValueError(
             f'format="{format}" has a masked-LM head with activation and LayerNorm epsilon {expected}. Received: a '

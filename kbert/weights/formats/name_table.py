@@ -1,19 +1,125 @@
-"""Which tensor of another format holds each variable of kbert's models; used in both directions."""
+"""The variables of kbert's models, and which tensor of another format holds each; used in both directions.
+
+Letters of the shapes: V vocabulary, S positions (length of the table), G segments, H hidden, F intermediate, A heads,
+D head width, N labels; digits are literal sizes.
+"""
 
 import dataclasses
-from collections.abc import Iterable
+import math
+import re
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from kbert.weights.formats.variables import VARIABLES, numbered
+from kbert.config import BertConfig
+from kbert.pipelines.registry import task_class, task_names
+
+# Path → letters of the shape, in the order of a model's variables. {i} is the number of the block.
+VARIABLES = {
+    "embeddings/token_embedding/embeddings": "VH",
+    "embeddings/segment_embedding/embeddings": "GH",
+    "embeddings/position_embedding/embeddings": "SH",
+    "embeddings/layer_norm/gamma": "H",
+    "embeddings/layer_norm/beta": "H",
+    "encoder_block_{i}/attention/query/kernel": "HH",
+    "encoder_block_{i}/attention/query/bias": "H",
+    "encoder_block_{i}/attention/key/kernel": "HH",
+    "encoder_block_{i}/attention/key/bias": "H",
+    "encoder_block_{i}/attention/value/kernel": "HH",
+    "encoder_block_{i}/attention/value/bias": "H",
+    "encoder_block_{i}/attention/output/kernel": "HH",
+    "encoder_block_{i}/attention/output/bias": "H",
+    "encoder_block_{i}/attention_layer_norm/gamma": "H",
+    "encoder_block_{i}/attention_layer_norm/beta": "H",
+    "encoder_block_{i}/feed_forward/intermediate/kernel": "HF",
+    "encoder_block_{i}/feed_forward/intermediate/bias": "F",
+    "encoder_block_{i}/feed_forward/output/kernel": "FH",
+    "encoder_block_{i}/feed_forward/output/bias": "H",
+    "encoder_block_{i}/feed_forward_layer_norm/gamma": "H",
+    "encoder_block_{i}/feed_forward_layer_norm/beta": "H",
+    "pooler/dense/kernel": "HH",
+    "pooler/dense/bias": "H",
+    "masked_lm_head/transform/kernel": "HH",
+    "masked_lm_head/transform/bias": "H",
+    "masked_lm_head/layer_norm/gamma": "H",
+    "masked_lm_head/layer_norm/beta": "H",
+    "masked_lm_head/output_embeddings": "VH",
+    "masked_lm_head/output_bias": "V",
+    "next_sentence_head/dense/kernel": "H2",
+    "next_sentence_head/dense/bias": "2",
+    "classifier_head/dense/kernel": "HN",
+    "classifier_head/dense/bias": "N",
+    "regressor_head/dense/kernel": "H1",
+    "regressor_head/dense/bias": "1",
+    "span_head/dense/kernel": "H2",
+    "span_head/dense/bias": "2",
+    "tagger_head/dense/kernel": "HN",
+    "tagger_head/dense/bias": "N",
+    "multiple_choice_head/dense/kernel": "H1",
+    "multiple_choice_head/dense/bias": "1",
+}
+BLOCK_VARIABLES = [name for name in VARIABLES if name.startswith("encoder_block_")]
+_BLOCK = re.compile(r"^encoder_block_(\d+)/")
+
+
+def numbered(variable: str) -> tuple[str, str | None]:
+    """The path with ``{i}`` for the number of its block, and that number (None if it is in no block)."""
+    block = _BLOCK.match(variable)
+    return (variable, None) if block is None else ("encoder_block_{i}/" + variable[block.end() :], block[1])
+
+
+def all_variables() -> dict[str, str]:
+    """`VARIABLES`, and the variables of tasks from outside kbert."""
+    return VARIABLES | {path: dims for task in task_names() for path, dims in task_class(task).head_variables.items()}
+
+
+def encoder_variables(config: BertConfig, pooler: bool = True) -> list[str]:
+    """The paths of an encoder's variables, without building it."""
+    embeddings = [name for name in VARIABLES if name.startswith("embeddings/")]
+    if config.position_embedding != "learned":
+        embeddings.remove("embeddings/position_embedding/embeddings")
+    blocks = [name.format(i=i) for i in range(config.num_layers) for name in BLOCK_VARIABLES]
+    return embeddings + blocks + (["pooler/dense/kernel", "pooler/dense/bias"] if pooler else [])
+
+
+def head_variables(task: str) -> list[str]:
+    """The paths of the variables of a task's heads, including the table of an untied decoder."""
+    task = task_class(task)
+    return [name for name in VARIABLES if name.split("/")[0] in task.heads] + list(task.head_variables)
+
+
+def sizes_of(config: BertConfig, num_labels: int | None = None) -> dict[str, int]:
+    """The sizes for the letters of the shapes in a model of this config."""
+    sizes = {
+        "V": config.vocabulary_size,
+        "S": config.max_sequence_length,
+        "G": config.num_segments,
+        "H": config.hidden_dim,
+        "F": config.intermediate_dim,
+        "A": config.num_heads,
+        "D": config.head_dim,
+        "1": 1,
+        "2": 2,
+    }
+    return sizes if num_labels is None else {**sizes, "N": num_labels}
+
+
+def parameters_of(config: BertConfig) -> int:
+    """The number of parameters of an encoder with pooler; nothing is built for it."""
+    sizes = sizes_of(config)
+    one_layer = encoder_variables(dataclasses.replace(config, num_layers=1))
+
+    def size(variables):
+        return sum(math.prod(sizes[letter] for letter in VARIABLES[numbered(name)[0]]) for name in variables)
+
+    return size(one_layer) + (config.num_layers - 1) * size(BLOCK_VARIABLES)
 
 
 @dataclasses.dataclass(frozen=True)
 class TensorName:
     """A variable in another format: its name there, the letters of its shape there, and whether it is transposed.
 
-    Both conversions are exact: they never change a number. The letters are explained in
-    `kbert.weights.formats.variables`. None: the variable's letters, reversed if it is transposed.
+    Without letters they are the variable's, reversed if it is transposed. Both conversions are exact.
     """
 
     name: str
@@ -38,55 +144,63 @@ def transposed(name: str) -> TensorName:
 
 
 class NameTable:
-    """The names of one format, each in the format's own folder.
+    """The names of one format. It cannot hold the variables that have none here.
 
     Args:
-        names: kbert's path of a variable → `TensorName`, or just the name of a tensor of equal shape. The format cannot
-            hold variables that are missing here.
-        block: the prefix of the names of a block's tensors, with ``{i}`` for its number.
-        block_names: path of a variable within its block → the name after `block`.
+        names: kbert's path of a variable → `TensorName`, or just the name of a tensor of equal shape. ``{i}`` is the
+            number of the block.
+        layers: kbert's path of a layer → its name there, for the other variables.
+        parts: the name of a layer's variable → what follows the name of the layer there, if not "/" and the same name.
+        transposed_kernels: whether the layers' matrices are stored as [outputs, inputs].
         absent: first part of the path of a missing variable → why the format cannot hold it, for messages.
 
     Example::
 
-        names = NameTable(
-            "google",
-            names={"pooler/dense/bias": "bert/pooler/dense/bias"},
-            block="bert/encoder/layer_{i}/",
-            block_names={"attention/query/bias": "attention/self/query/bias"},
-        )
-        names.find("encoder_block_3/attention/query/bias").name  # "bert/encoder/layer_3/attention/self/query/bias"
+        names = NameTable("google", {}, {"encoder_block_{i}/attention/query": "bert/encoder/layer_{i}/query"})
+        names.find("encoder_block_3/attention/query/bias").name  # "bert/encoder/layer_3/query/bias"
     """
 
-    def __init__(self, format: str, names: dict, block: str = "", block_names: dict | None = None, absent=None):
+    def __init__(
+        self,
+        format: str,
+        names: Mapping[str, TensorName | str],
+        layers: Mapping[str, str] | None = None,
+        parts: Mapping[str, str] | None = None,
+        transposed_kernels: bool = False,
+        absent: Mapping[str, str] | None = None,
+    ):
         self.format = format
         self._absent = absent or {}
-        entries = {variable: _as_tensor_name(entry) for variable, entry in names.items()}
-        for variable, entry in (block_names or {}).items():
-            entry = _as_tensor_name(entry)
-            entries[f"encoder_block_{{i}}/{variable}"] = dataclasses.replace(entry, name=block + entry.name)
-        unknown = sorted(set(entries) - set(VARIABLES))
-        if unknown:
+        layers = layers or {}
+        parts = parts or {}
+        entries = {name: TensorName(entry) if isinstance(entry, str) else entry for name, entry in names.items()}
+        for variable in VARIABLES:
+            layer, _, part = variable.rpartition("/")
+            if layer in layers and variable not in entries:
+                name = layers[layer] + parts.get(part, "/" + part)
+                entries[variable] = TensorName(name, transposed=transposed_kernels and part == "kernel")
+        if unknown := sorted(set(entries) - set(VARIABLES)):
             raise ValueError(f"{format}: expected paths of kbert's variables. Received: {unknown}")
         self._names = {variable: _with_dims(entry, VARIABLES[variable]) for variable, entry in entries.items()}
 
     def find(self, variable: str) -> TensorName | None:
         """The tensor that holds the variable of this path; None: the format cannot hold it."""
         path, number = numbered(variable)
-        found = self._names.get(path)
-        return (
-            found if found is None or number is None else dataclasses.replace(found, name=found.name.format(i=number))
-        )
+        tensor = self._names.get(path)
+        if tensor is None or number is None:
+            return tensor
+        return dataclasses.replace(tensor, name=tensor.name.format(i=number))
 
     def why_absent(self, variable: str) -> str:
         return self._absent.get(variable.split("/")[0], f"the variable {variable}")
 
     def layer_variables(self) -> dict[str, list[str]]:
-        """Path of each layer, with ``{i}`` for its number → names of its variables in order.
+        """Path of each layer, with ``{i}`` for its number → names of its variables, for formats with Keras' layers."""
+        return group_by_layer(self._names[variable].name for variable in VARIABLES if variable in self._names)
 
-        It is for the formats whose layers are Keras'.
-        """
-        return group_by_layer(tensor.name for tensor in self._names.values())
+
+def _with_dims(entry, dims):
+    return dataclasses.replace(entry, dims=entry.dims or (dims[::-1] if entry.transposed else dims))
 
 
 def group_by_layer(names: Iterable[str]) -> dict[str, list[str]]:
@@ -97,11 +211,3 @@ def group_by_layer(names: Iterable[str]) -> dict[str, list[str]]:
         if variable not in layers.setdefault(layer, []):
             layers[layer].append(variable)
     return layers
-
-
-def _as_tensor_name(entry):
-    return TensorName(entry) if isinstance(entry, str) else entry
-
-
-def _with_dims(entry, dims):
-    return dataclasses.replace(entry, dims=entry.dims or (dims[::-1] if entry.transposed else dims))

@@ -1,15 +1,18 @@
 """HDF5: only what Keras writes is read, and only out of the file itself."""
 
+import errno
+
 import h5py
 import numpy as np
 import pytest
 from helpers.fuzz import peak_memory
-from helpers.slow_but import slow_but
 from helpers.stored_models import make_model, save
+from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
-from kbert.weights.files.h5_file import H5File, check_h5
-from kbert.weights.formats.kbert import read as kbert_read
-from kbert.weights.formats.kbert.names import NAMES
+import kbert
+from kbert.files import FullDisk
+from kbert.weights.files.h5_file import check_h5, h5_errors_raised
+from kbert.weights.formats import kbert as kbert_format
 from kbert.weights.open_checkpoint import open_checkpoint
 
 PLACE = "layers/encoder_block/feed_forward/intermediate/vars/0"
@@ -98,7 +101,7 @@ def test_what_keras_never_writes_is_refused(weights, secret, change, message, mo
     before = peak_memory(begin=True)
     with pytest.raises(ValueError, match=f"model.weights.h5.*{message}"):
         check_h5(weights)
-    monkeypatch.setattr(kbert_read, "_check_hashes", lambda path: None)  # whoever made the file made the hashes
+    monkeypatch.setattr(kbert_format, "_check_hashes", lambda path: None)  # whoever made the file made the hashes
     with pytest.raises(ValueError, match=f"model.weights.h5.*{message}"):
         open_checkpoint(weights.parent)
     assert peak_memory() - before < 50
@@ -125,22 +128,46 @@ def test_a_name_of_four_gigabytes_or_kept_elsewhere(weights, field, value):
         check_h5(weights)
 
 
-@pytest.mark.parametrize(
-    "name", slow_but(("pretraining, untied",), ("pretraining", "pretraining, untied", "classification", "encoder"))
-)
-def test_the_variables_have_their_paths(name, tmp_path):
-    model = make_model(name)
-    save(model, tmp_path / "it", "kbert")
-    file = H5File([tmp_path / "it/model.weights.h5"], NAMES.layer_variables())
-    assert set(file.tensors) == {variable.path for variable in model.weights}
-    for variable in model.weights:
-        np.testing.assert_array_equal(file.read(variable.path), variable.numpy())
-
-
 def test_weights_that_are_no_numbers(weights, monkeypatch):
     with h5py.File(weights, "a") as file:
         file[PLACE][0, 0] = np.inf
-    monkeypatch.setattr(kbert_read, "_check_hashes", lambda path: None)
+    monkeypatch.setattr(kbert_format, "_check_hashes", lambda path: None)
     stored = open_checkpoint(weights.parent)
-    with pytest.raises(ValueError, match="encoder_block_0/feed_forward/intermediate/kernel holds.*not finite"):
+    with pytest.raises(ValueError, match="encoder_block_0/feed_forward/intermediate/kernel' holds.*not finite"):
         stored.load_into(stored.description.build())
+
+
+# What h5py cannot write is an error, and nothing else is printed.
+
+
+class Unwritten:
+    """An object that fails as h5py's do when the disk is full."""
+
+    def __del__(self):
+        raise RuntimeError("Can't decrement id ref count (file write failed: 'No space left on device')")
+
+
+def test_what_is_only_printed_is_raised(capsys):
+    with pytest.raises(OSError, match="a.h5: not written: .*No space left on device"):
+        with h5_errors_raised("a.h5"):
+            Unwritten()
+    assert capsys.readouterr().err == ""
+
+
+def test_the_first_error_stays_and_what_it_holds_is_deleted_silently(capsys):
+    def save():
+        held = Unwritten()
+        raise OSError(errno.ENOSPC, f"No space left on device, {type(held)}")
+
+    with pytest.raises(OSError, match="^.Errno 28. No space left on device"):
+        with h5_errors_raised("a.h5"):
+            save()
+    assert capsys.readouterr().err == ""
+
+
+def test_a_model_is_not_written(tmp_path, monkeypatch):
+    model = kbert.BertEncoder(tiny_config())
+    monkeypatch.setattr(type(model), "save_weights", lambda self, path: Unwritten() and None)
+    with pytest.raises(FullDisk, match="model: not written, no space left on device"):
+        kbert.save_pretrained(model, tmp_path / "model", tokenizer=tiny_tokenizer())
+    assert not list(tmp_path.iterdir())

@@ -14,7 +14,7 @@ from helpers.fuzz import peak_memory
 from helpers.hf_directory import GOLDEN
 from helpers.wrong_values import wrong_inputs
 
-from kbert.weights.files import torch_objects
+from kbert.weights.files import torch_pickle
 from kbert.weights.files.safetensors_file import SafetensorsFile
 from kbert.weights.files.torch_pickle import TorchPickleFile
 
@@ -43,10 +43,14 @@ class Malicious:
         return os.system, (f"touch {self.path}",)
 
 
+def zip_with(path, entries):
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path, "w") as archive:
+        for name, content in entries:
+            archive.writestr("archive/" + name, content)
+
+
 def write_zip(path, pickled, data=np.zeros(16, "float32")):  # noqa: B008
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("archive/data.pkl", pickled)
-        archive.writestr("archive/data/0", data.tobytes())
+    zip_with(path, [("data.pkl", pickled), ("data/0", data.tobytes())])
 
 
 @pytest.fixture
@@ -140,13 +144,6 @@ def test_a_checkpoint_with_more_than_weights_or_a_memo_beyond_all_memory(read_pi
     )
 
 
-def test_a_zip_of_something_else(tmp_path):
-    with zipfile.ZipFile(tmp_path / "it.bin", "w") as archive:
-        archive.writestr("readme.txt", "x")
-    with pytest.raises(ValueError, match="not a PyTorch checkpoint: it has no data.pkl"):
-        TorchPickleFile(tmp_path / "it.bin")
-
-
 @pytest.mark.parametrize("form", ["bin", "old_bin"])
 @pytest.mark.parametrize("left", [-1000, 300])
 def test_a_truncated_pickle(form, left, tmp_path):
@@ -189,12 +186,6 @@ def test_any_damage_is_an_error_that_names_the_file(form, tmp_path):
 # What is packed into the file, and how large it says it is.
 
 
-def zip_with(path, entries, compression=zipfile.ZIP_STORED):
-    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path, "w", compression) as archive:
-        for name, content in entries:
-            archive.writestr("archive/" + name, content)
-
-
 @pytest.mark.parametrize(
     "entries,compression,message",
     [
@@ -224,17 +215,18 @@ def test_every_entry_is_bounded(tmp_path, monkeypatch, entries, compression, mes
     assert peak_memory() - before < 30
 
 
-def test_a_pickle_of_many_megabytes(tmp_path):
-    zip_with(tmp_path / "it.bin", [("data.pkl", b"\x80\x02" + b"]" * 5_000_000 + b".")])
-    with pytest.raises(ValueError, match="data.pkl must have at most 1000000 bytes"):
+def test_entries_that_do_not_fit(tmp_path, monkeypatch):
+    def read(entries):
+        zip_with(tmp_path / "it.bin", entries)
         TorchPickleFile(tmp_path / "it.bin")
 
-
-def test_data_of_another_size_than_the_tensors(tmp_path, monkeypatch):
     pickled = tensor_pickle(monkeypatch, 0, (4,), (1,), 16)
-    zip_with(tmp_path / "it.bin", [("data.pkl", pickled), ("data/0", bytes(6_400_000))])
-    with pytest.raises(ValueError, match="should have 64 bytes. Received: 6400000"):
-        TorchPickleFile(tmp_path / "it.bin")
+    wrong_inputs(
+        read,
+        ([("readme.txt", "x")], "not a PyTorch checkpoint: it has no data.pkl"),
+        ([("data.pkl", b"\x80\x02" + b"]" * 5_000_000 + b".")], "data.pkl must have at most 1000000 bytes"),
+        ([("data.pkl", pickled), ("data/0", bytes(6_400_000))], "should have 64 bytes. Received: 6400000"),
+    )
 
 
 @pytest.mark.parametrize("size,stride", [((1000, 1000), (0, 0)), ((9,), (1,))])
@@ -287,7 +279,7 @@ def test_only_plain_data_come_out(read_pickle):
         (b"\x95" + b"\xff" * 8 + b"N.", "must hold a state_dict"),
         owner="it.bin.*",
     )
-    assert set(vars(torch_objects._rebuild_parameter)) == set()
+    assert set(vars(torch_pickle._rebuild_parameter)) == set()
 
 
 def test_values_that_grow_are_never_written_out(read_pickle):

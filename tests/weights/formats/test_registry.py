@@ -23,12 +23,6 @@ def toy(monkeypatch):
     register_format("toy", "helpers.toy_format")
 
 
-@pytest.mark.parametrize("name", OTHERS)
-def test_every_format_says_what_it_is(name):
-    form = get_format(name)
-    assert form.name == name and form.files and form.files[0] in form.title
-
-
 def test_unknown_and_taken_names(tmp_path):
     with pytest.raises(ValueError, match="`format` must be one of .*'google'.*Received: 'onnx'"):
         get_format("onnx")
@@ -121,7 +115,7 @@ for format in ("kbert", "huggingface", "google"):
     kbert.save_pretrained(model, "{0}/2/" + format, format=format)
     kbert.build_pipeline(kbert.load_pretrained("{0}/2/" + format)).predict(dict(text=["a"], text_pair=["b"]), verbose=0)
 kbert.load_pretrained("{0}/kerashub") if {1} else None  # the files of today's Keras are read without it
-assert not any(name.startswith("kbert.weights.diagnostics") for name in sys.modules)
+assert not {{"kbert.weights.parity", "kbert.weights.google_reference"}} & set(sys.modules)
 print("null")
 """
     save(make_model("encoder", activation="gelu_tanh", layer_norm_epsilon=1e-12), tmp_path / "kbert", "kbert")

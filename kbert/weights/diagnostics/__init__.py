@@ -1,1 +1,0 @@
-"""Compares a loaded model with the library that its checkpoint comes from."""

@@ -1,0 +1,354 @@
+"""Checkpoints of google-research/bert: `bert_model.ckpt.*`, `bert_config.json`, `vocab.txt`, the optimizer's state.
+
+Shapes: H hidden.
+"""
+
+import functools
+import os
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+from keras import ops
+
+from kbert.checks import check_path
+from kbert.files import read_json, write_json
+from kbert.keras_compat import adam_moments, base_optimizer
+from kbert.optim.adamw import AdamW
+from kbert.text.vocabulary import read_vocabulary, write_vocabulary
+from kbert.weights.description import default_settings
+from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
+from kbert.weights.formats.checkpoint import (
+    NO_VOCABULARY,
+    PRETRAINED_TASKS,
+    SETTINGS,
+    TensorCheckpoint,
+    case_remark,
+    described,
+    looks_cased,
+    read_kbert_settings,
+    write_kbert_settings,
+)
+from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames
+from kbert.weights.formats.export_tensors import (
+    check_head,
+    check_pooler,
+    check_single_label,
+    export_tensors,
+    tensor_names,
+)
+from kbert.weights.formats.name_table import NameTable, sizes_of, transposed
+from kbert.weights.formats.registry import Format
+
+CONFIG = "bert_config.json"
+VOCABULARY = "vocab.txt"
+PREFIX = "bert_model.ckpt"
+_HEAD_DROPOUT = "classifier_dropout"  # Google's code ignores entries that it does not know
+_SLOTS = ("adam_m", "adam_v")
+_GLOBAL_STEP = "global_step"
+_NO_WEIGHTS = (_GLOBAL_STEP, "_CHECKPOINTABLE_OBJECT_GRAPH")
+NAMES = NameTable(
+    "google",
+    names={  # the matrices of the heads are [outputs, H]
+        "embeddings/token_embedding/embeddings": "bert/embeddings/word_embeddings",
+        "embeddings/segment_embedding/embeddings": "bert/embeddings/token_type_embeddings",
+        "embeddings/position_embedding/embeddings": "bert/embeddings/position_embeddings",
+        "masked_lm_head/output_bias": "cls/predictions/output_bias",
+        "next_sentence_head/dense/kernel": transposed("cls/seq_relationship/output_weights"),
+        "next_sentence_head/dense/bias": "cls/seq_relationship/output_bias",
+        "classifier_head/dense/kernel": transposed("output_weights"),
+        "classifier_head/dense/bias": "output_bias",
+        "regressor_head/dense/kernel": transposed("output_weights"),
+        "regressor_head/dense/bias": "output_bias",
+        "span_head/dense/kernel": transposed("cls/squad/output_weights"),
+        "span_head/dense/bias": "cls/squad/output_bias",
+    },
+    layers={
+        "embeddings/layer_norm": "bert/embeddings/LayerNorm",
+        "encoder_block_{i}/attention/query": "bert/encoder/layer_{i}/attention/self/query",
+        "encoder_block_{i}/attention/key": "bert/encoder/layer_{i}/attention/self/key",
+        "encoder_block_{i}/attention/value": "bert/encoder/layer_{i}/attention/self/value",
+        "encoder_block_{i}/attention/output": "bert/encoder/layer_{i}/attention/output/dense",
+        "encoder_block_{i}/attention_layer_norm": "bert/encoder/layer_{i}/attention/output/LayerNorm",
+        "encoder_block_{i}/feed_forward/intermediate": "bert/encoder/layer_{i}/intermediate/dense",
+        "encoder_block_{i}/feed_forward/output": "bert/encoder/layer_{i}/output/dense",
+        "encoder_block_{i}/feed_forward_layer_norm": "bert/encoder/layer_{i}/output/LayerNorm",
+        "pooler/dense": "bert/pooler/dense",
+        "masked_lm_head/transform": "cls/predictions/transform/dense",
+        "masked_lm_head/layer_norm": "cls/predictions/transform/LayerNorm",
+    },
+    absent={
+        "masked_lm_head": "an untied decoder: Google's code always uses the token embeddings instead",
+        "tagger_head": "a tagging head: Google's code has none",
+        "multiple_choice_head": "a multiple-choice head: Google's code has none",
+    },
+)
+CONFIG_NAMES = ConfigNames(
+    format="google",
+    fields=BERT_CONFIG_FIELDS,
+    fixed={"layer_norm_epsilon": 1e-12, "causal": False, "position_embedding": "learned", "pooled_token": "first"},
+    fixed_reason="its code has no such field, and means",
+    defaults={"type_vocab_size": 16},
+    activations={"gelu": "gelu_tanh", "relu": "relu", "tanh": "tanh"},  # its "gelu" is the tanh form
+)
+
+
+class GoogleFormat(Format):
+    """Checkpoints of google-research/bert, optionally with the state of the `AdamW` given as ``optimizer``.
+
+    It holds models of the tasks encoder, pretraining, masked_lm, next_sentence, classification, regression and span.
+    """
+
+    name = "google"
+    title = f"Google's checkpoint ({CONFIG}, {PREFIX}.index)"
+    files = (CONFIG, f"{PREFIX}.*", VOCABULARY, SETTINGS)
+    options = ("optimizer",)
+
+    def recognises(self, path):
+        """A directory with a TensorFlow checkpoint, its prefix, or one of its files."""
+        if path.is_dir():
+            return (path / CONFIG).is_file() or any(path.glob("*.ckpt*.index"))
+        return _prefix_of(path).with_name(_prefix_of(path).name + ".index").is_file()
+
+    def read(self, path, vocabulary=None):
+        return read_google_checkpoint(path, vocabulary)
+
+    def write(self, directory, model, settings, vocabulary, *, made_by=None, optimizer=None):
+        fields = CONFIG_NAMES.from_kbert(model.config)
+        if getattr(model, "dropout", 0.1) != 0.1:
+            fields[_HEAD_DROPOUT] = model.dropout
+        values = {name: value for name, (_, value) in export_tensors(NAMES, model).items()}
+        check_single_label("google", model)
+        check_head("google", model)
+        check_pooler("google", model, needed=True, reason="BertModel in its modeling.py always has one")
+        values |= {} if optimizer is None else export_slots(optimizer, model)
+        write_json(directory / CONFIG, fields)
+        write_kbert_settings(directory, settings)
+        if vocabulary is not None:
+            write_vocabulary(directory / VOCABULARY, vocabulary)
+        _write_checkpoint(directory / PREFIX, values)
+
+    def reference_outputs(self, model, path, batch):
+        from kbert.weights.google_reference import google_forward
+
+        tensors = read_google_checkpoint(path).tensors
+        outputs = google_forward(tensors.read, tensors.tensors, read_json(tensors.path.parent / CONFIG), batch)
+        if model.task == "regression":
+            outputs["score"] = outputs["logits"][:, 0]
+        return "a NumPy transcription of google-research/bert", outputs
+
+
+FORMAT = GoogleFormat()
+
+
+def _write_checkpoint(prefix, values):
+    """Writes tensors from a dict of name → function that returns the tensor."""
+    import tensorflow as tf
+
+    names = sorted(values)
+    tf.raw_ops.SaveV2(
+        prefix=str(prefix),
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=[tf.convert_to_tensor(values[name]()) for name in names],
+    )
+
+
+# Reading.
+
+
+def read_google_checkpoint(path: str | os.PathLike, vocabulary=None) -> TensorCheckpoint:
+    """Reads and checks everything but the values; `path` is the directory, the prefix or one of the files.
+
+    The names of the tensors decide the task. The format has neither labels, which come from the file that kbert wrote
+    beside it, nor the letter case, which the vocabulary shows.
+    """
+    path = pathlib.Path(path)
+    prefix = _find_prefix(path) if path.is_dir() else _prefix_of(path)
+    directory = prefix.parent
+    fields = _read_config(directory / CONFIG)
+    config = CONFIG_NAMES.to_kbert(fields, str(directory / CONFIG))
+    tensors = TFCheckpointFile(prefix)
+    _check_kind(tensors)
+    task, num_labels = _task_of(tensors)
+    arguments = {} if num_labels is None else {"num_labels": num_labels}
+    if task in ("classification", "regression"):
+        arguments["dropout"] = fields.get(_HEAD_DROPOUT, 0.1)  # the constant in run_classifier.py
+    if vocabulary is None and (directory / VOCABULARY).is_file():
+        vocabulary = directory / VOCABULARY
+    tokens = None if vocabulary is None else read_vocabulary(vocabulary)
+    cased = tokens is not None and looks_cased(tokens)
+    settings = read_kbert_settings(directory, task)
+    return TensorCheckpoint(
+        format=NAMES.format,
+        path=path,
+        config_path=directory / CONFIG,
+        names=NAMES,
+        config_names=CONFIG_NAMES,
+        description=described(task, config, pooler=True, **arguments),
+        settings=settings or default_settings(task, config, {"lowercase": not cased}),
+        vocabulary=tokens,
+        tensors=tensors,
+        stored_names={name: name for name in tensors.tensors},
+        ignored=frozenset(n for n in tensors.tensors if n in _NO_WEIGHTS or n.rsplit("/", 1)[-1] in _SLOTS),
+        remarks=_remarks(tensors, tokens, cased, settings),
+    ).check()
+
+
+def _read_config(path):
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"Expected {CONFIG} beside the checkpoint: without it the number of heads is unknown. Not found: {path}"
+        )
+    fields = read_json(path)
+    foreign = sorted(set(fields) & {"num_hidden_groups", "inner_group_num", "model_type", "embedding_size"})
+    if foreign:
+        raise ValueError(f"{path} is not the config of a BERT, it has {foreign}: an ALBERT, ELECTRA or other relative.")
+    return fields
+
+
+def _find_prefix(directory):
+    prefixes = [path.with_name(path.name.removesuffix(".index")) for path in sorted(directory.glob("*.index"))]
+    if directory / PREFIX in prefixes:
+        return directory / PREFIX
+    state = directory / "checkpoint"  # written by a training run: the name of its latest checkpoint
+    if state.is_file():
+        import tensorflow as tf
+
+        latest = tf.train.get_checkpoint_state(str(directory))
+        name = "" if latest is None else pathlib.Path(latest.model_checkpoint_path).name
+        if directory / name in prefixes:  # the directory may have been moved since
+            return directory / name
+    if len(prefixes) != 1:
+        raise FileNotFoundError(
+            f"Expected one TensorFlow checkpoint ({PREFIX}.index and .data-…) in {directory}. Received: "
+            f"{[prefix.name for prefix in prefixes] or 'none'}. Give the path of one of them."
+        )
+    return prefixes[0]
+
+
+def _prefix_of(path):
+    name = path.name.removesuffix(".index").removesuffix(".meta")
+    return path.with_name(name.split(".data-")[0] if ".data-" in name else name)
+
+
+def _check_kind(tensors):
+    names = tensors.tensors
+    if "bert/embeddings/word_embeddings" in names:
+        return
+    if _NO_WEIGHTS[1] in names:
+        raise ValueError(
+            f"{tensors.path} is a checkpoint of objects (tf.train.Checkpoint), whose names depend on the program that "
+            "wrote it; kbert reads Google's, which go by variable names. Of a kbert run, load the directory model/."
+        )
+    raise ValueError(
+        f"{tensors.path} holds no BERT in Google's names: expected bert/embeddings/word_embeddings. Received: "
+        f"{', '.join(list(names)[:4])} …"
+    )
+
+
+def _task_of(tensors) -> tuple[str, int | None]:
+    names = tensors.tensors
+    if "cls/squad/output_weights" in names:
+        return "span", None
+    if "output_weights" in names:
+        shape = names["output_weights"].shape
+        if len(shape) != 2:
+            raise ValueError(f"{tensors.path}: output_weights must have the shape [labels, hidden]. Received: {shape}")
+        return ("regression", None) if shape[0] == 1 else ("classification", shape[0])
+    heads = "cls/predictions/output_bias" in names, "cls/seq_relationship/output_weights" in names
+    return PRETRAINED_TASKS[heads], None
+
+
+def _remarks(tensors, tokens, cased, settings) -> tuple[str, ...]:
+    remarks = [NO_VOCABULARY] if tokens is None else [] if settings else [case_remark(cased)]
+    slots = sum(name.rsplit("/", 1)[-1] == _SLOTS[0] for name in tensors.tensors)
+    if slots:
+        remarks.append(f"it holds the optimizer's slots of {slots} variables (see kbert.weights.load_slots)")
+    return tuple(remarks)
+
+
+# The optimizer's state: `<variable>/adam_m`, `<variable>/adam_v` and `global_step`.
+
+
+def has_slots(path, model) -> bool:
+    """Whether a path is a checkpoint of Google's format that has all of the optimizer's values for a model."""
+    return FORMAT.recognises(pathlib.Path(path)) and not _missing(read_google_checkpoint(path).tensors, model)
+
+
+def _missing(tensors, model):
+    stored = tensor_names(NAMES, model)
+    names = {f"{stored[v.path].name}/{slot}" for v in model.trainable_variables for slot in _SLOTS} | {_GLOBAL_STEP}
+    return sorted(names - set(tensors.tensors))
+
+
+def load_slots(optimizer, model, source, with_step: bool = True) -> int:
+    """Loads the moments and the step of a checkpoint into an optimizer, so that training resumes.
+
+    A learning rate schedule continues too, since it reads the step.
+
+    Args:
+        optimizer: `kbert.AdamW` (or Keras' LossScaleOptimizer around one), before its first step.
+        model: the model that it trains, with the weights of that checkpoint.
+        source: path of a checkpoint of Google's format.
+        with_step: False loads the moments alone, and the schedule begins anew.
+
+    Returns:
+        int, the number of steps done.
+
+    Raises:
+        TypeError: `source` is not a path.
+        ValueError: another optimizer, or a checkpoint without the slots of every trainable variable. Released
+            checkpoints have none.
+
+    Source: google-research/bert, optimization.py.
+
+    Example::
+
+        model = kbert.load_pretrained("pretraining_output/model.ckpt-20000")
+        model.compile(kbert.AdamW(schedule), ...)
+        load_slots(model.optimizer, model, "pretraining_output/model.ckpt-20000")
+    """
+    adamw = _adamw(optimizer)
+    checkpoint = read_google_checkpoint(check_path(source, "load_slots: `source`"))
+    tensors, stored = checkpoint.tensors, tensor_names(NAMES, model)
+    variables = model.trainable_variables
+    if missing := _missing(tensors, model):
+        raise ValueError(
+            f"{tensors.path} lacks {len(missing)} of the optimizer's values, such as {missing[0]}. A released "
+            "checkpoint has none of them: start with load_pretrained alone."
+        )
+    optimizer.build(variables)
+    for variable in variables:
+        tensor = stored[variable.path]
+        for slot, target in zip(_SLOTS, adam_moments(adamw, variable), strict=True):
+            values = tensors.read(f"{tensor.name}/{slot}")
+            target.assign(tensor.to_kbert(values, variable.shape))
+    step = int(tensors.read(_GLOBAL_STEP))
+    if with_step:
+        optimizer.iterations.assign(step)
+        adamw.iterations.assign(step)
+    return step
+
+
+def export_slots(optimizer, model) -> dict[str, Callable[[], np.ndarray]]:
+    """The optimizer's state for the writer: name there → function that returns the values."""
+    adamw = _adamw(optimizer)
+    stored, sizes = tensor_names(NAMES, model), sizes_of(model.config, model.num_labels)
+    values = {_GLOBAL_STEP: lambda: np.int64(ops.convert_to_numpy(optimizer.iterations))}
+    for variable in model.trainable_variables:
+        tensor = stored[variable.path]
+        for slot, moment in zip(_SLOTS, adam_moments(adamw, variable), strict=True):
+            values[f"{tensor.name}/{slot}"] = functools.partial(_exported, tensor, moment, sizes)
+    return values
+
+
+def _exported(tensor, moment, sizes):
+    return tensor.from_kbert(ops.convert_to_numpy(moment), sizes)
+
+
+def _adamw(optimizer):
+    adamw = base_optimizer(optimizer)
+    if not isinstance(adamw, AdamW):
+        raise ValueError(f"Google's slots are those of kbert.AdamW. Received: {optimizer!r}")
+    return adamw

@@ -1,0 +1,386 @@
+"""Directories of Hugging Face's transformers: `config.json`, the weights, the tokenizer's files."""
+
+import dataclasses
+import pathlib
+import reprlib
+
+import numpy as np
+
+from kbert.config import POOLED_TOKENS
+from kbert.files import read_json, read_small, write_json
+from kbert.text.vocabulary import SPECIAL_TOKENS
+from kbert.weights.description import default_settings
+from kbert.weights.files.safetensors_file import write_safetensors
+from kbert.weights.files.tensor_file import TensorFile
+from kbert.weights.formats.checkpoint import (
+    PRETRAINED_TASKS,
+    SETTINGS,
+    TensorCheckpoint,
+    described,
+    read_kbert_settings,
+    write_kbert_settings,
+)
+from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames, entry
+from kbert.weights.formats.export_tensors import check_head, check_pooler, export_tensors
+from kbert.weights.formats.huggingface_tokenizer import (
+    FILES,
+    read_huggingface_tokenizer,
+    write_huggingface_tokenizer,
+)
+from kbert.weights.formats.huggingface_weights import (
+    BIAS,
+    DECODER,
+    DECODER_BIAS,
+    PICKLE,
+    WEIGHTS,
+    current_names,
+    has_huggingface_weights,
+    is_tied,
+    open_huggingface_weights,
+)
+from kbert.weights.formats.name_table import NameTable
+from kbert.weights.formats.registry import Format
+
+NAMES = NameTable(
+    "huggingface",
+    names={
+        "masked_lm_head/output_embeddings": "cls.predictions.decoder.weight",
+        "masked_lm_head/output_bias": "cls.predictions.bias",
+    },
+    layers={
+        "embeddings/token_embedding": "bert.embeddings.word_embeddings",
+        "embeddings/segment_embedding": "bert.embeddings.token_type_embeddings",
+        "embeddings/position_embedding": "bert.embeddings.position_embeddings",
+        "embeddings/layer_norm": "bert.embeddings.LayerNorm",
+        "encoder_block_{i}/attention/query": "bert.encoder.layer.{i}.attention.self.query",
+        "encoder_block_{i}/attention/key": "bert.encoder.layer.{i}.attention.self.key",
+        "encoder_block_{i}/attention/value": "bert.encoder.layer.{i}.attention.self.value",
+        "encoder_block_{i}/attention/output": "bert.encoder.layer.{i}.attention.output.dense",
+        "encoder_block_{i}/attention_layer_norm": "bert.encoder.layer.{i}.attention.output.LayerNorm",
+        "encoder_block_{i}/feed_forward/intermediate": "bert.encoder.layer.{i}.intermediate.dense",
+        "encoder_block_{i}/feed_forward/output": "bert.encoder.layer.{i}.output.dense",
+        "encoder_block_{i}/feed_forward_layer_norm": "bert.encoder.layer.{i}.output.LayerNorm",
+        "pooler/dense": "bert.pooler.dense",
+        "masked_lm_head/transform": "cls.predictions.transform.dense",
+        "masked_lm_head/layer_norm": "cls.predictions.transform.LayerNorm",
+        "next_sentence_head/dense": "cls.seq_relationship",
+        "classifier_head/dense": "classifier",
+        "regressor_head/dense": "classifier",
+        "span_head/dense": "qa_outputs",
+        "tagger_head/dense": "classifier",
+        "multiple_choice_head/dense": "classifier",
+    },
+    parts={"embeddings": ".weight", "kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"},
+    transposed_kernels=True,
+)
+CONFIG_NAMES = ConfigNames(
+    format="huggingface",
+    fields=BERT_CONFIG_FIELDS | {"layer_norm_epsilon": "layer_norm_eps", "causal": "is_decoder"},
+    fixed={"position_embedding": "learned", "pooled_token": "first"},
+    fixed_reason="its BertModel means",
+    defaults={"hidden_act": "gelu"},
+    activations={  # its "gelu" is the erf form, unlike Google's
+        "gelu_pytorch_tanh": "gelu_tanh",
+        "gelu_new": "gelu_tanh",
+        "gelu_fast": "gelu_tanh",
+        "gelu_python_tanh": "gelu_tanh",
+        "gelu": "gelu_erf",
+        "gelu_python": "gelu_erf",
+        "relu": "relu",
+        "silu": "silu",
+        "swish": "silu",
+        "tanh": "tanh",
+    },
+)
+CONFIG = "config.json"
+_CLASSES = {  # the library's class → task
+    "BertModel": "encoder",
+    "BertForPreTraining": "pretraining",
+    "BertForMaskedLM": "masked_lm",
+    "BertLMHeadModel": "masked_lm",
+    "BertForNextSentencePrediction": "next_sentence",
+    "BertForSequenceClassification": "classification",
+    "BertForTokenClassification": "tagging",
+    "BertForQuestionAnswering": "span",
+    "BertForMultipleChoice": "multiple_choice",
+}
+_REFUSED = {  # config field → (the values that kbert supports, why no other)
+    "position_embedding_type": (("absolute",), "kbert's positions are absolute, as the paper's"),
+    "add_cross_attention": ((False,), "kbert has no cross attention: it builds encoders, not encoder-decoders"),
+    "is_encoder_decoder": ((False,), "kbert builds encoders, not encoder-decoders"),
+    "pruned_heads": (({}, []), "pruned heads leave layers of different widths, which kbert does not build"),
+    "quantization_config": ((), "the weights are quantised; kbert reads float32, float16 and bfloat16"),
+}
+_POOLED_TOKEN = "kbert_pooled_token"  # of a model without a pooler, where it has no meaning for the library
+_MULTI_LABEL = "multi_label_classification"  # the value of problem_type
+_WITHOUT_POOLER = ("masked_lm", "tagging", "span")  # classes that are built with add_pooling_layer=False
+_OUTPUTS = {  # kbert's output → transformers', the first that its class has
+    "mlm_logits": ("prediction_logits", "logits"),
+    "nsp_logits": ("seq_relationship_logits", "logits"),
+    "logits": ("logits",),
+    "score": ("logits",),
+    "start_logits": ("start_logits",),
+    "end_logits": ("end_logits",),
+}
+
+
+class HuggingFaceFormat(Format):
+    """Directories of transformers: written as safetensors; pickles and shards can be read too."""
+
+    name = "huggingface"
+    title = f"a Hugging Face directory ({CONFIG}, {WEIGHTS} or {PICKLE})"
+    files = (CONFIG, WEIGHTS, *FILES, SETTINGS)
+
+    def recognises(self, path):
+        return (_directory_of(path) / CONFIG).is_file() and has_huggingface_weights(path)
+
+    def read(self, path, vocabulary=None):
+        return read_huggingface_directory(path, vocabulary)
+
+    def write(self, directory, model, settings, vocabulary, *, made_by=None):
+        """Writes labels and tokenizer settings as the library reads them; the rest goes into a file beside them."""
+        name = class_of(model)
+        needed = model.task not in _WITHOUT_POOLER
+        tensors = export_tensors(NAMES, model)
+        check_head("huggingface", model)
+        check_pooler("huggingface", model, needed, reason=f"its {name} has {'one' if needed else 'none'}")
+        untied = getattr(model, "masked_lm", False) and not model.tied
+        if untied:  # the library computes with the decoder's bias, but needs the other one too
+            tensors[DECODER_BIAS] = tensors[BIAS]
+        pad_id = 0 if vocabulary is None else vocabulary.index(SPECIAL_TOKENS[0])
+        write_json(directory / CONFIG, _config(model, name, settings, pad_id, tied=not untied))
+        write_kbert_settings(directory, settings)
+        if vocabulary is not None:
+            write_huggingface_tokenizer(directory, settings.tokenizer, vocabulary, model.config)
+        write_safetensors(directory / WEIGHTS, tensors, format="pt")
+
+    def reference_outputs(self, model, path, batch):
+        import torch
+        import transformers
+
+        their_class = getattr(transformers, class_of(model))
+        options = {"add_pooling_layer": False} if model.task == "encoder" and model.encoder.pooler is None else {}
+        theirs = their_class.from_pretrained(_directory_of(path), **options).eval()
+        arguments = {
+            "input_ids": torch.tensor(batch["token_ids"], dtype=torch.long),
+            "token_type_ids": torch.tensor(batch["segment_ids"], dtype=torch.long),
+            "attention_mask": torch.tensor(batch["padding_mask"], dtype=torch.long),
+        }
+        with torch.no_grad():
+            outputs = theirs(**arguments, output_hidden_states=True)
+            rows = {name: value.flatten(0, -2) for name, value in arguments.items()}
+            pooled = getattr(theirs, "bert", theirs)(**rows).pooler_output
+        shape = batch["token_ids"].shape
+        expected = {"hidden_states": [x.numpy().reshape(*shape, -1) for x in outputs.hidden_states]}
+        if pooled is not None:
+            expected["pooled_output"] = pooled.numpy()
+        for ours, names in _OUTPUTS.items():
+            if ours in model.output:
+                expected[ours] = next(outputs[name].numpy() for name in names if name in outputs)
+        if "mlm_logits" in expected:
+            positions = batch["mask_positions"][:, :, None]
+            expected["mlm_logits"] = np.take_along_axis(expected["mlm_logits"], positions, axis=1)
+        if "score" in expected:
+            expected["score"] = expected["score"][:, 0]
+        return f"transformers {transformers.__version__}", expected
+
+
+FORMAT = HuggingFaceFormat()
+
+
+# Reading.
+
+
+def read_huggingface_directory(path, vocabulary=None) -> TensorCheckpoint:
+    """Reads and checks everything but the values; `path` is the directory, or the file of weights to read.
+
+    The tensors decide the task or, if heads share a name, ``architectures`` in the config.
+    """
+    path = pathlib.Path(path)
+    directory = _directory_of(path)
+    fields = read_json(directory / CONFIG)
+    _refuse(fields, directory / CONFIG)
+    config = CONFIG_NAMES.to_kbert(fields, str(directory / CONFIG))
+    tensors = open_huggingface_weights(path)
+    names, ignored = current_names(tensors)
+    pooler = "bert.pooler.dense.weight" in names
+    if not pooler and fields.get(_POOLED_TOKEN) in POOLED_TOKENS:
+        config = dataclasses.replace(config, pooled_token=fields[_POOLED_TOKEN])
+    task, remarks = _task_of(fields, tensors, names, directory / CONFIG)
+    arguments = _arguments(task, fields, tensors, names, directory / CONFIG)
+    if arguments.get("tied"):
+        ignored |= {names.pop(DECODER, None)} - {None}
+    tokenizer = read_huggingface_tokenizer(directory, vocabulary)
+    pooling, more = _embedding(directory)
+    return TensorCheckpoint(
+        format=NAMES.format,
+        path=path,
+        config_path=directory / CONFIG,
+        names=NAMES,
+        config_names=CONFIG_NAMES,
+        description=described(task, config, pooler=pooler, **arguments),
+        settings=_settings(task, fields, config, arguments, tokenizer, pooling, directory),
+        other_options=pooling,
+        vocabulary=tokenizer.vocabulary,
+        tensors=tensors,
+        stored_names=names,
+        ignored=frozenset(ignored),
+        remarks=(*remarks, *tokenizer.remarks, *more),
+    ).check()
+
+
+def _directory_of(path):
+    return path.parent if path.is_file() else path
+
+
+def _refuse(fields, path):
+    kind = fields.get("model_type", "bert" if _architecture(fields) in _CLASSES else None)
+    if kind != "bert":
+        raise ValueError(f'{path}: kbert builds BERT, model_type "bert". Received: {kind!r}')
+    for name, (possible, reason) in _REFUSED.items():
+        if fields.get(name) is not None and fields[name] not in possible:
+            raise ValueError(f"{path}: {name}={fields[name]!r} cannot be represented: {reason}.")
+
+
+def _architecture(fields):
+    names = fields.get("architectures")
+    return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
+
+
+def _task_of(fields, tensors: TensorFile, names, path):
+    claimed = _CLASSES.get(_architecture(fields))
+    masked_lm = "cls.predictions.transform.dense.weight" in names
+    next_sentence = "cls.seq_relationship.weight" in names
+    if masked_lm or next_sentence:
+        return PRETRAINED_TASKS[masked_lm, next_sentence], ()
+    if "qa_outputs.weight" in names:
+        return "span", ()
+    if "classifier.weight" in names:
+        return _classifier_task(fields, _num_labels(tensors, names), claimed, names, path)
+    remark = f"the config says {_architecture(fields)}, but the weights are an encoder's alone"
+    return "encoder", () if claimed in (None, "encoder") else (remark,)
+
+
+def _num_labels(tensors, names):
+    shape = tensors.tensors[names["classifier.weight"]].shape
+    if len(shape) != 2:
+        raise ValueError(f"{tensors.path}: classifier.weight must have the shape [labels, hidden]. Received: {shape}")
+    return shape[0]
+
+
+def _classifier_task(fields, rows, claimed, names, path):
+    kind = fields.get("problem_type")
+    if claimed in ("tagging", "multiple_choice"):
+        return claimed, ()
+    remarks = ()
+    if claimed != "classification":
+        if "bert.pooler.dense.weight" not in names:
+            return "tagging", ("the config does not say which class it is; a classifier without pooler: tagging",)
+        remarks = ("the config does not say which class it is; a classifier with pooler: of sequences",)
+    if kind == "regression" and rows > 1:
+        raise ValueError(
+            f"{path}: problem_type={kind!r} with {rows} outputs cannot be represented: kbert's regressor gives one "
+            "number. (Without problem_type it is loaded, as a classifier.)"
+        )
+    return ("regression" if rows == 1 and kind != _MULTI_LABEL else "classification"), remarks
+
+
+def _arguments(task, fields, tensors, names, path):
+    if task in ("pretraining", "masked_lm"):
+        return {"tied": is_tied(tensors, names, entry(fields, "tie_word_embeddings", bool, path, True))}
+    arguments = {}
+    if task in ("classification", "tagging"):
+        arguments["num_labels"] = _num_labels(tensors, names)
+    if task == "classification" and fields.get("problem_type") == _MULTI_LABEL:
+        arguments["multi_label"] = True
+    has_dropout = task in ("classification", "regression", "tagging", "multiple_choice")
+    if has_dropout and fields.get("classifier_dropout") is not None:
+        arguments["dropout"] = fields["classifier_dropout"]
+    return arguments
+
+
+def _settings(task, fields, config, arguments, tokenizer, pooling, directory):
+    stored = read_kbert_settings(directory, task) or default_settings(task, config, {}, _length(directory))
+    stated = {"tokenizer": {**stored.tokenizer, **tokenizer.settings}}
+    stated |= {name: value for name, value in pooling.items() if name in stored.task.option_names()}
+    if "num_labels" in arguments:
+        stated["labels"] = _labels(fields, arguments["num_labels"], directory / CONFIG)
+        has_other_labels = stated["labels"] != (stored.task.labels and list(stored.task.labels))
+        if task == "classification" and (has_other_labels or not arguments.get("multi_label")):
+            stated["thresholds"] = None  # config.json was changed by another program since
+    return stored.replace(**stated)
+
+
+def _length(directory):
+    """The sequence length in the settings of sentence-transformers, or None."""
+    path = directory / "sentence_bert_config.json"
+    return entry(read_json(path), "max_seq_length", int, path) if path.is_file() else None
+
+
+def _embedding(directory):
+    """The pooling of sentence-transformers, if the directory is one of its models; lines for the report."""
+    path = directory / "1_Pooling" / CONFIG
+    if not path.is_file():
+        return {}, ()
+    modes = {"pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max", "pooling_mode_cls_token": "cls"}
+    chosen = [name for name, value in read_json(path).items() if name.startswith("pooling_mode_") and value is True]
+    modules = directory / "modules.json"
+    settings = {"normalize": modules.is_file() and b"Normalize" in read_small(modules)}
+    if len(chosen) != 1 or chosen[0] not in modes:
+        return settings, (f"sentence-transformers pools it by {chosen}, which kbert does not have: choose a `pooling`",)
+    return {"pooling": modes[chosen[0]], **settings}, ()
+
+
+def _labels(fields, number, path):
+    names = entry(fields, "id2label", dict, path)
+    if not names:
+        return None
+    labels = [names.get(str(i)) for i in range(number)]
+    if len(names) != number or not all(isinstance(label, str | int | float) for label in labels):
+        raise ValueError(
+            f"{path}: id2label must name the labels 0 … {number - 1}, one for each output. "
+            f"Received: {reprlib.repr(names)}"
+        )
+    labels = [str(label) for label in labels]
+    if len(set(labels)) < number:
+        raise ValueError(f"{path}: id2label must name different labels. Received: {reprlib.repr(names)}")
+    return labels
+
+
+# Writing.
+
+
+def class_of(model) -> str:
+    if model.task == "regression":
+        return "BertForSequenceClassification"
+    if model.task == "masked_lm" and model.config.causal:
+        return "BertLMHeadModel"
+    return next(name for name, task in _CLASSES.items() if task == model.task)
+
+
+def _config(model, name, settings, pad_id, tied):
+    config, own = model.config, {}
+    default = CONFIG_NAMES.fixed["pooled_token"]
+    if model.encoder.pooler is None and config.pooled_token != default:
+        # For the library nothing is pooled; kbert reads it again, for a later fine-tuning.
+        own = {_POOLED_TOKEN: config.pooled_token}
+        config = dataclasses.replace(config, pooled_token=default)
+    fields = {
+        "architectures": [name],
+        "model_type": "bert",
+        **CONFIG_NAMES.from_kbert(config),
+        **own,
+        "position_embedding_type": "absolute",
+        "pad_token_id": pad_id,
+        "tie_word_embeddings": tied,
+    }
+    if hasattr(model, "dropout"):
+        fields["classifier_dropout"] = model.dropout
+    if model.task == "regression":
+        fields |= {"problem_type": "regression", "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+    elif model.num_labels is not None:
+        labels = settings.task.labels or [f"LABEL_{i}" for i in range(model.num_labels)]
+        fields["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        fields["label2id"] = {label: i for i, label in enumerate(labels)}
+        fields |= {"problem_type": _MULTI_LABEL} if model.multi_label else {}
+    return fields

@@ -1,1 +1,0 @@
-"""Directories of Hugging Face's transformers."""

@@ -1,0 +1,231 @@
+"""The tokenizer of a Hugging Face directory: vocabulary and settings, from whichever files exist; written again."""
+
+import pathlib
+import reprlib
+from collections.abc import Mapping
+from typing import Any
+
+from kbert.config import BertConfig
+from kbert.files import read_json, write_json
+from kbert.text.vocabulary import SPECIAL_TOKENS, check_vocabulary, read_vocabulary, write_vocabulary
+from kbert.weights.formats.checkpoint import NO_VOCABULARY, StoredTokenizer, case_remark, looks_cased
+from kbert.weights.formats.config_names import entry
+
+VOCABULARY, TOKENIZER, CONFIG, _ADDED = "vocab.txt", "tokenizer.json", "tokenizer_config.json", "added_tokens.json"
+FILES = (VOCABULARY, TOKENIZER, CONFIG)
+_MAX_WORD_LENGTH = 100  # characters; the original has 200
+_CLASSES = (None, "BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")
+_SPECIAL = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL_TOKENS, strict=True))
+
+
+def read_huggingface_tokenizer(directory, vocabulary=None) -> StoredTokenizer:
+    """Reads `vocab.txt` or, without it, `tokenizer.json`; settings from `tokenizer_config.json`, then `tokenizer.json`.
+
+    Source: transformers' BertTokenizer, whose own arguments (in `tokenizer_config.json`) override `tokenizer.json`.
+    """
+    directory = pathlib.Path(directory)
+    config = _optional(directory / CONFIG)
+    fast = _optional(directory / TOKENIZER)
+    if (directory / TOKENIZER).is_file():
+        for key in ("model", "normalizer"):
+            fast[key] = entry(fast, key, dict, directory / TOKENIZER, {})
+        fast["added_tokens"] = entry(fast, "added_tokens", list, directory / TOKENIZER, [])
+    reason = None if vocabulary is not None else _unlike_bert(config, fast)
+    if reason is not None:
+        return StoredTokenizer(None, remarks=(f"{reason}: the model takes token ids, but no strings",))
+    if vocabulary is not None:
+        tokens = read_vocabulary(vocabulary)
+    elif (directory / VOCABULARY).is_file():
+        tokens = read_vocabulary(directory / VOCABULARY)
+        _check_agreement(tokens, fast, directory)
+    else:
+        tokens = _vocabulary_of(fast, directory / TOKENIZER)
+    if tokens is None:
+        return StoredTokenizer(None, remarks=(NO_VOCABULARY,))
+    remarks = [] if vocabulary is not None else _append_added(tokens, config, fast, directory)
+    _check_names(config, directory / CONFIG)
+    settings = _settings(config, fast)
+    if own := _own_special_tokens(config, fast, tokens):
+        settings["special_tokens_in_text"] = own
+    if "lowercase" not in settings:
+        settings["lowercase"] = not looks_cased(tokens)
+        remarks.append(case_remark(not settings["lowercase"]))
+    return StoredTokenizer(tokens, settings, tuple(remarks))
+
+
+def _unlike_bert(config, fast):
+    """Why kbert's BertTokenizer cannot replace this tokenizer, or None."""
+    name = config.get("tokenizer_class")
+    if name not in _CLASSES:
+        return f"tokenizer_class {name} is not a WordPiece tokenizer that kbert has"
+    if _flag(config.get("do_basic_tokenize")) is False:
+        return "do_basic_tokenize is false, which kbert does not have"
+    kind = fast.get("model", {}).get("type", "WordPiece")
+    if kind != "WordPiece":
+        return f"{TOKENIZER} is a {kind} tokenizer, not WordPiece"
+    return None
+
+
+def _vocabulary_of(fast, path):
+    if not fast:
+        return None
+    ids = entry(fast["model"], "vocab", dict, path, {})
+    if not all(type(i) is int for i in ids.values()) or sorted(ids.values()) != list(range(len(ids))):
+        raise ValueError(f"{path}: expected a vocabulary with the ids 0 … {len(ids) - 1}, each once. Received: others")
+    tokens = sorted(ids, key=ids.get)
+    check_vocabulary(tokens, source=str(path))
+    return tokens
+
+
+def _check_agreement(tokens, fast, directory):
+    """Raises ValueError where vocab.txt and tokenizer.json disagree on an id: one of them was changed."""
+    ids = entry(fast.get("model", {}), "vocab", dict, directory / TOKENIZER, {})
+    for token, i in ids.items():
+        if type(i) is int and 0 <= i < len(tokens) and tokens[i] != (token.strip() or token):
+            raise ValueError(
+                f"{directory / VOCABULARY}, line {i + 1}: expected {token!r}, which has this id in {TOKENIZER}. "
+                f"Received: {tokens[i]!r}. One of the two files is of another model or was changed: replace it, or "
+                "delete it."
+            )
+
+
+def _append_added(tokens, config, fast, directory):
+    """Appends tokens that were added to a trained tokenizer: they have embeddings, but no line in vocab.txt."""
+    decoder = entry(config, "added_tokens_decoder", dict, directory / CONFIG, {})
+    sources = {
+        TOKENIZER: [(_part(token, "id"), _part(token, "content")) for token in fast.get("added_tokens", [])],
+        CONFIG: [(int(i) if i.isdecimal() else i, _part(token, "content")) for i, token in decoder.items()],
+        _ADDED: [(i, token) for token, i in _optional(directory / _ADDED).items()],
+    }
+    added = {}
+    for name, pairs in sources.items():
+        if wrong := [pair for pair in pairs if [type(part) for part in pair] != [int, str]]:
+            raise ValueError(
+                f"{directory / name}: every token that was added must have a number and a text. Received: {wrong[0]}"
+            )
+        added |= dict(pairs)
+    known = set(tokens)
+    new: list[str] = []
+    while len(tokens) in added and added[len(tokens)] not in known:
+        new.append(added[len(tokens)])
+        known.add(new[-1])
+        tokens.append(new[-1])
+    return [f"tokens added after training, appended to the vocabulary: {new}"] if new else []
+
+
+def _own_special_tokens(config, fast, tokens):
+    """The tokens besides BERT's that the library reads in texts as they are written."""
+    added = [*fast.get("added_tokens", []), *config.get("added_tokens_decoder", {}).values()]
+    named = [_part(token, "content") for token in added if _part(token, "special")]
+    named += [_part(token, "content") or token for token in config.get("additional_special_tokens") or ()]
+    own = [token for token in dict.fromkeys(named) if token not in SPECIAL_TOKENS]
+    return [token for token in own if token in tokens]
+
+
+def _optional(path):
+    return read_json(path) if path.is_file() else {}
+
+
+def _part(value, key):
+    return value.get(key) if isinstance(value, dict) else None
+
+
+def _check_names(config, path):
+    for name, expected in _SPECIAL.items():
+        value = config.get(name)
+        value = value.get("content") if isinstance(value, dict) else value
+        if value not in (None, expected):
+            raise ValueError(f"{path}: kbert's {name} is {expected!r}. Received: {reprlib.repr(value)}")
+
+
+def _settings(config, fast):
+    normalizer = fast.get("normalizer", {})
+    if normalizer.get("type") != "BertNormalizer":
+        normalizer = {}
+    settings = {"max_word_length": fast.get("model", {}).get("max_input_chars_per_word", _MAX_WORD_LENGTH)}
+    for argument, name, name_in_normalizer in (
+        ("lowercase", "do_lower_case", "lowercase"),
+        ("strip_accents", "strip_accents", "strip_accents"),
+        ("split_on_cjk", "tokenize_chinese_chars", "handle_chinese_chars"),
+    ):
+        for content, key in ((config, name), (normalizer, name_in_normalizer)):
+            value = _flag(content.get(key))
+            if key in content and (value is not None or argument == "strip_accents"):  # null: as lowercase
+                settings[argument] = value
+                break
+    return settings
+
+
+def _flag(value):
+    """1 and 0, which older versions of transformers take too, as a bool; null says nothing."""
+    return bool(value) if type(value) is int and value in (0, 1) else value
+
+
+def write_huggingface_tokenizer(
+    directory, settings: Mapping[str, Any], vocabulary: list[str], config: BertConfig
+) -> None:
+    """Writes the files that transformers, fast and slow, reads."""
+    write_vocabulary(directory / VOCABULARY, vocabulary)
+    write_json(directory / CONFIG, _tokenizer_config(settings, config))
+    write_json(directory / TOKENIZER, _tokenizer(settings, vocabulary))
+
+
+def _special_tokens_in_text(settings) -> list[str]:
+    read = settings["special_tokens_in_text"]
+    return [token for token in read if token not in SPECIAL_TOKENS] if isinstance(read, list) else []
+
+
+def _tokenizer_config(settings, config):
+    own = _special_tokens_in_text(settings)
+    return {
+        "tokenizer_class": "BertTokenizer",
+        "do_lower_case": settings["lowercase"],
+        "strip_accents": settings["strip_accents"],
+        "tokenize_chinese_chars": settings["split_on_cjk"],
+        "model_max_length": config.max_sequence_length,
+        **_SPECIAL,
+        **({"additional_special_tokens": own} if own else {}),
+    }
+
+
+def _tokenizer(settings, vocabulary):
+    """The tokenizers library's file: the original's algorithm, with this model's maximum word length."""
+    ids = {token: i for i, token in enumerate(vocabulary)}
+
+    def part(token, segment):
+        kind = "SpecialToken" if token in ids else "Sequence"
+        return {kind: {"id": token, "type_id": segment}}
+
+    special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    template = [part("[CLS]", 0), part("A", 0), part("[SEP]", 0)]
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {"id": ids[token], "content": token, **special}
+            for token in sorted({*SPECIAL_TOKENS, *_special_tokens_in_text(settings)}, key=ids.get)
+        ],
+        "normalizer": {
+            "type": "BertNormalizer",
+            "clean_text": True,
+            "handle_chinese_chars": settings["split_on_cjk"],
+            "strip_accents": settings["strip_accents"],
+            "lowercase": settings["lowercase"],
+        },
+        "pre_tokenizer": {"type": "BertPreTokenizer"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": template,
+            "pair": [*template, part("B", 1), part("[SEP]", 1)],
+            "special_tokens": {t: {"id": t, "ids": [ids[t]], "tokens": [t]} for t in ("[CLS]", "[SEP]")},
+        },
+        "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+        "model": {
+            "type": "WordPiece",
+            "unk_token": "[UNK]",
+            "continuing_subword_prefix": "##",
+            "max_input_chars_per_word": settings["max_word_length"],
+            "vocab": ids,
+        },
+    }

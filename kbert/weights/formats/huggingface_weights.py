@@ -1,0 +1,116 @@
+"""The weights of a Hugging Face directory, in one file or in shards, by the library's current names."""
+
+import pathlib
+import re
+import reprlib
+
+import numpy as np
+
+from kbert.files import read_json
+from kbert.weights.files.safetensors_file import SafetensorsFile, looks_like_safetensors
+from kbert.weights.files.tensor_file import TensorFile
+from kbert.weights.files.torch_pickle import TorchPickleFile, looks_like_pickle
+
+WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
+_INDEX = ".index.json"
+_FILES = {  # in the order in which they are looked for
+    WEIGHTS: SafetensorsFile,
+    WEIGHTS + _INDEX: SafetensorsFile,
+    PICKLE: TorchPickleFile,
+    PICKLE + _INDEX: TorchPickleFile,
+}
+_OLD_NAME = re.compile(r"LayerNorm\.(gamma|beta)$")
+_NEW = {"gamma": "weight", "beta": "bias"}
+_ENCODER = ("embeddings.", "encoder.", "pooler.")  # the first parts of names in a BertModel saved by itself
+_BUFFERS = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$")
+_TABLE, DECODER = "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
+BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
+
+
+def has_huggingface_weights(path: pathlib.Path) -> bool:
+    """Whether there are weights: a directory with one of the library's file names, or a file of any name."""
+    return _find(path) is not None
+
+
+def open_huggingface_weights(path: pathlib.Path) -> TensorFile:
+    """The weights in a file or directory that has some (safetensors before pickles, one file before shards)."""
+    file, reader = _find(path)
+    return _ShardedFile(file, reader) if file.name.endswith(_INDEX) else reader(file)
+
+
+def _find(path):
+    """The file of weights and its reader, or None. For a file of another kind, its directory is searched."""
+    if path.is_file():
+        if path.name.endswith(_INDEX):
+            return path, TorchPickleFile if path.name.endswith(".bin" + _INDEX) else SafetensorsFile
+        for looks_like, reader in ((looks_like_safetensors, SafetensorsFile), (looks_like_pickle, TorchPickleFile)):
+            if looks_like(path):
+                return path, reader
+        if path.name not in (*_FILES, "config.json"):
+            return None
+        path = path.parent
+    return next(((path / name, reader) for name, reader in _FILES.items() if (path / name).is_file()), None)
+
+
+class _ShardedFile:
+    """Several files of tensors as one `TensorFile`, by the ``weight_map`` of an index."""
+
+    def __init__(self, path, reader):
+        self.path = pathlib.Path(path)
+        weight_map = read_json(path).get("weight_map")
+        if not isinstance(weight_map, dict) or not all(isinstance(name, str) for name in weight_map.values()):
+            raise ValueError(
+                f"{path}: expected a `weight_map` from tensors to files. Received: {reprlib.repr(weight_map)}"
+            )
+        outside = [name for name in weight_map.values() if pathlib.Path(name).name != name]
+        if outside:
+            raise ValueError(f"{path}: shards must lie beside their index. Received: {outside[0]!r}")
+        missing = sorted({name for name in weight_map.values() if not self.path.with_name(name).is_file()})
+        if missing:
+            raise FileNotFoundError(f"{path} names shards that are missing: {missing}")
+        shards = {name: reader(self.path.with_name(name)) for name in sorted(set(weight_map.values()))}
+        lacking = [tensor for tensor, name in weight_map.items() if tensor not in shards[name].tensors]
+        if lacking:
+            raise ValueError(
+                f"{path}: the tensor {lacking[0]!r} is not in {weight_map[lacking[0]]}. The files do not belong "
+                "together."
+            )
+        self._shards = {tensor: shards[name] for tensor, name in weight_map.items()}
+        self.tensors = {tensor: shard.tensors[tensor] for tensor, shard in self._shards.items()}
+
+    def read(self, name: str) -> np.ndarray:
+        return self._shards[name].read(name)
+
+
+def current_names(file: TensorFile) -> tuple[dict[str, str], frozenset[str]]:
+    """The library's current names → the names in the file, and the set of names that hold no weights of their own.
+
+    The masked LM's bias may be in the file twice. The library computes with the decoder's.
+    """
+    names: dict[str, str] = {}
+    ignored = set()
+    for name in file.tensors:
+        current = _OLD_NAME.sub(lambda old: "LayerNorm." + _NEW[old[1]], name)
+        if current.startswith(_ENCODER):
+            current = "bert." + current
+        if _BUFFERS.search(name):
+            ignored.add(name)
+        elif current in names:
+            raise ValueError(f"{file.path}: {name!r} and {names[current]!r} are two names of the same variable.")
+        else:
+            names[current] = name
+    if DECODER_BIAS in names:
+        if BIAS in names:
+            ignored.add(names[BIAS])
+        names[BIAS] = names.pop(DECODER_BIAS)
+    return names, frozenset(ignored)
+
+
+def is_tied(file: TensorFile, names: dict[str, str], stated: bool) -> bool:
+    """Whether the masked LM shares the embedding table: as the config states, unless the file has a different table.
+
+    Old files have the table twice. transformers, too, treats such a pair as tied only if both are equal.
+    """
+    if DECODER not in names or _TABLE not in names or not stated:
+        return stated
+    return np.array_equal(file.read(names[DECODER]), file.read(names[_TABLE]))

@@ -1,1 +1,0 @@
-"""kbert's own directories."""

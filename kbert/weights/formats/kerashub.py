@@ -1,0 +1,303 @@
+"""Presets of KerasHub: `config.json`, `task.json`, `model.weights.h5`, `task.weights.h5`, the tokenizer and its assets.
+
+The JSON files are read here as plain data: no class is looked up by a name from a file.
+"""
+
+import functools
+import pathlib
+import reprlib
+from collections.abc import Callable
+
+import keras
+from keras import ops
+
+from kbert.files import read_json
+from kbert.text.vocabulary import read_vocabulary
+from kbert.weights.description import default_settings
+from kbert.weights.formats.checkpoint import (
+    NO_VOCABULARY,
+    SETTINGS,
+    StoredTokenizer,
+    TensorCheckpoint,
+    described,
+    read_kbert_settings,
+    write_kbert_settings,
+)
+from kbert.weights.formats.config_names import ConfigNames, entry
+from kbert.weights.formats.export_tensors import check_head, check_pooler, check_single_label, export_tensors
+from kbert.weights.formats.kerashub_models import (
+    WEIGHTS,
+    kerashub_model,
+    kerashub_preprocessor,
+    kerashub_tokenizer,
+    open_kerashub_weights,
+)
+from kbert.weights.formats.name_table import NameTable, TensorName
+from kbert.weights.formats.registry import Format
+
+_ATTENTION = "transformer_layer_{i}/self_attention_layer/"
+NAMES = NameTable(
+    "kerashub",
+    names={  # its attention layers have a separate axis of heads
+        "encoder_block_{i}/attention/query/kernel": TensorName(_ATTENTION + "query/kernel", "HAD"),
+        "encoder_block_{i}/attention/query/bias": TensorName(_ATTENTION + "query/bias", "AD"),
+        "encoder_block_{i}/attention/key/kernel": TensorName(_ATTENTION + "key/kernel", "HAD"),
+        "encoder_block_{i}/attention/key/bias": TensorName(_ATTENTION + "key/bias", "AD"),
+        "encoder_block_{i}/attention/value/kernel": TensorName(_ATTENTION + "value/kernel", "HAD"),
+        "encoder_block_{i}/attention/value/bias": TensorName(_ATTENTION + "value/bias", "AD"),
+        "encoder_block_{i}/attention/output/kernel": TensorName(_ATTENTION + "attention_output/kernel", "ADH"),
+        "encoder_block_{i}/attention/output/bias": _ATTENTION + "attention_output/bias",
+        "masked_lm_head/output_bias": "mlm_head/output_bias",
+    },
+    layers={
+        "embeddings/token_embedding": "token_embedding",
+        "embeddings/segment_embedding": "segment_embedding",
+        "embeddings/position_embedding": "position_embedding",
+        "embeddings/layer_norm": "embeddings_layer_norm",
+        "encoder_block_{i}/attention_layer_norm": "transformer_layer_{i}/self_attention_layer_norm",
+        "encoder_block_{i}/feed_forward/intermediate": "transformer_layer_{i}/feedforward_intermediate_dense",
+        "encoder_block_{i}/feed_forward/output": "transformer_layer_{i}/feedforward_output_dense",
+        "encoder_block_{i}/feed_forward_layer_norm": "transformer_layer_{i}/feedforward_layer_norm",
+        "pooler/dense": "pooled_dense",
+        "masked_lm_head/transform": "mlm_head/intermediate_dense",
+        "masked_lm_head/layer_norm": "mlm_head/intermediate_layer_norm",
+        "classifier_head/dense": "logits",
+        "regressor_head/dense": "logits",
+    },
+    absent={
+        "masked_lm_head": "an untied decoder: BertMaskedLM always uses the token embeddings instead",
+        "next_sentence_head": "a next-sentence head: KerasHub has none",
+        "span_head": "a span head: KerasHub has none",
+        "tagger_head": "a tagging head: KerasHub has none",
+        "multiple_choice_head": "a multiple-choice head: KerasHub has none",
+    },
+)
+CONFIG_NAMES = ConfigNames(
+    format="kerashub",
+    fields={
+        "vocabulary_size": "vocabulary_size",
+        "num_layers": "num_layers",
+        "hidden_dim": "hidden_dim",
+        "num_heads": "num_heads",
+        "intermediate_dim": "intermediate_dim",
+        "max_sequence_length": "max_sequence_length",
+        "num_segments": "num_segments",
+        "hidden_dropout": "dropout",
+        "attention_dropout": "dropout",
+    },
+    fixed={
+        "activation": "gelu_tanh",
+        "layer_norm_epsilon": 1e-12,
+        "causal": False,
+        "initializer_stddev": 0.02,
+        "position_embedding": "learned",
+        "pooled_token": "first",
+    },
+    fixed_reason="BertBackbone has no such argument, and means",
+    num_labels="num_classes",
+)
+_CONFIG, _TASK, _TOKENIZER, _PREPROCESSOR = "config.json", "task.json", "tokenizer.json", "preprocessor.json"
+_VOCABULARY = "assets/tokenizer/vocabulary.txt"
+_TASKS = {"BertMaskedLM": "masked_lm", "BertTextClassifier": "classification", "BertClassifier": "classification"}
+# What KerasHub's masked-LM head computes, independently of the backbone (keras_hub 0.32, bert_masked_lm.py).
+_HEAD = {"head_activation": "gelu_erf", "head_layer_norm_epsilon": 1e-5}
+_MAX_WORD_LENGTH = 100  # bytes, of tensorflow-text's FastWordpieceTokenizer as KerasHub uses it
+_TOKENIZER_ARGUMENTS = {
+    "lowercase": "lowercase",
+    "strip_accents": "strip_accents",
+    "split_on_cjk": "split_on_cjk",
+    "special_tokens_in_strings": "special_tokens_in_text",
+}
+
+
+class KerasHubFormat(Format):
+    """Presets of KerasHub: BertBackbone, BertMaskedLM, and BertTextClassifier (with one class for regression).
+
+    KerasHub itself is imported to write a preset, and to read the weights of older Keras. Weights and vocabulary are
+    written exactly, but KerasHub's tokenizer treats rare characters in its own way (docs/parity.md).
+    """
+
+    name = "kerashub"
+    title = f"a KerasHub preset ({_CONFIG}, {WEIGHTS})"
+    files = (_CONFIG, _TASK, _PREPROCESSOR, _TOKENIZER, "metadata.json", "*.weights.h5", "assets", SETTINGS)
+
+    def recognises(self, path):
+        """A preset of KerasHub or KerasNLP, of BERT or another model."""
+        config = (path.parent if path.is_file() else path) / _CONFIG
+        try:
+            return config.is_file() and _class_of(read_json(config)) is not None
+        except ValueError:
+            return False
+
+    def read(self, path, vocabulary=None):
+        return read_kerashub_preset(path.parent if path.is_file() else path, vocabulary)
+
+    def write(self, directory, model, settings, vocabulary, *, made_by=None):
+        hub_model = build_kerashub_model(model, settings, vocabulary)
+        hub_model.save_to_preset(str(directory))
+        if vocabulary is not None and model.task == "encoder":
+            kerashub_tokenizer(settings, vocabulary).save_to_preset(str(directory))
+        write_kbert_settings(directory, settings)
+
+    def reference_outputs(self, model, path, batch):
+        import keras_hub
+
+        if model.task == "masked_lm":
+            theirs = keras_hub.models.BertMaskedLM.from_preset(str(path), preprocessor=None)
+        elif model.task in ("classification", "regression"):
+            theirs = keras_hub.models.BertTextClassifier.from_preset(str(path), preprocessor=None)
+        else:
+            theirs = keras_hub.models.BertBackbone.from_preset(str(path))
+        backbone = getattr(theirs, "backbone", theirs)
+        layers = ["embeddings_dropout"] + [f"transformer_layer_{i}" for i in range(model.config.num_layers)]
+        states = keras.Model(backbone.input, [backbone.get_layer(name).output for name in layers])
+        fed = {**batch, "padding_mask": batch["padding_mask"].astype("int32")}
+        plain = {name: fed[name] for name in backbone.input}
+        outputs = {
+            "hidden_states": [ops.convert_to_numpy(x) for x in states(plain)],
+            "pooled_output": ops.convert_to_numpy(backbone(plain)["pooled_output"]),
+        }
+        if model.task != "encoder":
+            name = next(iter(model.output))
+            values = ops.convert_to_numpy(theirs(fed if name == "mlm_logits" else plain))
+            outputs[name] = values[:, 0] if name == "score" else values
+        return f"keras_hub {keras_hub.__version__}", outputs
+
+
+FORMAT = KerasHubFormat()
+
+
+def build_kerashub_model(model, settings, vocabulary):
+    """KerasHub's model with the weights of one of kbert's and, where it takes one, a preprocessor."""
+    fields = CONFIG_NAMES.from_kbert(model.config)
+    tensors = export_tensors(NAMES, model)
+    check_single_label("kerashub", model)
+    check_head("kerashub", model, _HEAD["head_activation"], _HEAD["head_layer_norm_epsilon"])
+    check_pooler("kerashub", model, needed=True, reason="BertBackbone always has one")
+    hub_model = kerashub_model(
+        fields,
+        model.task,
+        num_classes=model.num_labels or 1,
+        preprocessor=kerashub_preprocessor(model.task, settings, vocabulary),
+        dropout=getattr(model, "dropout", 0.1),
+    )
+    for variable in hub_model.weights:
+        shape, values = tensors.pop(variable.path)
+        if tuple(variable.shape) != shape:
+            raise ValueError(f"{variable.path}: expected {shape}. Received: {variable.shape}, of this keras_hub")
+        variable.assign(values())
+    return hub_model
+
+
+# Reading.
+
+
+def read_kerashub_preset(path: pathlib.Path, vocabulary=None) -> TensorCheckpoint:
+    """Reads and checks everything but the values; `vocabulary` is a path, in place of the preset's own."""
+    content = read_json(path / _CONFIG)
+    if _class_of(content) != "BertBackbone":
+        raise ValueError(f"{path / _CONFIG}: kbert builds BERT, a BertBackbone. Received: {_class_of(content)}")
+    fields = entry(content, "config", dict, path / _CONFIG, {})
+    task_fields = read_json(path / _TASK) if (path / _TASK).is_file() else {}
+    tokenizer = _tokenizer_of(path, vocabulary)
+    open_weights = functools.partial(open_kerashub_weights, path, NAMES)
+    return kerashub_checkpoint(path, fields, task_fields, tokenizer, _length(path), open_weights)
+
+
+def kerashub_checkpoint(
+    path: pathlib.Path, fields, task_content, tokenizer: StoredTokenizer, length: int | None, open_weights: Callable
+) -> TensorCheckpoint:
+    """A checkpoint from the configs of a backbone and of a task; `path` is a directory, or a model's name."""
+    config_path, task_path = (path / _CONFIG, path / _TASK) if path.is_dir() else (path, path)
+    _refuse_quantised(fields, config_path)
+    config = CONFIG_NAMES.to_kbert(fields, str(config_path))
+    task, arguments, remarks = _task_of(task_content, task_path)
+    stored = read_kbert_settings(path, task) or default_settings(task, config, {}, length)
+    if stored.task.labels is not None and len(stored.task.labels) != arguments.get("num_labels"):
+        stored = stored.replace(labels=None)
+    tensors = open_weights(fields, config, task, arguments.get("num_labels", 1))
+    return TensorCheckpoint(
+        format=NAMES.format,
+        path=path,
+        config_path=config_path,
+        names=NAMES,
+        config_names=CONFIG_NAMES,
+        description=described(task, config, pooler=True, **arguments),
+        settings=stored.replace(tokenizer=_merged(stored.tokenizer, tokenizer.settings)),
+        vocabulary=tokenizer.vocabulary,
+        tensors=tensors,
+        stored_names={name: name for name in tensors.tensors},
+        remarks=(*remarks, *tokenizer.remarks),
+    ).check()
+
+
+def _class_of(content):
+    """The class that a config of KerasHub or KerasNLP names, without the package; None for another config."""
+    for key in ("registered_name", "class_name"):
+        package, _, name = str(content.get(key) or "").rpartition(">")
+        if package in ("keras_hub", "keras_nlp"):
+            return name
+    return None
+
+
+def _refuse_quantised(fields, path):
+    dtype = fields.get("dtype") or {}
+    kind = dtype.get("class_name", "DTypePolicy") if isinstance(dtype, dict) else "DTypePolicy"
+    if kind != "DTypePolicy":
+        raise ValueError(f"{path}: the weights are quantised ({kind}); kbert reads float32, float16 and bfloat16.")
+
+
+def _task_of(content, path):
+    """Task, constructor arguments and lines for the report, from the content of task.json."""
+    if not content:
+        return "encoder", {}, ()
+    name, fields = _class_of(content), entry(content, "config", dict, path, {})
+    task = _TASKS.get(name)
+    if task is None:
+        return "encoder", {}, (f"a preset of {name}: its backbone is what kbert loads",)
+    if task == "masked_lm":
+        return task, {"tied": True, **_HEAD}, ()
+    if fields.get("activation") not in (None, "linear"):
+        raise ValueError(
+            f"{path}: a classifier with activation={fields['activation']!r} gives no logits, which kbert's "
+            "does. Rebuild it with activation=None."
+        )
+    number, dropout = fields.get("num_classes"), {"dropout": fields.get("dropout", 0.1)}
+    if type(number) is not int or number < 1:
+        raise ValueError(f"{path}: `num_classes` must be a positive integer. Received: {reprlib.repr(number)}")
+    return ("regression", dropout, ()) if number == 1 else (task, {"num_labels": number, **dropout}, ())
+
+
+def _tokenizer_of(path, vocabulary) -> StoredTokenizer:
+    if vocabulary is None and (path / _VOCABULARY).is_file():
+        vocabulary = path / _VOCABULARY
+    if vocabulary is None:
+        return StoredTokenizer(None, remarks=(NO_VOCABULARY,))
+    tokens = read_vocabulary(vocabulary)
+    content = read_json(path / _TOKENIZER) if (path / _TOKENIZER).is_file() else {}
+    name, fields = _class_of(content), entry(content, "config", dict, path / _TOKENIZER, {})
+    if name not in (None, "BertTokenizer"):
+        remark = f"its {name} is not a tokenizer that kbert has: the model takes token ids, but no strings"
+        return StoredTokenizer(None, remarks=(remark,))
+    return StoredTokenizer(tokens, tokenizer_settings(fields))
+
+
+def tokenizer_settings(fields) -> dict:
+    """BertTokenizer's arguments from the config of KerasHub's."""
+    return {argument: fields[its] for its, argument in _TOKENIZER_ARGUMENTS.items() if its in fields}
+
+
+def _merged(stored, stated):
+    """Tokenizer settings: the preset's, completed from the file that kbert wrote beside it."""
+    merged = {"max_word_length": _MAX_WORD_LENGTH, **stored, **stated}
+    if "strip_accents" in stored and stored["strip_accents"] is None and merged["strip_accents"] == merged["lowercase"]:
+        merged["strip_accents"] = None  # "as lowercase", for which the preset has an explicit value
+    return merged
+
+
+def _length(path):
+    """The sequence length of the preset's preprocessor, or None."""
+    if not (path / _PREPROCESSOR).is_file():
+        return None
+    fields = entry(read_json(path / _PREPROCESSOR), "config", dict, path / _PREPROCESSOR, {})
+    return entry(fields, "sequence_length", int, path / _PREPROCESSOR)

@@ -1,0 +1,235 @@
+"""Checkpoints of every format: each way to be damaged is named before anything is built.
+
+Other sizes in the config: tests/faults/test_checkpoint_sizes.py.
+"""
+
+import functools
+import json
+import shutil
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from golden.google_make import VOCABULARY as GOLDEN_VOCABULARY
+from helpers.hf_directory import GOLDEN, edit, rewrite
+from helpers.stored_models import load, make_model, save
+from helpers.tiny_bert import VOCABULARY
+
+from kbert.weights.description import ModelDescription
+from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
+
+# Ways to damage a file of a directory, each a function of the directory's path.
+
+
+def cut(name, end):
+    """The file up to a byte, counted from its end where it is negative."""
+    return lambda path: (path / name).write_bytes((path / name).read_bytes()[:end])
+
+
+def put(name, content):
+    """Another content."""
+    return lambda path: (path / name).write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def put_lines(name, lines):
+    return put(name, "".join(f"{line}\n" for line in lines))
+
+
+def replaced(name, old, new):
+    """Other bytes where some stand first."""
+    return lambda path: (path / name).write_bytes((path / name).read_bytes().replace(old, new, 1))
+
+
+def deleted(name):
+    return lambda path: (path / name).unlink()
+
+
+def edited(name, **changes):
+    """Other entries of a JSON file; ... removes one."""
+    return lambda path: edit(path / name, **changes)
+
+
+def with_entry(name, entry, **changes):
+    """Changes within an object of a JSON file."""
+    return lambda path: edit(path / name, **{entry: json.loads((path / name).read_text())[entry] | changes})
+
+
+def flip(path):
+    content = bytearray((path / "model.weights.h5").read_bytes())
+    content[len(content) // 2] ^= 1
+    (path / "model.weights.h5").write_bytes(content)
+
+
+def with_tensors(change):
+    """Changes the tensors of Google's checkpoint, by a function of the dict of them."""
+
+    def damage(path):
+        prefix = path / "bert_model.ckpt"
+        file = TFCheckpointFile(prefix)
+        values = {name: file.read(name) for name in file.tensors}
+        change(values)
+        tensors = [tf.constant(value) for value in values.values()]
+        tf.raw_ops.SaveV2(
+            prefix=str(prefix), tensor_names=list(values), shape_and_slices=[""] * len(values), tensors=tensors
+        )
+
+    return damage
+
+
+def rename_all(values):
+    for name in list(values):
+        values[f"m/{name}"] = values.pop(name)
+
+
+GOOGLE_CONFIG, DATA = "bert_config.json", "bert_model.ckpt.data-00000-of-00001"
+GOOGLE = {
+    "truncated data": (cut(DATA, -4000), r"truncated: the tensors named in the index take \d+ bytes. Received: \d+"),
+    "truncated index": (cut("bert_model.ckpt.index", -100), "index cannot be read"),
+    "no data": (deleted(DATA), "not the weights beside it"),
+    "no config": (deleted(GOOGLE_CONFIG), "Expected bert_config.json"),
+    "broken config": (cut(GOOGLE_CONFIG, -9), "bert_config.json.*: not JSON"),
+    "no sizes in config": (edited(GOOGLE_CONFIG, hidden_size=...), "does not say hidden_size"),
+    "impossible config": (
+        edited(GOOGLE_CONFIG, num_attention_heads=5),
+        f"{GOOGLE_CONFIG}: `num_attention_heads` must divide",
+    ),
+    "unknown activation": (edited(GOOGLE_CONFIG, hidden_act="swish"), "hidden_act='swish'"),
+    "albert": (edited(GOOGLE_CONFIG, num_hidden_groups=1), "an ALBERT"),
+    "short vocabulary": (put_lines("vocab.txt", GOLDEN_VOCABULARY[:-2]), r"\(29\). Received: 27 tokens"),
+    "long vocabulary": (put_lines("vocab.txt", [*GOLDEN_VOCABULARY, "more"]), r"\(29\). Received: 30 tokens"),
+    "another model": (with_tensors(rename_all), "holds no BERT in Google's names"),
+    "missing variable": (
+        with_tensors(lambda values: values.pop("bert/encoder/layer_1/output/dense/kernel")),
+        "lacks 1 variables of the encoder: encoder_block_1/feed_forward/output/kernel",
+    ),
+}
+WEIGHTS, UNREADABLE = "model.safetensors", "model.safetensors' cannot be read as safetensors"
+LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 133466304\n"
+HUGGINGFACE = {
+    "truncated": (cut(WEIGHTS, -100), f"{UNREADABLE}, it is truncated.*not fully covered"),
+    "truncated header": (cut(WEIGHTS, 500), f"{UNREADABLE}, it is truncated.*invalid header length"),
+    "empty": (put(WEIGHTS, ""), "is empty"),
+    "git lfs": (put(WEIGHTS, LFS), "Git LFS pointer"),
+    "a web page": (put(WEIGHTS, "<!doctype html><html>404</html>"), f"{UNREADABLE}.*header too large"),
+    "no header": (put(WEIGHTS, (20).to_bytes(8, "little") + b"x" * 40), f"{UNREADABLE}.*invalid JSON in header"),
+    "overlapping sizes": (replaced(WEIGHTS, b'"shape":[12]', b'"shape":[13]'), f"{UNREADABLE}.*invalid shape"),
+    "unknown type": (replaced(WEIGHTS, b'"F32"', b'"F8!"'), f"{UNREADABLE}.*F8!"),
+    "broken config": (put("config.json", '{"model_type": "bert",'), "config.json.*: not JSON"),
+    "broken tokenizer": (put("tokenizer.json", "[]"), "tokenizer.json: expected a JSON object"),
+    "missing variable": (
+        lambda path: rewrite(path, drop=["bert.encoder.layer.1.output.dense.bias"]),
+        "lacks 1 variables of the encoder: encoder_block_1/feed_forward/output/bias",
+    ),
+    "two names": (
+        lambda path: rewrite(path, add={"embeddings.LayerNorm.gamma": np.zeros(12)}),
+        "two names of the same variable",
+    ),
+}
+H5 = "model.weights.h5"
+KERASHUB = {
+    "another model": (
+        edited("config.json", registered_name="keras_hub>RobertaBackbone"),
+        "kbert builds BERT, a BertBackbone. Received: RobertaBackbone",
+    ),
+    "quantised": (
+        with_entry("config.json", "config", dtype={"class_name": "DTypePolicyMap", "config": {}}),
+        r"quantised \(DTypePolicyMap\)",
+    ),
+    "truncated": (cut(H5, -999), f"{H5} is truncated or no HDF5 file"),
+    "truncated head": (cut("task.weights.h5", 2000), "task.weights.h5 is truncated or no HDF5 file"),
+    "no head": (deleted("task.weights.h5"), "No file at .*task.weights.h5"),
+    "softmax": (with_entry("task.json", "config", activation="softmax"), "activation='softmax' gives no logits"),
+    "short vocabulary": (
+        put_lines("assets/tokenizer/vocabulary.txt", VOCABULARY[:-1]),
+        r"\(25\). Received: 24 tokens",
+    ),
+}
+KBERT = {
+    "missing file": (deleted("vocab.txt"), r"Missing: \['vocab.txt'\]"),
+    "truncated weights": (cut(H5, -100), f"{H5} is damaged: expected \\d+ bytes. Received: \\d+"),
+    "changed weights": (flip, f"{H5} is damaged or was changed"),
+    "other vocabulary": (put_lines("vocab.txt", reversed(VOCABULARY)), "vocab.txt is damaged or was changed"),
+    "vocabulary size": (
+        with_entry("config.json", "architecture", vocabulary_size=99),
+        f"config.json: `vocabulary_size` is 99, but .*{H5} has 25",
+    ),
+    "unknown key": (edited("config.json", lables=["a"]), r"config.json: .*unknown fields \['lables'\]"),
+    "unknown architecture key": (
+        edited("config.json", architecture={"hiden_dim": 12}),
+        r"config.json: .*unknown fields \['hiden_dim'\]",
+    ),
+    "unknown task": (edited("config.json", task="parsing"), "config.json: .*Received: 'parsing'"),
+    "broken config": (cut("config.json", -20), "config.json.*: not JSON"),
+    "newer version": (edited("config.json", format_version=3), "format_version 2. Received: 3"),
+    "broken manifest": (put("manifest.json", "{}"), "manifest.json is damaged"),
+    "not a directory of ours": (edited("config.json", format="other"), "Expected a kbert directory"),
+}
+DAMAGE = {"google": GOOGLE, "huggingface": HUGGINGFACE, "kerashub": KERASHUB, "kbert": KBERT}
+CASES = [(format, kind) for format, kinds in DAMAGE.items() for kind in kinds]
+MISSING = {"no data", "no config", "no head", "missing file"}
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory):
+    """Function of a format: a checkpoint without damage."""
+
+    @functools.cache
+    def checkpoint(format):
+        if format in ("google", "huggingface"):
+            return GOLDEN / {"google": "google_pretraining", "huggingface": "hf_safetensors"}[format]
+        if format == "kerashub":
+            pytest.importorskip("keras_hub")
+        path = tmp_path_factory.mktemp("sound") / format
+        save(make_model("classification"), path, format)
+        return path
+
+    return checkpoint
+
+
+@pytest.mark.parametrize("format,kind", CASES)
+def test_damage_is_named_before_anything_is_built(sound, format, kind, tmp_path, monkeypatch):
+    damage, message = DAMAGE[format][kind]
+    path = tmp_path / "it"
+    shutil.copytree(sound(format), path)
+    damage(path)
+    monkeypatch.setattr(ModelDescription, "build", None)  # building would fail otherwise
+    with pytest.raises(FileNotFoundError if kind in MISSING else ValueError, match=message):
+        load(path)
+
+
+def test_values_that_are_no_numbers(sound, tmp_path):
+    path = tmp_path / "it"
+    shutil.copytree(sound("google"), path)
+    with_tensors(lambda values: values["bert/pooler/dense/bias"].fill(np.nan))(path)
+    with pytest.raises(ValueError, match="bert/pooler/dense/bias.*not finite"):
+        load(path)
+
+
+def test_a_flipped_bit_in_googles_is_noticed(sound, tmp_path):
+    """TensorFlow keeps a checksum of every tensor."""
+    path = tmp_path / "it"
+    shutil.copytree(sound("google"), path)
+    content = bytearray((path / DATA).read_bytes())
+    for place in range(0, len(content), 40):
+        content[place] ^= 1
+    (path / DATA).write_bytes(content)
+    with pytest.raises(ValueError, match="the tensor '.*' cannot be read"):
+        load(path)
+
+
+def test_a_checkpoint_of_objects_is_no_checkpoint_of_names(sound, tmp_path):
+    tf.train.Checkpoint(x=tf.Variable(1.0)).write(str(tmp_path / "bert_model.ckpt"))
+    shutil.copy(sound("google") / GOOGLE_CONFIG, tmp_path)
+    with pytest.raises(ValueError, match="a checkpoint of objects"):
+        load(tmp_path)
+
+
+def test_damaged_settings_beside_a_checkpoint_are_named_and_may_be_deleted(tmp_path):
+    save(make_model("classification"), tmp_path / "out", "google")
+    settings = tmp_path / "out/kbert_settings.json"
+    settings.write_text('{"lables": []}')
+    with pytest.raises(ValueError, match="kbert_settings.json is damaged.*lables"):
+        load(tmp_path / "out")
+    settings.unlink()
+    pretrained = load(tmp_path / "out").pretrained
+    assert pretrained.settings.task.labels is None and pretrained.tokenizer.vocabulary == VOCABULARY

@@ -1,0 +1,116 @@
+"""The names of config fields and variables in every format: both directions, and what each word means where."""
+
+import pytest
+from helpers.stored_models import MODELS, make_model
+from helpers.tiny_bert import tiny_config
+from helpers.wrong_values import wrong_inputs
+
+import kbert
+from kbert.config import ACTIVATIONS, BertConfig
+from kbert.weights.formats import google, huggingface, kerashub
+from kbert.weights.formats import kbert as kbert_format
+from kbert.weights.formats.name_table import NameTable, encoder_variables, parameters_of, sizes_of
+
+GOOGLE_BASE = {  # uncased_L-12_H-768_A-12/bert_config.json
+    "attention_probs_dropout_prob": 0.1,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "hidden_size": 768,
+    "initializer_range": 0.02,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 512,
+    "num_attention_heads": 12,
+    "num_hidden_layers": 12,
+    "type_vocab_size": 2,
+    "vocab_size": 30522,
+}
+
+
+def test_googles_base_is_kberts_default():
+    assert google.CONFIG_NAMES.to_kbert(GOOGLE_BASE, "it") == BertConfig()
+    assert google.CONFIG_NAMES.from_kbert(BertConfig()) == GOOGLE_BASE
+
+
+def test_the_same_word_means_two_functions():
+    assert google.CONFIG_NAMES.to_kbert(GOOGLE_BASE, "it").activation == "gelu_tanh"
+    assert huggingface.CONFIG_NAMES.to_kbert(GOOGLE_BASE, "it").activation == "gelu_erf"
+    assert huggingface.CONFIG_NAMES.from_kbert(BertConfig())["hidden_act"] == "gelu_pytorch_tanh"
+    assert huggingface.CONFIG_NAMES.from_kbert(BertConfig(activation="gelu_erf"))["hidden_act"] == "gelu"
+
+
+@pytest.mark.parametrize("activation", ACTIVATIONS)
+def test_hugging_face_holds_every_config(activation):
+    config = tiny_config(
+        activation=activation,
+        hidden_dropout=0.3,
+        attention_dropout=0.2,
+        layer_norm_epsilon=1e-5,
+        causal=True,
+        initializer_stddev=0.1,
+        num_segments=7,
+    )
+    assert huggingface.CONFIG_NAMES.to_kbert(huggingface.CONFIG_NAMES.from_kbert(config), "it") == config
+
+
+@pytest.mark.parametrize("activation", ["gelu_tanh", "relu", "tanh"])
+def test_google_holds_these(activation):
+    config = tiny_config(activation=activation, hidden_dropout=0.3, attention_dropout=0.2, initializer_stddev=0.1)
+    assert google.CONFIG_NAMES.to_kbert(google.CONFIG_NAMES.from_kbert(config), "it") == config
+
+
+def test_kerashub_holds_these():
+    config = tiny_config(hidden_dropout=0.3, attention_dropout=0.3, num_segments=3)
+    assert kerashub.CONFIG_NAMES.to_kbert(kerashub.CONFIG_NAMES.from_kbert(config), "it") == config
+
+
+def test_what_a_format_cannot_hold_is_refused():
+    def of_kbert(names):
+        return lambda fields: names.from_kbert(tiny_config(**fields))
+
+    wrong_inputs(
+        of_kbert(google.CONFIG_NAMES),
+        ({"activation": "gelu_erf"}, "='gelu_erf': it has no name for it, only for gelu_tanh .there: 'gelu'"),
+        ({"activation": "silu"}, "activation='silu'"),
+        ({"causal": True}, "causal=True"),
+        owner=f'format="{google.CONFIG_NAMES.format}".*',
+    )
+    wrong_inputs(
+        of_kbert(kerashub.CONFIG_NAMES),
+        ({"initializer_stddev": 0.05}, "initializer_stddev=0.05"),
+        ({"attention_dropout": 0.0}, "one number `dropout` for .*hidden_dropout"),
+        ({"activation": "relu"}, "activation='relu'"),
+        owner=f'format="{kerashub.CONFIG_NAMES.format}".*',
+    )
+
+
+# Variables.
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_variable_of_every_model_is_known(name):
+    model = make_model(name)
+    sizes = sizes_of(model.config, model.num_labels)
+    for variable in model.weights:
+        tensor = kbert_format.NAMES.find(variable.path)
+        assert (tensor.name, tensor.shape(sizes)) == (variable.path, tuple(variable.shape))
+
+
+@pytest.mark.parametrize("pooler", [True, False])
+def test_the_encoders_variables_are_known_without_building_it(pooler):
+    config = tiny_config(num_layers=3)
+    encoder = kbert.BertEncoder(config, pooler=pooler)
+    assert sorted(encoder_variables(config, pooler)) == sorted(variable.path for variable in encoder.weights)
+    assert not pooler or parameters_of(config) == encoder.count_params()
+
+
+def test_an_unknown_variable():
+    assert kbert_format.NAMES.find("encoder_block_3/attention/query/scale") is None
+    with pytest.raises(ValueError, match=r"toy: expected paths.*Received: \['pooler/scale'\]"):
+        NameTable("toy", {"pooler/scale": "x"})
+
+
+@pytest.mark.parametrize("names", [google.NAMES, huggingface.NAMES, kerashub.NAMES], ids=lambda names: names.format)
+def test_no_two_variables_of_a_model_share_a_name(names):
+    found = [names.find(path).name for path in encoder_variables(tiny_config(num_layers=12))]
+    assert len(set(found)) == len(found)
+    assert sum("11" in name for name in found) == 16  # layer 11 is not layer 1

@@ -1,6 +1,6 @@
 """Compare kbert.SearchIndex with the exact search: time and recall by the size of the collection.
 
-    PYTHONPATH=recipes python recipes/benchmarks/search_index.py --corpus 'wiki/*.gz'
+    OMP_NUM_THREADS=1 PYTHONPATH=recipes python recipes/benchmarks/search_index.py --corpus 'wiki/*.gz'
 
 The collection is sentences of a corpus, embedded by kbert-mini, or with --random random vectors of its width. Queries
 are a thousand others, asked at once and one by one. Recall is the fraction of the exact search's first ten results
@@ -20,14 +20,16 @@ from embeddings import pairs_of
 import kbert
 
 QUERIES, K, SINGLE = 1000, 10, 20  # queries, results, and how many queries are asked one by one, too
+FIRST = 101_000  # sentences of the corpus, that smaller collections are drawn from
 
 
 def sentence_vectors(source, corpus, count):
-    """Embeddings of the first `count` different sentences of a corpus, shuffled."""
-    texts = list(dict.fromkeys(pairs_of(corpus, "same", 2 * count)))[:count]
+    """Embeddings of `count` sentences, drawn from the first ones of a corpus that differ."""
+    first = max(count, FIRST)
+    texts = list(dict.fromkeys(pairs_of(corpus, "same", 2 * first)))[:first]
     np.random.default_rng(0).shuffle(texts)
     pipeline = kbert.build_pipeline(kbert.load_pretrained(source, "encoder"), sequence_length=64)
-    return pipeline.predict(texts, batch_size=64, verbose=0)["embedding"]
+    return pipeline.predict(texts[:count], batch_size=64, verbose=0)["embedding"]
 
 
 def timed(function, *arguments):
@@ -61,7 +63,7 @@ def main():
     parser.add_argument("--corpus")
     parser.add_argument("--random", action="store_true")
     parser.add_argument("--source", default="saved_models/kbert-mini")
-    parser.add_argument("--texts", type=int, nargs="+", default=[10_000, 50_000, 200_000])
+    parser.add_argument("--texts", type=int, nargs="+", default=[10_000, 75_000])
     parser.add_argument("--output", type=pathlib.Path)
     options = parser.parse_args()
     count = max(options.texts) + QUERIES

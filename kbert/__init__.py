@@ -26,6 +26,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "BertTagger": "models.tagger",
         "BertTokenizer": "text.tokenizer",
         "Pipeline": "pipelines.pipeline",
+        "SearchIndex": "pipelines.search",
         "audit": "serving.audit",
         "build_pipeline": "weights.build_pipeline",
         "evaluate": "finetuning.evaluate",

@@ -132,12 +132,14 @@ def test_quickstart_and_training(place, caplog):
 
 
 def test_embeddings(place):
+    pytest.importorskip("faiss")  # of the extra `test`
     write_table(place / "duplicates.csv", [(text, text + " .") for text, _ in sentences(24)], ("question", "duplicate"))
     tiny = kbert.load_pretrained(place / "runs/tiny", "regression")
     kbert.save_pretrained(kbert.build_pipeline(tiny, pair=True), place / "runs/relevance")
     smaller = {"sentence-transformers/all-MiniLM-L6-v2": "runs/tiny", "sequence_length=64": "sequence_length=9"}
     names = run("docs/embeddings.md", smaller | {"batch_size=64": "batch_size=8, epochs=1"})
-    assert names["found"].rows.shape == (1, 2) and set(names["best"]) == set(names["results"])
+    assert names["found"].rows.shape == (1, 2) and names["index"].shape == names["vectors"].shape
+    assert set(names["best"]) == set(names["results"])
     assert set(names["run"].metrics["dev"]) == {"examples", "recall@1", "recall@10", "mrr@10", "ndcg@10"}
 
 

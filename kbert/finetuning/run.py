@@ -11,7 +11,7 @@ import keras
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.training.run_directory import RunDirectory
 from kbert.weights.step_checkpoint import write_description
-from kbert.weights.step_paths import CHECKPOINTS
+from kbert.weights.source import CHECKPOINTS
 
 _LOGGER = logging.getLogger("kbert")
 

@@ -1,11 +1,15 @@
-"""Exact search by embeddings, against all similarities sorted."""
+"""Exact search by embeddings, against all similarities sorted; search through an index, against the exact one."""
+
+import sys
 
 import numpy as np
 import pytest
+from helpers.paths import ROOT
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs
 
 import kbert
+from kbert.corpus.installed_prose import installed_documents
 from kbert.pipelines import search as search_module
 
 
@@ -50,3 +54,62 @@ def test_what_it_refuses():
         (("a", np.ones((1, 3)), 1), "list of strings"),
         (([], np.ones((1, 3)), 1), "list of strings"),
     )
+
+
+@pytest.fixture(scope="module")
+def sentence_vectors():
+    """kbert-mini's embeddings of some 2,000 sentences."""
+    model = kbert.load_pretrained(ROOT / "saved_models/kbert-mini", "encoder")
+    texts = [sentence for _, _, sentences in installed_documents(("python",), 2000) for sentence in sentences]
+    return kbert.build_pipeline(model, sequence_length=32).predict(texts, verbose=0)["embedding"]
+
+
+@pytest.mark.parity
+def test_an_index_finds_what_the_exact_search_finds(tmp_path, request):
+    faiss = pytest.importorskip("faiss")
+    vectors = request.getfixturevalue("sentence_vectors")
+    queries = vectors[::10] + 0.1 * np.roll(vectors[::10], 1, axis=0)
+    index = kbert.SearchIndex(None, vectors)
+    assert index.shape == vectors.shape
+    exact, found = (kbert.search(None, collection, queries, 10) for collection in (vectors, index))
+    is_right = [np.isin(*rows).mean() for rows in zip(found.rows, exact.rows, strict=True)]
+    assert np.mean(is_right) > 0.99
+    same = found.rows == exact.rows
+    np.testing.assert_allclose(found.scores[same], exact.scores[same], atol=1e-5)
+
+    index.faiss.hnsw.efSearch = 500
+    file = tmp_path / "sentences.index"
+    index.save(file)
+    loaded = kbert.SearchIndex.load(file)
+    assert loaded.faiss.hnsw.efSearch == 500 and faiss.read_index(str(file)).ntotal == len(vectors)
+    expected = kbert.search(None, index, queries, 10)
+    np.testing.assert_array_equal(kbert.search(None, loaded, queries, 10).rows, expected.rows)
+
+    content = file.read_bytes()
+    for damaged in (b"", content[:20], content[:-1], content[:5000] + bytes([content[5000] ^ 1]) + content[5001:]):
+        file.write_bytes(damaged)
+        with pytest.raises(ValueError, match="sentences.index is damaged"):
+            kbert.SearchIndex.load(file)
+    wrong_inputs(
+        lambda arguments: kbert.search(None, *arguments),
+        ((index, queries, len(vectors) + 1), f"`k` of at most {len(vectors)}"),
+        ((index, queries[:, :7], 1), "one length. Received: 256 and 7"),
+        ((index, ["a"], 1), "to embed the queries. Received: None"),
+    )
+
+
+@pytest.mark.parity
+def test_an_index_embeds_strings_and_always_finds_k_texts():
+    pytest.importorskip("faiss")
+    pipeline = kbert.build_pipeline(randomise(kbert.BertEncoder(tiny_config(num_layers=1))), tiny_tokenizer())
+    index = kbert.SearchIndex(pipeline, ["good film", "paris", "never"] + ["the capital of france"] * 300)
+    found = kbert.search(pipeline, index, ["paris", "never"], k=303)  # links do not lead to all of so many equal ones
+    assert found.rows[:, 0].tolist() == [1, 2]
+    assert np.sort(found.rows, axis=1).tolist() == [list(range(303))] * 2
+
+
+def test_an_index_without_faiss_names_the_extra(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    for call in (lambda: kbert.SearchIndex(None, np.ones((2, 3))), lambda: kbert.SearchIndex.load(tmp_path / "x")):
+        with pytest.raises(ImportError, match="pip install faiss-cpu, which the extra `search` of kbert installs"):
+            call()

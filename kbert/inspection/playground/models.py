@@ -21,7 +21,7 @@ from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 from kbert.weights.source import local_source
-from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
+from kbert.weights.source import checkpoint_step, is_step_checkpoint
 
 _LONGEST_WITHOUT_MODEL = 512  # tokens: the position table of the released models
 _WINDOWS = 64  # of a long text are answered: seconds of a base model

@@ -10,8 +10,8 @@ import keras
 
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.training.run_directory import RunDirectory
-from kbert.weights.step_checkpoint import write_description
 from kbert.weights.source import CHECKPOINTS
+from kbert.weights.step_checkpoint import write_description
 
 _LOGGER = logging.getLogger("kbert")
 

@@ -20,8 +20,7 @@ from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
-from kbert.weights.source import local_source
-from kbert.weights.source import checkpoint_step, is_step_checkpoint
+from kbert.weights.source import checkpoint_step, is_step_checkpoint, local_source
 
 _LONGEST_WITHOUT_MODEL = 512  # tokens: the position table of the released models
 _WINDOWS = 64  # of a long text are answered: seconds of a base model

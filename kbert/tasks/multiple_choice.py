@@ -7,19 +7,21 @@ import contextlib
 import dataclasses
 import json
 from collections.abc import Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from kbert.checks import check_path, shown
 from kbert.files import read_json
 from kbert.inspection.markdown import escape, percent
-from kbert.inspection.view import View
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import read_columns, text_table
 from kbert.tasks.metrics import accuracy
 from kbert.tasks.table import JSON_LINES, check_characters, check_texts, iterate_json_lines, read_table
 from kbert.tasks.task import LONG_TEXT, SENTENCE, Evaluation, Task
+
+if TYPE_CHECKING:
+    from kbert.inspection.view import View
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -337,7 +339,7 @@ class MultipleChoice(Task):
 _MOST_CHARACTERS = 200
 
 
-def choice_views(examples: LabelledChoices, probabilities: np.ndarray) -> list[View]:
+def choice_views(examples: LabelledChoices, probabilities: np.ndarray) -> "list[View]":
     """A classifier's views with the numbers of the choices as labels, which show whether a place is preferred."""
     from kbert.inspection.examples.prediction_views import label_views
 

@@ -6,17 +6,19 @@ Shapes: n examples, N labels, S sequence.
 import dataclasses
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 
 from kbert.checks import check_labels
-from kbert.inspection.view import View
 from kbert.options import check_option, to_json
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, default_labels
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import choose_split, text_table
 from kbert.tasks.table import Table, read_table
+
+if TYPE_CHECKING:
+    from kbert.inspection.view import View
 
 SENTENCE = "The committee met on Tuesday in Geneva, and Ada Lovelace spoke about engines that compute. "
 LONG_TEXT = SENTENCE * 12
@@ -140,7 +142,7 @@ class Evaluation:
     predictions: Any
     settings: dict[str, Any] = dataclasses.field(default_factory=dict)
     write: Callable[[Any], None] | None = None
-    show: Callable[[], list[View]] | None = None
+    show: "Callable[[], list[View]] | None" = None
 
 
 class Task:

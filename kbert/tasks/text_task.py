@@ -5,13 +5,12 @@ Shapes: B batch, N labels.
 
 import dataclasses
 from collections.abc import Callable
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
 from kbert.checks import shown
 from kbert.inspection.markdown import escape
-from kbert.inspection.view import View
 from kbert.options import Bounds, Count
 from kbert.tasks.in_memory import read_columns
 from kbert.tasks.labelled_text import (
@@ -31,6 +30,9 @@ from kbert.tasks.metrics import (
     metrics_of,
 )
 from kbert.tasks.task import Evaluation, Task, TrainingData, answering, columns_of_labels, of_model
+
+if TYPE_CHECKING:
+    from kbert.inspection.view import View
 
 _MOST_CHARACTERS = 300
 _LEAST = 1e-12  # a teacher's probability
@@ -162,7 +164,7 @@ class TextTask(Task):
         scores, predictions = evaluate(pipeline, examples, self.metrics, batch_size=batch_size, static=static)
         return Evaluation(scores, predictions, show=lambda: self._views(pipeline, examples, predictions))
 
-    def _views(self, pipeline, examples, predictions) -> list[View]:
+    def _views(self, pipeline, examples, predictions) -> "list[View]":
         """What TensorBoard shows of predictions."""
         return []
 

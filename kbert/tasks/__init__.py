@@ -24,6 +24,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "glue": "glue_benchmark.task",
         "of_model": "task",
         "read_columns": "in_memory",
+        "search_scores": "retrieval",
     },
 )
 _WORDS = {

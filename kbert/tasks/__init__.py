@@ -25,6 +25,7 @@ __all__, __getattr__, __dir__ = lazy_exports(
         "glue": "glue_benchmark.tasks",
         "of_model": "task",
         "read_columns": "in_memory",
+        "search_scores": "metrics",
     },
 )
 _WORDS = {

@@ -144,9 +144,20 @@ _DEPTH = 10
 def search_scores(results: np.ndarray, relevant: Sequence[Collection[int]]) -> dict[str, float]:
     """The means over all queries of ``recall@1``, ``recall@10``, ``mrr@10`` and ``ndcg@10``.
 
-    `results` are integers [q, k], the results of each query, the best first. Metrics at 10 read the first ten.
-    `relevant` has for each query the texts that are right, at least one. Recall is the fraction of the right texts that
-    is found, of 1 or 10 at most. The reciprocal rank is 1 / place of the first right text.
+    Recall is the fraction of the right texts that is found, of 1 or 10 at most. The reciprocal rank is 1 / place of the
+    first right text.
+
+    Args:
+        results: integers [q, k], the results of each query, the best first. Metrics at 10 read the first ten.
+        relevant: for each query the texts that are right, at least one.
+
+    Returns:
+        The four means.
+
+    Example::
+
+        found = kbert.search(pipeline, documents, ["When can I visit you?"])
+        search_scores(found.rows, [{1}])
     """
     hits = np.zeros((len(relevant), _DEPTH))
     for row, (row_of_results, right) in enumerate(zip(results, relevant, strict=True)):

@@ -11,8 +11,8 @@ from helpers.tiny_directory import write_table, write_tiny_directory
 from helpers.tiny_finetuning import OFTEN
 
 import kbert
-from kbert.tasks import Similarity
-from kbert.tasks.metrics import random_search_scores, search_scores
+from kbert.tasks import Similarity, search_scores
+from kbert.tasks.metrics import random_search_scores
 
 WORDS = ["good", "bad", "paris", "london", "film", "france"]
 PAIRS = [(f"{a} {b}", f"{b} {a} .") for a in WORDS for b in WORDS if a != b]

@@ -103,11 +103,9 @@ class TableRows(Rows):
 class LineRows(Rows):
     """A row for each line of a file: a text, or two separated by a tab. The file is not kept in memory.
 
-    Bytes that are not UTF-8 become U+FFFD.
-
     Raises:
-        ValueError: other texts than these; a line that does not have exactly one tab, for two texts; one that is too
-            large; the message names the line.
+        ValueError: other texts than these; what `iterate_lines` refuses; a line that does not have exactly one tab, for
+            two texts; one that is too large; the message names the line.
     """
 
     def __init__(self, path, names: Sequence[str]):
@@ -161,6 +159,8 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     if read is None:
         if is_table:
             _check_inputs(pipeline, path, columns)
+        elif pathlib.Path(path.stem).suffix.lower() in TABLES:
+            raise ValueError(f"{path}: expected a table as it is, not compressed. Unpack it.")
         return TableRows(path, names, keep) if is_table else LineRows(path, names)
     if keep:
         rows = list(TableRows(path, (), keep))

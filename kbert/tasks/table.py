@@ -18,7 +18,7 @@ _ARROW = (".parquet", ".arrow", ".feather")
 _ARROW_ROWS = 256  # of a Parquet file, in memory at once
 TABLES = (".csv", ".tsv", *JSON_LINES, *_ARROW)
 _SEPARATORS = (",", ";", "\t", "|")  # of a csv file, in the order in which they are tried
-_MAX_CELL = 2**31 - 1  # the csv module's own limit, 131,072 characters, is less than one long document
+_LONGEST = 1 << 26  # bytes of a line, characters of a cell; csv's own limit, 131,072, is less than a document
 
 
 class Table(dict):
@@ -189,7 +189,9 @@ def _lines(path) -> Iterator[str]:
         )
     is_empty = True
     with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(iter(lambda: file.readline(_LONGEST + 1), b""), start=1):
+            if len(line) > _LONGEST:
+                raise ValueError(f"{path}, line {number}: expected at most {_LONGEST:,} bytes. Received: a longer line")
             if number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 raise ValueError(
                     f"{path}, line 1: this file is UTF-16; save it as UTF-8 (in a spreadsheet: 'CSV UTF-8')."
@@ -218,7 +220,7 @@ def _csv_rows(path, separator) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(_lines(path), strict=True, delimiter=separator)
     start = 1
     while True:
-        limit = csv.field_size_limit(_MAX_CELL)  # for this row alone: the limit is the process's
+        limit = csv.field_size_limit(_LONGEST)  # for this row alone: the limit is the process's
         try:
             cells = next(reader, None)
         except csv.Error as error:

@@ -3,6 +3,7 @@
 import pathlib
 from collections.abc import Iterator
 
+from kbert.corpus.corpus_files import open_texts
 from kbert.files import similar_names
 
 
@@ -23,10 +24,19 @@ def read_lines(path) -> list[str]:
 
 
 def iterate_lines(path) -> Iterator[str]:
-    """The lines of a file that may be large. Bytes that are not UTF-8 become U+FFFD."""
-    with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
-        for line in file:
-            yield line.removesuffix("\n").removesuffix("\r")
+    """The lines of a file that may be large, or compressed. Bytes that are not UTF-8 become U+FFFD if they are few.
+
+    Raises:
+        ValueError: binary data, another encoding, an archive; a line above 8 MiB.
+    """
+    texts = open_texts(path)  # a name of its own, since the file is closed with it
+    name, lines = next(texts)
+    if name != path:
+        raise ValueError(
+            f"{path}: expected a text. Received: an archive, or a spreadsheet. Unpack it, or save it as CSV."
+        )
+    for line in lines:
+        yield line.removesuffix("\r")
 
 
 def check_characters(text: str, where: str) -> str:

@@ -77,7 +77,7 @@ def _try_lock(path, claimed):
     """A handle with the lock, or None where the file system has no locks."""
     import fcntl  # POSIX only
 
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)  # a link's file would be overwritten
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

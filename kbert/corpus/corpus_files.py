@@ -47,6 +47,7 @@ BROKEN = (
     struct.error,
 )
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
+_DOCUMENTS = {"[Content_Types].xml", "mimetype"}  # of docx, xlsx, …; of odt, epub, …: their text is markup
 _LARGEST_HEADER = 1 << 20  # bytes of a member's long name or attributes, which are read whole
 _HEADERS = (
     tarfile.XHDTYPE,
@@ -331,6 +332,13 @@ def _is_tar(start):
 
 def _zip_members(path):
     with zipfile.ZipFile(path) as archive:
+        if documents := _DOCUMENTS.intersection(archive.namelist()):
+            raise ValueError(
+                f"{path} has {documents.pop()}: it is an office document or an e-book. Save it as plain text."
+            )
+        offsets = [member.header_offset for member in archive.infolist()]
+        if offsets and (min(offsets) > 0 or len(set(offsets)) < len(offsets)):
+            raise zipfile.BadZipFile("there is data before the archive, or two members are the same bytes")
         for member in sorted(archive.infolist(), key=lambda member: member.filename):
             if member.is_dir():
                 continue

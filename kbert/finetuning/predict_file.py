@@ -8,6 +8,7 @@ Parts are files in a directory that all workers share; only their numbers pass t
 
 import contextlib
 import functools
+import glob
 import hashlib
 import itertools
 import json
@@ -19,7 +20,17 @@ from collections.abc import Mapping, Sequence
 
 from kbert.beam import SharedDirectory, delete_shared, import_beam, load_once, run_beam
 from kbert.checks import check_path, differing
-from kbert.files import atomic_file, check_signature, explain_full_disk, flush, read_json, sha256, signed, write_json
+from kbert.files import (
+    atomic_file,
+    check_signature,
+    explain_full_disk,
+    flush,
+    read_json,
+    sha256,
+    signed,
+    similar_names,
+    write_json,
+)
 from kbert.finetuning.prediction_rows import answer_lines, answered_rows, check_output, rows_at_once, rows_to_answer
 from kbert.locks import locked_output
 from kbert.training.callbacks import PredictionProgress
@@ -65,14 +76,20 @@ def predict_file(
         The number of rows.
 
     Raises:
+        FileNotFoundError: there is no such source.
         FileExistsError: `output` exists, or is being written from other inputs, another model or other options.
-        ValueError: no rows; columns that are missing or have the names of answers; answers that do not fit a table; a
-            cell that is too large; an unfinished output that was damaged.
+        ValueError: no rows; a source that is the output, or changes while it is read; columns that are missing or have
+            the names of answers; answers that do not fit a table; a cell that is too large; an unfinished output that
+            was damaged.
         BlockingIOError: another process writes to `output`.
         FullDisk: the disk is full; the same call resumes.
     """
     source = check_path(source, "predict_file: `source`")
     output = check_path(output, "predict_file: `output`")
+    if not source.is_file():
+        raise FileNotFoundError(f"Expected a file of inputs. Received: {source}, which is none{similar_names(source)}")
+    if os.path.realpath(source) == os.path.realpath(output):
+        raise ValueError(f"Expected another file for the answers than that of the inputs. Received: {output}")
     with explain_full_disk(output), locked_output(output) as place:
         check_output(pipeline, output, overwrite)
         columns, rows = rows_to_answer(pipeline, source, columns, keep, trained, **reading)
@@ -94,6 +111,9 @@ def predict_file(
                 lines = answer_lines(answered, pipeline.answers, output.suffix, header=not unfinished.rows)
                 unfinished.add(lines, len(batch))
                 progress.done(unfinished.rows)
+            if unfinished.rows != len(rows) or not source.is_file() or sha256(source) != run["source"]:
+                raise ValueError(f"{source} changed while it was read: give the same command again")
+            check_output(pipeline, output, overwrite)  # another program may have written it
     return unfinished.rows
 
 
@@ -106,6 +126,9 @@ class _Unfinished:
         self.partial = output.with_name(output.name + ".partial")
         self.state = output.with_name(output.name + ".partial.json")
         self.rows, self.size, self.hash = self._stored(overwrite)
+        if not self.rows:  # a link is not written through
+            self.partial.unlink(missing_ok=True)
+            self.state.unlink(missing_ok=True)
         self.file = open(self.partial, "ab")  # noqa: SIM115 - closed by __exit__
         self.file.truncate(self.size)
         self.saved_at = time.monotonic()
@@ -161,7 +184,8 @@ class _Unfinished:
             flush(self.partial)
             self._hash(self.partial.stat().st_size, self.hash.hexdigest())
             os.replace(self.partial, self.output)
-            self.state.unlink(missing_ok=True)
+            for state in (self.state, *self.output.parent.glob(f".{glob.escape(self.state.name)}.*.tmp")):
+                state.unlink(missing_ok=True)
             flush(self.output.parent)
             return
         if issubclass(kind, KeyboardInterrupt) and self.rows:

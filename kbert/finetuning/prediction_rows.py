@@ -86,7 +86,7 @@ def table_rows(path, columns: Sequence[str], keep: Sequence[str]) -> Rows:
 
 
 def line_rows(path, names: Sequence[str]) -> Rows:
-    """A row for each line of a file: a text, or two separated by a tab. Bytes that are not UTF-8 become U+FFFD."""
+    """A row for each line of a file, as `iterate_lines` reads them: a text, or two separated by a tab."""
     if len(names) > 2:
         raise ValueError(f"{path}: expected a table, or a file that the task reads, with {list(names)}")
 
@@ -132,6 +132,8 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     if read is None:
         if is_table:
             _check_inputs(pipeline, path, columns)
+        elif pathlib.Path(path.stem).suffix.lower() in TABLES:
+            raise ValueError(f"{path}: expected a table as it is, not compressed. Unpack it.")
         return table_rows(path, names, keep) if is_table else line_rows(path, names)
     if keep:
         rows = list(table_rows(path, (), keep))

@@ -120,6 +120,8 @@ class ServingClient:
         """
         columns = request_columns(inputs)
         outputs = self._call("predict", signature, columns)
+        if outputs == {}:
+            raise unexpected(self.url, "the outputs of a signature", outputs)
         if not isinstance(outputs, dict):  # a single output is returned without its name
             outputs = {self._only_output(signature): outputs}
         rows = len(next(iter(columns.values()), ()))
@@ -225,10 +227,10 @@ def _trimmed(name: str, values: list, answers: dict[str, list], url: str) -> lis
     has_lists = all(isinstance(row, list) for row in values)
     if name in _COUNTS or counter not in answers or not has_lists:
         return values
-    counts = answers[counter]
-    if not all(isinstance(count, int) and count >= 0 for count in counts):
-        raise unexpected(url, f"numbers of entries as {counter!r}", counts)
-    return [row[:count] for row, count in zip(values, counts, strict=True)]
+    counted = list(zip(values, answers[counter], strict=True))
+    if not all(isinstance(count, int) and 0 <= count <= len(row) for row, count in counted):
+        raise unexpected(url, f"numbers of entries as {counter!r}", answers[counter])
+    return [row[:count] for row, count in counted]
 
 
 # Checks of what a client is given, before it connects or sends anything.

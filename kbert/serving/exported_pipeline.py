@@ -70,7 +70,7 @@ class ExportedPipeline:
             raise ValueError(f"{expected}. Received: {self.path}") from None
         audit(self.path).require_clean()
         # Kept here, because the signatures do not keep it alive.
-        self._saved_model = tf.saved_model.load(str(self.path))
+        self._saved_model = _load(self.path)
         functions = self._saved_model.signatures
         self.signatures = tuple(sorted(functions))
         self.output = functions["serving_default"].structured_outputs
@@ -112,6 +112,14 @@ class ExportedPipeline:
         """A hash of the graph and the weights."""
         files = [self.path / "saved_model.pb", *sorted((self.path / "variables").glob("*"))]
         return hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()
+
+
+def _load(path):
+    try:
+        return tf.saved_model.load(str(path))
+    except Exception as error:  # a graph that is damaged leads to any
+        reason = f"{type(error).__name__}: " + str(error).partition("\n")[0]
+        raise ValueError(f"{path}: TensorFlow cannot load it: {reason}") from error
 
 
 def _reason(error: tf.errors.InvalidArgumentError) -> str:

@@ -19,7 +19,13 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 from tensorboard.compat.proto import tensor_pb2, types_pb2
 
-from kbert.serving.rest_transport import MAX_MESSAGE, NO_SERVER, ServedModel, ServingError
+from kbert.serving.rest_transport import (
+    MAX_MESSAGE,
+    NO_SERVER,
+    ServedModel,
+    ServingError,
+    one_line,
+)
 
 _SERVICE = "/tensorflow.serving.PredictionService/"
 
@@ -60,12 +66,13 @@ class GrpcTransport:
     def _serving_error(self, error: grpc.RpcError, signature: str) -> ServingError:
         code = error.code()
         url = self.model.url
+        details = one_line(error.details() or "no reason given")
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
             return ServingError(f"{url} did not answer within {self.timeout:g} s")
         if code == grpc.StatusCode.UNAVAILABLE:
-            message = f"{url} cannot be reached: {error.details()}. {NO_SERVER}"
+            message = f"{url} cannot be reached: {details}. {NO_SERVER}"
             return ServingError(message, may_retry=True)
-        message = f"{url} answered {code.name}: {error.details()} (signature {signature!r})"
+        message = f"{url} answered {code.name}: {details} (signature {signature!r})"
         return ServingError(message, may_retry=code == grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 

@@ -21,6 +21,7 @@ NO_SERVER = (
     " Without a server, kbert predict answers."
 )
 
+_LONGEST_REASON = 2000  # characters
 _PART = 2**16  # bytes of an answer that are read at once
 _BUSY = (429, 502, 503, 504)
 
@@ -114,7 +115,7 @@ class RestTransport:
             raise ServingError(f"{address} answered {code}: a redirect, which is not followed")
         if code >= 400:
             asked = f" (signature {signature!r})" if signature else ""
-            message = f"{address} answered {code}: {_reason(content)}{asked}"
+            message = f"{address} answered {code}: {one_line(_reason(content))}{asked}"
             raise ServingError(message, may_retry=code in _BUSY)
         try:
             return parse_json(content, self.model.url)
@@ -235,6 +236,12 @@ def _causes(error: BaseException | None):
 def _reason(data: bytes) -> str:
     """The error in TensorFlow Serving's JSON, or else the text."""
     try:
-        return parse_json(data, "the answer")["error"]
+        return str(parse_json(data, "the answer")["error"])
     except (ValueError, KeyError, TypeError):
         return data[:200].decode("utf-8", "replace") or "no reason given"
+
+
+def one_line(reason: str) -> str:
+    """A server's words as an error quotes them: in one line, without codes for the terminal."""
+    words = " ".join(reason[:_LONGEST_REASON].split())
+    return "".join(letter for letter in words if letter.isprintable())

@@ -66,19 +66,19 @@ class SavedModelFile:
     """The graph of a SavedModel: ops of all its functions, signatures and variables."""
 
     def __init__(self, directory: str | os.PathLike):
+        from kbert.keras_compat import is_tensorflow_op  # not above: a client needs no Keras
+
         self.path = pathlib.Path(directory)
         self._graph = _serving_graph(self.path / "saved_model.pb")
         graph = self._graph.graph_def
         self._nodes = {node.name: node for node in graph.node}
         self._functions = {function.signature.name: function for function in graph.library.function}
         # The loader must not see another node or function than the audit.
-        if (len(self._nodes), len(self._functions)) != (
-            len(graph.node),
-            len(graph.library.function),
-        ):
-            raise ValueError(
-                f"{self.path}/saved_model.pb is damaged: nodes or functions share a name"
-            )
+        counts = len(graph.node), len(graph.library.function)
+        if (len(self._nodes), len(self._functions)) != counts:
+            raise _damaged(self.path, "nodes or functions share a name")
+        if ops := sorted(filter(is_tensorflow_op, self._functions)):
+            raise _damaged(self.path, f"functions have the names of ops: {ops}")
         self.signatures = {
             name: Signature(value.method_name, _tensors(value.inputs), _tensors(value.outputs))
             for name, value in sorted(self._graph.signature_def.items())
@@ -101,16 +101,17 @@ class SavedModelFile:
 
         The role is "graph" for the graph, "save" or "restore" for the function that only the saver
         calls, and "serve" for all others. The function that restores must read only the file that
-        the loader names.
+        the loader names. No signature, initialiser or other node may run the saver's nodes.
         """
         nodes = self._nodes
         functions = self._functions
         saver = self._graph.saver_def
+        used = self._used_nodes()
         # Names of nodes of the graph. None: Python or another function is a caller.
         callers = {name: {None} for name in self._graph.object_graph_def.concrete_functions}
         for name, node in nodes.items():
             for called in _called(node, functions):
-                callers.setdefault(called, set()).add(name)
+                callers.setdefault(called, set()).add(None if name in used else name)
         for function in functions.values():
             for node in function.node_def:
                 for called in _called(node, functions):
@@ -126,6 +127,16 @@ class SavedModelFile:
             elif callers.get(name) == {restore} and _restores(function, nodes[restore], file):
                 role = "restore"
             yield role, {node.op for node in function.node_def} - set(functions)
+
+    def _used_nodes(self) -> set[str]:
+        """Names of the nodes that other nodes, signatures or collections (of initialisers) name."""
+        graph = self._graph
+        names = [name for node in self._nodes.values() for name in node.input]
+        for signature in graph.signature_def.values():  # the one that initialises, too
+            names += [info.name for info in signature.outputs.values()]
+        for collection in graph.collection_def.values():
+            names += collection.node_list.value
+        return {name.removeprefix("^").partition(":")[0] for name in names}
 
     def compiled_functions(self) -> list[str]:
         """Names of the functions that must be compiled by XLA."""
@@ -180,13 +191,16 @@ def _serving_graph(path: pathlib.Path):
 
 
 def _called(node, functions) -> Iterator[str]:
-    """Names of the functions that a node calls, by its op or its attributes."""
+    """Names of the functions that a node calls, by its op or its attributes, at any depth."""
     if node.op in functions:
         yield node.op
-    for value in node.attr.values():
+    values = list(node.attr.values())
+    while values:
+        value = values.pop()
         for function in (value.func, *value.list.func):
             if function.name:
                 yield function.name
+                values += function.attr.values()
 
 
 def _restores(function, call, file: str) -> bool:
@@ -214,6 +228,9 @@ def _required_features(node, constants: dict) -> set[str]:
 def _tensors(infos) -> dict[str, TensorSpec]:
     specs = {}
     for name, info in sorted(infos.items()):
+        if not info.name:  # coo_sparse, composite_tensor
+            expected = "expected dense tensors as inputs and outputs of signatures"
+            raise ValueError(f"saved_model.pb: {expected}. Received: {name!r}, which is none")
         shape = None
         if not info.tensor_shape.unknown_rank:
             shape = tuple(dim.size if dim.size >= 0 else None for dim in info.tensor_shape.dim)
@@ -229,3 +246,7 @@ def _dtype(number: int):
     except TypeError:
         expected = "expected the number of a data type"
         raise ValueError(f"saved_model.pb is damaged: {expected}. Received: {number}") from None
+
+
+def _damaged(path: pathlib.Path, reason: str) -> ValueError:
+    return ValueError(f"{path}/saved_model.pb is damaged: {reason}")

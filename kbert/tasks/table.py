@@ -29,10 +29,21 @@ def read_lines(path) -> list[str]:
 
 
 def iterate_lines(path) -> Iterator[str]:
-    """The lines of a file that may be large. Bytes that are not UTF-8 become U+FFFD."""
-    with open(path, encoding="utf-8-sig", errors="replace", newline="\n") as file:
-        for line in file:
-            yield line.removesuffix("\n").removesuffix("\r")
+    """The lines of a file that may be large, or compressed. Bytes that are not UTF-8 become U+FFFD if they are few.
+
+    Raises:
+        ValueError: binary data, another encoding, an archive; a line above 8 MiB.
+    """
+    from kbert.corpus.corpus_files import open_texts
+
+    texts = open_texts(path)  # a name of its own, since the file is closed with it
+    name, lines = next(texts)
+    if name != path:
+        raise ValueError(
+            f"{path}: expected a text. Received: an archive, or a spreadsheet. Unpack it, or save it as CSV."
+        )
+    for line in lines:
+        yield line.removesuffix("\r")
 
 
 def check_characters(text: str, where: str) -> str:
@@ -53,7 +64,7 @@ _ARROW = (".parquet", ".arrow", ".feather")
 _ARROW_ROWS = 256  # of a Parquet file, in memory at once
 TABLES = (".csv", ".tsv", *JSON_LINES, *_ARROW)
 _SEPARATORS = (",", ";", "\t", "|")  # of a csv file, in the order in which they are tried
-_MAX_CELL = 2**31 - 1  # the csv module's own limit, 131,072 characters, is less than one long document
+_LONGEST = 1 << 26  # bytes of a line, characters of a cell; csv's own limit, 131,072, is less than a document
 
 
 class Table(dict):
@@ -206,7 +217,9 @@ def _lines(path) -> Iterator[str]:
         )
     is_empty = True
     with open(path, "rb") as file:
-        for number, line in enumerate(file, start=1):
+        for number, line in enumerate(iter(lambda: file.readline(_LONGEST + 1), b""), start=1):
+            if len(line) > _LONGEST:
+                raise ValueError(f"{path}, line {number}: expected at most {_LONGEST:,} bytes. Received: a longer line")
             if number == 1 and line[:2] in (b"\xff\xfe", b"\xfe\xff"):
                 raise ValueError(
                     f"{path}, line 1: this file is UTF-16; save it as UTF-8 (in a spreadsheet: 'CSV UTF-8')."
@@ -235,7 +248,7 @@ def _csv_rows(path, separator) -> Iterator[tuple[int, list[str]]]:
     reader = csv.reader(_lines(path), strict=True, delimiter=separator)
     start = 1
     while True:
-        limit = csv.field_size_limit(_MAX_CELL)  # for this row alone: the limit is the process's
+        limit = csv.field_size_limit(_LONGEST)  # for this row alone: the limit is the process's
         try:
             cells = next(reader, None)
         except csv.Error as error:

@@ -3,8 +3,10 @@
 import bz2
 import functools
 import gzip
+import io
 import lzma
 import re
+import struct
 import tarfile
 import tracemalloc
 import warnings
@@ -88,6 +90,29 @@ def test_zip_archives(tmp_path):
     for mark, at in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):
         encrypted[whole.index(mark) + at] |= 1
     refused(tmp_path / "a.zip", bytes(encrypted), "encrypted")
+
+
+def zip_with_names(*names):
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        for name in names:
+            file.writestr(name, TEXT)
+    return archive.getvalue()
+
+
+@pytest.mark.parametrize("name", ["[Content_Types].xml", "mimetype"])
+def test_the_markup_of_documents_is_no_text(tmp_path, name):
+    refused(tmp_path / "a.docx", zip_with_names(name, "word/document.xml"), "an office document or an e-book")
+
+
+def test_a_zip_that_a_reader_would_only_see_a_part_of(tmp_path):
+    """Of two archives in a row the first was skipped, silently; of a bomb each member is the same bytes."""
+    whole = zip_of([TEXT])
+    refused(tmp_path / "a.zip", zip_of([b"Skipped .\n"]) + whole, "data before the archive")
+    directory, end = whole.index(b"PK\1\2"), whole.index(b"PK\5\6")
+    entry = whole[directory:end]
+    ends = struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 9, 9, 9 * len(entry), directory, 0)
+    refused(tmp_path / "a.zip", whole[:directory] + 9 * entry + ends, "two members are the same bytes")
 
 
 def test_what_is_no_text(tmp_path):

@@ -1,13 +1,17 @@
 """Predictions of a file: a killed run is continued with the same result, and the output appears whole."""
 
+import gzip
 import importlib
+import io
 import json
 import os
 import resource
 import signal
 import tracemalloc
 import types
+import zipfile
 
+import numpy as np
 import pytest
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
@@ -64,6 +68,7 @@ def test_a_stopped_run_is_continued_with_the_same_result(pipeline, source, tmp_p
     assert state["rows"] == 10
     with open(tmp_path / f"{name}.partial", "a") as file:
         file.write('{"text": "half of a li')  # what a kill left behind the last state
+    (tmp_path / f".{name}.partial.json.0a1b2c3d.tmp").write_text("{")  # and of the next one
     answered = []
     answer = pipeline.predict_on_batch
     monkeypatch.setattr(pipeline, "predict_on_batch", lambda x: answered.append(len(x["text"])) or answer(x))
@@ -228,6 +233,116 @@ def test_a_cell_that_is_too_large_is_named_before_the_work(pipeline, tmp_path, m
     with pytest.raises(ValueError, match=message):
         predict_file(pipeline, tmp_path / name, tmp_path / "new" / "a.jsonl")
     assert os.listdir(tmp_path) == [name]
+
+
+def test_a_line_or_cell_without_end_is_not_read_to_its_end(pipeline, tmp_path, monkeypatch):
+    monkeypatch.setattr("kbert.tasks.table._LONGEST", 10_000)
+    endless = "a" * 20_000 + "\n"
+    for name, content in {
+        "a.csv": "text\n" + endless,
+        "b.csv": 'text\n"' + "many short lines\n" * 1000,  # a quotation mark that is not closed
+        "c.tsv": "text\n" + endless,
+        "d.jsonl": '{"text": "' + endless,
+    }.items():
+        (tmp_path / name).write_text(content)
+        with pytest.raises(ValueError, match="at most 10,000 bytes|field larger than field limit"):
+            predict_file(pipeline, tmp_path / name, tmp_path / "a.jsonl")
+    monkeypatch.setattr("kbert.corpus.corpus_files.LONGEST_LINE", 10_000)
+    (tmp_path / "e.txt").write_text(endless)
+    with pytest.raises(ValueError, match="e.txt, line 1: expected text in lines of at most 10,000 bytes"):
+        predict_file(pipeline, tmp_path / "e.txt", tmp_path / "a.jsonl")
+
+
+_ZIPPED = io.BytesIO()
+with zipfile.ZipFile(_ZIPPED, "w") as _archive:
+    _archive.writestr("[Content_Types].xml", "<Types/>\n")
+
+
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("a.txt", "good film\nbad film\n".encode("utf-16")),
+        ("a.txt", ("good film\n" * 20).encode("utf-16-le")),
+        ("a.png", b"\x89PNG\r\n\x1a\n" + np.random.default_rng(0).bytes(1000)),
+        ("a.pdf", b"%PDF-1.7\n"),
+        ("a.xlsx", _ZIPPED.getvalue()),
+        ("a.csv.gz", gzip.compress(b"text\ngood film\n")),
+    ],
+)
+def test_lines_of_what_is_no_text_are_not_answered(pipeline, tmp_path, name, content):
+    """They were, and nothing said so."""
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ValueError, match=f"{name}.* (binary data|UTF-16|PDF|an office document|not compressed)"):
+        predict_file(pipeline, tmp_path / name, tmp_path / "new" / "a.jsonl")
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_compressed_lines_are_answered(pipeline, tmp_path):
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(b"good film\r\nbad film\n"))
+    assert predict_file(pipeline, tmp_path / "a.txt.gz", tmp_path / "a.jsonl") == 2
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [row["text"] for row in rows] == ["good film", "bad film"]
+
+
+@pytest.mark.parametrize("change", ["longer", "shorter", "edited", "gone"])
+def test_a_source_that_changes_while_it_is_read_is_an_error(pipeline, tmp_path, monkeypatch, change):
+    """It ended with exit status 0, and more or fewer answers than the source had rows."""
+    source = tmp_path / "t.csv"
+    source.write_text("text\n" + f"good {'film ' * 100}\n" * 2000)
+    answer = pipeline.predict_on_batch
+
+    def change_and_answer(x):
+        monkeypatch.setattr(pipeline, "predict_on_batch", answer)
+        if change == "longer":
+            with open(source, "a") as file:
+                file.write("bad film\n")
+        elif change == "shorter":
+            os.truncate(source, source.stat().st_size // 2)
+        elif change == "edited":
+            with open(source, "r+") as file:
+                file.write("text\nbad!")
+        else:
+            source.unlink()
+        return answer(x)
+
+    monkeypatch.setattr(pipeline, "predict_on_batch", change_and_answer)
+    with pytest.raises(ValueError, match="t.csv(, line .*expected| changed while it was read)"):
+        predict_file(pipeline, source, tmp_path / "a.jsonl", batch_size=500)
+    assert not (tmp_path / "a.jsonl").exists()
+
+
+def test_the_inputs_are_not_replaced_by_their_answers(pipeline, source, tmp_path):
+    before = source.read_bytes()
+    (tmp_path / "link.csv").symlink_to(source)
+    for output in (source, tmp_path / "link.csv"):
+        with pytest.raises(ValueError, match="Expected another file for the answers than that of the inputs"):
+            run(pipeline, source, output, overwrite=True)
+    assert source.read_bytes() == before
+    for name in ("none.csv", "none.txt"):
+        with pytest.raises(FileNotFoundError, match=f"Expected a file of inputs. Received: .*{name}, which is none"):
+            predict_file(pipeline, tmp_path / name, tmp_path / "a.jsonl")
+
+
+def test_an_output_that_another_program_wrote_meanwhile_is_not_replaced(pipeline, source, tmp_path, monkeypatch):
+    output, answer = tmp_path / "a.jsonl", pipeline.predict_on_batch
+    monkeypatch.setattr(pipeline, "predict_on_batch", lambda x: (output.write_text("mine"), answer(x))[1])
+    with pytest.raises(FileExistsError, match="a.jsonl exists"):
+        run(pipeline, source, output)
+    assert output.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["a.jsonl.partial", "a.jsonl.partial.json", ".a.jsonl.lock"])
+def test_links_beside_the_output_are_not_written_through(pipeline, source, tmp_path, name):
+    """Whoever may write to the directory could have had any file of the user's emptied."""
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / name).symlink_to("precious")
+    if name == ".a.jsonl.lock":
+        with pytest.raises(OSError, match=r"symbolic links.*\.a\.jsonl\.lock"):
+            run(pipeline, source, tmp_path / "a.jsonl")
+    else:
+        assert run(pipeline, source, tmp_path / "a.jsonl") == len(TEXTS)
+        assert not (tmp_path / "a.jsonl").is_symlink()
+    assert (tmp_path / "precious").read_text() == "precious"
 
 
 def test_progress_says_how_much_there_is(pipeline, source, tmp_path, monkeypatch, caplog):

@@ -167,6 +167,27 @@ def test_only_the_saver_may_save_and_restore(served_models, tmp_path):
     def restored_twice(graph, functions, saves, restores):
         restores.node_def.add(name="more", op=saves.signature.name)
 
+    def given_to_a_function(graph, functions, saves, restores):
+        node = next(n for f in functions.values() for n in f.node_def if n.op == "StatefulPartitionedCall")
+        node.attr["f"].func.attr["f"].func.name = saves.signature.name
+
+    def fetched_by_a_request(graph, functions, saves, restores):
+        outputs = graph.signature_def["serving_default"].outputs
+        outputs["probabilities"].name = graph.saver_def.save_tensor_name
+        outputs["label"].name = graph.saver_def.restore_op_name + ":0"
+
+    def run_by_the_loader(graph, functions, saves, restores):
+        """It wrote a file while an export was loaded, whose audit was clean."""
+        init = graph.signature_def["__saved_model_init_op"].outputs["__saved_model_init_op"]
+        init.name = graph.saver_def.save_tensor_name.partition(":")[0]
+
+    def run_by_loaders_of_old(graph, functions, saves, restores):
+        graph.collection_def["saved_model_main_op"].node_list.value[:] = [graph.saver_def.restore_op_name]
+
+    def waited_for(graph, functions, saves, restores):
+        waits = next(node for node in graph.graph_def.node if node.name == "StatefulPartitionedCall")
+        waits.input.append("^" + graph.saver_def.save_tensor_name.partition(":")[0])
+
     for change, ops in (
         (called_by_a_signature, {"SaveV2", "MergeV2Checkpoints", "ShardedFilename", "DisableCopyOnRead"}),
         (called_from_python, {"RestoreV2", "AssignVariableOp"}),
@@ -175,6 +196,11 @@ def test_only_the_saver_may_save_and_restore(served_models, tmp_path):
         (moves_files_when_it_restores, {"MergeV2Checkpoints"}),
         (saves_when_it_restores, {"SaveV2", "RestoreV2"}),
         (restored_twice, {"SaveV2"}),
+        (given_to_a_function, {"SaveV2"}),
+        (fetched_by_a_request, {"SaveV2", "RestoreV2"}),
+        (run_by_the_loader, {"SaveV2"}),
+        (run_by_loaders_of_old, {"RestoreV2"}),
+        (waited_for, {"SaveV2"}),
     ):
         refused = {problem.split()[0] for problem in problems(change.__name__, change)}
         assert ops <= refused, change.__name__
@@ -213,6 +239,25 @@ def test_names_that_two_functions_or_nodes_share_are_refused(served_models, tmp_
         write()
         with pytest.raises(ValueError, match="saved_model.pb is damaged: nodes or functions share a name"):
             kbert.audit(tmp_path / name)
+
+
+def test_a_function_that_has_the_name_of_an_op_is_refused(served_models, tmp_path):
+    """A loader might take one for the other; calls of functions are not looked at as ops."""
+    content, write = _edited(served_models["single"].path, tmp_path / "1")
+    content.meta_graphs[0].graph_def.library.function.add().signature.name = "ReadFile"
+    content.meta_graphs[0].graph_def.node.add(name="read", op="ReadFile")
+    write()
+    with pytest.raises(ValueError, match=r"saved_model.pb is damaged: functions have the names of ops: .'ReadFile'"):
+        kbert.audit(tmp_path / "1")
+
+
+def test_a_graph_that_tensorflow_cannot_load_is_damaged(served_models, tmp_path):
+    content, write = _edited(served_models["single"].path, tmp_path / "1")
+    content.meta_graphs[0].object_graph_def.nodes[0].children.add(node_id=10**6, local_name="x")  # an IndexError
+    write()
+    with pytest.raises(ValueError, match=r"1: TensorFlow cannot load it: .*index out of range") as error:
+        ExportedPipeline(tmp_path / "1")
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["variables.index", "variables.data-00000-of-00001"])

@@ -1,6 +1,7 @@
 """What a client says of servers that are none, break off, or answer with nonsense: one error, in one line."""
 
 import contextlib
+import json
 import re
 import socket
 import threading
@@ -70,6 +71,18 @@ def test_what_is_no_answer_in_http(sent, message, may_retry):
     with bytes_server(sent) as address, pytest.raises(ServingError, match=message) as raised:
         ServingClient(address, "m", timeout=20, tries=1).predict({"text": ["a"]})
     assert raised.value.may_retry is may_retry
+
+
+def test_what_a_server_says_is_quoted_in_one_line_without_codes_for_the_terminal(grpc_server):
+    said = "\x1b]0;title\x07\x1b[2J no\n\tmodel " + "x" * 9000
+    answer = b"HTTP/1.1 400 Bad\r\n\r\n" + json.dumps({"error": said}).encode()
+    client, answers = grpc_server
+    answers.append(lambda context: context.abort(grpc.StatusCode.INTERNAL, said[:100]))
+    with bytes_server(answer) as address:
+        for asked in (ServingClient(address, "m", timeout=20), client):
+            with pytest.raises(ServingError, match=r"answered \w+: \]0;title\[2J no model x+ \(signature") as raised:
+                asked.predict({"text": ["a"]})
+            assert len(str(raised.value)) < 2200
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
@@ -151,14 +164,16 @@ def test_what_does_not_end_is_a_slow_server(respond, seconds):
         ServingClient(address, "m", timeout=seconds).predict({"text": ["a"]})
 
 
-@pytest.mark.parametrize("count", ["1", -1, None, [1]])
+@pytest.mark.parametrize("count", ["1", -1, None, [1], 3])
 def test_counts_that_are_none(count):
     with json_server({"outputs": {"tokens": [["a", ""]], "count": [count]}}) as (address, _):
         with pytest.raises(ServingError, match="expected numbers of entries as 'count'"):
             ServingClient(address, "m").predict({"text": ["a"]})
 
 
-@pytest.mark.parametrize("content", [{"outputs": None}, {"outputs": ["a"]}, {"outputs": {"x": 7, "y": [1, 2]}}, [], 5])
+@pytest.mark.parametrize(
+    "content", [{"outputs": None}, {"outputs": {}}, {"outputs": ["a"]}, {"outputs": {"x": 7, "y": [1, 2]}}, [], 5]
+)
 def test_answers_that_do_not_fit_the_rows(content):
     with json_server(content) as (address, _), pytest.raises(ServingError, match="expected (a|the)"):
         ServingClient(address, "m").predict({"text": ["a", "b"]})
@@ -209,7 +224,10 @@ def grpc_server():
 
     class Handler(grpc.GenericRpcHandler):
         def service(self, call):
-            return grpc.unary_unary_rpc_method_handler(lambda request, context: answers[-1])
+            def answer(request, context):
+                return answers[-1](context) if callable(answers[-1]) else answers[-1]
+
+            return grpc.unary_unary_rpc_method_handler(answer)
 
     server = grpc.server(futures.ThreadPoolExecutor(1))
     server.add_generic_rpc_handlers([Handler()])

@@ -137,9 +137,7 @@ def test_rounds_are_those_of_the_pools(tokenizer, monkeypatch, seed, pool_senten
         if gathered >= round_tokens or read == len(documents):
             ends.append(int(read))
             gathered = 0
-    monkeypatch.setattr(
-        "kbert.corpus.write_records_with_beam.pool_is_full", lambda sentences, size: sentences >= pool_sentences
-    )
+    monkeypatch.setattr(module, "pool_is_full", lambda sentences, size: sentences >= pool_sentences)
     found = plan_rounds(
         [len(d) for d in documents],
         [sum(map(len, d)) for d in documents],

@@ -80,7 +80,6 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     for stage in stages:
         check_batch_memory(trained, stage.batch_size, stage.sequence_length)
     evaluations = data.evaluations()
-    evaluation = evaluations[stages[-1].phase]
     model_settings = ModelSettings(
         task=model.task, sequence_length=settings.sequence_length, tokenizer=data.tokenizer_settings
     )
@@ -104,6 +103,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     with hardware.scope():
         _load_moments(trained, settings)
     _LOGGER.info("%s", hardware.describe())
+    evaluation = evaluations[stages[-1].phase]
     try:
         real_shares, about_data, corpus_tokens = data.describe(evaluation)
     except Exception:  # after an empty or damaged corpus no files remain

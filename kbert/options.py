@@ -267,9 +267,9 @@ def verb(run: Callable[[Arguments], Any]):
     Example::
 
         def _run(arguments):
-            from kbert.finetuning.course import finetune_model
+            from kbert.finetuning.run_finetuning import Finetuning
 
-            return finetune_model(arguments)
+            return Finetuning(arguments).run()
 
         @verb(_run)
         def finetune(source, task, train, *, batch_size: Count = 32):

@@ -17,6 +17,7 @@ from typing import Any
 
 from kbert.checks import check_bool
 
+_MOST = 5_000_000  # lists and objects in JSON that is no user's data
 _DEEPEST = 100  # levels of JSON: more than any file of the field has, fewer than exhaust Python's stack
 _LARGEST = 1 << 26  # bytes of JSON: a manifest of 100,000 shards has half of it
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -36,14 +37,18 @@ def similar_names(path: str | os.PathLike) -> str:
     return f". In {parent or '.'} there is: {', '.join(near)}" if near else ""
 
 
-def parse_json(text: str | bytes, where: str, **options) -> Any:
+def parse_json(text: str | bytes, where: str, *, most: int | None = _MOST, **options) -> Any:
     """The value that JSON stands for.
 
     Args:
         text: UTF-8 where it is bytes.
         where: what it was read from (a file, a file and a line): messages begin with it.
+        most: how many lists and objects it may have: empty ones take thirty times as much memory as their text.
         **options: of `json.loads`.
     """
+    openings = "[{" if isinstance(text, str) else (b"[", b"{")
+    if most is not None and (number := sum(map(text.count, openings))) > most:
+        raise ValueError(f"{where}: JSON may have at most {most:,} lists and objects. Received: up to {number:,}")
     try:
         value = json.loads(text, **options)
     except json.JSONDecodeError as error:
@@ -94,7 +99,7 @@ def read_json(path, kind: type = dict, *, data: bool = False) -> Any:
             f"Expected a JSON file. Received: {str(path)!r}, which is not a file{similar_names(path)}"
         )
     content = path.read_bytes() if data else read_small(path)
-    value = parse_json(content.removeprefix(b"\xef\xbb\xbf"), str(path))
+    value = parse_json(content.removeprefix(b"\xef\xbb\xbf"), str(path), most=None if data else _MOST)
     if not isinstance(value, kind):
         names = {dict: "object", list: "list"}
         raise ValueError(f"{path}: expected a JSON {names.get(kind, kind.__name__)}. Received: {type(value).__name__}")

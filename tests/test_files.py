@@ -251,3 +251,12 @@ def test_what_libraries_say_of_a_full_disk_is_understood(tmp_path):
         raise RuntimeError(said)
     with pytest.raises(RuntimeError, match="something else"), explain_full_disk("step-3"):
         raise RuntimeError("something else")
+
+
+def test_json_of_millions_of_lists_is_refused_before_it_takes_memory(tmp_path):
+    (tmp_path / "config.json").write_text("[" + "[]," * 5_000_000 + "[]]")
+    with pytest.raises(ValueError, match="config.json: JSON may have at most 5,000,000 lists and objects"):
+        read_json(tmp_path / "config.json", list)
+    with pytest.raises(ValueError, match="the answer: JSON may have at most 3 lists and objects. Received: up to 4"):
+        parse_json("[[], {}, []]", "the answer", most=3)
+    assert parse_json(b"[[], {}, []]", "the answer", most=4) == [[], {}, []]

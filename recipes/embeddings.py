@@ -99,7 +99,7 @@ def train_embeddings(
     )
 
     model.fit(
-        data.make_dataset(resume.step),
+        data.make_dataset(start_step=resume.step),
         steps_per_epoch=steps_per_epoch,
         epochs=10,
         initial_epoch=resume.epoch,

@@ -141,7 +141,7 @@ def test_flags_of_functions(tmp_path):
         (lambda **flag: kbert.save_pretrained(pipeline, tmp_path / "it", **flag), "overwrite"),
         (lambda **flag: kbert.export(pipeline, tmp_path / "served", **flag), "frozen_weights"),
         (lambda **flag: kbert.inspect(pipeline, directory=tmp_path / "it", **flag), "overwrite"),
-        (lambda **flag: predict_file(pipeline, tmp_path / "in", tmp_path / "out.jsonl", **flag), "overwrite"),
+        (lambda **flag: predict_file(pipeline, __file__, tmp_path / "out.jsonl", **flag), "overwrite"),
         (lambda **flag: write_records([["a"]], tiny_tokenizer(), tmp_path / "records", **flag), "overwrite"),
         (lambda **flag: open_run(tmp_path / "run", {}, **flag), "overwrite"),
         (lambda **flag: learn_vocabulary(["a"], 100, **flag), "lowercase"),

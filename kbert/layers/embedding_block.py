@@ -1,6 +1,6 @@
 """Token, segment and position embeddings: the input of the encoder.
 
-Shapes: B batch, S sequence, H hidden.
+Shapes: B batch, S sequence, H hidden, V vocabulary.
 """
 
 import keras

@@ -11,6 +11,7 @@ FEATURE_MODES = (  # of the paper's table 7, in its order
     "concat-last-four",
     "weighted-sum-all",
 )
+PAPER = dict(zip(FEATURE_MODES, (91.0, 95.6, 94.9, 95.9, 96.1, 95.5), strict=True))  # Table 7: F1 on CoNLL-2003's dev
 
 
 def feature_layers(mode, num_layers):

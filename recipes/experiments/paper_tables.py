@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbert.config import BertConfig
-from kbert.finetuning.features.train import PAPER as FEATURES
+from kbert.models.feature_modes import PAPER as FEATURES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -19,7 +19,7 @@ from kbert.files import explain_full_disk, read_json
 from kbert.finetuning.features.extract import window_states, write_word_features
 from kbert.finetuning.run import Run
 from kbert.inspection.examples.dev_examples import DevExamples
-from kbert.models.feature_modes import FEATURE_MODES, feature_layers
+from kbert.models.feature_modes import FEATURE_MODES, PAPER, feature_layers
 from kbert.models.feature_tagger import feature_tagger
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
@@ -42,7 +42,6 @@ from kbert.training.run_directory import open_run
 _LOGGER = logging.getLogger("kbert")
 _LOG_EVERY = 50  # steps, about
 _WINDOWS = 32  # in a batch of the encoder, as in `write_word_features`
-PAPER = dict(zip(FEATURE_MODES, (91.0, 95.6, 94.9, 95.9, 96.1, 95.5), strict=True))  # Table 7: F1 on CoNLL-2003's dev
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -43,9 +43,9 @@ def cluster():
     ]
 
 
-def start(script, *arguments, **environment):
+def start(*words, **environment):
     return subprocess.Popen(
-        [sys.executable, str(ROOT / script), *map(str, arguments)],
+        [sys.executable, *map(str, words)],
         env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"} | environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -61,8 +61,8 @@ def finish(processes):
 
 def test_two_workers_are_one_device(tmp_path):
     (tmp_path / "one").mkdir()
-    finish([start(REPLICAS_RUN, "one", tmp_path / "one")])
-    finish([start(REPLICAS_RUN, "multiworker", tmp_path, TF_CONFIG=config) for config in cluster()])
+    finish([start(ROOT / REPLICAS_RUN, "one", tmp_path / "one")])
+    finish([start(ROOT / REPLICAS_RUN, "multiworker", tmp_path, TF_CONFIG=config) for config in cluster()])
     one = json.loads((tmp_path / "one" / "result.json").read_text())["pretraining"]
     results = [json.loads((tmp_path / f"result-{index}.json").read_text()) for index in (0, 1)]
     assert [result["replicas"] for result in results] == [2, 2]

@@ -14,7 +14,7 @@ FIGURES = {  # page → what it says, in any number of lines
     "README.md": (
         "reaches a Spearman correlation of {tiny[scores][STS-B]:.1f} on STS-B and an F1 of {tiny[scores][NER]:.1f} on "
         "CoNLL-2003 entities; random weights reach {tiny[random][STS-B]:.1f} and {tiny[random][NER]:.1f}.",
-        "adds {mini[hours]:.0f} hours",
+        "was grown from it and trained for {mini[hours]:.0f} more hours",
     ),
     "docs/results.md": (
         "kbert-mini for {mini[hours]:.0f} further hours",

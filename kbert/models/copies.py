@@ -4,18 +4,15 @@ import keras
 
 from kbert.models.quantized_layers import quantized_layers
 
+PRECISIONS = ("float32", "bfloat16")
+
 
 def copy_model(model):
     """A model of the same architecture and weights that shares nothing with the given one and is not compiled."""
-    copy = type(model).from_config(model.get_config())
-    copy.set_weights(model.get_weights())
-    copy.pretrained = model.pretrained
-    for block, of in zip(*(getattr(one, "encoder", one).blocks for one in (copy, model)), strict=True):
-        block.rematerialize = of.rematerialize  # which is no part of an architecture
+    copy = _rebuild(model, model.get_config())
+    for block, original in zip(_encoder(copy).blocks, _encoder(model).blocks, strict=True):
+        block.rematerialize = original.rematerialize  # which is no part of an architecture
     return copy
-
-
-PRECISIONS = ("float32", "bfloat16")
 
 
 def in_precision(model, precision):
@@ -31,7 +28,16 @@ def in_precision(model, precision):
     config = model.get_config()
     encoder = config["encoder"]["config"] if "encoder" in config else config
     encoder["dtype"] = keras.dtype_policies.serialize(keras.dtype_policies.get(precision))
+    return _rebuild(model, config)
+
+
+def _rebuild(model, config):
+    """A model of a config with the weights of another."""
     copy = type(model).from_config(config)
     copy.set_weights(model.get_weights())
     copy.pretrained = model.pretrained
     return copy
+
+
+def _encoder(model):
+    return getattr(model, "encoder", model)

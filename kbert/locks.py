@@ -7,6 +7,7 @@ import logging
 import os
 import pathlib
 import socket
+import stat
 from collections.abc import Iterator
 
 from kbert.files import explain_full_disk
@@ -78,6 +79,13 @@ def _try_lock(path, claimed):
     import fcntl  # POSIX only
 
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)  # a link's file would be overwritten
+    opened = os.fstat(handle)
+    if not stat.S_ISREG(opened.st_mode) or opened.st_nlink > 1:
+        os.close(handle)
+        raise OSError(
+            f"Expected a file that kbert made as a lock, or none. Received: {path}, which has another name (a"
+            " hard link), or is no file; delete it"
+        )
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:

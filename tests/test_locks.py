@@ -36,3 +36,17 @@ def test_a_lock_on_a_full_disk_is_named_and_not_kept(tmp_path, monkeypatch):
         patch.setattr(os, "write", full)
         lock_directory(tmp_path)
     assert not os.listdir(tmp_path)
+
+
+def test_a_hard_link_as_lock_is_not_written_through(tmp_path):
+    (tmp_path / "mine").write_text("mine")
+    os.link(tmp_path / "mine", tmp_path / ".lock")
+    with pytest.raises(OSError, match="/.lock, which has another name"):
+        lock_directory(tmp_path)
+    assert (tmp_path / "mine").read_text() == "mine"
+
+
+def test_a_pipe_as_lock_is_refused(tmp_path):
+    os.mkfifo(tmp_path / ".lock")
+    with pytest.raises(OSError, match="or is no file"):
+        lock_directory(tmp_path)

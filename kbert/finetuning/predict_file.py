@@ -125,6 +125,9 @@ class _Unfinished:
         self.run = json.loads(json.dumps(run))
         self.partial = output.with_name(output.name + ".partial")
         self.state = output.with_name(output.name + ".partial.json")
+        for path in (self.partial, self.state):
+            if path.is_dir():
+                raise FileExistsError(f"Expected a file, or none. Received: {path}, a directory; rename it")
         self.rows, self.size, self.hash = self._stored(overwrite)
         if not self.rows:  # a link is not written through
             self.partial.unlink(missing_ok=True)

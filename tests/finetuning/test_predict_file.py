@@ -345,6 +345,14 @@ def test_links_beside_the_output_are_not_written_through(pipeline, source, tmp_p
     assert (tmp_path / "precious").read_text() == "precious"
 
 
+@pytest.mark.parametrize("name", ["a.jsonl.partial", "a.jsonl.partial.json"])
+def test_a_directory_beside_the_output_is_left_alone(pipeline, source, tmp_path, name):
+    (tmp_path / name / "precious").mkdir(parents=True)
+    with pytest.raises(FileExistsError, match=f"{name}, a directory"):
+        run(pipeline, source, tmp_path / "a.jsonl")
+    assert (tmp_path / name / "precious").is_dir()
+
+
 def test_progress_says_how_much_there_is(pipeline, source, tmp_path, monkeypatch, caplog):
     stop(pipeline, source, tmp_path / "answers.jsonl", monkeypatch, KeyboardInterrupt())
     clock = iter(range(0, 1000, 11))

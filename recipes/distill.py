@@ -4,8 +4,9 @@
         --students saved_models/kbert-tiny/model saved_models/kbert-mini/model --tasks SST-2:4000 MRPC
 
 The teacher is fine-tuned on each task, then every student with each seed: on the labels alone, and on the labels and
-the teacher's answers. A task may be limited to its first examples of a random order, NAME:COUNT. Every fine-tuning is
-a run of its own in --output, so that a killed command goes on; results.json there has all scores on dev.
+the teacher's answers. A task may be limited to its first examples of a random order, NAME:COUNT; with --unlabelled N,
+the student is also taught with N of the others, whose labels it does not see. Every fine-tuning is a run of its own in
+--output, so that a killed command goes on; results.json there has all scores on dev.
 """
 
 import dataclasses
@@ -24,6 +25,7 @@ def distill(
     output: PathLike,
     *,
     tasks: list[str] = ("SST-2", "MRPC"),
+    unlabelled: Natural = 0,
     seeds: tuple[Natural, ...] = (0, 1, 2),
     epochs: Positive = 3.0,
     batch_size: Count = 32,
@@ -40,6 +42,7 @@ def distill(
         glue: the directory of GLUE.
         output: directory for the runs.
         tasks: tasks of GLUE with classes, each NAME or NAME:COUNT.
+        unlabelled: texts without labels for a further run of each student on tasks with a COUNT; 0: none.
         seeds: of the students; the teacher has the first.
         epochs: passes over the examples, of the teacher and the students.
         batch_size: examples per update.
@@ -70,14 +73,18 @@ def distill(
     for name, _, count in (task.partition(":") for task in tasks):
         task = kbert.tasks.glue(name)
         train, dev = task.read(glue, "train"), task.read(glue, "dev")
+        kinds = {"alone": {}, "taught": taught | {"teacher": output / name / "teacher"}}
         if count:
-            train = train.split(int(count))[1]
+            others, train = train.split(int(count))
+            texts = {getattr(task, column): list(values)[:unlabelled] for column, values in others.columns.items()}
+            if unlabelled:
+                kinds[f"taught with {unlabelled} texts"] = kinds["taught"] | {"unlabelled": texts}
         made = {"teacher": score(teacher, task, train, dev, f"{name}/teacher", learning_rate=teacher_rate)}
         for student, seed in itertools.product(students, seeds):
             word = pathlib.Path(student.removesuffix("/model")).name
             plain = {"learning_rate": student_rate, "seed": seed}
-            for kind, more in (("alone", {}), ("taught", {"teacher": output / name / "teacher", **taught})):
-                run = f"{name}/{word}-{kind}-{seed}"
+            for kind, more in kinds.items():
+                run = f"{name}/{word}-{kind.replace(' ', '-')}-{seed}"
                 made.setdefault(f"{word}, {kind}", []).append(score(student, task, train, dev, run, **plain, **more))
                 print(f"{name}  {word}, {kind}, seed {seed}: {task.metrics[0]} {made[f'{word}, {kind}'][-1]:.4f}")
         results[name] = {"metric": task.metrics[0], "examples": len(train), "dev_examples": len(dev)} | made

@@ -94,9 +94,10 @@ def test_distill(home, tmp_path):
     write_toy_glue(tmp_path / "glue")
     students = [write_tiny_directory(tmp_path / "student/model").parent]
     flags = as_flags(teacher=home / "init", students=students, glue=tmp_path / "glue", output=tmp_path / "runs")
-    flags += as_flags(tasks=["SST-2:40", "MRPC:16"], seeds=0, epochs=1, batch_size=8, sequence_length=16)
+    flags += as_flags(tasks=["SST-2:40", "MRPC:16"], unlabelled=8, seeds=0, epochs=1, batch_size=8)
+    flags += as_flags(sequence_length=16)
     results = run_recipe("distill", *flags)
-    assert set(results["SST-2"]) >= {"teacher", "student, alone", "student, taught"}
+    assert set(results["SST-2"]) >= {"teacher", "student, alone", "student, taught", "student, taught with 8 texts"}
     assert results["SST-2"]["examples"] == 40 and len(results["MRPC"]["student, taught"]) == 1
     assert json.loads((tmp_path / "runs/results.json").read_text())["tasks"] == results
     assert run_recipe("distill", *flags) == results

@@ -32,9 +32,9 @@ class Bounds:
 Count = Annotated[int, Bounds("[1, inf)")]
 Natural = Annotated[int, Bounds("[0, inf)")]
 Positive = Annotated[float, Bounds("(0, inf)")]
-Share = Annotated[float, Bounds("[0, 1]")]
-NonzeroShare = Annotated[float, Bounds("(0, 1]")]
-ShareBelowOne = Annotated[float, Bounds("[0, 1)")]
+Fraction = Annotated[float, Bounds("[0, 1]")]
+NonzeroFraction = Annotated[float, Bounds("(0, 1]")]
+FractionBelowOne = Annotated[float, Bounds("[0, 1)")]
 Peak = Annotated[float, Bounds("(0, inf)", "the peak of the verb's own schedule")]
 PathLike = str | os.PathLike
 
@@ -194,7 +194,7 @@ class Options:
 
         @dataclasses.dataclass(frozen=True, kw_only=True)
         class Masking(Options):
-            rate: NonzeroShare = 0.15
+            rate: NonzeroFraction = 0.15
 
         Masking(rate=2)  # ValueError: Masking: `rate` must be a number in (0, 1]. Received: 2
     """
@@ -403,14 +403,14 @@ class Optimization(Options):
         weight_decay: of all weights but biases and layer normalisations; times the learning rate, at each step.
         bias_correction: Adam as published, with bias correction; BERT was trained without. "lamb" always has it.
         layer_decay: the ratio of a layer's learning rate to that of the layer above; None: the same rate for all.
-        accumulate: the number of micro-batches into which a replica divides its share of an update: less memory, the
+        accumulate: the number of micro-batches into which a replica divides its fraction of an update: less memory, the
             same update.
     """
 
     optimizer: Literal["adamw", "lamb"] = "adamw"
-    weight_decay: Share = 0.01
+    weight_decay: Fraction = 0.01
     bias_correction: bool = False
-    layer_decay: NonzeroShare | None = None
+    layer_decay: NonzeroFraction | None = None
     accumulate: Count = 1
 
 
@@ -420,8 +420,8 @@ class Distillation(Options):
 
     Args:
         teacher_temperature: what the logits of teacher and student are divided by before they are compared.
-        hard_share: the share of the labels in the loss; 0: the teacher's answers alone.
+        hard_fraction: the fraction of the labels in the loss; 0: the teacher's answers alone.
     """
 
     teacher_temperature: Positive = 2.0
-    hard_share: Share = 0.5
+    hard_fraction: Fraction = 0.5

@@ -17,7 +17,7 @@ from typing import Literal
 from experiments.paper_tables import TABLES
 
 from kbert.cli import Command, run_command
-from kbert.options import Count, Natural, PathLike, Peak, Positive, ShareBelowOne, verb
+from kbert.options import Count, FractionBelowOne, Natural, PathLike, Peak, Positive, verb
 from kbert.pretraining.run.pretrain import SIZES
 
 
@@ -49,7 +49,7 @@ def ablations(
     output: PathLike,
     *,
     vocabulary: PathLike | None = None,
-    held_out: ShareBelowOne | None = None,
+    held_out: FractionBelowOne | None = None,
     names: PathLike | None = None,
     results: PathLike | None = None,
     size: SIZES = "tiny",
@@ -71,7 +71,7 @@ def ablations(
     epochs: Positive = 3.0,
     batch_size: Count = 32,
     sequence_length: Count | None = None,
-    dropout: ShareBelowOne | None = None,
+    dropout: FractionBelowOne | None = None,
     feature_epochs: Positive = 10.0,
     feature_units: Count = 768,
     dry_run: bool = False,
@@ -83,7 +83,7 @@ def ablations(
         table: the table or comparison.
         output: directory, which several tables may share.
         vocabulary: a vocab.txt, for text.
-        held_out: share of the text that is held out, 0.01 by default.
+        held_out: fraction of the text that is held out, 0.01 by default.
         names: file of ``kbert names``, for the row of masking with names.
         results: directory of the tables; None: results/ in `output`.
         size: of the models.

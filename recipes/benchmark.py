@@ -18,7 +18,7 @@ Figures are medians of the steady state. With --peers the systems are measured i
 ratio holds even if the load of the machine varies. Peers run in the precision of --precision, each in the setting in
 which a trial found it fastest (docs/performance.md). FLOPs are counted by one formula for all of them
 (kbert/training/flops.py). On JAX `train` runs without TensorFlow; on a known GPU or TPU it prints the model FLOPs
-utilisation, the share of the maker's peak. Flash attention needs --dropout 0 there.
+utilisation, the fraction of the maker's peak. Flash attention needs --dropout 0 there.
 """
 
 import sys
@@ -28,7 +28,7 @@ from benchmarks.settings import DATA, PRECISIONS
 from benchmarks.table import PARTS
 
 from kbert.cli import Command, run_command
-from kbert.options import Count, PathLike, Positive, ShareBelowOne, verb
+from kbert.options import Count, FractionBelowOne, PathLike, Positive, verb
 from kbert.pretraining.run.pretrain import SIZES
 
 
@@ -52,7 +52,7 @@ def benchmark(
     max_predictions: Count = 20,
     precision: Literal[PRECISIONS] = "float32",
     xla: Literal["auto", "on", "off"] = "auto",
-    dropout: ShareBelowOne | None = None,
+    dropout: FractionBelowOne | None = None,
     data: Literal[DATA] = "synthetic",
     corpus: list[str] | None = None,
     records: PathLike | None = None,

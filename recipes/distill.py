@@ -59,7 +59,7 @@ def distill(
     output = pathlib.Path(check_directory(output, "`output`"))
     for model in (teacher, *students):
         open_checkpoint(model)  # an error now, and not after the teacher's training
-    taught = {"teacher_temperature": distillation.teacher_temperature, "hard_share": distillation.hard_share}
+    taught = {"teacher_temperature": distillation.teacher_temperature, "hard_fraction": distillation.hard_fraction}
 
     def score(source, task, train, dev, name, **options) -> float:
         """The first metric on dev of a fine-tuning, which is made once."""

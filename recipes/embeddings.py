@@ -15,7 +15,7 @@ import re
 from typing import Literal
 
 from kbert.cli import Command, run_command
-from kbert.options import Count, Natural, PathLike, Peak, Positive, ShareBelowOne
+from kbert.options import Count, FractionBelowOne, Natural, PathLike, Peak, Positive
 
 
 def pairs_of(corpus: str, kind: str, count: int) -> list:
@@ -46,7 +46,7 @@ def train_embeddings(
     batch_size: Count = 64,
     sequence_length: Count = 64,
     learning_rate: Peak = 3e-5,
-    dropout: ShareBelowOne = 0.1,
+    dropout: FractionBelowOne = 0.1,
     temperature: Positive = 0.05,
     seed: Natural = 0,
 ) -> dict:

@@ -10,7 +10,7 @@ trained on their concatenation. ``kbert tag-features`` runs all rows of table 7.
 import pathlib
 
 from kbert.cli import Command, run_command
-from kbert.options import Count, Natural, PathLike, Peak, ShareBelowOne
+from kbert.options import Count, FractionBelowOne, Natural, PathLike, Peak
 
 
 def features_bilstm(
@@ -24,7 +24,7 @@ def features_bilstm(
     batch_size: Count = 32,
     sequence_length: Count = 128,
     learning_rate: Peak = 1e-3,
-    dropout: ShareBelowOne = 0.1,
+    dropout: FractionBelowOne = 0.1,
     seed: Natural = 0,
 ) -> dict:
     """Trains a tagger on a frozen encoder's features, and scores entities as conlleval does.

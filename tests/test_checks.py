@@ -49,8 +49,8 @@ def test_integers():
 
 
 def test_a_setting_that_is_missing_is_none():
-    there = {"steps": 1, "held_out": None, "grid": {"seeds": [0], "rate": None}, "phases": [{"share": 1.0}]}
-    now = {"steps": 1, "packed": None, "grid": {"seeds": (0,)}, "phases": [{"share": 1.0, "rate": None}]}
+    there = {"steps": 1, "held_out": None, "grid": {"seeds": [0], "rate": None}, "phases": [{"fraction": 1.0}]}
+    now = {"steps": 1, "packed": None, "grid": {"seeds": (0,)}, "phases": [{"fraction": 1.0, "rate": None}]}
     assert differing(there, now) == differing(now, there) == []
     assert differing(there, now | {"held_out": 0.0, "grid": {}, "steps": 2}) == ["grid", "held_out", "steps"]
 

@@ -9,7 +9,7 @@ from helpers.run_python import assert_imports_none
 from helpers.wrong_values import wrong_inputs
 
 from kbert.cli import Command, execute, make_parser, parse_call, read_config
-from kbert.options import PASSING, Count, Machine, NonzeroShare, Options, PathLike, Peak
+from kbert.options import PASSING, Count, Machine, NonzeroFraction, Options, PathLike, Peak
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,11 +17,11 @@ class Masking(Options):
     """Which tokens are masked.
 
     Args:
-        rate: the share of tokens.
+        rate: the fraction of tokens.
         whole_word: whether whole words are masked.
     """
 
-    rate: NonzeroShare = 0.15
+    rate: NonzeroFraction = 0.15
     whole_word: bool = False
 
 
@@ -139,7 +139,7 @@ def test_the_help_is_the_docstring(capsys):
         "--evaluate-every epoch|N",
         "--packed, --no-packed",
         "--rate X",
-        "the share of tokens. (default: 0.2)",
+        "the fraction of tokens. (default: 0.2)",
         "--output PATH",
     ):
         assert text in shown

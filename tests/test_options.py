@@ -13,13 +13,13 @@ from helpers.wrong_values import wrong_values
 from kbert.options import (
     PASSING,
     Count,
+    FractionBelowOne,
     Machine,
-    NonzeroShare,
+    NonzeroFraction,
     Optimization,
     Options,
     PathLike,
     Peak,
-    ShareBelowOne,
     check_option,
     option_help,
     verb,
@@ -28,7 +28,7 @@ from kbert.options import (
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Masking(Options):
-    rate: NonzeroShare = 0.15
+    rate: NonzeroFraction = 0.15
     phases: tuple[tuple[Count, float], ...] = ()
     path: PathLike | None = None
     log_every: Annotated[Count | None, PASSING] = None
@@ -126,10 +126,10 @@ def test_the_help_of_an_option_is_its_sentence_in_the_docstring():
 def test_bounds_are_open_or_closed():
     for value, fits in ((0, True), (0.999, True), (1, False), (-1e-9, False)):
         if fits:
-            assert check_option("f", "x", value, ShareBelowOne) == value
+            assert check_option("f", "x", value, FractionBelowOne) == value
         else:
             with pytest.raises(ValueError, match=r"f: `x` must be a number in \[0, 1\)"):
-                check_option("f", "x", value, ShareBelowOne)
+                check_option("f", "x", value, FractionBelowOne)
 
 
 def test_options_import_nothing_heavy():

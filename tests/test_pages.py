@@ -104,9 +104,28 @@ def test_question_answering(place):
     assert names["answers"]["answer"].shape == (1,) and (place / "runs/questions/model").is_dir()
 
 
+SHIPPED = {'"saved_models/': f'"{ROOT}/saved_models/'}
+
+
 def test_pre_training(place):
-    names = run("docs/pretraining.md", {'output="runs/tiny"': 'output="runs/new"'} | PRETRAIN)
+    names = run("docs/pretraining.md", {'output="runs/tiny"': 'output="runs/new"'} | PRETRAIN | SHIPPED)
     assert names["run"].metrics["steps"] == 1
+    assert "angioplasty" in (place / "models/medical/vocab.txt").read_text().splitlines()
+
+
+def test_fill_mask(place):
+    (place / "reviews.txt").write_text("\n".join(text for text, _ in sentences(8)))
+    quick = {"[500:]": "[4:]", "[:500]": "[:4]", "epochs=3": "epochs=1", "sequence_length=128": "sequence_length=16"}
+    names = run("docs/fill-mask.md", quick | SHIPPED)
+    assert names["answers"]["tokens"].shape[::2] == (1, 5)
+
+
+@pytest.mark.parity
+def test_phones_and_onnx(place):
+    pytest.importorskip("ai_edge_litert", reason="needs the extra mobile")
+    pytest.importorskip("tf2onnx", reason="needs the extra mobile")
+    run("docs/export-options.md", SHIPPED)
+    assert (place / "sst2.tflite").stat().st_size > 1e6 and (place / "sst2.onnx").stat().st_size > 1e6
 
 
 @pytest.mark.slow  # it trains
@@ -245,7 +264,7 @@ def test_every_call_of_the_migration_page_runs(tmp_path, monkeypatch):
 
 
 def test_every_page_with_python_is_run():
-    here = "concepts corpora data distillation embeddings fine-tuning migrate pretraining question-answering"
-    here += " quickstart tokenizer training"
+    here = "concepts corpora data distillation embeddings export-options fill-mask fine-tuning migrate pretraining"
+    here += " question-answering quickstart tokenizer training"
     pages = {path.stem for path in (ROOT / "docs").glob("*.md") if blocks(f"docs/{path.name}")}
     assert pages == {*here.split(), "serving"}

@@ -154,18 +154,18 @@ class SpanAnswers(Answers):
         lowest = tf.fill(shape, tf.constant(-float("inf"), tf.float64))
         scores = tf.tensor_scatter_nd_update(lowest, place, scores)
         peak = tf.reduce_max(scores, axis=1, keepdims=True)  # -inf where the list is empty
-        shares = tf.exp(scores - tf.where(tf.math.is_inf(peak), tf.zeros_like(peak), peak))
-        shares = tf.math.divide_no_nan(shares, tf.reduce_sum(shares, axis=1, keepdims=True))
+        fractions = tf.exp(scores - tf.where(tf.math.is_inf(peak), tf.zeros_like(peak), peak))
+        fractions = tf.math.divide_no_nan(fractions, tf.reduce_sum(fractions, axis=1, keepdims=True))
         static = [answers.shape[0], self.list_length]
         count = tf.math.unsorted_segment_sum(tf.ones_like(place[:, 0]), place[:, 0], rows)
-        return tf.ensure_shape(answers, static), tf.ensure_shape(tf.cast(shares, tf.float32), static), count
+        return tf.ensure_shape(answers, static), tf.ensure_shape(tf.cast(fractions, tf.float32), static), count
 
     def to_dicts(self, answers):
         """``answer``, ``score``, ``start``, ``end``, ``null_score``, and ``n_best``: answers with probabilities."""
         single = ("answer", "score", "start", "end", "null_score")
         columns = (answers["n_best_answers"], answers["n_best_scores"].tolist(), answers["n_best_count"])
-        for i, (texts, shares, count) in enumerate(zip(*columns, strict=True)):
-            entries = [{"answer": a, "probability": p} for a, p in zip(texts[:count], shares[:count], strict=True)]
+        for i, (texts, fractions, count) in enumerate(zip(*columns, strict=True)):
+            entries = [{"answer": a, "probability": p} for a, p in zip(texts[:count], fractions[:count], strict=True)]
             yield {name: answers[name][i : i + 1].tolist()[0] for name in single} | {"n_best": entries}
 
     def table_row(self, row):

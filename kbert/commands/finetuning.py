@@ -12,11 +12,11 @@ from kbert.finetuning.finetune import finetune
 from kbert.finetuning.grid import finetune_glue
 from kbert.options import (
     Count,
+    FractionBelowOne,
     Machine,
     Natural,
     PathLike,
     Positive,
-    ShareBelowOne,
     to_json,
 )
 
@@ -112,7 +112,7 @@ def tag_features(
     train: PathLike,
     output: PathLike,
     *,
-    dev: ShareBelowOne | PathLike = 0.1,
+    dev: FractionBelowOne | PathLike = 0.1,
     train_sentences: Count | None = None,
     tag_column: int = -1,
     scheme: str | None = None,
@@ -122,7 +122,7 @@ def tag_features(
     batch_size: Count = 32,
     learning_rate: Positive = 1e-3,
     units: Count = 768,
-    dropout: ShareBelowOne = 0.1,
+    dropout: FractionBelowOne = 0.1,
     sequence_length: Count = 128,
     seed: Natural = 0,
     checkpoint_every: Count = 100,
@@ -141,7 +141,7 @@ def tag_features(
 
     Args:
         source: the encoder.
-        train, dev: files of tagged words in columns, as of CoNLL-2003; a share as `dev`: of the documents of `train`.
+        train, dev: files of tagged words in columns, as of CoNLL-2003; a fraction as `dev`: of `train`'s documents.
         train_sentences: train on the first so many sentences only.
         output: directory that receives a folder for each mode, and the table when all six are finished.
         tag_column: column of the tag, from 0 or from the end.

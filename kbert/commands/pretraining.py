@@ -13,9 +13,9 @@ from kbert.commands.types import Format, Precision, given
 from kbert.options import (
     PASSING,
     Count,
+    FractionBelowOne,
     Natural,
     PathLike,
-    ShareBelowOne,
     verb,
 )
 from kbert.pretraining.run.pretrain import pretrain
@@ -139,7 +139,7 @@ def records(
     lowercase: bool = True,
     format: Format = "auto",
     language: str = "en",
-    held_out: ShareBelowOne = 0.01,
+    held_out: FractionBelowOne = 0.01,
     shard_tokens: Count = 1 << 20,
     shuffle_shards: Count = 16,
     sequence_length: Count = 128,
@@ -163,7 +163,7 @@ def records(
         lowercase: lower-case the text and strip accents.
         format: of the corpus; auto: detected from the content of each file.
         language: of the corpus, for splitting prose into sentences.
-        held_out: share of the documents that is used for evaluation only.
+        held_out: fraction of the documents that is used for evaluation only.
         shard_tokens: approximate number of tokens of a shard.
         shuffle_shards: number of shards whose documents are shuffled together, in memory.
         sequence_length: of the report.
@@ -278,7 +278,7 @@ def evaluate_pretraining(
     source: PathLike,
     corpus_or_records: list[str],
     *,
-    held_out: ShareBelowOne | None = None,
+    held_out: FractionBelowOne | None = None,
     format: Format | None = None,
     language: str | None = None,
     sequence_length: Count = 128,
@@ -296,7 +296,7 @@ def evaluate_pretraining(
     Args:
         source: a model with a masked-LM head.
         corpus_or_records: the directory of records, or text files; put patterns in quotes.
-        held_out: share of the text that is scored, 0.01 by default; records have their own.
+        held_out: fraction of the text that is scored, 0.01 by default; records have their own.
         format: of the corpus.
         language: of the corpus.
         sequence_length: tokens of a row.

@@ -58,8 +58,8 @@ _HEADERS = (
 )
 LONGEST_LINE = 1 << 23  # bytes: what is held in memory at once, and tokenised
 _WINDOW = 1 << 16  # bytes that are judged at once: a text may begin like one and go on as something else
-_MOST_UNREADABLE = 0.1  # share of the bytes of a text
-_FEW_UNREADABLE = 0.005  # half the share in German text that is Latin-1
+_MOST_UNREADABLE = 0.1  # fraction of the bytes of a text
+_FEW_UNREADABLE = 0.005  # half the fraction in German text that is Latin-1
 _LEAST_UNREADABLE = 16  # bytes: fewer say nothing about a text
 _CONTROL = bytes({*range(32), 127} - set(b"\t\n\v\f\r"))
 

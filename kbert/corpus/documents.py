@@ -203,12 +203,12 @@ def report_formats(texts) -> None:
     formats = ", ".join(f"{count:,} as {reader}" for reader, count in sorted(counts.items()))
     _log_once(logging.INFO, f"{len(texts):,} texts ({formats}): {total:,} documents")
     largest = sorted(texts, key=lambda text: (-text[2], text[0]))[: len(texts) // _FEW]
-    share = sum(count for *_, count in largest) / total
-    if share > 0.5:
+    fraction = sum(count for *_, count in largest) / total
+    if fraction > 0.5:
         names = ", ".join(f"{name} as {reader}" for name, reader, _ in largest[:3])
         _log_once(
             logging.WARNING,
-            f"{len(largest):,} of {len(texts):,} texts have {share:.1%} of the documents; the most: {names}. If a "
+            f"{len(largest):,} of {len(texts):,} texts have {fraction:.1%} of the documents; the most: {names}. If a "
             "format is wrong, name the right one (`format`, --format): documents of a few sentences make poor pairs.",
         )
 

@@ -80,9 +80,9 @@ def pool_function(tokenizer):
     return pool
 
 
-def is_held_out(sentences, share):
+def is_held_out(sentences, fraction):
     """Whether a document belongs to the held-out set: a function of its text alone, so that copies stay together."""
-    return held_out_rank(sentences) < share * 2.0**64
+    return held_out_rank(sentences) < fraction * 2.0**64
 
 
 def held_out_rank(sentences) -> int:
@@ -96,8 +96,8 @@ def pool_is_full(sentences, size, pool_sentences=POOL_SENTENCES):
     return sentences >= pool_sentences or size >= _POOL_BYTES
 
 
-def sufficient_share(documents):
-    """A share that holds out a document in 19 of 20 corpora of so few documents, for an error to advise."""
+def sufficient_fraction(documents):
+    """A fraction that holds out a document in 19 of 20 corpora of so few documents, for an error to advise."""
     return min(0.5, math.ceil(30 / documents) / 10)
 
 

@@ -73,7 +73,7 @@ def write_records(
         directory: where to write; made if needed.
         shard_tokens: about how many tokens a shard has. Training holds one shard in memory.
         shuffle_shards: how many shards are filled at a time, in memory.
-        held_out: share of the documents set aside for evaluation, in [0, 1). Each document's text decides.
+        held_out: fraction of the documents set aside for evaluation, in [0, 1). Each document's text decides.
         seed: int, for the order of the documents.
         settings: JSON-able description of the corpus, for the manifest. An unfinished run with other settings is not
             resumed.
@@ -81,7 +81,7 @@ def write_records(
 
     Raises:
         ValueError: the directory holds other files, or records with other settings. There are no documents, or none for
-            training. A share or size is invalid.
+            training. A fraction or size is invalid.
 
     Example::
 
@@ -265,7 +265,7 @@ class RecordsWriter:
         if all(shard["held_out"] for shard in self.done["shards"]):
             raise ValueError(
                 f"All {self.done['documents_read']:,} documents are held out at held_out={self.held_out}, none is "
-                "for training. Give a smaller share, or more documents."
+                "for training. Give a smaller fraction, or more documents."
             )
         manifest = signed(
             {

@@ -11,14 +11,14 @@ from kbert.options import (
     Bookkeeping,
     Count,
     Distillation,
+    Fraction,
+    FractionBelowOne,
     Machine,
     Natural,
     Optimization,
     PathLike,
     Peak,
     Positive,
-    Share,
-    ShareBelowOne,
     verb,
 )
 
@@ -55,17 +55,17 @@ def finetune(
     source: PathLike | Any,
     task,
     train: PathLike | Any,
-    dev: ShareBelowOne | PathLike | Any = None,
+    dev: FractionBelowOne | PathLike | Any = None,
     output: Annotated[PathLike | None, PASSING] = None,
     *,
     epochs: Positive = 3.0,
     steps: Count | None = None,
     batch_size: Count = 32,
     learning_rate: Peak = 5e-5,
-    warmup_share: Share = 0.1,
+    warmup_proportion: Fraction = 0.1,
     sequence_length: Count | None = None,
     seed: Natural = 0,
-    dropout: ShareBelowOne | None = None,
+    dropout: FractionBelowOne | None = None,
     lora_rank: Count | None = None,
     class_weight: Literal["balanced"] | Mapping | None = None,
     group_by_length: bool = False,
@@ -99,7 +99,7 @@ def finetune(
         train: examples to train on: the result of ``task.read``, the path of a file, or rows in memory (a dict of
             columns, a list of dicts or tuples, a pandas DataFrame, a finite tf.data.Dataset). Of a Hugging Face
             DatasetDict it is the split "train", and `dev` the split "validation".
-        dev: examples to evaluate on, as `train`; of a GLUE directory its dev split. A share such as 0.1: that part of
+        dev: examples to evaluate on, as `train`; of a GLUE directory its dev split. A fraction such as 0.1 of
             `train` is held out, the same one for every seed. None: no scores, and the last weights are kept.
         output: directory for the model, its metrics, history and TensorBoard logs; an unfinished run with the same
             settings and examples is resumed exactly. None: nothing is written.
@@ -107,7 +107,7 @@ def finetune(
         steps: weight updates, instead of `epochs`.
         batch_size: examples (or windows) per update, over all replicas. The paper: 16 or 32.
         learning_rate: the peak. The paper: 5e-5, 3e-5 or 2e-5.
-        warmup_share: the share of the steps in which the learning rate rises to its peak.
+        warmup_proportion: the fraction of the steps in which the learning rate rises to its peak.
         sequence_length: tokens per row; None: the model's own, 128 by default (spans: 384).
         seed: determines new weights, dropout and the order of the examples.
         dropout: instead of the model's own dropout rates.

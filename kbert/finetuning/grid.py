@@ -17,13 +17,13 @@ from kbert.options import (
     Arguments,
     Bookkeeping,
     Count,
+    FractionBelowOne,
     Machine,
     Natural,
     Optimization,
     PathLike,
     Peak,
     Positive,
-    ShareBelowOne,
     verb,
 )
 
@@ -248,7 +248,7 @@ def finetune_glue(
     train_examples: Count | None = None,
     submission: bool = False,
     sequence_length: Count | None = None,
-    dropout: ShareBelowOne | None = None,
+    dropout: FractionBelowOne | None = None,
     group_by_length: bool = False,
     random_weights: bool = False,
     optimization: Optimization = Optimization(),

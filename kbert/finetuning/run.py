@@ -1,4 +1,4 @@
-"""A run as fine-tuning, taggers on features and pre-training share it: its directory and its logs."""
+"""A run as fine-tuning, taggers on features and pre-training have it: its directory and its logs."""
 
 import importlib.util
 import logging

@@ -26,7 +26,7 @@ from kbert.pipelines.pipeline import Pipeline
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import has_splits
 from kbert.tasks.task import Evaluation, Task
-from kbert.text.tokenizer import share_of_unknown, warn_of_unknown
+from kbert.text.tokenizer import unknown_fraction, warn_of_unknown
 from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.dev_evaluation import DevEvaluation, EvaluationEpochs, evaluation_steps
 from kbert.training.dry_run import estimate_training
@@ -43,7 +43,7 @@ from kbert.weights.source import check_source, local_source
 
 _LOGGER = logging.getLogger("kbert")
 _CHECKPOINT_EVERY = 200  # steps
-_FIRST = 200  # examples, whose share of [UNK] is looked at
+_FIRST = 200  # examples, whose fraction of [UNK] is looked at
 _LOG_EVERY = 50  # steps, about: a divisor of checkpoint_every
 
 
@@ -131,8 +131,8 @@ class Finetuning:
         if asked.class_weight is not None:
             self.task.check_class_weight(asked.class_weight, self.pipeline, self.train)
         head = self.train.take(range(min(len(self.train), _FIRST)))
-        share = share_of_unknown(self.pipeline.tokenizer, head.columns.values())
-        warn_of_unknown(share, self.train.path or "the training examples")
+        fraction = unknown_fraction(self.pipeline.tokenizer, head.columns.values())
+        warn_of_unknown(fraction, self.train.path or "the training examples")
         self.teaching = None
         if asked.teacher is not None:
             self.teaching = Teaching(asked, self.task, self.pipeline, self.train)
@@ -286,7 +286,7 @@ class Finetuning:
 
     def _compile(self, model) -> None:
         asked, steps = self.asked, self._steps()
-        schedule = WarmupLinearDecay(asked.learning_rate, int(asked.warmup_share * steps), steps)
+        schedule = WarmupLinearDecay(asked.learning_rate, int(asked.warmup_proportion * steps), steps)
         with self.hardware.scope():
             if asked.lora_rank:  # not before: a model that is given stays as it is until its training begins
                 keras.utils.set_random_seed(asked.seed)

@@ -168,7 +168,7 @@ class Teaching:
 def distillation_losses(model: BertModel, distillation) -> dict[str, DistillationLoss]:
     """The losses of a student, by output."""
     return {
-        name: DistillationLoss(loss, distillation.teacher_temperature, distillation.hard_share)
+        name: DistillationLoss(loss, distillation.teacher_temperature, distillation.hard_fraction)
         for name, loss in model.default_loss().items()
     }
 

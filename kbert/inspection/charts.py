@@ -141,16 +141,16 @@ def attribution_picture(tokens: Sequence[str], attributions: Sequence[float], ti
 
 
 def confusion_picture(counts: np.ndarray, names: Sequence[str], title: str) -> np.ndarray:
-    """Counts [r, r], gold labels as rows: cells as dark as their share of the row, a frame where right."""
-    shares = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+    """Counts [r, r], gold labels as rows: cells as dark as their fraction of the row, a frame where right."""
+    fractions = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
     cell = 64 if len(names) <= 8 else 44
 
     def draw(figure):
         from matplotlib.patches import Rectangle
 
         axes = figure.subplots()
-        _map(axes, shares, names, names, high=1.0, size=9)
-        _numbers(axes, shares, [[_short_count(count) for count in row] for row in counts.tolist()])
+        _map(axes, fractions, names, names, high=1.0, size=9)
+        _numbers(axes, fractions, [[_short_count(count) for count in row] for row in counts.tolist()])
         for n in range(len(names)):
             axes.add_patch(Rectangle((n - 0.46, n - 0.46), 0.92, 0.92, fill=False, edgecolor=INK))
         axes.set_xlabel("predicted")
@@ -162,12 +162,12 @@ def confusion_picture(counts: np.ndarray, names: Sequence[str], title: str) -> n
 
 
 def reliability_picture(
-    calibration, title: str, of: str = "the predicted label", share: str = "accuracy"
+    calibration, title: str, of: str = "the predicted label", fraction: str = "accuracy"
 ) -> np.ndarray:
     """The reliability diagram: accuracy as bars, the gap to the confidence as a line, the counts below.
 
     `calibration` has ``counts``, ``confidence`` and ``accuracy`` of bins of equal width. `of` names
-    whose probability it is, `share` what the bars show.
+    whose probability it is, `fraction` what the bars show.
     """
     bins = len(calibration.counts)
     used = np.flatnonzero(calibration.counts)
@@ -176,12 +176,12 @@ def reliability_picture(
 
     def draw(figure):
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
-        above.bar(middles, accuracy, 0.84 / bins, color=BLUE, alpha=0.8, label=f"{share} (bar)")
+        above.bar(middles, accuracy, 0.84 / bins, color=BLUE, alpha=0.8, label=f"{fraction} (bar)")
         left, right = middles - 0.42 / bins, middles + 0.42 / bins
         above.hlines(confidence, left, right, color=ORANGE, linewidth=3, label="confidence (line)")
         above.vlines(middles, accuracy, confidence, color=ORANGE, linewidth=2)
         above.plot([0, 1], [0, 1], "--", color=INK, linewidth=1, label="perfect (dashed)")
-        above.set(xlim=(0, 1), ylim=(0, 1), ylabel=share)
+        above.set(xlim=(0, 1), ylim=(0, 1), ylabel=fraction)
         above.grid(axis="y")
         above.yaxis.set_major_formatter(_as_percent)
         below.bar(middles, calibration.counts[used], 0.84 / bins, color=BLUE, alpha=0.45)
@@ -260,11 +260,11 @@ def _map(axes, values, rows, columns, high, size=8):
     axes.tick_params(length=0, top=True, labeltop=True, bottom=False, labelbottom=False)
 
 
-def _numbers(axes, shares, texts):
+def _numbers(axes, fractions, texts):
     """Writes in every cell, white on dark."""
     for i, row in enumerate(texts):
         for j, text in enumerate(row):
-            ink = "white" if shares[i, j] > 0.6 else INK
+            ink = "white" if fractions[i, j] > 0.6 else INK
             axes.text(j, i, text, ha="center", va="center", color=ink, fontsize=8)
 
 

@@ -26,7 +26,7 @@ from kbert.text.tokenizer import check_tokenizer
 _LOGGER = logging.getLogger("kbert")
 _TEXTS = ("The capital of France is Paris.", "She put the book back because it was too heavy.")
 _COMPARED = 2000  # words, for comparing layers
-_TEST_SHARE = 0.2  # of `data`, if there is no `dev`
+_TEST_FRACTION = 0.2  # of `data`, if there is no `dev`
 
 
 def inspect(
@@ -236,7 +236,7 @@ def _warn(states, attributions):
 
 def _split(data, seed):
     order = np.random.Generator(np.random.PCG64(seed)).permutation(len(data))
-    count = max(1, round(_TEST_SHARE * len(data)))
+    count = max(1, round(_TEST_FRACTION * len(data)))
     if count >= len(data):
         raise ValueError(
             f"inspect: `data`: expected at least two sentences or texts, or `dev` beside it. Received: {len(data)}"

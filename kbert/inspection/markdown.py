@@ -37,11 +37,11 @@ def markdown_table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in rows)])
 
 
-def percent(share: float) -> str:
-    """A share as a percentage of two digits: "93%", "4.2%", "–" for NaN."""
-    if share != share:
+def percent(fraction: float) -> str:
+    """A fraction as a percentage of two digits: "93%", "4.2%", "–" for NaN."""
+    if fraction != fraction:
         return "–"
-    return f"{100 * share:.0f}%" if round(share, 3) >= 0.1 or not share else f"{100 * share:.1f}%"
+    return f"{100 * fraction:.0f}%" if round(fraction, 3) >= 0.1 or not fraction else f"{100 * fraction:.1f}%"
 
 
 def mark_spans(text: str, gold=None, predicted=None, around: int = _AROUND) -> str:

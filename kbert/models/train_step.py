@@ -114,7 +114,7 @@ def total_weights(model, inputs, labels, weights):
 
 @contextlib.contextmanager
 def shares_of(model, totals, micro_batches):
-    """Within this context the losses of a micro-batch are its shares of the whole batch's losses."""
+    """Within this context the losses of a micro-batch are its parts of the whole batch's losses."""
     losses = {name: loss for name, loss in _losses(model).items() if name in totals}
     for name, loss in losses.items():
         loss.whole_batch = WholeBatch(totals[name], micro_batches, totals[""])

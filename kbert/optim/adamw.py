@@ -37,7 +37,7 @@ class AdamW(OptimizerOfAll):
     biases. The embeddings and the heads' kernels are therefore decayed, as in the original. A gradient that comes as
     indexed slices (an embedding lookup) is made dense first, so that decay and moments reach every row.
 
-    Under `tf.distribute` Keras clips each replica's share of the gradient, so that the threshold depends on the number
+    Under `tf.distribute` Keras clips each replica's part of the gradient, so that the threshold depends on the number
     of replicas. Here `clip_scope="global"` clips the sum over the replicas: any number of them gives the update of one.
     `clip_scope="replica"` does as the original: each replica's own gradient is clipped, and the results are summed.
 
@@ -211,7 +211,7 @@ class AdamW(OptimizerOfAll):
         if replicas == 1 or self.clip_scope == "global":
             grads = sum_over_replicas(grads)
             return grads, self._clip_factor(grads, indices)
-        # Under `tf.distribute` a loss is a share of the mean over replicas: times their number it is the replica's own.
+        # Under `tf.distribute` a loss is part of the mean over replicas: times their number it is the replica's own.
         scale = replicas * self._clip_factor(grads, indices, replicas)
         return sum_over_replicas([gradient * ops.cast(scale, gradient.dtype) for gradient in grads]), ops.ones(())
 

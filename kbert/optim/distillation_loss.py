@@ -15,7 +15,7 @@ _MASKED = -1e9
 
 @keras.saving.register_keras_serializable("kbert")
 class DistillationLoss(WeightedMeanLoss):
-    """`hard_share` times the loss of the labels, plus the rest times the distance to the teacher's answers.
+    """`hard_fraction` times the loss of the labels, plus the rest times the distance to the teacher's answers.
 
     The distance of classes, positions and labels that are on or off is the Kullback-Leibler divergence of the teacher's
     distribution and the student's, both at `temperature`, times its square, which keeps the gradient's scale. The
@@ -24,7 +24,7 @@ class DistillationLoss(WeightedMeanLoss):
     Args:
         loss: the loss of the labels: `ClassificationLoss`, `MultiLabelLoss`, `SpanLoss` or `RegressionLoss`.
         temperature: what the logits of both are divided by.
-        hard_share: the share of the labels, from 0 to 1.
+        hard_fraction: the fraction of the labels, from 0 to 1.
 
     Inputs:
         y_true: float [..., h + N]. First the label as `loss` takes it: a class number, a score, N labels that are on or
@@ -44,11 +44,11 @@ class DistillationLoss(WeightedMeanLoss):
 
     default_name = "distillation_loss"
 
-    def __init__(self, loss, temperature=2.0, hard_share=0.5, name=None):
+    def __init__(self, loss, temperature=2.0, hard_fraction=0.5, name=None):
         super().__init__(name)
         self.loss = loss
         self.temperature = temperature
-        self.hard_share = hard_share
+        self.hard_fraction = hard_fraction
 
     def values_and_weights(self, y_true, y_pred, sample_weight):
         y_true = ops.cast(y_true, "float32")
@@ -58,7 +58,7 @@ class DistillationLoss(WeightedMeanLoss):
         is_labelled = ops.isfinite(y_true[:, :1] if isinstance(self.loss, MultiLabelLoss) else y_true[..., 0])
         hard = ops.where(ops.logical_and(is_labelled, hard_weights != 0), hard, 0.0)
         soft = self._distance(labels, answers, ops.cast(y_pred, "float32"))
-        return self.hard_share * hard + (1.0 - self.hard_share) * soft, broadcast_weights(sample_weight, soft)
+        return self.hard_fraction * hard + (1.0 - self.hard_fraction) * soft, broadcast_weights(sample_weight, soft)
 
     def total_weight(self, y_true, sample_weight):
         labels = y_true[:, : y_true.shape[-1] // 2] if isinstance(self.loss, MultiLabelLoss) else y_true[..., 0]
@@ -92,7 +92,7 @@ class DistillationLoss(WeightedMeanLoss):
         return super().get_config() | {
             "loss": keras.saving.serialize_keras_object(self.loss),
             "temperature": self.temperature,
-            "hard_share": self.hard_share,
+            "hard_fraction": self.hard_fraction,
         }
 
     @classmethod

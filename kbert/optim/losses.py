@@ -21,7 +21,7 @@ from kbert.optim.replicas import count_replicas, sum_over_replicas
 class WeightedMeanLoss(keras.losses.Loss):
     """Base of the losses here: (sum of weight * value) / (sum of weights + `epsilon`) over the global batch.
 
-    Under `tf.distribute` the gradient is this replica's share of the gradient of that mean. The value, once Keras has
+    Under `tf.distribute` the gradient is this replica's part of the gradient of that mean. The value, once Keras has
     averaged it over replicas, is the mean itself, even if the last batch is split unevenly.
 
     Unlike Keras' losses these have no `reduction` and `dtype`: they always compute this mean, in float32. Subclasses
@@ -249,7 +249,7 @@ class AddLoss(keras.layers.Layer):
     def call(self, y_true, y_pred, sample_weight=None):
         value = self.loss(y_true, y_pred, sample_weight)
         clear_losses(self)
-        # Keras divides what is added by the number of replicas, of which the losses here add up the shares.
+        # Keras divides what is added by the number of replicas, of which the losses here add up the parts.
         self.add_loss(value * count_replicas())
         return y_pred
 
@@ -268,7 +268,7 @@ def _global_mean(total, weight, epsilon):
     replicas = count_replicas()
     if replicas == 1:
         return ops.divide_no_nan(total, weight + epsilon)
-    # The sums over replicas carry no gradient: each replica adds its own share, and Keras adds up the shares.
+    # The sums over replicas carry no gradient: each replica adds its own part, and Keras adds up the parts.
     all_total, all_weight = sum_over_replicas([ops.stop_gradient(total), ops.stop_gradient(weight)])
     share = ops.divide_no_nan(total, all_weight + epsilon)
     mean = ops.divide_no_nan(all_total, all_weight + epsilon)

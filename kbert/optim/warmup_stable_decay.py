@@ -52,11 +52,11 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
     def __call__(self, step):
         with keras.name_scope(self.name):
             step = ops.cast(step, "float32")
-            share = ops.minimum(step / self.warmup_steps, 1.0) if self.warmup_steps else ops.ones_like(step)
+            fraction = ops.minimum(step / self.warmup_steps, 1.0) if self.warmup_steps else ops.ones_like(step)
             if self.decay_steps:
                 left = float(self.total_steps) - ops.minimum(step, float(self.total_steps))
-                share = ops.minimum(share, left / self.decay_steps)
-            return self.peak * share
+                fraction = ops.minimum(fraction, left / self.decay_steps)
+            return self.peak * fraction
 
     def get_config(self):
         return {

@@ -196,8 +196,8 @@ class Pipeline(FreshFunctions, keras.Model):
         y = self._targets(y)
         weights = kwargs.pop("sample_weight", None)
         if kwargs.get("validation_split") and not _makes_batches(x):
-            share = kwargs.pop("validation_split")
-            (x, y, weights), validation_data = split_texts(self._columns(x), share, y, weights)
+            fraction = kwargs.pop("validation_split")
+            (x, y, weights), validation_data = split_texts(self._columns(x), fraction, y, weights)
         elif isinstance(validation_data, tuple):
             texts, labels, *rest = validation_data
             validation_data = (texts, self._targets(labels), *rest)

@@ -151,13 +151,13 @@ def check_rows(columns, *labels):
             raise ValueError(f"Pipeline: expected a label and a weight for each of {rows} texts. Received: {count}")
 
 
-def split_texts(columns, share, *labels):
+def split_texts(columns, fraction, *labels):
     """(columns, *labels) of the first texts, and of the last ones for validation, as Keras splits rows."""
-    if not 0 < share < 1:
-        raise ValueError(f"Pipeline: `validation_split` must be between 0 and 1. Received: {share!r}")
+    if not 0 < fraction < 1:
+        raise ValueError(f"Pipeline: `validation_split` must be between 0 and 1. Received: {fraction!r}")
     check_rows(columns, *labels)
     size = int(next(iter(columns.values())).shape[0])
-    at = math.floor(size * (1 - share))
+    at = math.floor(size * (1 - fraction))
     rows = np.arange(size)
     return tuple(
         tuple(values_of_windows(values, part) for values in (columns, *labels)) for part in (rows[:at], rows[at:])

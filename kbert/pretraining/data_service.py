@@ -60,7 +60,7 @@ def from_service(dataset, address):
             f"Expected a data service (kbert serve-data) at {address}. Received: {error.strerror or error}"
         ) from error
     return dataset.apply(
-        # OFF: the one worker makes the whole dataset, rather than a share of it.
+        # OFF: the one worker makes the whole dataset, rather than a fraction of it.
         tf.data.experimental.service.distribute(
             tf.data.experimental.service.ShardingPolicy.OFF, f"grpc://{address}", target_workers="ANY"
         )

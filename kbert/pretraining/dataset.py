@@ -28,7 +28,7 @@ from kbert.pretraining.shared_graphs import shared_pairs, shared_rows
 from kbert.pretraining.sources import (
     TextSource,
     check_reading,
-    held_out_shares,
+    held_out_fractions,
     open_source,
     record_pools,
     resolve_held_out,
@@ -99,7 +99,7 @@ def pretraining_dataset(
             its epochs; rows of weight 0 then fill up the last batch.
         evaluation: whether to give the held-out documents instead of the others: once, always with the same pairs,
             masks and order, built immediately and kept in memory. Rows that fill up the last batch have weight 0.
-        batches: the maximum number of batches. With `evaluation` each shard of records gives its share of them; of a
+        batches: the maximum number of batches. With `evaluation` each shard of records gives its fraction of them; of a
             text corpus they come from its first pool of held-out documents.
         packed: whether short pairs share a row, as its parts: they attend only to themselves, and positions begin anew
             with each. A pair has the same masks as in a row of its own. Pairs are combined within a pool, best fit,
@@ -108,7 +108,7 @@ def pretraining_dataset(
         num_parts: K, the maximum number of parts in a packed row; None: S / 16, at least 4.
         fill_rows: bool, whether packed rows get further short pairs where they have space
             (`kbert.pretraining.rows`), for corpora of short documents. Held-out rows are never filled.
-        held_out: share of the documents of a text corpus that are for evaluation only, chosen by their text; 0.01 by
+        held_out: fraction of the documents of a text corpus that are for evaluation only, chosen by their text; 0.01 by
             default. Records have their own.
         next_sentence: False: single segments of text and no `nsp_logits`, for a `BertPretrainer` without it.
         short_sequence_rate, random_next_rate: see `kbert.pretraining.sentence_pairs`.
@@ -198,14 +198,14 @@ def pretraining_dataset(
         return count_pairs(pool, seed, visit(epoch), *pairing)
 
     rows_before = start_step * batch_size + start_row
-    shares = None
+    fractions = None
     opened = open_source(source, format, language)
     if isinstance(opened, Records):
         records = opened if data_service is None else Records(opened.directory, in_graph=True)
         records.check_tokenizer(tokenizer)
         pools, rows_before = record_pools(records, seed, epochs, evaluation, count, rows_before)
         if evaluation and batches is not None:
-            shares = held_out_shares(records, count, batches * batch_size)
+            fractions = held_out_fractions(records, count, batches * batch_size)
     elif data_service is not None:
         raise ValueError(f"A data service makes batches of records. Received: {source!r}, which is text")
     else:
@@ -229,8 +229,8 @@ def pretraining_dataset(
         return _token_columns(pool, entity_ids), table, splits
 
     drawn = pools.map(_graph(draw), num_parallel_calls=2, deterministic=True)
-    if shares is not None:
-        drawn = tf.data.Dataset.zip(drawn, tf.data.Dataset.from_tensor_slices(shares)).map(_graph(_first_rows))
+    if fractions is not None:
+        drawn = tf.data.Dataset.zip(drawn, tf.data.Dataset.from_tensor_slices(fractions)).map(_graph(_first_rows))
     dataset = masked_rows(
         drawn,
         masking,

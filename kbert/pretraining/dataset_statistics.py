@@ -28,10 +28,10 @@ def dataset_statistics(dataset, tokenizer, batches=200, left_to_right=False):
 
     Returns:
         dict of floats and ints: `sequences`, the rows; `parts_per_sequence`, 1 unless they are packed;
-        `random_next_share`, the share of pairs whose second segment is random
+        `random_next_fraction`, the fraction of pairs whose second segment is random
         (None without next sentences); `masks_per_sequence`, its smallest and largest value; `mask_token_rate`,
         `keep_rate`, `random_token_rate` of the masks (a random token that happens to be the right one counts as kept);
-        `tokens_per_sequence`; `padding_share`; `unknown_share`, the share of [UNK] among the tokens that are not
+        `tokens_per_sequence`; `padding_fraction`; `unknown_fraction`, that of [UNK] among the tokens that are not
         masked; `tokens_per_second` without padding and `nominal_tokens_per_second` with padding, both without the first
         batch, during which the pipeline starts.
 
@@ -60,14 +60,14 @@ def dataset_statistics(dataset, tokenizer, batches=200, left_to_right=False):
     return {
         "sequences": len(rows),
         "parts_per_sequence": counts["parts"] / len(rows),
-        "random_next_share": counts["random"] / counts["parts"] if "random" in counts else None,
+        "random_next_fraction": counts["random"] / counts["parts"] if "random" in counts else None,
         "masks_per_sequence": masks / len(rows),
         "fewest_masks": int(rows.min()),
         "most_masks": int(rows.max()),
         **rates,
         "tokens_per_sequence": counts["tokens"] / len(rows),
-        "padding_share": 1 - counts["tokens"] / counts["slots"],
-        "unknown_share": counts["unknown"] / max(1, counts["tokens"] - counts["masked"]),
+        "padding_fraction": 1 - counts["tokens"] / counts["slots"],
+        "unknown_fraction": counts["unknown"] / max(1, counts["tokens"] - counts["masked"]),
         "tokens_per_second": rate.get("tokens"),
         "nominal_tokens_per_second": rate.get("slots"),
     }
@@ -84,12 +84,12 @@ def format_report(report):
         masks = f"masks a sequence      {masks}: " + ", ".join(f"{rate:.1%} {name}" for rate, name in rates)
     lines = [
         f"sequences looked at   {of('sequences'):,}",
-        f"tokens a sequence     {of('tokens_per_sequence'):.1f}, padding {of('padding_share'):.1%}, "
-        f"[UNK] {of('unknown_share'):.2%}",
+        f"tokens a sequence     {of('tokens_per_sequence'):.1f}, padding {of('padding_fraction'):.1%}, "
+        f"[UNK] {of('unknown_fraction'):.2%}",
         masks,
     ]
-    if of("random_next_share") is not None:
-        lines.insert(1, f"random next sentence  {of('random_next_share'):.1%}")
+    if of("random_next_fraction") is not None:
+        lines.insert(1, f"random next sentence  {of('random_next_fraction'):.1%}")
     if of("parts_per_sequence") > 1:
         lines[0] += f", packed: {of('parts_per_sequence'):.2f} pairs a row"
     if of("tokens_per_second") is not None:

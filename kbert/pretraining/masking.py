@@ -92,13 +92,13 @@ class TokenMasking(keras.layers.Layer):
         super().__init__(**kwargs)
         (self.max_predictions,) = check_positive("TokenMasking", max_predictions=max_predictions).values()
         (self.mask_rate,) = check_numbers("TokenMasking", "(0, 1]", mask_rate=mask_rate).values()
-        shares = {"mask_token_rate": mask_token_rate, "keep_rate": keep_rate, "random_token_rate": random_token_rate}
-        shares = check_numbers("TokenMasking", "[0, 1]", **shares)
-        if abs(sum(shares.values()) - 1.0) > 1e-6:
+        fractions = {"mask_token_rate": mask_token_rate, "keep_rate": keep_rate, "random_token_rate": random_token_rate}
+        fractions = check_numbers("TokenMasking", "[0, 1]", **fractions)
+        if abs(sum(fractions.values()) - 1.0) > 1e-6:
             raise ValueError(
-                f"TokenMasking: mask_token_rate + keep_rate + random_token_rate must be 1. Received: {shares}"
+                f"TokenMasking: mask_token_rate + keep_rate + random_token_rate must be 1. Received: {fractions}"
             )
-        self.mask_token_rate, self.keep_rate, self.random_token_rate = shares.values()
+        self.mask_token_rate, self.keep_rate, self.random_token_rate = fractions.values()
         self.tokenizer = tokenizer
         self.whole_word = whole_word
         set_untracked(self, "seed", seed)  # a variable belongs to whoever changes it

@@ -13,7 +13,7 @@ import tensorflow as tf
 from kbert.checks import check_numbers
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import DocumentList, check_format, end_of_documents, file_documents, texts_as_documents
-from kbert.corpus.pool import POOL_SENTENCES, held_out_rank, is_held_out, sufficient_share, text_pools
+from kbert.corpus.pool import POOL_SENTENCES, held_out_rank, is_held_out, sufficient_fraction, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
@@ -104,7 +104,7 @@ class _Head:
 
 
 def resolve_held_out(owner: str, source, held_out: float | None) -> float | None:
-    """The share of the documents that are only for evaluation: of text, 0.01 by default; None of records."""
+    """The fraction of the documents that are only for evaluation: of text, 0.01 by default; None of records."""
     if held_out is not None:
         (held_out,) = check_numbers(owner, "[0, 1)", held_out=held_out).values()
     if not _are_records(source):
@@ -181,9 +181,9 @@ def _first_document(documents, held_out, evaluation):
         count, lowest, highest = count + 1, min(lowest, rank), max(highest, rank)
     enough = (math.floor(100 * lowest) + 1) / 100  # holds out the document with the lowest rank
     if not evaluation:
-        advice = "Give a smaller share (--held-out)"
+        advice = "Give a smaller fraction (--held-out)"
     elif enough <= highest:
-        advice = f"Give a larger share, such as {enough} (--held-out {enough})"
+        advice = f"Give a larger fraction, such as {enough} (--held-out {enough})"
     else:
         advice = "Give more documents: one at least is for training, and one for evaluation"
     raise ValueError(f"None of {count:,} documents is {_KINDS[evaluation]} at held_out={held_out}. {advice}.")
@@ -237,14 +237,14 @@ def _check_shards(records, evaluation):
     if shards := len(records.held_out if evaluation else records.training):
         return shards
     count = records.manifest["counts"]["documents"]
-    advice = f"--held-out {sufficient_share(count)}" if evaluation else "a smaller --held-out"
+    advice = f"--held-out {sufficient_fraction(count)}" if evaluation else "a smaller --held-out"
     raise ValueError(
         f"{records.directory}: none of its {count:,} documents is {_KINDS[evaluation]} at held_out="
         f"{records.manifest['settings']['held_out']}. Prepare the records again with {advice} --overwrite."
     )
 
 
-def held_out_shares(records, count_rows, wanted):
+def held_out_fractions(records, count_rows, wanted):
     """How many rows each shard of held-out records gives, so that `wanted` of them stand for all of its documents.
 
     A shard may be a single book: the first rows in the order of the shards would be a sample of one text. int32

@@ -54,7 +54,7 @@ def check_tfrecords(source, held_out=None, lengths=None, evaluation=None) -> Non
                 break
         else:
             name = "held out" if kind else "for training"
-            raise ValueError(f"{files[0]}: none of the rows is {name} at held_out={held_out}. Give another share.")
+            raise ValueError(f"{files[0]}: none of the rows is {name} at held_out={held_out}. Give another fraction.")
 
 
 def tfrecord_rows(
@@ -222,10 +222,10 @@ def _originals(rows):
     return tf.tensor_scatter_nd_update(rows["input_ids"], places, tf.gather_nd(rows["masked_lm_ids"], is_mask))
 
 
-def _is_held_out(rows, share):
+def _is_held_out(rows, fraction):
     token_ids = _originals(rows)
     hashes = fold_in(tf.range(tf.shape(token_ids)[1], dtype=tf.int64), token_ids)
-    return uniform(fold_in(tf.reduce_sum(hashes, axis=1), _HELD_OUT), 1)[:, 0] < share
+    return uniform(fold_in(tf.reduce_sum(hashes, axis=1), _HELD_OUT), 1)[:, 0] < fraction
 
 
 def _as_batch(rows, next_sentence):

@@ -101,24 +101,24 @@ class Examples(abc.ABC):
         smaller one.
 
         Args:
-            held_out: a share (0.1) or a number (100). Tagged sentences are held out by whole documents, questions by
+            held_out: a fraction (0.1) or a number (100). Tagged sentences are held out by whole documents, questions by
                 contexts.
             seed: an integer from 0.
-            stratify: whether the held-out examples have each label in its share of all examples, rounded. This needs
+            stratify: whether the held-out examples have each label in its fraction of all examples, rounded. This needs
                 texts with one label each. A larger draw then need not contain a smaller one.
 
         Raises:
-            ValueError: a share or number that leaves one side empty, an invalid seed, or `stratify` without labels.
+            ValueError: a fraction or number that leaves one side empty, an invalid seed, or `stratify` without labels.
         """
         (seed,) = check_integers("split", 0, seed=seed).values()
         labels = self._strata() if check_bool(stratify, "split: `stratify`") else None
         if isinstance(held_out, bool) or not isinstance(held_out, numbers.Real):
-            raise ValueError(f"split: `held_out` must be a share or a number. Received: {held_out!r}")
+            raise ValueError(f"split: `held_out` must be a fraction or a number. Received: {held_out!r}")
         groups = self._groups()
-        share = isinstance(held_out, float)
-        count = max(1, round(held_out * len(groups))) if share else held_out
+        fraction = isinstance(held_out, float)
+        count = max(1, round(held_out * len(groups))) if fraction else held_out
         if not 0 < count < len(groups) or held_out <= 0:
-            what = f"a share of {held_out}, {count}," if share else f"{count}"
+            what = f"a fraction of {held_out}, {count}," if fraction else f"{count}"
             raise ValueError(
                 f"{self.path or type(self).__name__}: expected to hold out 1 to {len(groups) - 1} of {len(groups)} "
                 f"{self._unit}. Received: {what}, which leaves one side empty"
@@ -171,7 +171,7 @@ class Examples(abc.ABC):
 
 
 def _stratified(order, labels, count):
-    """The row numbers with `count` first in which each label has its share: the largest remainders are rounded up."""
+    """The row numbers with `count` first in which each label has its part: the largest remainders are rounded up."""
     sizes = np.bincount(labels)
     quotas = sizes * count // len(labels)
     remainders = sizes * count % len(labels)

@@ -12,7 +12,7 @@ import numpy as np
 
 
 def accuracy(labels, predictions) -> float:
-    """Share of equal entries."""
+    """Fraction of equal entries."""
     labels, predictions = _same_length(labels, predictions)
     return float(np.mean(labels == predictions))
 
@@ -105,7 +105,7 @@ def _subset_accuracy(labels, predictions):
     return float(np.mean(np.all(labels == predictions, axis=1)))
 
 
-# Of tables [n, N] of 0 and 1: F1 of all decisions together, its mean over the labels, the share of rows that are right.
+# Of tables [n, N] of 0 and 1: F1 of all decisions together, its mean over the labels, the fraction of right rows.
 MULTI_LABEL_METRICS = {"micro_f1": _micro_f1, "macro_f1": _mean_f1, "subset_accuracy": _subset_accuracy}
 
 

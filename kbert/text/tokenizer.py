@@ -239,21 +239,21 @@ def check_tokenizer(tokenizer, owner: str) -> None:
         )
 
 
-def share_of_unknown(tokenizer: BertTokenizer, columns: Iterable[Sequence]) -> float:
-    """The share of [UNK] among the tokens at the beginnings of the texts in columns."""
+def unknown_fraction(tokenizer: BertTokenizer, columns: Iterable[Sequence]) -> float:
+    """The fraction of [UNK] among the tokens at the beginnings of the texts in columns."""
     texts = [text[:_CHARACTERS] for column in columns for text in np.ravel(np.asarray(column, object))]
     ids = tokenizer(texts or [""]).flat_values.numpy()
     return float(np.mean(ids == tokenizer.unk_id)) if ids.size else 0.0
 
 
-def warn_of_unknown(share: float, texts: str) -> None:
+def warn_of_unknown(fraction: float, texts: str) -> None:
     """Logs a warning if so many tokens are [UNK] that the vocabulary is probably of another language."""
-    if share >= _MOST_UNKNOWN:
+    if fraction >= _MOST_UNKNOWN:
         _LOGGER.warning(
             "%s: %.0f %% of the tokens are [UNK], of which a model learns nothing. Expected a vocabulary of the "
             "language of the texts: use a model of it (google-bert/bert-base-multilingual-cased has 104 languages), or "
             "learn a vocabulary for a pre-training (kbert vocabulary)",
-            *(texts, 100 * share),
+            *(texts, 100 * fraction),
         )
 
 

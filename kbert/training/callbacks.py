@@ -9,7 +9,15 @@ from kbert.training.logs import complete_logs, is_chief
 
 _LOGGER = logging.getLogger("kbert")
 _SETTING_RATE = (keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau)
-_NOT_ON_CONSOLE = ("step", "total_steps", "seconds", "steps_per_second", "gradient_norm", "time_share", "seconds_left")
+_NOT_ON_CONSOLE = (
+    "step",
+    "total_steps",
+    "seconds",
+    "steps_per_second",
+    "gradient_norm",
+    "time_fraction",
+    "seconds_left",
+)
 _NOT_ON_CONSOLE += ("flops_per_second", "real_tokens_per_second")
 _SECONDS = 10  # between two lines
 

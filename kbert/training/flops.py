@@ -63,7 +63,7 @@ def matmul_peak(precision="float32", size=None, seconds=2.0):
 def nominal_peak(device: str, precision: str = "bfloat16"):
     """What the maker of an accelerator gives as its peak of dense matrix products, in FLOP/s; None if it is not known.
 
-    MFU is the share of this peak that a training's own operations reach.
+    MFU is the fraction of this peak that a training's own operations reach.
 
     Args:
         device: str, as JAX or TensorFlow name it, such as "NVIDIA H200".

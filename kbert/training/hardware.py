@@ -276,7 +276,7 @@ def _choose_xla(xla, name, gpus):
 
 
 def check_accumulation(accumulate: int, hardware, batch_sizes) -> None:
-    """Raises ValueError unless each replica can divide its share of such batches into `accumulate` micro-batches."""
+    """Raises ValueError unless each replica can divide its fraction of such batches into `accumulate` micro-batches."""
     if accumulate == 1:
         return
     if wrong := sorted(size for size in set(batch_sizes) if size % (accumulate * hardware.replicas)):

@@ -42,7 +42,7 @@ def fit_steps(
     keep=2,
     keep_every=None,
     keep_best=False,
-    real_share=None,
+    real_fraction=None,
     real_tokens=None,
     evaluation=None,
     stages=None,
@@ -80,12 +80,12 @@ def fit_steps(
         keep: int, checkpoints to keep.
         keep_every: int, steps: checkpoints at its multiples are all kept; None: only the last `keep`.
         keep_best: bool, whether the checkpoint with the lowest ``val_loss`` is kept, too.
-        real_share: float, the share of tokens that are not padding, for "real_tokens_per_second".
+        real_fraction: float, the fraction of tokens that are not padding, for "real_tokens_per_second".
         real_tokens: float, instead: how many tokens of a batch are not padding on average, if batches differ in length.
         evaluation: `kbert.training.DevEvaluation`, or None; its scores are in the logs of the window in
             which they were measured, with "val_" before their names.
         stages: list of `kbert.training.Stage`, parts of the run with batches of different shapes; they have
-            their own `validation_data` and `real_share`. The step is traced anew for each.
+            their own `validation_data` and `real_fraction`. The step is traced anew for each.
         budget: `kbert.training.TimeBudget`: the run lasts for its time, and has its learning rates; the
             optimizer is compiled with a number as learning rate. For a single process.
 
@@ -110,7 +110,7 @@ def fit_steps(
     """
     _check_arguments(model, total_steps, window, budget, validation_every, checkpoint_every)
     make = make_dataset if stages else lambda start_step, starts: make_dataset(start_step=start_step)
-    stages = stages or [Stage(1.0, validation_data, real_share)]
+    stages = stages or [Stage(1.0, validation_data, real_fraction)]
     run = RunState(stages, total_steps, model.steps_per_execution, budget, real_tokens)
     callbacks = callback_list("fit_steps", callbacks, has_own_rate=budget is not None)
     if output is not None:

@@ -310,7 +310,7 @@ def describe_contents(path) -> str:
 
 
 def _is_extension(names):
-    """Whether the settings that differ are only those of a run's length; the warm-up is by default a share of it."""
+    """Whether the settings that differ are only those of a run's length; the warm-up is by default a fraction of it."""
     return "steps" in names and set(names) <= {"steps", "warmup_steps"}
 
 
@@ -321,7 +321,7 @@ def _check_extension(path, stored, settings, schedule, done):
     try:
         check(settings)
     except FileExistsError as error:
-        warmup = stored.get("warmup_steps")  # by default a share of the steps, so that it changes with them
+        warmup = stored.get("warmup_steps")  # by default a fraction of the steps, so that it changes with them
         if warmup == settings.get("warmup_steps") or warmup is None or warmup > settings["steps"]:
             raise
         check(settings | {"warmup_steps": warmup})

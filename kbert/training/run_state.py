@@ -25,9 +25,9 @@ class Stage:
     """A part of a run whose batches all have the same shape.
 
     Attributes:
-        end: float in (0, 1], where it ends, as a share of the run.
+        end: float in (0, 1], where it ends, as a fraction of the run.
         validation_data: as for `model.fit`.
-        real_share: float, the share of its tokens that are not padding, or None.
+        real_fraction: float, the fraction of its tokens that are not padding, or None.
         phase: int, the number of the phase of a pre-training that it belongs to.
         batch_size, sequence_length, max_predictions: ints, of a pre-training: rows of an update, tokens of a row, and
             how many of them are masked at most.
@@ -35,7 +35,7 @@ class Stage:
 
     end: float = 1.0
     validation_data: Any = None
-    real_share: float | None = None
+    real_fraction: float | None = None
     phase: int = 0
     batch_size: int | None = None
     sequence_length: int | None = None
@@ -144,7 +144,7 @@ class RunState:
             facts = self.checkpoints.facts if self.step else facts
         if self.budget is not None:
             self.budget.restore(self.step, facts["elapsed"], output)
-            self.restore(facts["starts"], self.budget.share)
+            self.restore(facts["starts"], self.budget.fraction)
         interrupted = facts.get("window")
         is_whole = interrupted is not None and interrupted["whole"]
         self.window = Window(self.step, None if is_whole else interrupted)
@@ -161,9 +161,9 @@ class RunState:
 
     # Stages
 
-    def restore(self, starts: Sequence[int], share: float = 0.0) -> None:
-        """Sets what a checkpoint recorded of a run by the clock: `starts`, and the share of the run that is done."""
-        self.starts, self._share = list(starts), share
+    def restore(self, starts: Sequence[int], fraction: float = 0.0) -> None:
+        """Sets what a checkpoint recorded of a run by the clock: `starts`, and the fraction of the run that is done."""
+        self.starts, self._share = list(starts), fraction
 
     def begun(self, step: int) -> list[int]:
         """The first steps of all stages up to that of this step."""
@@ -186,10 +186,10 @@ class RunState:
             return step >= self.total_steps
         return self._share >= 1 and len(self.starts) == len(self.stages) and step > self.starts[-1]
 
-    def advance(self, step: int, share: float) -> bool:
-        """Tells a run by the clock that `share` of it is over after `step` steps; returns whether its stage ends."""
-        self._share = share
-        ends = share >= self.stages[len(self.starts) - 1].end
+    def advance(self, step: int, fraction: float) -> bool:
+        """Tells a run by the clock that `fraction` of it is over after `step` steps; returns whether its stage ends."""
+        self._share = fraction
+        ends = fraction >= self.stages[len(self.starts) - 1].end
         if ends and len(self.starts) < len(self.stages):
             self.starts.append(step)
         return ends
@@ -201,7 +201,7 @@ class RunState:
         rows, length = batch_shape(dataset)
         self.tokens = (rows or 0) * (length or 0)  # 0: not known
         self.dataset, self.size = dataset, size
-        self.real_share = self.stage_at(self.step).real_share
+        self.real_fraction = self.stage_at(self.step).real_fraction
 
     def begin_window(self, model) -> None:
         """Begins a window, or goes on with the part of one that an interrupted run has done."""
@@ -236,7 +236,7 @@ class RunState:
         logs.update({"step": self.step, "total_steps": self.total_steps} | named | optimizer_logs(model.optimizer))
         if self.budget is not None:
             logs["learning_rate"] = self.rate_of_step  # the optimizer has that of the next step
-            logs |= {"time_share": self.budget.share, "seconds_left": self.budget.seconds - self.budget.elapsed}
+            logs |= {"time_fraction": self.budget.fraction, "seconds_left": self.budget.seconds - self.budget.elapsed}
             del logs["total_steps"]
         logs.update(self._speed(model) | self.scores)
         self.scores = {}
@@ -257,8 +257,8 @@ class RunState:
         speed = {"seconds": window.end - window.start, "steps_per_second": batches / seconds}
         if self.tokens:
             speed["tokens_per_second"] = self.tokens * batches / seconds
-            if self.real_share is not None:
-                speed["real_tokens_per_second"] = self.real_share * speed["tokens_per_second"]
+            if self.real_fraction is not None:
+                speed["real_tokens_per_second"] = self.real_fraction * speed["tokens_per_second"]
             if flops := batch_flops(model, self.dataset):
                 speed["flops_per_second"] = flops * batches / seconds
         if self.real_tokens:

@@ -26,7 +26,7 @@ class TimeBudget:
 
     Args:
         seconds: float, the time of the run.
-        rate: function of the share of the time that is over, in [0, 1], that gives the learning rate.
+        rate: function of the fraction of the time that is over, in [0, 1], that gives the learning rate.
         now: function that gives the time in seconds.
 
     Attributes:
@@ -46,14 +46,14 @@ class TimeBudget:
         self._start = None  # the time at which `elapsed` was 0, once the clock runs
 
     @property
-    def share(self) -> float:
+    def fraction(self) -> float:
         """How much of the time is over, at most 1."""
         return min(self.elapsed / self.seconds, 1.0)
 
     @property
     def learning_rate(self) -> float:
         """That of the next step."""
-        return self.rate(self.share)
+        return self.rate(self.fraction)
 
     def restore(self, step: int, elapsed: float, directory=None) -> None:
         """Goes back to a checkpoint, and reads the times recorded for the steps after it.
@@ -84,16 +84,16 @@ class TimeBudget:
             self._start = self._now() - self.elapsed
 
     def tick(self, step: int) -> float:
-        """Records that a step is done; returns the share of the time that is over."""
+        """Records that a step is done; returns the fraction of the time that is over."""
         if step in self._recorded:
             self.elapsed, self._start = self._recorded.pop(step), None
             self.begin()  # in case that this is the last one recorded
-            return self.share
+            return self.fraction
         self.elapsed = self._now() - self._start
         if self._path is not None:
             with explain_full_disk(self._path), open(self._path, "a", encoding="utf-8") as file:
                 file.write(_line(step, self.elapsed))
-        return self.share
+        return self.fraction
 
 
 def _line(step, seconds):
@@ -115,9 +115,9 @@ def _read(path):
 class Forecast(keras.callbacks.Callback):
     """Logs once, by the time of the first steps, how many steps, tokens and epochs a run has time for."""
 
-    def __init__(self, budget, tokens, real_share, corpus_tokens=None, now=time.monotonic):
+    def __init__(self, budget, tokens, real_fraction, corpus_tokens=None, now=time.monotonic):
         super().__init__()
-        self.budget, self.tokens, self.real_share, self.corpus_tokens = budget, tokens, real_share, corpus_tokens
+        self.budget, self.tokens, self.real_fraction, self.corpus_tokens = budget, tokens, real_fraction, corpus_tokens
         self._now, self._first, self._logged = now, None, False
 
     def on_train_batch_end(self, batch, logs=None):
@@ -137,5 +137,5 @@ class Forecast(keras.callbacks.Callback):
                 f"{self.budget.seconds / 3600:.3g}",
                 f"{steps:,.0f}",
                 f"{tokens:,.0f}",
-                "" if not self.corpus_tokens else f", {tokens * self.real_share / self.corpus_tokens:.2f} epochs",
+                "" if not self.corpus_tokens else f", {tokens * self.real_fraction / self.corpus_tokens:.2f} epochs",
             )

@@ -23,8 +23,8 @@ def encode(settings):
     """The encoder's forward pass on one batch, pooler included.
 
     Returns:
-        dict of tokens per second, GFLOP/s, its share of the peak and of the model's own products (`PeakShares`), and
-        the settings; with `settings.peers` the peers' speeds too.
+        dict of tokens per second, GFLOP/s, its fraction of the peak and of the model's own products (`PeakFractions`),
+        and the settings; with `settings.peers` the peers' speeds too.
     """
     config = settings.config()
     hardware = settings.hardware()

@@ -1,4 +1,4 @@
-"""This machine's speed in matrix products, and the share of it that a model reaches.
+"""This machine's speed in matrix products, and the fraction of it that a model reaches.
 
 Shapes: B batch, S sequence, H hidden, A heads, D head width, F intermediate, P predictions, V vocabulary.
 """
@@ -62,7 +62,7 @@ def with_gradients(products) -> list[Product]:
     return found
 
 
-class PeakShares:
+class PeakFractions:
     """The peak of square products, the speed of a model's own products, and what a benchmark reaches of both.
 
     Measure before and after the benchmark: each speed is the best that was seen.
@@ -93,14 +93,14 @@ class PeakShares:
         """The fields of a benchmark's result.
 
         Args:
-            gflops_per_second: float, the speed of the benchmark; None: without shares.
+            gflops_per_second: float, the speed of the benchmark; None: without fractions.
         """
         peak, own, device = self.peak / 1e9, self.model_speed() / 1e9, device_name()
         result = {"matmul_peak_gflops_per_second": peak, "model_matmul_gflops_per_second": own, "device": device}
         if gflops_per_second is not None:
             result |= {
-                "share_of_matmul_peak": gflops_per_second / peak,
-                "share_of_model_matmul": gflops_per_second / own,
+                "fraction_of_matmul_peak": gflops_per_second / peak,
+                "fraction_of_model_matmul": gflops_per_second / own,
             }
             if nominal := nominal_peak(device, self.precision):
                 result["model_flops_utilisation"] = gflops_per_second * 1e9 / nominal
@@ -116,14 +116,14 @@ def race_at_peak(runners, settings, products, flops_per_token) -> dict:
         flops_per_token: number, operations of that work.
 
     Returns:
-        dict of `benchmarks.peers.summary`, GFLOP/s, its share of the peak and of the products, and the settings.
+        dict of `benchmarks.peers.summary`, GFLOP/s, its fraction of the peak and of the products, and the settings.
     """
-    shares = PeakShares(products, settings.precision)
-    shares.measure(settings.seconds)
+    fractions = PeakFractions(products, settings.precision)
+    fractions.measure(settings.seconds)
     result = summary(race(runners, settings.seconds, settings.rounds))
-    shares.measure(settings.seconds)
+    fractions.measure(settings.seconds)
     speed = result["tokens_per_second"] * flops_per_token / 1e9
-    return result | {"gflops_per_second": speed} | shares.summary(speed) | settings.of_model()
+    return result | {"gflops_per_second": speed} | fractions.summary(speed) | settings.of_model()
 
 
 def peak(settings):
@@ -131,7 +131,7 @@ def peak(settings):
     config = settings.config()
     settings.hardware()
     products = model_products(config, settings.batch_size, settings.sequence_length, settings.max_predictions)
-    shares = PeakShares(with_gradients(products), settings.precision)
+    fractions = PeakFractions(with_gradients(products), settings.precision)
     for _ in range(settings.rounds):
-        shares.measure(settings.seconds)
-    return shares.summary() | {"products_gflops_per_second": shares.by_product()} | settings.of_model()
+        fractions.measure(settings.seconds)
+    return fractions.summary() | {"products_gflops_per_second": fractions.by_product()} | settings.of_model()

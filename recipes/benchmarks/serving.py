@@ -148,7 +148,7 @@ def _figures(kind, samples, rows):
     if kind == "mixed":
         return {"mixed_texts_per_second": rows / statistics.median(samples)}
     cuts = statistics.quantiles(samples, n=100, method="inclusive")
-    return {f"{kind}_p{share}_ms": 1e3 * cuts[share - 1] for share in (50, 95, 99)}
+    return {f"{kind}_p{fraction}_ms": 1e3 * cuts[fraction - 1] for fraction in (50, 95, 99)}
 
 
 def _ratios(timings):

@@ -52,7 +52,7 @@ def table_lines(table) -> list[str]:
     lines = [
         f"{table['date']}, {table['cores']} cores of {table['processor']}; {about}.",
         "",
-        "| work | kbert | share of the matmul peak | of its own products | peers, at their best setting | kbert is |",
+        "| work | kbert | of the matmul peak | of its own products | peers, at their best setting | kbert is |",
         "|---|---|---|---|---|---|",
     ]
     return lines + [_serving_line(row) if row["part"] == "serve" else _model_line(row) for row in table["rows"]]
@@ -87,8 +87,8 @@ def _model_line(row):
     cells = (
         f"{row['part']} {row['size']}, {row['batch_size']} × {row['sequence_length']}, {row['precision']}",
         f"{ours:,.0f} tokens/s" + (f" ({own})" if own else ""),
-        f"{row['share_of_matmul_peak']:.0%} of {row['matmul_peak_gflops_per_second']:,.0f} GFLOP/s",
-        f"{row['share_of_model_matmul']:.0%} of {row['model_matmul_gflops_per_second']:,.0f} GFLOP/s",
+        f"{row['fraction_of_matmul_peak']:.0%} of {row['matmul_peak_gflops_per_second']:,.0f} GFLOP/s",
+        f"{row['fraction_of_model_matmul']:.0%} of {row['model_matmul_gflops_per_second']:,.0f} GFLOP/s",
         "; ".join(f"{name} ({row['peer_settings'][name]}) {rate:,.0f}" for name, rate in peers.items()),
         "; ".join(f"{ours / rate:.2f} times as fast" for rate in peers.values()),
     )

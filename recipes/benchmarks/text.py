@@ -14,7 +14,7 @@ from kbert.corpus.records import Records
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
-from kbert.pretraining.real_shares import first_pool, real_shares
+from kbert.pretraining.real_fractions import first_pool, real_fractions
 from kbert.pretraining.rows import count_rows, row_of_pairs
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.text.tokenizer import BertTokenizer
@@ -144,7 +144,7 @@ def rows(settings):
 
     Returns:
         dict of the processor time a row in microseconds, the least of `rounds` calls, of both ways; the numbers of rows
-        and pairs; and the shares of tokens that are not padding (`kbert.pretraining.real_shares`).
+        and pairs; and the fractions of tokens that are not padding (`kbert.pretraining.real_fractions`).
     """
     source, tokenizer = source_of(settings), tokenizer_of(settings)
     length, masking = settings.sequence_length, TokenMasking(tokenizer, settings.max_predictions)
@@ -159,9 +159,9 @@ def rows(settings):
         result["rows"] = int(count_rows(assign(table)))
         result[f"{name}_processor_us_per_row"] = 1e6 * min(_seconds(assign, table) for _ in range(settings.rounds))
         result[f"{name}_processor_us_per_row"] /= max(1, result["rows"])
-    shares = real_shares(source, tokenizer, sequence_length=length, max_predictions=settings.max_predictions)
+    fractions = real_fractions(source, tokenizer, sequence_length=length, max_predictions=settings.max_predictions)
     sizes = {"sequence_length": length, "max_predictions": settings.max_predictions}
-    return result | {f"{name}_real_share": share for name, share in shares.items()} | sizes
+    return result | {f"{name}_real_fraction": fraction for name, fraction in fractions.items()} | sizes
 
 
 def _seconds(function, *arguments):

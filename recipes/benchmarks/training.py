@@ -36,19 +36,19 @@ def train(settings):
     """Pre-training steps through `model.fit`: forward, backward, clipping and the optimizer.
 
     Returns:
-        dict of tokens per second, GFLOP/s, its share of the peak and of the model's own products (`PeakShares`), and
-        the settings; with `settings.peers` the peers' speeds too.
+        dict of tokens per second, GFLOP/s, its fraction of the peak and of the model's own products (`PeakFractions`),
+        and the settings; with `settings.peers` the peers' speeds too.
     """
     config = settings.config()
     hardware = settings.hardware()
     model = BertPretrainer(config)
     model.compile(AdamW(WarmupLinearDecay(1e-4, 10_000, 1_000_000)), jit_compile=hardware.jit_compile)
     dataset = batches(settings, config)
-    real_share = np.mean([batch[0]["padding_mask"].mean() for batch in dataset.as_numpy_iterator()])
+    real_fraction = np.mean([batch[0]["padding_mask"].mean() for batch in dataset.as_numpy_iterator()])
     tokens = settings.batch_size * settings.sequence_length
 
     def rates(times):
-        return [(tokens / seconds, real_share * tokens / seconds) for seconds in times]
+        return [(tokens / seconds, real_fraction * tokens / seconds) for seconds in times]
 
     def hub_runner(jit_compile):
         hub = _hub_masked_lm(config, jit_compile)
@@ -109,7 +109,7 @@ _STEPS = 100  # of a call: recipes write curves every 100 steps or so
 def board(settings):
     """Pre-training steps with and without TensorBoard, in turn: calls of `fit` of 103 steps each.
 
-    An upper bound: the time of the calls without TensorBoard counts for the share of the time that samples may take.
+    An upper bound: the time of the calls without TensorBoard counts for the fraction of the time that samples may take.
 
     Returns:
         dict of milliseconds a step, medians of the calls without and with TensorBoard; `overhead`, by how much the
@@ -192,7 +192,7 @@ def feed(settings):
 
     Returns:
         dict of milliseconds a step, with the one batch and with the pipeline, medians of all steps; the same of
-        processor time, medians of the rounds; `input_processor_share`, by how much more processor time a step takes
+        processor time, medians of the rounds; `input_processor_fraction`, by how much more processor time a step takes
         with the pipeline; and the settings.
     """
     import tensorflow as tf  # not above: training runs on JAX without TensorFlow too
@@ -220,9 +220,9 @@ def feed(settings):
     for name in sources:
         result[f"{name}_ms_per_step"] = 1e3 * statistics.median(wall[name])
         result[f"{name}_processor_ms_per_step"] = 1e3 * statistics.median(processor[name])
-    share = result["pipeline_processor_ms_per_step"] / result["one_batch_processor_ms_per_step"] - 1
+    fraction = result["pipeline_processor_ms_per_step"] / result["one_batch_processor_ms_per_step"] - 1
     about = settings.of_model() | {"data": "real", "packed": settings.packed}
-    return result | {"input_processor_share": share} | about
+    return result | {"input_processor_fraction": fraction} | about
 
 
 _FIT_STEPS = 200  # of an epoch: what a call of `fit` does once, half a second, is spread over them

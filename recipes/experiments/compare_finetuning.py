@@ -53,7 +53,7 @@ _LOGGER = logging.getLogger("kbert")
 RANDOM = "random weights"
 _LAST = {"keep": "last", "evaluate_every": None}  # so that the number of epochs is chosen as the others are
 _OWN = {"seed", "random_weights"}
-_CHOICE_SHARE = 0.2  # of the training examples, where settings are chosen on them
+_CHOICE_FRACTION = 0.2  # of the training examples, where settings are chosen on them
 _SCORES = ("mlm_accuracy", "mlm_perplexity", "nsp_accuracy")  # of a pre-training
 
 
@@ -147,7 +147,7 @@ def _chooser(task, choose_on):
     """The task as the settings are chosen on it."""
     if choose_on == "dev":
         return task
-    train, dev = task.train.split(_CHOICE_SHARE)
+    train, dev = task.train.split(_CHOICE_FRACTION)
     return dataclasses.replace(task, train=train, dev=dev)
 
 

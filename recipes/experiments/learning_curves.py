@@ -202,9 +202,9 @@ def _interpolate(points, tokens):
     """The held-out loss after a number of tokens."""
     for before, after in itertools.pairwise(points):
         if before.tokens <= tokens <= after.tokens:
-            share = (tokens - before.tokens) / ((after.tokens - before.tokens) or 1.0)
+            fraction = (tokens - before.tokens) / ((after.tokens - before.tokens) or 1.0)
             first, last = before.held_out("mlm_cross_entropy"), after.held_out("mlm_cross_entropy")
-            return first + share * (last - first)
+            return first + fraction * (last - first)
     return points[-1].held_out("mlm_cross_entropy")
 
 

@@ -15,7 +15,7 @@ class Row:
     Attributes:
         name: as the paper calls it.
         pretraining: arguments of `kbert.pretrain` that are this row's own.
-        share: float in (0, 1], after which share of the steps the model is taken.
+        fraction: float in (0, 1], after which fraction of the steps the model is taken.
         finetuning: options of `kbert.finetune` that are this row's own.
         feature_mode: of `kbert.models.feature_modes.FEATURE_MODES`: words are tagged on a frozen encoder's features
             instead of fine-tuning; None: fine-tuning.
@@ -28,7 +28,7 @@ class Row:
 
     name: str
     pretraining: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    share: float = 1.0
+    fraction: float = 1.0
     finetuning: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     feature_mode: str | None = None
     reference: str | None = None
@@ -182,7 +182,7 @@ def _figure5():
     rows = []
     for objective, pretraining in (("MLM", {}), ("LTR", _LTR)):
         for number in range(1, _MILESTONES + 1):
-            share, of = number / _MILESTONES, f"after {100 * number // _MILESTONES} % of the steps"
+            fraction, of = number / _MILESTONES, f"after {100 * number // _MILESTONES} % of the steps"
             reference, sign = (f"MLM {of}", -1) if objective == "LTR" else (None, None)
             if objective == "MLM" and number > 1:
                 reference, sign = rows[-1].name, 1
@@ -190,7 +190,7 @@ def _figure5():
                 Row(
                     name=f"{objective} {of}",
                     pretraining=pretraining,
-                    share=share,
+                    fraction=fraction,
                     reference=reference,
                     paper_sign=sign,
                     series=objective,
@@ -286,9 +286,9 @@ def needs_milestones(pretraining) -> bool:
     return any(dict(row.pretraining) == dict(pretraining) for row in _figure5().rows)
 
 
-def milestone(steps: int, share: float) -> int:
-    """The step after a share of a run: a multiple of what `kept_every` gives."""
-    return steps if share == 1.0 else round(share * _MILESTONES) * kept_every(steps)
+def milestone(steps: int, fraction: float) -> int:
+    """The step after a fraction of a run: a multiple of what `kept_every` gives."""
+    return steps if fraction == 1.0 else round(fraction * _MILESTONES) * kept_every(steps)
 
 
 def kept_every(steps: int) -> int:

@@ -18,7 +18,7 @@ from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.files import read_json
 from kbert.finetuning.identify import identify_model, identify_vocabulary
-from kbert.pretraining.real_shares import choose_packing
+from kbert.pretraining.real_fractions import choose_packing
 from kbert.pretraining.run.pretrain import pretrain
 from kbert.pretraining.run.pretraining_settings import SEQUENCE_LENGTH, PretrainingSettings, complete_settings
 from kbert.pretraining.run.starting_model import source_tokenizer
@@ -127,11 +127,11 @@ class PretrainedRows:
         """Raises what would otherwise end `path` after hours: before anything is written.
 
         Raises:
-            FileNotFoundError, ValueError: no such text; shares of a run by the clock, or of too few steps.
+            FileNotFoundError, ValueError: no such text; fractions of a run by the clock, or of too few steps.
         """
         rows = list(rows)
         for row in rows:
-            if row.share < 1.0:
+            if row.fraction < 1.0:
                 self._step(row)
         if not self._reads_records:
             find_files(self.source)
@@ -141,7 +141,7 @@ class PretrainedRows:
 
     def folder(self, row: Row) -> pathlib.Path:
         """Where the pre-training of a row is or will be."""
-        return self.directory / run_folder(self.name(row), self.identity(row, share=1.0))
+        return self.directory / run_folder(self.name(row), self.identity(row, fraction=1.0))
 
     def is_made(self, row: Row) -> bool:
         """Whether the pre-training of a row is finished."""
@@ -178,20 +178,20 @@ class PretrainedRows:
         """The model that a row fine-tunes, as `kbert.load_pretrained` takes it.
 
         Raises:
-            ValueError: a share of a run by the clock, whose number of steps is not known beforehand.
+            ValueError: a fraction of a run by the clock, whose number of steps is not known beforehand.
         """
         path = self.path(row)
-        return str(path) if row.share == 1.0 else f"{path}@{self._step(row)}"
+        return str(path) if row.fraction == 1.0 else f"{path}@{self._step(row)}"
 
     def describe(self, row: Row) -> dict:
-        """Steps, minutes, epochs and held-out scores of a row's pre-training; of a share of it from its history.
+        """Steps, minutes, epochs and held-out scores of a row's pre-training; of a fraction of it from its history.
 
         With the accuracy that needs no context (`experiments.report.is_trained`), and whether it is a
         left-to-right model, whose scores cannot be compared with those of masked ones.
         """
         path = self.path(row)
         metrics = read_json(path / METRICS)
-        step = metrics["steps"] if row.share == 1.0 else self._step(row)
+        step = metrics["steps"] if row.fraction == 1.0 else self._step(row)
         records = History(path / "history.jsonl", step, writes=False).records
         found = {"parameters": metrics["parameters"], "minutes": training_minutes(records), "steps": step}
         arguments, unigram = self._arguments(row), metrics["unigram"]["accuracy"]
@@ -202,7 +202,7 @@ class PretrainedRows:
             found["accuracy_without_context"] = accuracy_without_context(unigram, **rates)
         if metrics.get("epochs") is not None:
             found["epochs"] = metrics["epochs"] * step / metrics["steps"]
-        if row.share == 1.0:
+        if row.fraction == 1.0:
             return found | {name: metrics[name] for name in _SCORES if name in metrics}
         for record in records:
             found |= {name: record[f"val_{name}"] for name in _SCORES if f"val_{name}" in record}
@@ -214,19 +214,19 @@ class PretrainedRows:
         parts = [f"{name}-{_file_name(value)}" for name, value in sorted(own.items())]
         return re.sub(r"[^\w.-]+", "_", "-".join(parts).lower()) or "base"
 
-    def identity(self, row: Row, share: float | None = None) -> dict:
-        """What decides the model that a row starts from, or with a share of 1 its whole pre-training."""
-        share = row.share if share is None else share
+    def identity(self, row: Row, fraction: float | None = None) -> dict:
+        """What decides the model that a row starts from, or with a fraction of 1 its whole pre-training."""
+        fraction = row.fraction if fraction is None else fraction
         arguments = {"held_out": HELD_OUT} | self._arguments(row)  # of records, it decides nothing
         plain = {name: _plain(self._content.get(name, ""), value) for name, value in arguments.items()}
         content = self._content | identify_names(arguments.get("names"))
         identity = {"source": _as_list(self.source), "pretraining": plain, "content": content}
-        return identity if share == 1.0 else identity | {"share": share}
+        return identity if fraction == 1.0 else identity | {"fraction": fraction}
 
     def _step(self, row):
         if self.arguments.get("steps") is None:
-            raise ValueError(f"Study: {row.name!r} is a share of a run of `steps`. Received: a run of hours")
-        return milestone(self.arguments["steps"], row.share)
+            raise ValueError(f"Study: {row.name!r} is a fraction of a run of `steps`. Received: a run of hours")
+        return milestone(self.arguments["steps"], row.fraction)
 
     def _own(self, row):
         return {name: value for name, value in row.pretraining.items() if self.arguments.get(name) != value}

@@ -148,7 +148,7 @@ class Study:
                 path = self._cells.path(self.pretrainings.source_of(row), chosen_by_column(task), options)
                 found[str(path)] = path.exists()
             else:  # the file's name is not known before the model is
-                found[json.dumps([str(self.pretrainings.folder(row)), row.share, task.name, options])] = False
+                found[json.dumps([str(self.pretrainings.folder(row)), row.fraction, task.name, options])] = False
         return found
 
     def constant_answer(self, task: Downstream) -> float | None:

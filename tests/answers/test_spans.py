@@ -51,8 +51,12 @@ def original(batch, start_logits, end_logits, row, n_best, max_length, threshold
     if threshold is not None and "" not in seen:
         n_best_list.append(Candidate(null_score, "", -1, -1))
     peak = n_best_list[0].score if n_best_list else 0
-    shares = [math.exp(c.score - peak) for c in n_best_list]
-    return best, null_score, [(c.text, share / sum(shares)) for c, share in zip(n_best_list, shares, strict=True)]
+    fractions = [math.exp(c.score - peak) for c in n_best_list]
+    return (
+        best,
+        null_score,
+        [(c.text, fraction / sum(fractions)) for c, fraction in zip(n_best_list, fractions, strict=True)],
+    )
 
 
 def make_batch(seed, length=17, stride=4, rows=5):

@@ -162,7 +162,7 @@ BAD = [
         r"at least two different labels. Received: \['1'\]",
     ),
     (("--train", "gap.csv"), {"gap.csv": "text,label\na,1\nb,\n"}, "gap.csv, line 3: expected a label in 'label'"),
-    (("--dev", 0.999), {}, "train.csv: expected to hold out 1 to 60 of 61 examples. Received: a share of 0.999"),
+    (("--dev", 0.999), {}, "train.csv: expected to hold out 1 to 60 of 61 examples. Received: a fraction of 0.999"),
     (("--sequence-length", 17), {}, "at most the model's position table, 16. Received: 17"),
     (("--sequence-length", 2), {}, "`sequence_length` must be at least 3"),
 ]

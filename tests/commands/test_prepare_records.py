@@ -60,7 +60,10 @@ def test_prepares(arguments, tmp_path, capsys, monkeypatch):
         (("nothing.txt", "--held-out", 0), "no document with a token"),
         (("cut.gz",), "^error: Cannot read cut.gz: Compressed file ended before .* was reached"),
         (("--vocabulary", "bad.txt"), r"\[MASK\]"),
-        (("--held-out", 0.999999), "None of 80 documents is for training at held_out=0.999999. Give a smaller share"),
+        (
+            ("--held-out", 0.999999),
+            "None of 80 documents is for training at held_out=0.999999. Give a smaller fraction",
+        ),
         (("--held-out", 1e-9), r"80 documents is held out at held_out=1e-09. Give .* as 0.0\d \(--held-out 0.0\d\)"),
     ],
 )

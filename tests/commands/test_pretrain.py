@@ -57,7 +57,7 @@ def test_it_learns_and_compares_itself_with_token_frequencies(run):
     metrics = read_json(run / "metrics.json")
     assert metrics["steps"] == 160
     assert metrics["mlm_cross_entropy"] < metrics["unigram"]["cross_entropy"] - 0.2
-    assert 0.4 < metrics["data"]["random_next_share"] < 0.7
+    assert 0.4 < metrics["data"]["random_next_fraction"] < 0.7
     history = [json.loads(line)["mlm_loss"] for line in (run / "history.jsonl").open()]
     assert history[-1] < history[0] - 0.5
 

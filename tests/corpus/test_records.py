@@ -297,5 +297,5 @@ def test_held_out_share():
     assert abs(np.mean(held_out) - 0.05) < 0.006
     assert not any(is_held_out(document, 0.0) for document in documents[:100])
     more = [is_held_out(document, 0.2) for document in documents]
-    assert all(b for a, b in zip(held_out, more, strict=True) if a)  # a larger share only adds to it
+    assert all(b for a, b in zip(held_out, more, strict=True) if a)  # a larger fraction only adds to it
     assert is_held_out(["document 3", "its second sentence"], 0.05) == held_out[3]  # by the text alone

@@ -39,9 +39,9 @@ def test_the_figures_of_the_paper():
 
 def test_the_points_of_figure_5():
     rows = paper_table("figure5").rows
-    assert [row.share for row in rows] == [0.2, 0.4, 0.6, 0.8, 1.0] * 2
-    assert [milestone(1000, row.share) for row in rows[:5]] == [200, 400, 600, 800, 1000]
-    assert [milestone(13, row.share) for row in rows[:5]] == [2, 4, 6, 8, 13] and kept_every(13) == 2
+    assert [row.fraction for row in rows] == [0.2, 0.4, 0.6, 0.8, 1.0] * 2
+    assert [milestone(1000, row.fraction) for row in rows[:5]] == [200, 400, 600, 800, 1000]
+    assert [milestone(13, row.fraction) for row in rows[:5]] == [2, 4, 6, 8, 13] and kept_every(13) == 2
     assert rows[7].reference == rows[2].name and rows[7].paper_sign == -1
     assert [kept_every(steps) for steps in (4_999, 10_015, 500_015)] == [999, 2_000, 100_000]  # not 2003, a prime
     assert needs_milestones({}) and not needs_milestones({"whole_word": True})

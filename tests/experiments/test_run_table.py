@@ -24,12 +24,12 @@ class Scores(Study):
         self.pretrainings.describe = self.describe_pretraining
 
     def scores(self, row, task, feature_mode=None):
-        level = 90.0 - 5 * len(row.pretraining) - 2 * bool(row.finetuning) + 10 * row.share
+        level = 90.0 - 5 * len(row.pretraining) - 2 * bool(row.finetuning) + 10 * row.fraction
         values = [level + seed for seed in self.seeds]
         return {1e-3: values} if feature_mode else {1e-5: [value - 20 for value in values], 1e-4: values}
 
     def describe_pretraining(self, row):
-        found = {"steps": int(50 * row.share), "minutes": 1.0, "mlm_perplexity": 9.87, "mlm_accuracy": 0.123}
+        found = {"steps": int(50 * row.fraction), "minutes": 1.0, "mlm_perplexity": 9.87, "mlm_accuracy": 0.123}
         return found | ({"left_to_right": True} if row.pretraining.get("left_to_right") else {})
 
 

@@ -280,7 +280,7 @@ def test_a_row_has_the_accuracy_that_needs_no_context(home):
 
 def test_what_cannot_work_is_said_before_anything_runs(home, tmp_path):
     by_the_clock = study(home, pretraining={"hours": 1.0})
-    with pytest.raises(ValueError, match="is a share of a run of `steps`. Received: a run of hours"):
+    with pytest.raises(ValueError, match="is a fraction of a run of `steps`. Received: a run of hours"):
         by_the_clock.check(paper_table("figure5"))
     by_the_clock.check(paper_table("table5"))
     with pytest.raises(ValueError, match="at least 5 steps, one a point. Received: 4"):

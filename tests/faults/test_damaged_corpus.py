@@ -202,7 +202,7 @@ def test_binary_data_is_no_text(tmp_path, kind):
 
 
 @pytest.mark.parametrize(
-    "content, share",
+    "content, fraction",
     [
         ("Der Käufer geht langsam über die Straße und bleibt dann stehen .\n".encode("latin-1") * 50, "4.6%"),
         (b"Most of it is quite plain, and as good as any text is. But here \x00\x01 .\n" * 50, "2.9%"),
@@ -212,15 +212,15 @@ def test_binary_data_is_no_text(tmp_path, kind):
         ("naïve café 中文 \U0001f600\n".encode() * 500, None),
     ],
 )
-def test_text_that_is_damaged_in_places(tmp_path, content, share):
+def test_text_that_is_damaged_in_places(tmp_path, content, fraction):
     (tmp_path / "a.txt").write_bytes(content)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         assert list(read_documents(tmp_path / "a.txt", "lines"))
     messages = [str(warning.message) for warning in caught if warning.category is UserWarning]
-    assert len(messages) == (share is not None)
+    assert len(messages) == (fraction is not None)
     for message in messages:
-        assert re.search(f"a.txt: {share} of the text are control characters or not UTF-8", message)
+        assert re.search(f"a.txt: {fraction} of the text are control characters or not UTF-8", message)
 
 
 @pytest.fixture

@@ -107,7 +107,7 @@ READERS = {  # what reads, the name of the file, sound contents
         [json.dumps({"Data": [TRIVIA]})],
     ),
 }
-REFUSED = {"json": 1 / 2, "vocabulary": 0}  # at least this share; of the others a quarter
+REFUSED = {"json": 1 / 2, "vocabulary": 0}  # at least this fraction; of the others a quarter
 
 
 @pytest.mark.parametrize("count", [40, pytest.param(2_000, marks=pytest.mark.slow)])

@@ -8,7 +8,7 @@ from helpers.tiny_finetuning import DEV, NO_DEV, ROWS, TASK, calling, prepare, s
 import kbert
 from kbert.finetuning.starting_pipeline import ANSWERS
 
-CLEAR = dict(teacher_temperature=4.0, hard_share=0.0)
+CLEAR = dict(teacher_temperature=4.0, hard_fraction=0.0)
 TAGGED = {
     "words": [text.split() for text, _ in ROWS],
     "tags": [["O", "B-X" if label == "good" else "O", "O", "O"] for _, label in ROWS],
@@ -136,14 +136,14 @@ def test_from_files_in_parts_and_by_the_command(init, teacher, tmp_path, capsys)
     texts = tmp_path / "texts.txt"
     texts.write_text("".join(f"{text}\n" for text, _ in DEV))
     flags = as_flags(source=init, train=table, dev=0.2, teacher=tmp_path / "teacher", unlabelled=texts)
-    flags += as_flags(steps=2, batch_size=4, accumulate=2, sequence_length=9, teacher_temperature=3, hard_share=0.2)
+    flags += as_flags(steps=2, batch_size=4, accumulate=2, sequence_length=9, teacher_temperature=3, hard_fraction=0.2)
     run_kbert("finetune", "classification", *flags, "--output", tmp_path / "run")
     said = capsys.readouterr().err
     assert "the teacher answers 33 examples" in said and "9 texts without labels" in said
     assert kbert.evaluate(tmp_path / "run", TASK, table)["examples"] == len(ROWS)
     settings = read_json(tmp_path / "run" / "settings.json")
     assert (settings["unlabelled"], settings["teacher"]) == (str(texts), str(tmp_path / "teacher"))
-    assert settings["distillation"] == {"teacher_temperature": 3.0, "hard_share": 0.2}
+    assert settings["distillation"] == {"teacher_temperature": 3.0, "hard_fraction": 0.2}
     run_kbert("finetune", "--config", tmp_path / "run" / "settings.json", "--output", tmp_path / "again")
     assert read_json(tmp_path / "again" / "settings.json") == settings
     inputs = read_json(tmp_path / "run" / "inputs.json")
@@ -181,7 +181,7 @@ def test_what_is_refused(init, teacher, tmp_path):
         pairs,
         teacher=teacher,
     )
-    refuse(r"`hard_share` must be a number in \[0, 1\]", teacher=teacher, hard_share=2)
+    refuse(r"`hard_fraction` must be a number in \[0, 1\]", teacher=teacher, hard_fraction=2)
     similarity, same_texts = kbert.tasks.Similarity(text_pair="b"), [(text, text) for text in texts]
     for_texts = prepare(init, similarity, same_texts, **NO_DEV).pipeline
     refuse("`teacher` is for classification, regression", similarity, same_texts, teacher=for_texts)

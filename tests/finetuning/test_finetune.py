@@ -226,7 +226,7 @@ def test_xla_where_it_is_asked_for(init):
 
 def test_accumulated_batches_are_the_batch(init):
     """Without dropout, in two steps: the rows of a step are the same ones, in two parts."""
-    plan = QUICK | {"steps": 2, "dropout": 0.0, "keep": "last", "evaluate_every": None, "warmup_share": 0.5}
+    plan = QUICK | {"steps": 2, "dropout": 0.0, "keep": "last", "evaluate_every": None, "warmup_proportion": 0.5}
     plan |= {"layer_decay": 0.5, "weight_decay": 0.3}
     whole, parts = (kbert.finetune(init, TASK, ROWS, **plan, accumulate=n).pipeline.model for n in (1, 2))
     assert whole.optimizer.layer_decay == parts.optimizer.layer_decay == 0.5

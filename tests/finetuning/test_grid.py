@@ -45,7 +45,7 @@ def test_the_best_on_dev_is_kept_and_a_killed_grid_goes_on(source, tmp_path, mon
     folder = output / result["best"]["folder"]
     assert (output / "model/manifest.json").read_bytes() == (folder / "model/manifest.json").read_bytes()
     assert kbert.load_pretrained(output).task == "classification"
-    for examples, options, name in ((ROWS[:-1], {}, "train"), (ROWS, {"warmup_share": 0.2}, "warmup_share")):
+    for examples, options, name in ((ROWS[:-1], {}, "train"), (ROWS, {"warmup_proportion": 0.2}, "warmup_proportion")):
         with pytest.raises(FileExistsError, match=f"a finished run with other {name}"):
             finetune_grid(source, TASK, examples, DEV, output, **VALUES, **OPTIONS, **options)
     assert len(started) == 3

@@ -36,7 +36,7 @@ KINDS = ("kill", "kill at a time", "power cut", *_SIGNALS, *_DAMAGES, "other inp
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """A kind of `KINDS`; when, as a share of the run below 1; a seed for which of several files or sizes."""
+    """A kind of `KINDS`; when, as a fraction of the run below 1; a seed for which of several files or sizes."""
 
     kind: str
     moment: float

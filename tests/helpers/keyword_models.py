@@ -34,5 +34,5 @@ def look_for(model, tokenizer, words, scale=8.0):
 
 
 def _sum(vectors, tokenizer, wanted):
-    rows = [share * vectors[tokenizer.token_to_id(token)] for token, share in wanted.items() if token is not None]
+    rows = [fraction * vectors[tokenizer.token_to_id(token)] for token, fraction in wanted.items() if token is not None]
     return np.sum([0 * vectors[0], *rows], axis=0)

@@ -23,13 +23,13 @@ def make_batch(rows, length):
     }
 
 
-def random_pairs(rng, rows, length, share_of_pieces=0.4):
+def random_pairs(rng, rows, length, fraction_of_pieces=0.4):
     """Rows [CLS] A [SEP] B [SEP] of all lengths, "##" pieces anywhere, also at the start of A and B."""
     result = []
     for _ in range(rows):
         n = int(rng.integers(2, length - 2))
         tokens = np.where(
-            rng.random(n) < share_of_pieces, rng.integers(PIECE, len(VOCABULARY), n), rng.integers(1, PIECE, n)
+            rng.random(n) < fraction_of_pieces, rng.integers(PIECE, len(VOCABULARY), n), rng.integers(1, PIECE, n)
         )
         tokens[np.isin(tokens, [CLS, SEP])] = UNK
         cut = int(rng.integers(1, n))

@@ -93,7 +93,7 @@ def half_precision(hardware):
 
 
 def replica_clipped(hardware):
-    """One update with each replica clipped by itself: replica r of R has the share [3 + r, 4] / R of the gradient."""
+    """One update with each replica clipped by itself: replica r of R has [3 + r, 4] / R of the gradient."""
     with hardware.scope():
         optimizer = AdamW(0.01, clip_scope="replica")
         variable = keras.Variable(np.zeros((2,), "float32"), name="kernel")

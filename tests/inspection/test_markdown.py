@@ -25,11 +25,11 @@ def test_it_is_cut_in_characters():
 
 
 @pytest.mark.parametrize(
-    "share, shown",
+    "fraction, shown",
     [(0, "0%"), (1, "100%"), (0.934, "93%"), (0.042, "4.2%"), (0.0999, "10%"), (0.0004, "0.0%"), (float("nan"), "–")],
 )
-def test_percent(share, shown):
-    assert percent(share) == shown
+def test_percent(fraction, shown):
+    assert percent(fraction) == shown
 
 
 def shown(markdown):

@@ -26,7 +26,7 @@ for seed in (1, 1, 2):
     masks.append([np.asarray(layer(x, training=True)) for _ in range(2)])
 result["dropout"] = {
     "values": sorted({float(value) for mask in masks for value in np.unique(mask[0])}),
-    "share": [float(np.mean(mask[0] == 0)) for mask in masks],
+    "fraction": [float(np.mean(mask[0] == 0)) for mask in masks],
     "repeated": bool(np.array_equal(masks[0], masks[1])),
     "agreement": [float(np.mean((masks[0][0] == 0) == (other == 0))) for other in (masks[0][1], masks[2][0])],
     "untouched": bool(np.array_equal(ReplicaDropout(0.25)(x), x)),
@@ -119,7 +119,7 @@ def result():
 def test_dropout(result):
     dropout = result["dropout"]
     np.testing.assert_allclose(dropout["values"], [0.0, 4 / 3], rtol=1e-6)
-    np.testing.assert_allclose(dropout["share"], 0.25, atol=0.01)
+    np.testing.assert_allclose(dropout["fraction"], 0.25, atol=0.01)
     assert dropout["repeated"] and dropout["untouched"]
     np.testing.assert_allclose(dropout["agreement"], 0.75**2 + 0.25**2, atol=0.01)  # that of independent masks
     assert "key<rbg>" in dropout["compiled"] and "fry" not in dropout["compiled"]
@@ -146,5 +146,5 @@ def test_the_benchmark_needs_no_tensorflow(result):
     found = result["benchmark"]
     assert not result["tensorflow"]
     assert found["tokens_per_second"] > 0 and found["dropout"] == 0 and found["size"] == "tiny"
-    assert found["gflops_per_second"] > 0 and 0 < found["share_of_matmul_peak"]
+    assert found["gflops_per_second"] > 0 and 0 < found["fraction_of_matmul_peak"]
     assert (found["device"] == "CPU") == ("model_flops_utilisation" not in found)

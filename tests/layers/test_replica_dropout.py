@@ -91,6 +91,6 @@ def test_a_rate_outside_the_range_is_refused(rate):
 def test_replicas_drop_different_places():
     result = run_python(REPLICAS, forked=True)
     assert result["stock_replicas_agree"] == 1.0  # why this layer exists; when it fails, Keras has mended it
-    assert all(0.45 < share < 0.55 for share in result["agreement"])
+    assert all(0.45 < fraction < 0.55 for fraction in result["agreement"])
     assert 0.45 < result["big_seed_agreement"] < 0.55
     assert result["replica_0_is_the_single_device"]

@@ -39,11 +39,11 @@ def test_replicas_with_unequal_numbers_of_rows_report_the_loss_of_the_whole_batc
     """Keras adds up their gradients, and weighs R times the value of each of R replicas with its rows."""
     values, rows = np.array([1.0, 5.0, 2.0, 4.0, 3.0], "float32"), np.array([3, 2])
     parts = np.split(values, [3])
-    shares = [
-        float(WholeBatch(np.float32(5.0), 1, np.float32(rows.mean() / len(part))).share(part.sum(), 0.0))
+    fractions = [
+        float(WholeBatch(np.float32(5.0), 1, np.float32(rows.mean() / len(part))).fraction(part.sum(), 0.0))
         for part in parts
     ]
-    np.testing.assert_allclose(2 * np.dot(shares, rows) / rows.sum(), values.mean(), rtol=1e-6)
+    np.testing.assert_allclose(2 * np.dot(fractions, rows) / rows.sum(), values.mean(), rtol=1e-6)
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 functional = pytest.importorskip("torch.nn.functional")
 pytestmark = pytest.mark.parity
 
-T, SHARE = 3.0, 0.3
+T, FRACTION = 3.0, 0.3
 B, S, N = 4, 5, 3
 RANDOM = np.random.default_rng(1)
 OUTPUTS, TEACHER = (RANDOM.normal(size=(B, S, N)).astype("float32") for _ in range(2))
@@ -74,12 +74,12 @@ def test_values_and_gradients_are_those_of_torch(kind):
     targets = np.concatenate([labels.numpy().astype("float32"), answers], -1)
     targets[MISSING, ..., 0] = np.nan
     is_labelled = (torch.arange(B) != MISSING).reshape(-1, *[1] * (hard.ndim - 1))
-    values = SHARE * torch.where(is_labelled, hard, 0) + (1 - SHARE) * soft
+    values = FRACTION * torch.where(is_labelled, hard, 0) + (1 - FRACTION) * soft
     weights = torch.tensor(WEIGHTS).reshape(-1, *[1] * (hard.ndim - 1)).expand(hard.shape)
     expected = (values * weights).sum() / weights.sum()
     expected.backward()
     student = tf.Variable(OUTPUTS[part])
-    distillation = DistillationLoss(loss(), T, SHARE)
+    distillation = DistillationLoss(loss(), T, FRACTION)
     distillation = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(distillation))
     with tf.GradientTape() as tape:
         value = distillation(targets, student, WEIGHTS)
@@ -99,5 +99,5 @@ def test_labels_alone_and_answers_alone():
 
 def test_a_trimmed_row_of_spans_reads_the_first_answers():
     targets = np.concatenate([[[1, 3]] * B, TEACHER[..., 0]], 1).astype("float32")
-    loss = DistillationLoss(SpanLoss(), T, SHARE)
+    loss = DistillationLoss(SpanLoss(), T, FRACTION)
     np.testing.assert_allclose(loss(targets, OUTPUTS[:, :3, 0]), loss(targets, OUTPUTS[..., 0]), rtol=1e-6)

@@ -146,7 +146,7 @@ def test_later_epochs_draw_anew_from_the_distribution_of_pretraining_dataset():
     steps = iter(range(0, 10**6, 4))
     own = pipeline.preprocessor.training_batches(TEXTS, batch_size=64, next_sentence=True, step=lambda: next(steps))
     masked = {"fit": 0, "dataset": 0}
-    shares = {name: np.zeros(3) for name in masked}
+    fractions = {name: np.zeros(3) for name in masked}
     documents = DocumentList([[text] for text in TEXTS])
     options = {"batch_size": 64, "sequence_length": S, "max_predictions": P, "seed": 3, "held_out": 0.0}
     options |= {"next_sentence": False, "short_sequence_rate": 0.0}
@@ -160,10 +160,10 @@ def test_later_epochs_draw_anew_from_the_distribution_of_pretraining_dataset():
             ids = np.take_along_axis(inputs["token_ids"], inputs["mask_positions"], 1)[is_real]
             kept = ids == labels["mlm_logits"][is_real]
             is_mask = ids == tokenizer.mask_id
-            shares[name] += is_mask.sum(), kept.sum(), (~kept & ~is_mask).sum()
+            fractions[name] += is_mask.sum(), kept.sum(), (~kept & ~is_mask).sum()
             masked[name] += is_real.sum()
     for name in masked:
-        np.testing.assert_allclose(shares[name] / masked[name], [0.8, 0.1, 0.1], atol=0.02)
+        np.testing.assert_allclose(fractions[name] / masked[name], [0.8, 0.1, 0.1], atol=0.02)
     assert masked["fit"] == pytest.approx(masked["dataset"], rel=0.02)  # whose last rows are dropped
 
 

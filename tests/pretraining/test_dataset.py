@@ -16,7 +16,7 @@ from kbert.corpus.documents import read_documents
 from kbert.corpus.pool import is_held_out
 from kbert.corpus.records import Records
 from kbert.pretraining.pairs import count_pairs
-from kbert.pretraining.sources import held_out_shares
+from kbert.pretraining.sources import held_out_fractions
 
 
 @pytest.fixture(scope="module", params=["text", "records"])
@@ -248,6 +248,6 @@ def test_every_shard_of_held_out_records_gives_its_share(records, tokenizer):
     shards = Records(records)
     assert len(shards.held_out) > 2
     counts = [int(count_pairs(shards.index(i, True), 0, 0, S - 3)) for i in range(len(shards.held_out))]
-    shares = held_out_shares(shards, lambda pool, epoch: count_pairs(pool, 0, epoch, S - 3), 20)
-    assert shares.sum() == 20 and (np.abs(shares - 20 * np.array(counts) / sum(counts)) < 1).all()
-    assert held_out_shares(shards, lambda pool, epoch: 7, 10_000).tolist() == [7] * len(shards.held_out)
+    fractions = held_out_fractions(shards, lambda pool, epoch: count_pairs(pool, 0, epoch, S - 3), 20)
+    assert fractions.sum() == 20 and (np.abs(fractions - 20 * np.array(counts) / sum(counts)) < 1).all()
+    assert held_out_fractions(shards, lambda pool, epoch: 7, 10_000).tolist() == [7] * len(shards.held_out)

@@ -140,7 +140,7 @@ def test_documents_of_one_sentence_and_no_tokens(tokenizer, tmp_path):
 
 @pytest.mark.slow  # rates of masks: test_masking.py, of random sentences: test_pairs.py
 def test_real_text(shared_data):
-    """Wikipedia and a novel with BERT's own vocabulary: the shares that the paper's procedure gives."""
+    """Wikipedia and a novel with BERT's own vocabulary: the fractions that the paper's procedure gives."""
     from kbert.text.tokenizer import BertTokenizer
 
     tokenizer = BertTokenizer(shared_data / "vocab" / "bert-base-uncased" / "vocab.txt")
@@ -148,11 +148,11 @@ def test_real_text(shared_data):
     from kbert.pretraining.dataset_statistics import dataset_statistics
 
     report = dataset_statistics(pretraining_dataset(source, tokenizer, batch_size=64), tokenizer, batches=60)
-    assert 0.5 < report["random_next_share"] < 0.56
+    assert 0.5 < report["random_next_fraction"] < 0.56
     assert 17 < report["masks_per_sequence"] < 19 and report["most_masks"] == 19
-    assert report["padding_share"] < 0.1 and report["unknown_share"] < 0.005
-    for name, share in (("mask_token_rate", 0.8), ("keep_rate", 0.1), ("random_token_rate", 0.1)):
-        assert abs(report[name] - share) < 0.01
+    assert report["padding_fraction"] < 0.1 and report["unknown_fraction"] < 0.005
+    for name, fraction in (("mask_token_rate", 0.8), ("keep_rate", 0.1), ("random_token_rate", 0.1)):
+        assert abs(report[name] - fraction) < 0.01
 
 
 def test_records_are_read_with_their_own_tokenizer(records):

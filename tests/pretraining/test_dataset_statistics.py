@@ -38,7 +38,7 @@ def test_report_counts(tokenizer):
     report = dataset_statistics(two_batches(), tokenizer)
     expected = {
         "sequences": 4,
-        "random_next_share": 3 / 4,
+        "random_next_fraction": 3 / 4,
         "masks_per_sequence": 5 / 4,
         "fewest_masks": 0,
         "most_masks": 2,
@@ -46,8 +46,8 @@ def test_report_counts(tokenizer):
         "keep_rate": 1 / 5,
         "random_token_rate": 1 / 5,
         "tokens_per_sequence": 25 / 4,
-        "padding_share": 3 / 28,
-        "unknown_share": 1 / 22,
+        "padding_fraction": 3 / 28,
+        "unknown_fraction": 1 / 22,
     }
     assert {name: pytest.approx(report[name]) for name in expected} == expected
     assert report["nominal_tokens_per_second"] > report["tokens_per_second"] > 0
@@ -57,7 +57,7 @@ def test_report_counts(tokenizer):
 
 def test_report_of_one_batch_without_next_sentence(tokenizer):
     report = dataset_statistics(two_batches(next_sentence=False).take(1), tokenizer)
-    assert report["random_next_share"] is None and report["tokens_per_second"] is None
+    assert report["random_next_fraction"] is None and report["tokens_per_second"] is None
     assert "second" not in format_report(report) and "next" not in format_report(report)
 
 

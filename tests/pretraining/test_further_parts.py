@@ -13,7 +13,7 @@ from kbert.corpus.records import Records
 from kbert.corpus.write_records import write_records
 from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
-from kbert.pretraining.real_shares import real_shares
+from kbert.pretraining.real_fractions import real_fractions
 from kbert.pretraining.rows import (
     LEAST_TOKENS,
     add_further_parts,
@@ -116,10 +116,10 @@ def test_held_out_rows_are_not_filled(records, tokenizer):
 
 
 def test_the_share_of_real_tokens(records, tokenizer, filled):
-    shares = real_shares(records, tokenizer, sequence_length=S, max_predictions=P)
-    assert shares["plain"] < shares["packed"] < shares["filled"] - 0.01 < 1
+    fractions = real_fractions(records, tokenizer, sequence_length=S, max_predictions=P)
+    assert fractions["plain"] < fractions["packed"] < fractions["filled"] - 0.01 < 1
     real = np.mean([inputs["padding_mask"].mean() for inputs, _, _ in filled])
-    assert real == pytest.approx(shares["filled"], abs=0.05)  # the first of several shards
+    assert real == pytest.approx(fractions["filled"], abs=0.05)  # the first of several shards
 
 
 def test_plain_rows_are_not_filled(records, tokenizer):

@@ -94,13 +94,15 @@ def test_rule_9_choices_within_a_row_are_independent(tokenizer):
     assert abs(is_mask.mean(axis=0) - 0.8).max() < 0.04
 
 
-@pytest.mark.parametrize("shares", [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.2, 0.5, 0.3)])
-def test_rule_9_shares_are_configurable(tokenizer, shares):
-    masking = TokenMasking(tokenizer, mask_token_rate=shares[0], keep_rate=shares[1], random_token_rate=shares[2])
+@pytest.mark.parametrize("fractions", [(1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0), (0.2, 0.5, 0.3)])
+def test_rule_9_shares_are_configurable(tokenizer, fractions):
+    masking = TokenMasking(
+        tokenizer, mask_token_rate=fractions[0], keep_rate=fractions[1], random_token_rate=fractions[2]
+    )
     news = np.concatenate([new for _, _, new in outcome(masking, [[CLS, *[WORD] * 98, SEP]] * 1500, 100)])
     size = len(VOCABULARY)
-    assert abs((news == MASK).mean() - shares[0] - shares[2] / size) < 0.012
-    assert abs((news == WORD).mean() - shares[1] - shares[2] / size) < 0.012
+    assert abs((news == MASK).mean() - fractions[0] - fractions[2] / size) < 0.012
+    assert abs((news == WORD).mean() - fractions[1] - fractions[2] / size) < 0.012
 
 
 def test_rule_9_padded_slots_do_not_undo_a_mask_at_position_0(tokenizer):
@@ -244,10 +246,10 @@ def order_of_units(masking, rows, length, seed, units):
     return [sorted(u, key=lambda unit, r=r: noise[r, unit[0]]) for r, u in enumerate(units)]
 
 
-@pytest.mark.parametrize("share_of_pieces", [0.0, 0.4, 0.8])
-def test_rule_10_equals_the_sequential_walk(tokenizer, share_of_pieces):
+@pytest.mark.parametrize("fraction_of_pieces", [0.0, 0.4, 0.8])
+def test_rule_10_equals_the_sequential_walk(tokenizer, fraction_of_pieces):
     length = 43
-    rows = random_pairs(np.random.default_rng(3), 500, length, share_of_pieces)
+    rows = random_pairs(np.random.default_rng(3), 500, length, fraction_of_pieces)
     masking = TokenMasking(tokenizer, max_predictions=6, mask_rate=0.3, whole_word=True)
     units = [reference_units(row, whole_word=True) for row in rows]
     got = [p for p, _, _ in outcome(masking, rows, length)]

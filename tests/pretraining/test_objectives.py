@@ -11,7 +11,7 @@ from helpers.tiny_corpus import VOCABULARY, make_tokenizer
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
 from kbert.pretraining.entities import aligned_spans, known_names
 from kbert.pretraining.masking import NextTokens
-from kbert.pretraining.real_shares import real_shares
+from kbert.pretraining.real_fractions import real_fractions
 
 LTR = {"left_to_right": True, "next_sentence": False, "max_predictions": S - 2}
 
@@ -66,10 +66,10 @@ def test_the_report_of_next_tokens(next_tokens, records, tokenizer):
     statistics = dataset_statistics(next_tokens, tokenizer, 5, left_to_right=True)
     assert statistics["mask_token_rate"] is statistics["keep_rate"] is None
     assert "of next tokens" in format_report(statistics) and "[MASK]" not in format_report(statistics)
-    shares = real_shares(
+    fractions = real_fractions(
         records, tokenizer, sequence_length=S, max_predictions=S - 2, left_to_right=True, next_sentence=False
     )
-    assert 0 < shares["plain"] <= shares["packed"] <= 1
+    assert 0 < fractions["plain"] <= fractions["packed"] <= 1
 
 
 def test_next_tokens_refuses_no_predictions(tokenizer):

@@ -12,7 +12,7 @@ from kbert.models.pretrainer import BertPretrainer
 from kbert.pretraining import shared_graphs
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
 from kbert.pretraining.masking import NextTokens, TokenMasking
-from kbert.pretraining.real_shares import real_shares
+from kbert.pretraining.real_fractions import real_fractions
 from kbert.pretraining.rows import assign_rows, assign_rows_in_graph
 from kbert.text.tokenizer import BertTokenizer
 
@@ -119,26 +119,26 @@ def test_statistics_count_parts(records, tokenizer):
     )
     assert plain["parts_per_sequence"] == 1
     assert packed["sequences"] * packed["parts_per_sequence"] == pytest.approx(plain["sequences"])
-    for name in ("random_next_share", "mask_token_rate", "unknown_share"):
+    for name in ("random_next_fraction", "mask_token_rate", "unknown_fraction"):
         assert packed[name] == pytest.approx(plain[name])
-    assert packed["padding_share"] < 0.1 < plain["padding_share"]
+    assert packed["padding_fraction"] < 0.1 < plain["padding_fraction"]
     assert f"{packed['parts_per_sequence']:.2f} pairs a row" in format_report(packed)
     assert "pairs a row" not in format_report(plain)
 
 
 @pytest.mark.parametrize("next_sentence", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_real_shares_are_those_of_the_batches(corpus, tokenizer, next_sentence):
+def test_real_fractions_are_those_of_the_batches(corpus, tokenizer, next_sentence):
     """Of text in one pool, whose batches are all of them."""
     options = {"sequence_length": S, "max_predictions": P, "held_out": HELD_OUT, "next_sentence": next_sentence}
-    shares = real_shares(corpus, tokenizer, **options)
+    fractions = real_fractions(corpus, tokenizer, **options)
     for name, is_packed in (("plain", False), ("packed", True)):
         epoch = dataset_of(corpus, tokenizer, batch_size=1, epochs=1, pool_sentences=10**6, packed=is_packed, **options)
-        assert 1 - dataset_statistics(epoch, tokenizer, 10**6)["padding_share"] == pytest.approx(shares[name])
+        assert 1 - dataset_statistics(epoch, tokenizer, 10**6)["padding_fraction"] == pytest.approx(fractions[name])
 
 
-def test_real_shares_of_records_are_those_of_a_shard(records, tokenizer):
-    shares = real_shares(records, tokenizer, sequence_length=S, max_predictions=P)
-    assert 0.9 < shares["packed"] <= 1 and 0 < shares["plain"] < 0.8
+def test_real_fractions_of_records_are_those_of_a_shard(records, tokenizer):
+    fractions = real_fractions(records, tokenizer, sequence_length=S, max_predictions=P)
+    assert 0.9 < fractions["packed"] <= 1 and 0 < fractions["plain"] < 0.8
 
 
 def test_bad_arguments(records, tokenizer):

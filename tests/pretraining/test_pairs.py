@@ -83,7 +83,7 @@ def test_the_sentences_of_pairs_before_truncation(max_tokens):
 
 @pytest.mark.slow  # equal on the same draws: above
 def test_same_distribution_as_the_original():
-    """Number of pairs, share of random ones, lengths: equal within their standard errors over many visits."""
+    """Number of pairs, fraction of random ones, lengths: equal within their standard errors over many visits."""
     documents = make_documents(40, seed=3)
     pool, epochs = make_pool(documents), range(150)
     draw = tf.function(lambda epoch: sentence_pairs(pool, 5, epoch, 31))
@@ -93,8 +93,8 @@ def test_same_distribution_as_the_original():
     def statistics(pairs):
         lengths = np.array([(len(a), len(b)) for a, b, _ in pairs])
         is_random = np.array([r for *_, r in pairs])
-        shares = [is_random.mean(), (lengths.sum(1) == 31).mean(), *(lengths == 1).mean(0), *(lengths == 30).mean(0)]
-        return [len(pairs), *lengths.mean(0), *lengths.std(0), *lengths[is_random].mean(0), *shares]
+        fractions = [is_random.mean(), (lengths.sum(1) == 31).mean(), *(lengths == 1).mean(0), *(lengths == 30).mean(0)]
+        return [len(pairs), *lengths.mean(0), *lengths.std(0), *lengths[is_random].mean(0), *fractions]
 
     ours, theirs = (np.array([statistics(visit) for visit in visits]) for visits in (keyed, sequential))
     error = np.sqrt((ours.var(0) + theirs.var(0)) / len(epochs))

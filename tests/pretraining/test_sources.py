@@ -15,7 +15,7 @@ from kbert.corpus.records import Records
 from kbert.pretraining import sources
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import token_counts
-from kbert.pretraining.real_shares import real_shares
+from kbert.pretraining.real_fractions import real_fractions
 from kbert.pretraining.run import corpus_data
 from kbert.pretraining.sources import TextSource, check_held_out
 
@@ -25,23 +25,23 @@ def test_the_advised_share_is_enough(seed):
     few = DocumentList(make_documents(4, seed))
     with pytest.raises(ValueError, match=r"None of 4 documents is held out at held_out=1e-06\. ") as error:
         check_held_out(few, 1e-6)
-    share = re.search(r"such as (0\.\d+) \(--held-out \1\)", str(error.value))[1]
-    check_held_out(few, float(share))
+    fraction = re.search(r"such as (0\.\d+) \(--held-out \1\)", str(error.value))[1]
+    check_held_out(few, float(fraction))
 
 
 def test_one_document_cannot_be_divided():
     one = DocumentList(make_documents(1))
-    for share, kind in ((1e-6, "held out"), (1 - 1e-6, "for training")):
-        with pytest.raises(ValueError, match=f"None of 1 documents is {kind} at .* (Give more doc|a smaller share)"):
-            check_held_out(one, share)
+    for fraction, kind in ((1e-6, "held out"), (1 - 1e-6, "for training")):
+        with pytest.raises(ValueError, match=f"None of 1 documents is {kind} at .* (Give more doc|a smaller fraction)"):
+            check_held_out(one, fraction)
 
 
 def test_records_have_held_out_documents_of_their_own(records, tokenizer):
     for name, function in (
-        ("pretraining_dataset", lambda **share: pretraining_dataset(records, tokenizer, batch_size=1, **share)),
-        ("token_counts", lambda **share: token_counts(records, tokenizer, **share)),
-        ("real_shares", lambda **share: real_shares(records, tokenizer, **share)),
-        ("pretrain", lambda **share: kbert.pretrain(records, steps=1, **share)),
+        ("pretraining_dataset", lambda **fraction: pretraining_dataset(records, tokenizer, batch_size=1, **fraction)),
+        ("token_counts", lambda **fraction: token_counts(records, tokenizer, **fraction)),
+        ("real_fractions", lambda **fraction: real_fractions(records, tokenizer, **fraction)),
+        ("pretrain", lambda **fraction: kbert.pretrain(records, steps=1, **fraction)),
     ):
         with pytest.raises(ValueError, match=f"^{name}: records have held-out documents of their own.*: held_out=0.2"):
             function(held_out=0.2)

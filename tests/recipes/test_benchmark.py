@@ -68,7 +68,7 @@ def test_rows_that_pairs_share(records, capsys):
     result = benchmark(capsys, "rows", "--records", records)
     assert 0 < result["rows"] < result["pairs"]
     assert 0 < result["numpy_processor_us_per_row"] and 0 < result["in_graph_processor_us_per_row"]
-    assert 0 < result["plain_real_share"] < result["packed_real_share"] <= result["filled_real_share"] <= 1
+    assert 0 < result["plain_real_fraction"] < result["packed_real_fraction"] <= result["filled_real_fraction"] <= 1
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -77,7 +77,7 @@ def test_rows_that_pairs_share(records, capsys):
 def test_steps_on_one_batch_and_fed_by_the_pipeline(records, monkeypatch, capsys, packed):
     monkeypatch.setattr(training, "_SETTLING", 0.0)
     result = benchmark(capsys, "feed", "--records", records, *(["--packed"] if packed else []))
-    assert result["packed"] is packed and result["input_processor_share"] > -1
+    assert result["packed"] is packed and result["input_processor_fraction"] > -1
     for source in ("one_batch", "pipeline"):
         assert result[f"{source}_ms_per_step"] > 0 and result[f"{source}_processor_ms_per_step"] > 0
 
@@ -91,7 +91,7 @@ def test_the_input_needs_a_corpus(capsys):
 def test_the_speeds_of_products(capsys):
     result = benchmark(capsys, "peak", "--max-predictions", 3)
     assert len(result["products_gflops_per_second"]) == 7 * 3 and min(result["products_gflops_per_second"].values()) > 0
-    assert result["matmul_peak_gflops_per_second"] > 0 and "share_of_matmul_peak" not in result
+    assert result["matmul_peak_gflops_per_second"] > 0 and "fraction_of_matmul_peak" not in result
     speeds = result["products_gflops_per_second"].values()
     assert min(speeds) <= result["model_matmul_gflops_per_second"] <= max(speeds)
 
@@ -129,13 +129,13 @@ def test_shares_are_of_the_best_speeds(monkeypatch):
     monkeypatch.setattr(peak, "matmul_peak", lambda *_, **__: next(seen))
     monkeypatch.setattr(peak, "matmul_speed", lambda left, *_, **__: 1e9 * left[0])
     products = [peak.Product("a", 3, (1, 8), (8, 1)), peak.Product("b", 1, (2, 4), (4, 3))]
-    shares = peak.PeakShares(products, "float32")
+    fractions = peak.PeakFractions(products, "float32")
     for _ in range(3):
-        shares.measure(1.0)
+        fractions.measure(1.0)
     # 3 x 16 operations at 1e9, 48 at 2e9.
-    found = shares.summary(gflops_per_second=1.0)
-    assert found["share_of_matmul_peak"] == 0.25 and found["model_matmul_gflops_per_second"] == pytest.approx(4 / 3)
-    assert found["share_of_model_matmul"] == pytest.approx(3 / 4) and found["device"] == "CPU"
+    found = fractions.summary(gflops_per_second=1.0)
+    assert found["fraction_of_matmul_peak"] == 0.25 and found["model_matmul_gflops_per_second"] == pytest.approx(4 / 3)
+    assert found["fraction_of_model_matmul"] == pytest.approx(3 / 4) and found["device"] == "CPU"
 
 
 def test_packed_rows_are_measured_by_feed(capsys):

@@ -112,9 +112,9 @@ if part == "serve":
             "transformers": {"tuned": {"short_p50_ms": 9.9, "long_p50_ms": 33.0, "mixed_texts_per_second": 70.0}},
             "ratios": {"short_p50": 1.1}}
 else:
-    row |= {"size": more[1], "tokens_per_second": 3000.0, "share_of_matmul_peak": 0.5,
+    row |= {"size": more[1], "tokens_per_second": 3000.0, "fraction_of_matmul_peak": 0.5,
             "matmul_peak_gflops_per_second": 400.0,
-            "share_of_model_matmul": 0.8, "model_matmul_gflops_per_second": 250.0,
+            "fraction_of_model_matmul": 0.8, "model_matmul_gflops_per_second": 250.0,
             "peers": {"hub": 2000.0}, "peer_settings": {"kbert": "XLA off", "hub": "XLA on"}}
 assert "--peers" in more and more[more.index("--rounds") + 1] == "2"
 print("a line before the result")
@@ -162,7 +162,7 @@ def test_encoding_with_peers_names_their_settings(monkeypatch, capsys):
     for name in ("kbert", "keras_hub.BertBackbone"):
         assert result["peer_settings"][name] in ("XLA on", "XLA off", "XLA off, frozen weights")
     assert closed == ["float32, default", "float32, tuned", "float32, default"]  # the slower one before the race
-    assert np.isfinite(result["share_of_matmul_peak"]) and "float32, tuned" in printed
+    assert np.isfinite(result["fraction_of_matmul_peak"]) and "float32, tuned" in printed
     try:
         run_recipe("benchmark", *arguments, "--rounds", "1", "--peers", "--precision", "mixed_bfloat16")
     finally:

@@ -242,7 +242,8 @@ def test_the_requests_of_the_page(server):
     assert server.requests is None or len(server.requests) == 7
     _forget_requests(server)
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
-        code = block.replace("grpc://localhost:8500", server.grpc).replace("localhost:8500", server.grpc[7:])
+        code = block.replace('"saved_models/', f'"{ROOT}/saved_models/')
+        code = code.replace("grpc://localhost:8500", server.grpc).replace("localhost:8500", server.grpc[7:])
         names = {}
         exec(compile(code.replace("timeout=2.0", f"timeout={PATIENT}"), "docs/serving.md", "exec"), names)
         assert "request" not in names or names["tf"].make_ndarray(names["response"].outputs["label"]).shape == (1,)

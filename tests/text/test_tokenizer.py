@@ -9,7 +9,7 @@ from helpers.forked_python import ForkedPython
 from helpers.reference_tokenizer import SPECIAL_TOKENS
 
 import kbert
-from kbert.text.tokenizer import BertTokenizer, share_of_unknown, warn_of_unknown
+from kbert.text.tokenizer import BertTokenizer, unknown_fraction, warn_of_unknown
 
 VOCABULARY = [*SPECIAL_TOKENS, *"hello world ##s , ! naive Hello 中 [ ] mask i ς ##σ".split()]
 # What a stock TensorFlow Serving 2.12 registers, beside TensorFlow's own ops.
@@ -232,11 +232,11 @@ for settings in (dict(), dict(strip_accents=False)):
     assert forked_python(script, LANG=language, LC_ALL=language) == f"{small_i}\n{stripped}\n{accents}"
 
 
-def test_the_share_of_unknown_tokens_and_its_warning(tokenizer, caplog):
+def test_the_unknown_fraction_tokens_and_its_warning(tokenizer, caplog):
     columns = [["hello world", "xyz hello"], [["naive", "qqq"], ["!", ","]]]
-    assert share_of_unknown(tokenizer, columns) == 2 / 8
-    assert share_of_unknown(tokenizer, [[""]]) == share_of_unknown(tokenizer, [[]]) == 0
-    assert share_of_unknown(tokenizer, [["! " * 500 + "xyz " * 200]]) == 0  # the head of a text
+    assert unknown_fraction(tokenizer, columns) == 2 / 8
+    assert unknown_fraction(tokenizer, [[""]]) == unknown_fraction(tokenizer, [[]]) == 0
+    assert unknown_fraction(tokenizer, [["! " * 500 + "xyz " * 200]]) == 0  # the head of a text
     warn_of_unknown(0.09, "reviews.csv")
     assert not caplog.records
     warn_of_unknown(0.25, "reviews.csv")

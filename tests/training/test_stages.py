@@ -60,7 +60,7 @@ def test_a_run_whose_steps_last_longer_than_its_stages_has_them_all():
         begun.append(starts)
         return tiny.make_dataset(start_step).repeat()
 
-    budget = TimeBudget(8.0, lambda share: 0.01, lambda: float(next(seconds)))
+    budget = TimeBudget(8.0, lambda fraction: 0.01, lambda: float(next(seconds)))
     model = tiny.reused(lambda: tiny.compiled_model(AdamW(0.01)))
     stages = [Stage(0.1), Stage(0.2), Stage(0.3), Stage(1.0)]
     history = fit_steps(model, make_dataset, None, window=4, stages=stages, budget=budget)
@@ -83,7 +83,7 @@ def test_a_callback_stops_a_run_also_where_a_stage_ends(hook, last):
             model.stop_training = True
 
     seconds = itertools.count()
-    budget = TimeBudget(8.0, lambda share: 0.01, lambda: float(next(seconds)))
+    budget = TimeBudget(8.0, lambda fraction: 0.01, lambda: float(next(seconds)))
     model = tiny.reused(lambda: tiny.compiled_model(AdamW(0.01)))
     stages = [Stage(0.5), Stage(1.0)]
     history = fit_steps(
@@ -108,8 +108,8 @@ class Clock:
 
 def test_time_counts_from_the_first_step():
     clock = Clock()
-    budget = TimeBudget(8.0, lambda share: 1 - share, clock)
-    assert (budget.share, budget.learning_rate) == (0.0, 1.0)
+    budget = TimeBudget(8.0, lambda fraction: 1 - fraction, clock)
+    assert (budget.fraction, budget.learning_rate) == (0.0, 1.0)
     clock.time += 50  # before it begins
     budget.begin()
     clock.time += 2
@@ -121,23 +121,23 @@ def test_time_counts_from_the_first_step():
 
 def test_a_resumed_run_repeats_what_was_recorded_and_goes_on_from_there(tmp_path):
     clock = Clock()
-    budget = TimeBudget(100.0, lambda share: share, clock)
+    budget = TimeBudget(100.0, lambda fraction: fraction, clock)
     budget.restore(0, 0.0, tmp_path)
     budget.begin()
-    shares = []
+    fractions = []
     for step in range(1, 6):
         clock.time += step / 3
-        shares.append(budget.tick(step))
+        fractions.append(budget.tick(step))
     (tmp_path / budget.FILE).open("a").write("6 1")  # killed while it wrote the line
     clock = Clock(0.0)  # of another process, in which steps are slower
-    again = TimeBudget(100.0, lambda share: share, clock)
-    again.restore(2, shares[1] * 100, tmp_path)
+    again = TimeBudget(100.0, lambda fraction: fraction, clock)
+    again.restore(2, fractions[1] * 100, tmp_path)
     again.begin()
     for step in range(3, 6):
         clock.time += 7
-        assert again.tick(step) == shares[step - 1]
+        assert again.tick(step) == fractions[step - 1]
     clock.time += 7
-    assert again.tick(6) == pytest.approx(shares[4] + 0.07)
+    assert again.tick(6) == pytest.approx(fractions[4] + 0.07)
     lines = (tmp_path / budget.FILE).read_text().splitlines()
     assert [int(line.split()[0]) for line in lines] == [1, 2, 3, 4, 5, 6]
 
@@ -145,7 +145,7 @@ def test_a_resumed_run_repeats_what_was_recorded_and_goes_on_from_there(tmp_path
 def test_a_damaged_record_is_not_followed(tmp_path):
     (tmp_path / TimeBudget.FILE).write_text("1 1.0\n2 2.0\n3 2.5\nx\n4 1.5\n5 nan\n")
     clock = Clock()
-    budget = TimeBudget(10.0, lambda share: share, clock)
+    budget = TimeBudget(10.0, lambda fraction: fraction, clock)
     budget.restore(1, 1.0, tmp_path)
     budget.begin()
     assert [budget.tick(step) for step in (2, 3)] == [0.2, 0.25]
@@ -161,12 +161,12 @@ def test_a_time_must_be_positive(seconds):
 
 
 def test_the_rate_by_the_clock_is_the_schedule_by_steps():
-    settings = {"learning_rate": 0.01, "warmup_share": 0.25, "schedule": "linear"}
+    settings = {"learning_rate": 0.01, "warmup_proportion": 0.25, "schedule": "linear"}
     rate, schedule = make_clock_rate(settings), WarmupLinearDecay(0.01, 5, 20)
     assert [rate(step / 20) for step in range(21)] == pytest.approx([float(schedule(step)) for step in range(21)])
     constant = make_clock_rate(settings | {"schedule": "constant"})
-    assert [constant(share) for share in (0.0, 0.125, 0.25, 0.9)] == pytest.approx([0.0, 0.005, 0.01, 0.01])
-    assert make_clock_rate(settings | {"warmup_share": 0.0})(0.0) == 0.01
+    assert [constant(fraction) for fraction in (0.0, 0.125, 0.25, 0.9)] == pytest.approx([0.0, 0.005, 0.01, 0.01])
+    assert make_clock_rate(settings | {"warmup_proportion": 0.0})(0.0) == 0.01
     stable = settings | {"schedule": "stable", "warmup_steps": 5, "steps": 20}
     rate, schedule = make_clock_rate(stable), make_schedule(stable)
     assert [rate(step / 20) for step in range(21)] == pytest.approx([float(schedule(step)) for step in range(21)])

@@ -1,6 +1,6 @@
 """The training step of --strategy tpu as XLA sees it, compiled as a whole on the CPU. (There was no TPU to run it on.)
 
-Under `TPUStrategy` each core runs `model.train_step` on its share of a batch, compiled as a whole: static shapes,
+Under `TPUStrategy` each core runs `model.train_step` on its fraction of a batch, compiled as a whole: static shapes,
 bfloat16, no operation that only a host has.
 """
 

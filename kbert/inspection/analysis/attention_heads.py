@@ -11,14 +11,14 @@ from kbert.inspection.analysis.labelled_data import LabelledData
 from kbert.inspection.analysis.states import encoder_with_attention, states_and_attention
 
 _MAX_OFFSET = 5  # words; a baseline always chooses the word at one offset
-_SENTENCES = 200  # of several words; more would hardly change the shares
+_SENTENCES = 200  # of several words; more would hardly change the fractions
 STATISTICS = {  # name → what it means, for readers
     "entropy": "Entropy of a head's attention, in nats: low where it looks at one token, high where at many.",
     "distance": "How far away a head looks, in tokens.",
-    "to_cls": "Share of the attention that goes to [CLS].",
-    "to_sep": "Share of the attention that goes to [SEP]: heads that find nothing to look at put it there.",
-    "next": "Share of the attention that goes to the next token.",
-    "previous": "Share of the attention that goes to the token before.",
+    "to_cls": "Fraction of the attention that goes to [CLS].",
+    "to_sep": "Fraction of the attention that goes to [SEP]: heads that find nothing to look at put it there.",
+    "next": "Fraction of the attention that goes to the next token.",
+    "previous": "Fraction of the attention that goes to the token before.",
 }
 
 
@@ -26,7 +26,7 @@ def attention_statistics(probs, tokens: Sequence[str]) -> dict[str, np.ndarray]:
     """Means over the tokens of a text that attend.
 
     `probs` are [..., S, S], a row for each token that attends. Floats [...] come out by name:
-    ``entropy`` of the rows in nats, ``distance`` in tokens weighted by attention, and shares of the
+    ``entropy`` of the rows in nats, ``distance`` in tokens weighted by attention, and fractions of the
     attention: ``to_cls``, ``to_sep``, ``next`` and ``previous`` (where a token has such a
     neighbour).
 
@@ -130,11 +130,11 @@ def head_accuracy(attention: Sequence, heads: Sequence) -> dict[str, np.ndarray]
 def entity_attention(attention: Sequence, tags: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
     """How much of their attention the words of an entity of several words give to its other words.
 
-    `attention` has [..., w, w] for each sentence, `tags` w tags in IOB2. ``share`` [...] is of the
+    `attention` has [..., w, w] for each sentence, `tags` w tags in IOB2. ``fraction`` [...] is of the
     attention to other words, ``uniform`` what even attention would give, ``words`` how many words
-    were counted. Shares are 0 if there is no such entity.
+    were counted. Fractions are 0 if there is no such entity.
     """
-    share = np.zeros(np.asarray(attention[0]).shape[:-2])
+    fraction = np.zeros(np.asarray(attention[0]).shape[:-2])
     uniform, words = 0.0, 0
     for probs, tags_of_words in zip(attention, tags, strict=True):
         groups = entity_numbers(tags_of_words)
@@ -142,10 +142,12 @@ def entity_attention(attention: Sequence, tags: Sequence[Sequence[str]]) -> dict
         rows = np.flatnonzero(same.any(axis=-1))
         others = np.where(np.eye(len(groups), dtype=bool), 0.0, probs)
         total = others[..., rows, :].sum(axis=-1)
-        share = share + ((others * same)[..., rows, :].sum(axis=-1) / np.where(total > 0, total, 1.0)).sum(axis=-1)
+        fraction = fraction + ((others * same)[..., rows, :].sum(axis=-1) / np.where(total > 0, total, 1.0)).sum(
+            axis=-1
+        )
         uniform += (same[rows].sum(axis=-1) / max(len(groups) - 1, 1)).sum()
         words += len(rows)
-    return {"share": share / max(words, 1), "uniform": float(uniform / max(words, 1)), "words": words}
+    return {"fraction": fraction / max(words, 1), "uniform": float(uniform / max(words, 1)), "words": words}
 
 
 def entity_numbers(tags: Sequence[str]) -> np.ndarray:

@@ -28,7 +28,7 @@ class TokenAttributions:
         target: description of the number that is explained.
         attributions: of each token; above 0: it speaks for the answer.
         start, end: the number for the baseline and for the text.
-        error: how far the attributions are from adding up to ``end - start``, as a share of it.
+        error: how far the attributions are from adding up to ``end - start``, as a fraction of it.
         is_complete: whether the error is within the tolerance.
         steps: the number of points at which the gradient was taken.
     """

@@ -58,11 +58,11 @@ def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> 
     labels = sorted(set(train[1]))
     number = {label: n for n, label in enumerate(labels)}
     train_ids, test_ids = (np.array([number.get(label, -1) for label in part[1]]) for part in (train, test))
-    share = np.bincount(train_ids, minlength=len(labels)) / len(train_ids)
+    fraction = np.bincount(train_ids, minlength=len(labels)) / len(train_ids)
     # A random label for each type, drawn in an order that does not depend on the order of the words.
     types = sorted({*train[2], *test[2]})
     rng = np.random.Generator(np.random.PCG64(seed))
-    control = dict(zip(types, rng.choice(len(share), size=len(types), p=share), strict=True))
+    control = dict(zip(types, rng.choice(len(fraction), size=len(types), p=fraction), strict=True))
     train_control, test_control = (np.array([control[word_type] for word_type in part[2]]) for part in (train, test))
     accuracy, macro_f1, control_accuracy = [], [], []
     for layer in range(train[0].shape[1]):
@@ -78,7 +78,7 @@ def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> 
         accuracy,
         macro_f1,
         control_accuracy,
-        majority=float((test_ids == share.argmax()).mean()),
+        majority=float((test_ids == fraction.argmax()).mean()),
         train_words=len(train_ids),
         test_words=len(test_ids),
         unknown=int((test_ids < 0).sum()),

@@ -53,8 +53,8 @@ def word_embeddings(encoder, tokenizer, counts=None, max_vectors: int = 4000) ->
     ids = ids[:max_vectors]
     columns = {"token": [vocabulary[n] for n in ids], "id": ids.tolist(), "kind": [_kind(vocabulary[n]) for n in ids]}
     if counts is not None:
-        share = counts / max(int(counts.sum()), 1)
-        columns |= {"count": counts[ids].tolist(), "per million": [f"{1e6 * share[n]:.1f}" for n in ids]}
+        fraction = counts / max(int(counts.sum()), 1)
+        columns |= {"count": counts[ids].tolist(), "per million": [f"{1e6 * fraction[n]:.1f}" for n in ids]}
     return Embeddings("word embeddings", table[ids], columns)
 
 

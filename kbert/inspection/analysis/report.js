@@ -23,9 +23,9 @@ function svgElement(name, attributes, text) {
 
 const shortened = (text, most = 60) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 const signed = (value) => (value < 0 ? "−" : "+") + Math.abs(value).toFixed(2);
-const percent = (share) => `${(100 * share).toFixed(1)}%`;
+const percent = (fraction) => `${(100 * fraction).toFixed(1)}%`;
 const named = (layer) => (layer ? `layer ${layer}` : "the embeddings");
-const tint = (colour, share) => `rgba(var(--${colour}), ${Math.max(0, Math.min(1, share)).toFixed(3)})`;
+const tint = (colour, fraction) => `rgba(var(--${colour}), ${Math.max(0, Math.min(1, fraction)).toFixed(3)})`;
 const range = (count) => Array.from({ length: count }, (_, n) => n);
 
 function section(title, ...notes) {
@@ -67,7 +67,7 @@ function summary() {
   });
   const kinds = { to_cls: "at [CLS]", to_sep: "at [SEP]", next: "at the next token", previous: "at the token before" };
   const found = Object.entries(kinds).map(([name, where]) => [where, (data.head_statistics[name] ?? []).flat()])
-    .map(([where, shares]) => [where, shares.filter((share) => share > 0.5).length]).filter(([, count]) => count);
+    .map(([where, fractions]) => [where, fractions.filter((fraction) => fraction > 0.5).length]).filter(([, count]) => count);
   const heads = data.model.layers * data.model.heads;
   parts.push(found.length
     ? `Of ${heads} heads, ${found.map(([where, count]) => `${count} look${count === 1 ? "s" : ""} ${where}`).join(", ")} with more than half of the attention.`
@@ -87,7 +87,7 @@ function summary() {
 
 function attention() {
   const { layers, heads } = data.model;
-  section("Attention", "Choose a layer and a head; each row of the map is a token that attends, and adds up to 100%. Shades go with the square root, so that small shares can be seen. Move over a cell, or into the map with the tab and arrow keys, to read its number.");
+  section("Attention", "Choose a layer and a head; each row of the map is a token that attends, and adds up to 100%. Shades go with the square root, so that small fractions can be seen. Move over a cell, or into the map with the tab and arrow keys, to read its number.");
   const state = { text: 0, layer: 0, head: 0 };
   const grid = element("div", { className: "grid", role: "group", "aria-label": "layers and heads" });
   grid.style.gridTemplateColumns = `auto repeat(${heads}, auto)`;
@@ -179,12 +179,12 @@ function agreement() {
   const parts = [];
   if (data.syntax) {
     const { words, baseline } = data.syntax;
-    parts.push(["to_head", data.syntax.to_head, `share of ${words} words that attend most to their syntactic head; the best fixed distance: ${percent(baseline)}`]);
-    parts.push(["from_head", data.syntax.from_head, `share of ${words} words to which their head attends most`]);
+    parts.push(["to_head", data.syntax.to_head, `fraction of ${words} words that attend most to their syntactic head; the best fixed distance: ${percent(baseline)}`]);
+    parts.push(["from_head", data.syntax.from_head, `fraction of ${words} words to which their head attends most`]);
   }
   if (data.entities) {
     const { words, uniform } = data.entities;
-    parts.push(["entities", data.entities.share, `share of the attention of ${words} words in entities that stays within the entity; if all words got the same: ${percent(uniform)}`]);
+    parts.push(["entities", data.entities.fraction, `fraction of the attention of ${words} words in entities that stays within the entity; if all words got the same: ${percent(uniform)}`]);
   }
   if (!parts.length) return;
   section("Heads and annotations");
@@ -235,7 +235,7 @@ function probes() {
         { name: "majority", values: one.accuracy.map(() => one.majority), colour: "currentColor", dash: "2 4", mark: "–" },
       ], name),
       heatTable(one.accuracy.map((value, k) => [value, one.macro_f1[k], one.control_accuracy[k], one.selectivity[k]]),
-        one.accuracy.map((_, k) => (k ? `layer ${k}` : "embeddings")), ["accuracy", "macro F1", "control task", "selectivity"], "shares", 1));
+        one.accuracy.map((_, k) => (k ? `layer ${k}` : "embeddings")), ["accuracy", "macro F1", "control task", "selectivity"], "fractions", 1));
   }
 }
 
@@ -254,9 +254,9 @@ function attributions() {
     if (!one) return;
     const most = Math.max(...one.attributions.map(Math.abs), 1e-9);
     const tokens = one.tokens.map((token, k) => {
-      const value = one.attributions[k], share = Math.abs(value) / most;
-      const mark = share < 0.05 ? "" : value > 0 ? "for" : "against";
-      return element("span", { className: mark, title: `${value.toFixed(4)}`, style: { background: tint(value > 0 ? "blue" : "orange", 0.45 * share) } },
+      const value = one.attributions[k], fraction = Math.abs(value) / most;
+      const mark = fraction < 0.05 ? "" : value > 0 ? "for" : "against";
+      return element("span", { className: mark, title: `${value.toFixed(4)}`, style: { background: tint(value > 0 ? "blue" : "orange", 0.45 * fraction) } },
         token + (mark ? ` ${signed(value)}` : ""));
     });
     main.append(element("h3", {}, `Text ${n + 1}: ${shortened(data.texts[n].texts.join(" | "), 80)}`),

@@ -119,7 +119,7 @@ def pictures(inspection: Inspection) -> dict[str, np.ndarray]:
     if inspection.syntax is not None:
         agreement |= {f"syntax/{part}": inspection.syntax[part] for part in ("to_head", "from_head")}
     if inspection.entities is not None:
-        agreement["entities/share"] = inspection.entities["share"]
+        agreement["entities/fraction"] = inspection.entities["fraction"]
     for name, values in agreement.items():
         drawn[name] = heat_map(values, layers, heads, name.replace("/", ": "), high=1.0)
     for name, probes in inspection.probes.items():

@@ -16,12 +16,12 @@ from kbert.optim.adamw import AdamW, sum_of_squares
 
 
 class Sampler:
-    """Allows the first measurement, and more while all together take less than `share` (1.0: all) of the time."""
+    """Allows the first measurement, and more while all together take less than `fraction` (1.0: all) of the time."""
 
-    def __init__(self, share, now=time.perf_counter):
-        if isinstance(share, bool) or not isinstance(share, int | float) or not share > 0:
-            raise ValueError(f"TensorBoard: `share` of the time must be a number above 0. Received: {share!r}")
-        self.share, self._now = share, now
+    def __init__(self, fraction, now=time.perf_counter):
+        if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not fraction > 0:
+            raise ValueError(f"TensorBoard: `time_fraction` must be a number above 0. Received: {fraction!r}")
+        self.fraction, self._now = fraction, now
         self._start, self._spent, self._last = None, 0.0, 0.0
 
     def begin(self) -> None:
@@ -32,7 +32,7 @@ class Sampler:
     def is_due(self, cost: float | None = None) -> bool:
         """Whether a measurement is allowed now; `cost` in seconds, None: as much as the last one."""
         cost = self._last if cost is None else cost
-        return self.share >= 1 or self._spent + cost <= self.share * (self._now() - self._start)
+        return self.fraction >= 1 or self._spent + cost <= self.fraction * (self._now() - self._start)
 
     @contextlib.contextmanager
     def measure(self):

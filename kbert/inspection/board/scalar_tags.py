@@ -8,12 +8,12 @@ import re
 
 _LOSS = re.compile(r"loss|cross_entropy|perplexity|error|(^|_)(mse|mae)($|_)")
 _OPTIMIZER = ("learning_rate", "gradient_norm")
-_SPEED = re.compile(r"_per_second$|^(real_token_share|share_of_peak|peak_memory_gib|time_share|minutes)$")
+_SPEED = re.compile(r"_per_second$|^(real_token_fraction|fraction_of_peak|peak_memory_gib|time_fraction|minutes)$")
 DESCRIPTIONS = {  # Markdown; a tag without one says it all itself
-    "accuracy/mlm_accuracy": "Masked-LM accuracy: the share of the masked tokens that are predicted right. "
+    "accuracy/mlm_accuracy": "Masked-LM accuracy: the fraction of the masked tokens that are predicted right. "
     "The run `baseline` always predicts the most frequent token: a model that stays beside it has learned nothing "
     "from context.",
-    "accuracy/nsp_accuracy": "Next-sentence accuracy: the share of the pairs whose label, IsNext or NotNext, "
+    "accuracy/nsp_accuracy": "Next-sentence accuracy: the fraction of the pairs whose label, IsNext or NotNext, "
     "is right. `baseline` always says the more frequent one.",
     "loss/loss": "The sum of the model's losses. Where the curve of `validation` rises while that of `train` falls, "
     "the model learns its training examples by heart.",
@@ -23,9 +23,9 @@ DESCRIPTIONS = {  # Markdown; a tag without one says it all itself
     "usual; if it stays high or grows, lower the learning rate or warm up for longer.",
     "speed/tokens_per_second": "With padding.",
     "speed/real_tokens_per_second": "Without padding.",
-    "speed/real_token_share": "The share of the tokens of a batch that are not padding.",
-    "speed/share_of_peak": "The floating-point operations of the model's own matrix products, as a share of the peak "
-    "of this device: of its maker's figure where it is known, else of what large matrix products reach here.",
+    "speed/real_token_fraction": "The fraction of the tokens of a batch that are not padding.",
+    "speed/fraction_of_peak": "The floating-point operations of the model's own matrix products, as a fraction of the "
+    "peak of this device: of its maker's figure where it is known, else of what large matrix products reach here.",
     "speed/peak_memory_gib": "The most main memory that the process has used so far; on a GPU its own memory.",
 }
 LAYOUT = {  # category → title of a chart → regular expressions of its tags
@@ -39,11 +39,11 @@ LAYOUT = {  # category → title of a chart → regular expressions of its tags
         "Gradient norm before clipping": [r"optimizer/gradient_norm$"],
         "Gradient norm by layer": [r"norms/gradient/"],
         "Weight norm by layer": [r"norms/weight/"],
-        "Update of a step as a share of the weights, by layer (about 0.001 is usual)": [r"norms/update_ratio/"],
+        "Update of a step as a fraction of the weights, by layer (about 0.001 is usual)": [r"norms/update_ratio/"],
     },
     "Is it fast?": {
         "Tokens a second, with and without padding": [r"speed/(real_)?tokens_per_second$"],
-        "Share of the device's peak, share of real tokens": [r"speed/(share_of_peak|real_token_share)$"],
+        "Fraction of the device's peak, fraction of real tokens": [r"speed/(fraction_of_peak|real_token_fraction)$"],
         "Memory, GiB": [r"speed/peak_memory_gib$"],
     },
     "Where does it look?": {"Mean entropy of attention by layer, nats": [r"self_attention/mean_entropy/"]},

@@ -43,7 +43,7 @@ class TensorBoard(keras.callbacks.Callback):
     - *Profile*, on request.
 
     Samples are taken at the end of a window, as often as possible while all of them together take
-    less than `share` of the time. The first window always has one. A run that resumes continues its
+    less than `time_fraction` of the time. The first window always has one. A run that resumes continues its
     curves: what a killed process wrote after its last checkpoint is removed, so that no step is
     recorded twice. A directory is for a single run.
 
@@ -55,7 +55,7 @@ class TensorBoard(keras.callbacks.Callback):
         batch: inputs, a batch with them as `fit` takes it, or a function that returns one. Its
             first rows show the entropy of attention. None: no entropy is shown.
         graph: bool, whether the graphs are written.
-        share: float, the share of the training time that samples may take.
+        time_fraction: float, the fraction of the training time that samples may take.
         profile: steps to profile, as "20:25" or one number, or None.
         wait_for_finish: bool, whether the run is over only when the caller calls `finish`, which
             has the final scores.
@@ -63,7 +63,7 @@ class TensorBoard(keras.callbacks.Callback):
     Raises:
         TypeError: a `log_dir` that is no path.
         NotADirectoryError: it is a file, or below one.
-        ValueError: a wrong `share`, `profile` or flag.
+        ValueError: a wrong `time_fraction`, `profile` or flag.
         FullDisk, WriteFault: as `kbert.files.explain_full_disk`.
 
     Example::
@@ -79,7 +79,7 @@ class TensorBoard(keras.callbacks.Callback):
         baseline=None,
         batch=None,
         graph=True,
-        share=0.01,
+        time_fraction=0.01,
         profile=None,
         wait_for_finish=False,
     ):
@@ -90,7 +90,7 @@ class TensorBoard(keras.callbacks.Callback):
         self.batch = batch
         self.graph = check_bool(graph, "TensorBoard: `graph`")
         self.wait_for_finish = check_bool(wait_for_finish, "TensorBoard: `wait_for_finish`")
-        self._sampler = Sampler(share)
+        self._sampler = Sampler(time_fraction)
         self._profiler = None if profile is None else Profiler(self.log_dir / "train", profile)
         # Off TensorFlow, Keras ends batches in other threads, and need not stop that for this callback.
         self.async_safe = profile is None
@@ -144,7 +144,9 @@ class TensorBoard(keras.callbacks.Callback):
             self._profiler.stop()
         last = self._last
         # A run in steps is several calls of `fit`, and this may be the end of any.
-        is_over = last.get("step") == last.get("total_steps", last.get("step")) and last.get("time_share", 1.0) >= 1.0
+        is_over = (
+            last.get("step") == last.get("total_steps", last.get("step")) and last.get("time_fraction", 1.0) >= 1.0
+        )
         if last and is_over and not self.wait_for_finish:
             trained, held_out = _by_run(last)
             self.finish({name: float(value) for name, value in (held_out or trained).items()}, last["step"])
@@ -192,7 +194,7 @@ class TensorBoard(keras.callbacks.Callback):
         """Figures from the speed of a window, and memory."""
         numbers = {"peak_memory_gib": (peak_accelerator_memory_bytes() or peak_memory_bytes()) / 2**30}
         if {"tokens_per_second", "real_tokens_per_second"} <= logs.keys():
-            numbers["real_token_share"] = logs["real_tokens_per_second"] / logs["tokens_per_second"]
+            numbers["real_token_fraction"] = logs["real_tokens_per_second"] / logs["tokens_per_second"]
         if "flops_per_second" in logs:
             if self._peak is None:
                 self._peak = device_peak(self.model, measure=False)
@@ -200,7 +202,7 @@ class TensorBoard(keras.callbacks.Callback):
                 with self._sampler.measure():
                     self._peak = device_peak(self.model)
             if self._peak is not None:
-                numbers["share_of_peak"] = logs["flops_per_second"] / self._peak
+                numbers["fraction_of_peak"] = logs["flops_per_second"] / self._peak
         return numbers
 
     def _samples(self, learning_rate):

@@ -27,7 +27,7 @@ def next_sentence_table(inputs, labels, weights, logits, piece) -> str:
     part_ids = inputs.get("part_ids", np.asarray(inputs["padding_mask"], "int32"))  # part 0 is padding
     labels = np.reshape(labels, (len(token_ids), -1))  # [B, K]
     weights = np.ones(labels.shape) if weights is None else np.reshape(weights, labels.shape)
-    shares = _softmax(np.reshape(logits, (*labels.shape, 2)).astype("float64"))  # [B, K, 2]
+    fractions = _softmax(np.reshape(logits, (*labels.shape, 2)).astype("float64"))  # [B, K, 2]
     rows = []
     for row, part in np.argwhere(weights > 0):
         segments = []
@@ -37,9 +37,9 @@ def next_sentence_table(inputs, labels, weights, logits, piece) -> str:
             shown = " ".join(map(piece, ids[:_MOST_TOKENS])) or "–"
             segments.append(shown + (" …" if len(ids) > _MOST_TOKENS else ""))
         gold = int(labels[row, part])
-        verdict = int(shares[row, part].argmax())
+        verdict = int(fractions[row, part].argmax())
         mark, stars = ("✓", "**") if verdict == gold else ("✗", "*")
-        answer = f"{mark} {stars}{_NAMES[verdict]}{stars} ({percent(shares[row, part, verdict])})"
+        answer = f"{mark} {stars}{_NAMES[verdict]}{stars} ({percent(fractions[row, part, verdict])})"
         rows.append([*segments, _NAMES[gold], answer])
     return markdown_table(["first segment", "second segment", "gold", "predicted"], rows)
 
@@ -130,10 +130,10 @@ class MaskedExamples(keras.callbacks.Callback):
         )
 
     def _answer(self, guess, true, probabilities):
-        share = percent(probabilities[guess])
+        fraction = percent(probabilities[guess])
         if guess == true:
-            return f"✓ **{self.piece(guess)}** ({share})"
-        return f"✗ *{self.piece(guess)}* ({share}, right: {percent(probabilities[true])})"
+            return f"✓ **{self.piece(guess)}** ({fraction})"
+        return f"✗ *{self.piece(guess)}* ({fraction}, right: {percent(probabilities[true])})"
 
     def piece(self, token_id: int) -> str:
         """A token for TensorBoard's Markdown."""

@@ -54,11 +54,11 @@ class LabelScores:
         return sorted(np.argsort(-errors, kind="stable")[:most].tolist())
 
     def table(self, names: Sequence[str], shown: Sequence[int]) -> str:
-        """A Markdown table with a row for each label of `shown`; "–" where a share is undefined."""
+        """A Markdown table with a row for each label of `shown`; "–" where a fraction is undefined."""
         rows = []
         for n in shown:
-            shares = [percent(float(column[n])) for column in (self.precision, self.recall, self.f1)]
-            rows.append([escape(names[n], 60), *shares, f"{self.given[n]:,}", f"{self.predicted[n]:,}"])
+            fractions = [percent(float(column[n])) for column in (self.precision, self.recall, self.f1)]
+            rows.append([escape(names[n], 60), *fractions, f"{self.given[n]:,}", f"{self.predicted[n]:,}"])
         return markdown_table(["label", "precision", "recall", "F1", "examples", "predicted"], rows)
 
 
@@ -225,7 +225,7 @@ def multi_label_views(
     likely = np.clip(np.where(gold, probabilities, 1 - probabilities), 1e-300, None)
     worst = np.argsort(np.log(likely).mean(axis=1), kind="stable")[:MOST_EXAMPLES].tolist()
     rows = [["✓" if is_right[row] else "✗", listed(row, gold), listed(row, predicted), *cells(row)] for row in worst]
-    picture = reliability_picture(calibration, f"Reliability: {error}", of="a label", share="share with it")
+    picture = reliability_picture(calibration, f"Reliability: {error}", of="a label", fraction="fraction with it")
     return [
         View("predictions/by label", "\n\n".join(page)),
         View("predictions/calibration", picture, "All labels of all examples."),

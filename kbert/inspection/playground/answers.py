@@ -153,4 +153,4 @@ def classification(models, fields) -> dict:
         return {"score": rounded(row["score"])}
     label = row["label"] if "label" in row else ", ".join(row["labels"])
     ordered = sorted(row["probabilities"].items(), key=lambda item: -item[1])
-    return {"label": label, "probabilities": [{"label": name, "probability": share} for name, share in ordered]}
+    return {"label": label, "probabilities": [{"label": name, "probability": fraction} for name, fraction in ordered]}

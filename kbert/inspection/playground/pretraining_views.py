@@ -72,13 +72,13 @@ def masking(models, fields) -> dict:
 
 
 def _rates(fields):
-    mask_rate = fields.share("mask_rate", 0.15)
-    mask_token_rate = fields.share("mask_token_rate", 0.8)
-    random_token_rate = fields.share("random_token_rate", 0.1)
+    mask_rate = fields.fraction("mask_rate", 0.15)
+    mask_token_rate = fields.fraction("mask_token_rate", 0.8)
+    random_token_rate = fields.fraction("random_token_rate", 0.1)
     keep_rate = 1.0 - mask_token_rate - random_token_rate
     if keep_rate < -1e-6:
         raise BadRequest(
-            "`mask_token_rate` and `random_token_rate`: expected shares that add up to at most 1. "
+            "`mask_token_rate` and `random_token_rate`: expected fractions that add up to at most 1. "
             f"Received: {mask_token_rate:g} and {random_token_rate:g}"
         )
     return {
@@ -95,9 +95,9 @@ def _predict(model, inputs, mask_ids, chosen):
     answers = FillMaskAnswers(model.tokenizer, min(_TOP, logits.shape[-1]))
     (row,) = answers.to_dicts(as_arrays(answers.call({"mlm_logits": logits}, {"count": [len(chosen)]})))
     labels = mask_ids[0].numpy()
-    shares = tf.nn.softmax(logits[0]).numpy()[np.arange(len(labels)), labels]
-    for token, proposals, share in zip(chosen, row["masks"], rounded(shares), strict=True):
-        token |= {"predictions": proposals, "label_probability": share}
+    fractions = tf.nn.softmax(logits[0]).numpy()[np.arange(len(labels)), labels]
+    for token, proposals, fraction in zip(chosen, row["masks"], rounded(fractions), strict=True):
+        token |= {"predictions": proposals, "label_probability": fraction}
     return rounded(model.masked_lm_loss(mask_ids, logits))
 
 
@@ -121,7 +121,7 @@ def next_sentence(models, fields) -> dict:
     model, exported = models.open_for_pairs(fields.model())
     texts = [fields.text("document"), fields.text("other")]
     size = min(fields.integer("max_length", 64, _SHORTEST, 1_000_000), model.max_length)
-    seed, short_rate = fields.integer("seed", 0), fields.share("short_rate", 0.1)
+    seed, short_rate = fields.integer("seed", 0), fields.fraction("short_rate", 0.1)
     label = fields.choice("label", ("IsNext", "NotNext"))
     drawn = _draw(model.tokenizer, texts, seed, max_pair_tokens(size), short_rate, _RANDOM_NEXT_RATES[label])
     batch = pack_ranges(

@@ -74,7 +74,7 @@ class RequestFields:
             raise BadRequest(f"`{name}`: expected true or false. Received: {_shown(value)}")
         return value
 
-    def share(self, name: str, default: float) -> float:
+    def fraction(self, name: str, default: float) -> float:
         """A number in [0, 1]."""
         value = self._value(name, default)
         if type(value) not in (int, float) or not 0 <= value <= 1:

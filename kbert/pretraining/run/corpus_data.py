@@ -18,7 +18,7 @@ from kbert.pretraining.dataset_statistics import (
     unigram_baseline,
 )
 from kbert.pretraining.entities import aligned_spans, known_names
-from kbert.pretraining.real_shares import choose_packing
+from kbert.pretraining.real_fractions import choose_packing
 from kbert.pretraining.run.phases import first_row, plan_stages
 from kbert.pretraining.run.starting_model import starting_model
 from kbert.pretraining.sources import check_held_out, open_source
@@ -114,7 +114,7 @@ class CorpusData:
         """What is said of the data before the training.
 
         Returns:
-            (for each phase the share of tokens that are not padding; for the metrics, the statistics of the training
+            (for each phase the fraction of tokens that are not padding; for the metrics, the statistics of the training
             batches, and the scores of token frequencies alone on the held-out batches; the number of tokens of the
             training documents or None if it is not known).
         """
@@ -125,7 +125,7 @@ class CorpusData:
             left_to_right = bool(settings.left_to_right)
             statistics.append(dataset_statistics(batches, self.tokenizer, _STATISTICS_BATCHES, left_to_right))
             _LOGGER.info("%s", format_report(statistics[-1]))
-        warn_of_unknown(statistics[0]["unknown_share"], "the corpus")
+        warn_of_unknown(statistics[0]["unknown_fraction"], "the corpus")
         counts = token_counts(self.source, self.tokenizer, BASELINE_TOKENS, held_out=settings.held_out)
         unigram = unigram_baseline(counts, evaluation)
         _LOGGER.info(
@@ -136,9 +136,9 @@ class CorpusData:
         if settings.next_sentence:
             labels = next_sentence_labels(evaluation)
             unigram["nsp_accuracy"] = float(labels.max() / labels.sum())
-            share = 100 * unigram["nsp_accuracy"]
-            _LOGGER.info("always the more frequent label: next-sentence accuracy %.1f%%", share)
-        real = [1 - phase["padding_share"] for phase in statistics]
+            fraction = 100 * unigram["nsp_accuracy"]
+            _LOGGER.info("always the more frequent label: next-sentence accuracy %.1f%%", fraction)
+        real = [1 - phase["padding_fraction"] for phase in statistics]
         metrics = {"unigram": unigram, "data": statistics[0] if len(statistics) == 1 else statistics}
         return real, metrics, self._corpus_tokens(counts)
 
@@ -155,9 +155,9 @@ class CorpusData:
         loss = unigram["cross_entropy"]
         curves = {"mlm_loss": loss, "mlm_cross_entropy": loss, "mlm_perplexity": float(np.exp(loss))}
         curves |= {"mlm_accuracy": unigram["accuracy"], "loss": loss}
-        if (share := unigram.get("nsp_accuracy")) is not None:
-            entropy = -sum(p * math.log(p) for p in (share, 1 - share) if p)
-            curves |= {"nsp_accuracy": share, "nsp_loss": entropy, "loss": loss + entropy}
+        if (fraction := unigram.get("nsp_accuracy")) is not None:
+            entropy = -sum(p * math.log(p) for p in (fraction, 1 - fraction) if p)
+            curves |= {"nsp_accuracy": fraction, "nsp_loss": entropy, "loss": loss + entropy}
         return curves
 
     def save(self, model, settings, path, made_by) -> None:

@@ -24,7 +24,7 @@ def evaluate_pretraining(
         source: of a model with a masked-LM head, as for `kbert.load_pretrained`.
         corpus_or_records: paths of text, documents in memory or the directory of records, as for `kbert.pretrain`;
             records must have the vocabulary of the model.
-        held_out: of text, the share of documents that are scored; 0.01 by default.
+        held_out: of text, the fraction of documents that are scored; 0.01 by default.
         sequence_length: tokens per row. 15 % of them are masked.
         batch_size: rows per forward pass; it changes neither pairs nor masks.
         format, language: of text, as for `pretraining_dataset`.
@@ -84,5 +84,5 @@ def evaluate_pretraining(
     return found
 
 
-def _standard_error(share, count):
-    return math.sqrt(share * (1 - share) / count)
+def _standard_error(fraction, count):
+    return math.sqrt(fraction * (1 - fraction) / count)

@@ -1,6 +1,6 @@
 """The phases of a pre-training: sequence lengths in order, as the paper's 128 and then 512, and what happens when.
 
-A phase is (sequence length, share of the run, rows of an update, the maximum number of masks in a row). A batch size
+A phase is (sequence length, fraction of the run, rows of an update, the maximum number of masks in a row). A batch size
 that rises divides phases into stages.
 """
 
@@ -24,43 +24,43 @@ def read_phases(
     """
     given = list(given)
     phases = tuple(_read_phase(one, batch_size, max_predictions, default) for one in given)
-    if not phases or not math.isclose(math.fsum(share for _, share, *_ in phases), 1.0, abs_tol=1e-6):
-        raise ValueError(f"pretrain: the shares of `phases` must have the sum 1. Received: {given}")
+    if not phases or not math.isclose(math.fsum(fraction for _, fraction, *_ in phases), 1.0, abs_tol=1e-6):
+        raise ValueError(f"pretrain: the fractions of `phases` must have the sum 1. Received: {given}")
     return phases
 
 
 def read_ramp(given) -> tuple[int, float] | None:
-    """A batch-size ramp, (first batch size, share of the run) or "8:0.3", or None."""
+    """A batch-size ramp, (first batch size, fraction of the run) or "8:0.3", or None."""
     if given is None:
         return None
     try:
-        size, share = given.split(":") if isinstance(given, str) else given
-        ramp = _whole(size), float(share)
+        size, fraction = given.split(":") if isinstance(given, str) else given
+        ramp = _whole(size), float(fraction)
     except (TypeError, ValueError):
         ramp = 0, 0.0
     if ramp[0] < 1 or not 0 < ramp[1] <= 1:
         raise ValueError(
-            "pretrain: expected `batch_size_ramp` as the first batch size and the share of the run in which it rises, "
-            f"such as 8:0.3. Received: {given!r}"
+            "pretrain: expected `batch_size_ramp` as the first batch size and the fraction of the run for which it "
+            f"rises, such as 8:0.3. Received: {given!r}"
         )
     return ramp
 
 
 def _read_phase(given, batch_size, max_predictions, default):
     try:
-        length, share, *more = given.split(":") if isinstance(given, str) else given
+        length, fraction, *more = given.split(":") if isinstance(given, str) else given
         if len(more) > 2:
             raise ValueError
-        length, share, more = _whole(length), float(share), [_whole(value) for value in more]
-        if min(length, *more, 1) < 1 or not 0 < share <= 1:
+        length, fraction, more = _whole(length), float(fraction), [_whole(value) for value in more]
+        if min(length, *more, 1) < 1 or not 0 < fraction <= 1:
             raise ValueError
     except (TypeError, ValueError):
         raise ValueError(
-            "pretrain: expected each of `phases` as SEQUENCE_LENGTH:SHARE, with :BATCH_SIZE and :MAX_PREDICTIONS if "
+            "pretrain: expected each of `phases` as SEQUENCE_LENGTH:FRACTION, with :BATCH_SIZE and :MAX_PREDICTIONS if "
             f"they differ, such as 128:0.9 or 512:0.1:64:80. Received: {given!r}"
         ) from None
     size, predictions = (*more, *(batch_size, max_predictions)[len(more) :])
-    return length, share, size, predictions or default(length)
+    return length, fraction, size, predictions or default(length)
 
 
 def _whole(value):
@@ -73,14 +73,14 @@ def _whole(value):
 def plan_stages(phases: Sequence[Phase], ramp: tuple[int, float] | None = None) -> list[Stage]:
     """The stages of a run.
 
-    With a ramp the batch size doubles from the first one on, in equal parts of the share of the run that the ramp
+    With a ramp the batch size doubles from the first one on, in equal parts of the fraction of the run that the ramp
     takes, until it is that of the phase.
 
     Example::
 
         [stage.batch_size for stage in plan_stages([(128, 1.0, 32, 20)], (8, 0.5))]  # [8, 16, 32]
     """
-    ends = list(itertools.accumulate(share for _, share, *_ in phases))
+    ends = list(itertools.accumulate(fraction for _, fraction, *_ in phases))
     ends[-1] = 1.0
     ramped = _ramp_sizes(ramp, max(size for *_, size, _ in phases))  # [(end, size)]
     stages: list[Stage] = []
@@ -130,6 +130,6 @@ def first_row(stages: Sequence[Stage], starts: Sequence[int], step: int) -> int:
 def _ramp_sizes(ramp, full):
     if ramp is None:
         return []
-    first, share = ramp
+    first, fraction = ramp
     sizes = list(itertools.takewhile(lambda size: size < full, (first * 2**n for n in itertools.count())))
-    return [(share * (n + 1) / len(sizes), size) for n, size in enumerate(sizes)]
+    return [(fraction * (n + 1) / len(sizes), size) for n, size in enumerate(sizes)]

@@ -18,7 +18,7 @@ from kbert.corpus.write_records_with_beam import write_records_with_beam
 from kbert.files import check_directory_is_free, sha256, to_json, write_directory
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import dataset_statistics
-from kbert.pretraining.real_shares import packing_pays
+from kbert.pretraining.real_fractions import packing_pays
 from kbert.pretraining.run.phases import default_max_predictions
 from kbert.pretraining.run.stored_batches import FORMAT, MANIFEST, VOCABULARY
 from kbert.pretraining.sources import TextSource, check_held_out

@@ -10,16 +10,16 @@ from kbert.options import (
     PASSING,
     Bookkeeping,
     Count,
+    Fraction,
+    FractionBelowOne,
     Machine,
     Natural,
-    NonzeroShare,
+    NonzeroFraction,
     Optimization,
     Options,
     PathLike,
     Peak,
     Positive,
-    Share,
-    ShareBelowOne,
     verb,
 )
 
@@ -31,8 +31,8 @@ class Masking(Options):
     """Which tokens are predicted, and what becomes of them.
 
     Args:
-        mask_rate: the share of the tokens that are predicted, 0.15 by default.
-        mask_token_rate, keep_rate, random_token_rate: the shares of these that become [MASK], stay as they are and
+        mask_rate: the fraction of the tokens that are predicted, 0.15 by default.
+        mask_token_rate, keep_rate, random_token_rate: the fractions of these that become [MASK], stay as they are and
             become random tokens, 0.8, 0.1 and 0.1 by default; they add up to 1 (table 8 of the paper).
         whole_word: mask whole words (Google's release of May 2019).
         span_length: mask spans of that many tokens as a whole (`kbert.pretraining.aligned_spans`).
@@ -42,10 +42,10 @@ class Masking(Options):
         dupe_factor: after how many epochs the same pairs and masks are repeated, 10 in the original; None: never.
     """
 
-    mask_rate: NonzeroShare | None = None
-    mask_token_rate: Share | None = None
-    keep_rate: Share | None = None
-    random_token_rate: Share | None = None
+    mask_rate: NonzeroFraction | None = None
+    mask_token_rate: Fraction | None = None
+    keep_rate: Fraction | None = None
+    random_token_rate: Fraction | None = None
     whole_word: bool = False
     span_length: Count | None = None
     names: PathLike | None = None
@@ -59,14 +59,14 @@ class Objective(Options):
 
     Args:
         next_sentence: whether next sentences are predicted; without is the "No NSP" ablation of section 5.1.
-        random_next_rate: the share of pairs with a random second segment, 0.5 by default.
+        random_next_rate: the fraction of pairs with a random second segment, 0.5 by default.
         left_to_right: the "LTR" of section 5.1: left-only attention, and every token predicts the next one instead of
             masks; `init` must be such a model, too. A text is then pooled at its last token, the only one that attends
             to all others.
     """
 
     next_sentence: bool = True
-    random_next_rate: Share | None = None
+    random_next_rate: Fraction | None = None
     left_to_right: bool = False
 
 
@@ -80,22 +80,22 @@ class PretrainingOptimization(Optimization):
         bias_correction: Adam's bias correction, which the paper's optimizer lacks; off by default. "lamb" always has
             it.
         layer_decay: the ratio of a layer's learning rate to that of the layer above; None: the same rate for all.
-        accumulate: the number of micro-batches into which a replica divides its share of an update: less memory, the
+        accumulate: the number of micro-batches into which a replica divides its fraction of an update: less memory, the
             same update.
         schedule: of the learning rate: "linear", to 0 at the end, as the paper (the default); "stable": constant after
             the warm-up, and to 0 in the last fifth; "constant" after the warm-up: such a run keeps its last checkpoint,
             and the same call with more `steps` and the same `warmup_steps` extends it.
         warmup_steps: steps of rising learning rate; a tenth of `steps` by default, at most 10,000.
-        warmup_share: instead of `warmup_steps`, a share of the run; a tenth of `hours` by default.
-        batch_size_ramp: (first batch size, share of the run in which it is doubled up to `batch_size`); on the command
-            line 8:0.3.
+        warmup_proportion: instead of `warmup_steps`, a fraction of the run; a tenth of `hours` by default.
+        batch_size_ramp: (first batch size, fraction of the run in which it is doubled up to `batch_size`); on the
+            command line 8:0.3.
     """
 
     bias_correction: bool | None = None
     schedule: Literal["linear", "stable", "constant"] | None = None
     warmup_steps: Count | None = None
-    warmup_share: Share | None = None
-    batch_size_ramp: tuple[Count, NonzeroShare] | str | None = None
+    warmup_proportion: Fraction | None = None
+    batch_size_ramp: tuple[Count, NonzeroFraction] | str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -114,7 +114,7 @@ class NewWeights(Options):
     position_embedding: Literal["learned", "sinusoidal"] | None = None
     position_initializer: Literal["normal", "sinusoidal"] | None = None
     initializer_stddev: Positive | Literal["scaled"] | None = None
-    dropout: ShareBelowOne | None = None
+    dropout: FractionBelowOne | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -127,15 +127,15 @@ class Rows(Options):
             plain rows in any case.
         fill_rows: packed rows with further short pairs where they have space: for documents that are shorter than a row
             (`kbert.pretraining.rows`).
-        held_out: for text: the share of the documents that are only for evaluation, 0.01 by default (of TFRecords the
-            share of the rows); records have their own.
+        held_out: for text: the fraction of the documents that are only for evaluation, 0.01 by default (of TFRecords of
+            the rows); records have their own.
         evaluation_batches: the number of batches made from the held-out documents.
         data_service: "host:port" of a service that makes the training batches (``kbert serve-data``); of records.
     """
 
     packed: bool | None = None
     fill_rows: bool = False
-    held_out: ShareBelowOne | None = None
+    held_out: FractionBelowOne | None = None
     evaluation_batches: Count = 50
     data_service: Annotated[str | None, PASSING] = None
 
@@ -269,11 +269,11 @@ def pretrain(
             begins anew.
         settings: a set of defaults for what is not given, "paper" or "small-budget".
         steps: weight updates; the paper: 1,000,000. Of batches all that there are, if nothing is given.
-        hours: instead of `steps`: hours to train; warm-up, decay and phases, each at least a step, are shares of
+        hours: instead of `steps`: hours to train; warm-up, decay and phases, each at least a step, are fractions of
             this time. The time of a run that was killed continues from its last step.
-        phases: instead of `sequence_length`, parts of the run in order, each (sequence length, share of the run), and
-            if given its own batch size and `max_predictions`: the paper's are [(128, 0.9), (512, 0.1)], on the command
-            line 128:0.9 512:0.1.
+        phases: instead of `sequence_length`, parts of the run in order, each (sequence length, fraction of the run),
+            and if given its own batch size and `max_predictions`: the paper's are [(128, 0.9), (512, 0.1)], on the
+            command line 128:0.9 512:0.1.
         batch_size: sequences per update, over all replicas, 32 by default; the paper: 256.
         sequence_length: tokens of a row, 128 by default.
         learning_rate: the peak, 1e-4 by default; `schedule` chooses its course.

@@ -28,7 +28,7 @@ from kbert.tasks.in_memory import column_names, read_columns
 from kbert.training.run_state import Stage
 from kbert.weights.source import local_source
 
-_WARMUP_SHARE, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
+_WARMUP_PROPORTION, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
 SEQUENCE_LENGTH = 128
 _MASK_RATE = 0.15
 _RATES = ("mask_rate", "mask_token_rate", "keep_rate", "random_token_rate")
@@ -48,7 +48,7 @@ NAMED_SETTINGS: dict[str, dict[str, Any]] = {
         "batch_size": 256,
         "learning_rate": 1e-4,
         "phases": ((128, 0.9), (512, 0.1)),
-        "warmup_share": 0.01,
+        "warmup_proportion": 0.01,
         "dropout": 0.1,
         "bias_correction": False,
     },
@@ -60,14 +60,14 @@ NAMED_SETTINGS: dict[str, dict[str, Any]] = {
         "learning_rate": 1e-3,
         "schedule": "stable",
         "sequence_length": 128,
-        "warmup_share": 0.05,
+        "warmup_proportion": 0.05,
         "dropout": 0.0,
         "bias_correction": True,
         "initializer_stddev": "scaled",
         "position_initializer": "sinusoidal",
     },
 }
-_INSTEAD = {"phases": ("sequence_length",), "sequence_length": ("phases",), "warmup_share": ("warmup_steps",)}
+_INSTEAD = {"phases": ("sequence_length",), "sequence_length": ("phases",), "warmup_proportion": ("warmup_steps",)}
 
 
 class PretrainingSettings:
@@ -158,23 +158,25 @@ class PretrainingSettings:
         if self.steps is None and self.hours is None:
             raise ValueError("pretrain: expected either `steps` or `hours`. Received: neither")
         self._check_either("steps", "hours")
-        self._check_either("warmup_steps", "warmup_share")
+        self._check_either("warmup_steps", "warmup_proportion")
         if self.hours is not None:
             if self.warmup_steps is not None:
                 raise ValueError(
-                    "pretrain: a run of `hours` takes `warmup_share`, a share of its time. "
+                    "pretrain: a run of `hours` takes `warmup_proportion`, a fraction of its time. "
                     f"Received: warmup_steps={self.warmup_steps}"
                 )
-            if self.warmup_share is None:
-                self._set(warmup_share=_WARMUP_SHARE)
+            if self.warmup_proportion is None:
+                self._set(warmup_proportion=_WARMUP_PROPORTION)
             return
         if self.warmup_steps is None:
             # Without bias correction the first hundreds of updates are several times too large: after too short a
             # warm-up the run stays on the plateau of token frequencies (docs/maintainers/log.md).
-            steps = min(_WARMUP, math.ceil(self.steps * _WARMUP_SHARE))
-            if self.warmup_share is not None:
-                steps = max(1, math.ceil(self.steps * self.warmup_share))
-            self._set(warmup_steps=steps, warmup_share=None)  # with these steps, not the share, a run can be extended
+            steps = min(_WARMUP, math.ceil(self.steps * _WARMUP_PROPORTION))
+            if self.warmup_proportion is not None:
+                steps = max(1, math.ceil(self.steps * self.warmup_proportion))
+            self._set(
+                warmup_steps=steps, warmup_proportion=None
+            )  # with these steps, not the fraction, a run can be extended
         if self.warmup_steps > self.steps:
             raise ValueError(
                 f"pretrain: `warmup_steps` must be at most `steps`. Received: {self.warmup_steps} of {self.steps}"

@@ -38,7 +38,7 @@ from kbert.weights.source import local_source
 _LOGGER = logging.getLogger("kbert")
 _INPUTS = ("corpus_or_records", "vocabulary", "init", "names")
 _CHECKPOINT_EVERY = 500  # steps
-_DECAY_SHARE = 0.2  # of a run with a stable rate: the end, in which it falls to 0
+_DECAY_FRACTION = 0.2  # of a run with a stable rate: the end, in which it falls to 0
 
 
 def run_pretraining(asked: Arguments) -> PretrainingRun:
@@ -57,7 +57,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     )
     check_run(settings, hardware, log_every, asked.rows.data_service)
     stages = settings.stages()
-    # Phases, a ramp and the clock are shares of the run: of a longer one the steps done would have been others.
+    # Phases, a ramp and the clock are fractions of the run: of a longer one the steps done would have been others.
     is_extendable = settings.hours is None and len(stages) == 1
     schedule = make_schedule if is_extendable else None
     # Before what takes long; of several workers the first tells the others in `open_run`.
@@ -105,12 +105,12 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     _LOGGER.info("%s", hardware.describe())
     evaluation = evaluations[stages[-1].phase]
     try:
-        real_shares, about_data, corpus_tokens = data.describe(evaluation)
+        real_fractions, about_data, corpus_tokens = data.describe(evaluation)
     except Exception:  # after an empty or damaged corpus no files remain
         if directory is not None and not directory.resume:
             directory.discard()
         raise
-    _LOGGER.info("%s", describe_plan(settings, model, real_shares, corpus_tokens))
+    _LOGGER.info("%s", describe_plan(settings, model, real_fractions, corpus_tokens))
     run.describe_model(model, model_settings, data.vocabulary)
     windows = checkpoint_every // log_every
     if log_dir is not None:
@@ -124,7 +124,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     if settings.hours is not None:
         budget = TimeBudget(3600 * settings.hours, make_clock_rate(vars(settings)))
         tokens = stages[0].batch_size * stages[0].sequence_length
-        callbacks = [Forecast(budget, tokens, real_shares[0], corpus_tokens), *callbacks]
+        callbacks = [Forecast(budget, tokens, real_fractions[0], corpus_tokens), *callbacks]
     history = fit_steps(
         trained,
         data.from_step,
@@ -137,7 +137,9 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
         validation_every=windows,
         validate_first=settings.init is not None,
         stages=[
-            dataclasses.replace(stage, validation_data=evaluations[stage.phase], real_share=real_shares[stage.phase])
+            dataclasses.replace(
+                stage, validation_data=evaluations[stage.phase], real_fraction=real_fractions[stage.phase]
+            )
             for stage in stages
         ],
         budget=budget,
@@ -148,7 +150,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     scores = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained)
     first, last = (history[0], history[-1]) if history else ({}, {})  # none but on the chief
     metrics = scores | about_data
-    metrics["epochs"] = count_epochs(settings, real_shares, corpus_tokens, last.get("step"))
+    metrics["epochs"] = count_epochs(settings, real_fractions, corpus_tokens, last.get("step"))
     metrics["steps"] = last.get("step", settings.steps)
     metrics["parameters"] = trained.count_params()
     metrics["tokens_per_second"] = last.get("tokens_per_second")
@@ -236,18 +238,18 @@ def make_schedule(settings):
         return WarmupLinearDecay(peak, warmup, steps)
     if settings["schedule"] == "constant":
         return WarmupStableDecay(peak, warmup)
-    return WarmupStableDecay(peak, warmup, steps, min(math.ceil(_DECAY_SHARE * steps), steps - warmup))
+    return WarmupStableDecay(peak, warmup, steps, min(math.ceil(_DECAY_FRACTION * steps), steps - warmup))
 
 
 def make_clock_rate(settings):
-    """The same as a function of the share of a run's time: warm-up and decay are shares of it."""
-    peak, warmup = settings["learning_rate"], settings["warmup_share"]
-    decay = {"linear": 1.0, "constant": 0.0}.get(settings["schedule"], min(_DECAY_SHARE, 1.0 - warmup))
+    """The same as a function of the fraction of a run's time: warm-up and decay are fractions of it."""
+    peak, warmup = settings["learning_rate"], settings["warmup_proportion"]
+    decay = {"linear": 1.0, "constant": 0.0}.get(settings["schedule"], min(_DECAY_FRACTION, 1.0 - warmup))
 
-    def rate(share):
-        if share < warmup:
-            return peak * share / warmup
-        return peak * min(1.0, (1.0 - share) / decay) if decay else peak
+    def rate(fraction):
+        if fraction < warmup:
+            return peak * fraction / warmup
+        return peak * min(1.0, (1.0 - fraction) / decay) if decay else peak
 
     return rate
 
@@ -270,8 +272,8 @@ def compile_models(trained, model, settings, hardware, steps_per_execution=None)
             model.compile(trained.optimizer, **arguments)  # with its loss scale, if there is one
 
 
-def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
-    """Lines on the size of the model and of the run; `real_shares` of every phase, `corpus_tokens` of an epoch."""
+def describe_plan(settings, model, real_fractions, corpus_tokens) -> str:
+    """Lines on the size of the model and of the run; `real_fractions` of every phase, `corpus_tokens` of an epoch."""
     lines = [f"{model.count_params():,} parameters"]
     start = real = 0.0
     tokens = 0
@@ -285,7 +287,7 @@ def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
             lines.append(f"{steps:,} steps of {shape}")
             of_stage = steps * stage.batch_size * stage.sequence_length
             tokens += of_stage
-            real += of_stage * real_shares[stage.phase]
+            real += of_stage * real_fractions[stage.phase]
         start = stage.end
     if tokens:
         epochs = f", {real / corpus_tokens:.2f} epochs" if corpus_tokens else ""
@@ -293,7 +295,7 @@ def describe_plan(settings, model, real_shares, corpus_tokens) -> str:
     return "\n".join(lines)
 
 
-def count_epochs(settings, real_shares, corpus_tokens, done=None) -> float | None:
+def count_epochs(settings, real_fractions, corpus_tokens, done=None) -> float | None:
     """About how many epochs the `done` steps were; None where the clock ends a run or the corpus was not counted."""
     if settings.hours is not None or not corpus_tokens:
         return None
@@ -302,7 +304,7 @@ def count_epochs(settings, real_shares, corpus_tokens, done=None) -> float | Non
     for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
         steps = min(steps, left)
         left -= steps
-        tokens += steps * stage.batch_size * stage.sequence_length * real_shares[stage.phase]
+        tokens += steps * stage.batch_size * stage.sequence_length * real_fractions[stage.phase]
     return tokens / corpus_tokens
 
 

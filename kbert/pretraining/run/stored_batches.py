@@ -230,7 +230,7 @@ class StoredBatches:
         return {}
 
     def describe(self, evaluation) -> tuple[list[float], dict, int | None]:
-        """The share of tokens that are not padding; neither metrics nor the tokens of an epoch are known."""
+        """The fraction of tokens that are not padding; neither metrics nor the tokens of an epoch are known."""
         training = BatchFiles(self.directory)
         masks = [training[n][0]["padding_mask"] for n in range(min(_STATISTICS_BATCHES, len(training)))]
         return [float(np.mean(masks))], {}, None

@@ -151,9 +151,9 @@ def answer_views(result, version: str) -> list[View]:
     questions = result.questions
     answers = [str(answer) for answer in result.answers]
     exact, f1 = raw_scores(questions.answers, answers, version)
-    shares = np.array([_probability(answer, result, row) for row, answer in enumerate(answers)])
+    fractions = np.array([_probability(answer, result, row) for row, answer in enumerate(answers)])
     sample = np.unique(np.linspace(0, len(answers) - 1, MOST_QUESTIONS).astype("int64"))
-    wrong = np.lexsort((-shares, f1 > 0))  # nothing right first, then the surest first
+    wrong = np.lexsort((-fractions, f1 > 0))  # nothing right first, then the surest first
     wrong = wrong[exact[wrong] == 0][:MOST_QUESTIONS]
 
     def table(rows):
@@ -166,7 +166,7 @@ def answer_views(result, version: str) -> list[View]:
                 [
                     mark,
                     escape(questions.questions[row], _MOST_CHARACTERS),
-                    _shown_answer(answers[row], result.best_answers[row], shares[row]),
+                    _shown_answer(answers[row], result.best_answers[row], fractions[row]),
                     _gold(questions.answers[row]),
                     mark_spans(questions.contexts[row], gold, place),
                     escape(questions.source(row)),
@@ -188,9 +188,9 @@ def answer_views(result, version: str) -> list[View]:
     ]
 
 
-def _shown_answer(answer, best, share):
+def _shown_answer(answer, best, fraction):
     """The answer. For "no answer", also what it would be otherwise."""
-    shown = f"{escape(answer, _MOST_CHARACTERS) or '*no answer*'} ({percent(share)})"
+    shown = f"{escape(answer, _MOST_CHARACTERS) or '*no answer*'} ({percent(fraction)})"
     return f"{shown}, else: {escape(str(best), _MOST_CHARACTERS)}" if not answer and best else shown
 
 

@@ -223,5 +223,5 @@ def entity_views(tagged: TaggedText, predicted: Sequence[Sequence[str]], scores:
 
 
 def _cells(scores):
-    shares = [percent(scores[name]) for name in ("precision", "recall", "f1")]
-    return [*shares, f"{scores['entities']:,}", f"{scores['predicted_entities']:,}"]
+    fractions = [percent(scores[name]) for name in ("precision", "recall", "f1")]
+    return [*fractions, f"{scores['entities']:,}", f"{scores['predicted_entities']:,}"]

@@ -166,7 +166,7 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
 
     Returns:
         ``{"precision", "recall", "f1", "accuracy", "entities", "predicted_entities", "types": {type: {"precision",
-            "recall", "f1", "entities", "predicted_entities"}}}``, with shares in [0, 1].
+            "recall", "f1", "entities", "predicted_entities"}}}``, with fractions in [0, 1].
 
     Source: Tjong Kim Sang and Buchholz 2000, the script conlleval.
     """

@@ -62,7 +62,7 @@ def found():
         [TokenAttributions(TOKENS, MARKUP, [0.0, 1.5, -0.5, 0.0], 1.0, 2.0, 1e-4, True, 16)],
         {MARKUP: probes},
         {"to_head": rng.random((2, 3)), "from_head": rng.random((2, 3)), "baseline": 0.3, "words": 7},
-        {"share": rng.random((2, 3)), "uniform": 0.2, "words": 4},
+        {"fraction": rng.random((2, 3)), "uniform": 0.2, "words": 4},
         rng.random((3, 3)),
         MARKUP,
     )

@@ -71,7 +71,7 @@ def test_attention_that_stays_within_entities():
     inside, uniform = np.zeros((5, 5)), np.full((5, 5), 0.2)
     inside[0, 1] = inside[1, 0] = inside[2, 3] = 1
     found = entity_attention([np.stack([inside, uniform])], [tags])
-    np.testing.assert_allclose(found["share"], [1, 1 / 4])
+    np.testing.assert_allclose(found["fraction"], [1, 1 / 4])
     assert found["uniform"] == pytest.approx(1 / 4) and found["words"] == 2
     assert entity_attention([uniform], [["O"] * 5])["words"] == 0
 

@@ -19,7 +19,7 @@ from kbert.training.flops import training_flops_per_token
 from kbert.training.resume import fit_steps
 
 BASELINE = {"mlm_accuracy": 0.25, "mlm_loss": 3.0}
-WINDOWS = dict(window=3, validation_data=tiny.make_dataset(500), validation_steps=2, real_share=0.75)
+WINDOWS = dict(window=3, validation_data=tiny.make_dataset(500), validation_steps=2, real_fraction=0.75)
 
 
 PEAK = 1e12
@@ -37,7 +37,7 @@ def known_peak():
 def run(tmp_path_factory):
     output = tmp_path_factory.mktemp("run")
     batch = next(iter(tiny.make_dataset(500)))
-    board = TensorBoard(output / "logs", settings={"seed": 7}, baseline=BASELINE, batch=batch, share=1.0)
+    board = TensorBoard(output / "logs", settings={"seed": 7}, baseline=BASELINE, batch=batch, time_fraction=1.0)
     history = fit_steps(tiny.model(), tiny.make_dataset, 7, output, callbacks=[board], **WINDOWS)
     return output / "logs", history
 
@@ -65,11 +65,11 @@ def test_tensorboard_forgets_no_step(run):
 def test_speed_is_a_share_of_the_peak_and_of_the_tokens(run):
     logs, history = run
     found = read_scalars(logs)
-    assert [value for _, value in found["train", "speed/real_token_share"]] == [0.75] * 3
+    assert [value for _, value in found["train", "speed/real_token_fraction"]] == [0.75] * 3
     flops = tiny.B * tiny.S * training_flops_per_token(tiny.config(), tiny.S, tiny.P)
     speeds = [record["steps_per_second"] for record in history]
-    shares = [value for _, value in found["train", "speed/share_of_peak"]]
-    assert shares == pytest.approx([flops * speed / PEAK for speed in speeds])
+    fractions = [value for _, value in found["train", "speed/fraction_of_peak"]]
+    assert fractions == pytest.approx([flops * speed / PEAK for speed in speeds])
     assert all(0.01 < value < 1000 for _, value in found["train", "speed/peak_memory_gib"])
     assert not any("flops_per_second" in record for record in history)
     for record in history:
@@ -143,7 +143,7 @@ def test_the_final_scores_are_those_of_the_held_out_data(run):
 
 def test_a_resumed_run_shows_every_step_once(tmp_path):
     def train(*callbacks):
-        board = TensorBoard(tmp_path / "logs", baseline=BASELINE, share=1.0)
+        board = TensorBoard(tmp_path / "logs", baseline=BASELINE, time_fraction=1.0)
         options = {"window": 2, "checkpoint_every": 2, "callbacks": [board, *callbacks]}
         return fit_steps(tiny.model(), tiny.make_dataset, 10, tmp_path, **options)
 
@@ -189,14 +189,14 @@ def test_keras_need_not_wait_for_it_at_each_batch(tmp_path, monkeypatch):
 
 
 def test_only_a_peak_that_must_be_measured_waits(tmp_path, monkeypatch):
-    def shares(name, peak):
+    def fractions(name, peak):
         monkeypatch.setattr("kbert.inspection.board.tensor_board.device_peak", peak)
-        board = TensorBoard(tmp_path / name, graph=False, share=1e-9)
+        board = TensorBoard(tmp_path / name, graph=False, time_fraction=1e-9)
         fit_steps(tiny.model(), tiny.make_dataset, 2, window=1, callbacks=[board])
-        return [step for step, _ in read_scalars(tmp_path / name).get(("train", "speed/share_of_peak"), [])]
+        return [step for step, _ in read_scalars(tmp_path / name).get(("train", "speed/fraction_of_peak"), [])]
 
-    assert shares("known", lambda model, measure=True: PEAK) == [1, 2]
-    assert shares("unknown", lambda model, measure=True: PEAK if measure else None) == []
+    assert fractions("known", lambda model, measure=True: PEAK) == [1, 2]
+    assert fractions("unknown", lambda model, measure=True: PEAK if measure else None) == []
 
 
 def test_other_workers_write_nothing(tmp_path, monkeypatch):
@@ -236,7 +236,7 @@ def test_samples_take_their_share_of_the_time_and_no_more():
     assert taken[0] == 1.5 and len(taken) == 20
     assert 0.5 * len(taken) <= 0.01 * now[0]
     for wrong in (0, -1, "1", True, None):
-        with pytest.raises(ValueError, match="`share` of the time must be a number above 0. Received: "):
+        with pytest.raises(ValueError, match="`time_fraction` must be a number above 0. Received: "):
             Sampler(wrong)
 
 
@@ -246,7 +246,7 @@ def test_samples_take_their_share_of_the_time_and_no_more():
         *((name, "accuracy") for name in ("accuracy", "f1", "exact_match", "matthews", "pearson_spearman", "own")),
         *((name, "loss") for name in ("loss", "start_loss", "mlm_perplexity", "mse", "mean_squared_error", "my_mae")),
         *((name, "optimizer") for name in ("learning_rate", "gradient_norm")),
-        *((name, "speed") for name in ("tokens_per_second", "share_of_peak", "minutes", "peak_memory_gib")),
+        *((name, "speed") for name in ("tokens_per_second", "fraction_of_peak", "minutes", "peak_memory_gib")),
     ],
 )
 def test_groups(name, group):

@@ -83,8 +83,8 @@ def test_pieces_that_are_markdown_are_shown_as_they_are():
         shown = [html.escape(piece, quote=False) for piece in ["[CLS]", *pieces]]
         bold = [*shown[:place], f"<strong>{shown[place]}</strong>", *shown[place + 1 :]]
         assert original[1] == corrupted[1] == " ".join(bold)
-        share = f"({percent(np.e / (np.e + len(ids)))}, right: {percent(1 / (np.e + len(ids)))})"
-        assert predicted[1] == " ".join([*shown[:place], f"✗ <em>[CLS]</em> {share}", *shown[place + 1 :]])
+        fraction = f"({percent(np.e / (np.e + len(ids)))}, right: {percent(1 / (np.e + len(ids)))})"
+        assert predicted[1] == " ".join([*shown[:place], f"✗ <em>[CLS]</em> {fraction}", *shown[place + 1 :]])
 
 
 def test_while_training(tmp_path):

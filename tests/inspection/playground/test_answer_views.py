@@ -27,8 +27,8 @@ def test_fill_mask(ask):
     assert [n for n, token in enumerate(tokens) if token == "[MASK]"] == [f["position"] for f in answer["fills"]]
     for fill, expected in zip(answer["fills"], predicted("fill_mask", text=MASKED)["masks"], strict=True):
         assert [one["token"] for one in fill["candidates"]] == [one["token"] for one in expected]
-        shares = [one["probability"] for one in fill["candidates"]]
-        assert shares == close([one["probability"] for one in expected])
+        fractions = [one["probability"] for one in fill["candidates"]]
+        assert fractions == close([one["probability"] for one in expected])
     best = [fill["candidates"][0]["token"] for fill in answer["fills"]]
     text = MASKED
     for token in best:
@@ -106,8 +106,8 @@ def test_classification(ask):
     expected = predicted("single", text="The film is good.")
     answer = ask("classification", model="single", text="The film is good.", text_pair=None)
     assert answer["label"] == expected["label"] == answer["probabilities"][0]["label"]
-    shares = {one["label"]: one["probability"] for one in answer["probabilities"]}
-    assert shares == close(expected["probabilities"])
+    fractions = {one["label"]: one["probability"] for one in answer["probabilities"]}
+    assert fractions == close(expected["probabilities"])
     expected = predicted("pair", text="Good?", text_pair="never")
     assert ask("classification", model="pair", text="Good?", text_pair="never")["label"] == expected["label"]
     missing = ask("classification", 400, model="pair", text="Good?")["error"]

@@ -78,15 +78,15 @@ def test_predictions_and_loss_are_the_models(ask):
     _, inputs, labels = training(3, mask_rate=0.4)
     answer = ask("masking", model="fill_mask", text=TEXT, text_pair=PAIR, seed=3, mask_rate=0.4)
     logits = model({name: inputs[name] for name in model.input})["mlm_logits"][0, : len(labels)]
-    shares = tf.nn.softmax(tf.cast(logits, tf.float64)).numpy()
+    fractions = tf.nn.softmax(tf.cast(logits, tf.float64)).numpy()
     vocabulary = make_pipeline("fill_mask")[0].tokenizer.vocabulary
-    for row, (position, label) in zip(shares, labels.items(), strict=True):
+    for row, (position, label) in zip(fractions, labels.items(), strict=True):
         token = answer["tokens"][position]
         best = np.argsort(-row, kind="stable")[:5]
         assert [one["token"] for one in token["predictions"]] == [vocabulary[n] for n in best]
         assert [one["probability"] for one in token["predictions"]] == pytest.approx(row[best], abs=1e-5)
         assert token["label_probability"] == pytest.approx(row[label], abs=1e-5)
-    nll = -np.log([row[label] for row, label in zip(shares, labels.values(), strict=True)])
+    nll = -np.log([row[label] for row, label in zip(fractions, labels.values(), strict=True)])
     assert answer["loss"] == pytest.approx(nll.sum() / (len(nll) + 1e-5), rel=1e-4)
 
 

@@ -45,18 +45,18 @@ def test_the_scores_are_those_of_the_logits(tmp_path, records):
         nsp_hits.extend(surprise.argmin(-1) == truth)
         nsp_labels.extend(truth)
     assert (found["masks"], found["pairs"]) == (len(hits), len(nsp_hits)) and len(nsp_hits) > 30
-    share, pairs = np.mean(nsp_hits), len(nsp_hits)
+    fraction, pairs = np.mean(nsp_hits), len(nsp_hits)
     assert found == pytest.approx(
         {
             "mlm_accuracy": np.mean(hits),
             "mlm_cross_entropy": np.mean(losses),
             "mlm_perplexity": np.exp(np.mean(losses)),
-            "nsp_accuracy": share,
+            "nsp_accuracy": fraction,
             "masks": len(hits),
             "pairs": pairs,
             "most_frequent_nsp": max(np.mean(nsp_labels), 1 - np.mean(nsp_labels)),
             "mlm_standard_error": np.std(hits) / np.sqrt(len(hits)),
-            "nsp_standard_error": np.sqrt(share * (1 - share) / pairs),
+            "nsp_standard_error": np.sqrt(fraction * (1 - fraction) / pairs),
             "unigram_accuracy": found["unigram_accuracy"],
             "unigram_cross_entropy": found["unigram_cross_entropy"],
         },

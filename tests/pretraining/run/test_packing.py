@@ -12,7 +12,7 @@ from helpers.tiny_corpus import make_pretrainer, make_tokenizer
 import kbert
 from kbert.files import read_json
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.real_shares import choose_packing
+from kbert.pretraining.real_fractions import choose_packing
 from kbert.pretraining.run.run_pretraining import model_of_rows
 
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 64, "evaluation_batches": 1}
@@ -73,7 +73,7 @@ def test_a_packed_run_has_a_plain_model(records, model, tmp_path):
     before = model.get_weights()
     run = kbert.pretrain(records, init=model, output=tmp_path / "run", learning_rate=0.01, **SHORT)
     assert read_json(tmp_path / "run" / "settings.json")["packed"] is True
-    assert run.metrics["data"]["parts_per_sequence"] > 1.05 and run.metrics["data"]["padding_share"] < 0.2
+    assert run.metrics["data"]["parts_per_sequence"] > 1.05 and run.metrics["data"]["padding_fraction"] < 0.2
     assert run.model is model and sorted(model.input) == ["mask_positions", "padding_mask", "segment_ids", "token_ids"]
     assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(before, model.get_weights(), strict=True))
     assert run.pipeline.predict(["a [MASK] c"], verbose=0)["tokens"].shape[0] == 1

@@ -54,8 +54,8 @@ def test_settings_are_complete_and_identify_objects():
         ({"hours": 1.0}, "either `steps` or `hours`"),
         ({"steps": None}, "either `steps` or `hours`"),
         ({"steps": None, "hours": -1.0}, r"`hours` must be a number in \(0, inf\) or None. Received: -1.0"),
-        ({"steps": None, "hours": 1.0, "warmup_steps": 3}, "takes `warmup_share`"),
-        ({"warmup_steps": 1, "warmup_share": 0.1}, "either `warmup_steps` or `warmup_share`"),
+        ({"steps": None, "hours": 1.0, "warmup_steps": 3}, "takes `warmup_proportion`"),
+        ({"warmup_steps": 1, "warmup_proportion": 0.1}, "either `warmup_steps` or `warmup_proportion`"),
         ({"phases": ["16:0.8", "24:0.2"], "sequence_length": None}, r"each of `phases` needs a step.* phases\[1\], 20"),
         ({"phases": ["24:1"]}, "`phases` have sequence lengths. Received: sequence_length=16"),
         ({"batch_size_ramp": (4, 0.5)}, "must begin below the batch size. Received: 4, of 4"),
@@ -105,8 +105,10 @@ def test_as_many_predictions_as_the_objective_has(changes, predictions):
 def test_a_share_of_warmup_is_stored_as_steps(tmp_path):
     """A run with it is extended by the steps that the error message names."""
     fields = pretraining_fields(steps=1000, schedule="constant")
-    share, steps = (pretraining_settings(**fields | given) for given in ({"warmup_share": 0.05}, {"warmup_steps": 50}))
-    assert share.to_dict() == steps.to_dict()
+    fraction, steps = (
+        pretraining_settings(**fields | given) for given in ({"warmup_proportion": 0.05}, {"warmup_steps": 50})
+    )
+    assert fraction.to_dict() == steps.to_dict()
     small = [pretraining_settings(**fields | {"settings": "small-budget", "warmup_steps": n}) for n in (None, 50)]
     assert small[0].to_dict() == small[1].to_dict()
 
@@ -118,7 +120,7 @@ def test_named_settings_are_stored_as_what_they_mean():
     assert [phase[-1] for phase in paper["phases"]] == [20, 80]
     given = {"settings": "small-budget", "batch_size": 8, "hours": 2.0, "steps": None}
     small = pretraining_settings(**fields | given).to_dict()
-    assert (small["warmup_share"], small["batch_size"], small["dropout"], small["learning_rate"]) == (
+    assert (small["warmup_proportion"], small["batch_size"], small["dropout"], small["learning_rate"]) == (
         0.05,
         8,
         0.0,

@@ -181,7 +181,7 @@ def test_a_run_by_the_clock_resumes_and_has_the_rates_of_its_steps(records, by_s
             records,
             init=make_pretrainer(24),
             hours=8 / 3600,
-            warmup_share=0.25,
+            warmup_proportion=0.25,
             callbacks=[second],
             output=tmp_path,
             **PLAN,
@@ -195,7 +195,7 @@ def test_a_run_by_the_clock_resumes_and_has_the_rates_of_its_steps(records, by_s
     resumed = run()
     assert resumed.metrics["steps"] == 8 and [record["step"] for record in resumed.history] == [0, 2, 4, 6, 8]
     for one, other in zip(resumed.history[1:], by_steps.history[1:], strict=True):
-        assert one["learning_rate"] == pytest.approx(other["learning_rate"]) and one["time_share"] == one["step"] / 8
+        assert one["learning_rate"] == pytest.approx(other["learning_rate"]) and one["time_fraction"] == one["step"] / 8
     for one, other in zip(resumed.model.get_weights(), by_steps.model.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)  # the rates are rounded in another way
     assert np.abs(unfinished.encoder.get_weights()[0] - resumed.model.encoder.get_weights()[0]).max() > 1e-3

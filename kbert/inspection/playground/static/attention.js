@@ -11,10 +11,10 @@ const MOST = 128; // tokens whose lines are drawn all at once
 const STATISTICS = [
   ["entropy", "entropy: how widely a head looks, in nats"],
   ["distance", "distance: how far away it looks, in tokens"],
-  ["to_cls", "share that goes to [CLS]"],
-  ["to_sep", "share that goes to [SEP]"],
-  ["next", "share that goes to the next token"],
-  ["previous", "share that goes to the previous token"],
+  ["to_cls", "fraction that goes to [CLS]"],
+  ["to_sep", "fraction that goes to [SEP]"],
+  ["next", "fraction that goes to the next token"],
+  ["previous", "fraction that goes to the previous token"],
 ];
 
 const form = (session) => pairForm(session, { more: { layer: 0, head: 0 } });

@@ -6,13 +6,13 @@ import { bars, kindMark, kindName, tokenText, truncationNote } from "./tokens.js
 
 function form(session) {
   const texts = pairForm(session);
-  const rate = slider("Share of tokens that are chosen", { name: "mask_rate", value: 0.15, max: 0.99 });
+  const rate = slider("Fraction of tokens that are chosen", { name: "mask_rate", value: 0.15, max: 0.99 });
   const mask = slider("… of these, replaced by [MASK]", { name: "mask_token_rate", value: 0.8 });
   const random = slider("… of these, replaced by a random token", { name: "random_token_rate", value: 0.1 });
   const rest = element("output", { class: "rest" });
   const showRest = () =>
     (rest.textContent = `… of these, kept as they are: ${Math.abs(1 - mask.value - random.value).toFixed(2)}`);
-  // The three shares make 1 together: the other one gives way.
+  // The three fractions make 1 together: the other one gives way.
   mask.input.addEventListener("input", () => {
     random.value = Math.min(random.value, Math.round(100 * (1 - mask.value)) / 100);
     showRest();

@@ -33,7 +33,7 @@ function form(session) {
     value: 64,
     format: String,
   });
-  const shortRate = slider("Share of shorter sequences", { name: "short_rate", value: 0.1 });
+  const shortRate = slider("Fraction of shorter sequences", { name: "short_rate", value: 0.1 });
   const seed = seedBox();
   return {
     nodes: [text, other, label, length, shortRate, seed].map((part) => part.node),

@@ -25,7 +25,7 @@ _LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within 
 
 def first_pool(source, tokenizer, seed=0, held_out=None):
     """The `TokenPool` of the first shard of records, without its tokens, or of the beginning of a corpus of text."""
-    held_out = resolve_held_out("real_shares", source, held_out)
+    held_out = resolve_held_out("real_fractions", source, held_out)
     opened = open_source(source)
     if isinstance(opened, Records):
         return opened.index(0)
@@ -35,7 +35,7 @@ def first_pool(source, tokenizer, seed=0, held_out=None):
     return pool
 
 
-def real_shares(
+def real_fractions(
     source,
     tokenizer,
     *,
@@ -50,7 +50,7 @@ def real_shares(
     left_to_right=False,
     filled=True,
 ) -> dict[str, float]:
-    """The share of tokens that are not padding, from the lengths of the pairs of the first pool.
+    """The fraction of tokens that are not padding, from the lengths of the pairs of the first pool.
 
     Returns:
         dict: `plain`, of rows of one pair; `packed`, of packed rows; `filled`, with `filled`, of packed rows that
@@ -67,17 +67,17 @@ def real_shares(
     num_parts = num_parts or default_num_parts(sequence_length)
     rows = row_of_pairs(masking, table, sequence_length, num_parts, next_sentence)
 
-    def share(table, number):
+    def fraction(table, number):
         tokens = tf.reduce_sum(part_lengths(table, next_sentence))
         return float(tokens) / max(1, int(number) * sequence_length)
 
     number = count_rows(rows)
-    shares = {"plain": share(table, tf.size(table.keys)), "packed": share(table, number)}
+    fractions = {"plain": fraction(table, tf.size(table.keys)), "packed": fraction(table, number)}
     if filled:
         further = sequence_length, num_parts, next_sentence, random_next_rate
         table, _ = add_further_parts(masking, pool, table, rows, tf.constant(seed, tf.int64), *further)
-        shares["filled"] = share(table, number)
-    return shares
+        fractions["filled"] = fraction(table, number)
+    return fractions
 
 
 def choose_packing(settings, tokenizer, source=None):
@@ -109,11 +109,15 @@ def packing_pays(source, tokenizer, phases, **options) -> bool:
     and the corpus, so that a run that is resumed decides the same.
     """
     plain, packed, total = 0.0, 0.0, 0.0
-    for length, share, rows, predictions in phases:
+    for length, fraction, rows, predictions in phases:
         lengths = {"sequence_length": length, "max_predictions": predictions}
-        shares = real_shares(source, tokenizer, **lengths, **options, filled=False)
-        tokens = share * rows * length
-        plain, packed, total = plain + tokens * shares["plain"], packed + tokens * shares["packed"], total + tokens
+        fractions = real_fractions(source, tokenizer, **lengths, **options, filled=False)
+        tokens = fraction * rows * length
+        plain, packed, total = (
+            plain + tokens * fractions["plain"],
+            packed + tokens * fractions["packed"],
+            total + tokens,
+        )
     pays = packed >= _LEAST_GAIN * plain > 0
     _LOGGER.info(
         "%s rows: %.1f%% of a plain row is text, %.1f%% of a packed one",

@@ -249,7 +249,8 @@ class Arguments(types.SimpleNamespace):
     def settings(self) -> dict[str, Any]:
         """Those with an annotation that is not `PASSING`, as JSON."""
         values = {name: to_json(getattr(self, name)) for name in self._settings}
-        return {name: value for name, value in values.items() if value != {}}  # a group of which none defines the run
+        # Without groups of which no field defines the run; a DataFrame cannot be compared with {}.
+        return {name: value for name, value in values.items() if not (isinstance(value, dict) and not value)}
 
 
 def verb(run: Callable[[Arguments], Any]):

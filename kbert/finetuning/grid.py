@@ -91,6 +91,8 @@ def finetune_grid(
             f"Received: {len(points)} combinations and dev={'None' if dev is None else 'examples'}"
         )
     train = task.examples(train)
+    if isinstance(dev, float):
+        train, dev = train.split(dev)
     dev = task.examples(dev, dev=True)
     output = check_directory(output, "finetune_grid: `output`")
     calls = {

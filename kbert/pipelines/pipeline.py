@@ -296,6 +296,9 @@ class Pipeline(FreshFunctions, keras.Model):
     def _array_batches(self, x, y=None, weights=None, *, batch_size=None, shuffle=None, steps=None):
         """The model's batches from columns of strings. To evaluate (`shuffle` None) the longest rows come first."""
         inputs, y, weights = self._batch(x, lists_to_arrays(y), lists_to_arrays(weights))
+        if y is None and getattr(self.model, "loss", None):
+            pairs = "; kbert.finetune trains on pairs of texts without labels" if self.task == "similarity" else ""
+            raise ValueError(f"Pipeline: expected labels `y`, which the loss compares{pairs}. Received: y=None")
         check_targets(self.model, inputs, y, weights)
         parts = tuple(part for part in (inputs, y, weights) if part is not None)
         parts = keras.tree.map_structure(tf.convert_to_tensor, parts)

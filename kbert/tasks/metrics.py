@@ -141,37 +141,37 @@ SEARCH_METRICS = ("recall@1", "recall@10", "mrr@10", "ndcg@10")
 _DEPTH = 10
 
 
-def search_scores(results: np.ndarray, relevant: Sequence[Collection[int]]) -> dict[str, float]:
-    """The means over all queries of ``recall@1``, ``recall@10``, ``mrr@10`` and ``ndcg@10``.
+def search_scores(
+    results: np.ndarray, relevant: Sequence[Collection[int]], recall_at: Sequence[int] = (1, 10)
+) -> dict[str, float]:
+    """The means over all queries of ``recall@k`` for each k, ``mrr@10`` and ``ndcg@10``.
 
-    Recall is the fraction of the right texts that is found, of 1 or 10 at most. The reciprocal rank is 1 / place of the
-    first right text.
+    Recall is the fraction of the right texts that is found, of k at most. The reciprocal rank is 1 / place of the first
+    right text.
 
     Args:
-        results: integers [q, k], the results of each query, the best first. Metrics at 10 read the first ten.
+        results: integers [q, n], the results of each query, the best first; where they are fewer than k, all are read.
         relevant: for each query the texts that are right, at least one.
+        recall_at: the values of k.
 
     Returns:
-        The four means.
+        The means.
 
     Example::
 
         found = kbert.search(pipeline, documents, ["When can I visit you?"])
         search_scores(found.rows, [{1}])
     """
-    hits = np.zeros((len(relevant), _DEPTH))
+    hits = np.zeros((len(relevant), max(_DEPTH, *recall_at)))
     for row, (row_of_results, right) in enumerate(zip(results, relevant, strict=True)):
-        hits[row, : min(_DEPTH, len(row_of_results))] = np.isin(row_of_results[:_DEPTH], list(right))
+        hits[row, : len(row_of_results)] = np.isin(row_of_results, list(right))[: hits.shape[1]]
     counts = np.array([len(right) for right in relevant])
+    recall = {f"recall@{k}": float(np.mean(hits[:, :k].sum(axis=1) / np.minimum(counts, k))) for k in recall_at}
+    hits = hits[:, :_DEPTH]
     gains = 1.0 / np.log2(np.arange(2, _DEPTH + 2))
     best_gains = np.cumsum(gains)[np.minimum(counts, _DEPTH) - 1]
     first = np.where(hits.any(axis=1), 1.0 / (hits.argmax(axis=1) + 1), 0.0)
-    return {
-        "recall@1": float(np.mean(hits[:, 0])),
-        "recall@10": float(np.mean(hits.sum(axis=1) / np.minimum(counts, _DEPTH))),
-        "mrr@10": float(np.mean(first)),
-        "ndcg@10": float(np.mean(hits @ gains / best_gains)),
-    }
+    return recall | {"mrr@10": float(np.mean(first)), "ndcg@10": float(np.mean(hits @ gains / best_gains))}
 
 
 def random_search_scores(texts: int) -> dict[str, float]:

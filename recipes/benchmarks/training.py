@@ -235,8 +235,9 @@ def fit(settings):
     positions; clipping and AdamW. The rows and masks of the first two are the same, too.
 
     Returns:
-        dict of milliseconds of processor time a step, medians of the rounds, of each system; by how much more
-        `pipeline.fit` takes than each of the others, the median of the rounds' ratios; and the settings.
+        dict of milliseconds of processor time a step, medians of the rounds, of each system, as tokens/s, too, and its
+        loss in the first and the last epoch; by how much more time `pipeline.fit` takes than each of the others, the
+        median of the rounds' ratios; and the settings.
     """
     import kbert  # not above: see `feed`
     from benchmarks.text import prose_lines, tokenizer_of
@@ -265,7 +266,7 @@ def fit(settings):
     sizes = {"batch_size": settings.batch_size, "sequence_length": settings.sequence_length}
 
     def fit_by_hand():  # the dataset is built here, as `pipeline.fit` builds its own
-        by_hand.fit(pretraining_dataset(documents, tokenizer, **masking, **sizes, **options), verbose=0)
+        return by_hand.fit(pretraining_dataset(documents, tokenizer, **masking, **sizes, **options), verbose=0)
 
     systems = {
         "pipeline.fit": lambda: pipeline.fit(texts, batch_size=settings.batch_size, verbose=0),
@@ -275,16 +276,20 @@ def fit(settings):
         hub = _hub_masked_lm(by_hand.config, False, tokenizer, settings)
         systems["keras_hub.BertMaskedLM"] = lambda: hub.fit(texts, batch_size=settings.batch_size, verbose=0)
     times = {name: [] for name in systems}
+    losses = {name: [] for name in systems}
     for number in range(settings.rounds + 1):
         for name, run in systems.items():
             start = time.process_time()
-            run()
+            losses[name] += run().history["loss"]
             if number:  # the first round traces the step
                 times[name].append(1e3 * (time.process_time() - start) / _FIT_STEPS)
     steps = {int(one.optimizer.iterations) for one in (pipeline.model, by_hand)}
     if steps != {_FIT_STEPS * (settings.rounds + 1)}:
         raise RuntimeError(f"Expected {_FIT_STEPS} steps in each of {settings.rounds + 1} epochs. Received: {steps}")
     result = {f"{name} processor ms per step": statistics.median(each) for name, each in times.items()}
+    tokens = settings.batch_size * settings.sequence_length
+    result |= {f"{name} tokens/s": 1e3 * tokens / statistics.median(each) for name, each in times.items()}
+    result |= {f"{name} loss": [each[0], each[-1]] for name, each in losses.items()}
     for name in list(systems)[1:]:
         ratios = [own / other for own, other in zip(times["pipeline.fit"], times[name], strict=True)]
         result[f"more than {name}"] = statistics.median(ratios) - 1

@@ -36,6 +36,19 @@ def test_models_and_pipelines_are_trained_themselves(init, caplog):
         kbert.finetune(encoder, TASK, ROWS, class_weight={"fine": 1.0}, sequence_length=9)
 
 
+@pytest.mark.parity
+def test_frames_of_pandas_are_examples_and_texts(init):
+    pandas = pytest.importorskip("pandas")
+    frames = [pandas.DataFrame(rows, columns=["text", "label"]) for rows in (ROWS, DEV)]
+    texts = pandas.DataFrame({"text": ["a film", "good ."]})
+    options = QUICK | {"steps": 2, "machine": {"strategy": "one"}}
+    run = kbert.finetune(
+        init, TASK, *frames, teacher=kbert.finetune(init, TASK, ROWS, **NO_DEV).pipeline, unlabelled=texts, **options
+    )
+    assert run.metrics["unlabelled_examples"] == 2
+    assert set(run.metrics["dev"]) >= {"accuracy", "loss"}
+
+
 def test_the_dtype_policy_is_honoured_whether_passed_or_global(init):
     def policies(source=init, **options):
         work = prepare(source, TASK, ROWS, **NO_DEV, **options)

@@ -51,6 +51,14 @@ def test_the_best_on_dev_is_kept_and_a_killed_grid_goes_on(source, tmp_path, mon
     assert len(started) == 3
 
 
+def test_a_fraction_of_the_examples_is_held_out(source, tmp_path):
+    values = VALUES | {"learning_rates": (1e-3,)}
+    result = finetune_grid(source, TASK, ROWS, 0.25, tmp_path / "grid", **values, **OPTIONS)
+    run = kbert.finetune(source, TASK, ROWS, 0.25, learning_rate=1e-3, epochs=1, batch_size=8, **OPTIONS)
+    assert result["train_examples"] == run.metrics["train_examples"] < len(ROWS)
+    assert result["best"]["dev"] == pytest.approx(run.metrics["dev"])
+
+
 def test_what_is_no_grid_is_an_error(source, tmp_path):
     with pytest.raises(ValueError, match="at least one value .* Received: 0 combinations"):
         finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", epochs=())

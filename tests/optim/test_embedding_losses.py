@@ -79,6 +79,30 @@ def test_weights_and_scores_of_pairs(embeddings):
     np.testing.assert_allclose(CosineLoss()(scores, pairs, weights), np.average(errors, weights=weights), rtol=1e-5)
 
 
+NUMBERS = 1 + np.arange(B * 3).reshape(B, 3)
+ABSENT = NUMBERS.copy()
+ABSENT[1, 1], ABSENT[2, 2], ABSENT[4, 2] = ABSENT[0, 1], ABSENT[3, 0], 0  # equal texts, and no negative
+
+
+@pytest.mark.parametrize(
+    "loss, labels",
+    [
+        (MultipleNegativesLoss(TEMPERATURE, True), ABSENT),
+        (MultipleNegativesLoss(TEMPERATURE, dimensions=(4, 2)), NUMBERS),
+        (CosineLoss(dimensions=(4,)), np.linspace(0, 1, B).astype("float32")),
+    ],
+)
+def test_gradients_are_the_slopes_of_the_loss(embeddings, loss, labels):
+    rows = embeddings if labels.ndim == 2 else embeddings[: B * 2]
+    variable, rng, step = tf.Variable(rows), np.random.default_rng(4), 1e-2
+    with tf.GradientTape() as tape:
+        value = loss(labels, variable)
+    gradient = tape.gradient(value, variable).numpy()
+    for direction in rng.normal(size=(6, *rows.shape)).astype("float32"):
+        slope = (loss(labels, rows + step * direction) - loss(labels, rows - step * direction)) / (2 * step)
+        np.testing.assert_allclose(np.sum(gradient * direction), slope, rtol=1e-2, atol=2e-3)
+
+
 @pytest.mark.parity
 def test_gradients_are_those_of_torch(embeddings):
     torch = pytest.importorskip("torch")

@@ -114,6 +114,8 @@ def test_search_metrics_are_those_of_the_field():
     scores = search_scores(results, [{3}, {4, 9}, {1}])
     assert scores["recall@1"] == pytest.approx(1 / 3) and scores["mrr@10"] == pytest.approx((1 + 1 / 2 + 0) / 3)
     assert scores["recall@10"] == pytest.approx((1 + 1 + 0) / 3)
+    deeper = search_scores(results, [{3}, {4, 9}, {1}], recall_at=(2, 20))
+    assert deeper["recall@2"] == pytest.approx((1 + 1 / 2 + 0) / 3) and deeper["recall@20"] == scores["recall@10"]
     ideal = 1 + 1 / np.log2(3)
     assert scores["ndcg@10"] == pytest.approx((1 + (1 / np.log2(3) + 1 / np.log2(4)) / ideal) / 3)
     rng = np.random.default_rng(0)
@@ -162,3 +164,10 @@ def test_examples_of_another_kind_are_errors(init, tmp_path):
     file = pathlib.Path(write_table(tmp_path / "bad.csv", [("a", "b", "7")], ("text", "p", "s")))
     with pytest.raises(ValueError, match=r"bad.csv, line 2: expected 's' in \[0, 1\]. Received: '7'"):
         scored.read(file)
+
+
+def test_fit_on_strings_says_who_trains_pairs(init):
+    pipeline = kbert.build_pipeline(kbert.load_pretrained(init, "similarity"), sequence_length=9)
+    pipeline.compile()
+    with pytest.raises(ValueError, match="expected labels `y`.* kbert.finetune trains on pairs"):
+        pipeline.fit(["a film", "a good film"])

@@ -89,7 +89,6 @@ CONFIG_NAMES = ConfigNames(
         "activation": "gelu_tanh",
         "layer_norm_epsilon": 1e-12,
         "causal": False,
-        "initializer_stddev": 0.02,
         "position_embedding": "learned",
         "pooled_token": "first",
     },

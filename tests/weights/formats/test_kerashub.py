@@ -9,6 +9,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.hf_directory import edit
+from helpers.paths import ROOT
 from helpers.stored_models import assert_same_weights, load, make_model, save, weights
 from helpers.tiny_bert import VOCABULARY, randomise, tiny_tokenizer
 
@@ -75,6 +76,25 @@ def both_ways(theirs, tmp_path, **overrides):
     for path, value in weights(again).items():
         np.testing.assert_array_equal(value, expected[path], err_msg=path)
     return model
+
+
+def test_the_name_of_a_preset_is_kerashubs(backbone, tokenizer, monkeypatch):
+    asked = []
+    for part in (backbone, tokenizer):
+        give = lambda name, *_, part=part, **__: (asked.append(name), part)[1]  # noqa: E731
+        monkeypatch.setattr(type(part), "from_preset", give)
+    encoder = from_keras_hub("bert_tiny_en_uncased")
+    assert set(asked) == {"bert_tiny_en_uncased"} and encoder.pretrained.tokenizer.vocabulary == VOCABULARY
+
+
+def test_kberts_own_encoder_is_held():
+    encoder = kbert.load_pretrained(ROOT / "saved_models/kbert-tiny", task="encoder")
+    assert encoder.config.initializer_stddev != 0.02  # KerasHub's, of new weights only
+    theirs, _ = to_keras_hub(encoder)
+    assert_same_weights(from_keras_hub(theirs), encoder)
+    ids = np.array([[101, 7, 8, 102]])
+    batch = {"token_ids": ids, "segment_ids": 0 * ids, "padding_mask": ids > 0}
+    assert_close(encoder(batch)["sequence_output"], theirs(batch)["sequence_output"])
 
 
 # What KerasHub made.

@@ -76,7 +76,6 @@ def test_what_a_format_cannot_hold_is_refused():
     )
     wrong_inputs(
         of_kbert(kerashub.CONFIG_NAMES),
-        ({"initializer_stddev": 0.05}, "initializer_stddev=0.05"),
         ({"attention_dropout": 0.0}, "one number `dropout` for .*hidden_dropout"),
         ({"activation": "relu"}, "activation='relu'"),
         owner=f'format="{kerashub.CONFIG_NAMES.format}".*',

@@ -32,6 +32,8 @@ class Bounds:
 Count = Annotated[int, Bounds("[1, inf)")]
 Natural = Annotated[int, Bounds("[0, inf)")]
 Positive = Annotated[float, Bounds("(0, inf)")]
+Precision = Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"]
+CorpusFormat = Literal["auto", "lines", "prose", "wikiextractor", "parquet"]
 Fraction = Annotated[float, Bounds("[0, 1]")]
 NonzeroFraction = Annotated[float, Bounds("(0, 1]")]
 FractionBelowOne = Annotated[float, Bounds("[0, 1)")]
@@ -370,7 +372,7 @@ class Machine(Options):
     """
 
     strategy: Literal["auto", "one", "mirrored", "multiworker", "tpu"] = "auto"
-    precision: Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"] = "auto"
+    precision: Precision = "auto"
     xla: Literal["auto", "on", "off"] = "auto"
     logical_cpus: Count | None = None
 

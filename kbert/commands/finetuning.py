@@ -7,7 +7,7 @@ from typing import Any, Literal
 import kbert
 from kbert.checks import check_output_file
 from kbert.cli import Command
-from kbert.commands.types import Precision, task_classes
+from kbert.commands.types import task_classes
 from kbert.finetuning.finetune import finetune
 from kbert.finetuning.grid import finetune_glue
 from kbert.options import (
@@ -17,6 +17,7 @@ from kbert.options import (
     Natural,
     PathLike,
     Positive,
+    Precision,
     to_json,
 )
 

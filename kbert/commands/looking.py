@@ -6,11 +6,12 @@ from typing import Any, Literal
 
 import kbert
 from kbert.cli import Command
-from kbert.commands.types import Precision, given
+from kbert.commands.types import given
 from kbert.options import (
     Count,
     Natural,
     PathLike,
+    Precision,
 )
 
 

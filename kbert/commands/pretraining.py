@@ -1,23 +1,16 @@
 """Commands from text to a pre-trained model: vocabulary, records, pre-training, its scores."""
 
-import datetime
 import itertools
 import pathlib
 import time
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 from kbert.checks import check_output_file
 from kbert.cli import Command
-from kbert.commands.types import Format, Precision, given
-from kbert.options import (
-    PASSING,
-    Count,
-    FractionBelowOne,
-    Natural,
-    PathLike,
-    verb,
-)
+from kbert.options import CorpusFormat, Count, PathLike, verb
+from kbert.pretraining.run.evaluate_pretraining import evaluate_pretraining
+from kbert.pretraining.run.prepare import prepare_records, write_batches
 from kbert.pretraining.run.pretrain import pretrain
 
 
@@ -29,7 +22,7 @@ def vocabulary(
     size: Count = 30522,
     lowercase: bool = True,
     characters: Count | None = None,
-    format: Format = "auto",
+    format: CorpusFormat = "auto",
     language: str = "en",
     overwrite: bool = False,
 ) -> dict[str, Any]:
@@ -90,7 +83,7 @@ def names(
     *,
     min_count: Count = 5,
     max_names: Count = 20_000,
-    format: Format = "auto",
+    format: CorpusFormat = "auto",
     overwrite: bool = False,
 ) -> list[str]:
     """Finds names of several words in a cased text, which ``kbert pretrain --names`` masks as a whole.
@@ -131,75 +124,6 @@ def report_pretrained(run) -> None:
         print(describe_scores(run.metrics) if run.path is None else describe_run(run))
 
 
-def records(
-    corpus: list[str],
-    vocabulary: PathLike,
-    output: PathLike,
-    *,
-    lowercase: bool = True,
-    format: Format = "auto",
-    language: str = "en",
-    held_out: FractionBelowOne = 0.01,
-    shard_tokens: Count = 1 << 20,
-    shuffle_shards: Count = 16,
-    sequence_length: Count = 128,
-    seed: Natural = 0,
-    runner: str | None = None,
-    shared: PathLike | None = None,
-    beam_flags: list[str] = (),
-    overwrite: bool = False,
-) -> dict[str, Any]:
-    """Tokenises a corpus once into records, which pre-training reads several times faster than text.
-
-    `output` receives shards of token ids with their indexes, vocab.txt, manifest.json, and metrics.json with counts and
-    statistics of the resulting pre-training examples. The documents are shuffled within groups of shards. A killed run
-    resumes when the same command is given again. With `runner`, Apache Beam tokenises the files on several processes or
-    machines and writes the same records; what follows -- are Beam's own flags.
-
-    Args:
-        corpus: text files, plain or compressed, or tar or zip archives of them; put patterns in quotes.
-        vocabulary: a vocab.txt.
-        output: directory.
-        lowercase: lower-case the text and strip accents.
-        format: of the corpus; auto: detected from the content of each file.
-        language: of the corpus, for splitting prose into sentences.
-        held_out: fraction of the documents that is used for evaluation only.
-        shard_tokens: approximate number of tokens of a shard.
-        shuffle_shards: number of shards whose documents are shuffled together, in memory.
-        sequence_length: of the report.
-        seed: determines the order of the documents.
-        runner: an Apache Beam runner, such as DirectRunner.
-        shared: with `runner`: a directory that all workers see.
-        beam_flags: Beam's own flags, such as ``--direct_num_workers=4``.
-        overwrite: delete another run in `output`.
-
-    Returns:
-        The metrics.
-    """
-    from kbert.pretraining.run.prepare import prepare_records
-
-    if runner is None and (beam_flags or shared):
-        raise ValueError("records: `shared`, and flags after --, need `runner`. Received: no runner")
-    metrics = prepare_records(
-        list(corpus),
-        vocabulary,
-        output,
-        lowercase=lowercase,
-        format=format,
-        language=language,
-        held_out=held_out,
-        shard_tokens=shard_tokens,
-        shuffle_shards=shuffle_shards,
-        sequence_length=sequence_length,
-        seed=seed,
-        overwrite=overwrite,
-        runner=runner,
-        beam_flags=list(beam_flags),
-        shared=shared,
-    )
-    return metrics | {"sequence_length": sequence_length}
-
-
 def report_records(metrics: Mapping[str, Any]) -> None:
     """Prints the counts, and statistics of the examples."""
     from kbert.pretraining.dataset_statistics import format_report
@@ -210,125 +134,10 @@ def report_records(metrics: Mapping[str, Any]) -> None:
     print(format_report(metrics["data"]))
 
 
-def batches(
-    records: PathLike,
-    output: PathLike,
-    *,
-    steps: Count,
-    batch_size: Count = 32,
-    sequence_length: Count = 128,
-    max_predictions: Count | None = None,
-    whole_word: bool = False,
-    next_sentence: bool = True,
-    packed: bool | None = None,
-    fill_rows: bool = False,
-    evaluation_batches: Count = 50,
-    batches_per_file: Count = 100,
-    seed: Natural = 0,
-    overwrite: bool = False,
-) -> dict[str, Any]:
-    """Writes the batches of a pre-training as NumPy files, for GPU machines that have JAX but not TensorFlow.
-
-    The batches are those on which ``kbert pretrain`` trains with the same settings, in the same order, with the pairs
-    and masks of every epoch. `output` appears when it is complete; it holds the .npz files, their hashes in
-    batches.json, and vocab.txt. ``kbert pretrain`` takes the directory in place of records.
-
-    Args:
-        records: directory of ``kbert records``.
-        output: a new directory.
-        steps: number of batches, one for each weight update.
-        batch_size: rows of a batch.
-        sequence_length, max_predictions, whole_word, next_sentence, packed, fill_rows: see `kbert.pretrain`.
-        evaluation_batches: the number of batches made from the held-out documents.
-        batches_per_file: batches in a file.
-        seed: determines pairs, masks and their order.
-        overwrite: replace the batches in `output`.
-
-    Returns:
-        The content of batches.json.
-    """
-    from kbert.pretraining.run.prepare import write_batches
-
-    return write_batches(
-        records,
-        output,
-        steps=steps,
-        batch_size=batch_size,
-        sequence_length=sequence_length,
-        max_predictions=max_predictions,
-        whole_word=whole_word,
-        next_sentence=next_sentence,
-        packed=packed,
-        fill_rows=fill_rows,
-        evaluation_batches=evaluation_batches,
-        batches_per_file=batches_per_file,
-        seed=seed,
-        overwrite=overwrite,
-    )
-
-
 def report_batches(manifest: Mapping[str, Any]) -> None:
     """Prints how many batches were written."""
     size = sum(file["bytes"] for file in manifest["files"])
     print(f"{manifest['steps']:,} batches, {size / 1e6:,.1f} MB")
-
-
-@verb(lambda asked: _evaluate_pretraining(asked))
-def evaluate_pretraining(
-    source: PathLike,
-    corpus_or_records: list[str],
-    *,
-    held_out: FractionBelowOne | None = None,
-    format: Format | None = None,
-    language: str | None = None,
-    sequence_length: Count = 128,
-    batch_size: Count = 32,
-    precision: Precision = "auto",
-    output: Annotated[PathLike | None, PASSING] = None,
-    overwrite: Annotated[bool, PASSING] = False,
-) -> dict[str, Any]:
-    """Scores how well a model predicts masked words and next sentences of held-out text.
-
-    All held-out documents are scored, once, with pairs and masks that are the same for every model with the same
-    vocabulary. While a model is pre-trained, only a sample of them is. The scores are printed beside those of token
-    frequencies, with their standard errors.
-
-    Args:
-        source: a model with a masked-LM head.
-        corpus_or_records: the directory of records, or text files; put patterns in quotes.
-        held_out: fraction of the text that is scored, 0.01 by default; records have their own.
-        format: of the corpus.
-        language: of the corpus.
-        sequence_length: tokens of a row.
-        batch_size: rows per forward pass.
-        precision: of the arithmetic.
-        output: a .json file for the scores, with the versions and the date.
-        overwrite: replace `output`.
-
-    Returns:
-        The scores.
-    """
-
-
-def _evaluate_pretraining(asked) -> dict[str, Any]:
-    from kbert.corpus.records_manifest import is_records
-    from kbert.files import write_json
-    from kbert.pretraining import evaluate_pretraining
-    from kbert.training.hardware import choose_hardware
-    from kbert.versions import versions
-
-    output = asked.output and check_output_file(asked.output, asked.overwrite, (".json",))
-    sources = list(asked.corpus_or_records)
-    source = sources[0] if len(sources) == 1 and is_records(sources[0]) else sources
-    options = given(held_out=asked.held_out, format=asked.format, language=asked.language)
-    with choose_hardware("one", asked.precision).scope():
-        scores = evaluate_pretraining(
-            asked.source, source, sequence_length=asked.sequence_length, batch_size=asked.batch_size, **options
-        )
-    if output:
-        date = datetime.date.today().isoformat()
-        write_json(output, {**scores, "settings": asked.settings(), "date": date, "versions": versions()})
-    return scores
 
 
 def report_pretraining_scores(scores: Mapping[str, Any]) -> None:
@@ -385,7 +194,7 @@ COMMANDS = {
         epilog="kbert names 'wiki/*.gz' --output names.txt",
     ),
     "records": Command(
-        verb=records,
+        verb=prepare_records,
         positional=("corpus",),
         report=report_records,
         as_json=lambda metrics: {name: value for name, value in metrics.items() if name != "sequence_length"},
@@ -408,7 +217,7 @@ COMMANDS = {
         KERAS_BACKEND=jax kbert pretrain batches --size base --output runs/base
         """,
     ),
-    "batches": Command(verb=batches, positional=("records",), report=report_batches, as_json=dict),
+    "batches": Command(verb=write_batches, positional=("records",), report=report_batches, as_json=dict),
     "evaluate-pretraining": Command(
         verb=evaluate_pretraining,
         positional=("corpus_or_records",),

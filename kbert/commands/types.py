@@ -1,13 +1,10 @@
-"""What several commands share: types of flags, and options as the library takes them."""
+"""What several commands share: options as the library takes them."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Any
 
 import kbert
 from kbert.pipelines.registry import task_class, task_names
-
-Precision = Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"]
-Format = Literal["auto", "lines", "prose", "wikiextractor", "parquet"]
 
 
 def given(**options) -> dict[str, Any]:

@@ -9,11 +9,12 @@ from typing import Any, Literal
 import kbert
 from kbert.checks import check_output_file
 from kbert.cli import Command
-from kbert.commands.types import Precision, given, stored, task_classes
+from kbert.commands.types import given, stored, task_classes
 from kbert.finetuning.evaluate import evaluate
 from kbert.options import (
     Count,
     PathLike,
+    Precision,
     verb,
 )
 

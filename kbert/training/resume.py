@@ -124,7 +124,7 @@ def fit_steps(
         _LOGGER.info("%s: all %s steps are done (checkpoint of step %s).", output, total_steps or run.step, run.step)
         return run.history.records
     if run.step:
-        of = f"of {total_steps}" if budget is None else f"at {budget.share:.1%} of the time"
+        of = f"of {total_steps}" if budget is None else f"at {budget.fraction:.1%} of the time"
         _LOGGER.info("%s: resuming from the checkpoint of step %s %s.", output, run.step, of)
     try:
         with named_losses(), DeferredSignals() as signals:

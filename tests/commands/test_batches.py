@@ -9,9 +9,8 @@ from helpers.run_recipe import read_json, run_kbert
 from helpers.tiny_bert import tiny_config
 
 import kbert
-from kbert.pretraining.run import prepare as write_batches_module
+from kbert.pretraining import real_fractions, write_batches
 from kbert.pretraining.run.phases import default_max_predictions
-from kbert.pretraining.run.prepare import write_batches
 
 QUICK = ("--batch-size", 4, "--sequence-length", 16, "--max-predictions", 2, "--evaluation-batches", 2)
 
@@ -106,7 +105,7 @@ def test_masks_are_those_of_kbert_pretrain(records, tmp_path):  # noqa: F811
 
 def test_packing_is_decided_with_the_rates(records, tmp_path, monkeypatch):  # noqa: F811
     given = {}
-    monkeypatch.setattr(write_batches_module, "packing_pays", lambda *_, **options: given.update(options) or False)
+    monkeypatch.setattr(real_fractions, "packing_pays", lambda *_, **options: given.update(options) or False)
     rates = {"mask_rate": 0.3, "random_next_rate": 0.25}
     write_batches(records, tmp_path / "batches", steps=1, batch_size=2, sequence_length=64, **rates)
     assert given.items() >= rates.items()

@@ -13,8 +13,8 @@ from helpers.run_python import BLOCK_TENSORFLOW, run_python
 import kbert
 from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
+from kbert.pretraining import write_batches
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.run.prepare import write_batches
 from kbert.pretraining.run.stored_batches import BatchFiles
 
 B, S, P, STEPS = 4, 24, 4, 6

@@ -55,11 +55,16 @@ class CorpusData:
 
     def starting_model(self, hardware, keep_given: bool = False):
         """The model that the run starts from; with `keep_given` a copy of one that is given."""
-        model, self.tokenizer = starting_model(self.settings, hardware, keep_given, self.source)
-        self.vocabulary = self.tokenizer.vocabulary
-        self.tokenizer_settings = self.tokenizer.settings()
-        self.settings = choose_packing(self.settings, self.tokenizer, self.source)
+        model, tokenizer = starting_model(self.settings, hardware, keep_given, self.source)
+        self.take_tokenizer(tokenizer)
         return model
+
+    def take_tokenizer(self, tokenizer) -> None:
+        """Decides what depends on the tokenizer: how rows are laid out."""
+        self.tokenizer = tokenizer
+        self.vocabulary = tokenizer.vocabulary
+        self.tokenizer_settings = tokenizer.settings()
+        self.settings = choose_packing(self.settings, tokenizer, self.source)
 
     def batches(self, stage: Stage, batch_size: int | None = None, **which):
         """The batches of a stage; `which` are further arguments of `pretraining_dataset`.

@@ -1,33 +1,60 @@
 """How well a stored model predicts masked tokens and next sentences of held-out text."""
 
+import datetime
 import math
+from typing import Annotated, Any
 
-from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.dataset_statistics import BASELINE_TOKENS, next_sentence_labels, token_counts, unigram_baseline
-from kbert.pretraining.run.phases import default_max_predictions
-from kbert.pretraining.run.pretraining_settings import corpus_source
-from kbert.training.logs import readable_logs
-from kbert.weights.load import load_pretrained
+from kbert.checks import check_output_file
+from kbert.files import write_json
+from kbert.options import PASSING, CorpusFormat, Count, FractionBelowOne, PathLike, Precision, verb
+from kbert.versions import versions
 
 _HEADS = {"masked_lm": False, "pretraining": True}  # task → whether it predicts next sentences
 
 
-def evaluate_pretraining(
-    source, corpus_or_records, *, held_out=None, sequence_length=128, batch_size=32, format=None, language=None
-) -> dict[str, float | int]:
-    """Scores a stored model on all held-out documents of a corpus, each with the same pairs and masks for every model.
+def _run(asked) -> dict[str, Any]:
+    from kbert.training.hardware import choose_hardware  # not above: it loads TensorFlow
 
-    `kbert.pretrain` measures a sample of them while it trains. A checkpoint of another library is scored on your text
-    in the same way; models can be compared if they have the same vocabulary.
+    output = asked.output and check_output_file(asked.output, asked.overwrite, (".json",))
+    with choose_hardware("one", asked.precision).scope():
+        scores = _scores(asked)
+    if output:
+        date = datetime.date.today().isoformat()
+        write_json(output, {**scores, "settings": asked.settings(), "date": date, "versions": versions()})
+    return scores
+
+
+@verb(_run)
+def evaluate_pretraining(
+    source: PathLike,
+    corpus_or_records: list[PathLike] | PathLike | Any,
+    *,
+    held_out: FractionBelowOne | None = None,
+    format: CorpusFormat | None = None,
+    language: str | None = None,
+    sequence_length: Count = 128,
+    batch_size: Count = 32,
+    precision: Precision = "auto",
+    output: Annotated[PathLike | None, PASSING] = None,
+    overwrite: Annotated[bool, PASSING] = False,
+) -> dict[str, float | int]:
+    """Scores how well a stored model predicts masked tokens and next sentences of held-out text.
+
+    All held-out documents of a corpus are scored, once, with the same pairs and masks for every model that has the same
+    vocabulary, also of another library. `kbert.pretrain` measures a sample of them while it trains.
 
     Args:
         source: of a model with a masked-LM head, as for `kbert.load_pretrained`.
         corpus_or_records: paths of text, documents in memory or the directory of records, as for `kbert.pretrain`;
             records must have the vocabulary of the model.
         held_out: of text, the fraction of documents that are scored; 0.01 by default.
+        format: of text; auto: detected from the content of each file.
+        language: of text, for splitting prose into sentences.
         sequence_length: tokens per row. 15 % of them are masked.
         batch_size: rows per forward pass; it changes neither pairs nor masks.
-        format, language: of text, as for `pretraining_dataset`.
+        precision: of the arithmetic.
+        output: a .json file for the scores, with the settings, the versions and the date.
+        overwrite: replace `output`.
 
     Returns:
         dict: ``mlm_accuracy``, ``mlm_cross_entropy`` (in nats) and ``mlm_perplexity``, each with the token frequencies
@@ -37,16 +64,30 @@ def evaluate_pretraining(
         ``nsp_standard_error`` of the accuracies, for independent masks and pairs.
 
     Raises:
-        TypeError: `source` is no path or name.
         FileNotFoundError: no such model or corpus.
-        ValueError: a model without a masked-LM head or without a vocabulary; a left-to-right one; records with another
-            vocabulary; no held-out documents.
+        ValueError: `source` is no path or name; a model without a masked-LM head or without a vocabulary; a
+            left-to-right one; records with another vocabulary; no held-out documents.
 
     Example::
 
         kbert.pretraining.evaluate_pretraining("saved_models/kbert-mini", "records")["mlm_perplexity"]
     """
-    model = load_pretrained(source)
+
+
+def _scores(asked) -> dict[str, float | int]:
+    from kbert.pretraining.dataset import pretraining_dataset
+    from kbert.pretraining.dataset_statistics import (
+        BASELINE_TOKENS,
+        next_sentence_labels,
+        token_counts,
+        unigram_baseline,
+    )
+    from kbert.pretraining.run.phases import default_max_predictions
+    from kbert.pretraining.run.pretraining_settings import corpus_source
+    from kbert.training.logs import readable_logs
+    from kbert.weights.load import load_pretrained
+
+    model = load_pretrained(asked.source)
     if model.task not in _HEADS or model.config.causal:
         kind = f"a left-to-right {model.task}" if model.config.causal else f"a {model.task}"
         raise ValueError(
@@ -55,23 +96,27 @@ def evaluate_pretraining(
         )
     tokenizer = model.pretrained.tokenizer
     if tokenizer is None:
-        raise ValueError(f"evaluate_pretraining: expected a model with its vocabulary. Received: {source} without one")
-    corpus_or_records = corpus_source(corpus_or_records)
+        raise ValueError(
+            f"evaluate_pretraining: expected a model with its vocabulary. Received: {asked.source} without one"
+        )
+    corpus_or_records = corpus_source(asked.corpus_or_records)
     next_sentence = _HEADS[model.task]
     dataset = pretraining_dataset(
         corpus_or_records,
         tokenizer,
-        batch_size=batch_size,
-        sequence_length=sequence_length,
-        max_predictions=default_max_predictions(sequence_length),
-        held_out=held_out,
+        batch_size=asked.batch_size,
+        sequence_length=asked.sequence_length,
+        max_predictions=default_max_predictions(asked.sequence_length),
+        held_out=asked.held_out,
         next_sentence=next_sentence,
         evaluation=True,
-        **{name: value for name, value in {"format": format, "language": language}.items() if value is not None},
+        **{
+            name: value for name, value in (("format", asked.format), ("language", asked.language)) if value is not None
+        },
     )
     model.compile()
     scores = readable_logs(model.evaluate(dataset, return_dict=True, verbose=0), model)
-    counts = token_counts(corpus_or_records, tokenizer, BASELINE_TOKENS, held_out=held_out)
+    counts = token_counts(corpus_or_records, tokenizer, BASELINE_TOKENS, held_out=asked.held_out)
     unigram = unigram_baseline(counts, dataset)
     found = {name: scores[name] for name in ("mlm_accuracy", "mlm_cross_entropy", "mlm_perplexity")}
     found |= {f"unigram_{name}": unigram[name] for name in ("accuracy", "cross_entropy")} | {"masks": unigram["masks"]}

@@ -92,7 +92,7 @@ def test_what_cannot_be_scored(tmp_path, records):
     store(tmp_path / "model")
     with pytest.raises(ValueError, match="records have held-out documents of their own"):
         evaluate_pretraining(tmp_path / "model", records, held_out=0.1, **OPTIONS)
-    with pytest.raises(TypeError, match="path of a model"):
+    with pytest.raises(ValueError, match="`source` must be a path"):
         evaluate_pretraining(None, records)
 
 

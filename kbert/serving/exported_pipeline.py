@@ -65,15 +65,21 @@ class ExportedPipeline:
             self.input_names = tuple(default["example"]["body"]["inputs"])  # in their order
             self.max_rows = default["max_rows"]
             labels = card["labels"]
+            numbers = (self.parameters, self.max_rows)
+            is_card = isinstance(self.task, str) and all(type(n) is int and n > 0 for n in numbers)
         except (FileNotFoundError, KeyError, TypeError):
-            expected = "Expected a SavedModel of kbert.export, with card.json"
-            raise ValueError(f"{expected}. Received: {self.path}") from None
+            is_card = False
+        if not is_card:
+            raise _not_ours(self.path)
         audit(self.path).require_clean()
         # Kept here, because the signatures do not keep it alive.
         self._saved_model = _load(self.path)
         functions = self._saved_model.signatures
         self.signatures = tuple(sorted(functions))
-        self.output = functions["serving_default"].structured_outputs
+        default = functions["serving_default"]
+        if set(self.input_names) != set(default.structured_input_signature[1]):
+            raise _not_ours(self.path)
+        self.output = default.structured_outputs
         task = task_class(self.task)
         self.answers = task.exported_answers(labels, frozenset(self.output))
 
@@ -112,6 +118,10 @@ class ExportedPipeline:
         """A hash of the graph and the weights."""
         files = [self.path / "saved_model.pb", *sorted((self.path / "variables").glob("*"))]
         return hashlib.sha256("".join(sha256(file) for file in files).encode()).hexdigest()
+
+
+def _not_ours(path):
+    return ValueError(f"Expected a SavedModel of kbert.export, with card.json. Received: {path}")
 
 
 def _load(path):

@@ -1,6 +1,7 @@
 """An export asked in this process answers files as the pipeline that was exported."""
 
 import json
+import shutil
 
 import pytest
 from helpers.served_models import KINDS
@@ -55,6 +56,19 @@ def test_the_highest_version_is_meant(tmp_path):
     (tmp_path / "m/10/card.json").write_text(json.dumps(card))
     with pytest.raises(ValueError, match="of kbert.export, with card.json"):
         ExportedPipeline(tmp_path / "m")
+
+
+@pytest.mark.parametrize(
+    "name, value", [("task", []), ("parameters", "x"), ("max_rows", None), ("inputs", {"other": []})]
+)
+def test_a_damaged_card_is_refused(served_models, tmp_path, name, value):
+    shutil.copytree(served_models["single"].path, tmp_path / "1")
+    card = json.loads((tmp_path / "1/card.json").read_text())
+    default = card["signatures"]["serving_default"]
+    {"max_rows": default, "inputs": default["example"]["body"]}.get(name, card)[name] = value
+    (tmp_path / "1/card.json").write_text(json.dumps(card))
+    with pytest.raises(ValueError, match="of kbert.export, with card.json"):
+        ExportedPipeline(tmp_path)
 
 
 def test_the_limits_of_the_export_hold(served_models):

@@ -6,7 +6,6 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
-from kbert.finetuning.identify import identify_model
 from kbert.models.average import average_models
 from kbert.options import Arguments
 from kbert.pipelines.pipeline import Pipeline
@@ -14,6 +13,7 @@ from kbert.pipelines.registry import task_class
 from kbert.tasks.examples import Examples
 from kbert.tasks.task import Evaluation, Task
 from kbert.training.hardware import choose_hardware
+from kbert.training.identify import identify_model
 from kbert.training.made_by import describe_maker
 from kbert.training.run_directory import open_run
 from kbert.weights.build_pipeline import build_pipeline, resolve_pipeline

@@ -9,7 +9,6 @@ from typing import Any
 import keras
 
 from kbert.finetuning.finetune import FinetunedRun
-from kbert.finetuning.identify import identify_model
 from kbert.finetuning.run import Run
 from kbert.finetuning.starting_pipeline import Teaching, distillation_losses, starting_pipeline
 from kbert.inspection.board.tensor_board import log_directory
@@ -31,6 +30,7 @@ from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.dev_evaluation import DevEvaluation, EvaluationEpochs, evaluation_steps
 from kbert.training.dry_run import estimate_training
 from kbert.training.hardware import check_accumulation, choose_hardware
+from kbert.training.identify import identify_model
 from kbert.training.intervals import check_intervals, log_interval, log_interval_for, training_steps
 from kbert.training.logs import training_minutes
 from kbert.training.made_by import note_origin

@@ -10,7 +10,6 @@ import zipfile
 import numpy as np
 
 from kbert.files import atomic_file
-from kbert.finetuning.identify import identify_model
 from kbert.finetuning.prediction_rows import rows_to_answer
 from kbert.models.bert_model import BertModel
 from kbert.optim.distillation_loss import DistillationLoss
@@ -21,6 +20,7 @@ from kbert.preprocessing.strings import string_columns
 from kbert.tasks.examples import Examples
 from kbert.tasks.task import TeacherAnswers
 from kbert.text.tokenizer import BertTokenizer
+from kbert.training.identify import identify_model
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.description import ModelDescription
 from kbert.weights.load import head_labels, load_pretrained

@@ -17,12 +17,12 @@ from kbert.corpus.corpus_files import find_files
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.files import read_json
-from kbert.finetuning.identify import identify_model, identify_vocabulary
 from kbert.pretraining.real_fractions import choose_packing
 from kbert.pretraining.run.pretrain import pretrain
 from kbert.pretraining.run.pretraining_settings import SEQUENCE_LENGTH, PretrainingSettings, complete_settings
 from kbert.pretraining.run.starting_model import source_tokenizer
 from kbert.pretraining.sources import HELD_OUT
+from kbert.training.identify import identify_model, identify_vocabulary
 from kbert.training.intervals import log_interval
 from kbert.training.logs import History, training_minutes
 from kbert.training.made_by import INPUTS, METRICS, identify_inputs

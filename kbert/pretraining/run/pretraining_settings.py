@@ -12,7 +12,6 @@ from kbert.checks import shown
 from kbert.config import default_num_parts
 from kbert.corpus.documents import DocumentList, prose_sentences, texts_as_documents
 from kbert.corpus.records_manifest import is_records
-from kbert.finetuning.identify import identify_model, identify_source, identify_vocabulary
 from kbert.options import Arguments, to_json
 from kbert.pretraining.run.phases import (
     Phase,
@@ -25,6 +24,7 @@ from kbert.pretraining.run.phases import (
 from kbert.pretraining.run.pretrain import Masking, Objective, Rows, pretrain
 from kbert.pretraining.run.stored_batches import MANIFEST, is_batches, read_manifest
 from kbert.tasks.in_memory import column_names, read_columns
+from kbert.training.identify import identify_model, identify_source, identify_vocabulary
 from kbert.training.run_state import Stage
 from kbert.weights.source import local_source
 

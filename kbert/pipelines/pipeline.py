@@ -245,7 +245,14 @@ class Pipeline(FreshFunctions, keras.Model):
         if _makes_batches(x) and not isinstance(x, tf.data.Dataset):
             raise TypeError(f"Pipeline: give strings, or a tf.data.Dataset of batches of them. Received: {x!r}")
         next_sentence = "nsp_logits" in self.model.output
-        return self.preprocessor.training_batches(x, y, sample_weight, next_sentence=next_sentence, **options)
+        batches = self.preprocessor.training_batches(x, y, sample_weight, next_sentence=next_sentence, **options)
+        padding = padding_for(self.model)
+
+        @tf.autograph.experimental.do_not_convert
+        def trim(inputs, *labels):
+            return trim_padding(inputs, padding), *labels
+
+        return batches if padding == "full" else batches.map(trim)
 
     def evaluate(self, x=None, y=None, batch_size=None, *args, sample_weight=None, steps=None, **kwargs):
         if self.preprocessor.makes_labels:

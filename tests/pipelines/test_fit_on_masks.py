@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.paths import ROOT
 from helpers.run_python import run_python
 from helpers.run_recipe import run_recipe
 from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
@@ -68,7 +69,7 @@ def test_each_epoch_has_masks_of_its_own_and_the_seed_decides_all():
     assert fixed[0] == fixed[1]
 
 
-def test_fit_in_every_form_falls_and_continues(tmp_path):
+def test_fit_in_every_form_continues(tmp_path):
     pipeline = build(seed=1)
     data = tf.data.Dataset.from_tensor_slices(TEXTS).batch(4)
     for x in (TEXTS, {"text": TEXTS}, data, DOCUMENTS):
@@ -80,6 +81,17 @@ def test_fit_in_every_form_falls_and_continues(tmp_path):
     again = keras.models.load_model(tmp_path / "p.keras")
     assert again.fit(TEXTS, epochs=1, verbose=0).history == pipeline.fit(TEXTS, epochs=1, verbose=0).history
     assert pipeline.predict(["a [MASK] ."])["tokens"].shape[0] == 1
+
+
+def test_batches_are_as_long_as_their_longest_text():
+    pipeline, texts = build(seed=1), ["a b", "c"] * 8
+    for step in (None, lambda: 0):
+        masked = pipeline._masked(texts, batch_size=B, step=step)
+        assert [batch[0]["token_ids"].shape for batch in masked] == [(B, 4)] * 2
+    full = pipeline.preprocessor.training_batches(texts, batch_size=32, next_sentence=True)
+    assert next(iter(full))[0]["token_ids"].shape[1] == S
+    expected = pipeline.model.evaluate(full, verbose=0)[0]
+    assert pipeline.evaluate(texts, verbose=0)[0] == pytest.approx(expected, rel=1e-5)
 
 
 def stream():
@@ -165,6 +177,25 @@ def test_later_epochs_draw_anew_from_the_distribution_of_pretraining_dataset():
     for name in masked:
         np.testing.assert_allclose(fractions[name] / masked[name], [0.8, 0.1, 0.1], atol=0.02)
     assert masked["fit"] == pytest.approx(masked["dataset"], rel=0.02)  # whose last rows are dropped
+
+
+TEN_LINES = """
+import json, pathlib, sys, kbert
+
+pages = sorted(pathlib.Path(sys.argv[1], "docs").glob("*.md"))
+texts = [line for page in pages for line in page.read_text("utf-8").splitlines() if len(line) > 80][:960]
+tokenizer = kbert.BertTokenizer(sys.argv[1] + "/saved_models/kbert-tiny/model/vocab.txt")
+config = kbert.BertConfig.from_size("tiny", vocabulary_size=tokenizer.vocabulary_size)
+model = kbert.BertPretrainer(config, next_sentence=False)
+pipeline = kbert.build_pipeline(model, tokenizer, sequence_length=32)
+pipeline.compile(kbert.AdamW(2e-3, bias_correction=True))
+print(json.dumps(pipeline.fit(texts, epochs=3, batch_size=32, verbose=0).history["loss"]))
+"""
+
+
+def test_losses_fall_on_real_text_in_a_fresh_process():
+    losses = run_python(TEN_LINES, str(ROOT))
+    assert losses[0] < 9 and losses[2] < losses[1] - 0.1 < losses[0] - 0.5
 
 
 REPLICAS = """

@@ -247,6 +247,7 @@ def test_real_novels(shared_data):
 TEXTS = ["Mr. Smith came in. He sat down.", None, "", "Another text.\nIts second line."]
 
 
+@pytest.mark.parity
 def test_each_row_is_a_document(tmp_path, monkeypatch):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet

@@ -71,6 +71,7 @@ def test_a_pipeline(pipeline):
 STRINGS = np.array(["a film", "good"], np.dtypes.StringDType())
 
 
+@pytest.mark.parity
 def test_strings_in_containers_of_other_libraries(pipeline):
     pandas = pytest.importorskip("pandas")
     frame = pandas.DataFrame({"id": [1, 2, 3], "text": ["x", "a film", "good"]})[1:]

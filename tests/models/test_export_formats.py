@@ -12,6 +12,10 @@ MODELS = {
     "causal": lambda: kbert.BertEncoder(tiny_config(num_layers=1, causal=True, pooled_token="last")),
     "packed": lambda: kbert.BertEncoder(CONFIG, num_parts=2),
     "multiple choice": lambda: kbert.BertMultipleChoice(CONFIG),
+    "regressor": lambda: kbert.BertRegressor(CONFIG),
+    "span extractor": lambda: kbert.BertSpanExtractor(CONFIG),
+    "tagger": lambda: kbert.BertTagger(CONFIG, num_labels=3),
+    "sentence encoder": lambda: kbert.BertSentenceEncoder(CONFIG),
     "pretrainer": lambda: kbert.BertPretrainer(CONFIG),
 }
 

@@ -98,6 +98,7 @@ def test_splits_are_chosen():
         corpus_source(splits("test"))
 
 
+@pytest.mark.parity
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("output", ["run", None])
 def test_predict_takes_the_columns_of_the_training(tmp_path, output):

@@ -91,6 +91,7 @@ def test_a_row_is_named_by_file_and_line():
     assert LabelledText(["a"], labels[:1]).where(0) == "the examples, row 0"
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("several", [False, True])
 def test_rows_are_dicts_slices_and_a_data_frame(several):
     pd = pytest.importorskip("pandas")

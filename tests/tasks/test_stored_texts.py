@@ -103,6 +103,7 @@ def test_the_memory_is_that_of_some_rows(monkeypatch, tmp_path):
     assert len(examples) == 5_000 and path.stat().st_size > 20e6 and peak < 4e6, peak
 
 
+@pytest.mark.parity
 @pytest.mark.parametrize("name", ["rows.parquet", "rows.arrow", "stream.arrow", "rows.feather"])
 def test_parquet_and_arrow_files(name, small, tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
@@ -137,6 +138,7 @@ def test_without_pyarrow(monkeypatch, tmp_path):
         read_table(tmp_path / "rows.parquet")
 
 
+@pytest.mark.parity
 def test_a_parquet_file_is_answered(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet

@@ -67,6 +67,8 @@ def add_sidebar(app, name, source) -> None:
         return
     # A page outside this folder is not part of the site.
     source[0] = re.sub(r"\[([^\]]+)\]\(\.\./([\w/.-]+\.md)[^)]*\)", r"\1 (`\2` in the repository)", source[0])
+    if name == "api":  # each package is a page
+        source[0] = re.sub(r"`(kbert(?:\.\w+)?)`(?=[^\n]*\|)", _package_link, source[0])
     if name != "index":
         return
     trees = []
@@ -74,9 +76,14 @@ def add_sidebar(app, name, source) -> None:
         pages = re.findall(r"^\| \[[^\]]+\]\(([\w/-]+)\.(?:md|ipynb)\)", table, re.MULTILINE)
         if pages:
             caption = re.match(r"\|([^|]*)\|", table).group(1).strip()
-            trees.append(sidebar(caption or "Start here", pages))
+            trees.append(sidebar(caption, pages))
     reference = [f"reference/{path.stem}" for path in sorted(REFERENCE.glob("*.md"))]
     source[0] += "\n\n" + "\n\n".join([*trees, sidebar("API", reference)])
+
+
+def _package_link(match):
+    page = REFERENCE / f"{match[1]}.md"
+    return f"[{match[0]}](reference/{match[1]}.md)" if page.exists() else match[0]
 
 
 def sidebar(caption: str, pages: list[str]) -> str:

@@ -96,8 +96,13 @@ def run_write_batches(asked) -> dict[str, Any]:
     evaluation = data.batches(stage, evaluation=True, batches=settings.evaluation_batches)
     manifest = {
         "format": FORMAT,
-        **asked.settings(),
-        **settings.objective(),
+        "steps": asked.steps,
+        "batch_size": asked.batch_size,
+        "sequence_length": asked.sequence_length,
+        "seed": asked.seed,
+        **asked.masking.to_json(),
+        **asked.objective.to_json(),
+        "fill_rows": asked.rows.fill_rows,
         "max_predictions": stage.max_predictions,
         "packed": settings.packed,
         "num_parts": settings.num_parts if settings.packed else None,

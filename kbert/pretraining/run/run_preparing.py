@@ -23,7 +23,7 @@ from kbert.pretraining.run.pretrain import pretrain
 from kbert.pretraining.run.pretraining_settings import PretrainingSettings
 from kbert.pretraining.run.stored_batches import FORMAT, MANIFEST, VOCABULARY
 from kbert.pretraining.sources import TextSource, check_held_out
-from kbert.text.tokenizer import BertTokenizer
+from kbert.text.tokenizer import BertTokenizer, warn_of_unknown
 from kbert.text.vocabulary import write_vocabulary
 from kbert.training.run_directory import open_run
 
@@ -69,6 +69,7 @@ def run_prepare_records(asked) -> dict[str, Any]:
     metrics = {**records.manifest["counts"], "shards": len(records.training), "held_out_shards": len(records.held_out)}
     dataset = pretraining_dataset(output, tokenizer, batch_size=32, sequence_length=asked.sequence_length)
     metrics["data"] = dataset_statistics(dataset, tokenizer)
+    warn_of_unknown(metrics["data"]["unknown_fraction"], "the corpus")
     run.finish(metrics)
     return metrics | {"sequence_length": asked.sequence_length}
 

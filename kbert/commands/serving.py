@@ -13,6 +13,7 @@ from kbert.options import (
     Positive,
     verb,
 )
+from kbert.serving.export import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS
 
 
 @verb(lambda asked: _export(asked))
@@ -29,8 +30,8 @@ def export(
     layers: list[int] | None = None,
     precision: Literal["float32", "bfloat16"] | None = None,
     frozen_weights: bool = False,
-    max_request_bytes: Count = 2**20,
-    max_request_tokens: Count = 2**17,
+    max_request_bytes: Count = MAX_REQUEST_BYTES,
+    max_request_tokens: Count = MAX_REQUEST_TOKENS,
 ) -> pathlib.Path:
     """Exports a model for TensorFlow Serving: one SavedModel from raw strings to answers.
 

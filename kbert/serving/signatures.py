@@ -13,6 +13,7 @@ from kbert.checks import check_positive
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class
 from kbert.preprocessing.windows import at_most, limit_rows
+from kbert.serving.export import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS
 from kbert.tasks.task import TaskSignature, answering, example_rows
 
 METHODS = {kind: f"tensorflow/serving/{kind}" for kind in ("predict", "classify", "regress")}
@@ -39,8 +40,8 @@ class ServingLimits:
         ValueError: a limit that is not a positive integer below 2**63.
     """
 
-    max_request_bytes: int = 2**20
-    max_request_tokens: int = 2**17
+    max_request_bytes: int = MAX_REQUEST_BYTES
+    max_request_tokens: int = MAX_REQUEST_TOKENS
 
     def __post_init__(self):
         limits = check_positive("export", **dataclasses.asdict(self))

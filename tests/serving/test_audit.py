@@ -11,10 +11,10 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 import kbert
 from kbert.serving.audit import batching_problems
-from kbert.serving.export import set_methods, warmup_record
 from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.serving.saved_model_file import SavedModelFile
 from kbert.serving.server_ops import TEXT_OPS, forbidden
+from kbert.serving.write_export import set_methods, warmup_record
 
 
 def test_every_export_passes(served):

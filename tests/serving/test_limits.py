@@ -16,8 +16,8 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.serving.audit import read_warmup
-from kbert.serving.export import encode_example
 from kbert.serving.signatures import ServingLimits, signatures
+from kbert.serving.write_export import encode_example
 
 REFUSED = "A request may hold at most"
 SHORT = {"text": "good", "text_pair": "film", "question": "who?", "context": "a film", "prompt": "a", "choices": ["a"]}

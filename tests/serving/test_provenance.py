@@ -10,8 +10,8 @@ from helpers.tiny_finetuning import DEV, ROWS, SHORT, TASK
 
 import kbert
 from kbert.files import read_json, sha256
-from kbert.serving.export import provenance
 from kbert.serving.exported_pipeline import trained_options
+from kbert.serving.write_export import provenance
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 

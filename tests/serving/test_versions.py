@@ -14,14 +14,14 @@ from helpers.paths import ROOT
 from helpers.served_models import make_pipeline
 
 import kbert
-from kbert.serving.export import partial_version
 from kbert.serving.server_ops import TEXT_OPS
+from kbert.serving.write_export import partial_version
 
 
 @pytest.fixture
 def quick_export(monkeypatch):
     """The module of `kbert.export`, in which a version holds one file in one directory."""
-    import kbert.serving.export as module
+    import kbert.serving.write_export as module
 
     monkeypatch.setattr(module, "write_saved_model", _write_little)
     for name in ("set_methods", "audit", "model_card", "write_json", "write_warmup"):
@@ -138,7 +138,7 @@ def test_an_export_whose_directory_is_taken_for_abandoned_makes_another(tmp_path
 def test_a_killed_process_holds_no_lock(tmp_path):
     code = (
         "import os, pathlib, signal\n"
-        "from kbert.serving.export import partial_version\n"
+        "from kbert.serving.write_export import partial_version\n"
         f"with partial_version(pathlib.Path({str(tmp_path)!r})):\n"
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )

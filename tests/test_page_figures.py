@@ -6,6 +6,7 @@ docs/results.md and docs/long-texts.md are made from results/ (tests/experiments
 import json
 import re
 
+import numpy as np
 import pytest
 from helpers.paths import ROOT
 
@@ -32,6 +33,7 @@ FIGURES = {  # page → figures that it has, between other characters than digit
         {all_tokens:.0f} {all_hours:.1f} {all_tiny[mlm_accuracy]:.1f}
         {mini[tokens]:.0f} {mini[hours]:.1f} {mini[mlm_accuracy]:.1f}""",
     "docs/embeddings.md": "{embeddings}",
+    "docs/distillation.md": "{distillation}",
     "saved_models/kbert-tiny/README.md": """
         {all_tiny[mlm_accuracy]:.1f} {all_tiny[masks]:,} {all_tiny[mlm_cross_entropy]:.2f}
         {all_tiny[nsp_accuracy]:.1f} {all_tiny[pairs]:,} {plateau[step]:,}""",
@@ -95,6 +97,8 @@ def values():
     }
     [shards] = read_json(ROOT / "results" / "pretraining-shards-of-250000.json")["runs"]
     embeddings = read_json(ROOT / "results" / "embeddings.json")["rows"].values()
+    distillation = read_json(ROOT / "results" / "distillation.json")["tasks"].values()
+    scores = [np.mean(score) for task in distillation for score in task.values() if isinstance(score, float | list)]
     [random] = [row for row in read_json(ROOT / "results/pretraining.json")["rows"] if row["name"] == "random weights"]
     every = {name: read_json(ROOT / "results" / f"held-out-kbert-{name}.json") for name in ("tiny", "mini")}
     return runs | {
@@ -103,6 +107,7 @@ def values():
         "mini": runs["mini"] | finetuning("kbert-mini"),
         "random": random["scores"],
         "embeddings": " ".join(f"{100 * scores['spearman']:.1f}" for scores in embeddings),
+        "distillation": " ".join(f"{100 * score:.1f}" for score in scores),
         "all_tokens": runs["first"]["tokens"] + runs["last"]["tokens"],
         "all_hours": runs["first"]["hours"] + runs["last"]["hours"],
         "shards": window(shards["points"], 10_000),

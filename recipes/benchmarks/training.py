@@ -225,7 +225,7 @@ def feed(settings):
     return result | {"input_processor_fraction": fraction} | about
 
 
-_FIT_STEPS = 200  # of an epoch: what a call of `fit` does once, a second or two, is spread over them
+_FIT_STEPS = 200  # of an epoch: what a call of `fit` does once, about a second, is spread over them
 
 
 def fit(settings):

@@ -40,7 +40,7 @@ def test_replicas_with_unequal_numbers_of_rows_report_the_loss_of_the_whole_batc
     values, rows = np.array([1.0, 5.0, 2.0, 4.0, 3.0], "float32"), np.array([3, 2])
     parts = np.split(values, [3])
     fractions = [
-        float(WholeBatch(np.float32(5.0), 1, np.float32(rows.mean() / len(part))).fraction(part.sum(), 0.0))
+        float(WholeBatch(np.float32(5.0), 1, np.float32(rows.mean() / len(part))).share(part.sum(), 0.0))
         for part in parts
     ]
     np.testing.assert_allclose(2 * np.dot(fractions, rows) / rows.sum(), values.mean(), rtol=1e-6)

@@ -1,5 +1,6 @@
 """A model's variables in another format; what the format cannot hold is refused here, with the reason."""
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -14,10 +15,14 @@ _ADVICE = "Save the encoder alone (save_pretrained(model.encoder, …)), or in a
 def export_tensors(names: NameTable, model) -> dict[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]]:
     """Name there → (shape there, function that returns the values), in the order of the model's variables."""
     sizes = sizes_of(model.config, model.num_labels)
-    tensors = tensor_names(names, model)
+
+    def values(tensor, variable):
+        # A model may be kept in bfloat16.
+        return tensor.from_kbert(ops.convert_to_numpy(variable).astype("float32", copy=False), sizes)
+
     return {
-        tensor.name: (tensor.shape(sizes), lambda v=variable, t=tensor: t.from_kbert(_float32(v), sizes))
-        for variable, tensor in zip(model.weights, tensors.values(), strict=True)
+        tensor.name: (tensor.shape(sizes), functools.partial(values, tensor, variable))
+        for variable, tensor in zip(model.weights, tensor_names(names, model).values(), strict=True)
     }
 
 
@@ -30,10 +35,6 @@ def tensor_names(names: NameTable, model) -> dict[str, TensorName]:
         if tensor is None:
             raise ValueError(f'format="{names.format}" cannot hold {names.why_absent(path)}. {_ADVICE}')
     return by_path
-
-
-def _float32(variable):
-    return ops.convert_to_numpy(variable).astype("float32", copy=False)  # a model may be kept in bfloat16
 
 
 def check_pooler(format: str, model, needed: bool, reason: str) -> None:

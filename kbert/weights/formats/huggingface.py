@@ -1,7 +1,6 @@
 """Directories of Hugging Face's transformers: `config.json`, the weights, the tokenizer's files."""
 
 import dataclasses
-import pathlib
 import reprlib
 
 import numpy as np
@@ -135,7 +134,38 @@ class HuggingFaceFormat(Format):
         return (_directory_of(path) / CONFIG).is_file() and has_huggingface_weights(path)
 
     def read(self, path, vocabulary=None):
-        return read_huggingface_directory(path, vocabulary)
+        """The tensors decide the task or, if heads share a name, ``architectures`` in the config."""
+        directory = _directory_of(path)
+        config_path = directory / CONFIG
+        fields = read_json(config_path)
+        _refuse(fields, config_path)
+        config = CONFIG_NAMES.to_kbert(fields, str(config_path))
+        tensors = open_huggingface_weights(path)
+        names, ignored = current_names(tensors)
+        pooler = "bert.pooler.dense.weight" in names
+        if not pooler and fields.get(_POOLED_TOKEN) in POOLED_TOKENS:
+            config = dataclasses.replace(config, pooled_token=fields[_POOLED_TOKEN])
+        task, remarks = _task_of(fields, tensors, names, config_path)
+        arguments = _arguments(task, fields, tensors, names, config_path)
+        if arguments.get("tied") and DECODER in names:
+            ignored.add(names.pop(DECODER))
+        tokenizer = read_huggingface_tokenizer(directory, vocabulary)
+        pooling, more = _embedding(directory)
+        return TensorCheckpoint(
+            format=self.name,
+            path=path,
+            config_path=config_path,
+            names=NAMES,
+            config_names=CONFIG_NAMES,
+            description=described(task, config, pooler=pooler, **arguments),
+            settings=_settings(task, fields, config, arguments, tokenizer, pooling, directory),
+            other_options=pooling,
+            vocabulary=tokenizer.vocabulary,
+            tensors=tensors,
+            stored_names=names,
+            ignored=frozenset(ignored),
+            remarks=(*remarks, *tokenizer.remarks, *more),
+        ).check()
 
     def write(self, directory, model, settings, vocabulary, *, made_by=None):
         """Writes labels and tokenizer settings as the library reads them; the rest goes into a file beside them."""
@@ -189,44 +219,6 @@ FORMAT = HuggingFaceFormat()
 
 
 # Reading.
-
-
-def read_huggingface_directory(path, vocabulary=None) -> TensorCheckpoint:
-    """Reads and checks everything but the values; `path` is the directory, or the file of weights to read.
-
-    The tensors decide the task or, if heads share a name, ``architectures`` in the config.
-    """
-    path = pathlib.Path(path)
-    directory = _directory_of(path)
-    fields = read_json(directory / CONFIG)
-    _refuse(fields, directory / CONFIG)
-    config = CONFIG_NAMES.to_kbert(fields, str(directory / CONFIG))
-    tensors = open_huggingface_weights(path)
-    names, ignored = current_names(tensors)
-    pooler = "bert.pooler.dense.weight" in names
-    if not pooler and fields.get(_POOLED_TOKEN) in POOLED_TOKENS:
-        config = dataclasses.replace(config, pooled_token=fields[_POOLED_TOKEN])
-    task, remarks = _task_of(fields, tensors, names, directory / CONFIG)
-    arguments = _arguments(task, fields, tensors, names, directory / CONFIG)
-    if arguments.get("tied"):
-        ignored |= {names.pop(DECODER, None)} - {None}
-    tokenizer = read_huggingface_tokenizer(directory, vocabulary)
-    pooling, more = _embedding(directory)
-    return TensorCheckpoint(
-        format=NAMES.format,
-        path=path,
-        config_path=directory / CONFIG,
-        names=NAMES,
-        config_names=CONFIG_NAMES,
-        description=described(task, config, pooler=pooler, **arguments),
-        settings=_settings(task, fields, config, arguments, tokenizer, pooling, directory),
-        other_options=pooling,
-        vocabulary=tokenizer.vocabulary,
-        tensors=tensors,
-        stored_names=names,
-        ignored=frozenset(ignored),
-        remarks=(*remarks, *tokenizer.remarks, *more),
-    ).check()
 
 
 def _directory_of(path):

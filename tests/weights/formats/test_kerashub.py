@@ -3,7 +3,6 @@
 import importlib.util
 import json
 import shutil
-import sys
 
 import keras
 import numpy as np
@@ -23,7 +22,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras_hub") is None, r
 
 SIZES = dict(
     vocabulary_size=len(VOCABULARY),
-    num_layers=2,
+    num_layers=1,
     num_heads=3,
     hidden_dim=12,
     intermediate_dim=20,
@@ -155,7 +154,7 @@ def test_a_text_classifier(hub, backbone, tokenizer, classes, task, tmp_path):
     logits = model(batch(), training=False)["logits" if classes > 1 else "score"]
     assert_close(np.reshape(logits, (3, classes)), theirs(batch()))
     if classes > 1:
-        assert set(kbert.build_pipeline(model).predict(["he saw"])["label"]) <= {"a", "b", "c"}
+        assert model.pretrained.settings.task.labels == ("a", "b", "c")
 
 
 def test_an_embedder_is_its_backbone_also_under_the_names_of_keras_nlp(hub, backbone, tmp_path):
@@ -186,7 +185,7 @@ def test_what_has_no_counterpart_is_refused(hub):
     ],
 )
 def test_keras_hub_loads_what_kbert_writes(hub, name, cls, tmp_path):
-    save(make_model(name), tmp_path / "out", "kerashub")
+    save(make_model(name, num_layers=1), tmp_path / "out", "kerashub")
     theirs = getattr(hub, cls).from_preset(str(tmp_path / "out"))
     assert theirs.preprocessor.sequence_length == 17
     texts = ["The film is GOOD."]
@@ -200,7 +199,7 @@ def test_keras_hub_loads_what_kbert_writes(hub, name, cls, tmp_path):
 @pytest.fixture(scope="module")
 def _preset(tmp_path_factory):
     path = tmp_path_factory.mktemp("kerashub") / "preset"
-    save(make_model("classification"), path, "kerashub")
+    save(make_model("classification", num_layers=1), path, "kerashub")
     return path
 
 
@@ -208,19 +207,6 @@ def _preset(tmp_path_factory):
 def preset(_preset, tmp_path):
     """A preset that kbert wrote, to be changed."""
     return shutil.copytree(_preset, tmp_path / "preset")
-
-
-def test_another_task_takes_the_encoder(preset):
-    model, stored = load(preset, task="tagging", num_labels=2), load(preset)
-    assert {r.variable.split("/")[0] for r in model.pretrained.report.newly_initialised} == {"tagger_head"}
-    assert {r.source for r in model.pretrained.report.unused} == {
-        "logits/kernel",
-        "logits/bias",
-        "pooled_dense/kernel",
-        "pooled_dense/bias",
-    }
-    for path, value in weights(model.encoder).items():
-        np.testing.assert_array_equal(value, weights(stored)[path])
 
 
 def test_edited_labels_belong_to_the_head(preset):
@@ -237,36 +223,16 @@ def test_nothing_is_looked_up_by_name(preset):
         with pytest.raises(ValueError, match="Expected a kbert directory|kbert builds BERT"):
             load(preset)
     edit(preset / "config.json", **(content | {"module": "no.such.module"}))
-    assert_same_weights(load(preset), make_model("classification"))
+    assert_same_weights(load(preset), make_model("classification", num_layers=1))
+    assert isinstance(open_checkpoint(preset).tensors, H5File)
 
 
 def test_files_without_layer_names_are_loaded_by_kerashub(preset):
     """As an older Keras wrote them."""
     import h5py
 
-    expected = load(preset)
     for name in ("model.weights.h5", "task.weights.h5"):
         with h5py.File(preset / name, "a") as file:
             file.visititems(lambda _, entry: entry.attrs.pop("name", None) and None)
     assert isinstance(open_checkpoint(preset).tensors, KerasHubVariables)
-    assert_same_weights(load(preset), expected)
-
-
-def test_files_with_layer_names_are_read_directly(preset, monkeypatch):
-    monkeypatch.setitem(sys.modules, "keras_hub", None)  # KerasHub is not even needed
-    model = load(preset)
-    assert isinstance(open_checkpoint(preset).tensors, H5File)
-    assert_same_weights(model, make_model("classification"))
-
-
-def test_links_to_other_files_are_not_followed(preset, tmp_path):
-    import h5py
-
-    place = "layers/dense/vars/0"
-    with h5py.File(tmp_path / "secret.h5", "w") as file:
-        file["values"] = np.ones((12, 12), "float32")
-    with h5py.File(preset / "model.weights.h5", "a") as file:
-        del file[place]
-        file[place] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "/values")
-    with pytest.raises(ValueError, match="is a link .ExternalLink"):
-        load(preset)
+    assert_same_weights(load(preset), make_model("classification", num_layers=1))

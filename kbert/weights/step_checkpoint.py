@@ -101,7 +101,6 @@ def open_step_checkpoint(path) -> StepCheckpoint:
         )
     description, settings = read_kbert_config(beside / CONFIG)
     return StepCheckpoint(
-        format="step",
         path=path,
         description=description,
         settings=settings,

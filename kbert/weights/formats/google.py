@@ -25,16 +25,9 @@ from kbert.weights.formats.checkpoint import (
     described,
     looks_cased,
     read_kbert_settings,
-    write_kbert_settings,
 )
 from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames
-from kbert.weights.formats.export_tensors import (
-    check_head,
-    check_pooler,
-    check_single_label,
-    export_tensors,
-    tensor_names,
-)
+from kbert.weights.formats.export_tensors import check_held, export_tensors, tensor_names
 from kbert.weights.formats.name_table import NameTable, sizes_of, transposed
 from kbert.weights.formats.registry import Format
 
@@ -129,7 +122,6 @@ class GoogleFormat(Format):
         cased = tokens is not None and looks_cased(tokens)
         settings = read_kbert_settings(directory, task)
         return TensorCheckpoint(
-            format=self.name,
             path=path,
             config_path=directory / CONFIG,
             names=NAMES,
@@ -148,13 +140,11 @@ class GoogleFormat(Format):
         if getattr(model, "dropout", 0.1) != 0.1:
             fields[_HEAD_DROPOUT] = model.dropout
         values = {name: value for name, (_, value) in export_tensors(NAMES, model).items()}
-        check_single_label("google", model)
-        check_head("google", model)
-        check_pooler("google", model, needed=True, reason="BertModel in its modeling.py always has one")
+        check_held(NAMES, model, pooler=True, reason="BertModel in its modeling.py always has one")
         if optimizer is not None:
             values |= _export_slots(optimizer, model)
         write_json(directory / CONFIG, fields)
-        write_kbert_settings(directory, settings)
+        write_json(directory / SETTINGS, settings.to_dict())
         if vocabulary is not None:
             write_vocabulary(directory / VOCABULARY, vocabulary)
         import tensorflow as tf
@@ -183,7 +173,7 @@ FORMAT = GoogleFormat()
 # Reading.
 
 
-def _read_config(path):
+def _read_config(path: pathlib.Path) -> dict:
     if not path.is_file():
         raise FileNotFoundError(
             f"Expected {CONFIG} beside the checkpoint: without it the number of heads is unknown. Not found: {path}"
@@ -195,7 +185,7 @@ def _read_config(path):
     return fields
 
 
-def _find_prefix(directory):
+def _find_prefix(directory: pathlib.Path) -> pathlib.Path:
     prefixes = [path.with_name(path.name.removesuffix(".index")) for path in sorted(directory.glob("*.index"))]
     if directory / PREFIX in prefixes:
         return directory / PREFIX
@@ -215,12 +205,12 @@ def _find_prefix(directory):
     return prefixes[0]
 
 
-def _prefix_of(path):
+def _prefix_of(path: pathlib.Path) -> pathlib.Path:
     name = path.name.removesuffix(".index").removesuffix(".meta")
     return path.with_name(name.split(".data-")[0] if ".data-" in name else name)
 
 
-def _check_kind(tensors):
+def _check_kind(tensors: TFCheckpointFile) -> None:
     names = tensors.tensors
     if "bert/embeddings/word_embeddings" in names:
         return
@@ -269,7 +259,7 @@ def has_slots(path, model) -> bool:
     return FORMAT.recognises(path) and not _missing(FORMAT.read(path).tensors, model)
 
 
-def _missing(tensors, model):
+def _missing(tensors: TFCheckpointFile, model) -> list[str]:
     stored = tensor_names(NAMES, model)
     names = {stored[v.path].name + slot for v in model.trainable_variables for slot in _SLOTS} | {_GLOBAL_STEP}
     return sorted(names - set(tensors.tensors))
@@ -336,7 +326,7 @@ def _export_slots(optimizer, model) -> dict[str, Callable[[], np.ndarray]]:
     return values
 
 
-def _adamw(optimizer):
+def _adamw(optimizer) -> AdamW:
     adamw = base_optimizer(optimizer)
     if not isinstance(adamw, AdamW):
         raise ValueError(f"Google's slots are those of kbert.AdamW. Received: {optimizer!r}")

@@ -61,7 +61,6 @@ class KbertFormat(Format):
         _check_hashes(path)
         tensors = H5File([path / WEIGHTS], NAMES.layer_variables())
         return KbertCheckpoint(
-            format=self.name,
             path=path,
             config_path=path / CONFIG,
             names=NAMES,

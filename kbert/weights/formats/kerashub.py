@@ -12,7 +12,7 @@ import numpy as np
 from keras import ops
 
 from kbert.config import BertConfig
-from kbert.files import read_json
+from kbert.files import read_json, write_json
 from kbert.text.vocabulary import read_vocabulary
 from kbert.weights.description import default_settings
 from kbert.weights.files.h5_file import H5File, check_h5
@@ -24,10 +24,9 @@ from kbert.weights.formats.checkpoint import (
     TensorCheckpoint,
     described,
     read_kbert_settings,
-    write_kbert_settings,
 )
 from kbert.weights.formats.config_names import SIZES, ConfigNames, entry
-from kbert.weights.formats.export_tensors import check_head, check_pooler, check_single_label, export_tensors
+from kbert.weights.formats.export_tensors import check_held, export_tensors
 from kbert.weights.formats.name_table import NameTable, TensorName, parameters_of
 from kbert.weights.formats.registry import Format
 
@@ -139,7 +138,7 @@ class KerasHubFormat(Format):
         hub_model.save_to_preset(str(directory))
         if vocabulary is not None and model.task == "encoder":
             kerashub_tokenizer(settings, vocabulary).save_to_preset(str(directory))
-        write_kbert_settings(directory, settings)
+        write_json(directory / SETTINGS, settings.to_dict())
 
     def reference_outputs(self, model, path, batch):
         import keras_hub
@@ -173,9 +172,7 @@ def build_kerashub_model(model, settings, vocabulary):
     """KerasHub's model with the weights of one of kbert's and, where it takes one, a preprocessor."""
     fields = CONFIG_NAMES.from_kbert(model.config)
     tensors = export_tensors(NAMES, model)
-    check_single_label("kerashub", model)
-    check_head("kerashub", model, _HEAD["head_activation"], _HEAD["head_layer_norm_epsilon"])
-    check_pooler("kerashub", model, needed=True, reason="BertBackbone always has one")
+    check_held(NAMES, model, pooler=True, reason="BertBackbone always has one", **_HEAD)
     hub_model = _build(
         fields,
         model.task,
@@ -254,7 +251,6 @@ def kerashub_checkpoint(
     if tensors is None:
         tensors = _open_weights(path, fields, config, task, arguments.get("num_labels", 1))
     return TensorCheckpoint(
-        format=NAMES.format,
         path=path,
         config_path=config_path,
         names=NAMES,
@@ -268,7 +264,7 @@ def kerashub_checkpoint(
     ).check()
 
 
-def _class_of(content):
+def _class_of(content: dict) -> str | None:
     """The class that a config of KerasHub or KerasNLP names, without the package; None for another config."""
     for key in ("registered_name", "class_name"):
         package, _, name = str(content.get(key) or "").rpartition(">")
@@ -277,14 +273,14 @@ def _class_of(content):
     return None
 
 
-def _refuse_quantised(fields, path):
+def _refuse_quantised(fields: dict, path: pathlib.Path) -> None:
     dtype = fields.get("dtype") or {}
     kind = dtype.get("class_name", "DTypePolicy") if isinstance(dtype, dict) else "DTypePolicy"
     if kind != "DTypePolicy":
         raise ValueError(f"{path}: the weights are quantised ({kind}); kbert reads float32, float16 and bfloat16.")
 
 
-def _task_of(content, path):
+def _task_of(content: dict, path: pathlib.Path) -> tuple[str, dict[str, Any], tuple[str, ...]]:
     """Task, constructor arguments and lines for the report, from the content of task.json."""
     if not content:
         return "encoder", {}, ()
@@ -324,7 +320,7 @@ def tokenizer_settings(fields) -> dict:
     return {argument: fields[its] for its, argument in _TOKENIZER_ARGUMENTS.items() if its in fields}
 
 
-def _merged(stored, stated):
+def _merged(stored: dict, stated: dict) -> dict:
     """Tokenizer settings: the preset's, completed from the file that kbert wrote beside it."""
     merged = {"max_word_length": _MAX_WORD_LENGTH, **stored, **stated}
     if "strip_accents" in stored and stored["strip_accents"] is None and merged["strip_accents"] == merged["lowercase"]:
@@ -332,7 +328,7 @@ def _merged(stored, stated):
     return merged
 
 
-def _length(path):
+def _length(path: pathlib.Path) -> int | None:
     """The sequence length of the preset's preprocessor, or None."""
     if not (path / _PREPROCESSOR).is_file():
         return None
@@ -375,7 +371,7 @@ def _open_weights(
     return KerasHubVariables(path, model)
 
 
-def _shards(path):
+def _shards(path: pathlib.Path) -> list[pathlib.Path]:
     """The files that an index names, which must lie beside it."""
     weight_map = read_json(path).get("weight_map")
     values = weight_map.values() if isinstance(weight_map, dict) else ()

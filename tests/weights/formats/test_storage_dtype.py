@@ -34,7 +34,7 @@ def test_what_comes_back_is_what_was_rounded(name, dtype, tmp_path):
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, value.astype(TYPES[dtype]).astype(np.float32), err_msg=path)
     sizes = [(tmp_path / form / "model.weights.h5").stat().st_size for form in ("whole", "half")]
-    assert sizes[0] - sizes[1] >= 2 * model.count_params()
+    assert sizes[0] - sizes[1] >= 1.9 * model.count_params()  # bytes; blocks are filled up
     manifests = [json.loads((tmp_path / form / "manifest.json").read_text()) for form in ("whole", "half")]
     assert [manifest["storage_dtype"] for manifest in manifests] == ["float32", dtype]
     assert not loaded.pretrained.report.newly_initialised and not loaded.pretrained.report.unused

@@ -1,12 +1,14 @@
 """The pipeline around a model in memory or a stored one, by its task."""
 
 import os
+from typing import Any
 
 from kbert.keras_compat import set_untracked
 from kbert.models.bert_model import BertModel
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class, task_names
-from kbert.text.tokenizer import check_tokenizer
+from kbert.pipelines.settings import ModelSettings
+from kbert.text.tokenizer import BertTokenizer, check_tokenizer
 from kbert.weights.description import check_sequence_length, check_vocabulary_size, default_settings
 from kbert.weights.load import load_pretrained
 from kbert.weights.origin import trained_columns
@@ -97,7 +99,7 @@ def resolve_pipeline(what: str, source) -> Pipeline:
     return build_pipeline(source)
 
 
-def _check_model(model):
+def _check_model(model) -> None:
     if not isinstance(model, BertModel):
         parts = ("pipeline.model", "model")  # what a run and a pipeline have
         hints = [f"; give its `{part}`" for part in parts if hasattr(model, part.partition(".")[0])]
@@ -109,7 +111,7 @@ def _check_model(model):
         raise ValueError(f"build_pipeline: expected a model with a task of {task_names()}. Received: {model.task!r}")
 
 
-def _chosen(word, options):
+def _chosen(word: str, options: dict[str, Any]) -> dict[str, Any]:
     """The options that are not omitted; an error if the task does not take one of them."""
     tasks = [task_class(name) for name in task_names()]
     taken = ("sequence_length", *task_class(word).option_names())
@@ -123,7 +125,7 @@ def _chosen(word, options):
     return fields
 
 
-def _tokenizer(model, tokenizer):
+def _tokenizer(model: BertModel, tokenizer: BertTokenizer | None) -> BertTokenizer:
     if tokenizer is None and model.pretrained is not None:
         tokenizer = model.pretrained.tokenizer
     if tokenizer is None:
@@ -133,7 +135,7 @@ def _tokenizer(model, tokenizer):
     return tokenizer
 
 
-def _stored(model):
+def _stored(model: BertModel) -> ModelSettings:
     """The settings that are stored with the model, or the defaults of its task."""
     if model.pretrained is None:
         return default_settings(model.task, model.config)

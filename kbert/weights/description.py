@@ -153,8 +153,7 @@ def check_settings(settings: ModelSettings, description: ModelDescription, given
         if counts[name] > bound:
             raise ValueError(f"`{name}` must be at most {bound}. Received: {reprlib.repr(counts[name])}")
     number = description.arguments.get("num_labels")
-    for name in ("labels", "thresholds"):
-        values = getattr(task, name)
+    for name, values in (("labels", task.labels), ("thresholds", task.thresholds)):
         if None not in (values, number) and len(values) != number:
             raise ValueError(
                 f"expected {number} {name}, as many as the model has logits (num_labels). Received: {list(values)}"

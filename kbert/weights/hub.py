@@ -57,8 +57,11 @@ def download_from_hub(name: str, revision: str | None = None, token: str | None 
         ) from None
     access = {"revision": revision, "token": token}
     try:
-        _reach(huggingface_hub)
-        wanted = _wanted(huggingface_hub.list_repo_files(name, **access))
+        # Once, as without a network the library itself would try six times, for half a minute.
+        huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=5)
+        files = huggingface_hub.list_repo_files(name, **access)
+        weights = [kind for kind in _WEIGHTS if any(re.fullmatch(kind, file) for file in files)][:1]
+        wanted = [file for file in files if any(re.fullmatch(pattern, file) for pattern in (_OTHERS, *weights))]
         return pathlib.Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted, **access))
     except Exception as error:  # without a network, the exception depends on the versions of three libraries
         try:
@@ -106,16 +109,6 @@ def snapshot_commit(directory) -> str | None:
     """The commit that a directory of `download_from_hub` holds, by the layout of the cache, or None."""
     directory = pathlib.Path(directory)
     return directory.name if directory.parent.name == "snapshots" else None
-
-
-def _reach(huggingface_hub):
-    """Tries once, since without a network the library itself would try six times, for half a minute."""
-    huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=5)
-
-
-def _wanted(files):
-    patterns = [kind for kind in _WEIGHTS if any(re.fullmatch(kind, file) for file in files)][:1]
-    return [file for file in files if any(re.fullmatch(pattern, file) for pattern in (_OTHERS, *patterns))]
 
 
 def _by_hand(name):

@@ -5,8 +5,13 @@ import pathlib
 
 from kbert.models.lora import merged
 from kbert.weights.formats.checkpoint import NO_VOCABULARY, StoredTokenizer, TensorCheckpoint
-from kbert.weights.formats.kerashub import build_kerashub_model, kerashub_checkpoint, tokenizer_settings
-from kbert.weights.formats.kerashub_models import KerasHubVariables, kerashub_tokenizer
+from kbert.weights.formats.kerashub import (
+    KerasHubVariables,
+    build_kerashub_model,
+    kerashub_checkpoint,
+    kerashub_tokenizer,
+    tokenizer_settings,
+)
 from kbert.weights.load import load_pretrained
 from kbert.weights.origin import Origin, set_origin
 from kbert.weights.save import resolve_parts
@@ -114,5 +119,6 @@ def _in_memory_checkpoint(model, tokenizer=None) -> TensorCheckpoint:
         fields["activation"] = getattr(fields.get("activation"), "__name__", fields.get("activation"))
         task = {"class_name": f"keras_hub>{type(model).__name__}", "config": fields}
     length = preprocessor and preprocessor.sequence_length
-    tensors = KerasHubVariables(where, model)
-    return kerashub_checkpoint(where, backbone.get_config(), task, stored_tokenizer, length, lambda *_: tensors)
+    return kerashub_checkpoint(
+        where, backbone.get_config(), task, stored_tokenizer, length, KerasHubVariables(where, model)
+    )

@@ -2,7 +2,8 @@
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -131,16 +132,17 @@ def head_labels(stored: Sequence[str] | None, wanted: Sequence[str]) -> list[str
     return list(wanted) if stored is None or list(stored) in default_labels(len(wanted)) else None
 
 
-def _hub_name(source, revision):
+def _hub_name(source, revision: str | None) -> str | None:
     """The name of a model on the hub, with the revision that was asked for; None: a path."""
     if isinstance(source, Checkpoint) or local_source(source) is not None:
         return None
     return source if revision is None else f"{source}@{revision}"
 
 
-def _new_head(stored, task, labels):
+def _new_head(stored: Checkpoint, task: str, labels: Sequence[str] | None) -> tuple[str, ...]:
     """The layers whose stored weights belong to other labels: the whole head, or none."""
-    stored_labels, labels = stored.settings.task.labels, labels and list(labels)
+    stored_labels = stored.settings.task.labels
+    labels = labels and list(labels)
     if task != stored.description.task or labels is None or len(labels) != len(stored_labels or labels):
         return ()
     if (kept := head_labels(stored_labels, labels)) not in (None, labels):
@@ -151,7 +153,7 @@ def _new_head(stored, task, labels):
     return task_class(task).heads if kept is None else ()
 
 
-def _load_all_but(layers, stored, model):
+def _load_all_but(layers: Sequence[str], stored: Checkpoint, model) -> LoadReport:
     """Loads the weights of all other layers, and returns the report."""
     initial = [(v, np.array(ops.convert_to_numpy(v))) for v in model.weights if v.path.split("/")[0] in layers]
     report = stored.load_into(model)
@@ -160,7 +162,7 @@ def _load_all_but(layers, stored, model):
     return report.without({variable.path for variable, _ in initial})
 
 
-def _check_quantized(stored, description, new):
+def _check_quantized(stored: Checkpoint, description: ModelDescription, new: Sequence[str]) -> None:
     if stored.description.quantized_layers and (new or not description.has_the_variables_of(stored.description)):
         raise ValueError(
             f"load_pretrained: {stored.path} is quantised: it can only be loaded as it is, for the task "
@@ -168,21 +170,21 @@ def _check_quantized(stored, description, new):
         )
 
 
-def _build(stored, description, dtype):
+def _build(stored: Checkpoint, description: ModelDescription, dtype):
     try:
         return description.build(dtype)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{stored.path}: {error}") from error
 
 
-def _tokenizer(stored, settings):
+def _tokenizer(stored: Checkpoint, settings: ModelSettings) -> BertTokenizer:
     try:
         return BertTokenizer(stored.vocabulary, **settings.tokenizer)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{stored.path}: the tokenizer's settings {settings.tokenizer}: {error}") from error
 
 
-def _wanted(stored, task, overrides):
+def _wanted(stored: Checkpoint, task: str | None, overrides: dict[str, Any]) -> tuple[ModelDescription, ModelSettings]:
     task = task or stored.description.task
     if task not in task_names():
         raise ValueError(f"load_pretrained: `task` must be one of {task_names()}. Received: {task!r}")
@@ -228,7 +230,7 @@ def _wanted(stored, task, overrides):
     return description, settings
 
 
-def _with_settings(stored, task, overrides):
+def _with_settings(stored: Checkpoint, task: str, overrides: dict[str, Any]) -> ModelSettings:
     settings = stored.settings
     tokenizer = dict(settings.tokenizer)
     tokenizer |= {name: overrides.pop(name) for name in _TOKENIZER_ARGUMENTS if name in overrides}
@@ -238,7 +240,8 @@ def _with_settings(stored, task, overrides):
         if settings.task.default_length != DEFAULT_SEQUENCE_LENGTH:  # a length that the task depends on
             longest = stored.description.config.max_sequence_length
             settings = settings.replace(sequence_length=settings.task.default_sequence_length(longest))
-    fields, stored_labels = {}, settings.task.labels
+    fields = {}
+    stored_labels = settings.task.labels
     if overrides.get("labels") is not None:
         overrides["labels"] = check_labels(overrides["labels"], "load_pretrained")
     is_other_number = overrides.get("num_labels") not in (None, len(stored_labels or ()))
@@ -255,14 +258,14 @@ def _with_settings(stored, task, overrides):
         raise ValueError(f"load_pretrained: {error}") from None
 
 
-def _as_task(word, other, stated):
+def _as_task(word: str, other, stated: Mapping[str, Any]):
     """The object of task `word`, with the fields of another task's object that do not belong to the head."""
     task = task_class(word)
     fields = {name: value for name, value in other.options().items() if name not in ("labels", "thresholds")}
     return task(**{name: value for name, value in (fields | stated).items() if name in task.option_names()})
 
 
-def _with_fields(config, overrides):
+def _with_fields(config: BertConfig, overrides: dict[str, Any]) -> BertConfig:
     fixed = sorted(set(overrides) & (set(config.to_dict()) - set(FREE_FIELDS)))
     if fixed:
         raise ValueError(
@@ -273,5 +276,5 @@ def _with_fields(config, overrides):
     return BertConfig.from_dict({**config.to_dict(), **fields})
 
 
-def _settings_names(task):
+def _settings_names(task: str) -> tuple[str, ...]:
     return ("sequence_length", *task_class(task).option_names())

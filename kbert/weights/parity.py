@@ -100,11 +100,7 @@ def measure_parity(model, path) -> ParityReport:
 
 
 def conversion_report(model, output) -> tuple[dict[str, Any], list[str]]:
-    """Compares a model, and the files written from it, with the libraries of both formats.
-
-    Returns a dict for JSON with ``read`` and ``written``, each with every variable's names and the parity, and its
-    lines to print.
-    """
+    """Compares a model, and the files written from it, with the libraries of both formats; for JSON, and as lines."""
     written = load_pretrained(output)
     report = {}
     lines = list(model.pretrained.report.table())
@@ -138,21 +134,17 @@ def _kbert_outputs(model, batch) -> dict[str, np.ndarray]:
     outputs = {name: value for name, value in model(batch, training=False).items() if name not in lists}
     shape = batch["token_ids"].shape
     rows = {name: batch[name].reshape(-1, shape[-1]) for name in ("token_ids", "segment_ids", "padding_mask")}
-    states = _hidden_states(model.encoder, rows)
-    if model.encoder.pooler is not None:
-        outputs.setdefault("pooled_output", model.encoder.pooler(states[-1], training=False))
-    states[-1] = outputs.pop("sequence_output", states[-1])
-    outputs |= {f"hidden_states/{i}": ops.reshape(x, (*shape, -1)) for i, x in enumerate(states)}
-    return {name: ops.convert_to_numpy(value) for name, value in outputs.items()}
-
-
-def _hidden_states(encoder, rows):
-    """The hidden states, from the model's own layers, since a second encoder would hold the weights again."""
+    # From the model's own layers, since a second encoder would hold the weights again.
+    encoder = model.encoder
     states = [encoder.embeddings(rows["token_ids"], rows["segment_ids"], training=False)]
     bias = encoder.get_layer("attention_bias")(rows["padding_mask"])
     for block in encoder.blocks:
         states.append(block(states[-1], bias, training=False))
-    return states
+    if encoder.pooler is not None:
+        outputs.setdefault("pooled_output", encoder.pooler(states[-1], training=False))
+    states[-1] = outputs.pop("sequence_output", states[-1])
+    outputs |= {f"hidden_states/{i}": ops.reshape(x, (*shape, -1)) for i, x in enumerate(states)}
+    return {name: ops.convert_to_numpy(value) for name, value in outputs.items()}
 
 
 def _chosen(model, outputs):

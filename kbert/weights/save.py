@@ -1,12 +1,16 @@
 """A model or pipeline → a directory that `load_pretrained` and every recipe can read."""
 
 import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 from kbert.checks import check_directory
 from kbert.files import check_directory_is_free, check_json, write_directory
+from kbert.models.bert_model import BertModel
 from kbert.models.lora import merged
 from kbert.pipelines.settings import ModelSettings
-from kbert.text.tokenizer import check_tokenizer
+from kbert.text.tokenizer import BertTokenizer, check_tokenizer
 from kbert.weights.description import (
     ModelDescription,
     check_sequence_length,
@@ -16,7 +20,7 @@ from kbert.weights.description import (
 )
 from kbert.weights.files.h5_file import h5_errors_raised
 from kbert.weights.formats.checkpoint import warn_of_wrong_casing
-from kbert.weights.formats.registry import format_names, get_format
+from kbert.weights.formats.registry import Format, format_names, get_format
 from kbert.weights.hub import check_hub_target, upload_to_hub
 
 
@@ -96,7 +100,7 @@ def save_pretrained(
         upload_to_hub(path, push_to_hub)
 
 
-def _check_options(form, options):
+def _check_options(form: Format, options: Mapping[str, Any]) -> None:
     for name in options:
         if name not in form.options:
             takers = [other for other in format_names() if name in get_format(other).options]
@@ -104,7 +108,7 @@ def _check_options(form, options):
             raise ValueError(f"save_pretrained: format={form.name!r} takes no `{name}`. {hint}")
 
 
-def _check_replaced(form, directory):
+def _check_replaced(form: Format, directory: pathlib.Path) -> None:
     """Checks that only files of this format are replaced, since others have files of equal names."""
     if directory.is_dir() and any(directory.iterdir()) and not form.recognises(directory):
         raise FileExistsError(
@@ -126,12 +130,12 @@ def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokeni
         stored = ModelSettings(task=pipeline.task) if loaded is None else loaded.settings
         return pipeline.model, pipeline.tokenizer, stored.replace(**pipeline.options(), tokenizer=tokenizer)
     model = model_or_pipeline
-    if getattr(model, "task", None) is None:
+    if not isinstance(model, BertModel):
         hint = "; give its `pipeline`" if hasattr(model, "pipeline") else ""
         raise TypeError(
             f"save_pretrained: expected a kbert model or a kbert.Pipeline. Received: {type(model).__name__}{hint}"
         )
-    loaded = getattr(model, "pretrained", None)
+    loaded = model.pretrained
     if tokenizer is None:
         tokenizer = None if loaded is None else loaded.tokenizer
         if tokenizer is None and needs_tokenizer:
@@ -153,7 +157,7 @@ def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokeni
     return model, tokenizer, settings
 
 
-def _check(model, tokenizer, settings):
+def _check(model, tokenizer: BertTokenizer | None, settings: ModelSettings) -> None:
     if tokenizer is not None:
         check_vocabulary_size("save_pretrained", tokenizer, model.config)
     check_sequence_length("save_pretrained", settings.sequence_length, model.config)

@@ -11,13 +11,7 @@ from kbert.models.lora import lora_layers
 from kbert.text.vocabulary import write_vocabulary
 from kbert.weights.description import ModelDescription
 from kbert.weights.formats.checkpoint import Checkpoint
-from kbert.weights.formats.kbert import (
-    CONFIG,
-    VOCABULARY,
-    kbert_config,
-    read_kbert_config,
-    read_kbert_vocabulary,
-)
+from kbert.weights.formats.kbert import CONFIG, VOCABULARY, kbert_config, read_kbert_config, read_kbert_vocabulary
 from kbert.weights.report import LoadReport, all_loaded, transfer
 from kbert.weights.source import checkpoint_step
 
@@ -45,8 +39,8 @@ class StepCheckpoint(Checkpoint):
         stored = {variable.path: variable for variable in trained.weights}
 
         def find(variable):
-            there = stored.get(variable.path)
-            return None if there is None or there.shape != variable.shape else variable.path
+            same = variable.path in stored and stored[variable.path].shape == variable.shape
+            return variable.path if same else None
 
         return transfer(model, find, lambda variable, name: stored[name], list(stored), str(self.path))
 
@@ -60,8 +54,8 @@ class StepCheckpoint(Checkpoint):
             for variable, value in zip(variables, values, strict=False)
         ]
         if stored != here:
-            pairs = [pair for pair in zip(here, stored, strict=False) if pair[0] != pair[1]]
-            expected, received = pairs[0] if pairs else (len(here), len(stored))
+            pairs = (pair for pair in zip(here, stored, strict=False) if pair[0] != pair[1])
+            expected, received = next(pairs, (len(here), len(stored)))
             raise ValueError(
                 f"{self.path} is of another model than {DESCRIPTION}/{CONFIG} beside it. Expected: {expected}. "
                 f"Received: {received}"
@@ -107,7 +101,6 @@ def open_step_checkpoint(path) -> StepCheckpoint:
         )
     description, settings = read_kbert_config(beside / CONFIG)
     return StepCheckpoint(
-        format="step",
         path=path,
         description=description,
         settings=settings,

@@ -13,10 +13,9 @@ from kbert.weights.formats.checkpoint import (
     TensorCheckpoint,
     described,
     read_kbert_settings,
-    write_kbert_settings,
 )
 from kbert.weights.formats.config_names import ConfigNames
-from kbert.weights.formats.export_tensors import check_head, check_pooler, export_tensors
+from kbert.weights.formats.export_tensors import check_held, export_tensors
 from kbert.weights.formats.name_table import VARIABLES, NameTable, TensorName
 from kbert.weights.formats.registry import Format
 
@@ -89,7 +88,6 @@ class ToyFormat(Format):
         arguments = {"num_labels": content["num_labels"]} if "num_labels" in content else {}
         vocabulary = vocabulary or (path / VOCABULARY if (path / VOCABULARY).is_file() else None)
         return TensorCheckpoint(
-            format=self.name,
             path=path,
             config_path=path / CONFIG,
             names=NAMES,
@@ -105,11 +103,10 @@ class ToyFormat(Format):
         directory = pathlib.Path(directory)
         content = CONFIG_NAMES.from_kbert(model.config) | {"task": model.task}
         tensors = export_tensors(NAMES, model)
-        check_head(self.name, model)
-        check_pooler(self.name, model, needed=True, reason="a toy has one")
+        check_held(NAMES, model, pooler=True, reason="a toy has one")
         content |= {"num_labels": model.num_labels} if model.num_labels else {}
         write_json(directory / CONFIG, content)
-        write_kbert_settings(directory, settings)
+        write_json(directory / SETTINGS, settings.to_dict())
         if vocabulary is not None:
             write_vocabulary(directory / VOCABULARY, vocabulary)
         np.savez(directory / WEIGHTS, **{name: values() for name, (_, values) in tensors.items()})

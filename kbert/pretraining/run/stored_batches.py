@@ -35,9 +35,9 @@ from kbert.training.run_state import Stage
 from kbert.weights.formats.kbert import (
     CONFIG,
     WEIGHTS,
+    KbertFormat,
     is_kbert_directory,
     read_kbert_vocabulary,
-    write_kbert_directory,
 )
 
 _STATISTICS_BATCHES = 20
@@ -243,6 +243,6 @@ class StoredBatches:
         """Writes the model of the run, without `kbert.save_pretrained`, which needs TensorFlow."""
 
         def write(partial):
-            write_kbert_directory(partial, model, settings, self.vocabulary, made_by)
+            KbertFormat().write(partial, model, settings, self.vocabulary, made_by=made_by)
 
         write_directory(path, write, needed=4 * model.count_params())

@@ -89,7 +89,7 @@ def check_h5(path) -> None:
         raise ValueError(f"{path} is corrupted: its variables take {needed} bytes, more than the file has.")
 
 
-def _check_heaps(path):
+def _check_heaps(path: pathlib.Path) -> None:
     """Checks the heaps of layer names, since the HDF5 library never returns from damaged ones."""
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         heaps = set()
@@ -114,7 +114,7 @@ def _check_heaps(path):
                 raise ValueError(f"{path} is corrupted: a name of {length} bytes that is kept at byte {heap}.")
 
 
-def _datasets(file, path):
+def _datasets(file: h5py.File, path: pathlib.Path) -> Iterator[h5py.Dataset]:
     """All datasets, each once, even if groups contain themselves."""
     groups, seen = [file], set()
     while groups:
@@ -136,7 +136,7 @@ def _datasets(file, path):
                 raise ValueError(f"{path}: {name!r} is neither a group nor a dataset. Refused.")
 
 
-def _checked_size(dataset, path):
+def _checked_size(dataset: h5py.Dataset, path: pathlib.Path) -> int:
     name = dataset.name
     if dataset.is_virtual or dataset.external:
         raise ValueError(f"{path}: the data of {name!r} are in another file. Refused: weights are in one file.")
@@ -154,7 +154,7 @@ def _checked_size(dataset, path):
     return size
 
 
-def _is_bfloat16(dataset):
+def _is_bfloat16(dataset: h5py.Dataset) -> bool:
     return dataset.dtype.itemsize == 2 and str(dataset.attrs.get("dtype")) == "bfloat16"
 
 
@@ -224,7 +224,7 @@ def _copy_cast(source, target, dtype):
             copy.attrs["dtype"] = "bfloat16"  # HDF5 has no such type: Keras looks for this
 
 
-def _cast(values, dtype, name):
+def _cast(values: np.ndarray, dtype: str, name: str) -> np.ndarray:
     with np.errstate(over="ignore"):
         cast = values.astype(_HALF[dtype])
     if np.any(np.isinf(cast) & np.isfinite(values)):

@@ -25,15 +25,15 @@ class _Function:
         self.call = call
 
 
-def read_pickle(file: BinaryIO, known: Mapping[tuple[str, str], Any], persistent: Callable[[Any], Any]) -> Any:
+def read_pickle(file: BinaryIO, allowed: Mapping[tuple[str, str], Any], persistent: Callable[[Any], Any]) -> Any:
     """The value that a pickle describes; afterwards the file's position is at its end.
 
     It is made of dicts (with strings or integers as keys), lists, tuples, strings, numbers, None, and what `persistent`
-    (a function of a persistent id) and `known` return: the replacement of each (module, name), a string or a function
+    (a function of a persistent id) and `allowed` return: the replacement of each (module, name), a string or a function
     of the pickled arguments. The state of a dict (torch's ``_metadata``) is dropped. Any other name, or an opcode that
     is not needed for these, is a RefusedPickle. A damaged pickle gives an UnpicklingError, IndexError or ValueError.
     """
-    machine = _Machine(known, persistent)
+    machine = _Machine(allowed, persistent)
     for count, (opcode, argument, _) in enumerate(pickletools.genops(file)):
         if opcode.name == "STOP":
             return machine.pop()
@@ -42,8 +42,8 @@ def read_pickle(file: BinaryIO, known: Mapping[tuple[str, str], Any], persistent
 
 
 class _Machine:
-    def __init__(self, known, persistent):
-        self.known = known
+    def __init__(self, allowed, persistent):
+        self.allowed = allowed
         self.persistent = persistent
         self.stack: list[Any] = []
         self.marks: list[int] = []
@@ -139,7 +139,7 @@ class _Machine:
     def push_named(self, module: Any, name: Any) -> None:
         if not isinstance(module, str) or not isinstance(name, str):
             raise pickle.UnpicklingError("a name that is not a string")
-        if (module, name) not in self.known:
+        if (module, name) not in self.allowed:
             raise RefusedPickle(f"its pickle names {module[:100]}.{name[:100]}")
-        value = self.known[module, name]
+        value = self.allowed[module, name]
         self.stack.append(_Function(value) if callable(value) else value)

@@ -61,27 +61,27 @@ class TorchPickleFile:
             self._zip = zipfile.is_zipfile(self.path)
             self._views = self._open_zip() if self._zip else self._open_stream()
         except RefusedPickle as error:
-            raise ValueError(
-                f"{str(self.path)!r} is refused: {error}, which no file of weights needs; loading it could run any "
+            raise self._error(
+                f"it is refused: {error}, which no file of weights needs; loading it could run any "
                 "program. Nothing of it was executed. Get the weights as safetensors, or from somebody you trust."
             ) from None
         except _DAMAGE as error:
             if isinstance(error, ValueError) and str(self.path) in str(error):
                 raise
-            raise ValueError(
-                f"{str(self.path)!r} cannot be read as a PyTorch checkpoint: {error!r}. It is truncated, corrupted, or "
+            raise self._error(
+                f"it cannot be read as a PyTorch checkpoint: {error!r}. It is truncated, corrupted, or "
                 "something else than a saved state_dict."
             ) from None
         self.tensors = {name: self._checked(name, view) for name, view in self._views.items()}
         storages = {view.storage for view in self._views.values()}
         if len({storage.key for storage in storages}) < len(storages):
-            raise ValueError(f"{str(self.path)!r} is corrupted: it reads the same data as of two types or sizes.")
+            raise self._error("it is corrupted: it reads the same data as of two types or sizes.")
         stored = sum(storage.size for storage in storages)
         described = sum(math.prod(info.shape) for info in self.tensors.values())
         if described > 2 * stored:  # a tied table occurs twice
-            raise ValueError(
-                f"{str(self.path)!r}: its tensors have {described} elements. Received: a file with {stored}. "
-                "It is corrupted, or made to take memory."
+            raise self._error(
+                f"its tensors have {described} elements. Received: a file with {stored}. It is corrupted, or made to "
+                "take memory."
             )
 
     def read(self, name: str) -> np.ndarray:
@@ -91,84 +91,72 @@ class TorchPickleFile:
         try:
             data = np.frombuffer(self._bytes(storage), dtype=stored)
         except _DAMAGE as error:
-            raise ValueError(
-                f"{str(self.path)!r}: the tensor {name!r} cannot be read: {error!r}. The file is corrupted."
-            ) from None
+            raise self._error(f"the tensor {name!r} cannot be read: {error!r}. The file is corrupted.") from None
         strides = tuple(stride * stored.itemsize for stride in view.strides)
         # In bounds: `_checked` has compared the last element's index with the number of elements.
         values = np.lib.stride_tricks.as_strided(data[view.offset :], view.shape, strides)
         values = np.array(values, dtype=stored.newbyteorder("="), order="C")
         return values.view(ml_dtypes.bfloat16).astype("float32") if storage.dtype == "bfloat16" else values
 
-    def _checked(self, name, view):
+    def _checked(self, name: str, view: "_TensorView") -> TensorInfo:
         numbers = (view.offset, *view.shape, *view.strides)
         if len(view.shape) != len(view.strides) or not all(0 <= n < 2**63 for n in numbers):
-            raise ValueError(f"{str(self.path)!r}: the tensor {name!r} makes no sense. Received: {view}")
+            raise self._error(f"the tensor {name!r} makes no sense. Received: {view}")
         empty = 0 in view.shape
         last = view.offset + sum((size - 1) * stride for size, stride in zip(view.shape, view.strides, strict=True))
         if not empty and last >= view.storage.size:
-            raise ValueError(
-                f"{str(self.path)!r}: the tensor {name!r} reaches to element {last} of data that has "
-                f"{view.storage.size}. The file is corrupted."
-            )
+            raise self._error(f"it is corrupted: the tensor {name!r} reaches to element {last} of {view.storage.size}.")
         if not empty and math.prod(view.shape) > view.storage.size:
-            raise ValueError(
-                f"{str(self.path)!r}: the tensor {name!r} of shape {view.shape} has more elements than its data, "
-                f"{view.storage.size}. The file is corrupted."
-            )
+            raise self._error(f"it is corrupted: the tensor {name!r} has more elements than its data. Received: {view}")
         return TensorInfo(view.shape, view.storage.dtype)
 
-    def _open_zip(self):
+    def _open_zip(self) -> "dict[str, _TensorView]":
         with zipfile.ZipFile(self.path) as archive:
             self._sizes = self._member_sizes(archive)
             pickles = [name for name in self._sizes if name == "data.pkl" or name.endswith("/data.pkl")]
             if len(pickles) != 1:
-                raise ValueError(f"{str(self.path)!r} is a zip file, but not a PyTorch checkpoint: it has no data.pkl.")
+                raise self._error("it is a zip file, but not a PyTorch checkpoint: it has no data.pkl.")
             self._root = pickles[0].removesuffix("data.pkl")
             order = b"little"
             if self._root + "byteorder" in self._sizes:
                 order = self._read_member(archive, self._root + "byteorder", len("little"))
             if order not in (b"little", b"big"):
-                raise ValueError(f"{str(self.path)!r}: byteorder must be little or big. Received: {order!r}")
+                raise self._error(f"byteorder must be little or big. Received: {order!r}")
             self._order = ">" if order == b"big" else "<"
             views = self._state_dict(io.BytesIO(self._read_member(archive, pickles[0], _LARGEST_PICKLE)))
         for storage in {view.storage for view in views.values()}:
             name = self._root + "data/" + storage.key
             if self._sizes.get(name, -1) != storage.nbytes:
-                raise ValueError(
-                    f"{str(self.path)!r} is truncated or corrupted: {name} should have {storage.nbytes} bytes. "
+                raise self._error(
+                    f"it is truncated or corrupted: {name} should have {storage.nbytes} bytes. "
                     f"Received: {self._sizes.get(name, 'no such entry')}"
                 )
         return views
 
-    def _member_sizes(self, archive):
+    def _member_sizes(self, archive: zipfile.ZipFile) -> dict[str, int]:
         """Sizes of the entries; all are uncompressed, so together they take no more than the file."""
         sizes = {}
         for info in archive.infolist():
             if info.filename in sizes:
-                raise ValueError(f"{str(self.path)!r}: the entry {info.filename!r} occurs twice. Refused.")
+                raise self._error(f"the entry {info.filename!r} occurs twice. Refused.")
             if info.compress_type != zipfile.ZIP_STORED or info.compress_size != info.file_size:
-                raise ValueError(
-                    f"{str(self.path)!r}: the entry {info.filename!r} is compressed, which torch never does. Refused."
-                )
+                raise self._error(f"the entry {info.filename!r} is compressed, which torch never does. Refused.")
             sizes[info.filename] = info.file_size
         if sum(sizes.values()) > self.path.stat().st_size:
-            raise ValueError(f"{str(self.path)!r} is corrupted: its entries take more bytes than the file has.")
+            raise self._error("it is corrupted: its entries take more bytes than the file has.")
         return sizes
 
-    def _read_member(self, archive, name, most):
+    def _read_member(self, archive: zipfile.ZipFile, name: str, most: int) -> bytes:
         if self._sizes[name] > most:
-            raise ValueError(
-                f"{str(self.path)!r}: the entry {name} must have at most {most} bytes. Received: {self._sizes[name]}"
-            )
+            raise self._error(f"the entry {name} must have at most {most} bytes. Received: {self._sizes[name]}")
         return archive.read(name)
 
-    def _open_stream(self):
+    def _open_stream(self) -> "dict[str, _TensorView]":
         self._positions: dict[str, int] = {}
         with self.path.open("rb") as file:
             head = io.BytesIO(file.read(_LARGEST_PICKLE))
             if self._unpickle(head) != _LEGACY_MAGIC:
-                raise ValueError(f"{str(self.path)!r} is a pickle, but not a PyTorch checkpoint.")
+                raise self._error("it is a pickle, but not a PyTorch checkpoint.")
             self._unpickle(head)  # version of the protocol
             system = self._unpickle(head)
             self._order = "<" if system.get("little_endian", True) else ">"
@@ -179,13 +167,13 @@ class TorchPickleFile:
             for key in keys:
                 size = int.from_bytes(file.read(8), "little" if self._order == "<" else "big")
                 if not isinstance(key, str) or key not in storages or size != storages[key].size:
-                    raise ValueError(f"{str(self.path)!r} is corrupted: the data of its tensors have other sizes.")
+                    raise self._error("it is corrupted: the data of its tensors have other sizes.")
                 self._positions[key] = file.tell()
                 file.seek(storages[key].nbytes, os.SEEK_CUR)
             end = file.tell()
         if end > self.path.stat().st_size or set(storages) - set(self._positions):
-            raise ValueError(
-                f"{str(self.path)!r} is truncated: its tensors end at byte {end}. Received: a file of "
+            raise self._error(
+                f"it is truncated: its tensors end at byte {end}. Received: a file of "
                 f"{self.path.stat().st_size} bytes. Download or write it again."
             )
         return views
@@ -194,12 +182,12 @@ class TorchPickleFile:
         contents = self._unpickle(file)
         if not isinstance(contents, dict) or not all(isinstance(value, _TensorView) for value in contents.values()):
             kind = f"keys {reprlib.repr(list(contents))}" if isinstance(contents, dict) else type(contents).__name__
-            raise ValueError(
-                f"{str(self.path)!r} must hold a state_dict: a dict of tensors and nothing else. Received: {kind}. "
+            raise self._error(
+                f"it must hold a state_dict: a dict of tensors and nothing else. Received: {kind}. "
                 "Save `model.state_dict()` alone, or better as safetensors."
             )
         if not all(isinstance(name, str) for name in contents):
-            raise ValueError(f"{str(self.path)!r} must hold a state_dict, whose keys are names. Received: a number.")
+            raise self._error("it must hold a state_dict, whose keys are names. Received: a number.")
         return contents
 
     def _unpickle(self, file: BinaryIO) -> Any:
@@ -209,6 +197,9 @@ class TorchPickleFile:
             raise
         except ValueError as error:  # a bad opcode or number
             raise pickle.UnpicklingError(str(error)) from None
+
+    def _error(self, problem: str) -> ValueError:
+        return ValueError(f"{str(self.path)!r}: {problem}")
 
     def _bytes(self, storage) -> bytes:
         if self._zip:
@@ -259,7 +250,7 @@ class _TensorView:
     strides: tuple[int, ...]  # in elements
 
 
-def _rebuild_tensor(storage, offset, shape, strides, *_):
+def _rebuild_tensor(storage, offset, shape, strides, *_) -> _TensorView:
     if not isinstance(storage, _StoredData):
         raise pickle.UnpicklingError("a tensor without data")
     if any(type(axes) is not tuple or len(axes) > _MOST_AXES for axes in (shape, strides)):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kbert.config import BertConfig
-from kbert.files import read_json, write_json
+from kbert.files import read_json
 from kbert.pipelines.settings import ModelSettings
 from kbert.weights.description import ModelDescription, check_settings
 from kbert.weights.files.tensor_file import TensorFile
@@ -26,7 +26,7 @@ from kbert.weights.formats.name_table import (
 from kbert.weights.report import LoadReport, transfer
 
 NO_VOCABULARY = "no vocabulary (vocab.txt): the model takes token ids, but no strings (pass `vocabulary`)"
-SETTINGS = "kbert_settings.json"  # what another format cannot store, in a file beside its own
+SETTINGS = "kbert_settings.json"  # what another format cannot store, beside its files; other programs ignore it
 PRETRAINED_TASKS = {  # whether there is a masked-LM head, a next-sentence head → task
     (True, True): "pretraining",
     (True, False): "masked_lm",
@@ -56,7 +56,6 @@ class Checkpoint(ABC):
         vocabulary: the tokens, or None if the checkpoint has none.
     """
 
-    format: str
     path: pathlib.Path
     description: ModelDescription
     settings: ModelSettings
@@ -112,8 +111,8 @@ class TensorCheckpoint(Checkpoint):
         encoder = {variable.path for variable in model.encoder.weights}
 
         def find(variable):
-            known = variable.path in encoder or variable.path in heads
-            tensor = self.names.find(variable.path) if known else None
+            has_it = variable.path in encoder or variable.path in heads
+            tensor = self.names.find(variable.path) if has_it else None
             name = self.stored_names.get(tensor.name) if tensor else None
             return None if name is None or self.tensors.tensors[name].shape != tensor.shape(sizes) else name
 
@@ -170,11 +169,11 @@ class TensorCheckpoint(Checkpoint):
         if shape == expected:
             return
         if len(shape) == len(expected):
-            for letter, there, size in zip(tensor.dims, shape, expected, strict=True):
-                if there != size and letter in _SIZE_OF_LETTER:
+            for letter, stored, size in zip(tensor.dims, shape, expected, strict=True):
+                if stored != size and letter in _SIZE_OF_LETTER:
                     field = self.config_names.size_names()[_SIZE_OF_LETTER[letter]]
                     raise ValueError(
-                        f"{self.config_path}: `{field}` is {size}, but {self.tensors.path} has {there} ({tensor.name} "
+                        f"{self.config_path}: `{field}` is {size}, but {self.tensors.path} has {stored} ({tensor.name} "
                         f"of shape {shape})."
                     )
         raise ValueError(
@@ -227,11 +226,6 @@ def described(task: str, config: BertConfig, pooler: bool, **arguments) -> Model
     if task == "encoder":
         return ModelDescription(task, config, {**encoder, **arguments})
     return ModelDescription(task, config, arguments, encoder)
-
-
-def write_kbert_settings(directory, settings: ModelSettings) -> None:
-    """Writes the settings beside a checkpoint of another format; other programs ignore the file."""
-    write_json(pathlib.Path(directory) / SETTINGS, settings.to_dict())
 
 
 def read_kbert_settings(directory, task: str) -> ModelSettings | None:

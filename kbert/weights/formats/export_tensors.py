@@ -1,5 +1,6 @@
 """A model's variables in another format; what the format cannot hold is refused here, with the reason."""
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -14,10 +15,14 @@ _ADVICE = "Save the encoder alone (save_pretrained(model.encoder, …)), or in a
 def export_tensors(names: NameTable, model) -> dict[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]]:
     """Name there → (shape there, function that returns the values), in the order of the model's variables."""
     sizes = sizes_of(model.config, model.num_labels)
-    tensors = tensor_names(names, model)
+
+    def values(tensor, variable):
+        # A model may be kept in bfloat16.
+        return tensor.from_kbert(ops.convert_to_numpy(variable).astype("float32", copy=False), sizes)
+
     return {
-        tensor.name: (tensor.shape(sizes), lambda v=variable, t=tensor: t.from_kbert(_float32(v), sizes))
-        for variable, tensor in zip(model.weights, tensors.values(), strict=True)
+        tensor.name: (tensor.shape(sizes), functools.partial(values, tensor, variable))
+        for variable, tensor in zip(model.weights, tensor_names(names, model).values(), strict=True)
     }
 
 
@@ -32,44 +37,47 @@ def tensor_names(names: NameTable, model) -> dict[str, TensorName]:
     return by_path
 
 
-def _float32(variable):
-    return ops.convert_to_numpy(variable).astype("float32", copy=False)  # a model may be kept in bfloat16
+def check_held(
+    names: NameTable,
+    model,
+    *,
+    pooler: bool,
+    reason: str,
+    multi_label: bool = False,
+    head_activation: str | None = None,
+    head_layer_norm_epsilon: float | None = None,
+) -> None:
+    """Raises ValueError for a model that would compute something else in the format.
 
-
-def check_pooler(format: str, model, needed: bool, reason: str) -> None:
-    """Refuses a model whose encoder lacks a pooler that the format's model has, or the reverse."""
-    if (model.encoder.pooler is not None) == needed:
-        return
-    if needed:
-        raise ValueError(
-            f'format="{format}" cannot hold an encoder without pooler: {reason}, and would initialise one anew. Save '
-            'it as format="kbert", or give it a pooler: load_pretrained(…, pooler=True).'
-        )
-    raise ValueError(
-        f'format="{format}" cannot hold a {model.task} model whose encoder has a pooler: {reason}. The pooler has '
-        "no part in this task: load the model with load_pretrained(…, pooler=False) to leave it out "
-        "(kbert convert: --no-pooler)."
-    )
-
-
-def check_single_label(format: str, model) -> None:
-    """Refuses a multi-label classifier for a format that cannot mark it as one, and would read it as another kind."""
-    if model.multi_label:
+    Args:
+        pooler: whether the format's model of this task has one.
+        reason: why, for the message.
+        multi_label: whether the format can mark a multi-label classifier as one.
+        head_activation, head_layer_norm_epsilon: of its masked-LM head; None: as in the encoder.
+    """
+    format = names.format
+    if model.multi_label and not multi_label:
         raise ValueError(
             f'format="{format}" cannot hold a multi-label classifier: it would be read as one that gives one label of '
             f"several. {_ADVICE}"
         )
-
-
-def check_head(format: str, model, activation=None, layer_norm_epsilon=None) -> None:
-    """Refuses a masked-LM head that computes something different from the format's (None: as in the encoder)."""
-    if not getattr(model, "masked_lm", False):
-        return
-    own = model.config.activation, model.config.layer_norm_epsilon
-    expected = activation or own[0], layer_norm_epsilon or own[1]
-    received = model.head_activation or own[0], model.head_layer_norm_epsilon or own[1]
-    if received != expected:
+    if model.task in ("pretraining", "masked_lm"):
+        own = model.config.activation, model.config.layer_norm_epsilon
+        expected = head_activation or own[0], head_layer_norm_epsilon or own[1]
+        received = model.head_activation or own[0], model.head_layer_norm_epsilon or own[1]
+        if received != expected:
+            raise ValueError(
+                f'format="{format}" has a masked-LM head with activation and LayerNorm epsilon {expected}. Received: a '
+                f"model whose head has {received}. Written there it would compute something else. {_ADVICE}"
+            )
+    if pooler and model.encoder.pooler is None:
         raise ValueError(
-            f'format="{format}" has a masked-LM head with activation and LayerNorm epsilon {expected}. Received: a '
-            f"model whose head has {received}. Written there it would compute something else. {_ADVICE}"
+            f'format="{format}" cannot hold an encoder without pooler: {reason}, and would initialise one anew. Save '
+            'it as format="kbert", or give it a pooler: load_pretrained(…, pooler=True).'
+        )
+    if not pooler and model.encoder.pooler is not None:
+        raise ValueError(
+            f'format="{format}" cannot hold a {model.task} model whose encoder has a pooler: {reason}. The pooler has '
+            "no part in this task: load the model with load_pretrained(…, pooler=False) to leave it out "
+            "(kbert convert: --no-pooler)."
         )

@@ -3,8 +3,6 @@
 Shapes: H hidden.
 """
 
-import functools
-import os
 import pathlib
 from collections.abc import Callable
 
@@ -27,16 +25,9 @@ from kbert.weights.formats.checkpoint import (
     described,
     looks_cased,
     read_kbert_settings,
-    write_kbert_settings,
 )
 from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames
-from kbert.weights.formats.export_tensors import (
-    check_head,
-    check_pooler,
-    check_single_label,
-    export_tensors,
-    tensor_names,
-)
+from kbert.weights.formats.export_tensors import check_held, export_tensors, tensor_names
 from kbert.weights.formats.name_table import NameTable, sizes_of, transposed
 from kbert.weights.formats.registry import Format
 
@@ -44,7 +35,7 @@ CONFIG = "bert_config.json"
 VOCABULARY = "vocab.txt"
 PREFIX = "bert_model.ckpt"
 _HEAD_DROPOUT = "classifier_dropout"  # Google's code ignores entries that it does not know
-_SLOTS = ("adam_m", "adam_v")
+_SLOTS = ("/adam_m", "/adam_v")  # after the name of a variable
 _GLOBAL_STEP = "global_step"
 _NO_WEIGHTS = (_GLOBAL_STEP, "_CHECKPOINTABLE_OBJECT_GRAPH")
 NAMES = NameTable(
@@ -111,27 +102,65 @@ class GoogleFormat(Format):
         return _prefix_of(path).with_name(_prefix_of(path).name + ".index").is_file()
 
     def read(self, path, vocabulary=None):
-        return read_google_checkpoint(path, vocabulary)
+        """The names of the tensors decide the task.
+
+        The format has neither labels, which come from the file that kbert wrote beside it, nor the letter case, which
+        the vocabulary shows.
+        """
+        prefix = _find_prefix(path) if path.is_dir() else _prefix_of(path)
+        directory = prefix.parent
+        fields = _read_config(directory / CONFIG)
+        config = CONFIG_NAMES.to_kbert(fields, str(directory / CONFIG))
+        tensors = TFCheckpointFile(prefix)
+        _check_kind(tensors)
+        task, arguments = _task_of(tensors)
+        if task in ("classification", "regression"):
+            arguments["dropout"] = fields.get(_HEAD_DROPOUT, 0.1)  # the constant in run_classifier.py
+        if vocabulary is None and (directory / VOCABULARY).is_file():
+            vocabulary = directory / VOCABULARY
+        tokens = None if vocabulary is None else read_vocabulary(vocabulary)
+        cased = tokens is not None and looks_cased(tokens)
+        settings = read_kbert_settings(directory, task)
+        return TensorCheckpoint(
+            path=path,
+            config_path=directory / CONFIG,
+            names=NAMES,
+            config_names=CONFIG_NAMES,
+            description=described(task, config, pooler=True, **arguments),
+            settings=settings or default_settings(task, config, {"lowercase": not cased}),
+            vocabulary=tokens,
+            tensors=tensors,
+            stored_names={name: name for name in tensors.tensors},
+            ignored=frozenset(n for n in tensors.tensors if n in _NO_WEIGHTS or n.endswith(_SLOTS)),
+            remarks=_remarks(tensors, tokens, cased, settings),
+        ).check()
 
     def write(self, directory, model, settings, vocabulary, *, made_by=None, optimizer=None):
         fields = CONFIG_NAMES.from_kbert(model.config)
         if getattr(model, "dropout", 0.1) != 0.1:
             fields[_HEAD_DROPOUT] = model.dropout
         values = {name: value for name, (_, value) in export_tensors(NAMES, model).items()}
-        check_single_label("google", model)
-        check_head("google", model)
-        check_pooler("google", model, needed=True, reason="BertModel in its modeling.py always has one")
-        values |= {} if optimizer is None else export_slots(optimizer, model)
+        check_held(NAMES, model, pooler=True, reason="BertModel in its modeling.py always has one")
+        if optimizer is not None:
+            values |= _export_slots(optimizer, model)
         write_json(directory / CONFIG, fields)
-        write_kbert_settings(directory, settings)
+        write_json(directory / SETTINGS, settings.to_dict())
         if vocabulary is not None:
             write_vocabulary(directory / VOCABULARY, vocabulary)
-        _write_checkpoint(directory / PREFIX, values)
+        import tensorflow as tf
+
+        names = sorted(values)
+        tf.raw_ops.SaveV2(
+            prefix=str(directory / PREFIX),
+            tensor_names=names,
+            shape_and_slices=[""] * len(names),
+            tensors=[tf.convert_to_tensor(values[name]()) for name in names],
+        )
 
     def reference_outputs(self, model, path, batch):
         from kbert.weights.google_reference import google_forward
 
-        tensors = read_google_checkpoint(path).tensors
+        tensors = self.read(path).tensors
         outputs = google_forward(tensors.read, tensors.tensors, read_json(tensors.path.parent / CONFIG), batch)
         if model.task == "regression":
             outputs["score"] = outputs["logits"][:, 0]
@@ -141,61 +170,10 @@ class GoogleFormat(Format):
 FORMAT = GoogleFormat()
 
 
-def _write_checkpoint(prefix, values):
-    """Writes tensors from a dict of name → function that returns the tensor."""
-    import tensorflow as tf
-
-    names = sorted(values)
-    tf.raw_ops.SaveV2(
-        prefix=str(prefix),
-        tensor_names=names,
-        shape_and_slices=[""] * len(names),
-        tensors=[tf.convert_to_tensor(values[name]()) for name in names],
-    )
-
-
 # Reading.
 
 
-def read_google_checkpoint(path: str | os.PathLike, vocabulary=None) -> TensorCheckpoint:
-    """Reads and checks everything but the values; `path` is the directory, the prefix or one of the files.
-
-    The names of the tensors decide the task. The format has neither labels, which come from the file that kbert wrote
-    beside it, nor the letter case, which the vocabulary shows.
-    """
-    path = pathlib.Path(path)
-    prefix = _find_prefix(path) if path.is_dir() else _prefix_of(path)
-    directory = prefix.parent
-    fields = _read_config(directory / CONFIG)
-    config = CONFIG_NAMES.to_kbert(fields, str(directory / CONFIG))
-    tensors = TFCheckpointFile(prefix)
-    _check_kind(tensors)
-    task, num_labels = _task_of(tensors)
-    arguments = {} if num_labels is None else {"num_labels": num_labels}
-    if task in ("classification", "regression"):
-        arguments["dropout"] = fields.get(_HEAD_DROPOUT, 0.1)  # the constant in run_classifier.py
-    if vocabulary is None and (directory / VOCABULARY).is_file():
-        vocabulary = directory / VOCABULARY
-    tokens = None if vocabulary is None else read_vocabulary(vocabulary)
-    cased = tokens is not None and looks_cased(tokens)
-    settings = read_kbert_settings(directory, task)
-    return TensorCheckpoint(
-        format=NAMES.format,
-        path=path,
-        config_path=directory / CONFIG,
-        names=NAMES,
-        config_names=CONFIG_NAMES,
-        description=described(task, config, pooler=True, **arguments),
-        settings=settings or default_settings(task, config, {"lowercase": not cased}),
-        vocabulary=tokens,
-        tensors=tensors,
-        stored_names={name: name for name in tensors.tensors},
-        ignored=frozenset(n for n in tensors.tensors if n in _NO_WEIGHTS or n.rsplit("/", 1)[-1] in _SLOTS),
-        remarks=_remarks(tensors, tokens, cased, settings),
-    ).check()
-
-
-def _read_config(path):
+def _read_config(path: pathlib.Path) -> dict:
     if not path.is_file():
         raise FileNotFoundError(
             f"Expected {CONFIG} beside the checkpoint: without it the number of heads is unknown. Not found: {path}"
@@ -207,7 +185,7 @@ def _read_config(path):
     return fields
 
 
-def _find_prefix(directory):
+def _find_prefix(directory: pathlib.Path) -> pathlib.Path:
     prefixes = [path.with_name(path.name.removesuffix(".index")) for path in sorted(directory.glob("*.index"))]
     if directory / PREFIX in prefixes:
         return directory / PREFIX
@@ -227,12 +205,12 @@ def _find_prefix(directory):
     return prefixes[0]
 
 
-def _prefix_of(path):
+def _prefix_of(path: pathlib.Path) -> pathlib.Path:
     name = path.name.removesuffix(".index").removesuffix(".meta")
     return path.with_name(name.split(".data-")[0] if ".data-" in name else name)
 
 
-def _check_kind(tensors):
+def _check_kind(tensors: TFCheckpointFile) -> None:
     names = tensors.tensors
     if "bert/embeddings/word_embeddings" in names:
         return
@@ -247,23 +225,27 @@ def _check_kind(tensors):
     )
 
 
-def _task_of(tensors) -> tuple[str, int | None]:
+def _task_of(tensors) -> tuple[str, dict]:
+    """The task, and the arguments of its model that show in the tensors."""
     names = tensors.tensors
     if "cls/squad/output_weights" in names:
-        return "span", None
+        return "span", {}
     if "output_weights" in names:
         shape = names["output_weights"].shape
         if len(shape) != 2:
             raise ValueError(f"{tensors.path}: output_weights must have the shape [labels, hidden]. Received: {shape}")
-        return ("regression", None) if shape[0] == 1 else ("classification", shape[0])
+        return ("regression", {}) if shape[0] == 1 else ("classification", {"num_labels": shape[0]})
     heads = "cls/predictions/output_bias" in names, "cls/seq_relationship/output_weights" in names
-    return PRETRAINED_TASKS[heads], None
+    return PRETRAINED_TASKS[heads], {}
 
 
 def _remarks(tensors, tokens, cased, settings) -> tuple[str, ...]:
-    remarks = [NO_VOCABULARY] if tokens is None else [] if settings else [case_remark(cased)]
-    slots = sum(name.rsplit("/", 1)[-1] == _SLOTS[0] for name in tensors.tensors)
-    if slots:
+    remarks = []
+    if tokens is None:
+        remarks.append(NO_VOCABULARY)
+    elif settings is None:
+        remarks.append(case_remark(cased))
+    if slots := sum(name.endswith(_SLOTS[0]) for name in tensors.tensors):
         remarks.append(f"it holds the optimizer's slots of {slots} variables (see kbert.weights.load_slots)")
     return tuple(remarks)
 
@@ -273,12 +255,13 @@ def _remarks(tensors, tokens, cased, settings) -> tuple[str, ...]:
 
 def has_slots(path, model) -> bool:
     """Whether a path is a checkpoint of Google's format that has all of the optimizer's values for a model."""
-    return FORMAT.recognises(pathlib.Path(path)) and not _missing(read_google_checkpoint(path).tensors, model)
+    path = pathlib.Path(path)
+    return FORMAT.recognises(path) and not _missing(FORMAT.read(path).tensors, model)
 
 
-def _missing(tensors, model):
+def _missing(tensors: TFCheckpointFile, model) -> list[str]:
     stored = tensor_names(NAMES, model)
-    names = {f"{stored[v.path].name}/{slot}" for v in model.trainable_variables for slot in _SLOTS} | {_GLOBAL_STEP}
+    names = {stored[v.path].name + slot for v in model.trainable_variables for slot in _SLOTS} | {_GLOBAL_STEP}
     return sorted(names - set(tensors.tensors))
 
 
@@ -310,8 +293,8 @@ def load_slots(optimizer, model, source, with_step: bool = True) -> int:
         load_slots(model.optimizer, model, "pretraining_output/model.ckpt-20000")
     """
     adamw = _adamw(optimizer)
-    checkpoint = read_google_checkpoint(check_path(source, "load_slots: `source`"))
-    tensors, stored = checkpoint.tensors, tensor_names(NAMES, model)
+    tensors = FORMAT.read(check_path(source, "load_slots: `source`")).tensors
+    stored = tensor_names(NAMES, model)
     variables = model.trainable_variables
     if missing := _missing(tensors, model):
         raise ValueError(
@@ -322,8 +305,7 @@ def load_slots(optimizer, model, source, with_step: bool = True) -> int:
     for variable in variables:
         tensor = stored[variable.path]
         for slot, target in zip(_SLOTS, adam_moments(adamw, variable), strict=True):
-            values = tensors.read(f"{tensor.name}/{slot}")
-            target.assign(tensor.to_kbert(values, variable.shape))
+            target.assign(tensor.to_kbert(tensors.read(tensor.name + slot), variable.shape))
     step = int(tensors.read(_GLOBAL_STEP))
     if with_step:
         optimizer.iterations.assign(step)
@@ -331,23 +313,20 @@ def load_slots(optimizer, model, source, with_step: bool = True) -> int:
     return step
 
 
-def export_slots(optimizer, model) -> dict[str, Callable[[], np.ndarray]]:
-    """The optimizer's state for the writer: name there → function that returns the values."""
+def _export_slots(optimizer, model) -> dict[str, Callable[[], np.ndarray]]:
+    """Name there → function that returns the values, as `export_tensors` gives them."""
     adamw = _adamw(optimizer)
-    stored, sizes = tensor_names(NAMES, model), sizes_of(model.config, model.num_labels)
+    stored = tensor_names(NAMES, model)
+    sizes = sizes_of(model.config, model.num_labels)
     values = {_GLOBAL_STEP: lambda: np.int64(ops.convert_to_numpy(optimizer.iterations))}
     for variable in model.trainable_variables:
         tensor = stored[variable.path]
         for slot, moment in zip(_SLOTS, adam_moments(adamw, variable), strict=True):
-            values[f"{tensor.name}/{slot}"] = functools.partial(_exported, tensor, moment, sizes)
+            values[tensor.name + slot] = lambda t=tensor, m=moment: t.from_kbert(ops.convert_to_numpy(m), sizes)
     return values
 
 
-def _exported(tensor, moment, sizes):
-    return tensor.from_kbert(ops.convert_to_numpy(moment), sizes)
-
-
-def _adamw(optimizer):
+def _adamw(optimizer) -> AdamW:
     adamw = base_optimizer(optimizer)
     if not isinstance(adamw, AdamW):
         raise ValueError(f"Google's slots are those of kbert.AdamW. Received: {optimizer!r}")

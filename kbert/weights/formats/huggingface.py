@@ -3,6 +3,7 @@
 import dataclasses
 import pathlib
 import reprlib
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +19,9 @@ from kbert.weights.formats.checkpoint import (
     TensorCheckpoint,
     described,
     read_kbert_settings,
-    write_kbert_settings,
 )
 from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames, entry
-from kbert.weights.formats.export_tensors import check_head, check_pooler, export_tensors
+from kbert.weights.formats.export_tensors import check_held, export_tensors
 from kbert.weights.formats.huggingface_tokenizer import (
     FILES,
     read_huggingface_tokenizer,
@@ -135,21 +135,51 @@ class HuggingFaceFormat(Format):
         return (_directory_of(path) / CONFIG).is_file() and has_huggingface_weights(path)
 
     def read(self, path, vocabulary=None):
-        return read_huggingface_directory(path, vocabulary)
+        """The tensors decide the task or, if heads share a name, ``architectures`` in the config."""
+        directory = _directory_of(path)
+        config_path = directory / CONFIG
+        fields = read_json(config_path)
+        _refuse(fields, config_path)
+        config = CONFIG_NAMES.to_kbert(fields, str(config_path))
+        tensors = open_huggingface_weights(path)
+        names, ignored = current_names(tensors)
+        pooler = "bert.pooler.dense.weight" in names
+        if not pooler and fields.get(_POOLED_TOKEN) in POOLED_TOKENS:
+            config = dataclasses.replace(config, pooled_token=fields[_POOLED_TOKEN])
+        task, remarks = _task_of(fields, tensors, names, config_path)
+        arguments = _arguments(task, fields, tensors, names, config_path)
+        if arguments.get("tied") and DECODER in names:
+            ignored.add(names.pop(DECODER))
+        tokenizer = read_huggingface_tokenizer(directory, vocabulary)
+        pooling, more = _embedding(directory)
+        return TensorCheckpoint(
+            path=path,
+            config_path=config_path,
+            names=NAMES,
+            config_names=CONFIG_NAMES,
+            description=described(task, config, pooler=pooler, **arguments),
+            settings=_settings(task, fields, config, arguments, tokenizer, pooling, directory),
+            other_options=pooling,
+            vocabulary=tokenizer.vocabulary,
+            tensors=tensors,
+            stored_names=names,
+            ignored=frozenset(ignored),
+            remarks=(*remarks, *tokenizer.remarks, *more),
+        ).check()
 
     def write(self, directory, model, settings, vocabulary, *, made_by=None):
         """Writes labels and tokenizer settings as the library reads them; the rest goes into a file beside them."""
         name = class_of(model)
-        needed = model.task not in _WITHOUT_POOLER
+        pooler = model.task not in _WITHOUT_POOLER
+        reason = f"its {name} has {'one' if pooler else 'none'}"
         tensors = export_tensors(NAMES, model)
-        check_head("huggingface", model)
-        check_pooler("huggingface", model, needed, reason=f"its {name} has {'one' if needed else 'none'}")
-        untied = getattr(model, "masked_lm", False) and not model.tied
+        check_held(NAMES, model, pooler=pooler, reason=reason, multi_label=True)
+        untied = model.task in ("pretraining", "masked_lm") and not model.tied
         if untied:  # the library computes with the decoder's bias, but needs the other one too
             tensors[DECODER_BIAS] = tensors[BIAS]
         pad_id = 0 if vocabulary is None else vocabulary.index(SPECIAL_TOKENS[0])
         write_json(directory / CONFIG, _config(model, name, settings, pad_id, tied=not untied))
-        write_kbert_settings(directory, settings)
+        write_json(directory / SETTINGS, settings.to_dict())
         if vocabulary is not None:
             write_huggingface_tokenizer(directory, settings.tokenizer, vocabulary, model.config)
         write_safetensors(directory / WEIGHTS, tensors, format="pt")
@@ -191,49 +221,11 @@ FORMAT = HuggingFaceFormat()
 # Reading.
 
 
-def read_huggingface_directory(path, vocabulary=None) -> TensorCheckpoint:
-    """Reads and checks everything but the values; `path` is the directory, or the file of weights to read.
-
-    The tensors decide the task or, if heads share a name, ``architectures`` in the config.
-    """
-    path = pathlib.Path(path)
-    directory = _directory_of(path)
-    fields = read_json(directory / CONFIG)
-    _refuse(fields, directory / CONFIG)
-    config = CONFIG_NAMES.to_kbert(fields, str(directory / CONFIG))
-    tensors = open_huggingface_weights(path)
-    names, ignored = current_names(tensors)
-    pooler = "bert.pooler.dense.weight" in names
-    if not pooler and fields.get(_POOLED_TOKEN) in POOLED_TOKENS:
-        config = dataclasses.replace(config, pooled_token=fields[_POOLED_TOKEN])
-    task, remarks = _task_of(fields, tensors, names, directory / CONFIG)
-    arguments = _arguments(task, fields, tensors, names, directory / CONFIG)
-    if arguments.get("tied"):
-        ignored |= {names.pop(DECODER, None)} - {None}
-    tokenizer = read_huggingface_tokenizer(directory, vocabulary)
-    pooling, more = _embedding(directory)
-    return TensorCheckpoint(
-        format=NAMES.format,
-        path=path,
-        config_path=directory / CONFIG,
-        names=NAMES,
-        config_names=CONFIG_NAMES,
-        description=described(task, config, pooler=pooler, **arguments),
-        settings=_settings(task, fields, config, arguments, tokenizer, pooling, directory),
-        other_options=pooling,
-        vocabulary=tokenizer.vocabulary,
-        tensors=tensors,
-        stored_names=names,
-        ignored=frozenset(ignored),
-        remarks=(*remarks, *tokenizer.remarks, *more),
-    ).check()
-
-
-def _directory_of(path):
+def _directory_of(path: pathlib.Path) -> pathlib.Path:
     return path.parent if path.is_file() else path
 
 
-def _refuse(fields, path):
+def _refuse(fields: dict, path: pathlib.Path) -> None:
     kind = fields.get("model_type", "bert" if _architecture(fields) in _CLASSES else None)
     if kind != "bert":
         raise ValueError(f'{path}: kbert builds BERT, model_type "bert". Received: {kind!r}')
@@ -242,12 +234,14 @@ def _refuse(fields, path):
             raise ValueError(f"{path}: {name}={fields[name]!r} cannot be represented: {reason}.")
 
 
-def _architecture(fields):
+def _architecture(fields: dict) -> str | None:
     names = fields.get("architectures")
     return names[0] if isinstance(names, list) and names and isinstance(names[0], str) else None
 
 
-def _task_of(fields, tensors: TensorFile, names, path):
+def _task_of(
+    fields: dict, tensors: TensorFile, names: dict[str, str], path: pathlib.Path
+) -> tuple[str, tuple[str, ...]]:
     claimed = _CLASSES.get(_architecture(fields))
     masked_lm = "cls.predictions.transform.dense.weight" in names
     next_sentence = "cls.seq_relationship.weight" in names
@@ -261,7 +255,7 @@ def _task_of(fields, tensors: TensorFile, names, path):
     return "encoder", () if claimed in (None, "encoder") else (remark,)
 
 
-def _num_labels(tensors, names):
+def _num_labels(tensors: TensorFile, names: dict[str, str]) -> int:
     shape = tensors.tensors[names["classifier.weight"]].shape
     if len(shape) != 2:
         raise ValueError(f"{tensors.path}: classifier.weight must have the shape [labels, hidden]. Received: {shape}")
@@ -285,7 +279,9 @@ def _classifier_task(fields, rows, claimed, names, path):
     return ("regression" if rows == 1 and kind != _MULTI_LABEL else "classification"), remarks
 
 
-def _arguments(task, fields, tensors, names, path):
+def _arguments(
+    task: str, fields: dict, tensors: TensorFile, names: dict[str, str], path: pathlib.Path
+) -> dict[str, Any]:
     if task in ("pretraining", "masked_lm"):
         return {"tied": is_tied(tensors, names, entry(fields, "tie_word_embeddings", bool, path, True))}
     arguments = {}
@@ -311,7 +307,7 @@ def _settings(task, fields, config, arguments, tokenizer, pooling, directory):
     return stored.replace(**stated)
 
 
-def _length(directory):
+def _length(directory: pathlib.Path) -> int | None:
     """The sequence length in the settings of sentence-transformers, or None."""
     path = directory / "sentence_bert_config.json"
     return entry(read_json(path), "max_seq_length", int, path) if path.is_file() else None
@@ -331,7 +327,7 @@ def _embedding(directory):
     return {"pooling": modes[chosen[0]], **settings}, ()
 
 
-def _labels(fields, number, path):
+def _labels(fields: dict, number: int, path: pathlib.Path) -> list[str] | None:
     names = entry(fields, "id2label", dict, path)
     if not names:
         return None

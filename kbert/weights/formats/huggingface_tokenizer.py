@@ -53,7 +53,7 @@ def read_huggingface_tokenizer(directory, vocabulary=None) -> StoredTokenizer:
     return StoredTokenizer(tokens, settings, tuple(remarks))
 
 
-def _unlike_bert(config, fast):
+def _unlike_bert(config: dict, fast: dict) -> str | None:
     """Why kbert's BertTokenizer cannot replace this tokenizer, or None."""
     name = config.get("tokenizer_class")
     if name not in _CLASSES:
@@ -66,7 +66,7 @@ def _unlike_bert(config, fast):
     return None
 
 
-def _vocabulary_of(fast, path):
+def _vocabulary_of(fast: dict, path: pathlib.Path) -> list[str] | None:
     if not fast:
         return None
     ids = entry(fast["model"], "vocab", dict, path, {})
@@ -77,7 +77,7 @@ def _vocabulary_of(fast, path):
     return tokens
 
 
-def _check_agreement(tokens, fast, directory):
+def _check_agreement(tokens: list[str], fast: dict, directory: pathlib.Path) -> None:
     """Raises ValueError where vocab.txt and tokenizer.json disagree on an id: one of them was changed."""
     ids = entry(fast.get("model", {}), "vocab", dict, directory / TOKENIZER, {})
     for token, i in ids.items():
@@ -89,7 +89,7 @@ def _check_agreement(tokens, fast, directory):
             )
 
 
-def _append_added(tokens, config, fast, directory):
+def _append_added(tokens: list[str], config: dict, fast: dict, directory: pathlib.Path) -> list[str]:
     """Appends tokens that were added to a trained tokenizer: they have embeddings, but no line in vocab.txt."""
     decoder = entry(config, "added_tokens_decoder", dict, directory / CONFIG, {})
     sources = {
@@ -104,16 +104,16 @@ def _append_added(tokens, config, fast, directory):
                 f"{directory / name}: every token that was added must have a number and a text. Received: {wrong[0]}"
             )
         added |= dict(pairs)
-    known = set(tokens)
+    present = set(tokens)
     new: list[str] = []
-    while len(tokens) in added and added[len(tokens)] not in known:
-        new.append(added[len(tokens)])
-        known.add(new[-1])
-        tokens.append(new[-1])
+    while (token := added.get(len(tokens))) is not None and token not in present:
+        new.append(token)
+        present.add(token)
+        tokens.append(token)
     return [f"tokens added after training, appended to the vocabulary: {new}"] if new else []
 
 
-def _own_special_tokens(config, fast, tokens):
+def _own_special_tokens(config: dict, fast: dict, tokens: list[str]) -> list[str]:
     """The tokens besides BERT's that the library reads in texts as they are written."""
     added = [*fast.get("added_tokens", []), *config.get("added_tokens_decoder", {}).values()]
     named = [_part(token, "content") for token in added if _part(token, "special")]
@@ -122,7 +122,7 @@ def _own_special_tokens(config, fast, tokens):
     return [token for token in own if token in tokens]
 
 
-def _optional(path):
+def _optional(path: pathlib.Path) -> dict:
     return read_json(path) if path.is_file() else {}
 
 
@@ -130,7 +130,7 @@ def _part(value, key):
     return value.get(key) if isinstance(value, dict) else None
 
 
-def _check_names(config, path):
+def _check_names(config: dict, path: pathlib.Path) -> None:
     for name, expected in _SPECIAL.items():
         value = config.get(name)
         value = value.get("content") if isinstance(value, dict) else value
@@ -138,7 +138,7 @@ def _check_names(config, path):
             raise ValueError(f"{path}: kbert's {name} is {expected!r}. Received: {reprlib.repr(value)}")
 
 
-def _settings(config, fast):
+def _settings(config: dict, fast: dict) -> dict[str, Any]:
     normalizer = fast.get("normalizer", {})
     if normalizer.get("type") != "BertNormalizer":
         normalizer = {}
@@ -175,7 +175,7 @@ def _special_tokens_in_text(settings) -> list[str]:
     return [token for token in read if token not in SPECIAL_TOKENS] if isinstance(read, list) else []
 
 
-def _tokenizer_config(settings, config):
+def _tokenizer_config(settings: Mapping[str, Any], config: BertConfig) -> dict:
     own = _special_tokens_in_text(settings)
     return {
         "tokenizer_class": "BertTokenizer",
@@ -188,7 +188,7 @@ def _tokenizer_config(settings, config):
     }
 
 
-def _tokenizer(settings, vocabulary):
+def _tokenizer(settings: Mapping[str, Any], vocabulary: list[str]) -> dict:
     """The tokenizers library's file: the original's algorithm, with this model's maximum word length."""
     ids = {token: i for i, token in enumerate(vocabulary)}
 

@@ -82,7 +82,7 @@ class _ShardedFile:
         return self._shards[name].read(name)
 
 
-def current_names(file: TensorFile) -> tuple[dict[str, str], frozenset[str]]:
+def current_names(file: TensorFile) -> tuple[dict[str, str], set[str]]:
     """The library's current names → the names in the file, and the set of names that hold no weights of their own.
 
     The masked LM's bias may be in the file twice. The library computes with the decoder's.
@@ -103,7 +103,7 @@ def current_names(file: TensorFile) -> tuple[dict[str, str], frozenset[str]]:
         if BIAS in names:
             ignored.add(names[BIAS])
         names[BIAS] = names.pop(DECODER_BIAS)
-    return names, frozenset(ignored)
+    return names, ignored
 
 
 def is_tied(file: TensorFile, names: dict[str, str], stated: bool) -> bool:

@@ -8,7 +8,7 @@ import numpy as np
 from keras import ops
 
 from kbert.config import BertConfig
-from kbert.files import read_json, sha256, to_json
+from kbert.files import read_json, sha256, write_json
 from kbert.keras_compat import without_optimizer
 from kbert.models.quantized_layers import quantized_layers
 from kbert.pipelines.settings import ModelSettings
@@ -51,12 +51,53 @@ class KbertFormat(Format):
         return is_kbert_directory(path.parent if path.is_file() else path)
 
     def read(self, path, vocabulary=None):
+        """Weights and vocabulary must be the very files that were saved (SHA-256); config.json may be edited."""
         if vocabulary is not None:
             raise ValueError("A kbert directory has a vocabulary of its own: `vocabulary` cannot replace it.")
-        return read_kbert_directory(path.parent if path.is_file() else path)
+        path = path.parent if path.is_file() else path
+        if missing := [name for name in FILES if not (path / name).is_file()]:
+            raise FileNotFoundError(f"{path}: expected a kbert directory with {list(FILES)}. Missing: {missing}")
+        description, settings = read_kbert_config(path / CONFIG)
+        _check_hashes(path)
+        tensors = H5File([path / WEIGHTS], NAMES.layer_variables())
+        return KbertCheckpoint(
+            path=path,
+            config_path=path / CONFIG,
+            names=NAMES,
+            config_names=_CONFIG_NAMES,
+            description=description,
+            settings=settings,
+            vocabulary=read_vocabulary(path / VOCABULARY),
+            tensors=tensors,
+            stored_names={name: name for name in tensors.tensors},
+        ).check(heads=True)
 
     def write(self, directory, model, settings, vocabulary, *, made_by=None, storage_dtype="float32"):
-        write_kbert_directory(directory, model, settings, vocabulary, made_by, storage_dtype)
+        """`made_by` goes into the manifest, `storage_dtype` is the type of the weights on disk."""
+        if storage_dtype not in STORAGE_DTYPES:
+            raise ValueError(f"`storage_dtype` must be one of {STORAGE_DTYPES}. Received: {storage_dtype!r}")
+        if storage_dtype != "float32" and quantized_layers(model):
+            raise ValueError(
+                f"`storage_dtype` must be float32 for a quantised model, which is small. Received: {storage_dtype!r}"
+            )
+        write_json(directory / CONFIG, kbert_config(ModelDescription.from_model(model), settings))
+        write_vocabulary(directory / VOCABULARY, vocabulary)
+        with without_optimizer(model):
+            model.save_weights(directory / WEIGHTS)
+        if storage_dtype != "float32":
+            cast_h5(directory / WEIGHTS, storage_dtype)
+        manifest = {
+            "files": {
+                name: {"sha256": sha256(directory / name), "bytes": (directory / name).stat().st_size}
+                for name in (CONFIG, VOCABULARY, WEIGHTS)
+            },
+            "parameters": model.count_params(),
+            "storage_dtype": storage_dtype,
+            "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "versions": {"python": platform.python_version(), **versions()},
+            "made_by": made_by or {},
+        }
+        write_json(directory / MANIFEST, manifest)
 
 
 FORMAT = KbertFormat()
@@ -79,7 +120,7 @@ _CONFIG_NAMES = ConfigNames(format="kbert", fields={name: name for name in SIZES
 
 
 class KbertCheckpoint(TensorCheckpoint):
-    """What a kbert directory holds, checked; quantised models can only be loaded as they are."""
+    """Weights in kbert's own names; quantised models can only be loaded as they are."""
 
     def load_into(self, model) -> LoadReport:
         if not self.description.quantized_layers:
@@ -108,33 +149,8 @@ def is_kbert_directory(path) -> bool:
     return content.get("format") == FORMAT.name
 
 
-def read_kbert_directory(path) -> KbertCheckpoint:
-    """Reads and checks all but the weights' values; builds nothing.
-
-    The weights and the vocabulary must be the very files that were saved (SHA-256). config.json may be edited.
-    """
-    path = pathlib.Path(path)
-    if missing := [name for name in FILES if not (path / name).is_file()]:
-        raise FileNotFoundError(f"{path}: expected a kbert directory with {list(FILES)}. Missing: {missing}")
-    description, settings = read_kbert_config(path / CONFIG)
-    _check_hashes(path)
-    tensors = H5File([path / WEIGHTS], NAMES.layer_variables())
-    return KbertCheckpoint(
-        format=FORMAT.name,
-        path=path,
-        config_path=path / CONFIG,
-        names=NAMES,
-        config_names=_CONFIG_NAMES,
-        description=description,
-        settings=settings,
-        vocabulary=read_vocabulary(path / VOCABULARY),
-        tensors=tensors,
-        stored_names={name: name for name in tensors.tensors},
-    ).check(heads=True)
-
-
 def read_kbert_vocabulary(path, config: BertConfig) -> list[str]:
-    """The tokens in a kbert directory; ValueError unless they are as many as the model has."""
+    """The tokens; ValueError unless they are as many as the model has."""
     vocabulary = read_vocabulary(path / VOCABULARY)
     if len(vocabulary) != config.vocabulary_size:
         raise ValueError(
@@ -182,36 +198,6 @@ def _check_hashes(path):
             raise ValueError(f"{path / name} is damaged: expected {size} bytes. Received: {received} bytes")
         if sha256(path / name) != digest:
             raise ValueError(f"{path / name} is damaged or was changed: its sha256 is not the one in {MANIFEST}")
-
-
-def write_kbert_directory(directory, model, settings: ModelSettings, vocabulary, made_by=None, storage_dtype="float32"):
-    """Writes the four files; `made_by` goes into the manifest, `storage_dtype` is the type of the weights on disk."""
-    if storage_dtype not in STORAGE_DTYPES:
-        raise ValueError(f"`storage_dtype` must be one of {STORAGE_DTYPES}. Received: {storage_dtype!r}")
-    if storage_dtype != "float32" and quantized_layers(model):
-        raise ValueError(
-            f"`storage_dtype` must be float32 for a quantised model, which is small. Received: {storage_dtype!r}"
-        )
-    directory = pathlib.Path(directory)
-    config = kbert_config(ModelDescription.from_model(model), settings)
-    (directory / CONFIG).write_text(to_json(config), encoding="utf-8")
-    write_vocabulary(directory / VOCABULARY, vocabulary)
-    with without_optimizer(model):
-        model.save_weights(directory / WEIGHTS)
-    if storage_dtype != "float32":
-        cast_h5(directory / WEIGHTS, storage_dtype)
-    manifest = {
-        "files": {
-            name: {"sha256": sha256(directory / name), "bytes": (directory / name).stat().st_size}
-            for name in (CONFIG, VOCABULARY, WEIGHTS)
-        },
-        "parameters": model.count_params(),
-        "storage_dtype": storage_dtype,
-        "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "versions": {"python": platform.python_version(), **versions()},
-        "made_by": made_by or {},
-    }
-    (directory / MANIFEST).write_text(to_json(manifest), encoding="utf-8")
 
 
 def kbert_config(description: ModelDescription, settings: ModelSettings) -> dict:

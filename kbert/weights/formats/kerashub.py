@@ -3,17 +3,20 @@
 The JSON files are read here as plain data: no class is looked up by a name from a file.
 """
 
-import functools
 import pathlib
 import reprlib
-from collections.abc import Callable
+from typing import Any
 
 import keras
+import numpy as np
 from keras import ops
 
-from kbert.files import read_json
+from kbert.config import BertConfig
+from kbert.files import read_json, write_json
 from kbert.text.vocabulary import read_vocabulary
 from kbert.weights.description import default_settings
+from kbert.weights.files.h5_file import H5File, check_h5
+from kbert.weights.files.tensor_file import TensorFile, TensorInfo
 from kbert.weights.formats.checkpoint import (
     NO_VOCABULARY,
     SETTINGS,
@@ -21,18 +24,10 @@ from kbert.weights.formats.checkpoint import (
     TensorCheckpoint,
     described,
     read_kbert_settings,
-    write_kbert_settings,
 )
-from kbert.weights.formats.config_names import ConfigNames, entry
-from kbert.weights.formats.export_tensors import check_head, check_pooler, check_single_label, export_tensors
-from kbert.weights.formats.kerashub_models import (
-    WEIGHTS,
-    kerashub_model,
-    kerashub_preprocessor,
-    kerashub_tokenizer,
-    open_kerashub_weights,
-)
-from kbert.weights.formats.name_table import NameTable, TensorName
+from kbert.weights.formats.config_names import SIZES, ConfigNames, entry
+from kbert.weights.formats.export_tensors import check_held, export_tensors
+from kbert.weights.formats.name_table import NameTable, TensorName, parameters_of
 from kbert.weights.formats.registry import Format
 
 _ATTENTION = "transformer_layer_{i}/self_attention_layer/"
@@ -96,6 +91,7 @@ CONFIG_NAMES = ConfigNames(
     num_labels="num_classes",
 )
 _CONFIG, _TASK, _TOKENIZER, _PREPROCESSOR = "config.json", "task.json", "tokenizer.json", "preprocessor.json"
+_WEIGHTS, _SHARDS, _TASK_WEIGHTS = "model.weights.h5", "model.weights.json", "task.weights.h5"
 _VOCABULARY = "assets/tokenizer/vocabulary.txt"
 _TASKS = {"BertMaskedLM": "masked_lm", "BertTextClassifier": "classification", "BertClassifier": "classification"}
 # What KerasHub's masked-LM head computes, independently of the backbone (keras_hub 0.32, bert_masked_lm.py).
@@ -117,7 +113,7 @@ class KerasHubFormat(Format):
     """
 
     name = "kerashub"
-    title = f"a KerasHub preset ({_CONFIG}, {WEIGHTS})"
+    title = f"a KerasHub preset ({_CONFIG}, {_WEIGHTS})"
     files = (_CONFIG, _TASK, _PREPROCESSOR, _TOKENIZER, "metadata.json", "*.weights.h5", "assets", SETTINGS)
 
     def recognises(self, path):
@@ -129,14 +125,20 @@ class KerasHubFormat(Format):
             return False
 
     def read(self, path, vocabulary=None):
-        return read_kerashub_preset(path.parent if path.is_file() else path, vocabulary)
+        path = path.parent if path.is_file() else path
+        content = read_json(path / _CONFIG)
+        if _class_of(content) != "BertBackbone":
+            raise ValueError(f"{path / _CONFIG}: kbert builds BERT, a BertBackbone. Received: {_class_of(content)}")
+        fields = entry(content, "config", dict, path / _CONFIG, {})
+        task_content = read_json(path / _TASK) if (path / _TASK).is_file() else {}
+        return kerashub_checkpoint(path, fields, task_content, _tokenizer_of(path, vocabulary), _length(path))
 
     def write(self, directory, model, settings, vocabulary, *, made_by=None):
         hub_model = build_kerashub_model(model, settings, vocabulary)
         hub_model.save_to_preset(str(directory))
         if vocabulary is not None and model.task == "encoder":
             kerashub_tokenizer(settings, vocabulary).save_to_preset(str(directory))
-        write_kbert_settings(directory, settings)
+        write_json(directory / SETTINGS, settings.to_dict())
 
     def reference_outputs(self, model, path, batch):
         import keras_hub
@@ -170,14 +172,12 @@ def build_kerashub_model(model, settings, vocabulary):
     """KerasHub's model with the weights of one of kbert's and, where it takes one, a preprocessor."""
     fields = CONFIG_NAMES.from_kbert(model.config)
     tensors = export_tensors(NAMES, model)
-    check_single_label("kerashub", model)
-    check_head("kerashub", model, _HEAD["head_activation"], _HEAD["head_layer_norm_epsilon"])
-    check_pooler("kerashub", model, needed=True, reason="BertBackbone always has one")
-    hub_model = kerashub_model(
+    check_held(NAMES, model, pooler=True, reason="BertBackbone always has one", **_HEAD)
+    hub_model = _build(
         fields,
         model.task,
         num_classes=model.num_labels or 1,
-        preprocessor=kerashub_preprocessor(model.task, settings, vocabulary),
+        preprocessor=_preprocessor(model.task, settings, vocabulary),
         dropout=getattr(model, "dropout", 0.1),
     )
     for variable in hub_model.weights:
@@ -188,25 +188,59 @@ def build_kerashub_model(model, settings, vocabulary):
     return hub_model
 
 
+def _build(fields, task, num_classes=1, preprocessor=None, dropout=0.1):
+    """KerasHub's model of a task, newly initialised, in float32; `fields` are the arguments of its BertBackbone."""
+    try:
+        import keras_hub
+    except ImportError as error:
+        raise ImportError("this needs keras_hub: pip install keras-nlp", name="keras_hub") from error
+    fields = {k: v for k, v in fields.items() if k not in ("name", "trainable", "dtype")}
+    backbone = keras_hub.models.BertBackbone(**fields, dtype="float32")
+    if task == "encoder":
+        return backbone
+    if task == "masked_lm":
+        return keras_hub.models.BertMaskedLM(backbone, preprocessor=preprocessor)
+    return keras_hub.models.BertTextClassifier(
+        backbone, num_classes=num_classes, preprocessor=preprocessor, dropout=dropout
+    )
+
+
+def kerashub_tokenizer(settings, vocabulary):
+    import keras_hub
+
+    wanted = settings.tokenizer
+    if isinstance(wanted["special_tokens_in_text"], list):
+        raise ValueError(
+            "KerasHub's tokenizer has no special tokens of one's own. Expected True or False as "
+            f"`special_tokens_in_text`. Received: {wanted['special_tokens_in_text']}"
+        )
+    strip = wanted["lowercase"] if wanted["strip_accents"] is None else wanted["strip_accents"]
+    return keras_hub.models.BertTokenizer(
+        vocabulary=list(vocabulary),
+        lowercase=wanted["lowercase"],
+        strip_accents=strip,
+        split_on_cjk=wanted["split_on_cjk"],
+        special_tokens_in_strings=wanted["special_tokens_in_text"],
+    )
+
+
+def _preprocessor(task, settings, vocabulary):
+    if vocabulary is None or task == "encoder":
+        return None
+    import keras_hub
+
+    name = "BertMaskedLMPreprocessor" if task == "masked_lm" else "BertTextClassifierPreprocessor"
+    tokenizer = kerashub_tokenizer(settings, vocabulary)
+    return getattr(keras_hub.models, name)(tokenizer, sequence_length=settings.sequence_length)
+
+
 # Reading.
 
 
-def read_kerashub_preset(path: pathlib.Path, vocabulary=None) -> TensorCheckpoint:
-    """Reads and checks everything but the values; `vocabulary` is a path, in place of the preset's own."""
-    content = read_json(path / _CONFIG)
-    if _class_of(content) != "BertBackbone":
-        raise ValueError(f"{path / _CONFIG}: kbert builds BERT, a BertBackbone. Received: {_class_of(content)}")
-    fields = entry(content, "config", dict, path / _CONFIG, {})
-    task_fields = read_json(path / _TASK) if (path / _TASK).is_file() else {}
-    tokenizer = _tokenizer_of(path, vocabulary)
-    open_weights = functools.partial(open_kerashub_weights, path, NAMES)
-    return kerashub_checkpoint(path, fields, task_fields, tokenizer, _length(path), open_weights)
-
-
 def kerashub_checkpoint(
-    path: pathlib.Path, fields, task_content, tokenizer: StoredTokenizer, length: int | None, open_weights: Callable
+    path: pathlib.Path, fields, task_content, tokenizer: StoredTokenizer, length: int | None, tensors=None
 ) -> TensorCheckpoint:
-    """A checkpoint from the configs of a backbone and of a task; `path` is a directory, or a model's name."""
+    """A checkpoint from the configs of a backbone and of a task; with `tensors`, `path` is the name of a model."""
     config_path, task_path = (path / _CONFIG, path / _TASK) if path.is_dir() else (path, path)
     _refuse_quantised(fields, config_path)
     config = CONFIG_NAMES.to_kbert(fields, str(config_path))
@@ -214,9 +248,9 @@ def kerashub_checkpoint(
     stored = read_kbert_settings(path, task) or default_settings(task, config, {}, length)
     if stored.task.labels is not None and len(stored.task.labels) != arguments.get("num_labels"):
         stored = stored.replace(labels=None)
-    tensors = open_weights(fields, config, task, arguments.get("num_labels", 1))
+    if tensors is None:
+        tensors = _open_weights(path, fields, config, task, arguments.get("num_labels", 1))
     return TensorCheckpoint(
-        format=NAMES.format,
         path=path,
         config_path=config_path,
         names=NAMES,
@@ -230,7 +264,7 @@ def kerashub_checkpoint(
     ).check()
 
 
-def _class_of(content):
+def _class_of(content: dict) -> str | None:
     """The class that a config of KerasHub or KerasNLP names, without the package; None for another config."""
     for key in ("registered_name", "class_name"):
         package, _, name = str(content.get(key) or "").rpartition(">")
@@ -239,14 +273,14 @@ def _class_of(content):
     return None
 
 
-def _refuse_quantised(fields, path):
+def _refuse_quantised(fields: dict, path: pathlib.Path) -> None:
     dtype = fields.get("dtype") or {}
     kind = dtype.get("class_name", "DTypePolicy") if isinstance(dtype, dict) else "DTypePolicy"
     if kind != "DTypePolicy":
         raise ValueError(f"{path}: the weights are quantised ({kind}); kbert reads float32, float16 and bfloat16.")
 
 
-def _task_of(content, path):
+def _task_of(content: dict, path: pathlib.Path) -> tuple[str, dict[str, Any], tuple[str, ...]]:
     """Task, constructor arguments and lines for the report, from the content of task.json."""
     if not content:
         return "encoder", {}, ()
@@ -286,7 +320,7 @@ def tokenizer_settings(fields) -> dict:
     return {argument: fields[its] for its, argument in _TOKENIZER_ARGUMENTS.items() if its in fields}
 
 
-def _merged(stored, stated):
+def _merged(stored: dict, stated: dict) -> dict:
     """Tokenizer settings: the preset's, completed from the file that kbert wrote beside it."""
     merged = {"max_word_length": _MAX_WORD_LENGTH, **stored, **stated}
     if "strip_accents" in stored and stored["strip_accents"] is None and merged["strip_accents"] == merged["lowercase"]:
@@ -294,9 +328,68 @@ def _merged(stored, stated):
     return merged
 
 
-def _length(path):
+def _length(path: pathlib.Path) -> int | None:
     """The sequence length of the preset's preprocessor, or None."""
     if not (path / _PREPROCESSOR).is_file():
         return None
     fields = entry(read_json(path / _PREPROCESSOR), "config", dict, path / _PREPROCESSOR, {})
     return entry(fields, "sequence_length", int, path / _PREPROCESSOR)
+
+
+def _open_weights(
+    path: pathlib.Path, fields: dict[str, Any], config: BertConfig, task: str, num_classes: int
+) -> TensorFile:
+    """The weights of a preset whose config has the arguments `fields` of BertBackbone.
+
+    Files in which Keras named the layers are read tensor by tensor. Others (older ones, and shards) are loaded by
+    KerasHub into its own model, which takes memory for the weights a second time.
+    """
+    sharded = (path / _SHARDS).is_file()
+    weights = _shards(path / _SHARDS) if sharded else [path / _WEIGHTS]
+    heads = [] if task == "encoder" else [path / _TASK_WEIGHTS]
+    for file in (*weights, *heads):
+        if not file.is_file():
+            raise FileNotFoundError(f"No file at {str(file)!r}: the preset is incomplete.")
+        check_h5(file)
+    if not sharded:
+        direct = H5File([*weights, *heads], NAMES.layer_variables())
+        if direct.tensors:
+            return direct
+    size = sum(file.stat().st_size for file in weights)
+    if size < 2 * parameters_of(config):
+        raise ValueError(
+            f"{path / _CONFIG}: the sizes {SIZES} describe a model of {parameters_of(config)} parameters. "
+            f"Received: {size} bytes of weights."
+        )
+    try:
+        model = _build(fields, task, num_classes)
+        getattr(model, "backbone", model).load_weights(str(path / (_SHARDS if sharded else _WEIGHTS)))
+        if heads:
+            model.load_task_weights(str(heads[0]))
+    except (ValueError, TypeError, KeyError, OSError) as error:
+        raise ValueError(f"{path}: the weights do not fit the config beside them: {error}") from error
+    return KerasHubVariables(path, model)
+
+
+def _shards(path: pathlib.Path) -> list[pathlib.Path]:
+    """The files that an index names, which must lie beside it."""
+    weight_map = read_json(path).get("weight_map")
+    values = weight_map.values() if isinstance(weight_map, dict) else ()
+    names = [name for value in values for name in (value if isinstance(value, list) else [value])]
+    if not names or not all(isinstance(name, str) and pathlib.Path(name).name == name for name in names):
+        raise ValueError(
+            f"{path}: expected a `weight_map` from layers to files beside it. Received: {reprlib.repr(weight_map)}"
+        )
+    return [path.with_name(name) for name in sorted(set(names))]
+
+
+class KerasHubVariables:
+    """The variables of a KerasHub model as a `TensorFile`; `path` is for messages."""
+
+    def __init__(self, path, model):
+        self.path = path
+        self._variables = {variable.path: variable for variable in model.weights}
+        self.tensors = {name: TensorInfo(tuple(v.shape), "float32") for name, v in self._variables.items()}
+
+    def read(self, name: str) -> np.ndarray:
+        return ops.convert_to_numpy(self._variables[name]).astype("float32", copy=False)

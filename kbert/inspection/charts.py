@@ -166,8 +166,8 @@ def reliability_picture(
 ) -> np.ndarray:
     """The reliability diagram: accuracy as bars, the gap to the confidence as a line, the counts below.
 
-    `calibration` has ``counts``, ``confidence`` and ``accuracy`` of bins of equal width. `of` names
-    whose probability it is, `fraction` what the bars show.
+    `calibration` has ``counts``, ``confidence`` and ``accuracy`` of bins of equal width. `of` names whose probability
+    it is, `fraction` what the bars show.
     """
     bins = len(calibration.counts)
     used = np.flatnonzero(calibration.counts)

@@ -75,17 +75,16 @@ def audit(saved_model: str | os.PathLike) -> AuditReport:
 
     The model is read, not run. These are checked:
 
-    - Every op of every function computes, and is linked into the stock servers since 2.12. Only the
-      SavedModel's own functions that restore and save its variables read and write files.
-    - The signatures include a default, have the batch as first dimension everywhere, and use no
-      names that REST reserves.
+    - Every op of every function computes, and is linked into the stock servers since 2.12. Only the SavedModel's own
+      functions that restore and save its variables read and write files.
+    - The signatures include a default, have the batch as first dimension everywhere, and use no names that REST
+      reserves.
     - Each weight is stored once.
     - The warm-up requests match the signatures.
     - A server accepts the batching parameters.
 
     Args:
-        saved_model: path of one version (``saved_models/NAME/1``), or ``saved_models/NAME``: its
-            highest version.
+        saved_model: path of one version (``saved_models/NAME/1``), or ``saved_models/NAME``: its highest version.
 
     Returns:
         `AuditReport`.
@@ -94,8 +93,7 @@ def audit(saved_model: str | os.PathLike) -> AuditReport:
         TypeError: no path.
         FileNotFoundError, ValueError: no SavedModel, or a damaged one.
 
-    Source: tensorflow/serving, model_servers/BUILD (SUPPORTED_TENSORFLOW_OPS) and
-    batching_session.cc.
+    Source: tensorflow/serving, model_servers/BUILD (SUPPORTED_TENSORFLOW_OPS) and batching_session.cc.
 
     Example::
 
@@ -249,8 +247,8 @@ def _warmup_problems(model: SavedModelFile) -> Iterator[str]:
 def read_warmup(path: str | os.PathLike) -> list[tuple[str, str, dict | list]]:
     """(kind, signature name, inputs) of each record of a warm-up file.
 
-    For predict the inputs are TensorProtos by name, else a list of tf.Examples. No values are
-    expanded, since a short record may stand for very many.
+    For predict the inputs are TensorProtos by name, else a list of tf.Examples. No values are expanded, since a short
+    record may stand for very many.
     """
     try:
         records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
@@ -292,8 +290,7 @@ def _input_problems(tensors: dict, specs: dict[str, TensorSpec]) -> Iterator[str
             continue
         spec = specs[key]
         fits = spec.shape is None or (
-            len(shape) == len(spec.shape)
-            and all(size in (None, n) for size, n in zip(spec.shape, shape, strict=True))
+            len(shape) == len(spec.shape) and all(size in (None, n) for size, n in zip(spec.shape, shape, strict=True))
         )
         dtype = _dtype_name(tensor.dtype)
         if dtype != spec.dtype or not fits:

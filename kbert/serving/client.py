@@ -35,28 +35,24 @@ class ServingClient:
     """Sends requests to a model on a TensorFlow Serving server.
 
     Args:
-        url: ``http://host:8501`` or ``https://…`` (REST), or ``grpc://host:8500`` or, with TLS,
-            ``grpcs://…``.
+        url: ``http://host:8501`` or ``https://…`` (REST), or ``grpc://host:8500`` or, with TLS, ``grpcs://…``.
         model: the model's name on the server.
         version: its version. None: the server's choice.
         label: a version label, such as "stable", in place of a version.
         timeout: seconds that one attempt waits for an answer, up to its last byte.
-        tries: the number of attempts if the server cannot be reached or is overloaded (REST 429,
-            502, 503, 504; gRPC UNAVAILABLE, RESOURCE_EXHAUSTED). A slow request is not repeated,
-            which would add to the load.
-        root_certificates: for https and grpcs, a PEM file of the certificates that sign the
-            server's. None: the certificates of the public authorities.
-        client_certificate: for a server that authenticates its clients, the files (certificate,
-            key), both PEM.
+        tries: the number of attempts if the server cannot be reached or is overloaded (REST 429, 502, 503, 504; gRPC
+            UNAVAILABLE, RESOURCE_EXHAUSTED). A slow request is not repeated, which would add to the load.
+        root_certificates: for https and grpcs, a PEM file of the certificates that sign the server's. None: the
+            certificates of the public authorities.
+        client_certificate: for a server that authenticates its clients, the files (certificate, key), both PEM.
 
     Raises:
-        ValueError: a URL of another kind, a model or label that is not a string, a version that is
-            not a positive int, both a version and a label, a timeout that is not a positive number,
-            certificates without TLS, no `tries`.
+        ValueError: a URL of another kind, a model or label that is not a string, a version that is not a positive int,
+            both a version and a label, a timeout that is not a positive number, certificates without TLS, no `tries`.
         OSError: a file of certificates that cannot be read.
 
-    Every call raises `ServingError` with the reason if there is no answer. Answers of more than 256
-    MB are not read. Redirects are not followed, so that texts are sent only to the named server.
+    Every call raises `ServingError` with the reason if there is no answer. Answers of more than 256 MB are not read.
+    Redirects are not followed, so that texts are sent only to the named server.
 
     Example::
 
@@ -105,18 +101,16 @@ class ServingClient:
     def predict(self, inputs, signature: str = "serving_default") -> dict[str, list]:
         """Answers: dict of output → list, one entry per row.
 
-        Padding is removed from entries that are lists. The output ``count`` says how much is real,
-        for an n-best list ``n_best_count``.
+        Padding is removed from entries that are lists. The output ``count`` says how much is real, for an n-best list
+        ``n_best_count``.
 
         Args:
-            inputs: dict of column → list of strings (for choices: of lists of strings, which may
-                differ in length), or NumPy arrays of them; or a pandas DataFrame. Strings are str
-                or bytes.
+            inputs: dict of column → list of strings (for choices: of lists of strings, which may differ in length), or
+                NumPy arrays of them; or a pandas DataFrame. Strings are str or bytes.
             signature: name of the signature.
 
         Raises:
-            ValueError: columns of different lengths, or one that is not a list of strings or of
-                lists of strings.
+            ValueError: columns of different lengths, or one that is not a list of strings or of lists of strings.
         """
         columns = request_columns(inputs)
         outputs = self._call("predict", signature, columns)
@@ -214,10 +208,9 @@ _COUNTS = ("n_best_count", "count")  # outputs int [B]: how many entries of each
 def trim_answers(answers: dict[str, list], url: str = "") -> dict[str, list]:
     """The outputs of a kbert model without padding; the counts themselves stay.
 
-    Outputs have one width for all rows, so that a server can batch. ``count`` is the number of real
-    entries of a row (masks, words, entities or tokens), ``n_best_count`` of the outputs
-    ``n_best_…``. An output [B, m, …] is a list of B lists. A count that is impossible is a
-    ServingError with the `url`.
+    Outputs have one width for all rows, so that a server can batch. ``count`` is the number of real entries of a row
+    (masks, words, entities or tokens), ``n_best_count`` of the outputs ``n_best_…``. An output [B, m, …] is a list of B
+    lists. A count that is impossible is a ServingError with the `url`.
     """
     return {name: _trimmed(name, values, answers, url) for name, values in answers.items()}
 
@@ -343,8 +336,7 @@ def ask(
 ) -> Iterator[dict]:
     """The answers to rows, one dict each; the curl line of each request goes to standard error.
 
-    All rows have equal columns. ``classify`` and ``regress`` are sent tf.Examples, as TensorFlow
-    Serving requires.
+    All rows have equal columns. ``classify`` and ``regress`` are sent tf.Examples, as TensorFlow Serving requires.
     """
     verb = signature if signature in ("classify", "regress") else "predict"
     rows = iter(rows)

@@ -30,23 +30,21 @@ class ExportedPipeline:
     The export is audited before it is loaded, since loading runs its graph.
 
     Args:
-        directory: one version (``saved_models/reviews/1``), or a model's directory, of which the
-            highest is taken.
+        directory: one version (``saved_models/reviews/1``), or a model's directory, of which the highest is taken.
 
     Attributes:
         parameters: how many the model has.
         input_names: of the string columns.
         signatures: the names of all signatures.
         output: name → spec of each output.
-        max_rows: rows of tokens that the export answers at once: texts, windows of long texts, or
-            choices.
+        max_rows: rows of tokens that the export answers at once: texts, windows of long texts, or choices.
         answers: `kbert.answers.Answers`, for `to_dicts` and `table_row` only.
 
     Raises:
         TypeError: no path.
         FileNotFoundError: no SavedModel there.
-        ValueError: a SavedModel that `kbert.export` has not written, a damaged one, or one that
-            `kbert.audit` objects to.
+        ValueError: a SavedModel that `kbert.export` has not written, a damaged one, or one that `kbert.audit` objects
+            to.
     """
 
     def __init__(self, directory: str | os.PathLike):
@@ -54,9 +52,7 @@ class ExportedPipeline:
 
         self.path = find_export(check_path(directory, "ExportedPipeline: `directory`"))
         if self.path is None:
-            raise FileNotFoundError(
-                f"Expected a SavedModel, such as saved_models/NAME/1. Received: {directory}"
-            )
+            raise FileNotFoundError(f"Expected a SavedModel, such as saved_models/NAME/1. Received: {directory}")
         try:
             card = read_json(self.path / "card.json")
             default = card["signatures"]["serving_default"]
@@ -87,14 +83,13 @@ class ExportedPipeline:
         """The answers to a batch, as `kbert.Pipeline.predict_on_batch` returns them.
 
         Args:
-            inputs: as for a `kbert.Pipeline`: dict of column → list of strings (choices: of lists
-                of strings).
-            signature: one of `signatures`. ``classify`` and ``regress`` take one column,
-                ``inputs``, of serialised tf.Examples.
+            inputs: as for a `kbert.Pipeline`: dict of column → list of strings (choices: of lists of strings).
+            signature: one of `signatures`. ``classify`` and ``regress`` take one column, ``inputs``, of serialised
+                tf.Examples.
 
         Raises:
-            TypeError, ValueError: an unknown signature, columns that it does not take, or a batch
-                beyond the limits of the export.
+            TypeError, ValueError: an unknown signature, columns that it does not take, or a batch beyond the limits of
+                the export.
         """
         if signature not in self.signatures:
             must = f"`signature` must be one of {list(self.signatures)}"
@@ -154,8 +149,7 @@ def load_pipeline(source, precision: str = "auto", **options) -> Pipeline:
 def pipeline_loader(source, precision: str = "auto", **options) -> Callable:
     """A function without arguments that loads a `kbert.Pipeline` or an `ExportedPipeline`.
 
-    Processes can hand it to each other. A SavedModel refuses `precision` and `options`: it has its
-    own.
+    Processes can hand it to each other. A SavedModel refuses `precision` and `options`: it has its own.
     """
     check_source("pipeline_loader: `source`", source, "the path of a SavedModel")
     if find_export(source) is None:

@@ -1,7 +1,7 @@
 """TensorFlow Serving's gRPC interface, with TensorBoard's copy of TensorFlow's tensors.
 
-The classes of tensorflow-serving-api import TensorFlow: 5 s and 790 MB for a client that takes 0.3
-s and 60 MB without them. So the few that a client needs are made from the table below.
+The classes of tensorflow-serving-api import TensorFlow: 5 s and 790 MB for a client that takes 0.3 s and 60 MB without
+them. So the few that a client needs are made from the table below.
 
 Shapes: B rows, C choices.
 
@@ -108,10 +108,7 @@ def _read_answer(verb: str, answer: bytes) -> Any:
         rows = response.result.classifications
         return [[(_plain(entry.label), entry.score) for entry in row.classes] for row in rows]
     arrays = tensors_to_arrays({entry.key: entry.value for entry in response.outputs})
-    return {
-        name: _plain(array.tolist()) if array.dtype == object else array.tolist()
-        for name, array in arrays.items()
-    }
+    return {name: _plain(array.tolist()) if array.dtype == object else array.tolist() for name, array in arrays.items()}
 
 
 # DataType → the layout of tensor_content, the field of single values: those that answers have.
@@ -242,10 +239,7 @@ def _make_messages() -> dict[str, type[Message]]:
                 field.type = types.Type.Value(f"TYPE_{kind.upper()}")
     pool = descriptor_pool.Default()
     pool.AddSerializedFile(file.SerializeToString())
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
-        for name in _FIELDS
-    }
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in _FIELDS}
 
 
 MESSAGES = _make_messages()

@@ -16,10 +16,7 @@ from kbert.files import parse_json
 
 # Bytes of the largest answer that is read; gRPC's default of 4 MB is less than a batch of features.
 MAX_MESSAGE = 256 * 2**20
-NO_SERVER = (
-    "Is TensorFlow Serving running there (docs/serving.md)?"
-    " Without a server, kbert predict answers."
-)
+NO_SERVER = "Is TensorFlow Serving running there (docs/serving.md)? Without a server, kbert predict answers."
 
 _LONGEST_REASON = 2000  # characters
 _PART = 2**16  # bytes of an answer that are read at once
@@ -64,9 +61,9 @@ class ServedModel:
 class RestTransport:
     """Calls of a REST API, over persistent connections.
 
-    `timeout` is for the whole answer to a call. Redirects are not followed. `ServingClient` repeats
-    requests, for both transports: ``urllib3.Retry`` cannot tell a slow server, which should not get
-    the request again, from one that closed the connection.
+    `timeout` is for the whole answer to a call. Redirects are not followed. `ServingClient` repeats requests, for both
+    transports: ``urllib3.Retry`` cannot tell a slow server, which should not get the request again, from one that
+    closed the connection.
 
     Source: tensorflow.org/tfx/serving/api_rest.
     """
@@ -86,9 +83,8 @@ class RestTransport:
     def call(self, verb: str, signature: str, rows: dict[str, list] | list[dict]) -> Any:
         """What the server answers to predict, classify or regress.
 
-        `rows` are columns of str or bytes for predict, else examples. The answer to predict has the
-        outputs by name, or is a list if there is one output. Classify gives [(label, score), …] for
-        each example, regress a number.
+        `rows` are columns of str or bytes for predict, else examples. The answer to predict has the outputs by name, or
+        is a list if there is one output. Classify gives [(label, score), …] for each example, regress a number.
         """
         data = request_json(verb, signature, rows).encode()
         content = self._ask(f"{self.model.rest_address}:{verb}", data, signature)

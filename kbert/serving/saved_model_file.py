@@ -39,8 +39,7 @@ def find_export(directory: str | os.PathLike) -> pathlib.Path | None:
 class TensorSpec:
     """One input or output of a signature.
 
-    `node` is the name of its node. `shape` is None if not even the rank is known; a None in it is a
-    free size.
+    `node` is the name of its node. `shape` is None if not even the rank is known; a None in it is a free size.
     """
 
     node: str
@@ -99,9 +98,9 @@ class SavedModelFile:
     def bodies(self) -> Iterator[tuple[str, set[str]]]:
         """(role, op names) of the graph and of each of its functions.
 
-        The role is "graph" for the graph, "save" or "restore" for the function that only the saver
-        calls, and "serve" for all others. The function that restores must read only the file that
-        the loader names. No signature, initialiser or other node may run the saver's nodes.
+        The role is "graph" for the graph, "save" or "restore" for the function that only the saver calls, and "serve"
+        for all others. The function that restores must read only the file that the loader names. No signature,
+        initialiser or other node may run the saver's nodes.
         """
         nodes = self._nodes
         functions = self._functions
@@ -159,9 +158,7 @@ class SavedModelFile:
         bodies = [self._nodes.values(), *(function.node_def for function in functions)]
         features = []
         for nodes in bodies:
-            constants = {
-                node.name: node.attr["value"].tensor for node in nodes if node.op == "Const"
-            }
+            constants = {node.name: node.attr["value"].tensor for node in nodes if node.op == "Const"}
             for node in nodes:
                 if node.op == "ParseExampleV2":
                     features.append(_required_features(node, constants))
@@ -213,8 +210,7 @@ def _restores(function, call, file: str) -> bool:
 def _required_features(node, constants: dict) -> set[str]:
     """The keys whose default has no value.
 
-    A parser's inputs are serialized, names, sparse_keys, dense_keys, ragged_keys, then a default
-    for each dense key.
+    A parser's inputs are serialized, names, sparse_keys, dense_keys, ragged_keys, then a default for each dense key.
     """
     tensors = [constants.get(name.partition(":")[0]) for name in node.input]
     keys = tensors[3].string_val if len(tensors) > 5 and tensors[3] is not None else ()

@@ -71,18 +71,10 @@ TEXT_OPS = {
     for name in names.split()
 }
 
-_STATE = (
-    "is a lookup table, whose state is not a weight: exports lose it (keras-hub issue 2015); "
-    "use a constant"
-)
+_STATE = "is a lookup table, whose state is not a weight: exports lose it (keras-hub issue 2015); use a constant"
 _PYTHON = "calls Python, which a server has not"
-_COMPILED = (
-    "holds code compiled for one platform; export from the TensorFlow backend, without jit_compile"
-)
-_OTHER = (
-    "is not among the ops that models need (kbert/serving/server_ops.py): "
-    "it may use files or state of the server"
-)
+_COMPILED = "holds code compiled for one platform; export from the TensorFlow backend, without jit_compile"
+_OTHER = "is not among the ops that models need (kbert/serving/server_ops.py): it may use files or state of the server"
 
 
 def forbidden(op: str) -> str | None:

@@ -26,15 +26,13 @@ _MOST_VALUES = 2**26
 class ServingLimits:
     """Two limits that every signature of an export checks in graph, before it computes anything.
 
-    They bound the time and the memory of a request, whatever it contains. A request that exceeds
-    one of them is refused with INVALID_ARGUMENT (REST 400). The message has the limit and what was
-    received.
+    They bound the time and the memory of a request, whatever it contains. A request that exceeds one of them is refused
+    with INVALID_ARGUMENT (REST 400). The message has the limit and what was received.
 
     Attributes:
         max_request_bytes: bytes of text, over all strings of the request.
-        max_request_tokens: tokens that the model runs for a request: rows × S, padding included. A
-            long text has a row for each of its windows, a multiple-choice question one for each
-            choice.
+        max_request_tokens: tokens that the model runs for a request: rows × S, padding included. A long text has a row
+            for each of its windows, a multiple-choice question one for each choice.
 
     Raises:
         ValueError: a limit that is not a positive integer below 2**63.
@@ -130,13 +128,13 @@ def signatures(
     | span, tagging, multiple_choice | ``answer``; ``tag``, ``entities``; ``choose`` |
 
     Args:
-        layers: of an encoder, which hidden states ``features`` returns, as indices into the L + 1
-            of them (0 = embeddings, -1 = last). None: the last four, or all if there are fewer.
+        layers: of an encoder, which hidden states ``features`` returns, as indices into the L + 1 of them (0 =
+            embeddings, -1 = last). None: the last four, or all if there are fewer.
         limits: `kbert.serving.ServingLimits`, which every signature checks. None: the default ones.
 
     Raises:
-        ValueError: layers that the encoder does not have, or for a model that is not an encoder;
-            limits that do not allow a single row.
+        ValueError: layers that the encoder does not have, or for a model that is not an encoder; limits that do not
+            allow a single row.
     """
     limits = limits or ServingLimits()
     task = task_class(pipeline.model.task)
@@ -146,16 +144,11 @@ def signatures(
         raise ValueError(f"export: {refused}. Received: layers={layers!r}")
     default = answering(pipeline, values_per_row=task.values_per_row(pipeline))
     by_name = {"serving_default": default, **task.signatures(pipeline, **options)}
-    limited = {
-        signature: _within_limits(signature, pipeline, task, limits)
-        for signature in set(by_name.values())
-    }
+    limited = {signature: _within_limits(signature, pipeline, task, limits) for signature in set(by_name.values())}
     return {name: limited[signature] for name, signature in by_name.items()}
 
 
-def _within_limits(
-    signature: TaskSignature, pipeline: Pipeline, task, limits: ServingLimits
-) -> ServingSignature:
+def _within_limits(signature: TaskSignature, pipeline: Pipeline, task, limits: ServingLimits) -> ServingSignature:
     """The signature with its limits, on string columns or, unless it predicts, on tf.Examples."""
     preprocessor = signature.preprocessor or pipeline.preprocessor
     specs = preprocessor.string_signature()

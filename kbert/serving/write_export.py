@@ -1,7 +1,7 @@
 """A pipeline → ``saved_models/NAME/VERSION/``, for TensorFlow Serving: what `kbert.export` does.
 
-From top to bottom: the work, the directory that appears when it is complete, and what stands beside
-the graph: warm-up requests, batching parameters, the model card.
+From top to bottom: the work, the directory that appears when it is complete, and what stands beside the graph: warm-up
+requests, batching parameters, the model card.
 """
 
 import contextlib
@@ -96,9 +96,7 @@ def provenance(model) -> tuple[dict[str, Any], dict[str, Any]]:
     if is_kbert_directory(origin.path):
         made_by["weights_sha256"] = read_json(origin.path / MANIFEST)["files"][WEIGHTS]["sha256"]
     else:
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # the files may have gone since they were loaded
+        with contextlib.suppress(FileNotFoundError):  # the files may have gone since they were loaded
             made_by["weights_sha256"] = weights_hash(origin.path)
     if (maker := describe_maker(origin.path)) is not None:
         made_by["run"] = maker
@@ -134,9 +132,7 @@ def _next_version(directory: pathlib.Path, version: int | None) -> pathlib.Path:
         version = max(numbers, default=0) + 1
     check_version("export", version)
     if version in numbers:
-        raise FileExistsError(
-            f"export: version {version} of {directory} exists. Versions: {sorted(numbers)}"
-        )
+        raise FileExistsError(f"export: version {version} of {directory} exists. Versions: {sorted(numbers)}")
     return directory / str(version)
 
 
@@ -144,11 +140,10 @@ def _next_version(directory: pathlib.Path, version: int | None) -> pathlib.Path:
 def partial_version(directory: pathlib.Path) -> Iterator[pathlib.Path]:
     """An empty directory inside `directory`, in which a version is written and then renamed.
 
-    It is inside because `directory` may be the root of a mounted volume, out of which nothing can
-    be renamed. Its name is not a number: TensorFlow Serving takes only numbers for versions
-    (file_system_storage_path_source.cc). At the end it is deleted if it was not renamed, and
-    `directory` too if it is new and empty. What a killed export left behind is deleted first. A
-    running export holds a lock on its directory.
+    It is inside because `directory` may be the root of a mounted volume, out of which nothing can be renamed. Its name
+    is not a number: TensorFlow Serving takes only numbers for versions (file_system_storage_path_source.cc). At the end
+    it is deleted if it was not renamed, and `directory` too if it is new and empty. What a killed export left behind is
+    deleted first. A running export holds a lock on its directory.
     """
     is_new = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
@@ -223,10 +218,9 @@ max_enqueued_batches {{ value: 100 }}
 def write_warmup(path: pathlib.Path, served: dict[str, ServingSignature]) -> None:
     """Writes a record for each signature and each of the `BATCH_SIZES` that its limits allow.
 
-    The first request to a graph takes many times as long as the second, so a server runs these
-    records first. Rows are the short and long examples in turn. If long ones exceed the limits,
-    only the first, short one is used: a server does not load a model that refuses one of its
-    records.
+    The first request to a graph takes many times as long as the second, so a server runs these records first. Rows are
+    the short and long examples in turn. If long ones exceed the limits, only the first, short one is used: a server
+    does not load a model that refuses one of its records.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     batches = {}  # names that share a signature share its batches
@@ -276,9 +270,7 @@ def _allowed_batches(signature: ServingSignature) -> list[list[dict[str, Any]]]:
         batches += [_repeated(examples, size) for size in allowed]
         sizes = sizes[len(allowed) :]
     if not batches:
-        raise ValueError(
-            f"export: the limits on requests do not allow this one: {signature.examples[0]}"
-        )
+        raise ValueError(f"export: the limits on requests do not allow this one: {signature.examples[0]}")
     return batches
 
 
@@ -349,10 +341,7 @@ def model_card(
 
 
 def _tensors(specs: dict[str, TensorSpec]) -> dict[str, Any]:
-    return {
-        name: {"dtype": spec.dtype, "shape": ["batch", *(spec.shape or ())[1:]]}
-        for name, spec in specs.items()
-    }
+    return {name: {"dtype": spec.dtype, "shape": ["batch", *(spec.shape or ())[1:]]} for name, spec in specs.items()}
 
 
 def _example_request(signature: ServingSignature) -> dict[str, Any]:

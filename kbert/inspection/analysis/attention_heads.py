@@ -25,10 +25,9 @@ STATISTICS = {  # name → what it means, for readers
 def attention_statistics(probs, tokens: Sequence[str]) -> dict[str, np.ndarray]:
     """Means over the tokens of a text that attend.
 
-    `probs` are [..., S, S], a row for each token that attends. Floats [...] come out by name:
-    ``entropy`` of the rows in nats, ``distance`` in tokens weighted by attention, and fractions of the
-    attention: ``to_cls``, ``to_sep``, ``next`` and ``previous`` (where a token has such a
-    neighbour).
+    `probs` are [..., S, S], a row for each token that attends. Floats [...] come out by name: ``entropy`` of the rows
+    in nats, ``distance`` in tokens weighted by attention, and fractions of the attention: ``to_cls``, ``to_sep``,
+    ``next`` and ``previous`` (where a token has such a neighbour).
 
     Source: Clark et al. 2019, "What Does BERT Look At?", sections 3.1 to 3.3.
     """
@@ -87,8 +86,8 @@ def heads_and_words(encoder, tokenizer, data: LabelledData, sequence_length: int
 def word_attention(probs, word_of_token) -> np.ndarray:
     """Attention between words, [..., S, S] to [..., w, w], where w is the largest word number + 1.
 
-    It is summed over the tokens that receive it and averaged over the tokens that attend.
-    `word_of_token` has -1 for tokens outside of words ([CLS], [SEP]), so rows sum to less than 1.
+    It is summed over the tokens that receive it and averaged over the tokens that attend. `word_of_token` has -1 for
+    tokens outside of words ([CLS], [SEP]), so rows sum to less than 1.
 
     Source: Clark et al. 2019, section 4.1.
     """
@@ -101,9 +100,8 @@ def word_attention(probs, word_of_token) -> np.ndarray:
 def head_accuracy(attention: Sequence, heads: Sequence) -> dict[str, np.ndarray]:
     """How often a word attends most to its syntactic head (``to_head``), or the head to it (``from_head``).
 
-    `attention` has [..., w, w] for each sentence, `heads` ints [w], -1 for the root. ``baseline``
-    is the accuracy of the best fixed offset, ``words`` how many words were counted; without words
-    all are 0.
+    `attention` has [..., w, w] for each sentence, `heads` ints [w], -1 for the root. ``baseline`` is the accuracy of
+    the best fixed offset, ``words`` how many words were counted; without words all are 0.
 
     Source: Clark et al. 2019, section 4.2, with the baseline of its table 1.
     """
@@ -130,9 +128,9 @@ def head_accuracy(attention: Sequence, heads: Sequence) -> dict[str, np.ndarray]
 def entity_attention(attention: Sequence, tags: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
     """How much of their attention the words of an entity of several words give to its other words.
 
-    `attention` has [..., w, w] for each sentence, `tags` w tags in IOB2. ``fraction`` [...] is of the
-    attention to other words, ``uniform`` what even attention would give, ``words`` how many words
-    were counted. Fractions are 0 if there is no such entity.
+    `attention` has [..., w, w] for each sentence, `tags` w tags in IOB2. ``fraction`` [...] is of the attention to
+    other words, ``uniform`` what even attention would give, ``words`` how many words were counted. Fractions are 0 if
+    there is no such entity.
     """
     fraction = np.zeros(np.asarray(attention[0]).shape[:-2])
     uniform, words = 0.0, 0

@@ -51,9 +51,8 @@ def token_attributions(
 ) -> TokenAttributions | None:
     """Explains the answer of a model with one of the `HEADS` by a text's tokens; None if it gives no answer to it.
 
-    The path leads from the embeddings of the baseline's token, everywhere but at [CLS] and [SEP],
-    to the embeddings of the text's tokens. Positions and segments stay. A token's attribution is
-    the sum over its vector.
+    The path leads from the embeddings of the baseline's token, everywhere but at [CLS] and [SEP], to the embeddings of
+    the text's tokens. Positions and segments stay. A token's attribution is the sum over its vector.
     """
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
@@ -127,13 +126,11 @@ class IntegratedGradients(NamedTuple):
 def integrated_gradients(function: Callable, point, baseline, *, tolerance: float = 0.01) -> IntegratedGradients:
     """Integrates the gradient on the straight line from `baseline` to `point` (Gauss-Legendre).
 
-    The number of steps is doubled, from 16 to 256, until the sum of the attributions is the
-    difference of the outputs within `tolerance`, relative to that difference or 0.01. If 256 are too
-    few, `is_complete` is False. `function` maps points [n, ...], n at
-    most 16, to (outputs [n], gradients [n, ...]), NumPy arrays.
+    The number of steps is doubled, from 16 to 256, until the sum of the attributions is the difference of the outputs
+    within `tolerance`, relative to that difference or 0.01. If 256 are too few, `is_complete` is False. `function` maps
+    points [n, ...], n at most 16, to (outputs [n], gradients [n, ...]), NumPy arrays.
 
-    Source: Sundararajan et al. 2017, "Axiomatic Attribution for Deep Networks". Proposition 1 is
-    completeness.
+    Source: Sundararajan et al. 2017, "Axiomatic Attribution for Deep Networks". Proposition 1 is completeness.
     """
     (start, end), _ = function(np.stack([baseline, point]))
     for steps in _STEPS:
@@ -165,10 +162,10 @@ class Target:
 class Head:
     """A kind of head whose answers are explained.
 
-    `outputs` maps (layer, sequence_output [n, S, H], pooled_output [n, H], mask_positions [n, P])
-    to outputs by name. `target` maps (states, outputs, names) to the number that stands for the
-    answer to one text: `outputs` are NumPy arrays with n = 1, `names` the labels or a masked-LM
-    head's vocabulary. None: the model has no answer, as there is no [MASK] or no second text.
+    `outputs` maps (layer, sequence_output [n, S, H], pooled_output [n, H], mask_positions [n, P]) to outputs by name.
+    `target` maps (states, outputs, names) to the number that stands for the answer to one text: `outputs` are NumPy
+    arrays with n = 1, `names` the labels or a masked-LM head's vocabulary. None: the model has no answer, as there is
+    no [MASK] or no second text.
     """
 
     outputs: Callable

@@ -1,7 +1,7 @@
 """A model as graphs for TensorBoard: its operations, and its layers with what flows between them.
 
-Keras' own callback (3.15) writes no graph of operations, and for a model with a dict of inputs a
-graph of layers without edges. Here both come from one trace of the forward pass on TensorFlow.
+Keras' own callback (3.15) writes no graph of operations, and for a model with a dict of inputs a graph of layers
+without edges. Here both come from one trace of the forward pass on TensorFlow.
 """
 
 import re
@@ -51,8 +51,8 @@ def operation_graph(graph, model) -> bytes:
 def conceptual_graph(graph, model) -> dict:
     """The layers of a model and what flows between them, as the JSON of a Keras model.
 
-    A layer without layers inside is one node. For a layer with layers inside, every operation of
-    its own, such as a sum or the softmax of attention, is a node too.
+    A layer without layers inside is one node. For a layer with layers inside, every operation of its own, such as a sum
+    or the softmax of attention, is a node too.
     """
     names = _names(graph, model)
     layers = _layers(model)

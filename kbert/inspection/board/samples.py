@@ -76,9 +76,8 @@ def layer_of(path: str) -> str:
 def layer_norms(model, learning_rate) -> dict[str, dict[str, float]]:
     """Norms over the trainable weights: name of the norm → layer → float.
 
-    ``weight`` is always there. ``gradient`` (of the last update, before clipping) and
-    ``update_ratio`` (norm of the last update over norm of the weights) need an optimizer that keeps
-    them: `kbert.AdamW` or `Lamb`.
+    ``weight`` is always there. ``gradient`` (of the last update, before clipping) and ``update_ratio`` (norm of the
+    last update over norm of the weights) need an optimizer that keeps them: `kbert.AdamW` or `Lamb`.
     """
     optimizer = base_optimizer(model.optimizer)
     variables = model.trainable_variables
@@ -109,8 +108,8 @@ def _by_layer(variables, squares):
 class AttentionEntropy:
     """The entropy of the attention probabilities of every layer, head and token, on fixed rows.
 
-    0 is attention to a single token, the logarithm of the number of tokens even attention to all.
-    The weights of the model are read anew with each call.
+    0 is attention to a single token, the logarithm of the number of tokens even attention to all. The weights of the
+    model are read anew with each call.
     """
 
     def __init__(self, model, inputs, rows=4):

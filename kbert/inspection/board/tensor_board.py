@@ -29,36 +29,32 @@ _PEAK_SECONDS = 0.3  # to measure the peak of a device that is not known
 class TensorBoard(keras.callbacks.Callback):
     """A callback that writes a training's curves, graphs and histograms for TensorBoard.
 
-    `kbert.pretrain` and `kbert.finetune` have it by default. It also works with `fit_steps` and a
-    plain `model.fit`, on TensorFlow and on JAX, with and without strategies (one process writes).
-    The steps are the run's. There are:
+    `kbert.pretrain` and `kbert.finetune` have it by default. It also works with `fit_steps` and a plain `model.fit`, on
+    TensorFlow and on JAX, with and without strategies (one process writes). The steps are the run's. There are:
 
-    - *Time Series*: one chart for the runs `train`, `validation`, `baseline` and `final`. Every
-      window (an epoch of plain `fit`) adds `accuracy/`, `loss/`, `optimizer/` (learning rate,
-      gradient norm) and `speed/`. Sampled are `norms/` of gradients, weights and updates by layer,
-      `self_attention/`, and histograms of `weights/`.
+    - *Time Series*: one chart for the runs `train`, `validation`, `baseline` and `final`. Every window (an epoch of
+      plain `fit`) adds `accuracy/`, `loss/`, `optimizer/` (learning rate, gradient norm) and `speed/`. Sampled are
+      `norms/` of gradients, weights and updates by layer, `self_attention/`, and histograms of `weights/`.
     - *Custom Scalars*: these curves, grouped by the question that they answer.
     - *HParams*, run `final`: all settings of the run, and its scores when it is done.
     - *Graphs* (TensorFlow): the layers of the model, and its operations.
     - *Profile*, on request.
 
-    Samples are taken at the end of a window, as often as possible while all of them together take
-    less than `time_fraction` of the time. The first window always has one. A run that resumes continues its
-    curves: what a killed process wrote after its last checkpoint is removed, so that no step is
-    recorded twice. A directory is for a single run.
+    Samples are taken at the end of a window, as often as possible while all of them together take less than
+    `time_fraction` of the time. The first window always has one. A run that resumes continues its curves: what a killed
+    process wrote after its last checkpoint is removed, so that no step is recorded twice. A directory is for a single
+    run.
 
     Args:
         log_dir: path.
         settings: dict, for HParams. None: the settings of the optimizer and the model's config.
-        baseline: dict of names as in the logs → value of a model that ignores all context. It is
-            drawn as a line.
-        batch: inputs, a batch with them as `fit` takes it, or a function that returns one. Its
-            first rows show the entropy of attention. None: no entropy is shown.
+        baseline: dict of names as in the logs → value of a model that ignores all context. It is drawn as a line.
+        batch: inputs, a batch with them as `fit` takes it, or a function that returns one. Its first rows show the
+            entropy of attention. None: no entropy is shown.
         graph: bool, whether the graphs are written.
         time_fraction: float, the fraction of the training time that samples may take.
         profile: steps to profile, as "20:25" or one number, or None.
-        wait_for_finish: bool, whether the run is over only when the caller calls `finish`, which
-            has the final scores.
+        wait_for_finish: bool, whether the run is over only when the caller calls `finish`, which has the final scores.
 
     Raises:
         TypeError: a `log_dir` that is no path.

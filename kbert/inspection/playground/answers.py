@@ -125,9 +125,8 @@ def entities(models, fields) -> dict:
 def classification(models, fields) -> dict:
     """The label of a text or pair with all probabilities, or a regressor's score; else the plain answer.
 
-    ``probabilities`` are sorted, the highest first. For a multi-label classifier ``label`` names
-    all labels that are on. A task without a view of its own gives ``answer``, as `kbert predict`
-    writes it.
+    ``probabilities`` are sorted, the highest first. For a multi-label classifier ``label`` names all labels that are
+    on. A task without a view of its own gives ``answer``, as `kbert predict` writes it.
     """
     model = models.open_any(fields.model())
     text, text_pair = fields.text("text"), fields.optional_text("text_pair")

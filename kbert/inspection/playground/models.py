@@ -32,8 +32,8 @@ _LEARNED_SIZE = _LEARNED_SENTENCES = 4000  # for a vocabulary if none is given; 
 class PlaygroundModel:
     """A kbert model with its tokenizer, or a tokenizer alone for what needs no model.
 
-    Use changes nothing here, so that any number of threads may ask at once. `exported` is None; an
-    `ExportedModel` has its SavedModel there.
+    Use changes nothing here, so that any number of threads may ask at once. `exported` is None; an `ExportedModel` has
+    its SavedModel there.
     """
 
     exported = None
@@ -156,9 +156,9 @@ class ExportedModel:
 class PlaygroundModels:
     """What the playground was pointed at.
 
-    `sources` are models or SavedModels by path or name. Below `log_dirs` models are looked for each
-    time they are listed. `vocabulary` is a path for what needs no model. None: one is learned from
-    the prose that is installed with Python, when it is first needed.
+    `sources` are models or SavedModels by path or name. Below `log_dirs` models are looked for each time they are
+    listed. `vocabulary` is a path for what needs no model. None: one is learned from the prose that is installed with
+    Python, when it is first needed.
     """
 
     def __init__(self, sources=(), log_dirs=(), vocabulary=None):

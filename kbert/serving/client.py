@@ -15,19 +15,13 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from kbert.checks import check_positive
+from kbert.checks import check_numbers, check_positive
 from kbert.files import parse_json
-from kbert.serving.rest_transport import (
-    RestTransport,
-    ServedModel,
-    ServingError,
-    request_json,
-    unexpected,
-)
+from kbert.serving.rest_transport import RestTransport, ServedModel, ServingError, request_json, unexpected
 from kbert.serving.saved_model_file import check_version
 
 _REST_PORT = 8501  # TensorFlow Serving's default
-_LONGEST = 10**6  # seconds; sockets cannot wait much longer than a thousand times that
+_SECONDS = "(0, 1000000]"  # of a timeout; sockets cannot wait much longer than a thousand times that
 _WAIT = 0.2  # seconds before the second try, doubled each time
 
 
@@ -79,10 +73,7 @@ class ServingClient:
         _check_name("model", model)
         if label is not None:
             _check_name("label", label)
-        is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-        if not is_number or not 0 < timeout <= _LONGEST:
-            must = f"`timeout` must be a positive number of seconds, at most {_LONGEST}"
-            raise _refusal(must, timeout)
+        check_numbers("ServingClient", _SECONDS, timeout=timeout)
         check_positive("ServingClient", tries=tries)
         _check_certificates(url, scheme, root_certificates, client_certificate)
         self.url = url.rstrip("/")
@@ -151,8 +142,7 @@ class ServingClient:
             ValueError: a gRPC client; only REST has this.
         """
         if not isinstance(self._transport, RestTransport):
-            expected = "expected a client of http:// or https://"
-            raise ValueError(f"metadata: {expected}. Received: {self.url}")
+            raise ValueError(f"metadata: expected a client of http:// or https://. Received: {self.url}")
         return self._with_retries(self._transport.metadata)
 
     def curl(self, inputs, signature: str = "serving_default", verb: str = "predict") -> str:
@@ -181,7 +171,6 @@ class ServingClient:
         return self._only_outputs[signature]
 
     def _rows(self, values: Any, rows: int) -> list:
-        """An output's values, after a check that there is one for each row sent."""
         if not isinstance(values, list) or len(values) != rows:
             raise unexpected(self.url, f"a list of {rows} answers", values)
         return values
@@ -191,7 +180,6 @@ class ServingClient:
         return self._with_retries(lambda: self._transport.call(verb, signature, rows))
 
     def _with_retries(self, ask: Callable) -> Any:
-        """Repeats a request if the server cannot be reached or is overloaded."""
         for number in range(self.tries - 1):
             try:
                 return ask()
@@ -260,14 +248,12 @@ def _check_certificates(url: str, scheme: str, root_certificates, client_certifi
         raise _refusal("certificates are for https:// and grpcs://", url)
     own = () if client_certificate is None else client_certificate
     if not isinstance(own, tuple | list) or len(own) not in (0, 2):
-        must = "`client_certificate` must be two files, (certificate, key)"
-        raise _refusal(must, client_certificate)
+        raise _refusal("`client_certificate` must be two files, (certificate, key)", client_certificate)
     for file in filter(None, (root_certificates, *own)):
         open(file, "rb").close()  # an error now, not at the first request
 
 
 def _check_name(name: str, value: str) -> None:
-    """Raises a ValueError that names the argument unless the value is a non-empty string."""
     if not isinstance(value, str) or not value:
         raise _refusal(f"`{name}` must be a string that is not empty", value)
 
@@ -329,11 +315,8 @@ def _listed(values):
 
 
 def ask(
-    client: ServingClient,
-    rows: Iterable[Mapping[str, Any]],
-    signature: str = "serving_default",
-    batch_size: int = 32,
-) -> Iterator[dict]:
+    client: ServingClient, rows: Iterable[Mapping[str, Any]], signature: str, batch_size: int
+) -> Iterator[dict[str, Any]]:
     """The answers to rows, one dict each; the curl line of each request goes to standard error.
 
     All rows have equal columns. ``classify`` and ``regress`` are sent tf.Examples, as TensorFlow Serving requires.
@@ -369,6 +352,5 @@ def read_json_rows(path) -> Iterator[dict[str, Any]]:
             columns = sorted(row)
         if not isinstance(row, dict) or sorted(row) != columns:
             expected = f"expected an object with {columns or 'columns'}"
-            received = f"{line.decode():.80}"
-            raise ValueError(f"{path}, line {number}: {expected}. Received: {received}")
+            raise ValueError(f"{path}, line {number}: {expected}. Received: {line.decode():.80}")
         yield row

@@ -92,8 +92,9 @@ class ExportedPipeline:
                 the export.
         """
         if signature not in self.signatures:
-            must = f"`signature` must be one of {list(self.signatures)}"
-            raise ValueError(f"ExportedPipeline: {must}. Received: {signature!r}")
+            raise ValueError(
+                f"ExportedPipeline: `signature` must be one of {list(self.signatures)}. Received: {signature!r}"
+            )
         function = self._saved_model.signatures[signature]
         specs = function.structured_input_signature[1]
         is_default = set(specs) == set(self.input_names)
@@ -156,8 +157,7 @@ def pipeline_loader(source, precision: str = "auto", **options) -> Callable:
         return functools.partial(load_pipeline, source, precision, **options)
     if options or precision != "auto":
         received = sorted(options) + ["precision"] * (precision != "auto")
-        fixed = f"{source} is a SavedModel, whose settings are fixed"
-        raise ValueError(f"{fixed}. Received: {received}")
+        raise ValueError(f"{source} is a SavedModel, whose settings are fixed. Received: {received}")
     return functools.partial(ExportedPipeline, source)
 
 
@@ -173,9 +173,6 @@ def trained_options(source) -> dict[str, Any]:
     check_path(source, "trained_options: `source`")
     export = find_export(source)
     if export is None:
-        run = describe_maker(source)
-    elif (export / "card.json").is_file():
-        run = read_json(export / "card.json").get("made_by", {}).get("run")
-    else:
-        run = None
-    return reading_fields(run)
+        return reading_fields(describe_maker(source))
+    card = read_json(export / "card.json") if (export / "card.json").is_file() else {}
+    return reading_fields(card.get("made_by", {}).get("run"))

@@ -74,8 +74,7 @@ class RestTransport:
         self._session = requests.Session()
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, _Adapter())
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        self._session.headers.update(headers)
+        self._session.headers.update({"Content-Type": "application/json", "Accept-Encoding": "identity"})
         # Not session.verify, which REQUESTS_CA_BUNDLE of the environment would override.
         self._verify = root_certificates and str(root_certificates)
         self._session.cert = client_certificate and tuple(map(str, client_certificate))
@@ -112,7 +111,7 @@ class RestTransport:
         if code >= 400:
             asked = f" (signature {signature!r})" if signature else ""
             message = f"{address} answered {code}: {one_line(_reason(content))}{asked}"
-            raise ServingError(message, may_retry=code in _BUSY)
+            raise ServingError(message, code in _BUSY)
         try:
             return parse_json(content, self.model.url)
         except ValueError as error:
@@ -133,8 +132,8 @@ class RestTransport:
             while part := response.raw.read1(_PART):
                 content += part
                 if len(content) > MAX_MESSAGE:
-                    expected = f"expected an answer of at most {MAX_MESSAGE >> 20} MB"
-                    raise ServingError(f"{address}: {expected}. Received: one that is longer")
+                    most = f"{MAX_MESSAGE >> 20} MB"
+                    raise ServingError(f"{address}: expected an answer of at most {most}. Received: one that is longer")
             return response.status_code, bytes(content)
 
 
@@ -214,8 +213,7 @@ def _serving_error(address: str, error: Exception, timeout: float) -> ServingErr
     if is_any(http.client.IncompleteRead, urllib3.exceptions.IncompleteRead):
         return ServingError(f"{address} broke its answer off: {cause}", may_retry=True)
     if isinstance(cause, http.client.HTTPException) and not isinstance(cause, ConnectionError):
-        expected = "expected an answer in HTTP (gRPC has another port)"
-        return ServingError(f"{address}: {expected}: {cause!r}")
+        return ServingError(f"{address}: expected an answer in HTTP (gRPC has another port): {cause!r}")
     if isinstance(error, requests.exceptions.SSLError):  # waiting does not make a certificate valid
         return ServingError(f"{address} cannot be reached: {cause}")
     return ServingError(f"{address} cannot be reached: {cause}. {NO_SERVER}", may_retry=True)

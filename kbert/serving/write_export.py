@@ -5,6 +5,7 @@ requests, batching parameters, the model card.
 """
 
 import contextlib
+import dataclasses
 import datetime
 import errno
 import fcntl
@@ -21,21 +22,13 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from kbert.checks import check_directory
-from kbert.files import (
-    check_json,
-    explain_full_disk,
-    flush,
-    flush_tree,
-    is_partial,
-    read_json,
-    write_json,
-)
+from kbert.files import check_json, explain_full_disk, flush, flush_tree, is_partial, read_json, write_json
 from kbert.models.write_saved_model import write_saved_model
 from kbert.pipelines.pipeline import Pipeline
 from kbert.serving.audit import AuditReport, audit
 from kbert.serving.frozen_weights import FrozenWeights
 from kbert.serving.saved_model_file import TensorSpec, check_version
-from kbert.serving.signatures import METHODS, ServingLimits, ServingSignature, signatures
+from kbert.serving.signatures import ServingLimits, ServingSignature, signatures
 from kbert.training.made_by import describe_maker, weights_hash
 from kbert.versions import versions
 from kbert.weights.build_pipeline import resolve_pipeline
@@ -68,8 +61,7 @@ def write_export(asked) -> pathlib.Path:
             functions = {name: freeze(function) for name, function in functions.items()}
         specs = {name: list(signature.inputs.values()) for name, signature in served.items()}
         write_saved_model(partial, {name: (functions[name], specs[name]) for name in served})
-        methods = {name: METHODS[signature.kind] for name, signature in served.items()}
-        set_methods(partial, methods)
+        set_methods(partial, {name: f"tensorflow/serving/{signature.kind}" for name, signature in served.items()})
         write_warmup(partial / "assets.extra" / "tf_serving_warmup_requests", served)
         (partial / "batching_params.pbtxt").write_text(_BATCHING, encoding="utf-8")
         report = audit(partial)
@@ -316,14 +308,8 @@ def model_card(
         **making,
         "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": versions(),
-        "limits": {
-            "max_request_bytes": int(limits.max_request_bytes),
-            "max_request_tokens": int(limits.max_request_tokens),
-        },
-        "servers": {
-            "tensorflow_model_server": "2.12 and later",
-            "text_ops": sorted(report.servers),
-        },
+        "limits": dataclasses.asdict(limits),
+        "servers": {"tensorflow_model_server": "2.12 and later", "text_ops": sorted(report.servers)},
         "signatures": {
             key: {
                 "method": signature.kind,

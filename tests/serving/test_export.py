@@ -53,44 +53,36 @@ def test_padded_outputs_are_as_wide_in_every_batch(served):
             assert all(size for size in spec.shape[1:]), name
 
 
-IN_PYTHON = ("single", "span", "tagging")  # every kind, in a process that has no Python at all: test_c_api.py
-
-
-@pytest.fixture(scope="module")
-def fresh_process(served_models, tmp_path_factory):
-    """What a process that never imports kbert answers: some models' serving_default, on all rows, on one, on none."""
-    directory = tmp_path_factory.mktemp("fresh")
-    jobs = {kind: (str(served_models[kind].path), served_models[kind].columns) for kind in IN_PYTHON}
-    np.save(directory / "jobs.npy", jobs, allow_pickle=True)
-    program = """
+FRESH = """
 import sys
 import numpy as np, tensorflow as tf, tensorflow_text
 jobs = np.load(sys.argv[1] + "/jobs.npy", allow_pickle=True).item()
 results = {}
 for kind, (path, columns) in jobs.items():
     serve = tf.saved_model.load(path).signatures["serving_default"]
-    results[kind] = []
-    for rows in (slice(None), slice(1, 2), slice(0, 0)):
-        answers = serve(**{name: tf.constant(column, tf.string)[rows] for name, column in columns.items()})
-        results[kind].append({name: value.numpy() for name, value in answers.items()})
+    answers = serve(**{name: tf.constant(column, tf.string) for name, column in columns.items()})
+    results[kind] = {name: value.numpy() for name, value in answers.items()}
 assert not any(name.split(".")[0] == "kbert" for name in sys.modules)
 np.save(sys.argv[1] + "/results.npy", results, allow_pickle=True)
 """
+
+
+def test_answers_in_a_fresh_process_without_kbert(served_models, tmp_path):
+    """Every kind, on one row and none too, in a process that has no Python at all: test_c_api.py."""
+    kinds = ("single", "span", "tagging")
+    np.save(
+        tmp_path / "jobs.npy", {kind: (str(served_models[kind].path), served_models[kind].columns) for kind in kinds}
+    )
     environment = {"PATH": "/usr/bin:/bin", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([sys.executable, "-P", "-c", program, str(directory)], cwd=directory, env=environment, check=True)
-    return np.load(directory / "results.npy", allow_pickle=True).item()
-
-
-@pytest.mark.parametrize("kind", IN_PYTHON)
-def test_answers_in_a_fresh_process_without_kbert(served_models, kind, fresh_process):
-    served = served_models[kind]
-    expected = served.pipeline(served.columns)
-    for answers, rows in zip(fresh_process[served.kind], (slice(None), slice(1, 2), slice(0, 0)), strict=True):
-        some = {name: value.numpy()[rows] for name, value in expected.items()}
-        if served.kind == "tagging":  # as wide as the longest text asked
-            width = answers["words"].shape[1]
-            some = {name: value[:, :width] if value.ndim == 2 else value for name, value in some.items()}
-        assert_same_answers(answers, some)
+    subprocess.run([sys.executable, "-P", "-c", FRESH, tmp_path], cwd=tmp_path, env=environment, check=True)
+    results = np.load(tmp_path / "results.npy", allow_pickle=True).item()
+    for kind in kinds:
+        served = served_models[kind]
+        expected = {name: value.numpy() for name, value in served.pipeline(served.columns).items()}
+        if kind == "tagging":  # as wide as the longest text asked
+            width = results[kind]["words"].shape[1]
+            expected = {name: value[:, :width] if value.ndim == 2 else value for name, value in expected.items()}
+        assert_same_answers(results[kind], expected)
 
 
 def test_every_weight_is_stored_once(served):

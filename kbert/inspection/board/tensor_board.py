@@ -9,14 +9,7 @@ from kbert.inspection.board.event_file import EventFile, event_files, remove_lat
 from kbert.inspection.board.model_graph import conceptual_graph, operation_graph, trace_model
 from kbert.inspection.board.samples import AttentionEntropy, Sampler, layer_norms, weight_samples
 from kbert.inspection.board.scalar_tags import DESCRIPTIONS, scalar_tag
-from kbert.inspection.board.summaries import (
-    custom_scalars,
-    histogram,
-    layer_graph,
-    scalar,
-    session_end,
-    session_start,
-)
+from kbert.inspection.board.summaries import custom_scalars, histogram, layer_graph, scalar, session_end, session_start
 from kbert.keras_compat import base_optimizer, strategy_scope
 from kbert.models.bert_model import BertModel
 from kbert.training.flops import device_peak, peak_accelerator_memory_bytes, peak_memory_bytes

@@ -25,10 +25,7 @@ _SERVICE = "/tensorflow.serving.PredictionService/"
 
 
 class GrpcTransport:
-    """Calls of a PredictionService; `timeout` is for the whole answer to a call.
-
-    Source: tensorflow_serving/apis/prediction_service.proto.
-    """
+    """Calls of a PredictionService (its .proto file); `timeout` is for the whole answer to a call."""
 
     def __init__(self, model: ServedModel, timeout: float, root_certificates, client_certificate):
         self.model = model

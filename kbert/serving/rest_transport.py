@@ -80,10 +80,10 @@ class RestTransport:
         self._session.cert = client_certificate and tuple(map(str, client_certificate))
 
     def call(self, verb: str, signature: str, rows: dict[str, list] | list[dict]) -> Any:
-        """What the server answers to predict, classify or regress.
+        """What the server answers to predict, classify or regress: columns of str or bytes, or examples.
 
-        `rows` are columns of str or bytes for predict, else examples. The answer to predict has the outputs by name, or
-        is a list if there is one output. Classify gives [(label, score), …] for each example, regress a number.
+        Predict gives outputs by name, or a list if there is one; classify [(label, score), …] for each example, regress
+        a number.
         """
         data = request_json(verb, signature, rows).encode()
         content = self._ask(f"{self.model.rest_address}:{verb}", data, signature)

@@ -93,9 +93,9 @@ class SavedModelFile:
     def bodies(self) -> Iterator[tuple[str, set[str]]]:
         """(role, op names) of the graph and of each of its functions.
 
-        The role is "graph" for the graph, "save" or "restore" for the function that only the saver calls, and "serve"
-        for all others. The function that restores must read only the file that the loader names. No signature,
-        initialiser or other node may run the saver's nodes.
+        The role is "graph", "save" or "restore" for the function that only the saver calls, and else "serve". No
+        signature, initialiser or other node may run the saver's nodes, and what restores must read only the file that
+        the loader names.
         """
         nodes, functions, saver = self._nodes, self._functions, self._graph.saver_def
         used = self._used_nodes()

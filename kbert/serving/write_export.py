@@ -75,10 +75,7 @@ def write_export(asked) -> pathlib.Path:
 
 
 def provenance(model) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is known about the weights of a model: (how they were made, their metrics).
-
-    Nothing is known about weights that have changed since kbert loaded or trained them.
-    """
+    """What is known about weights that have not changed since kbert loaded or trained them: (how made, metrics)."""
     origin = origin_of(model)
     if origin is None:
         return {}, {}
@@ -210,9 +207,7 @@ max_enqueued_batches {{ value: 100 }}
 def write_warmup(path: pathlib.Path, served: dict[str, ServingSignature]) -> None:
     """Writes a record for each signature and each of the `BATCH_SIZES` that its limits allow.
 
-    The first request to a graph takes many times as long as the second, so a server runs these records first. Rows are
-    the short and long examples in turn. If long ones exceed the limits, only the first, short one is used: a server
-    does not load a model that refuses one of its records.
+    The first request to a graph takes many times as long as the second, so a server runs these records first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     batches = {}  # names that share a signature share its batches
@@ -225,10 +220,7 @@ def write_warmup(path: pathlib.Path, served: dict[str, ServingSignature]) -> Non
 
 
 def warmup_record(kind: str, signature: str, rows: list[dict[str, Any]]) -> bytes:
-    """A serialised PredictionLog with one request; rows map columns to strings or lists of strings.
-
-    For classify and regress the rows become tf.Examples.
-    """
+    """A serialised PredictionLog with one request; rows map columns to strings or lists."""
     log = prediction_log_pb2.PredictionLog()
     if kind == "predict":
         request = log.predict_log.request

@@ -16,11 +16,7 @@ _TAKES = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelledData:
-    """Sentences of words, texts or pairs of texts, with labels by the name of their property.
-
-    A text has a label, a sentence one for each word. `tags` are entities in IOB2, `heads` the number of each word's
-    syntactic head, from 0, -1 for the root.
-    """
+    """Sentences of words, texts or pairs, with labels by property: one for each word, or for a text."""
 
     rows: Sequence
     labels: Mapping[str, Sequence]
@@ -60,9 +56,8 @@ def labelled_data(data, argument: str) -> LabelledData:
     """Labelled words or texts, from any of the forms that `kbert.inspect` takes.
 
     A mapping with ``words`` (lists of words) may have ``tags`` (entities in IOB2) and ``heads`` (number of each word's
-    syntactic head from 0, -1 for the root). A mapping with ``text`` may have ``text_pair``. Every other column holds
-    labels. Examples of `kbert.tasks.Tagging` and of the text tasks are taken too. Errors call the data `argument` and
-    name the row.
+    syntactic head from 0, -1 for the root), one with ``text`` may have ``text_pair``; every other column holds labels.
+    Examples of `kbert.tasks.Tagging` and of the text tasks are taken too.
     """
     owner = f"inspect: `{argument}`"
     if isinstance(data, Mapping):

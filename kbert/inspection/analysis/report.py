@@ -98,11 +98,7 @@ def _plain(value):
 
 
 def pictures(inspection: Inspection) -> dict[str, np.ndarray]:
-    """Name → picture, uint8 [height, width, 3]; a name's first part is its group.
-
-    Attention is drawn of the first `DRAWN_TEXTS` texts, attributions of the first `DRAWN_ATTRIBUTIONS`. The report
-    shows all of them.
-    """
+    """Name → picture, uint8 [height, width, 3]; a name's first part is its group. The report shows all texts."""
     layers = [f"layer {n}" for n in range(1, inspection.model["layers"] + 1)]
     heads = [f"head {n}" for n in range(1, inspection.model["heads"] + 1)]
     drawn = {}

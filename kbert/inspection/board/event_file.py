@@ -22,8 +22,7 @@ class EventFile:
     of that step and later ones. Faults of the disk are raised as by `kbert.files.explain_full_disk`.
     """
 
-    def __init__(self, directory, start: int | None = None):
-        """`start` is the first step; None: that of what is first written."""
+    def __init__(self, directory, start: int | None = None):  # the first step; None: of what is first written
         self._directory = pathlib.Path(directory)
         self._start = start
         self._writer = None

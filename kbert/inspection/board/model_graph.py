@@ -19,10 +19,7 @@ _NUMBER = re.compile(r"_\d+$")
 
 
 def trace_model(model):
-    """The `tf.Graph` of a functional model's forward pass without dropout.
-
-    None for other models and other backends.
-    """
+    """The `tf.Graph` of a functional model's forward pass without dropout; None for other models and backends."""
     inputs = getattr(model, "input", None)
     if inputs is None and len(listed := getattr(model, "inputs", None) or ()) == 1:
         inputs = listed[0]  # a keras.Sequential lists its only input

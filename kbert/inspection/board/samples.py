@@ -49,10 +49,7 @@ _MOST = 2**16  # values taken of a variable
 
 
 def weight_samples(model) -> dict[str, np.ndarray]:
-    """Variable's path → float32 values of every trainable matrix.
-
-    Of large ones 65,536 values are taken, spread over rows and columns.
-    """
+    """Variable's path → float32 values of every trainable matrix, of large ones 65,536 from all rows and columns."""
     matrices = [variable for variable in model.trainable_variables if len(variable.shape) > 1]
     return {variable.path: np.asarray(_spread(variable), "float32") for variable in matrices}
 
@@ -106,11 +103,7 @@ def _by_layer(variables, squares):
 
 
 class AttentionEntropy:
-    """The entropy of the attention probabilities of every layer, head and token, on fixed rows.
-
-    0 is attention to a single token, the logarithm of the number of tokens even attention to all. The weights of the
-    model are read anew with each call.
-    """
+    """The entropy of the attention of every layer, head and token, on fixed rows, with the weights as they then are."""
 
     def __init__(self, model, inputs, rows=4):
         self._encoder = model.encoder.with_outputs("attention_probs")

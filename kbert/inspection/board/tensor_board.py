@@ -1,6 +1,8 @@
 """The callback that shows a training in TensorBoard, where it writes, and profiles of a few steps."""
 
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
 import keras
 
@@ -133,21 +135,14 @@ class TensorBoard(keras.callbacks.Callback):
             self._profiler.stop()
         last = self._last
         # A run in steps is several calls of `fit`, and this may be the end of any.
-        is_over = (
-            last.get("step") == last.get("total_steps", last.get("step")) and last.get("time_fraction", 1.0) >= 1.0
-        )
-        if last and is_over and not self.wait_for_finish:
+        is_over = last and last["step"] == last.get("total_steps", last["step"]) and last.get("time_fraction", 1.0) >= 1
+        if is_over and not self.wait_for_finish:
             trained, held_out = _by_run(last)
             self.finish({name: float(value) for name, value in (held_out or trained).items()}, last["step"])
         self._close()
 
-    def finish(self, metrics, step):
-        """Writes a run's final scores, which the HParams tab compares, and marks the run as done.
-
-        Args:
-            metrics: dict of names as in the logs → float; other values are skipped.
-            step: int, of the weights that were scored.
-        """
+    def finish(self, metrics: dict[str, Any], step: int) -> None:
+        """Writes a run's final scores, by their names in the logs, for the HParams tab, and marks the run as done."""
         self._write_scalars("final", step, {name: value for name, value in metrics.items() if isinstance(value, float)})
         self._file("final").write(step, [session_end()])
         self._close()
@@ -247,17 +242,10 @@ class Profiler:
         self._is_running = False
 
     def before(self, step: int) -> None:
-        if self._is_running or not self._first <= step <= self._last:
-            return
-        self._is_running = True
-        if keras.backend.backend() == "jax":
-            import jax
-
-            jax.profiler.start_trace(self._log_dir)
-        else:
-            import tensorflow as tf
-
-            tf.profiler.experimental.start(self._log_dir)
+        if not self._is_running and self._first <= step <= self._last:
+            self._is_running = True
+            start, _ = _backend_profiler()
+            start(self._log_dir)
 
     def after(self, step: int) -> None:
         if step >= self._last:
@@ -265,17 +253,21 @@ class Profiler:
 
     def stop(self) -> None:
         """Writes what was recorded, if anything is being recorded."""
-        if not self._is_running:
-            return
-        self._is_running = False
-        if keras.backend.backend() == "jax":
-            import jax
+        if self._is_running:
+            self._is_running = False
+            _, stop = _backend_profiler()
+            stop()
 
-            jax.profiler.stop_trace()
-        else:
-            import tensorflow as tf
 
-            tf.profiler.experimental.stop()
+def _backend_profiler() -> tuple[Callable, Callable]:
+    """What starts and what stops it."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.profiler.start_trace, jax.profiler.stop_trace
+    import tensorflow as tf
+
+    return tf.profiler.experimental.start, tf.profiler.experimental.stop
 
 
 def profiled_steps(steps) -> tuple[int, int]:
@@ -293,10 +285,7 @@ def profiled_steps(steps) -> tuple[int, int]:
 
 
 def log_directory(function: str, log_dir, output, profile=None) -> pathlib.Path | None:
-    """The directory of a run's logs: `log_dir`, else ``logs`` in `output`, else None.
-
-    `function` has these arguments, for the message of an error.
-    """
+    """The directory of the logs of a run of `function`: `log_dir`, else ``logs`` in `output`, else None."""
     output = None if output is None else check_directory(output, f"{function}: `output`")
     if log_dir:
         return check_directory(log_dir, f"{function}: `log_dir`")

@@ -5,7 +5,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An HTML element. Of its properties `on…` listens, `dataset` and `style` are objects, true is a bare attribute. */
+/** An HTML element. Of its properties `dataset` and `style` are objects, and true is a bare attribute. */
 export function element(name, properties = {}, ...children) {
   return fill(document.createElement(name), properties, children);
 }
@@ -18,8 +18,7 @@ export function svg(name, properties = {}, ...children) {
 function fill(node, properties, children) {
   for (const [key, value] of Object.entries(properties)) {
     if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-    else if (key === "dataset") Object.assign(node.dataset, value);
+    if (key === "dataset") Object.assign(node.dataset, value);
     else if (key === "style") for (const [property, to] of Object.entries(value)) node.style.setProperty(property, to);
     else node.setAttribute(key, value === true ? "" : value);
   }

@@ -65,7 +65,7 @@ function summary({ counts, loss }) {
   const { chosen, candidates, masked, random, kept } = counts;
   const of = count(candidates, "candidate");
   const parts = `${chosen} of ${of} chosen: ${masked} [MASK], ${random} random, ${kept} kept.`;
-  const mean = loss === null || loss === undefined ? "" : ` Mean loss of these predictions: ${short(loss)}.`;
+  const mean = loss === null ? "" : ` Mean loss of these predictions: ${short(loss)}.`;
   return element("p", { class: "summary" }, parts, mean);
 }
 
@@ -78,9 +78,7 @@ function row(one, withModel) {
           one.predictions.map(({ token, probability }) => [token, probability]),
           { right: one.label, label: "Predictions" },
         ),
-        one.label_probability === null || one.label_probability === undefined
-          ? null
-          : element("p", { class: "hint" }, `the original has ${percent(one.label_probability)}`),
+        element("p", { class: "hint" }, `the original has ${percent(one.label_probability)}`),
       ]
     : null;
   return element(

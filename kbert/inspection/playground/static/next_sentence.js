@@ -49,8 +49,6 @@ function form(session) {
   };
 }
 
-const asText = (token) => (typeof token === "string" ? token : token.token);
-
 function documents({ sentences, pair }) {
   const used = (document, sentence) => {
     if (document === 0 && pair.first.includes(sentence)) return "A";
@@ -66,8 +64,7 @@ function documents({ sentences, pair }) {
       list.length > MOST
         ? element("p", { class: "hint" }, `… and ${count(list.length - MOST, "sentence")} more`)
         : null;
-    const name =
-      number === 0 ? "The document" : sentences.length > 2 ? `Another document, ${number}` : "Another document";
+    const name = number === 0 ? "The document" : "Another document";
     return element(
       "details",
       { open: true },
@@ -86,7 +83,7 @@ function dropped({ front, back }) {
           "p",
           {},
           `Truncated at the ${name}: `,
-          tokens.map((token) => [element("s", {}, asText(token)), " "]),
+          tokens.map(({ token }) => [element("s", {}, token), " "]),
         )
       : null;
   return element("div", { class: "dropped" }, list("front", front), list("back", back));
@@ -108,7 +105,7 @@ function verdict(answer) {
 
 function show(answer) {
   const { pair, steps } = answer;
-  const tokens = pair.tokens.map((token) => tokenText(asText(token), token.segment ?? 0));
+  const tokens = pair.tokens.map(({ token, segment }) => tokenText(token, segment));
   return [
     element("p", { class: "label" }, "Label: ", element("b", {}, pair.label === "IsNext" ? "→ IsNext" : "⇄ NotNext")),
     verdict(answer),

@@ -10,7 +10,7 @@ export const kindName = (kind) => WORDS[kind] ?? kind;
 export const kindMark = (kind) => MARKS[kind] ?? "";
 
 /** One token; its segment shows as the line below it, solid for A and dashed for B. */
-export function tokenText(token, segment = 0) {
+export function tokenText(token, segment) {
   return element("span", { class: `token segment-${segment}`, dir: "auto" }, token);
 }
 

@@ -104,7 +104,7 @@ def test_warm_up_requests_are_answered(served):
         columns = {key: tf.constant(value) for key, value in fed(kind, inputs).items()}
         size = len(next(iter(columns.values())))
         sizes[name].append(size)
-        if size <= 2:
+        if size <= 2 and served.kind in ("single", "span"):  # classify too, and windows; other rows: the card's example
             for output in signatures[name](**columns).values():
                 assert output.shape[0] == size
     assert sizes == {name: list(BATCH_SIZES) for name in signatures}

@@ -95,7 +95,7 @@ def test_texts_within_the_limits_are_answered_as_before(narrow, kind):
     run = model.signatures["serving_default"]
     other = {"question": "the capital?"} if kind == "span" else {}
     column, allowed = pipeline.preprocessor.input_names[-1], 0
-    for words in range(10, 120, 2):
+    for words in range(20, 120, 2):
         columns = {name: [text] for name, text in {**other, column: "the film " * words + "in London"}.items()}
         try:
             answers = run(**{name: tf.constant(value) for name, value in columns.items()})
@@ -113,7 +113,7 @@ def test_texts_within_the_limits_are_answered_as_before(narrow, kind):
             np.testing.assert_allclose(answers[name], value, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", slow_but(("regression",), ("regression", "span", "multiple_choice")))
+@pytest.mark.parametrize("kind", slow_but(("span",), ("regression", "span", "multiple_choice")))
 def test_columns_of_different_lengths_are_refused(narrow, kind):
     path, pipeline, model = narrow(kind)
     kbert.audit(path).require_clean()
@@ -137,7 +137,7 @@ def test_windows_are_refused_before_memory_is_taken(tmp_path):
 
 def test_candidates_do_not_copy_their_context():
     """Each of thousands of candidate answers had a copy of the whole context: GBs where it is a megabyte."""
-    model, tokenizer = kbert.BertSpanExtractor(tiny_config()), tiny_tokenizer()
+    model, tokenizer = kbert.BertSpanExtractor(tiny_config(num_layers=1)), tiny_tokenizer()
     randomise(model, scale=1.0)
     ask_for = tf.function(signatures(kbert.build_pipeline(model, tokenizer, sequence_length=16))["answer"].function)
     context = "good film . " * 1000 + " " * 1_000_000 + "London"
@@ -177,7 +177,7 @@ def test_outputs_of_many_numbers_allow_fewer_rows():
 
 def test_limits_too_small_for_any_text_leave_nothing(tmp_path):
     with pytest.raises(ValueError, match="the limits on requests do not allow this one: .*charming"):
-        kbert.export(make_pipeline("encoder")[0], tmp_path / "model", max_request_bytes=5)
+        kbert.export(make_pipeline("single")[0], tmp_path / "model", max_request_bytes=5)
     assert not list(tmp_path.iterdir())
 
 

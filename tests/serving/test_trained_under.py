@@ -18,7 +18,8 @@ with hardware.scope():
     model.compile(kbert.AdamW(0.01), jit_compile=hardware.jit_compile)
 pipeline = kbert.build_pipeline(model, tiny_tokenizer())
 batch = pipeline.preprocessor(TEXTS)
-data = tf.data.Dataset.from_tensors(({name: batch[name] for name in model.input}, {"logits": tf.constant([0, 1, 0, 1])}))
+inputs = {name: batch[name] for name in model.input}
+data = tf.data.Dataset.from_tensors((inputs, {"logits": tf.constant([0, 1, 0, 1])}))
 model.fit(data.repeat(), steps_per_epoch=3, verbose=0)
 expected = pipeline.predict(TEXTS, verbose=0)["probabilities"]
 path = str(kbert.export(pipeline, sys.argv[2]))

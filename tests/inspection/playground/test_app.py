@@ -236,14 +236,14 @@ def test_markup_stays_text_in_json(ask, app):
 
 def test_users_do_not_mix(app):
     """Each of many questions at once gets the answer that it gets alone."""
-    words = ("film", "good", "bad")
+    words = ("film", "good")
     questions = [
         ("masking", {"model": "fill_mask", "text": f"the {w} is very {w}", "seed": n}) for n, w in enumerate(words)
     ]
     questions += [("attention", {"model": "encoder", "text": f"{w} of {w}"}) for w in words]
     questions += [("entities", {"model": "tagging", "text": f"{w} of {w}"}) for w in words]
     alone = [asking(app)(view, **question) for view, question in questions]
-    with concurrent.futures.ThreadPoolExecutor(3) as users:
+    with concurrent.futures.ThreadPoolExecutor(len(questions)) as users:
         together = list(users.map(lambda asked: asking(app)(asked[0], **asked[1]), questions))
     assert together == alone
 

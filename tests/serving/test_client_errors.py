@@ -60,7 +60,7 @@ def bytes_server(answer):
         (b'HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n{"outputs": ["a', "broke its answer off", True),
         (b"HTTP/1.1 400 Bad\r\nContent-Length: 99\r\n\r\n{", "broke its answer off", True),
         (b"", "cannot be reached", True),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", "expected JSON", False),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\n<html>", "not JSON", False),
         (
             b"HTTP/1.1 500 Oops\r\nContent-Length: 4\r\n\r\nhelp",
             r"answered 500: help \(signature 'serving_default'\)",

@@ -1,6 +1,6 @@
-"""A live TensorBoard over real runs, asked over HTTP: every dashboard has its data.
+"""A live TensorBoard over real runs, a pre-training and two fine-tunings of it, asked over HTTP.
 
-One pre-training and two fine-tunings of it. Curves and histograms in files: board/; the tab in a server: browser/.
+Curves, histograms, graphs, pictures and texts in files: board/ and examples/; the tab in a server: browser/.
 """
 
 import pytest
@@ -52,12 +52,6 @@ def make_runs(path):
         )
         for n, (rate, steps) in enumerate(zip(RATES, (6, 2), strict=True))
     ]
-    kbert.inspect(
-        path / "0",
-        [rows[0][0]],
-        {"text": [text for text, _ in rows], "label": [label for _, label in rows]},
-        log_dir=path / "0/logs",
-    )
     return path, pretraining, tunings
 
 
@@ -132,59 +126,3 @@ def test_hparams_compare_the_runs(live, runs):
         assert one["hparams"]["learning_rate"] == RATES[n]
         values = {value["name"]["tag"]: value["value"] for value in one["sessions"][0]["metricValues"]}
         assert values["accuracy/accuracy"] == pytest.approx(tuning.metrics["dev"]["accuracy"])
-
-
-def test_graphs(live):
-    runs = live.json("data/plugin/graphs/info")
-    for run in RUNS:
-        about = runs[f"{run}/train"]
-        assert about["run_graph"] and about["tags"]["keras"]["conceptual_graph"]
-    graph = live.get("data/plugin/graphs/graph", run="0/logs/train").decode()
-    assert "MatMul" in graph and "classifier_head" in graph
-    layers = live.get("data/plugin/graphs/graph", run="0/logs/train", tag="keras", conceptual="true").decode()
-    assert "encoder_block_1/attention/query" in layers
-    assert layers.count("input:") > 20  # edges, which Keras' own graph of such a model lacks
-
-
-def test_images(live):
-    tags = live.json("data/plugin/images/tags")["0/logs/examples"]
-    for tag in ("predictions/confusion matrix", "predictions/calibration"):
-        assert tag in tags
-        shown = live.json("data/plugin/images/images", run="0/logs/examples", tag=tag, sample=0)
-        assert [one["step"] for one in shown] == [2, 4, 6]
-        picture = live.get(f"data/plugin/images/individualImage?{shown[-1]['query']}")
-        assert picture.startswith(b"\x89PNG") and len(picture) > 5000
-
-
-def test_text(live):
-    """Held-out examples of the pre-training; what a fine-tuning gets right and wrong, at each evaluation."""
-    tags = live.json("data/plugin/text/tags")
-    expected = {
-        ("pretraining", "masked examples"): [2, 4],
-        ("pretraining", "next sentence examples"): [2, 4],
-        ("0", "predictions/by label"): [2, 4, 6],
-        ("1", "predictions/by label"): [2],
-    }
-    for (run, tag), steps in expected.items():
-        run = f"{run}/logs/examples"
-        assert tag in tags[run]
-        shown = live.json("data/plugin/text/text", run=run, tag=tag)
-        assert [one["step"] for one in shown] == steps and all("<table>" in one["text"] for one in shown)
-
-
-def test_what_inspect_found(live):
-    """The projector's vectors, pictures of attention, and scores of probes by layer."""
-    run = "0/logs/inspection"
-    assert run in live.json("data/plugin/projector/runs")
-    shown = live.json("data/plugin/projector/info", run=run)["embeddings"]
-    names = {one["tensorName"]: one["tensorShape"] for one in shown}
-    assert names == {"word embeddings": [len(VOCABULARY), 128], "texts": [5, 128]}
-    vectors = live.get("data/plugin/projector/tensor", run=run, name="word embeddings")
-    assert len(vectors) == 4 * 128 * len(VOCABULARY)
-    labels = live.get("data/plugin/projector/metadata", run=run, name="word embeddings").decode().splitlines()
-    assert labels[0].split("\t")[0] == "token" and [row.split("\t")[0] for row in labels[1:]] == VOCABULARY
-    tags = live.json("data/plugin/images/tags")[run]
-    assert {"model attention/text 1, layer 1", "model heads/entropy", "model probes/label"} <= set(tags)
-    (picture,) = live.json("data/plugin/images/images", run=run, tag="model probes/label", sample=0)
-    assert live.get(f"data/plugin/images/individualImage?{picture['query']}").startswith(b"\x89PNG")
-    assert [step for step, _ in curve(live, run, "model probe scores/label/accuracy")] == [0, 1, 2]

@@ -70,15 +70,6 @@ def test_ops_that_servers_lack(tmp_path):
     assert forbidden("MutableHashTableV2") and not forbidden("MatMul") and TEXT_OPS["FastBertNormalize"] == "2.12"
 
 
-@pytest.mark.slow  # importing KerasHub takes seconds; its operation: the test above
-def test_keras_hub_preprocessing_fails(tmp_path, served_models):
-    keras_hub = pytest.importorskip("keras_hub")
-    tokenizer = keras_hub.models.BertTokenizer(served_models["single"].pipeline.tokenizer.vocabulary)
-    preprocessor = keras_hub.models.BertTextClassifierPreprocessor(tokenizer, sequence_length=8)
-    problems = problems_of(tmp_path, _Foreign(lambda text: preprocessor(text)))
-    assert "TFText>RoundRobinTrim is in no server before 2.20" in problems
-
-
 def test_signatures_that_servers_cannot_batch(tmp_path):
     def answer(text):
         return {
@@ -353,31 +344,6 @@ def test_damaged_and_absent_models(tmp_path):
         kbert.audit(tmp_path)
 
 
-def test_warm_up_and_batching_files(tmp_path, served_models):
-    path = tmp_path / "1"
-    shutil.copytree(served_models["regression"].path, path)
-    file = path / "assets.extra/tf_serving_warmup_requests"
-    with tf.io.TFRecordWriter(str(file)) as writer:
-        writer.write(warmup_record("predict", "serving_default", [{"text": "a"}]))
-        writer.write(warmup_record("predict", "answer", [{"text": "a"}]))
-        writer.write(warmup_record("classify", "serving_default", [{"text": "a"}]))
-        writer.write(warmup_record("predict", "serving_default", [{"text": ["a"], "text_pair": 1}]))
-    (path / "batching_params.pbtxt").write_text("max_batch_size { value: 8 }\nallowed_batch_sizes: 4\n")
-    name = "tf_serving_warmup_requests"
-    assert kbert.audit(path).problems == [
-        f"{name}, record 0, serving_default: expected the inputs ['text', 'text_pair'], not ['text']",
-        f"{name}, record 1: there is no signature 'answer'",
-        f"{name}, record 2: serving_default is a predict signature, not for classify",
-        f"{name}, record 3, serving_default: `text` must be string (None,), not string (1, 1)",
-        f"{name}, record 3, serving_default: `text_pair` must be string (None,), not int32 (1,)",
-        f"{name}: no record for the signature regress",
-        "batching_params.pbtxt: allowed_batch_sizes must rise up to max_batch_size (8), not [4]",
-    ]
-    file.write_bytes(b"no records")
-    (path / "batching_params.pbtxt").write_text("max_batch_size = 8")
-    assert [problem.split(": expected")[0] for problem in kbert.audit(path).problems] == [name, "batching_params.pbtxt"]
-
-
 class _Scorer(tf.Module):
     """Two columns, and the same as features of tf.Examples, of which one has a default."""
 
@@ -387,31 +353,24 @@ class _Scorer(tf.Module):
 
     @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
     def regress(self, inputs):
-        found = tf.io.parse_example(
-            inputs, {"a": tf.io.FixedLenFeature([], tf.string), "b": tf.io.FixedLenFeature([], tf.string, "none")}
-        )
-        return {"outputs": self.serve(**found)["score"]}
+        default = {"a": tf.io.FixedLenFeature([], tf.string), "b": tf.io.FixedLenFeature([], tf.string, "none")}
+        return {"outputs": self.serve(**tf.io.parse_example(inputs, default))["score"]}
 
 
-def test_warm_up_rows_and_examples(tmp_path):
+def test_warm_up_requests(tmp_path):
     module = _Scorer()
-    signatures = {"serving_default": module.serve, "regress": module.regress}
-    tf.saved_model.save(module, str(tmp_path), signatures=signatures)
+    tf.saved_model.save(module, str(tmp_path), signatures={"serving_default": module.serve, "regress": module.regress})
     set_methods(tmp_path, {"regress": "tensorflow/serving/regress"})
     file = tmp_path / "assets.extra/tf_serving_warmup_requests"
     file.parent.mkdir()
-    fits = warmup_record("predict", "serving_default", [{"a": "x", "b": "x"}, {"a": "y", "b": "y"}])
 
-    def problems(*records):
-        with tf.io.TFRecordWriter(str(file)) as writer:
-            for record in records:
-                writer.write(record)
-        return [problem.split(": ", 1)[1] for problem in kbert.audit(tmp_path).problems]
+    def predict(*rows, signature="serving_default"):
+        return warmup_record("predict", signature, rows)
 
     def regress(*rows):
         return warmup_record("regress", "regress", rows)
 
-    def predict(**shapes):
+    def shaped(**shapes):
         """Each input has two values, whatever its shape says."""
         log = prediction_log_pb2.PredictionLog()
         for name, shape in shapes.items():
@@ -419,30 +378,52 @@ def test_warm_up_rows_and_examples(tmp_path):
             log.predict_log.request.inputs[name].tensor_shape.CopyFrom(tf.TensorShape(shape).as_proto())
         return log.SerializeToString()
 
-    assert problems(fits, regress({"a": "x"}, {"a": "x", "b": "y", "c": "z"})) == []
-    assert problems(fits, regress(), regress({"a": "x"}, {"b": "y"})) == [
-        "no examples",
-        "a tf.Example with ['b'] lacks features: [['a']]",
-    ]
-    assert problems(predict(a=[2], b=[1]), regress({"a": "x"})) == [
-        "`b` must have 1 strings, not 2",
-        "the inputs must have the same number of rows, not {'a': 2, 'b': 1}",
-    ]
-    huge = predict(a=[2**40], b=[2**40])  # a record of 60 bytes must not be expanded
-    assert problems(huge, regress({"a": "x"})) == [f"`{name}` must have {2**40} strings, not 2" for name in "ab"]
-    no_example = regress() + bytes.fromhex("1a07 0a05 1203 0a01 ff")
-    for broken in (b"", b"\xff" * 12, no_example):
-        assert [problem.split(". ")[0] for problem in problems(broken)] in (
-            ["expected a PredictionLog"],
-            ["expected a PredictionLog of predict, classify or regress"],
-        )
+    fits, example = predict({"a": "x", "b": "x"}, {"a": "y", "b": "y"}), regress({"a": "x"})
+    no_log = "expected a PredictionLog"
+    for records, problems in (
+        ([fits, regress({"a": "x"}, {"a": "x", "b": "y", "c": "z"})], []),
+        ([fits], ["no record for the signature regress"]),
+        ([fits, example, regress()], ["no examples"]),
+        ([fits, regress({"a": "x"}, {"b": "y"})], ["a tf.Example with ['b'] lacks features: [['a']]"]),
+        ([predict({"a": "x"}), example], ["expected the inputs ['a', 'b'], not ['a']"]),
+        ([fits, example, predict({"a": "x"}, signature="answer")], ["there is no signature 'answer'"]),
+        (
+            [fits, example, warmup_record("classify", "serving_default", [{"a": "x"}])],
+            ["serving_default is a predict signature, not for classify"],
+        ),
+        (
+            [predict({"a": ["x"], "b": 1}), example],
+            ["`a` must be string (None,), not string (1, 1)", "`b` must be string (None,), not int32 (1,)"],
+        ),
+        (
+            [shaped(a=[2], b=[1]), example],
+            ["`b` must have 1 strings, not 2", "the inputs must have the same number of rows, not {'a': 2, 'b': 1}"],
+        ),
+        # A record of 60 bytes must not be expanded.
+        ([shaped(a=[2**40], b=[2**40]), example], [f"`{name}` must have {2**40} strings, not 2" for name in "ab"]),
+        ([b""], [no_log]),
+        ([b"\xff" * 12], [no_log]),
+        ([regress() + bytes.fromhex("1a07 0a05 1203 0a01 ff")], [no_log]),
+    ):
+        with tf.io.TFRecordWriter(str(file)) as writer:
+            for record in records:
+                writer.write(record)
+        found = [problem.split(": ", 1)[1] for problem in kbert.audit(tmp_path).problems]
+        assert [problem.split(" of predict")[0].split(". ")[0] for problem in found] == problems
+    file.write_bytes(b"no records")
+    assert kbert.audit(tmp_path).problems[0].startswith("tf_serving_warmup_requests: expected a TFRecord file")
 
 
-@pytest.mark.parametrize("text", ["max_batch_size: 8", "allowed_batch_sizes { value: 8 }"])
-def test_batching_parameters_with_wrong_braces(text, tmp_path):
-    (tmp_path / "batching_params.pbtxt").write_text(text)
-    [problem] = batching_problems(tmp_path)
-    assert problem.startswith("batching_params.pbtxt: expected `") and problem.endswith("with 8")
+def test_batching_parameters(tmp_path):
+    sizes = "allowed_batch_sizes"
+    for text, problem in {
+        "max_batch_size: 8": "expected `max_batch_size { value: N }`. Received: `max_batch_size` with 8",
+        "allowed_batch_sizes { value: 8 }": f"expected `{sizes}: N`. Received: `{sizes}` with 8",
+        "max_batch_size = 8": "expected `name { value: N }` and `name: N`. Received: 'max_batch_size = 8'",
+        f"max_batch_size {{ value: 8 }}, {sizes}: 4": f"{sizes} must rise up to max_batch_size (8), not [4]",
+    }.items():
+        (tmp_path / "batching_params.pbtxt").write_text(text)
+        assert list(batching_problems(tmp_path)) == [f"batching_params.pbtxt: {problem}"]
 
 
 def test_the_recipe(served_models, tmp_path, capsys):

@@ -154,26 +154,20 @@ def test_a_server_that_sends_its_answer_in_drops(place):
         assert time.monotonic() - start < 2
 
 
-@pytest.mark.parametrize("count", ["1", -1, None, [1], 3])
-def test_counts_that_are_none(count):
-    with json_server({"outputs": {"tokens": [["a", ""]], "count": [count]}}) as (address, _):
-        with pytest.raises(ServingError, match="expected numbers of entries as 'count'"):
-            ServingClient(address, "m").predict({"text": ["a"]})
-
-
 @pytest.mark.parametrize(
-    "content",
+    "content, message",
     [
-        {"outputs": None},
-        {"outputs": {}},
-        {"outputs": ["a"]},
-        {"outputs": {"x": 7, "y": [1, 2]}},
-        {"predictions": []},
-        5,
+        *(
+            ({"outputs": {"tokens": [["a", ""]] * 2, "count": [1, count]}}, "expected numbers of entries as 'count'")
+            for count in ("1", -1, None, [1], 3)
+        ),
+        *(({"outputs": outputs}, "expected (a list|the) ") for outputs in (None, {}, ["a"], {"x": 7, "y": [1, 2]})),
+        ({"predictions": []}, "expected an answer with 'outputs'"),
+        (5, "expected an answer with 'outputs'"),
     ],
 )
-def test_answers_that_do_not_fit_the_rows(content):
-    with json_server(content) as (address, _), pytest.raises(ServingError, match="expected (a|the)"):
+def test_answers_that_do_not_fit_the_rows(content, message):
+    with json_server(content) as (address, _), pytest.raises(ServingError, match=message):
         ServingClient(address, "m").predict({"text": ["a", "b"]})
 
 

@@ -67,8 +67,8 @@ np.save(sys.argv[1] + "/results.npy", results, allow_pickle=True)
 """
 
 
+@pytest.mark.slow  # in a process that has no Python at all: test_c_api.py
 def test_answers_in_a_fresh_process_without_kbert(served_models, tmp_path):
-    """Every kind, on one row and none too, in a process that has no Python at all: test_c_api.py."""
     kinds = ("single", "span", "tagging")
     np.save(
         tmp_path / "jobs.npy", {kind: (str(served_models[kind].path), served_models[kind].columns) for kind in kinds}

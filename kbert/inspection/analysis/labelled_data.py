@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kbert.checks import is_missing
+from kbert.tasks.labelled_text import LabelledText
+from kbert.tasks.tagging.readers import TaggedText
 
 _LAST_POSITION = 15  # later words count as this one
 _TAKES = (
@@ -62,12 +64,12 @@ def labelled_data(data, argument: str) -> LabelledData:
     owner = f"inspect: `{argument}`"
     if isinstance(data, Mapping):
         columns = dict(data)
-    elif hasattr(data, "words") and hasattr(data, "tags"):
+    elif isinstance(data, TaggedText):
         columns = {"words": data.words, "tags": data.tags}
-    elif hasattr(data, "texts") and hasattr(data, "labels"):
-        names = getattr(data, "label_names", None)
+    elif isinstance(data, LabelledText):
+        names = data.label_names
         columns = {"text": data.texts, "label": [names[n] if names else str(n) for n in data.labels]}
-        if getattr(data, "text_pairs", None) is not None:
+        if data.text_pairs is not None:
             columns["text_pair"] = data.text_pairs
     else:
         raise TypeError(f"{owner} must be {_TAKES}. Received: {type(data).__name__}")

@@ -273,7 +273,7 @@ def _backend_profiler() -> tuple[Callable, Callable]:
 def profiled_steps(steps) -> tuple[int, int]:
     """The (first, last) step to profile, from an int, "20", "20:25" or a pair of ints."""
     try:
-        parts = steps.split(":") if isinstance(steps, str) else [steps] if type(steps) is int else list(steps)
+        parts = str(steps).split(":") if isinstance(steps, str | int) else list(steps)
         first, last = int(parts[0]), int(parts[-1])
         if len(parts) > 2 or not 1 <= first <= last:
             raise ValueError

@@ -21,8 +21,6 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml; charset=utf-8",
-    ".png": "image/png",
-    ".woff2": "font/woff2",
 }
 _JSON = "application/json; charset=utf-8"
 _LARGEST = 4 * 2**20  # bytes of a question

@@ -15,6 +15,8 @@ from kbert.inspection.analysis.states import encoder_with_attention
 from kbert.inspection.playground.app import first_line
 from kbert.inspection.playground.questions import BadRequest
 from kbert.inspection.playground.sources import describe, found_sources, named_sources, unreadable
+from kbert.models.encoder import BertEncoder
+from kbert.models.pretrainer import BertPretrainer
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.text.tokenizer import BertTokenizer
@@ -71,7 +73,7 @@ class PlaygroundModel:
     @property
     def plain(self):
         """The model for plain rows: one that was trained on packed rows takes them apart."""
-        packed = self.model.encoder.num_parts is not None and hasattr(self.model, "with_parts")
+        packed = self.model.encoder.num_parts is not None and isinstance(self.model, BertEncoder | BertPretrainer)
         return self._once("plain", lambda: self.model.with_parts(None)) if packed else self.model
 
     @property

@@ -26,6 +26,21 @@ function fill(node, properties, children) {
   return node;
 }
 
+/** A paragraph that stands out. */
+export const note = (...words) => element("p", { class: "note" }, ...words);
+
+/** A paragraph in small letters. */
+export const hint = (...words) => element("p", { class: "hint" }, ...words);
+
+/** Something that is opened and closed under its title. */
+export const details = (title, ...children) => element("details", {}, element("summary", {}, title), ...children);
+
+/** A row of a table; strings are cells of text, elements are cells themselves. */
+export function tableRow(...cells) {
+  const made = cells.map((cell) => (typeof cell === "string" ? element("td", { dir: "auto" }, cell) : cell));
+  return element("tr", {}, made);
+}
+
 /** An id that no other element of the page has. */
 export function uniqueId(start) {
   uniqueId.last = (uniqueId.last ?? 0) + 1;

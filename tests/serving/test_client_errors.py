@@ -237,21 +237,17 @@ def test_a_short_answer_over_grpc_does_not_take_much_memory(grpc_server):
 
 
 def test_malformed_answers_over_grpc(grpc_server):
-    predicted = predict_pb2.PredictResponse()
-    predicted.outputs["label"].CopyFrom(tf.make_tensor_proto(["good", "bad"]))
-    predicted.outputs["score"].CopyFrom(tf.make_tensor_proto(np.ones((2, 3), "float32")))
-    classified = classification_pb2.ClassificationResponse()
-    for _ in range(2):
-        classified.result.classifications.add().classes.add(label="good", score=1)
-    regressed = regression_pb2.RegressionResponse()
-    for value in (1, 2):
-        regressed.result.regressions.add(value=value)
+    tensors = {"label": tf.make_tensor_proto(["good", "bad"]), "score": tf.make_tensor_proto(np.ones((2, 3), "f4"))}
+    classified = {"classifications": [{"classes": [{"label": "good", "score": 1}]}] * 2}
+    regressed = {"regressions": [{"value": 1}, {"value": 2}]}
     client, answers = grpc_server
+    examples = [{"text": "a"}, {"text": "b"}]
     calls = [
-        (predicted.SerializeToString(), lambda: client.predict({"text": ["a", "b"]})),
-        (classified.SerializeToString(), lambda: client.classify([{"text": "a"}, {"text": "b"}])),
-        (regressed.SerializeToString(), lambda: client.regress([{"text": "a"}, {"text": "b"}])),
+        (predict_pb2.PredictResponse(outputs=tensors), lambda: client.predict({"text": ["a", "b"]})),
+        (classification_pb2.ClassificationResponse(result=classified), lambda: client.classify(examples)),
+        (regression_pb2.RegressionResponse(result=regressed), lambda: client.regress(examples)),
     ]
+    calls = [(message.SerializeToString(), call) for message, call in calls]
     found = []
     for message, call in calls:
         answers.append(message)

@@ -105,12 +105,10 @@ def test_what_is_sampled(run):
     assert len(mean) == 3 and all(0 < value <= np.log(tiny.S) for _, value in mean)
 
 
-@pytest.mark.parametrize(
-    "task",
-    slow_but(
-        ("span", "multiple_choice"), ("classification", "regression", "span", "tagging", "multiple_choice", "masked_lm")
-    ),
-)
+TASKS = ("classification", "regression", "span", "tagging", "multiple_choice", "masked_lm")
+
+
+@pytest.mark.parametrize("task", slow_but(("span", "multiple_choice"), TASKS))
 def test_every_tasks_model_has_a_graph_and_samples(tmp_path, task):
     """(Where other tests train, tests/conftest.py leaves both out.)"""
     model = make_model(task, vocabulary_size=37, num_layers=1)  # of these batches
@@ -162,16 +160,9 @@ def test_a_resumed_run_shows_every_step_once(tmp_path):
 
 
 def test_it_goes_with_plain_fit(tmp_path):
-    model = tiny.model()
-    fitted = model.fit(
-        tiny.make_dataset(),
-        steps_per_epoch=2,
-        epochs=2,
-        callbacks=[TensorBoard(tmp_path)],
-        verbose=0,
-        validation_data=tiny.make_dataset(500),
-        validation_steps=1,
-    )
+    held_out = {"validation_data": tiny.make_dataset(500), "validation_steps": 1}
+    options = {"steps_per_epoch": 2, "epochs": 2, "callbacks": [TensorBoard(tmp_path)], "verbose": 0}
+    fitted = tiny.model().fit(tiny.make_dataset(), **options, **held_out)
     found = read_scalars(tmp_path)
     assert [step for step, _ in found["train", "optimizer/gradient_norm"]] == [2, 4]
     for which, prefix in (("train", ""), ("validation", "val_")):

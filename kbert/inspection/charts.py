@@ -27,10 +27,7 @@ _FONTS = (
 
 
 def picture(width: float, height: float, title: str, draw: Callable) -> np.ndarray:
-    """Draws a chart on white, which is readable in TensorBoard's dark theme too.
-
-    `width` and `height` are in points. `draw` adds axes to a `matplotlib.figure.Figure`.
-    """
+    """A chart on white, for TensorBoard's dark theme too; sizes in points; `draw` adds axes to a matplotlib Figure."""
     import matplotlib
     from matplotlib import font_manager
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -60,10 +57,7 @@ def picture(width: float, height: float, title: str, draw: Callable) -> np.ndarr
 
 
 def attention_picture(probs, tokens: Sequence[str], title: str) -> np.ndarray:
-    """The attention of all heads of a layer, [A, S, S]: a row for each token that attends.
-
-    Of more than `MOST_TOKENS` tokens the first are drawn, and the title says so.
-    """
+    """The attention of all heads of a layer, [A, S, S], from rows to columns; of the first `MOST_TOKENS` tokens."""
     shown = min(len(tokens), MOST_TOKENS)
     if shown < len(tokens):
         title += f", the first {shown} of {len(tokens)} tokens"
@@ -96,10 +90,7 @@ def heat_map(values, rows: Sequence[str], columns: Sequence[str], title: str, hi
 
 
 def layer_chart(series: Mapping[str, Sequence[float]], title: str, dashed: Sequence[str] = ()) -> np.ndarray:
-    """Lines over the layers, the embeddings first, from 0 to 1.
-
-    Baselines and other lines that are not the finding itself are `dashed`.
-    """
+    """Lines over the layers, the embeddings first, from 0 to 1; baselines and the like are `dashed`."""
 
     def draw(figure):
         axes = figure.subplots()
@@ -117,10 +108,7 @@ def layer_chart(series: Mapping[str, Sequence[float]], title: str, dashed: Seque
 
 
 def attribution_picture(tokens: Sequence[str], attributions: Sequence[float], title: str) -> np.ndarray:
-    """A bar for each token: to the right where it speaks for the answer, to the left where against it.
-
-    Of more than `MOST_BARS` tokens the ones with the longest bars are drawn, and the title says so.
-    """
+    """A bar for each token, to the right where it speaks for the answer; of the `MOST_BARS` that matter most."""
     values = np.asarray(attributions, "float64")
     shown = np.sort(np.argsort(-np.abs(values), kind="stable")[:MOST_BARS])  # in the order of the text
     if len(shown) < len(tokens):
@@ -166,8 +154,8 @@ def reliability_picture(
 ) -> np.ndarray:
     """The reliability diagram: accuracy as bars, the gap to the confidence as a line, the counts below.
 
-    `calibration` has ``counts``, ``confidence`` and ``accuracy`` of bins of equal width. `of` names
-    whose probability it is, `fraction` what the bars show.
+    `calibration` has ``counts``, ``confidence`` and ``accuracy`` of bins of equal width. `of` names whose probability
+    it is, `fraction` what the bars show.
     """
     bins = len(calibration.counts)
     used = np.flatnonzero(calibration.counts)
@@ -193,10 +181,7 @@ def reliability_picture(
 
 
 def scatter_picture(labels: np.ndarray, predictions: np.ndarray, title: str) -> np.ndarray:
-    """A point for each of at most `MOST_POINTS` pairs of a gold and a predicted number; what is right lies on a line.
-
-    Only finite numbers are drawn, and the title says how many are not.
-    """
+    """A point for each of at most `MOST_POINTS` pairs of finite gold and predicted numbers."""
     finite = np.isfinite(labels) & np.isfinite(predictions)
     rows = np.flatnonzero(finite)
     rows = rows[np.linspace(0, len(rows) - 1, min(MOST_POINTS, len(rows)), dtype="int64")]
@@ -217,7 +202,7 @@ def scatter_picture(labels: np.ndarray, predictions: np.ndarray, title: str) -> 
 
 
 def residual_picture(residuals: np.ndarray, title: str, bars: int = 20) -> np.ndarray:
-    """The number of examples by their residual, with a line at 0; the title says how many are not finite."""
+    """The number of examples by their residual, if it is finite, with a line at 0."""
     finite = np.isfinite(residuals)
     drawn = residuals[finite]
     reach = float(np.abs(drawn).max(initial=0.0)) or 1.0

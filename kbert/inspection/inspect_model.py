@@ -50,29 +50,25 @@ def inspect(
 ) -> Inspection:
     """Inspects a model: attention, heads, probes, attributions; for TensorBoard, as files and as HTML.
 
-    From texts come the attention of every head, statistics of the heads and, by integrated
-    gradients, which tokens decided the model's answer. From labelled data come linear probes of
-    each layer with a control task, and how the heads follow entities and syntax. From two models
-    comes how similar their layers are. TensorBoard's projector shows word embeddings, and vectors
-    of the data with their labels.
+    From texts come the attention of every head, statistics of the heads and, by integrated gradients, which tokens
+    decided the model's answer. From labelled data come linear probes of each layer with a control task, and how the
+    heads follow entities and syntax. From two models comes how similar their layers are. TensorBoard's projector shows
+    word embeddings, and vectors of the data with their labels.
 
     Args:
         model: a kbert model, a pipeline, or what `kbert.load_pretrained` takes.
-        texts: strings, or tuples of two strings (a question and its context; a pair). A model with
-            a masked-LM head reads ``[MASK]`` in them. None: two sentences of English.
-        data: labelled words or texts, see `kbert.inspection.analysis.labelled_data`: mappings of columns, or
-            examples of `kbert.tasks.Tagging` or a text task.
-        dev: labelled words or texts on which probes are scored. None: a fifth of `data`, drawn by
-            `seed`.
+        texts: strings, or tuples of two strings (a question and its context; a pair). A model with a masked-LM head
+            reads ``[MASK]`` in them. None: two sentences of English.
+        data: labelled words or texts, see `kbert.inspection.analysis.labelled_data`: mappings of columns, or examples
+            of `kbert.tasks.Tagging` or a text task.
+        dev: labelled words or texts on which probes are scored. None: a fifth of `data`, drawn by `seed`.
         compare: another model in any form that `model` takes, such as the one before fine-tuning.
         tokenizer: `kbert.BertTokenizer`, for a model that was loaded without one.
-        counts: how often each token of the vocabulary occurs, ints [V]
-            (`kbert.pretraining.token_counts`). The projector then has the most frequent tokens,
-            with their frequencies.
+        counts: how often each token of the vocabulary occurs, ints [V] (`kbert.pretraining.token_counts`). The
+            projector then has the most frequent tokens, with their frequencies.
         log_dir: TensorBoard's log directory, to which the run ``inspection`` is added.
-        directory: for ``report.html``, ``figures.json`` and ``pictures/``. Here and in TensorBoard
-            there are pictures of attention for the first two texts and of attributions for the
-            first 16. The report shows all.
+        directory: for ``report.html``, ``figures.json`` and ``pictures/``. Here and in TensorBoard there are pictures
+            of attention for the first two texts and of attributions for the first 16. The report shows all.
         overwrite: whether an inspection that is in `directory` may be replaced.
         name: of the model in headings. None: its directory, or its class.
         sequence_length: tokens of a text or window, at most the encoder's.

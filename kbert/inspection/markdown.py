@@ -13,9 +13,9 @@ _MOST_WORDS = 80
 def escape(text: str, limit: int | None = None) -> str:
     """Text whose characters show as they are and mean nothing: punctuation as character references.
 
-    Python-Markdown knows few backslash escapes, and TensorBoard allows few tags, none for
-    strikethrough. White space becomes one space, since a cell of a table is one line. Control
-    characters become their pictures. After `limit` characters the rest becomes "…".
+    Python-Markdown knows few backslash escapes, and TensorBoard allows few tags, none for strikethrough. White space
+    becomes one space, since a cell of a table is one line. Control characters become their pictures. After `limit`
+    characters the rest becomes "…".
     """
     text = " ".join(text.split())
     is_cut = limit is not None and len(text) > limit
@@ -47,8 +47,8 @@ def percent(fraction: float) -> str:
 def mark_spans(text: str, gold=None, predicted=None, around: int = _AROUND) -> str:
     """The text around two spans as Markdown: the gold one bold in ⟦ ⟧, the predicted one in italics in ❮ ❯.
 
-    Spans are (start, end) in code points, end exclusive, or None. Beyond `around` characters on
-    each side of a span, the text becomes "…".
+    Spans are (start, end) in code points, end exclusive, or None. Beyond `around` characters on each side of a span,
+    the text becomes "…".
     """
     spans = {_GOLD: gold, _PREDICTED: predicted}
     spans = {marks: span for marks, span in spans.items() if span is not None and 0 <= span[0] < span[1] <= len(text)}
@@ -87,8 +87,8 @@ def _styled(text, stars):
 def mark_entities(words: Sequence[str], entities: Sequence[tuple[int, int, str]], matched: Iterable[tuple]) -> str:
     """The first 80 words of a sentence as Markdown: entities in ⟦ ⟧ after their type.
 
-    Entities are (first word, last word + 1, type). ✓ and bold mark the ones that gold and
-    prediction share (`matched`), ✗ and italics the others.
+    Entities are (first word, last word + 1, type). ✓ and bold mark the ones that gold and prediction share (`matched`),
+    ✗ and italics the others.
     """
     matched = set(matched)
     shown = words[:_MOST_WORDS]

@@ -48,17 +48,16 @@ class AuditReport:
 
     def lines(self) -> Iterator[str]:
         """The report as text, line by line."""
-        core = sorted(op for op in self.ops if op not in self.servers)
         yield f"{self.path}: {len(self.ops)} ops, {len(self.signatures)} signatures"
-        servers = f"in every server since {_OLDEST} unless named below"
-        yield f"  core TensorFlow ({len(core)}, {servers}): {' '.join(core)}"
+        core = sorted(op for op in self.ops if op not in self.servers)
+        where = f"in every server since {_OLDEST} unless named below"
+        yield f"  core TensorFlow ({len(core)}, {where}): {' '.join(core)}"
         for op, since in sorted(self.servers.items()):
             servers = f"tensorflow_model_server {since} and later" if since else "no stock server"
             yield f"  {op:40s} {servers}"
         for name, signature in self.signatures.items():
-            inputs = ", ".join(signature.inputs)
-            outputs = ", ".join(signature.outputs)
-            yield f"  signature {name:20s} {signature.kind}: {inputs} -> {outputs}"
+            tensors = f"{', '.join(signature.inputs)} -> {', '.join(signature.outputs)}"
+            yield f"  signature {name:20s} {signature.kind}: {tensors}"
         for problem in self.problems:
             yield f"  PROBLEM {problem}"
         if not self.problems:
@@ -75,17 +74,16 @@ def audit(saved_model: str | os.PathLike) -> AuditReport:
 
     The model is read, not run. These are checked:
 
-    - Every op of every function computes, and is linked into the stock servers since 2.12. Only the
-      SavedModel's own functions that restore and save its variables read and write files.
-    - The signatures include a default, have the batch as first dimension everywhere, and use no
-      names that REST reserves.
+    - Every op of every function computes, and is linked into the stock servers since 2.12. Only the SavedModel's own
+      functions that restore and save its variables read and write files.
+    - The signatures include a default, have the batch as first dimension everywhere, and use no names that REST
+      reserves.
     - Each weight is stored once.
     - The warm-up requests match the signatures.
     - A server accepts the batching parameters.
 
     Args:
-        saved_model: path of one version (``saved_models/NAME/1``), or ``saved_models/NAME``: its
-            highest version.
+        saved_model: path of one version (``saved_models/NAME/1``), or ``saved_models/NAME``: its highest version.
 
     Returns:
         `AuditReport`.
@@ -94,8 +92,7 @@ def audit(saved_model: str | os.PathLike) -> AuditReport:
         TypeError: no path.
         FileNotFoundError, ValueError: no SavedModel, or a damaged one.
 
-    Source: tensorflow/serving, model_servers/BUILD (SUPPORTED_TENSORFLOW_OPS) and
-    batching_session.cc.
+    Source: tensorflow/serving, model_servers/BUILD (SUPPORTED_TENSORFLOW_OPS) and batching_session.cc.
 
     Example::
 
@@ -153,8 +150,7 @@ def _signature_problems(signatures: dict[str, Signature]) -> Iterator[str]:
                 yield f"the signature {name} has no {place}"
             for key, spec in specs.items():
                 if not spec.shape or spec.shape[0] is not None:
-                    must = f"must have the batch first; its shape is {spec.shape}"
-                    yield f"{name}: the {place} {key} {must}"
+                    yield f"{name}: the {place} {key} must have the batch first; its shape is {spec.shape}"
         for key in signature.outputs:
             if key.endswith("_bytes"):
                 yield f"{name}: REST encodes outputs named *_bytes in base64; rename {key}"
@@ -177,8 +173,7 @@ def _method_problems(name: str, signature: Signature) -> Iterator[str]:
     inputs = {key: spec.dtype for key, spec in signature.inputs.items()}
     outputs = {key: spec.dtype for key, spec in signature.outputs.items()}
     if inputs != {"inputs": "string"}:
-        takes = "takes one input, `inputs` (serialised tf.Examples)"
-        yield f"{name}: a {kind} signature {takes}, not {inputs}"
+        yield f"{name}: a {kind} signature takes one input, `inputs` (serialised tf.Examples), not {inputs}"
     if outputs != _OUTPUTS[kind]:
         yield f"{name}: a {kind} signature gives {_OUTPUTS[kind]}, not {outputs}"
 
@@ -249,8 +244,8 @@ def _warmup_problems(model: SavedModelFile) -> Iterator[str]:
 def read_warmup(path: str | os.PathLike) -> list[tuple[str, str, dict | list]]:
     """(kind, signature name, inputs) of each record of a warm-up file.
 
-    For predict the inputs are TensorProtos by name, else a list of tf.Examples. No values are
-    expanded, since a short record may stand for very many.
+    For predict the inputs are TensorProtos by name, else a list of tf.Examples. No values are expanded, since a short
+    record may stand for very many.
     """
     try:
         records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
@@ -275,8 +270,9 @@ def _request(record: bytes) -> tuple[str, str, dict | list]:
         request = log.classify_log.request if kind == "classify" else log.regress_log.request
         inputs = list(request.input.example_list.examples)
     else:
-        expected = "expected a PredictionLog of predict, classify or regress"
-        raise ValueError(f"{expected}. Received: {record[:40]!r} ({kind})")
+        raise ValueError(
+            f"expected a PredictionLog of predict, classify or regress. Received: {record[:40]!r} ({kind})"
+        )
     return kind, request.model_spec.signature_name or "serving_default", inputs
 
 
@@ -292,8 +288,7 @@ def _input_problems(tensors: dict, specs: dict[str, TensorSpec]) -> Iterator[str
             continue
         spec = specs[key]
         fits = spec.shape is None or (
-            len(shape) == len(spec.shape)
-            and all(size in (None, n) for size, n in zip(spec.shape, shape, strict=True))
+            len(shape) == len(spec.shape) and all(size in (None, n) for size, n in zip(spec.shape, shape, strict=True))
         )
         dtype = _dtype_name(tensor.dtype)
         if dtype != spec.dtype or not fits:
@@ -335,11 +330,9 @@ def batching_problems(path: pathlib.Path) -> Iterator[str]:
         return
     sizes = parameters.get("allowed_batch_sizes", [])
     largest = parameters.get("max_batch_size", [None])[-1]
-    are_numbers = all(isinstance(size, int) for size in sizes)
-    rise = are_numbers and sizes == sorted(set(sizes))
+    rise = all(isinstance(size, int) for size in sizes) and sizes == sorted(set(sizes))
     if sizes and not (rise and sizes[-1] == largest):
-        must = f"must rise up to max_batch_size ({largest})"
-        yield f"{file.name}: allowed_batch_sizes {must}, not {sizes}"
+        yield f"{file.name}: allowed_batch_sizes must rise up to max_batch_size ({largest}), not {sizes}"
 
 
 # As in TensorFlow Serving's session_bundle_config.proto: messages with a number, and plain fields.
@@ -351,8 +344,7 @@ _PARAMETER = re.compile(r"(\w+)\s*(?::\s*(\w+)|\{\s*value\s*:\s*(\w+)\s*\})")
 def read_batching_parameters(path: pathlib.Path) -> dict[str, list[int | str]]:
     """Each field's values; comments are skipped."""
     text = re.sub(r"#.*", "", path.read_text(encoding="utf-8"))
-    rest = _PARAMETER.sub("", text).strip(" \n\t,;")
-    if rest:
+    if rest := _PARAMETER.sub("", text).strip(" \n\t,;"):
         raise ValueError(f"expected `name {{ value: N }}` and `name: N`. Received: {rest[:60]!r}")
     parameters = {}
     for name, plain, wrapped in _PARAMETER.findall(text):
@@ -360,6 +352,5 @@ def read_batching_parameters(path: pathlib.Path) -> dict[str, list[int | str]]:
         if name in (_IN_BRACES if plain else _PLAIN):
             expected = f"{name} {{ value: N }}" if plain else f"{name}: N"
             raise ValueError(f"expected `{expected}`. Received: `{name}` with {value}")
-        number = int(value) if value.isdecimal() else value
-        parameters.setdefault(name, []).append(number)
+        parameters.setdefault(name, []).append(int(value) if value.isdecimal() else value)
     return parameters

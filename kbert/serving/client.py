@@ -15,19 +15,13 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from kbert.checks import check_positive
+from kbert.checks import check_numbers, check_positive
 from kbert.files import parse_json
-from kbert.serving.rest_transport import (
-    RestTransport,
-    ServedModel,
-    ServingError,
-    request_json,
-    unexpected,
-)
+from kbert.serving.rest_transport import RestTransport, ServedModel, ServingError, request_json, unexpected
 from kbert.serving.saved_model_file import check_version
 
 _REST_PORT = 8501  # TensorFlow Serving's default
-_LONGEST = 10**6  # seconds; sockets cannot wait much longer than a thousand times that
+_SECONDS = "(0, 1000000]"  # of a timeout; sockets cannot wait much longer than a thousand times that
 _WAIT = 0.2  # seconds before the second try, doubled each time
 
 
@@ -35,28 +29,24 @@ class ServingClient:
     """Sends requests to a model on a TensorFlow Serving server.
 
     Args:
-        url: ``http://host:8501`` or ``https://…`` (REST), or ``grpc://host:8500`` or, with TLS,
-            ``grpcs://…``.
+        url: ``http://host:8501`` or ``https://…`` (REST), or ``grpc://host:8500`` or, with TLS, ``grpcs://…``.
         model: the model's name on the server.
         version: its version. None: the server's choice.
         label: a version label, such as "stable", in place of a version.
         timeout: seconds that one attempt waits for an answer, up to its last byte.
-        tries: the number of attempts if the server cannot be reached or is overloaded (REST 429,
-            502, 503, 504; gRPC UNAVAILABLE, RESOURCE_EXHAUSTED). A slow request is not repeated,
-            which would add to the load.
-        root_certificates: for https and grpcs, a PEM file of the certificates that sign the
-            server's. None: the certificates of the public authorities.
-        client_certificate: for a server that authenticates its clients, the files (certificate,
-            key), both PEM.
+        tries: the number of attempts if the server cannot be reached or is overloaded (REST 429, 502, 503, 504; gRPC
+            UNAVAILABLE, RESOURCE_EXHAUSTED). A slow request is not repeated, which would add to the load.
+        root_certificates: for https and grpcs, a PEM file of the certificates that sign the server's. None: the
+            certificates of the public authorities.
+        client_certificate: for a server that authenticates its clients, the files (certificate, key), both PEM.
 
     Raises:
-        ValueError: a URL of another kind, a model or label that is not a string, a version that is
-            not a positive int, both a version and a label, a timeout that is not a positive number,
-            certificates without TLS, no `tries`.
+        ValueError: a URL of another kind, a model or label that is not a string, a version that is not a positive int,
+            both a version and a label, a timeout that is not a positive number, certificates without TLS, no `tries`.
         OSError: a file of certificates that cannot be read.
 
-    Every call raises `ServingError` with the reason if there is no answer. Answers of more than 256
-    MB are not read. Redirects are not followed, so that texts are sent only to the named server.
+    Every call raises `ServingError` with the reason if there is no answer. Answers of more than 256 MB are not read.
+    Redirects are not followed, so that texts are sent only to the named server.
 
     Example::
 
@@ -83,10 +73,7 @@ class ServingClient:
         _check_name("model", model)
         if label is not None:
             _check_name("label", label)
-        is_number = isinstance(timeout, (int, float)) and not isinstance(timeout, bool)
-        if not is_number or not 0 < timeout <= _LONGEST:
-            must = f"`timeout` must be a positive number of seconds, at most {_LONGEST}"
-            raise _refusal(must, timeout)
+        check_numbers("ServingClient", _SECONDS, timeout=timeout)
         check_positive("ServingClient", tries=tries)
         _check_certificates(url, scheme, root_certificates, client_certificate)
         self.url = url.rstrip("/")
@@ -105,18 +92,16 @@ class ServingClient:
     def predict(self, inputs, signature: str = "serving_default") -> dict[str, list]:
         """Answers: dict of output → list, one entry per row.
 
-        Padding is removed from entries that are lists. The output ``count`` says how much is real,
-        for an n-best list ``n_best_count``.
+        Padding is removed from entries that are lists. The output ``count`` says how much is real, for an n-best list
+        ``n_best_count``.
 
         Args:
-            inputs: dict of column → list of strings (for choices: of lists of strings, which may
-                differ in length), or NumPy arrays of them; or a pandas DataFrame. Strings are str
-                or bytes.
+            inputs: dict of column → list of strings (for choices: of lists of strings, which may differ in length), or
+                NumPy arrays of them; or a pandas DataFrame. Strings are str or bytes.
             signature: name of the signature.
 
         Raises:
-            ValueError: columns of different lengths, or one that is not a list of strings or of
-                lists of strings.
+            ValueError: columns of different lengths, or one that is not a list of strings or of lists of strings.
         """
         columns = request_columns(inputs)
         outputs = self._call("predict", signature, columns)
@@ -157,8 +142,7 @@ class ServingClient:
             ValueError: a gRPC client; only REST has this.
         """
         if not isinstance(self._transport, RestTransport):
-            expected = "expected a client of http:// or https://"
-            raise ValueError(f"metadata: {expected}. Received: {self.url}")
+            raise ValueError(f"metadata: expected a client of http:// or https://. Received: {self.url}")
         return self._with_retries(self._transport.metadata)
 
     def curl(self, inputs, signature: str = "serving_default", verb: str = "predict") -> str:
@@ -187,7 +171,6 @@ class ServingClient:
         return self._only_outputs[signature]
 
     def _rows(self, values: Any, rows: int) -> list:
-        """An output's values, after a check that there is one for each row sent."""
         if not isinstance(values, list) or len(values) != rows:
             raise unexpected(self.url, f"a list of {rows} answers", values)
         return values
@@ -197,7 +180,6 @@ class ServingClient:
         return self._with_retries(lambda: self._transport.call(verb, signature, rows))
 
     def _with_retries(self, ask: Callable) -> Any:
-        """Repeats a request if the server cannot be reached or is overloaded."""
         for number in range(self.tries - 1):
             try:
                 return ask()
@@ -214,10 +196,9 @@ _COUNTS = ("n_best_count", "count")  # outputs int [B]: how many entries of each
 def trim_answers(answers: dict[str, list], url: str = "") -> dict[str, list]:
     """The outputs of a kbert model without padding; the counts themselves stay.
 
-    Outputs have one width for all rows, so that a server can batch. ``count`` is the number of real
-    entries of a row (masks, words, entities or tokens), ``n_best_count`` of the outputs
-    ``n_best_…``. An output [B, m, …] is a list of B lists. A count that is impossible is a
-    ServingError with the `url`.
+    Outputs have one width for all rows, so that a server can batch. ``count`` is the number of real entries of a row
+    (masks, words, entities or tokens), ``n_best_count`` of the outputs ``n_best_…``. An output [B, m, …] is a list of B
+    lists. A count that is impossible is a ServingError with the `url`.
     """
     return {name: _trimmed(name, values, answers, url) for name, values in answers.items()}
 
@@ -267,14 +248,12 @@ def _check_certificates(url: str, scheme: str, root_certificates, client_certifi
         raise _refusal("certificates are for https:// and grpcs://", url)
     own = () if client_certificate is None else client_certificate
     if not isinstance(own, tuple | list) or len(own) not in (0, 2):
-        must = "`client_certificate` must be two files, (certificate, key)"
-        raise _refusal(must, client_certificate)
+        raise _refusal("`client_certificate` must be two files, (certificate, key)", client_certificate)
     for file in filter(None, (root_certificates, *own)):
         open(file, "rb").close()  # an error now, not at the first request
 
 
 def _check_name(name: str, value: str) -> None:
-    """Raises a ValueError that names the argument unless the value is a non-empty string."""
     if not isinstance(value, str) or not value:
         raise _refusal(f"`{name}` must be a string that is not empty", value)
 
@@ -336,15 +315,11 @@ def _listed(values):
 
 
 def ask(
-    client: ServingClient,
-    rows: Iterable[Mapping[str, Any]],
-    signature: str = "serving_default",
-    batch_size: int = 32,
-) -> Iterator[dict]:
+    client: ServingClient, rows: Iterable[Mapping[str, Any]], signature: str, batch_size: int
+) -> Iterator[dict[str, Any]]:
     """The answers to rows, one dict each; the curl line of each request goes to standard error.
 
-    All rows have equal columns. ``classify`` and ``regress`` are sent tf.Examples, as TensorFlow
-    Serving requires.
+    All rows have equal columns. ``classify`` and ``regress`` are sent tf.Examples, as TensorFlow Serving requires.
     """
     verb = signature if signature in ("classify", "regress") else "predict"
     rows = iter(rows)
@@ -377,6 +352,5 @@ def read_json_rows(path) -> Iterator[dict[str, Any]]:
             columns = sorted(row)
         if not isinstance(row, dict) or sorted(row) != columns:
             expected = f"expected an object with {columns or 'columns'}"
-            received = f"{line.decode():.80}"
-            raise ValueError(f"{path}, line {number}: {expected}. Received: {received}")
+            raise ValueError(f"{path}, line {number}: {expected}. Received: {line.decode():.80}")
         yield row

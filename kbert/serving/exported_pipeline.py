@@ -30,23 +30,21 @@ class ExportedPipeline:
     The export is audited before it is loaded, since loading runs its graph.
 
     Args:
-        directory: one version (``saved_models/reviews/1``), or a model's directory, of which the
-            highest is taken.
+        directory: one version (``saved_models/reviews/1``), or a model's directory, of which the highest is taken.
 
     Attributes:
         parameters: how many the model has.
         input_names: of the string columns.
         signatures: the names of all signatures.
         output: name → spec of each output.
-        max_rows: rows of tokens that the export answers at once: texts, windows of long texts, or
-            choices.
+        max_rows: rows of tokens that the export answers at once: texts, windows of long texts, or choices.
         answers: `kbert.answers.Answers`, for `to_dicts` and `table_row` only.
 
     Raises:
         TypeError: no path.
         FileNotFoundError: no SavedModel there.
-        ValueError: a SavedModel that `kbert.export` has not written, a damaged one, or one that
-            `kbert.audit` objects to.
+        ValueError: a SavedModel that `kbert.export` has not written, a damaged one, or one that `kbert.audit` objects
+            to.
     """
 
     def __init__(self, directory: str | os.PathLike):
@@ -54,9 +52,7 @@ class ExportedPipeline:
 
         self.path = find_export(check_path(directory, "ExportedPipeline: `directory`"))
         if self.path is None:
-            raise FileNotFoundError(
-                f"Expected a SavedModel, such as saved_models/NAME/1. Received: {directory}"
-            )
+            raise FileNotFoundError(f"Expected a SavedModel, such as saved_models/NAME/1. Received: {directory}")
         try:
             card = read_json(self.path / "card.json")
             default = card["signatures"]["serving_default"]
@@ -87,18 +83,18 @@ class ExportedPipeline:
         """The answers to a batch, as `kbert.Pipeline.predict_on_batch` returns them.
 
         Args:
-            inputs: as for a `kbert.Pipeline`: dict of column → list of strings (choices: of lists
-                of strings).
-            signature: one of `signatures`. ``classify`` and ``regress`` take one column,
-                ``inputs``, of serialised tf.Examples.
+            inputs: as for a `kbert.Pipeline`: dict of column → list of strings (choices: of lists of strings).
+            signature: one of `signatures`. ``classify`` and ``regress`` take one column, ``inputs``, of serialised
+                tf.Examples.
 
         Raises:
-            TypeError, ValueError: an unknown signature, columns that it does not take, or a batch
-                beyond the limits of the export.
+            TypeError, ValueError: an unknown signature, columns that it does not take, or a batch beyond the limits of
+                the export.
         """
         if signature not in self.signatures:
-            must = f"`signature` must be one of {list(self.signatures)}"
-            raise ValueError(f"ExportedPipeline: {must}. Received: {signature!r}")
+            raise ValueError(
+                f"ExportedPipeline: `signature` must be one of {list(self.signatures)}. Received: {signature!r}"
+            )
         function = self._saved_model.signatures[signature]
         specs = function.structured_input_signature[1]
         is_default = set(specs) == set(self.input_names)
@@ -154,16 +150,14 @@ def load_pipeline(source, precision: str = "auto", **options) -> Pipeline:
 def pipeline_loader(source, precision: str = "auto", **options) -> Callable:
     """A function without arguments that loads a `kbert.Pipeline` or an `ExportedPipeline`.
 
-    Processes can hand it to each other. A SavedModel refuses `precision` and `options`: it has its
-    own.
+    Processes can hand it to each other. A SavedModel refuses `precision` and `options`: it has its own.
     """
     check_source("pipeline_loader: `source`", source, "the path of a SavedModel")
     if find_export(source) is None:
         return functools.partial(load_pipeline, source, precision, **options)
     if options or precision != "auto":
         received = sorted(options) + ["precision"] * (precision != "auto")
-        fixed = f"{source} is a SavedModel, whose settings are fixed"
-        raise ValueError(f"{fixed}. Received: {received}")
+        raise ValueError(f"{source} is a SavedModel, whose settings are fixed. Received: {received}")
     return functools.partial(ExportedPipeline, source)
 
 
@@ -179,9 +173,6 @@ def trained_options(source) -> dict[str, Any]:
     check_path(source, "trained_options: `source`")
     export = find_export(source)
     if export is None:
-        run = describe_maker(source)
-    elif (export / "card.json").is_file():
-        run = read_json(export / "card.json").get("made_by", {}).get("run")
-    else:
-        run = None
-    return reading_fields(run)
+        return reading_fields(describe_maker(source))
+    card = read_json(export / "card.json") if (export / "card.json").is_file() else {}
+    return reading_fields(card.get("made_by", {}).get("run"))

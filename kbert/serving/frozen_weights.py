@@ -13,11 +13,10 @@ _MOST_BYTES = 2**31 - 2**26
 class FrozenWeights:
     """Functions that read a model's weights as constants instead of variables.
 
-    oneDNN, TensorFlow's kernels on CPUs, keeps the packed form of a matrix only if it is a
-    constant. A variable is packed anew for every product. Each constant is the result of a function
-    without arguments in the graph's library. All signatures call it, so it is on the disk once.
-    TensorFlow replaces the call by the constant when it loads a signature, in the bodies of its
-    loops too.
+    oneDNN, TensorFlow's kernels on CPUs, keeps the packed form of a matrix only if it is a constant. A variable is
+    packed anew for every product. Each constant is the result of a function without arguments in the graph's library.
+    All signatures call it, so it is on the disk once. TensorFlow replaces the call by the constant when it loads a
+    signature, in the bodies of its loops too.
     """
 
     def __init__(self, variables: list[keras.Variable]):

@@ -1,7 +1,7 @@
 """TensorFlow Serving's gRPC interface, with TensorBoard's copy of TensorFlow's tensors.
 
-The classes of tensorflow-serving-api import TensorFlow: 5 s and 790 MB for a client that takes 0.3
-s and 60 MB without them. So the few that a client needs are made from the table below.
+The classes of tensorflow-serving-api import TensorFlow: 5 s and 790 MB for a client that takes 0.3 s and 60 MB without
+them. So the few that a client needs are made from the table below.
 
 Shapes: B rows, C choices.
 
@@ -19,22 +19,13 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 from tensorboard.compat.proto import tensor_pb2, types_pb2
 
-from kbert.serving.rest_transport import (
-    MAX_MESSAGE,
-    NO_SERVER,
-    ServedModel,
-    ServingError,
-    one_line,
-)
+from kbert.serving.rest_transport import MAX_MESSAGE, NO_SERVER, ServedModel, ServingError, one_line
 
 _SERVICE = "/tensorflow.serving.PredictionService/"
 
 
 class GrpcTransport:
-    """Calls of a PredictionService; `timeout` is for the whole answer to a call.
-
-    Source: tensorflow_serving/apis/prediction_service.proto.
-    """
+    """Calls of a PredictionService (its .proto file); `timeout` is for the whole answer to a call."""
 
     def __init__(self, model: ServedModel, timeout: float, root_certificates, client_certificate):
         self.model = model
@@ -45,14 +36,14 @@ class GrpcTransport:
             self._channel = grpc.insecure_channel(address, options)
         else:
             certificate, key = client_certificate or (None, None)
-            files = (root_certificates, key, certificate)
-            credentials = grpc.ssl_channel_credentials(*map(_read, files))
+            files = [file and pathlib.Path(file).read_bytes() for file in (root_certificates, key, certificate)]
+            credentials = grpc.ssl_channel_credentials(*files)
             self._channel = grpc.secure_channel(address, credentials, options)
 
     def call(self, verb: str, signature: str, rows: dict[str, list] | list[dict]) -> Any:
         """What the server answers to a request, as `RestTransport.call` returns it."""
         make_request = predict_request if verb == "predict" else example_request
-        send = self._channel.unary_unary(_SERVICE + verb.capitalize(), _encoded)
+        send = self._channel.unary_unary(_SERVICE + verb.capitalize(), lambda message: message.SerializeToString())
         try:
             answer = send(make_request(self.model, signature, rows), timeout=self.timeout)
         except grpc.RpcError as error:
@@ -60,8 +51,7 @@ class GrpcTransport:
         try:
             return _read_answer(verb, answer)
         except (DecodeError, ValueError) as error:
-            expected = "expected a message of TensorFlow Serving"
-            raise ServingError(f"{self.model.url}: {expected}: {error}") from None
+            raise ServingError(f"{self.model.url}: expected a message of TensorFlow Serving: {error}") from None
 
     def _serving_error(self, error: grpc.RpcError, signature: str) -> ServingError:
         code = error.code()
@@ -70,10 +60,9 @@ class GrpcTransport:
         if code == grpc.StatusCode.DEADLINE_EXCEEDED:
             return ServingError(f"{url} did not answer within {self.timeout:g} s")
         if code == grpc.StatusCode.UNAVAILABLE:
-            message = f"{url} cannot be reached: {details}. {NO_SERVER}"
-            return ServingError(message, may_retry=True)
+            return ServingError(f"{url} cannot be reached: {details}. {NO_SERVER}", may_retry=True)
         message = f"{url} answered {code.name}: {details} (signature {signature!r})"
-        return ServingError(message, may_retry=code == grpc.StatusCode.RESOURCE_EXHAUSTED)
+        return ServingError(message, code == grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
 def predict_request(model: ServedModel, signature: str, inputs: dict[str, list]) -> Message:
@@ -108,10 +97,7 @@ def _read_answer(verb: str, answer: bytes) -> Any:
         rows = response.result.classifications
         return [[(_plain(entry.label), entry.score) for entry in row.classes] for row in rows]
     arrays = tensors_to_arrays({entry.key: entry.value for entry in response.outputs})
-    return {
-        name: _plain(array.tolist()) if array.dtype == object else array.tolist()
-        for name, array in arrays.items()
-    }
+    return {name: _plain(array.tolist()) if array.dtype == object else array.tolist() for name, array in arrays.items()}
 
 
 # DataType → the layout of tensor_content, the field of single values: those that answers have.
@@ -134,16 +120,14 @@ def tensors_to_arrays(tensors: dict[str, tensor_pb2.TensorProto]) -> dict[str, n
     entries = sum(abs(math.prod(sizes)) for sizes in rows)
     size = sum(tensor.ByteSize() for tensor in tensors.values())
     if entries > max(size, _LEAST_VALUES):
-        received = f"shapes {shapes!s:.200}, {size} bytes"
-        raise ValueError(f"expected at most as many values as bytes. Received: {received}")
+        raise ValueError(f"expected at most as many values as bytes. Received: shapes {shapes!s:.200}, {size} bytes")
     return {name: _array(tensors[name]) for name in sorted(tensors)}
 
 
 def _array(tensor: tensor_pb2.TensorProto) -> np.ndarray:
     # TensorBoard's `make_ndarray` is not used: it takes three times as long for a list of floats.
     if tensor.dtype not in _TYPES:
-        expected = "expected a tensor of strings, floats, integers or bools"
-        raise ValueError(f"{expected}. Received: DataType {tensor.dtype}")
+        raise ValueError(f"expected a tensor of strings, floats, integers or bools. Received: DataType {tensor.dtype}")
     layout, field = _TYPES[tensor.dtype]
     if tensor.tensor_content:
         values = np.frombuffer(tensor.tensor_content, layout)
@@ -160,16 +144,7 @@ def _array(tensor: tensor_pb2.TensorProto) -> np.ndarray:
 
 def _model_spec(model: ServedModel, signature: str) -> Message:
     version = None if model.version is None else {"value": model.version}
-    return MESSAGES["ModelSpec"](
-        name=model.name,
-        signature_name=signature,
-        version=version,
-        version_label=model.label,
-    )
-
-
-def _encoded(message: Message) -> bytes:
-    return message.SerializeToString(deterministic=True)
+    return MESSAGES["ModelSpec"](name=model.name, signature_name=signature, version=version, version_label=model.label)
 
 
 def _bytes(value: str | bytes) -> bytes:
@@ -181,10 +156,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(entry) for entry in value]
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
-
-
-def _read(path) -> bytes | None:
-    return None if path is None else pathlib.Path(path).read_bytes()
 
 
 # message → field → (number, type). Labels are bytes, since they need not be UTF-8. A map of the
@@ -222,10 +193,7 @@ def _make_messages() -> dict[str, type[Message]]:
     package = "kbert.serving"
     types = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(
-        name="kbert/serving.proto",
-        package=package,
-        syntax="proto3",
-        dependency=[tensor_pb2.DESCRIPTOR.name],
+        name="kbert/serving.proto", package=package, syntax="proto3", dependency=[tensor_pb2.DESCRIPTOR.name]
     )
 
     for message_name, fields in _FIELDS.items():
@@ -242,10 +210,7 @@ def _make_messages() -> dict[str, type[Message]]:
                 field.type = types.Type.Value(f"TYPE_{kind.upper()}")
     pool = descriptor_pool.Default()
     pool.AddSerializedFile(file.SerializeToString())
-    return {
-        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
-        for name in _FIELDS
-    }
+    return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in _FIELDS}
 
 
 MESSAGES = _make_messages()

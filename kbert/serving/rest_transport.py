@@ -16,10 +16,7 @@ from kbert.files import parse_json
 
 # Bytes of the largest answer that is read; gRPC's default of 4 MB is less than a batch of features.
 MAX_MESSAGE = 256 * 2**20
-NO_SERVER = (
-    "Is TensorFlow Serving running there (docs/serving.md)?"
-    " Without a server, kbert predict answers."
-)
+NO_SERVER = "Is TensorFlow Serving running there (docs/serving.md)? Without a server, kbert predict answers."
 
 _LONGEST_REASON = 2000  # characters
 _PART = 2**16  # bytes of an answer that are read at once
@@ -64,9 +61,9 @@ class ServedModel:
 class RestTransport:
     """Calls of a REST API, over persistent connections.
 
-    `timeout` is for the whole answer to a call. Redirects are not followed. `ServingClient` repeats
-    requests, for both transports: ``urllib3.Retry`` cannot tell a slow server, which should not get
-    the request again, from one that closed the connection.
+    `timeout` is for the whole answer to a call. Redirects are not followed. `ServingClient` repeats requests, for both
+    transports: ``urllib3.Retry`` cannot tell a slow server, which should not get the request again, from one that
+    closed the connection.
 
     Source: tensorflow.org/tfx/serving/api_rest.
     """
@@ -77,18 +74,16 @@ class RestTransport:
         self._session = requests.Session()
         for scheme in ("http://", "https://"):
             self._session.mount(scheme, _Adapter())
-        headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-        self._session.headers.update(headers)
+        self._session.headers.update({"Content-Type": "application/json", "Accept-Encoding": "identity"})
         # Not session.verify, which REQUESTS_CA_BUNDLE of the environment would override.
         self._verify = root_certificates and str(root_certificates)
         self._session.cert = client_certificate and tuple(map(str, client_certificate))
 
     def call(self, verb: str, signature: str, rows: dict[str, list] | list[dict]) -> Any:
-        """What the server answers to predict, classify or regress.
+        """What the server answers to predict, classify or regress: columns of str or bytes, or examples.
 
-        `rows` are columns of str or bytes for predict, else examples. The answer to predict has the
-        outputs by name, or is a list if there is one output. Classify gives [(label, score), …] for
-        each example, regress a number.
+        Predict gives outputs by name, or a list if there is one; classify [(label, score), …] for each example, regress
+        a number.
         """
         data = request_json(verb, signature, rows).encode()
         content = self._ask(f"{self.model.rest_address}:{verb}", data, signature)
@@ -116,7 +111,7 @@ class RestTransport:
         if code >= 400:
             asked = f" (signature {signature!r})" if signature else ""
             message = f"{address} answered {code}: {one_line(_reason(content))}{asked}"
-            raise ServingError(message, may_retry=code in _BUSY)
+            raise ServingError(message, code in _BUSY)
         try:
             return parse_json(content, self.model.url)
         except ValueError as error:
@@ -137,8 +132,8 @@ class RestTransport:
             while part := response.raw.read1(_PART):
                 content += part
                 if len(content) > MAX_MESSAGE:
-                    expected = f"expected an answer of at most {MAX_MESSAGE >> 20} MB"
-                    raise ServingError(f"{address}: {expected}. Received: one that is longer")
+                    most = f"{MAX_MESSAGE >> 20} MB"
+                    raise ServingError(f"{address}: expected an answer of at most {most}. Received: one that is longer")
             return response.status_code, bytes(content)
 
 
@@ -218,8 +213,7 @@ def _serving_error(address: str, error: Exception, timeout: float) -> ServingErr
     if is_any(http.client.IncompleteRead, urllib3.exceptions.IncompleteRead):
         return ServingError(f"{address} broke its answer off: {cause}", may_retry=True)
     if isinstance(cause, http.client.HTTPException) and not isinstance(cause, ConnectionError):
-        expected = "expected an answer in HTTP (gRPC has another port)"
-        return ServingError(f"{address}: {expected}: {cause!r}")
+        return ServingError(f"{address}: expected an answer in HTTP (gRPC has another port): {cause!r}")
     if isinstance(error, requests.exceptions.SSLError):  # waiting does not make a certificate valid
         return ServingError(f"{address} cannot be reached: {cause}")
     return ServingError(f"{address} cannot be reached: {cause}. {NO_SERVER}", may_retry=True)

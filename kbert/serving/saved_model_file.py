@@ -20,8 +20,7 @@ def check_version(owner: str, version: int) -> None:
     """Raises a ValueError that names the owner unless a server can hold this number."""
     check_positive(owner, version=version)
     if version > _LATEST:
-        must = f"`version` must be at most {_LATEST}, as servers take int64"
-        raise ValueError(f"{owner}: {must}. Received: {version}")
+        raise ValueError(f"{owner}: `version` must be at most {_LATEST}, as servers take int64. Received: {version}")
 
 
 def find_export(directory: str | os.PathLike) -> pathlib.Path | None:
@@ -37,13 +36,8 @@ def find_export(directory: str | os.PathLike) -> pathlib.Path | None:
 
 @dataclasses.dataclass(frozen=True)
 class TensorSpec:
-    """One input or output of a signature.
+    """One input or output of a signature; `shape` is None if not even the rank is known, None in it a free size."""
 
-    `node` is the name of its node. `shape` is None if not even the rank is known; a None in it is a
-    free size.
-    """
-
-    node: str
     dtype: str
     shape: tuple[int | None, ...] | None
 
@@ -99,9 +93,9 @@ class SavedModelFile:
     def bodies(self) -> Iterator[tuple[str, set[str]]]:
         """(role, op names) of the graph and of each of its functions.
 
-        The role is "graph" for the graph, "save" or "restore" for the function that only the saver
-        calls, and "serve" for all others. The function that restores must read only the file that
-        the loader names. No signature, initialiser or other node may run the saver's nodes.
+        The role is "graph", "save" or "restore" for the function that only the saver calls, and else "serve". No
+        signature, initialiser or other node may run the saver's nodes, and what restores must read only the file that
+        the loader names.
         """
         nodes = self._nodes
         functions = self._functions
@@ -140,8 +134,7 @@ class SavedModelFile:
 
     def compiled_functions(self) -> list[str]:
         """Names of the functions that must be compiled by XLA."""
-        functions = self._functions.items()
-        return [name for name, function in functions if function.attr["_XlaMustCompile"].b]
+        return [name for name, function in self._functions.items() if function.attr["_XlaMustCompile"].b]
 
     def variable_bytes(self) -> int:
         """Size of the variables that the graph declares, each once."""
@@ -155,13 +148,10 @@ class SavedModelFile:
 
     def example_features(self) -> list[set[str]]:
         """The features that each parser of tf.Examples in the graph requires."""
-        functions = self._functions.values()
-        bodies = [self._nodes.values(), *(function.node_def for function in functions)]
+        bodies = [self._nodes.values(), *(function.node_def for function in self._functions.values())]
         features = []
         for nodes in bodies:
-            constants = {
-                node.name: node.attr["value"].tensor for node in nodes if node.op == "Const"
-            }
+            constants = {node.name: node.attr["value"].tensor for node in nodes if node.op == "Const"}
             for node in nodes:
                 if node.op == "ParseExampleV2":
                     features.append(_required_features(node, constants))
@@ -177,16 +167,16 @@ def _serving_graph(path: pathlib.Path):
     from tensorflow.core.protobuf import saved_model_pb2
 
     if not path.is_file():
-        expected = "Expected a SavedModel, such as saved_models/NAME/1, with saved_model.pb in it"
-        raise FileNotFoundError(f"{expected}. Received: {path.parent}")
+        raise FileNotFoundError(
+            f"Expected a SavedModel, such as saved_models/NAME/1, with saved_model.pb in it. Received: {path.parent}"
+        )
     try:
         content = saved_model_pb2.SavedModel.FromString(path.read_bytes())
     except DecodeError as error:
         raise ValueError(f"{path} is damaged: {error}") from error
     tags = [list(graph.meta_info_def.tags) for graph in content.meta_graphs]
     if tags != [["serve"]]:  # loaders choose by the tags, and not all of them alike
-        expected = "expected one graph, with the tag `serve`"
-        raise ValueError(f"{path}: {expected}. Received: graphs with the tags {tags}")
+        raise ValueError(f"{path}: expected one graph, with the tag `serve`. Received: graphs with the tags {tags}")
     return content.meta_graphs[0]
 
 
@@ -213,8 +203,7 @@ def _restores(function, call, file: str) -> bool:
 def _required_features(node, constants: dict) -> set[str]:
     """The keys whose default has no value.
 
-    A parser's inputs are serialized, names, sparse_keys, dense_keys, ragged_keys, then a default
-    for each dense key.
+    A parser's inputs are serialized, names, sparse_keys, dense_keys, ragged_keys, then a default for each dense key.
     """
     tensors = [constants.get(name.partition(":")[0]) for name in node.input]
     keys = tensors[3].string_val if len(tensors) > 5 and tensors[3] is not None else ()
@@ -229,12 +218,11 @@ def _tensors(infos) -> dict[str, TensorSpec]:
     specs = {}
     for name, info in sorted(infos.items()):
         if not info.name:  # coo_sparse, composite_tensor
-            expected = "expected dense tensors as inputs and outputs of signatures"
-            raise ValueError(f"saved_model.pb: {expected}. Received: {name!r}, which is none")
+            raise ValueError(f"saved_model.pb: expected dense tensors in signatures. Received: {name!r}, which is none")
         shape = None
         if not info.tensor_shape.unknown_rank:
             shape = tuple(dim.size if dim.size >= 0 else None for dim in info.tensor_shape.dim)
-        specs[name] = TensorSpec(info.name, _dtype(info.dtype).name, shape)
+        specs[name] = TensorSpec(_dtype(info.dtype).name, shape)
     return specs
 
 
@@ -244,8 +232,7 @@ def _dtype(number: int):
     try:
         return tf.as_dtype(number)
     except TypeError:
-        expected = "expected the number of a data type"
-        raise ValueError(f"saved_model.pb is damaged: {expected}. Received: {number}") from None
+        raise ValueError(f"saved_model.pb is damaged: expected the number of a data type. Received: {number}") from None
 
 
 def _damaged(path: pathlib.Path, reason: str) -> ValueError:

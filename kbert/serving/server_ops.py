@@ -2,35 +2,31 @@
 
 # What kbert's exports of all tasks contain, in float32 and bfloat16, frozen and quantised.
 _EXPORTED = """
-    Abs AddN AddV2 All Any ArgMax AsString Assert BatchMatMulV2 BatchMatMulV3 BiasAdd BroadcastTo
-    Cast ConcatV2 Const Cumsum DenseBincount DivNoNan EnsureShape Equal Exp ExpandDims Fill FloorDiv
-    FloorMod GatherNd GatherV2 Greater GreaterEqual Identity IdentityN If InvertPermutation IsFinite
-    IsInf Less LessEqual Log LogicalAnd LogicalNot LogicalOr LowerBound MatMul Max Maximum Mean Min
-    Minimum Mul Neg NoOp NotEqual OnesLike Pack Pad PadV2 ParseExampleV2 PartitionedCall Placeholder
-    Pow Prod RaggedGather RaggedRange RaggedTensorToTensor Range ReadVariableOp RealDiv ReduceJoin
-    Reshape Round Rsqrt ScatterNd SegmentSum Select SelectV2 Shape Size Softmax Square
-    SquaredDifference Squeeze StatefulPartitionedCall StatelessIf StaticRegexFullMatch
-    StaticRegexReplace StopGradient StridedSlice StringJoin StringLength StringLower StringSplitV2
-    Sub Substr Sum Tanh TensorListConcatV2 TensorListReserve TensorListSetItem TensorScatterUpdate
-    Tile TopKV2 Transpose UnicodeDecode UnicodeEncode UnicodeTranscode Unique Unpack
-    UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentSum UpperBound VarHandleOp Where While
-    ZerosLike
+    Abs AddN AddV2 All Any ArgMax AsString Assert BatchMatMulV2 BatchMatMulV3 BiasAdd BroadcastTo Cast ConcatV2 Const
+    Cumsum DenseBincount DivNoNan EnsureShape Equal Exp ExpandDims Fill FloorDiv FloorMod GatherNd GatherV2 Greater
+    GreaterEqual Identity IdentityN If InvertPermutation IsFinite IsInf Less LessEqual Log LogicalAnd LogicalNot
+    LogicalOr LowerBound MatMul Max Maximum Mean Min Minimum Mul Neg NoOp NotEqual OnesLike Pack Pad PadV2
+    ParseExampleV2 PartitionedCall Placeholder Pow Prod RaggedGather RaggedRange RaggedTensorToTensor Range
+    ReadVariableOp RealDiv ReduceJoin Reshape Round Rsqrt ScatterNd SegmentSum Select SelectV2 Shape Size Softmax Square
+    SquaredDifference Squeeze StatefulPartitionedCall StatelessIf StaticRegexFullMatch StaticRegexReplace StopGradient
+    StridedSlice StringJoin StringLength StringLower StringSplitV2 Sub Substr Sum Tanh TensorListConcatV2
+    TensorListReserve TensorListSetItem TensorScatterUpdate Tile TopKV2 Transpose UnicodeDecode UnicodeEncode
+    UnicodeTranscode Unique Unpack UnsortedSegmentMax UnsortedSegmentMin UnsortedSegmentSum UpperBound VarHandleOp Where
+    While ZerosLike
     """
 # What models of one's own may contain besides: ops that compute outputs from inputs and no more.
 _COMPUTING = """
-    Acos ArgMin Asin Atan Atan2 AvgPool BatchMatMul Bincount BitwiseAnd BitwiseOr BitwiseXor
-    BroadcastArgs Bucketize Case Ceil ClipByValue Concat ConcatOffset Conv2D Cos Cosh Cumprod
-    CumulativeLogsumexp DepthwiseConv2dNative DiagPart Einsum Elu Empty EmptyTensorList Erf Erfc
-    Expm1 Floor FusedBatchNormV3 Gather IsNan LeakyRelu LeftShift LinSpace Log1p LogSoftmax
-    MatrixBandPart MatrixDiag MatrixDiagV3 MatrixSetDiagV3 MaxPool OneHot ParseExample
-    PlaceholderWithDefault RaggedCross Rank Reciprocal RegexFullMatch RegexReplace Relu Relu6
-    Reverse ReverseSequence ReverseV2 RightShift SegmentMax SegmentMean SegmentMin Selu ShapeN
-    Sigmoid Sign Sin Sinh Slice Softplus Softsign Split SplitV Sqrt StatelessCase StatelessWhile
-    StringFormat StringStrip StringToHashBucketFast StringUpper Tan TensorListConcat
-    TensorListFromTensor TensorListGather TensorListGetItem TensorListLength TensorListPopBack
-    TensorListPushBack TensorListResize TensorListStack TensorScatterAdd TensorScatterMax
-    TensorScatterMin TopK TruncateDiv TruncateMod UnicodeDecodeWithOffsets UnicodeScript UniqueV2
-    UniqueWithCounts UnsortedSegmentJoin UnsortedSegmentProd Xlogy
+    Acos ArgMin Asin Atan Atan2 AvgPool BatchMatMul Bincount BitwiseAnd BitwiseOr BitwiseXor BroadcastArgs Bucketize
+    Case Ceil ClipByValue Concat ConcatOffset Conv2D Cos Cosh Cumprod CumulativeLogsumexp DepthwiseConv2dNative DiagPart
+    Einsum Elu Empty EmptyTensorList Erf Erfc Expm1 Floor FusedBatchNormV3 Gather IsNan LeakyRelu LeftShift LinSpace
+    Log1p LogSoftmax MatrixBandPart MatrixDiag MatrixDiagV3 MatrixSetDiagV3 MaxPool OneHot ParseExample
+    PlaceholderWithDefault RaggedCross Rank Reciprocal RegexFullMatch RegexReplace Relu Relu6 Reverse ReverseSequence
+    ReverseV2 RightShift SegmentMax SegmentMean SegmentMin Selu ShapeN Sigmoid Sign Sin Sinh Slice Softplus Softsign
+    Split SplitV Sqrt StatelessCase StatelessWhile StringFormat StringStrip StringToHashBucketFast StringUpper Tan
+    TensorListConcat TensorListFromTensor TensorListGather TensorListGetItem TensorListLength TensorListPopBack
+    TensorListPushBack TensorListResize TensorListStack TensorScatterAdd TensorScatterMax TensorScatterMin TopK
+    TruncateDiv TruncateMod UnicodeDecodeWithOffsets UnicodeScript UniqueV2 UniqueWithCounts UnsortedSegmentJoin
+    UnsortedSegmentProd Xlogy
     """
 # Any other op may reach files, devices, processes or state of the server.
 # All of these are in TensorFlow 2.12.
@@ -52,17 +48,16 @@ ROLE_OPS = {
 _IN_2_11 = """
     CaseFoldUTF8 NormalizeUTF8 NormalizeUTF8WithOffsetsMap FindSourceOffsets RegexSplitWithOffsets
     WordpieceTokenizeWithOffsets FastWordpieceTokenizeWithOffsets TFText>FastWordpieceDetokenize
-    UnicodeScriptTokenizeWithOffsets WhitespaceTokenizeWithOffsets
-    TFText>WhitespaceTokenizeWithOffsetsV2 SplitMergeTokenizeWithOffsets TokenizerFromLogits
-    SentenceFragments SentenceFragmentsV2 SentencepieceOp SentencepieceTokenizeOp
-    SentencepieceTokenizeWithOffsetsOp SentencepieceDetokenizeOp SentencepieceVocabSizeOp
+    UnicodeScriptTokenizeWithOffsets WhitespaceTokenizeWithOffsets TFText>WhitespaceTokenizeWithOffsetsV2
+    SplitMergeTokenizeWithOffsets TokenizerFromLogits SentenceFragments SentenceFragmentsV2 SentencepieceOp
+    SentencepieceTokenizeOp SentencepieceTokenizeWithOffsetsOp SentencepieceDetokenizeOp SentencepieceVocabSizeOp
     SentencepieceIdToStringOp SentencepieceStringToIdOp TFText>FastSentencepieceTokenize
-    TFText>FastSentencepieceDetokenize TFText>OffsetsToBoiseTags TFText>BoiseTagsToOffsets
-    ConstrainedSequence MaxSpanningTree RougeL
+    TFText>FastSentencepieceDetokenize TFText>OffsetsToBoiseTags TFText>BoiseTagsToOffsets ConstrainedSequence
+    MaxSpanningTree RougeL
     """
 _IN_2_12 = """
-    FastBertNormalize TFText>NgramsStringJoin TFText>ByteSplitWithOffsets TFText>ByteSplitByOffsets
-    PhraseTokenize TFText>PhraseDetokenize
+    FastBertNormalize TFText>NgramsStringJoin TFText>ByteSplitWithOffsets TFText>ByteSplitByOffsets PhraseTokenize
+    TFText>PhraseDetokenize
     """
 _IN_2_20 = "TFText>RoundRobinTrim TFText>RoundRobinGenerateMasks TFText>Utf8Binarize"
 TEXT_OPS = {
@@ -71,18 +66,10 @@ TEXT_OPS = {
     for name in names.split()
 }
 
-_STATE = (
-    "is a lookup table, whose state is not a weight: exports lose it (keras-hub issue 2015); "
-    "use a constant"
-)
+_STATE = "is a lookup table, whose state is not a weight: exports lose it (keras-hub issue 2015); use a constant"
 _PYTHON = "calls Python, which a server has not"
-_COMPILED = (
-    "holds code compiled for one platform; export from the TensorFlow backend, without jit_compile"
-)
-_OTHER = (
-    "is not among the ops that models need (kbert/serving/server_ops.py): "
-    "it may use files or state of the server"
-)
+_COMPILED = "holds code compiled for one platform; export from the TensorFlow backend, without jit_compile"
+_OTHER = "is not among the ops that models need (kbert/serving/server_ops.py): it may use files or state of the server"
 
 
 def forbidden(op: str) -> str | None:

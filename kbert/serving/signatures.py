@@ -16,8 +16,6 @@ from kbert.preprocessing.windows import at_most, limit_rows
 from kbert.serving.export import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS
 from kbert.tasks.task import TaskSignature, answering, example_rows
 
-METHODS = {kind: f"tensorflow/serving/{kind}" for kind in ("predict", "classify", "regress")}
-
 # The number of floats in one output: 256 MB. It bounds the memory of [B, S, ...] and [B, M, V].
 _MOST_VALUES = 2**26
 
@@ -26,15 +24,13 @@ _MOST_VALUES = 2**26
 class ServingLimits:
     """Two limits that every signature of an export checks in graph, before it computes anything.
 
-    They bound the time and the memory of a request, whatever it contains. A request that exceeds
-    one of them is refused with INVALID_ARGUMENT (REST 400). The message has the limit and what was
-    received.
+    They bound the time and the memory of a request, whatever it contains. A request that exceeds one of them is refused
+    with INVALID_ARGUMENT (REST 400). The message has the limit and what was received.
 
     Attributes:
         max_request_bytes: bytes of text, over all strings of the request.
-        max_request_tokens: tokens that the model runs for a request: rows × S, padding included. A
-            long text has a row for each of its windows, a multiple-choice question one for each
-            choice.
+        max_request_tokens: tokens that the model runs for a request: rows × S, padding included. A long text has a row
+            for each of its windows, a multiple-choice question one for each choice.
 
     Raises:
         ValueError: a limit that is not a positive integer below 2**63.
@@ -46,19 +42,10 @@ class ServingLimits:
     def __post_init__(self):
         limits = check_positive("export", **dataclasses.asdict(self))
         if large := {name: value for name, value in limits.items() if value >= 2**63}:
-            must = "limits must be less than 2**63, as servers count in int64"
-            raise ValueError(f"export: {must}. Received: {large}")
+            raise ValueError(f"export: limits must be less than 2**63, as servers count in int64. Received: {large}")
 
     def max_rows(self, sequence_length: int, values_per_row: int = 1) -> int:
-        """The rows of S tokens that a request may have.
-
-        Args:
-            sequence_length: S.
-            values_per_row: floats of the largest output or intermediate result for each row.
-
-        Raises:
-            ValueError: not even one row is allowed.
-        """
+        """The rows of S tokens that a request may have, each with so many floats in its largest tensor."""
         if sequence_length > self.max_request_tokens:
             raise ValueError(
                 "export: `max_request_tokens` must allow one row of the model's sequence length, "
@@ -74,14 +61,8 @@ class ServingLimits:
         advice = "Send less at once, or export the model with a larger max_request_bytes."
         return at_most(size, self.max_request_bytes, "bytes of text", advice, list(strings))
 
-    def batch(self, preprocessor, inputs: dict[str, tf.Tensor], values_per_row: int = 1):
-        """The preprocessor's batch, within the limits.
-
-        Args:
-            preprocessor: a `kbert.preprocessing.Preprocessor`.
-            inputs: string columns, [B] or [B, C].
-            values_per_row: as for `max_rows`.
-        """
+    def batch(self, preprocessor, inputs: dict[str, tf.Tensor], values_per_row: int) -> dict[str, tf.Tensor]:
+        """The preprocessor's batch of string columns, [B] or [B, C], within the limits."""
         max_rows = self.max_rows(preprocessor.sequence_length, values_per_row)
         if preprocessor.makes_windows:
             return preprocessor(inputs, max_windows=max_rows)
@@ -113,9 +94,7 @@ class ServingSignature:
 
 
 def signatures(
-    pipeline: Pipeline,
-    layers: Sequence[int] | None = None,
-    limits: ServingLimits | None = None,
+    pipeline: Pipeline, layers: Sequence[int] | None = None, limits: ServingLimits | None = None
 ) -> dict[str, ServingSignature]:
     """The signatures of a pipeline's SavedModel.
 
@@ -130,32 +109,26 @@ def signatures(
     | span, tagging, multiple_choice | ``answer``; ``tag``, ``entities``; ``choose`` |
 
     Args:
-        layers: of an encoder, which hidden states ``features`` returns, as indices into the L + 1
-            of them (0 = embeddings, -1 = last). None: the last four, or all if there are fewer.
+        layers: of an encoder, which hidden states ``features`` returns, as indices into the L + 1 of them (0 =
+            embeddings, -1 = last). None: the last four, or all if there are fewer.
         limits: `kbert.serving.ServingLimits`, which every signature checks. None: the default ones.
 
     Raises:
-        ValueError: layers that the encoder does not have, or for a model that is not an encoder;
-            limits that do not allow a single row.
+        ValueError: layers that the encoder does not have, or for a model that is not an encoder; limits that do not
+            allow a single row.
     """
     limits = limits or ServingLimits()
     task = task_class(pipeline.model.task)
     options = {} if layers is None else {"layers": layers}
     if other := set(options) - set(inspect.signature(task.signatures).parameters):
-        refused = f"the task {task.name} does not take {sorted(other)}"
-        raise ValueError(f"export: {refused}. Received: layers={layers!r}")
+        raise ValueError(f"export: the task {task.name} does not take {sorted(other)}. Received: layers={layers!r}")
     default = answering(pipeline, values_per_row=task.values_per_row(pipeline))
     by_name = {"serving_default": default, **task.signatures(pipeline, **options)}
-    limited = {
-        signature: _within_limits(signature, pipeline, task, limits)
-        for signature in set(by_name.values())
-    }
+    limited = {signature: _within_limits(signature, pipeline, task, limits) for signature in set(by_name.values())}
     return {name: limited[signature] for name, signature in by_name.items()}
 
 
-def _within_limits(
-    signature: TaskSignature, pipeline: Pipeline, task, limits: ServingLimits
-) -> ServingSignature:
+def _within_limits(signature: TaskSignature, pipeline: Pipeline, task, limits: ServingLimits) -> ServingSignature:
     """The signature with its limits, on string columns or, unless it predicts, on tf.Examples."""
     preprocessor = signature.preprocessor or pipeline.preprocessor
     specs = preprocessor.string_signature()

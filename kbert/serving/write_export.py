@@ -1,10 +1,11 @@
 """A pipeline → ``saved_models/NAME/VERSION/``, for TensorFlow Serving: what `kbert.export` does.
 
-From top to bottom: the work, the directory that appears when it is complete, and what stands beside
-the graph: warm-up requests, batching parameters, the model card.
+From top to bottom: the work, the directory that appears when it is complete, and what stands beside the graph: warm-up
+requests, batching parameters, the model card.
 """
 
 import contextlib
+import dataclasses
 import datetime
 import errno
 import fcntl
@@ -21,21 +22,13 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from kbert.checks import check_directory
-from kbert.files import (
-    check_json,
-    explain_full_disk,
-    flush,
-    flush_tree,
-    is_partial,
-    read_json,
-    write_json,
-)
+from kbert.files import check_json, explain_full_disk, flush, flush_tree, is_partial, read_json, write_json
 from kbert.models.write_saved_model import write_saved_model
 from kbert.pipelines.pipeline import Pipeline
 from kbert.serving.audit import AuditReport, audit
 from kbert.serving.frozen_weights import FrozenWeights
 from kbert.serving.saved_model_file import TensorSpec, check_version
-from kbert.serving.signatures import METHODS, ServingLimits, ServingSignature, signatures
+from kbert.serving.signatures import ServingLimits, ServingSignature, signatures
 from kbert.training.made_by import describe_maker, weights_hash
 from kbert.versions import versions
 from kbert.weights.build_pipeline import resolve_pipeline
@@ -68,8 +61,7 @@ def write_export(asked) -> pathlib.Path:
             functions = {name: freeze(function) for name, function in functions.items()}
         specs = {name: list(signature.inputs.values()) for name, signature in served.items()}
         write_saved_model(partial, {name: (functions[name], specs[name]) for name in served})
-        methods = {name: METHODS[signature.kind] for name, signature in served.items()}
-        set_methods(partial, methods)
+        set_methods(partial, {name: f"tensorflow/serving/{signature.kind}" for name, signature in served.items()})
         write_warmup(partial / "assets.extra" / "tf_serving_warmup_requests", served)
         (partial / "batching_params.pbtxt").write_text(_BATCHING, encoding="utf-8")
         report = audit(partial)
@@ -83,10 +75,7 @@ def write_export(asked) -> pathlib.Path:
 
 
 def provenance(model) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is known about the weights of a model: (how they were made, their metrics).
-
-    Nothing is known about weights that have changed since kbert loaded or trained them.
-    """
+    """What is known about weights that have not changed since kbert loaded or trained them: (how made, metrics)."""
     origin = origin_of(model)
     if origin is None:
         return {}, {}
@@ -96,9 +85,7 @@ def provenance(model) -> tuple[dict[str, Any], dict[str, Any]]:
     if is_kbert_directory(origin.path):
         made_by["weights_sha256"] = read_json(origin.path / MANIFEST)["files"][WEIGHTS]["sha256"]
     else:
-        with contextlib.suppress(
-            FileNotFoundError
-        ):  # the files may have gone since they were loaded
+        with contextlib.suppress(FileNotFoundError):  # the files may have gone since they were loaded
             made_by["weights_sha256"] = weights_hash(origin.path)
     if (maker := describe_maker(origin.path)) is not None:
         made_by["run"] = maker
@@ -134,9 +121,7 @@ def _next_version(directory: pathlib.Path, version: int | None) -> pathlib.Path:
         version = max(numbers, default=0) + 1
     check_version("export", version)
     if version in numbers:
-        raise FileExistsError(
-            f"export: version {version} of {directory} exists. Versions: {sorted(numbers)}"
-        )
+        raise FileExistsError(f"export: version {version} of {directory} exists. Versions: {sorted(numbers)}")
     return directory / str(version)
 
 
@@ -144,11 +129,10 @@ def _next_version(directory: pathlib.Path, version: int | None) -> pathlib.Path:
 def partial_version(directory: pathlib.Path) -> Iterator[pathlib.Path]:
     """An empty directory inside `directory`, in which a version is written and then renamed.
 
-    It is inside because `directory` may be the root of a mounted volume, out of which nothing can
-    be renamed. Its name is not a number: TensorFlow Serving takes only numbers for versions
-    (file_system_storage_path_source.cc). At the end it is deleted if it was not renamed, and
-    `directory` too if it is new and empty. What a killed export left behind is deleted first. A
-    running export holds a lock on its directory.
+    It is inside because `directory` may be the root of a mounted volume, out of which nothing can be renamed. Its name
+    is not a number: TensorFlow Serving takes only numbers for versions (file_system_storage_path_source.cc). At the end
+    it is deleted if it was not renamed, and `directory` too if it is new and empty. What a killed export left behind is
+    deleted first. A running export holds a lock on its directory.
     """
     is_new = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
@@ -223,10 +207,7 @@ max_enqueued_batches {{ value: 100 }}
 def write_warmup(path: pathlib.Path, served: dict[str, ServingSignature]) -> None:
     """Writes a record for each signature and each of the `BATCH_SIZES` that its limits allow.
 
-    The first request to a graph takes many times as long as the second, so a server runs these
-    records first. Rows are the short and long examples in turn. If long ones exceed the limits,
-    only the first, short one is used: a server does not load a model that refuses one of its
-    records.
+    The first request to a graph takes many times as long as the second, so a server runs these records first.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     batches = {}  # names that share a signature share its batches
@@ -239,10 +220,7 @@ def write_warmup(path: pathlib.Path, served: dict[str, ServingSignature]) -> Non
 
 
 def warmup_record(kind: str, signature: str, rows: list[dict[str, Any]]) -> bytes:
-    """A serialised PredictionLog with one request; rows map columns to strings or lists of strings.
-
-    For classify and regress the rows become tf.Examples.
-    """
+    """A serialised PredictionLog with one request; rows map columns to strings or lists."""
     log = prediction_log_pb2.PredictionLog()
     if kind == "predict":
         request = log.predict_log.request
@@ -276,9 +254,7 @@ def _allowed_batches(signature: ServingSignature) -> list[list[dict[str, Any]]]:
         batches += [_repeated(examples, size) for size in allowed]
         sizes = sizes[len(allowed) :]
     if not batches:
-        raise ValueError(
-            f"export: the limits on requests do not allow this one: {signature.examples[0]}"
-        )
+        raise ValueError(f"export: the limits on requests do not allow this one: {signature.examples[0]}")
     return batches
 
 
@@ -324,14 +300,8 @@ def model_card(
         **making,
         "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": versions(),
-        "limits": {
-            "max_request_bytes": int(limits.max_request_bytes),
-            "max_request_tokens": int(limits.max_request_tokens),
-        },
-        "servers": {
-            "tensorflow_model_server": "2.12 and later",
-            "text_ops": sorted(report.servers),
-        },
+        "limits": dataclasses.asdict(limits),
+        "servers": {"tensorflow_model_server": "2.12 and later", "text_ops": sorted(report.servers)},
         "signatures": {
             key: {
                 "method": signature.kind,
@@ -349,10 +319,7 @@ def model_card(
 
 
 def _tensors(specs: dict[str, TensorSpec]) -> dict[str, Any]:
-    return {
-        name: {"dtype": spec.dtype, "shape": ["batch", *(spec.shape or ())[1:]]}
-        for name, spec in specs.items()
-    }
+    return {name: {"dtype": spec.dtype, "shape": ["batch", *(spec.shape or ())[1:]]} for name, spec in specs.items()}
 
 
 def _example_request(signature: ServingSignature) -> dict[str, Any]:

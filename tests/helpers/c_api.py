@@ -7,9 +7,9 @@ import subprocess
 
 import numpy as np
 import pytest
+from tensorflow.core.protobuf import saved_model_pb2
 
 from helpers.paths import ROOT
-from kbert.serving.saved_model_file import SavedModelFile
 
 SOURCE = ROOT / "tests/serving/capi/serve.c"
 # What the servers 2.12 and later link of tensorflow-text, as far as kbert's models need it: nothing else is loaded.
@@ -57,15 +57,16 @@ def ask(program, directory, requests, libraries=None):
     Returns:
         list of dict of output → NumPy array, or of str (an error) for a request that failed.
     """
-    signatures = SavedModelFile(directory).signatures
+    model = saved_model_pb2.SavedModel.FromString((directory / "saved_model.pb").read_bytes())
+    signatures = model.meta_graphs[0].signature_def
     lines = []
     for name, inputs in requests:
         signature = signatures[name]
         for key, value in inputs.items():
             value = np.array(value, dtype=object)
             words = [value.ndim, *value.shape, *(_hex(string) for string in value.ravel())]
-            lines.append(f"in {signature.inputs[key].node} {' '.join(map(str, words))}")
-        lines += [f"out {spec.node}" for spec in signature.outputs.values()] + ["run"]
+            lines.append(f"in {signature.inputs[key].name} {' '.join(map(str, words))}")
+        lines += [f"out {signature.outputs[key].name}" for key in sorted(signature.outputs)] + ["run"]
     libraries = op_libraries() if libraries is None else libraries
     run = subprocess.run(
         [program, directory, *libraries],
@@ -78,7 +79,7 @@ def ask(program, directory, requests, libraries=None):
     )
     if run.returncode:
         raise RuntimeError(run.stderr)
-    return _answers(run.stdout, [list(signatures[name].outputs) for name, _ in requests])
+    return _answers(run.stdout, [sorted(signatures[name].outputs) for name, _ in requests])
 
 
 def _hex(string):

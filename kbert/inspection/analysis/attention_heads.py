@@ -23,12 +23,7 @@ STATISTICS = {  # name → what it means, for readers
 
 
 def attention_statistics(probs, tokens: Sequence[str]) -> dict[str, np.ndarray]:
-    """Means over the tokens of a text that attend.
-
-    `probs` are [..., S, S], a row for each token that attends. Floats [...] come out by name:
-    ``entropy`` of the rows in nats, ``distance`` in tokens weighted by attention, and fractions of the
-    attention: ``to_cls``, ``to_sep``, ``next`` and ``previous`` (where a token has such a
-    neighbour).
+    """The `STATISTICS` [...] of attention [..., S, S]: means over the tokens that attend, the rows.
 
     Source: Clark et al. 2019, "What Does BERT Look At?", sections 3.1 to 3.3.
     """
@@ -54,10 +49,7 @@ def mean_statistics(probs: Sequence, tokens: Sequence[Sequence[str]]) -> dict[st
 
 
 def heads_and_words(encoder, tokenizer, data: LabelledData, sequence_length: int = 128) -> dict:
-    """Agreement of the heads with syntax and entities: ``syntax``, ``entities``, as far as `data` has them.
-
-    Sentences that do not fit into a window are skipped.
-    """
+    """Agreement of the heads with ``syntax`` and ``entities`` in the sentences that fit into a window."""
     if data.tags is None and data.heads is None:
         return {}
     encoder = encoder_with_attention(encoder)
@@ -85,9 +77,8 @@ def heads_and_words(encoder, tokenizer, data: LabelledData, sequence_length: int
 
 
 def word_attention(probs, word_of_token) -> np.ndarray:
-    """Attention between words, [..., S, S] to [..., w, w], where w is the largest word number + 1.
+    """Attention between words, [..., S, S] to [..., w, w]: summed over receiving, averaged over attending tokens.
 
-    It is summed over the tokens that receive it and averaged over the tokens that attend.
     `word_of_token` has -1 for tokens outside of words ([CLS], [SEP]), so rows sum to less than 1.
 
     Source: Clark et al. 2019, section 4.1.
@@ -101,9 +92,8 @@ def word_attention(probs, word_of_token) -> np.ndarray:
 def head_accuracy(attention: Sequence, heads: Sequence) -> dict[str, np.ndarray]:
     """How often a word attends most to its syntactic head (``to_head``), or the head to it (``from_head``).
 
-    `attention` has [..., w, w] for each sentence, `heads` ints [w], -1 for the root. ``baseline``
-    is the accuracy of the best fixed offset, ``words`` how many words were counted; without words
-    all are 0.
+    `attention` has [..., w, w] for each sentence, `heads` ints [w], -1 for the root. ``baseline`` is the accuracy of
+    the best fixed offset, ``words`` how many words were counted.
 
     Source: Clark et al. 2019, section 4.2, with the baseline of its table 1.
     """
@@ -128,11 +118,10 @@ def head_accuracy(attention: Sequence, heads: Sequence) -> dict[str, np.ndarray]
 
 
 def entity_attention(attention: Sequence, tags: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
-    """How much of their attention the words of an entity of several words give to its other words.
+    """How much of their attention to other words the words of an entity of several words give to it.
 
-    `attention` has [..., w, w] for each sentence, `tags` w tags in IOB2. ``fraction`` [...] is of the
-    attention to other words, ``uniform`` what even attention would give, ``words`` how many words
-    were counted. Fractions are 0 if there is no such entity.
+    `attention` has [..., w, w] for each sentence, `tags` w tags in IOB2. ``fraction`` is [...], ``uniform`` what even
+    attention would give, ``words`` how many words were counted.
     """
     fraction = np.zeros(np.asarray(attention[0]).shape[:-2])
     uniform, words = 0.0, 0

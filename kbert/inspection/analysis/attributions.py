@@ -17,6 +17,7 @@ BASELINES = ("[MASK]", "[PAD]", "[UNK]", "zero")
 _SPECIAL = ("[CLS]", "[SEP]")  # equal in text and baseline, so they get no attribution
 _STEPS = (16, 32, 64, 128, 256)  # points on the path, until the sum is right
 _BATCH = 16  # points at a time
+_TOLERANCE = 0.01  # of the sum
 _LONGEST_ANSWER = 30  # tokens, as in the original's run_squad.py
 
 
@@ -47,13 +48,12 @@ class TokenAttributions:
 
 
 def token_attributions(
-    model, tokenizer, states: TextStates, *, labels=None, baseline: str = "[MASK]", tolerance: float = 0.01
+    model, tokenizer, states: TextStates, *, labels=None, baseline: str = "[MASK]"
 ) -> TokenAttributions | None:
     """Explains the answer of a model with one of the `HEADS` by a text's tokens; None if it gives no answer to it.
 
-    The path leads from the embeddings of the baseline's token, everywhere but at [CLS] and [SEP],
-    to the embeddings of the text's tokens. Positions and segments stay. A token's attribution is
-    the sum over its vector.
+    The path leads from the embeddings of the baseline's token, everywhere but at [CLS] and [SEP], to the embeddings of
+    the text's tokens. Positions and segments stay. A token's attribution is the sum over its vector.
     """
     if keras.backend.backend() != "tensorflow":
         raise RuntimeError(
@@ -70,9 +70,7 @@ def token_attributions(
         return None
     start = 0.0 * vectors if baseline == "zero" else table[tokenizer.token_to_id(baseline)]
     fixed = np.array([token in _SPECIAL for token in states.tokens])[:, np.newaxis]
-    explained = integrated_gradients(
-        _value_and_gradient(run, target), vectors, np.where(fixed, vectors, start), tolerance=tolerance
-    )
+    explained = integrated_gradients(_value_and_gradient(run, target), vectors, np.where(fixed, vectors, start))
     attributions = explained.attributions.sum(axis=-1).tolist()
     return TokenAttributions(states.tokens, target.description, attributions, *explained[1:])
 
@@ -124,16 +122,13 @@ class IntegratedGradients(NamedTuple):
     steps: int
 
 
-def integrated_gradients(function: Callable, point, baseline, *, tolerance: float = 0.01) -> IntegratedGradients:
+def integrated_gradients(function: Callable, point, baseline) -> IntegratedGradients:
     """Integrates the gradient on the straight line from `baseline` to `point` (Gauss-Legendre).
 
-    The number of steps is doubled, from 16 to 256, until the sum of the attributions is the
-    difference of the outputs within `tolerance`, relative to that difference or 0.01. If 256 are too
-    few, `is_complete` is False. `function` maps points [n, ...], n at
-    most 16, to (outputs [n], gradients [n, ...]), NumPy arrays.
+    The steps are doubled until the sum of the attributions is the difference of the outputs within 1% of it, or of
+    0.01. `function` maps points [n, ...], n at most 16, to (outputs [n], gradients [n, ...]), NumPy arrays.
 
-    Source: Sundararajan et al. 2017, "Axiomatic Attribution for Deep Networks". Proposition 1 is
-    completeness.
+    Source: Sundararajan et al. 2017, "Axiomatic Attribution for Deep Networks". Proposition 1 is completeness.
     """
     (start, end), _ = function(np.stack([baseline, point]))
     for steps in _STEPS:
@@ -148,9 +143,9 @@ def integrated_gradients(function: Callable, point, baseline, *, tolerance: floa
         attributions = mean * (point - baseline)
         difference = float(end) - float(start)
         error = abs(float(attributions.sum()) - difference) / max(abs(difference), 0.01)
-        if error <= tolerance:
+        if error <= _TOLERANCE:
             break
-    return IntegratedGradients(attributions, float(start), float(end), error, error <= tolerance, steps)
+    return IntegratedGradients(attributions, float(start), float(end), error, error <= _TOLERANCE, steps)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,20 +158,14 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """A kind of head whose answers are explained.
+    """A kind of head whose answers are explained."""
 
-    `outputs` maps (layer, sequence_output [n, S, H], pooled_output [n, H], mask_positions [n, P])
-    to outputs by name. `target` maps (states, outputs, names) to the number that stands for the
-    answer to one text: `outputs` are NumPy arrays with n = 1, `names` the labels or a masked-LM
-    head's vocabulary. None: the model has no answer, as there is no [MASK] or no second text.
-    """
-
-    outputs: Callable
-    target: Callable
+    outputs: Callable  # (layer, sequence_output [n, S, H], pooled_output [n, H], mask_positions [n, P]) → by name
+    target: Callable  # (states, outputs as arrays with n = 1, names of labels or tokens) → `Target`; None: no answer
 
 
 def explained_heads(model) -> dict[str, Head]:
-    """The `HEADS` that a model has, by the names of their layers."""
+    """The `HEADS` of a model, by the names of their layers."""
     layers = {layer.name for layer in model.layers}
     return {name: head for name, head in HEADS.items() if name in layers}
 

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kbert.checks import is_missing
+from kbert.tasks.labelled_text import LabelledText
+from kbert.tasks.tagging.readers import TaggedText
 
 _LAST_POSITION = 15  # later words count as this one
 _TAKES = (
@@ -16,11 +18,7 @@ _TAKES = (
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LabelledData:
-    """Sentences of words, texts or pairs of texts, with labels by the name of their property.
-
-    A text has a label, a sentence one for each word. `tags` are entities in IOB2, `heads` the number
-    of each word's syntactic head, from 0, -1 for the root.
-    """
+    """Sentences of words, texts or pairs, with labels by property: one for each word, or for a text."""
 
     rows: Sequence
     labels: Mapping[str, Sequence]
@@ -59,20 +57,19 @@ class LabelledData:
 def labelled_data(data, argument: str) -> LabelledData:
     """Labelled words or texts, from any of the forms that `kbert.inspect` takes.
 
-    A mapping with ``words`` (lists of words) may have ``tags`` (entities in IOB2) and ``heads``
-    (number of each word's syntactic head from 0, -1 for the root). A mapping with ``text`` may have
-    ``text_pair``. Every other column holds labels. Examples of `kbert.tasks.Tagging` and of the
-    text tasks are taken too. Errors call the data `argument` and name the row.
+    A mapping with ``words`` (lists of words) may have ``tags`` (entities in IOB2) and ``heads`` (number of each word's
+    syntactic head from 0, -1 for the root), one with ``text`` may have ``text_pair``; every other column holds labels.
+    Examples of `kbert.tasks.Tagging` and of the text tasks are taken too.
     """
     owner = f"inspect: `{argument}`"
     if isinstance(data, Mapping):
         columns = dict(data)
-    elif hasattr(data, "words") and hasattr(data, "tags"):
+    elif isinstance(data, TaggedText):
         columns = {"words": data.words, "tags": data.tags}
-    elif hasattr(data, "texts") and hasattr(data, "labels"):
-        names = getattr(data, "label_names", None)
+    elif isinstance(data, LabelledText):
+        names = data.label_names
         columns = {"text": data.texts, "label": [names[n] if names else str(n) for n in data.labels]}
-        if getattr(data, "text_pairs", None) is not None:
+        if data.text_pairs is not None:
             columns["text_pair"] = data.text_pairs
     else:
         raise TypeError(f"{owner} must be {_TAKES}. Received: {type(data).__name__}")

@@ -16,9 +16,9 @@ _ITERATIONS = 200  # of L-BFGS at most
 class LayerProbes:
     """The scores of a probe of each layer, the embeddings first.
 
-    `control_accuracy` is for random labels by word type. `macro_f1` averages over the classes that
-    occur in the test words. `majority` is the accuracy of the most frequent training label.
-    `unknown` counts the test words whose label no training word has: they count as wrong.
+    `control_accuracy` is for random labels by word type. `macro_f1` averages over the classes that occur in the test
+    words. `majority` is the accuracy of the most frequent training label. `unknown` counts the test words whose label
+    no training word has: they count as wrong.
     """
 
     name: str
@@ -48,12 +48,12 @@ class LayerProbes:
 def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> LayerProbes:
     """Trains a linear probe on every layer, and one with random labels beside it.
 
-    `train` and `test` are (states [n, L, H], n labels, n word types). A probe is scikit-learn's
-    multinomial logistic regression on standardised states, which gives the same result every time.
-    It minimises the mean cross-entropy + l2 / 2 · |weights|².
+    `train` and `test` are (states [n, L, H], n labels, n word types). A probe is scikit-learn's multinomial logistic
+    regression on standardised states, which gives the same result every time. It minimises the mean cross-entropy + l2
+    / 2 · |weights|².
 
-    Source: Hewitt and Liang 2019, "Designing and Interpreting Probes with Control Tasks": the
-    control label of a word type is drawn from the distribution of the labels.
+    Source: Hewitt and Liang 2019, "Designing and Interpreting Probes with Control Tasks": the control label of a word
+    type is drawn from the distribution of the labels.
     """
     labels = sorted(set(train[1]))
     number = {label: n for n, label in enumerate(labels)}
@@ -110,11 +110,11 @@ def _macro_f1(guesses, truth):
 def layer_similarity(x, y) -> np.ndarray:
     """Linear CKA of each layer of one model and each of another on the same n words.
 
-    `x` is [n, L, H], `y` [n, L', H'], the result float64 [L, L'] in [0, 1]: 1 where one is the
-    other up to rotation, scale and shift, 0 if one does not vary.
+    `x` is [n, L, H], `y` [n, L', H'], the result float64 [L, L'] in [0, 1]: 1 where one is the other up to rotation,
+    scale and shift, 0 if one does not vary.
 
-    Source: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited",
-    equation 3 with linear kernels.
+    Source: Kornblith et al. 2019, "Similarity of Neural Network Representations Revisited", equation 3 with linear
+    kernels.
     """
     x, y = np.asarray(x, "float64"), np.asarray(y, "float64")
     x, y = x - x.mean(axis=0), y - y.mean(axis=0)

@@ -33,11 +33,9 @@ class Embeddings:
 
 
 def word_embeddings(encoder, tokenizer, counts=None, max_vectors: int = 4000) -> Embeddings:
-    """The rows of the embedding table, with the columns ``token``, ``id`` and ``kind`` (special …).
+    """The rows of the embedding table: with `counts`, ints [V], of the most frequent tokens, else of the first ones.
 
-    With `counts`, ints [V], the `max_vectors` most frequent tokens are taken, and ``count`` and
-    ``per million`` are added. Without, the first tokens of the vocabulary are taken: in most
-    vocabularies these are the most frequent ones after the single characters.
+    In most vocabularies these are the most frequent ones after the single characters.
     """
     vocabulary = tokenizer.vocabulary
     table = keras.ops.convert_to_numpy(encoder.token_embedding.embeddings).astype("float32")

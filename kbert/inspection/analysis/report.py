@@ -41,13 +41,11 @@ class Inspection:
         model: task and sizes.
         texts: the inspected texts: tokens, hidden states, attention.
         statistics: name of `STATISTICS` → [L, A], means over the texts.
-        attributions: for each text, which tokens decided the answer. None: the model has no answer
-            to it.
+        attributions: for each text, which tokens decided the answer. None: the model has no answer to it.
         probes: property → the scores of linear probes of each layer.
         syntax: agreement of the heads with syntactic heads (`head_accuracy`), or None.
         entities: attention within entities (`entity_attention`), or None.
-        similarity: linear CKA of the layers of this model (rows) and of the other (columns), or
-            None.
+        similarity: linear CKA of the layers of this model (rows) and of the other (columns), or None.
         other: name of the other model, or None.
         embeddings: what the projector shows.
 
@@ -100,11 +98,7 @@ def _plain(value):
 
 
 def pictures(inspection: Inspection) -> dict[str, np.ndarray]:
-    """Name → picture, uint8 [height, width, 3]; a name's first part is its group.
-
-    Attention is drawn of the first `DRAWN_TEXTS` texts, attributions of the first
-    `DRAWN_ATTRIBUTIONS`. The report shows all of them.
-    """
+    """Name → picture, uint8 [height, width, 3]; a name's first part is its group. The report shows all texts."""
     layers = [f"layer {n}" for n in range(1, inspection.model["layers"] + 1)]
     heads = [f"head {n}" for n in range(1, inspection.model["heads"] + 1)]
     drawn = {}
@@ -200,8 +194,8 @@ def write_files(inspection: Inspection, directory, drawn: Mapping[str, np.ndarra
 def report_html(inspection: Inspection) -> str:
     """The report as one page: attention to look into, tables and charts, for light and dark.
 
-    It requests nothing: its policy allows only its own script and style, by their hashes. Texts and
-    tokens are data of the script, which shows them as text.
+    It requests nothing: its policy allows only its own script and style, by their hashes. Texts and tokens are data of
+    the script, which shows them as text.
     """
     here = pathlib.Path(__file__)
     style, script = (here.with_suffix(f".{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
@@ -251,9 +245,9 @@ def _packed(probs):
 def write_tensorboard(inspection: Inspection, log_dir, drawn: Mapping[str, np.ndarray]) -> None:
     """Writes, or replaces, the run `inspection` with all `pictures`.
 
-    In Scalars and Histograms the step is the layer, 0 the embeddings. Tags begin with "model", so
-    that Time Series, which sorts them, still opens on accuracy and loss; no two dashboards have a
-    tag in common, which only one of them would show.
+    In Scalars and Histograms the step is the layer, 0 the embeddings. Tags begin with "model", so that Time Series,
+    which sorts them, still opens on accuracy and loss; no two dashboards have a tag in common, which only one of them
+    would show.
     """
 
     def write(directory):

@@ -88,8 +88,7 @@ def states_and_attention(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
 def word_states(encoder, tokenizer, sentences: Sequence, *, sequence_length: int = 128) -> np.ndarray:
     """The hidden states of the first token of every word, float32 [n, L + 1, H], the embeddings first.
 
-    Sentences are lists of words. Long ones are read in overlapping windows of `sequence_length`
-    tokens.
+    Sentences are lists of words; long ones are read in windows.
 
     Source: Devlin et al. 2018, section 5.3.
     """

@@ -17,14 +17,12 @@ INSPECTION = "inspection"  # the run of `kbert.inspect`
 class EventFile:
     """An event file in the directory of a run, begun by what is first written; on the disk after `flush`.
 
-    TensorBoard reads a run's files in the order of their names, so names ascend in the order of
-    creation, even within a second. The first event gives the step at which the run begins or
-    resumes: TensorBoard then forgets what it has read of that step and later ones. Faults of the
-    disk are raised as by `kbert.files.explain_full_disk`.
+    TensorBoard reads a run's files in the order of their names, so names ascend in the order of creation, even within a
+    second. The first event gives the step at which the run begins or resumes: TensorBoard then forgets what it has read
+    of that step and later ones. Faults of the disk are raised as by `kbert.files.explain_full_disk`.
     """
 
-    def __init__(self, directory, start: int | None = None):
-        """`start` is the first step; None: that of what is first written."""
+    def __init__(self, directory, start: int | None = None):  # the first step; None: of what is first written
         self._directory = pathlib.Path(directory)
         self._start = start
         self._writer = None
@@ -83,9 +81,9 @@ def event_files(directory) -> list[pathlib.Path]:
 def remove_later_steps(log_dir, step: int) -> None:
     """Removes the events of later steps from the event files of all runs in a directory.
 
-    A killed process wrote them after its last checkpoint, and the resumed run does these steps
-    again. A file is cut before an incomplete or damaged event, where TensorBoard stops reading. The
-    run `inspection` is left alone: its steps are layers.
+    A killed process wrote them after its last checkpoint, and the resumed run does these steps again. A file is cut
+    before an incomplete or damaged event, where TensorBoard stops reading. The run `inspection` is left alone: its
+    steps are layers.
     """
     log_dir = pathlib.Path(log_dir)
     runs = [path for path in sorted(log_dir.glob("*")) if path.is_dir() and path.name != INSPECTION]

@@ -1,7 +1,7 @@
 """A model as graphs for TensorBoard: its operations, and its layers with what flows between them.
 
-Keras' own callback (3.15) writes no graph of operations, and for a model with a dict of inputs a
-graph of layers without edges. Here both come from one trace of the forward pass on TensorFlow.
+Keras' own callback (3.15) writes no graph of operations, and for a model with a dict of inputs a graph of layers
+without edges. Here both come from one trace of the forward pass on TensorFlow.
 """
 
 import re
@@ -19,10 +19,7 @@ _NUMBER = re.compile(r"_\d+$")
 
 
 def trace_model(model):
-    """The `tf.Graph` of a functional model's forward pass without dropout.
-
-    None for other models and other backends.
-    """
+    """The `tf.Graph` of a functional model's forward pass without dropout; None for other models and backends."""
     inputs = getattr(model, "input", None)
     if inputs is None and len(listed := getattr(model, "inputs", None) or ()) == 1:
         inputs = listed[0]  # a keras.Sequential lists its only input
@@ -51,8 +48,8 @@ def operation_graph(graph, model) -> bytes:
 def conceptual_graph(graph, model) -> dict:
     """The layers of a model and what flows between them, as the JSON of a Keras model.
 
-    A layer without layers inside is one node. For a layer with layers inside, every operation of
-    its own, such as a sum or the softmax of attention, is a node too.
+    A layer without layers inside is one node. For a layer with layers inside, every operation of its own, such as a sum
+    or the softmax of attention, is a node too.
     """
     names = _names(graph, model)
     layers = _layers(model)

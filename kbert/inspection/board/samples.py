@@ -49,10 +49,7 @@ _MOST = 2**16  # values taken of a variable
 
 
 def weight_samples(model) -> dict[str, np.ndarray]:
-    """Variable's path → float32 values of every trainable matrix.
-
-    Of large ones 65,536 values are taken, spread over rows and columns.
-    """
+    """Variable's path → float32 values of every trainable matrix, of large ones 65,536 from all rows and columns."""
     matrices = [variable for variable in model.trainable_variables if len(variable.shape) > 1]
     return {variable.path: np.asarray(_spread(variable), "float32") for variable in matrices}
 
@@ -76,9 +73,8 @@ def layer_of(path: str) -> str:
 def layer_norms(model, learning_rate) -> dict[str, dict[str, float]]:
     """Norms over the trainable weights: name of the norm → layer → float.
 
-    ``weight`` is always there. ``gradient`` (of the last update, before clipping) and
-    ``update_ratio`` (norm of the last update over norm of the weights) need an optimizer that keeps
-    them: `kbert.AdamW` or `Lamb`.
+    ``weight`` is always there. ``gradient`` (of the last update, before clipping) and ``update_ratio`` (norm of the
+    last update over norm of the weights) need an optimizer that keeps them: `kbert.AdamW` or `Lamb`.
     """
     optimizer = base_optimizer(model.optimizer)
     variables = model.trainable_variables
@@ -107,11 +103,7 @@ def _by_layer(variables, squares):
 
 
 class AttentionEntropy:
-    """The entropy of the attention probabilities of every layer, head and token, on fixed rows.
-
-    0 is attention to a single token, the logarithm of the number of tokens even attention to all.
-    The weights of the model are read anew with each call.
-    """
+    """The entropy of the attention of every layer, head and token, on fixed rows, with the weights as they then are."""
 
     def __init__(self, model, inputs, rows=4):
         self._encoder = model.encoder.with_outputs("attention_probs")

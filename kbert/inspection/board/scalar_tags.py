@@ -1,7 +1,7 @@
 """Tags of curves: their groups, their descriptions, and the charts of the Custom Scalars tab.
 
-TensorBoard's Time Series tab sorts groups by name and opens the first two. These must be accuracy
-and loss, so the names of all other groups come after them in the alphabet.
+TensorBoard's Time Series tab sorts groups by name and opens the first two. These must be accuracy and loss, so the
+names of all other groups come after them in the alphabet.
 """
 
 import re

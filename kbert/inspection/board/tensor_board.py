@@ -1,6 +1,8 @@
 """The callback that shows a training in TensorBoard, where it writes, and profiles of a few steps."""
 
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
 import keras
 
@@ -9,14 +11,7 @@ from kbert.inspection.board.event_file import EventFile, event_files, remove_lat
 from kbert.inspection.board.model_graph import conceptual_graph, operation_graph, trace_model
 from kbert.inspection.board.samples import AttentionEntropy, Sampler, layer_norms, weight_samples
 from kbert.inspection.board.scalar_tags import DESCRIPTIONS, scalar_tag
-from kbert.inspection.board.summaries import (
-    custom_scalars,
-    histogram,
-    layer_graph,
-    scalar,
-    session_end,
-    session_start,
-)
+from kbert.inspection.board.summaries import custom_scalars, histogram, layer_graph, scalar, session_end, session_start
 from kbert.keras_compat import base_optimizer, strategy_scope
 from kbert.models.bert_model import BertModel
 from kbert.training.flops import device_peak, peak_accelerator_memory_bytes, peak_memory_bytes
@@ -29,36 +24,32 @@ _PEAK_SECONDS = 0.3  # to measure the peak of a device that is not known
 class TensorBoard(keras.callbacks.Callback):
     """A callback that writes a training's curves, graphs and histograms for TensorBoard.
 
-    `kbert.pretrain` and `kbert.finetune` have it by default. It also works with `fit_steps` and a
-    plain `model.fit`, on TensorFlow and on JAX, with and without strategies (one process writes).
-    The steps are the run's. There are:
+    `kbert.pretrain` and `kbert.finetune` have it by default. It also works with `fit_steps` and a plain `model.fit`, on
+    TensorFlow and on JAX, with and without strategies (one process writes). The steps are the run's. There are:
 
-    - *Time Series*: one chart for the runs `train`, `validation`, `baseline` and `final`. Every
-      window (an epoch of plain `fit`) adds `accuracy/`, `loss/`, `optimizer/` (learning rate,
-      gradient norm) and `speed/`. Sampled are `norms/` of gradients, weights and updates by layer,
-      `self_attention/`, and histograms of `weights/`.
+    - *Time Series*: one chart for the runs `train`, `validation`, `baseline` and `final`. Every window (an epoch of
+      plain `fit`) adds `accuracy/`, `loss/`, `optimizer/` (learning rate, gradient norm) and `speed/`. Sampled are
+      `norms/` of gradients, weights and updates by layer, `self_attention/`, and histograms of `weights/`.
     - *Custom Scalars*: these curves, grouped by the question that they answer.
     - *HParams*, run `final`: all settings of the run, and its scores when it is done.
     - *Graphs* (TensorFlow): the layers of the model, and its operations.
     - *Profile*, on request.
 
-    Samples are taken at the end of a window, as often as possible while all of them together take
-    less than `time_fraction` of the time. The first window always has one. A run that resumes continues its
-    curves: what a killed process wrote after its last checkpoint is removed, so that no step is
-    recorded twice. A directory is for a single run.
+    Samples are taken at the end of a window, as often as possible while all of them together take less than
+    `time_fraction` of the time. The first window always has one. A run that resumes continues its curves: what a killed
+    process wrote after its last checkpoint is removed, so that no step is recorded twice. A directory is for a single
+    run.
 
     Args:
         log_dir: path.
         settings: dict, for HParams. None: the settings of the optimizer and the model's config.
-        baseline: dict of names as in the logs → value of a model that ignores all context. It is
-            drawn as a line.
-        batch: inputs, a batch with them as `fit` takes it, or a function that returns one. Its
-            first rows show the entropy of attention. None: no entropy is shown.
+        baseline: dict of names as in the logs → value of a model that ignores all context. It is drawn as a line.
+        batch: inputs, a batch with them as `fit` takes it, or a function that returns one. Its first rows show the
+            entropy of attention. None: no entropy is shown.
         graph: bool, whether the graphs are written.
         time_fraction: float, the fraction of the training time that samples may take.
         profile: steps to profile, as "20:25" or one number, or None.
-        wait_for_finish: bool, whether the run is over only when the caller calls `finish`, which
-            has the final scores.
+        wait_for_finish: bool, whether the run is over only when the caller calls `finish`, which has the final scores.
 
     Raises:
         TypeError: a `log_dir` that is no path.
@@ -144,21 +135,14 @@ class TensorBoard(keras.callbacks.Callback):
             self._profiler.stop()
         last = self._last
         # A run in steps is several calls of `fit`, and this may be the end of any.
-        is_over = (
-            last.get("step") == last.get("total_steps", last.get("step")) and last.get("time_fraction", 1.0) >= 1.0
-        )
-        if last and is_over and not self.wait_for_finish:
+        is_over = last and last["step"] == last.get("total_steps", last["step"]) and last.get("time_fraction", 1.0) >= 1
+        if is_over and not self.wait_for_finish:
             trained, held_out = _by_run(last)
             self.finish({name: float(value) for name, value in (held_out or trained).items()}, last["step"])
         self._close()
 
-    def finish(self, metrics, step):
-        """Writes a run's final scores, which the HParams tab compares, and marks the run as done.
-
-        Args:
-            metrics: dict of names as in the logs → float; other values are skipped.
-            step: int, of the weights that were scored.
-        """
+    def finish(self, metrics: dict[str, Any], step: int) -> None:
+        """Writes a run's final scores, by their names in the logs, for the HParams tab, and marks the run as done."""
         self._write_scalars("final", step, {name: value for name, value in metrics.items() if isinstance(value, float)})
         self._file("final").write(step, [session_end()])
         self._close()
@@ -258,17 +242,10 @@ class Profiler:
         self._is_running = False
 
     def before(self, step: int) -> None:
-        if self._is_running or not self._first <= step <= self._last:
-            return
-        self._is_running = True
-        if keras.backend.backend() == "jax":
-            import jax
-
-            jax.profiler.start_trace(self._log_dir)
-        else:
-            import tensorflow as tf
-
-            tf.profiler.experimental.start(self._log_dir)
+        if not self._is_running and self._first <= step <= self._last:
+            self._is_running = True
+            start, _ = _backend_profiler()
+            start(self._log_dir)
 
     def after(self, step: int) -> None:
         if step >= self._last:
@@ -276,23 +253,27 @@ class Profiler:
 
     def stop(self) -> None:
         """Writes what was recorded, if anything is being recorded."""
-        if not self._is_running:
-            return
-        self._is_running = False
-        if keras.backend.backend() == "jax":
-            import jax
+        if self._is_running:
+            self._is_running = False
+            _, stop = _backend_profiler()
+            stop()
 
-            jax.profiler.stop_trace()
-        else:
-            import tensorflow as tf
 
-            tf.profiler.experimental.stop()
+def _backend_profiler() -> tuple[Callable, Callable]:
+    """What starts and what stops it."""
+    if keras.backend.backend() == "jax":
+        import jax
+
+        return jax.profiler.start_trace, jax.profiler.stop_trace
+    import tensorflow as tf
+
+    return tf.profiler.experimental.start, tf.profiler.experimental.stop
 
 
 def profiled_steps(steps) -> tuple[int, int]:
     """The (first, last) step to profile, from an int, "20", "20:25" or a pair of ints."""
     try:
-        parts = steps.split(":") if isinstance(steps, str) else [steps] if type(steps) is int else list(steps)
+        parts = str(steps).split(":") if isinstance(steps, str | int) else list(steps)
         first, last = int(parts[0]), int(parts[-1])
         if len(parts) > 2 or not 1 <= first <= last:
             raise ValueError
@@ -304,10 +285,7 @@ def profiled_steps(steps) -> tuple[int, int]:
 
 
 def log_directory(function: str, log_dir, output, profile=None) -> pathlib.Path | None:
-    """The directory of a run's logs: `log_dir`, else ``logs`` in `output`, else None.
-
-    `function` has these arguments, for the message of an error.
-    """
+    """The directory of the logs of a run of `function`: `log_dir`, else ``logs`` in `output`, else None."""
     output = None if output is None else check_directory(output, f"{function}: `output`")
     if log_dir:
         return check_directory(log_dir, f"{function}: `log_dir`")

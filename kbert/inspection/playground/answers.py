@@ -97,7 +97,7 @@ def _listed_candidates(row):
 
 
 def entities(models, fields) -> dict:
-    """``words``, ``tags`` of each word, and the ``entities`` that the tags make."""
+    """The words with their tags, and the entities that the tags make."""
     model = models.open_any(fields.model())
     columns = {"text": fields.text("text")}
     model.check_task("tagging")
@@ -123,12 +123,7 @@ def entities(models, fields) -> dict:
 
 
 def classification(models, fields) -> dict:
-    """The label of a text or pair with all probabilities, or a regressor's score; else the plain answer.
-
-    ``probabilities`` are sorted, the highest first. For a multi-label classifier ``label`` names
-    all labels that are on. A task without a view of its own gives ``answer``, as `kbert predict`
-    writes it.
-    """
+    """The label of a text or pair with all probabilities, a regressor's score, or a task's plain answer."""
     model = models.open_any(fields.model())
     text, text_pair = fields.text("text"), fields.optional_text("text_pair")
     own = model.exported or model.model

@@ -21,8 +21,6 @@ _TYPES = {
     ".js": "text/javascript; charset=utf-8",
     ".css": "text/css; charset=utf-8",
     ".svg": "image/svg+xml; charset=utf-8",
-    ".png": "image/png",
-    ".woff2": "font/woff2",
 }
 _JSON = "application/json; charset=utf-8"
 _LARGEST = 4 * 2**20  # bytes of a question
@@ -41,21 +39,18 @@ _HEADERS = {
 class PlaygroundApp:
     """Serves the page at ``/``, its files beside it, ``GET api/models`` and ``POST api/<view>``.
 
-    It answers only pages of its own origin. The Host of a request must be a name of this machine: a
-    foreign page that was given this machine's address cannot have one. An Origin must be that host.
-    The application reads only the files of the page and the models that it was pointed at, and
-    writes nothing.
+    It answers only pages of its own origin. The Host of a request must be a name of this machine: a foreign page that
+    was given this machine's address cannot have one. An Origin must be that host. The application reads only the files
+    of the page and the models that it was pointed at, and writes nothing.
 
     Args:
-        sources, log_dirs, vocabulary: see
-            `kbert.inspection.playground.models.PlaygroundModels`.
-        host: the address that is served. If it means all addresses, such as 0.0.0.0, every IP
-            address is a valid Host.
+        sources, log_dirs, vocabulary: see `kbert.inspection.playground.models.PlaygroundModels`.
+        host: the address that is served. If it means all addresses, such as 0.0.0.0, every IP address is a valid Host.
         hosts: further valid Hosts, such as a proxy's name.
 
     Raises:
-        ValueError: on the first use of `api`, Keras' backend is not TensorFlow. A faulty request
-            raises nothing: its answer is a status and a sentence as JSON.
+        ValueError: on the first use of `api`, Keras' backend is not TensorFlow. A faulty request raises nothing: its
+            answer is a status and a sentence as JSON.
     """
 
     def __init__(self, sources=(), log_dirs=(), vocabulary=None, host="127.0.0.1", hosts=()):

@@ -15,10 +15,7 @@ _LONGEST = 256  # tokens: a matrix of more would be neither readable nor small
 
 
 def input_representation(models, fields) -> dict:
-    """The tokens of a text or pair, and at one position what the encoder's `EmbeddingBlock` adds up.
-
-    With a position there are ``vectors`` and ``norms`` of ``token``, ``segment``, ``position``,
-    their ``sum`` and ``normalized``, which enters the first layer.
+    """The tokens of a text or pair, and at one position the vectors that the encoder's `EmbeddingBlock` adds up.
 
     Source: Devlin et al. 2018, section 3, figure 2.
     """
@@ -47,11 +44,7 @@ def embedding_parts(block, token_ids, segment_ids) -> dict[str, np.ndarray]:
 
 
 def attention(models, fields) -> dict:
-    """The attention probabilities and hidden states of a text or pair, as the encoder computes them.
-
-    ``probabilities`` [S][S] are averaged over layers or heads where none is chosen. ``statistics``
-    are [L][A], ``hidden_norms`` [L + 1][S].
-    """
+    """Attention (averaged over layers or heads where none is chosen), head statistics and norms of hidden states."""
     model = models.open(fields.model())
     text, text_pair = fields.text("text"), fields.optional_text("text_pair")
     encoder = model.encoder

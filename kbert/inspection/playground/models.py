@@ -15,6 +15,8 @@ from kbert.inspection.analysis.states import encoder_with_attention
 from kbert.inspection.playground.app import first_line
 from kbert.inspection.playground.questions import BadRequest
 from kbert.inspection.playground.sources import describe, found_sources, named_sources, unreadable
+from kbert.models.encoder import BertEncoder
+from kbert.models.pretrainer import BertPretrainer
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.text.tokenizer import BertTokenizer
@@ -30,11 +32,7 @@ _LEARNED_SIZE = _LEARNED_SENTENCES = 4000  # for a vocabulary if none is given; 
 
 
 class PlaygroundModel:
-    """A kbert model with its tokenizer, or a tokenizer alone for what needs no model.
-
-    Use changes nothing here, so that any number of threads may ask at once. `exported` is None; an
-    `ExportedModel` has its SavedModel there.
-    """
+    """A kbert model with its tokenizer, or a tokenizer alone. Use changes nothing: any number of threads may ask."""
 
     exported = None
 
@@ -75,7 +73,7 @@ class PlaygroundModel:
     @property
     def plain(self):
         """The model for plain rows: one that was trained on packed rows takes them apart."""
-        packed = self.model.encoder.num_parts is not None and hasattr(self.model, "with_parts")
+        packed = self.model.encoder.num_parts is not None and isinstance(self.model, BertEncoder | BertPretrainer)
         return self._once("plain", lambda: self.model.with_parts(None)) if packed else self.model
 
     @property
@@ -154,11 +152,9 @@ class ExportedModel:
 
 
 class PlaygroundModels:
-    """What the playground was pointed at.
+    """What the playground was pointed at: `sources` by path or name, and what is then found below `log_dirs`.
 
-    `sources` are models or SavedModels by path or name. Below `log_dirs` models are looked for each
-    time they are listed. `vocabulary` is a path for what needs no model. None: one is learned from
-    the prose that is installed with Python, when it is first needed.
+    `vocabulary` is a path for what needs no model; None: it is learned from the prose of Python's installation.
     """
 
     def __init__(self, sources=(), log_dirs=(), vocabulary=None):
@@ -229,10 +225,7 @@ class PlaygroundModels:
         return self._load(source)
 
     def open_for_pairs(self, name: str | None) -> tuple[PlaygroundModel, ExportedModel | None]:
-        """The model that makes pairs of sentences, and the SavedModel that judges them, if one is asked.
-
-        A SavedModel's tokenizer cannot be used alone: the default vocabulary makes its pairs.
-        """
+        """What makes pairs of sentences, and the SavedModel that judges them: its tokenizer cannot be used."""
         model = self.open_any(name)
         if model.exported is None:
             return model, None

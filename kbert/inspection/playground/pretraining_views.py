@@ -29,8 +29,7 @@ _RANDOM_NEXT_RATES = {None: 0.5, "IsNext": 0.0, "NotNext": 1.0}  # requested lab
 def masking(models, fields) -> dict:
     """Masks a text with `TokenMasking`, the layer of the training data, under the key ``fold_in(seed, 0)``.
 
-    A token whose random replacement is itself counts as kept, as the model sees it. ``note`` says
-    why a model that predicts tokens does not predict these, or is None.
+    A token whose random replacement is itself counts as kept, as the model sees it.
     """
     model = models.open(fields.model())
     text, text_pair = fields.text("text"), fields.optional_text("text_pair")
@@ -113,8 +112,7 @@ class Drawn(NamedTuple):
 def next_sentence(models, fields) -> dict:
     """Makes the first pair of a document with the functions of the training data.
 
-    The sequence length is at most the model's. ``label``, "IsNext" or "NotNext", replaces the coin
-    that decides whether B is random: A stays as it is.
+    ``label`` replaces the coin that decides whether B is random: A stays as it is.
 
     Source: Devlin et al. 2018, section 3.1, task 2, and appendix A.2.
     """

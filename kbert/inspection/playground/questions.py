@@ -119,12 +119,9 @@ def as_arrays(answers) -> dict[str, np.ndarray]:
 
 
 def read_row(model, text: str, text_pair: str | None, longest: int | None = None):
-    """The row of a text or pair without padding: (tokens, batch, truncated).
+    """The row of a text or pair without padding: (`token_object`s, batch, how many tokens did not fit).
 
-    `tokens` are dicts; their ``start`` and ``end`` are code points of the text (of `text_pair` in
-    segment 1), None for [CLS] and [SEP]. `batch` has ``token_ids``, ``segment_ids`` int32 [1, S]
-    and ``padding_mask`` bool [1, S]. `truncated` is how many tokens beyond `longest` did not fit.
-    None: the model's maximum.
+    `longest` is a limit below the model's own.
     """
     size = min(model.max_length, longest or model.max_length)
     if size < _SHORTEST:

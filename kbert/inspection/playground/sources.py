@@ -51,10 +51,9 @@ def named_sources(paths: Iterable[str | os.PathLike]) -> list[ModelSource]:
 def found_sources(log_dirs: Iterable[str | os.PathLike]) -> list[ModelSource]:
     """The models below log directories: kbert's runs and their checkpoints, kbert directories, SavedModels.
 
-    An unfinished run is offered by its own name, which means its latest checkpoint, and each
-    checkpoint as RUN@STEP. The ``logs`` of a run stand for that run. Only what lies in the log
-    directory (or the run) is read: symbolic links are not followed, and models with links that lead
-    out are skipped. Log directories that are not here, such as a bucket's, are skipped too.
+    An unfinished run is offered by its own name, which means its latest checkpoint, and each checkpoint as RUN@STEP.
+    The ``logs`` of a run stand for that run. Symbolic links that lead out are not followed; places that are not here,
+    such as buckets, are skipped.
     """
     sources = []
     for log_dir in log_dirs:

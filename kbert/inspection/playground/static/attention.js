@@ -1,7 +1,7 @@
 /** Attention and layers: every head's habits, one head's weights, and how long the hidden states are. */
 
 import { choice, pairForm } from "./controls.js";
-import { element, percent, rovingFocus, scrollable, short, svg, table } from "./dom.js";
+import { details, element, percent, rovingFocus, scrollable, short, svg, table } from "./dom.js";
 import { truncationNote } from "./tokens.js";
 import { errorNote } from "./view_panel.js";
 
@@ -30,25 +30,17 @@ function headGrid(answer, choose) {
   };
   const cell = (layer, head) => {
     const name = `layer ${layer + 1}, ${head === null ? "mean of its heads" : `head ${head + 1}`}`;
-    const button = element("button", {
-      type: "button",
-      class: "head",
-      "aria-pressed": "false",
-      dataset: { layer, head: head ?? "mean", name },
-    });
+    const dataset = { layer, head: head ?? "mean", name };
+    const button = element("button", { type: "button", class: "head", "aria-pressed": "false", dataset });
     button.addEventListener("click", () => press(layer, head));
     buttons.set(`${layer} ${head}`, button);
     return element("td", {}, button);
   };
   const numbers = Array.from({ length: heads }, (_, head) => head);
-  const rows = order.map((layer) =>
-    element(
-      "tr",
-      {},
-      element("th", { scope: "row" }, `layer ${layer + 1}`),
-      [...numbers, null].map((head) => cell(layer, head)),
-    ),
-  );
+  const rows = order.map((layer) => {
+    const cells = [...numbers, null].map((head) => cell(layer, head));
+    return element("tr", {}, element("th", { scope: "row" }, `layer ${layer + 1}`), cells);
+  });
   const names = ["", ...numbers.map((head) => `head ${head + 1}`), "mean"];
   const grid = table(names, rows);
   grid.classList.add("heads");
@@ -75,18 +67,9 @@ function lines(probabilities, chosen) {
     if (chosen !== null && chosen !== from) return;
     row.forEach((weight, to) => {
       if (weight < (chosen === null ? LEAST : 0.001)) return;
-      const width = 0.5 + 4 * weight;
-      const [y1, y2] = [(from + 0.5) * ROW, (to + 0.5) * ROW];
-      parts.push(
-        svg("line", {
-          x1: 0,
-          y1,
-          x2: 100,
-          y2,
-          "stroke-opacity": Math.min(1, 0.1 + weight).toFixed(3),
-          "stroke-width": width.toFixed(2),
-        }),
-      );
+      const ends = { x1: 0, y1: (from + 0.5) * ROW, x2: 100, y2: (to + 0.5) * ROW };
+      const stroke = { "stroke-opacity": Math.min(1, 0.1 + weight).toFixed(3), "stroke-width": 0.5 + 4 * weight };
+      parts.push(svg("line", { ...ends, ...stroke }));
     });
   });
   return parts;
@@ -101,29 +84,17 @@ function lines(probabilities, chosen) {
  */
 function drawAttention(tokens, probabilities, pinned, pin) {
   const height = tokens.length * ROW;
-  const drawing = svg("svg", {
-    viewBox: `0 0 100 ${height}`,
-    preserveAspectRatio: "none",
-    height,
-    class: "lines",
-    "aria-hidden": "true",
-  });
+  const place = { viewBox: `0 0 100 ${height}`, height, preserveAspectRatio: "none" };
+  const drawing = svg("svg", { class: "lines", "aria-hidden": "true", ...place });
   const weights = tokens.map(() => element("span", { class: "weight" }));
-  const right = tokens.map(({ token }, index) =>
-    element(
-      "li",
-      { style: { "--share": "0" } },
-      element("span", { class: "name", dir: "auto" }, token),
-      weights[index],
-    ),
-  );
-  const buttons = tokens.map(({ token, position }) =>
-    element(
-      "button",
-      { type: "button", class: "query", "aria-pressed": "false", dir: "auto", dataset: { position } },
-      token,
-    ),
-  );
+  const right = tokens.map(({ token }, index) => {
+    const name = element("span", { class: "name", dir: "auto" }, token);
+    return element("li", { style: { "--share": "0" } }, name, weights[index]);
+  });
+  const buttons = tokens.map(({ token, position }) => {
+    const properties = { type: "button", class: "query", "aria-pressed": "false", dir: "auto", dataset: { position } };
+    return element("button", properties, token);
+  });
   const words = element("p", { class: "hint", role: "status" });
 
   function show(index) {
@@ -179,12 +150,7 @@ function hiddenNorms(answer) {
     })
     .reverse();
   const names = ["", ...answer.tokens.map(({ token }) => token)];
-  return element(
-    "details",
-    {},
-    element("summary", {}, "Norms of the hidden states, layer by layer"),
-    scrollable("Norms", table(names, rows)),
-  );
+  return details("Norms of the hidden states, layer by layer", scrollable("Norms", table(names, rows)));
 }
 
 function show(answer, context) {
@@ -211,11 +177,8 @@ function show(answer, context) {
   }
 
   const grid = headGrid(answer, choose);
-  const statistic = choice("What the numbers of the heads are", {
-    name: "statistic",
-    choices: STATISTICS,
-    value: "entropy",
-  });
+  const options = { name: "statistic", choices: STATISTICS, value: "entropy" };
+  const statistic = choice("What the numbers of the heads are", options);
   statistic.select.addEventListener("change", () => grid.fill(statistic.value));
   grid.fill(statistic.value);
   grid.node.querySelector('[data-layer="0"][data-head="0"]')?.setAttribute("aria-pressed", "true");

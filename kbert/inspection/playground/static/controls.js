@@ -4,16 +4,13 @@ import { element, uniqueId } from "./dom.js";
 import { TEXT, TEXT_PAIR } from "./sample_texts.js";
 
 /** A box for text; `shared` (a Map) keeps what was typed under `name` for the other views that have such a box. */
-export function textBox(label, { name, rows = 2, value = "", hint = "", shared = null }) {
+export function textBox(label, { name, rows = 2, value, shared = null }) {
   const id = uniqueId(name);
-  const hintId = hint ? uniqueId("hint") : null;
-  const area = element("textarea", { id, name, rows, spellcheck: "false", "aria-describedby": hintId });
+  const area = element("textarea", { id, name, rows, spellcheck: "false" });
   area.value = shared?.get(name) ?? value;
   area.addEventListener("input", () => shared?.set(name, area.value));
-  const node = element("div", { class: "field wide" }, element("label", { for: id }, label), area);
-  if (hint) node.append(element("p", { id: hintId, class: "hint" }, hint));
   return {
-    node,
+    node: element("div", { class: "field wide" }, element("label", { for: id }, label), area),
     area,
     get value() {
       return area.value;
@@ -68,8 +65,8 @@ export function wholeNumber(label, { name, min = 0, max = null, value = "", opti
 }
 
 /** A seed with a button that takes the next one. */
-export function seedBox(label = "Seed") {
-  const seed = wholeNumber(label, { name: "seed", value: 0 });
+export function seedBox() {
+  const seed = wholeNumber("Seed", { name: "seed", value: 0 });
   const button = element("button", { type: "button", name: "resample" }, "Resample");
   button.addEventListener("click", () => {
     seed.value = seed.value + 1;
@@ -80,11 +77,10 @@ export function seedBox(label = "Seed") {
 }
 
 /** On or off. */
-export function toggle(label, { name, value = false }) {
-  const input = element("input", { type: "checkbox", name, checked: value });
+export function toggle(label, { name }) {
+  const input = element("input", { type: "checkbox", name });
   return {
     node: element("div", { class: "field" }, element("label", { class: "toggle" }, input, " ", label)),
-    input,
     get value() {
       return input.checked;
     },

@@ -5,7 +5,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** An HTML element. Of its properties `on…` listens, `dataset` and `style` are objects, true is a bare attribute. */
+/** An HTML element. Of its properties `dataset` and `style` are objects, and true is a bare attribute. */
 export function element(name, properties = {}, ...children) {
   return fill(document.createElement(name), properties, children);
 }
@@ -18,13 +18,27 @@ export function svg(name, properties = {}, ...children) {
 function fill(node, properties, children) {
   for (const [key, value] of Object.entries(properties)) {
     if (value === null || value === undefined || value === false) continue;
-    if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-    else if (key === "dataset") Object.assign(node.dataset, value);
+    if (key === "dataset") Object.assign(node.dataset, value);
     else if (key === "style") for (const [property, to] of Object.entries(value)) node.style.setProperty(property, to);
     else node.setAttribute(key, value === true ? "" : value);
   }
   node.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
   return node;
+}
+
+/** A paragraph that stands out. */
+export const note = (...words) => element("p", { class: "note" }, ...words);
+
+/** A paragraph in small letters. */
+export const hint = (...words) => element("p", { class: "hint" }, ...words);
+
+/** Something that is opened and closed under its title. */
+export const details = (title, ...children) => element("details", {}, element("summary", {}, title), ...children);
+
+/** A row of a table; strings are cells of text, elements are cells themselves. */
+export function tableRow(...cells) {
+  const made = cells.map((cell) => (typeof cell === "string" ? element("td", { dir: "auto" }, cell) : cell));
+  return element("tr", {}, made);
 }
 
 /** An id that no other element of the page has. */

@@ -1,7 +1,7 @@
 /** Entities: a tag for each word, and the entities that the tags make, marked in the text. */
 
 import { textBox } from "./controls.js";
-import { element, percent, scrollable, table } from "./dom.js";
+import { details, element, note, percent, scrollable, table, tableRow } from "./dom.js";
 import { WITH_ENTITIES } from "./sample_texts.js";
 import { markedText } from "./tokens.js";
 
@@ -14,28 +14,13 @@ function show(answer, { body }) {
   const types = [...new Set(answer.entities.map(({ type }) => type))].sort();
   const spans = answer.entities.map(({ start, end, type }) => ({ start, end, label: type, kind: types.indexOf(type) }));
   const rows = answer.entities.map(({ text, type, score }) =>
-    element(
-      "tr",
-      {},
-      element("td", { dir: "auto" }, text),
-      element("td", {}, type),
-      element("td", { class: "number" }, percent(score)),
-    ),
+    tableRow(text, type, element("td", { class: "number" }, percent(score))),
   );
-  const words = answer.words.map((word, index) =>
-    element("tr", {}, element("td", { dir: "auto" }, word), element("td", {}, answer.tags[index])),
-  );
+  const words = answer.words.map((word, index) => tableRow(word, answer.tags[index]));
   return [
     markedText(body.text, spans),
-    rows.length
-      ? scrollable("Entities", table(["entity", "type", "score"], rows))
-      : element("p", { class: "note" }, "No entity was found."),
-    element(
-      "details",
-      {},
-      element("summary", {}, "The tag of each word"),
-      scrollable("Tags", table(["word", "tag"], words)),
-    ),
+    rows.length ? scrollable("Entities", table(["entity", "type", "score"], rows)) : note("No entity was found."),
+    details("The tag of each word", scrollable("Tags", table(["word", "tag"], words))),
   ];
 }
 

@@ -1,7 +1,7 @@
 /** Fill-mask: what a masked language model proposes for each [MASK] of a text. */
 
 import { textBox, wholeNumber } from "./controls.js";
-import { element } from "./dom.js";
+import { element, note } from "./dom.js";
 import { WITH_MASKS } from "./sample_texts.js";
 import { bars, truncationNote } from "./tokens.js";
 
@@ -23,7 +23,7 @@ function form() {
 
 function show(answer) {
   if (!answer.fills.length)
-    return [element("p", { class: "note" }, "The text has no [MASK]: put one where a word shall be proposed.")];
+    return [note("The text has no [MASK]: put one where a word shall be proposed.")];
   const lists = answer.fills.map(({ position, candidates }, number) => {
     const rows = candidates.map(({ token, probability }) => [token, probability]);
     const place = position === null ? "" : `, at position ${position}`; // a SavedModel does not say it

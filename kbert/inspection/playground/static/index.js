@@ -16,16 +16,8 @@ import { appearance } from "./theme.js";
 import { errorNote, viewPanel } from "./view_panel.js";
 
 const REFRESH = 10_000; // milliseconds between two looks at the list of models
-const VIEWS = [
-  masking,
-  nextSentence,
-  inputRepresentation,
-  attention,
-  fillMask,
-  questionAnswering,
-  entities,
-  classification,
-];
+const PRETRAINING = [masking, nextSentence, inputRepresentation, attention, fillMask];
+const VIEWS = [...PRETRAINING, questionAnswering, entities, classification];
 
 /** Builds the whole page in the document's body. */
 export async function render() {
@@ -65,13 +57,10 @@ function addStyle() {
 function page(session) {
   const panels = new Map(); // made when they are first seen
   const place = element("div", { class: "panels" });
-  const tabs = VIEWS.map((view) =>
-    element(
-      "button",
-      { type: "button", role: "tab", id: `tab-${view.name}`, "aria-controls": "panel", dataset: { tab: view.name } },
-      view.tab ?? view.title,
-    ),
-  );
+  const tabs = VIEWS.map(({ name, title, tab }) => {
+    const properties = { type: "button", role: "tab", id: `tab-${name}`, "aria-controls": "panel" };
+    return element("button", { ...properties, dataset: { tab: name } }, tab ?? title);
+  });
   let open = null;
 
   function show(name) {

@@ -1,7 +1,7 @@
 /** Input representation: token, segment and position of each token, and the three embeddings that are added. */
 
 import { pairForm } from "./controls.js";
-import { element, short, svg } from "./dom.js";
+import { element, hint, note, short, svg } from "./dom.js";
 import { tokenButtons, truncationNote } from "./tokens.js";
 import { errorNote } from "./view_panel.js";
 
@@ -37,10 +37,8 @@ function strip(vector, largest, label) {
   const output = element("output", { class: "hint" }, "\u00a0");
   drawing.addEventListener("pointermove", (event) => {
     const box = drawing.getBoundingClientRect();
-    const index = Math.min(
-      vector.length - 1,
-      Math.max(0, Math.floor(((event.clientX - box.left) / box.width) * vector.length)),
-    );
+    const place = Math.floor(((event.clientX - box.left) / box.width) * vector.length);
+    const index = Math.min(vector.length - 1, Math.max(0, place));
     output.textContent = `dimension ${index}: ${vector[index].toFixed(4)}`;
   });
   drawing.addEventListener("pointerleave", () => (output.textContent = "\u00a0"));
@@ -63,7 +61,7 @@ function strips({ vectors, norms }) {
   const words =
     "Each bar is a number of the vector, above the line if positive, below if negative. The embeddings and their sum " +
     `have one scale (highest bar: ${short(scales.added)}), LayerNorm's output its own (${short(scales.normalized)}).`;
-  return [...rows, element("p", { class: "hint" }, words)];
+  return [...rows, hint(words)];
 }
 
 function details({ position, token, id, segment }) {
@@ -85,7 +83,7 @@ function show(answer, context) {
     const mine = (running = new AbortController());
     place.replaceChildren(details(token));
     if (!answer.vectors_available) {
-      place.append(element("p", { class: "note" }, "Without a model there are no embeddings: tokens and ids only."));
+      place.append(note("Without a model there are no embeddings: tokens and ids only."));
       return;
     }
     try {
@@ -100,8 +98,8 @@ function show(answer, context) {
 
   const below = ({ id, segment, position }) => `id ${id}\nsegment ${segment ? "B" : "A"}\nposition ${position}`;
   const buttons = tokenButtons(answer.tokens, "Tokens: choose one", choose, below);
-  const hint = "Choose a token to see its vectors. The line below a token is solid for segment A, dashed for B.";
-  return [truncationNote(answer), buttons.node, element("p", { class: "hint" }, hint), place];
+  const words = "Choose a token to see its vectors. The line below a token is solid for segment A, dashed for B.";
+  return [truncationNote(answer), buttons.node, hint(words), place];
 }
 
 export default {

@@ -1,7 +1,7 @@
 /** Masked language model: which tokens are chosen, what they become, and what a model makes of them. */
 
 import { pairForm, seedBox, slider, toggle, wholeNumber } from "./controls.js";
-import { count, element, percent, scrollable, short, table } from "./dom.js";
+import { count, element, hint, note, percent, scrollable, short, table } from "./dom.js";
 import { bars, kindMark, kindName, tokenText, truncationNote } from "./tokens.js";
 
 function form(session) {
@@ -50,13 +50,9 @@ function line(tokens) {
     const mark = element("span", { "aria-hidden": "true" }, kindMark(one.kind), " ");
     const [best] = one.predictions ?? [];
     const guess = best && `${best.token === one.label ? "✓" : "✗"} ${best.token} ${percent(best.probability)}`;
-    return element(
-      "span",
-      { class: `token chosen segment-${one.segment}`, dataset: { kind: one.kind }, title },
-      mark,
-      read,
-      guess ? element("small", { class: "guess" }, guess) : null,
-    );
+    const below = guess ? element("small", { class: "guess" }, guess) : null;
+    const properties = { class: `token chosen segment-${one.segment}`, dataset: { kind: one.kind }, title };
+    return element("span", properties, mark, read, below);
   });
   return element("p", { class: "tokens", "aria-label": "What the model reads" }, spans);
 }
@@ -65,24 +61,18 @@ function summary({ counts, loss }) {
   const { chosen, candidates, masked, random, kept } = counts;
   const of = count(candidates, "candidate");
   const parts = `${chosen} of ${of} chosen: ${masked} [MASK], ${random} random, ${kept} kept.`;
-  const mean = loss === null || loss === undefined ? "" : ` Mean loss of these predictions: ${short(loss)}.`;
+  const mean = loss === null ? "" : ` Mean loss of these predictions: ${short(loss)}.`;
   return element("p", { class: "summary" }, parts, mean);
 }
 
 function row(one, withModel) {
   const chosen = one.kind !== "not chosen";
   const verdict = one.predictions?.length ? (one.predictions[0].token === one.label ? "✓" : "✗") : "";
-  const prediction = one.predictions
-    ? [
-        bars(
-          one.predictions.map(({ token, probability }) => [token, probability]),
-          { right: one.label, label: "Predictions" },
-        ),
-        one.label_probability === null || one.label_probability === undefined
-          ? null
-          : element("p", { class: "hint" }, `the original has ${percent(one.label_probability)}`),
-      ]
-    : null;
+  const guesses = one.predictions?.map(({ token, probability }) => [token, probability]);
+  const prediction = guesses && [
+    bars(guesses, { right: one.label, label: "Predictions" }),
+    hint(`the original has ${percent(one.label_probability)}`),
+  ];
   return element(
     "tr",
     { dataset: { kind: one.kind } },
@@ -99,10 +89,8 @@ function row(one, withModel) {
 function show(answer) {
   const withModel = answer.tokens.some((one) => one.predictions);
   const names = ["position", "original", "corrupted", "done", "label", ...(withModel ? ["right?", "predictions"] : [])];
-  const positions = table(
-    names,
-    answer.tokens.map((one) => row(one, withModel)),
-  );
+  const rows = answer.tokens.map((one) => row(one, withModel));
+  const positions = table(names, rows);
   positions.classList.add("positions");
   const only = element("input", { type: "checkbox", name: "chosen_only", checked: true });
   const toggled = () => positions.classList.toggle("chosen-only", only.checked);
@@ -112,7 +100,7 @@ function show(answer) {
     line(answer.tokens),
     summary(answer),
     truncationNote(answer),
-    answer.note ? element("p", { class: "note" }, answer.note) : null,
+    answer.note ? note(answer.note) : null,
     element("label", { class: "toggle" }, only, " only the chosen positions"),
     scrollable("Positions", positions),
   ];

@@ -1,7 +1,7 @@
 /** Next sentence prediction: how a pair and its label are made from a document, and what a model says of them. */
 
 import { radios, seedBox, slider, textBox } from "./controls.js";
-import { count, element, percent, scrollable } from "./dom.js";
+import { count, element, hint, percent, scrollable } from "./dom.js";
 import { DOCUMENT, OTHER_DOCUMENT } from "./sample_texts.js";
 import { tokenText } from "./tokens.js";
 
@@ -49,8 +49,6 @@ function form(session) {
   };
 }
 
-const asText = (token) => (typeof token === "string" ? token : token.token);
-
 function documents({ sentences, pair }) {
   const used = (document, sentence) => {
     if (document === 0 && pair.first.includes(sentence)) return "A";
@@ -62,12 +60,8 @@ function documents({ sentences, pair }) {
       const letter = element("b", { class: "part" }, part);
       return element("li", { class: part && `part-${part}`, dir: "auto" }, letter, part ? " " : null, sentence);
     });
-    const more =
-      list.length > MOST
-        ? element("p", { class: "hint" }, `… and ${count(list.length - MOST, "sentence")} more`)
-        : null;
-    const name =
-      number === 0 ? "The document" : sentences.length > 2 ? `Another document, ${number}` : "Another document";
+    const more = list.length > MOST ? hint(`… and ${count(list.length - MOST, "sentence")} more`) : null;
+    const name = number === 0 ? "The document" : "Another document";
     return element(
       "details",
       { open: true },
@@ -79,17 +73,11 @@ function documents({ sentences, pair }) {
 }
 
 function dropped({ front, back }) {
-  if (!front.length && !back.length) return element("p", { class: "hint" }, "Nothing had to be truncated.");
-  const list = (name, tokens) =>
-    tokens.length
-      ? element(
-          "p",
-          {},
-          `Truncated at the ${name}: `,
-          tokens.map((token) => [element("s", {}, asText(token)), " "]),
-        )
-      : null;
-  return element("div", { class: "dropped" }, list("front", front), list("back", back));
+  if (!front.length && !back.length) return hint("Nothing had to be truncated.");
+  return Object.entries({ front, back }).map(([name, tokens]) => {
+    const words = tokens.map(({ token }) => [element("s", {}, token), " "]);
+    return tokens.length ? element("p", {}, `Truncated at the ${name}: `, words) : null;
+  });
 }
 
 function verdict(answer) {
@@ -97,29 +85,21 @@ function verdict(answer) {
   const probability = answer.verdict.is_next;
   const said = probability >= 0.5 ? "IsNext" : "NotNext";
   const right = said === answer.pair.label;
-  const words = `The model says ${said}: ${percent(probability)} for IsNext.`;
-  return element(
-    "p",
-    { class: "verdict" },
-    element("b", { class: right ? "good" : "bad" }, right ? "✓ " : "✗ "),
-    words,
-  );
+  const mark = element("b", { class: right ? "good" : "bad" }, right ? "✓ " : "✗ ");
+  return element("p", { class: "verdict" }, mark, `The model says ${said}: ${percent(probability)} for IsNext.`);
 }
 
 function show(answer) {
-  const { pair, steps } = answer;
-  const tokens = pair.tokens.map((token) => tokenText(asText(token), token.segment ?? 0));
+  const { pair } = answer;
+  const steps = answer.steps.map((step) => element("li", {}, step));
+  const tokens = pair.tokens.map(({ token, segment }) => tokenText(token, segment));
   return [
     element("p", { class: "label" }, "Label: ", element("b", {}, pair.label === "IsNext" ? "→ IsNext" : "⇄ NotNext")),
     verdict(answer),
     element("p", { class: "tokens", "aria-label": "The pair" }, tokens),
     dropped(pair.dropped),
     element("h4", {}, "How it came about"),
-    element(
-      "ol",
-      { class: "steps" },
-      steps.map((step) => element("li", {}, step)),
-    ),
+    element("ol", { class: "steps" }, steps),
     scrollable("Documents", documents(answer)),
   ];
 }

@@ -13,10 +13,8 @@ function form() {
 
 function show(answer, { body }) {
   const place = element("div", {});
-  const mark = ({ start, end }) => {
-    const spans = start === null || start === undefined || start < 0 ? [] : [{ start, end }];
-    place.replaceChildren(markedText(body.context, spans));
-  };
+  const mark = ({ start, end }) => // a SavedModel gives no place of the others
+    place.replaceChildren(markedText(body.context, start === null || start < 0 ? [] : [{ start, end }]));
   mark(answer);
   const buttons = answer.candidates.map((candidate, index) => {
     const name = candidate.answer === "" ? "(no answer)" : candidate.answer;
@@ -30,10 +28,7 @@ function show(answer, { body }) {
   });
   const list = element("div", { class: "candidates", role: "group", "aria-label": "Candidates" }, buttons);
   if (buttons.length) rovingFocus(list, buttons);
-  const nothing =
-    answer.null_score === null || answer.null_score === undefined
-      ? null
-      : ` The score of “no answer” is ${short(answer.null_score)}.`;
+  const nothing = ` The score of “no answer” is ${short(answer.null_score)}.`;
   const said =
     answer.answer === ""
       ? "The model says that the context does not answer this."

@@ -1,6 +1,6 @@
 /** What the views share: the models, which of them are chosen, and what was typed. */
 
-import { element } from "./dom.js";
+import { element, hint } from "./dom.js";
 
 const WITHOUT_MODEL = ["masking", "next_sentence", "input_representation"];
 
@@ -10,12 +10,8 @@ export class Session {
     this.models = models;
     this.vocabularyDefault = vocabularyDefault;
     this.texts = new Map();
-    this.names = new Set(
-      models
-        .filter((model) => model.views.length)
-        .slice(0, 1)
-        .map((model) => model.name),
-    );
+    const usable = models.find((model) => model.views.length);
+    this.names = new Set(usable ? [usable.name] : []);
   }
 
   /** Takes over a new list. A chosen model that is no longer in it stays: it may still be in memory. */
@@ -46,31 +42,16 @@ export function modelChooser(session, changed) {
     return element("p", { class: "note models" }, words, " Start the program with --model DIR to see predictions.");
   }
   const rows = session.models.map((model) => {
-    const box = element("input", {
-      type: "checkbox",
-      name: "model",
-      value: model.name,
-      checked: session.names.has(model.name),
-    });
+    const checked = session.names.has(model.name);
+    const box = element("input", { type: "checkbox", name: "model", value: model.name, checked });
     box.addEventListener("change", () => {
       if (box.checked) session.names.add(model.name);
       else session.names.delete(model.name);
       changed();
     });
-    return element(
-      "li",
-      {},
-      element(
-        "label",
-        {},
-        box,
-        " ",
-        element("b", {}, model.name),
-        " ",
-        element("span", { class: "hint" }, describe(model)),
-      ),
-      model.note ? element("p", { class: "hint" }, model.note) : null,
-    );
+    const about = element("span", { class: "hint" }, describe(model));
+    const label = element("label", {}, box, " ", element("b", {}, model.name), " ", about);
+    return element("li", {}, label, model.note ? hint(model.note) : null);
   });
   const legend = element("legend", {}, "Models, side by side");
   return element("fieldset", { class: "models" }, legend, element("ul", {}, rows));

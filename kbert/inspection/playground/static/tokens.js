@@ -1,6 +1,6 @@
 /** Tokens and marked text. Positions in a text are code points, which are not JavaScript's indices. */
 
-import { count, element, percent, rovingFocus } from "./dom.js";
+import { count, element, note, percent, rovingFocus } from "./dom.js";
 
 const WORDS = { "[MASK]": "replaced by [MASK]", random: "replaced by a random token", kept: "chosen, but kept" };
 const MARKS = { "[MASK]": "■", random: "⇄", kept: "=" };
@@ -10,7 +10,7 @@ export const kindName = (kind) => WORDS[kind] ?? kind;
 export const kindMark = (kind) => MARKS[kind] ?? "";
 
 /** One token; its segment shows as the line below it, solid for A and dashed for B. */
-export function tokenText(token, segment = 0) {
+export function tokenText(token, segment) {
   return element("span", { class: `token segment-${segment}`, dir: "auto" }, token);
 }
 
@@ -70,11 +70,6 @@ export function bars(rows, { right = null, label }) {
 }
 
 /** What is said where a text was too long. */
-export function truncationNote(answer) {
-  if (!answer.truncated) return null;
-  return element(
-    "p",
-    { class: "note" },
-    `The text was too long: ${count(answer.truncated, "token")} at its end skipped.`,
-  );
+export function truncationNote({ truncated }) {
+  return truncated ? note(`The text was too long: ${count(truncated, "token")} at its end skipped.`) : null;
 }

@@ -1,7 +1,7 @@
 /** The frame that all views share: title, form, one column of results for each chosen model, errors in their place. */
 
 import { ask } from "./api.js";
-import { element, uniqueId } from "./dom.js";
+import { element, note, uniqueId } from "./dom.js";
 
 const WAIT = 300; // milliseconds without a key or a move of a slider before the question is asked
 
@@ -18,12 +18,8 @@ export function viewPanel(view, session) {
   const results = element("div", { class: "results" });
   const columns = new Map(); // name of a model → its section
   const button = element("button", { type: "submit", class: "primary" }, "Run");
-  const controls = element(
-    "form",
-    { class: "controls", autocomplete: "off" },
-    form.nodes,
-    element("div", { class: "field" }, button),
-  );
+  const last = element("div", { class: "field" }, button);
+  const controls = element("form", { class: "controls", autocomplete: "off" }, form.nodes, last);
   const title = uniqueId("title");
   const node = element(
     "section",
@@ -115,11 +111,7 @@ export function errorNote(error) {
 }
 
 function cannot(view, model) {
-  if (!model) return element("p", { class: "note" }, `No model is chosen. ${view.needs}`);
-  const why = model.note ? ` ${model.note}` : "";
-  return element(
-    "p",
-    { class: "note" },
-    `${model.name}${model.task ? ` (${model.task})` : ""} cannot do this. ${view.needs}${why}`,
-  );
+  if (!model) return note(`No model is chosen. ${view.needs}`);
+  const name = model.task ? `${model.name} (${model.task})` : model.name;
+  return note(`${name} cannot do this. ${view.needs} ${model.note}`);
 }

@@ -133,7 +133,7 @@ def _train(call: Arguments) -> dict[str, Any]:
 
 def _is_finished(call: Arguments, train, dev) -> bool:
     """Whether the run of these arguments is finished; FileExistsError if it is one of others."""
-    from kbert.training.identify import identify_model
+    from kbert.training.made_by import identify_model
 
     if not (call.output / "metrics.json").exists():
         return False

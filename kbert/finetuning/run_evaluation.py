@@ -13,8 +13,7 @@ from kbert.pipelines.registry import task_class
 from kbert.tasks.examples import Examples
 from kbert.tasks.task import Evaluation, Task
 from kbert.training.hardware import choose_hardware
-from kbert.training.identify import identify_model
-from kbert.training.made_by import describe_maker
+from kbert.training.made_by import describe_maker, identify_model
 from kbert.training.run_directory import open_run
 from kbert.weights.build_pipeline import build_pipeline, resolve_pipeline
 from kbert.weights.origin import origin_of, reading_fields

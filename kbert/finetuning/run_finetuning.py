@@ -30,10 +30,9 @@ from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.dev_evaluation import DevEvaluation, EvaluationEpochs, evaluation_steps
 from kbert.training.dry_run import estimate_training
 from kbert.training.hardware import check_accumulation, choose_hardware
-from kbert.training.identify import identify_model
 from kbert.training.intervals import check_intervals, log_interval, log_interval_for, training_steps
 from kbert.training.logs import training_minutes
-from kbert.training.made_by import note_origin
+from kbert.training.made_by import identify_model, note_origin
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
 from kbert.weights.build_pipeline import build_pipeline

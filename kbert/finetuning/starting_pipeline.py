@@ -20,7 +20,7 @@ from kbert.preprocessing.strings import string_columns
 from kbert.tasks.examples import Examples
 from kbert.tasks.task import TeacherAnswers
 from kbert.text.tokenizer import BertTokenizer
-from kbert.training.identify import identify_model
+from kbert.training.made_by import identify_model
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.description import ModelDescription
 from kbert.weights.load import head_labels, load_pretrained

@@ -50,7 +50,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     log_dir = log_directory("pretrain", bookkeeping.log_dir, asked.output, bookkeeping.profile)
     callbacks = callback_list("pretrain", bookkeeping.callbacks, has_own_rate=True)
     checkpoint_every = bookkeeping.checkpoint_every or _CHECKPOINT_EVERY
-    log_every = resolve_log_interval("pretrain", checkpoint_every, bookkeeping.log_every)
+    log_every = resolve_log_interval(checkpoint_every, bookkeeping.log_every)
     _check_kept(asked, settings, checkpoint_every)
     hardware = choose_hardware(
         settings.strategy, settings.precision, settings.xla, settings.logical_cpus, source=settings.init

@@ -8,11 +8,10 @@ import os
 
 import keras
 
-from kbert.finetuning.run import Run
+from kbert.finetuning.run import Run, make_optimizer
 from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.models.quantized_layers import check_not_quantized
-from kbert.optim.make_optimizer import make_optimizer
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.optim.warmup_stable_decay import WarmupStableDecay
 from kbert.options import Arguments

@@ -96,16 +96,28 @@ def finetune_grid(
     dev = task.examples(dev, dev=True)
     output = check_directory(output, "finetune_grid: `output`")
     calls = {
-        _folder(point): finetune.arguments(source, task, train, dev, output / _folder(point), **point, **options)
+        _folder(point): {
+            **options,
+            **point,
+            "source": source,
+            "task": task,
+            "train": train,
+            "dev": dev,
+            "output": output / _folder(point),
+        }
         for point in points
     }
-    left = [folder for folder, call in calls.items() if not _is_finished(call, train, dev)]
+    left = [folder for folder, call in calls.items() if not _is_finished(finetune.arguments(**call), train, dev)]
     if dry_run:
-        first = finetune(**_again(calls[left[0]], dry_run=True)).metrics if left else None
+        first = finetune(**calls[left[0]], dry_run=True).metrics if left else None
         return {"runs": len(left), "first": first}
     runs = []
     for point, (folder, call) in zip(points, calls.items(), strict=True):
-        metrics = _train(call) if folder in left else read_json(call.output / "metrics.json")
+        if folder in left:
+            metrics = finetune(**call).metrics
+            gc.collect()  # models are in reference cycles; free the last one before the next is built
+        else:
+            metrics = read_json(call["output"] / "metrics.json")
         runs.append(point | {"folder": folder, "dev": metrics["dev"]})
         _LOGGER.info("%s: %s", folder, _numbers(metrics["dev"]))
     result = _summarise(task, runs) | {name: metrics[name] for name in ("constant_answer", "train_examples")}
@@ -120,20 +132,9 @@ def _folder(point: Mapping[str, float]) -> str:
     return "rate-{learning_rate:g}-epochs-{epochs:g}-batch-{batch_size}-seed-{seed}".format(**point)
 
 
-def _again(call: Arguments, **others) -> dict[str, Any]:
-    """The arguments of a call, with others."""
-    return {name: value for name, value in vars(call).items() if name != "_settings"} | others
-
-
-def _train(call: Arguments) -> dict[str, Any]:
-    metrics = finetune(**_again(call)).metrics
-    gc.collect()  # models are in reference cycles; free the last one before the next is built
-    return metrics
-
-
 def _is_finished(call: Arguments, train, dev) -> bool:
     """Whether the run of these arguments is finished; FileExistsError if it is one of others."""
-    from kbert.training.identify import identify_model
+    from kbert.training.made_by import identify_model
 
     if not (call.output / "metrics.json").exists():
         return False
@@ -180,11 +181,10 @@ def _summarise(task, runs: list[dict[str, Any]]) -> dict[str, Any]:
     return {"metric": metric, "best": best, "runs": runs, "settings": settings}
 
 
-def _run_glue(arguments: Arguments) -> dict[str, Any]:
+def _run_glue(asked: Arguments) -> dict[str, Any]:
     from kbert.tasks.glue_benchmark.submission import submit
     from kbert.tasks.glue_benchmark.tasks import average, glue, present_tasks
 
-    asked = arguments
     tasks = present_tasks(asked.directory, asked.tasks, tests=asked.submission)
     examples = {task.name: _glue_examples(task, asked) for task in tasks}  # all are read before the first is trained
     output = check_directory(asked.output, "finetune_glue: `output`")
@@ -227,7 +227,7 @@ def _glue_examples(task, asked: Arguments):
     """Training texts, and the texts to evaluate on: {"": dev, "_mm": the other dev set of MNLI}."""
     train = task.read(asked.directory, "train")
     dev = {split.removeprefix("dev"): task.read(asked.directory, split) for split in task.dev_splits}
-    for name, examples in {"train": train, **{f"dev{suffix}": one for suffix, one in dev.items()}}.items():
+    for name, examples in {"train": train, **{f"dev{suffix}": each for suffix, each in dev.items()}}.items():
         if examples.skipped:
             _LOGGER.info("%s, %s: %d rows without all their cells are skipped", task.name, name, examples.skipped)
     if asked.train_examples is not None and asked.train_examples < len(train):

@@ -7,6 +7,7 @@ Parts are files in a directory that all workers share; only their numbers pass t
 """
 
 import contextlib
+import dataclasses
 import functools
 import glob
 import hashlib
@@ -16,7 +17,7 @@ import logging
 import os
 import pathlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from kbert.beam import SharedDirectory, delete_shared, import_beam, load_once, run_beam
 from kbert.checks import check_path, differing
@@ -31,7 +32,14 @@ from kbert.files import (
     similar_names,
     write_json,
 )
-from kbert.finetuning.prediction_rows import answer_lines, answered_rows, check_output, rows_at_once, rows_to_answer
+from kbert.finetuning.prediction_rows import (
+    Rows,
+    answer_lines,
+    answered_rows,
+    check_output,
+    rows_at_once,
+    rows_to_answer,
+)
 from kbert.locks import locked_output
 from kbert.training.callbacks import PredictionProgress
 
@@ -120,7 +128,7 @@ def predict_file(
 class _Unfinished:
     """The output while it is written: a file, and next to it a record of how much of it is complete, and its hash."""
 
-    def __init__(self, output, run, overwrite):
+    def __init__(self, output: pathlib.Path, run: dict, overwrite: bool):
         self.output = output
         self.run = json.loads(json.dumps(run))
         self.partial = output.with_name(output.name + ".partial")
@@ -136,7 +144,7 @@ class _Unfinished:
         self.file.truncate(self.size)
         self.saved_at = time.monotonic()
 
-    def _stored(self, overwrite):
+    def _stored(self, overwrite: bool) -> tuple:
         """(rows, bytes, hash of these bytes) of an earlier run."""
         if not (self.state.is_file() and self.partial.is_file()):
             return 0, 0, hashlib.sha256()
@@ -151,7 +159,7 @@ class _Unfinished:
                 raise
             return 0, 0, hashlib.sha256()
 
-    def _hash(self, size, expected):
+    def _hash(self, size: int, expected: str):
         """The hash of the first bytes of the file; ValueError if it is not the expected one."""
         digest = hashlib.sha256()
         left = size
@@ -166,16 +174,17 @@ class _Unfinished:
     def __enter__(self):
         return self
 
-    def add(self, lines, rows):
+    def add(self, lines: bytes, rows: int) -> None:
         """Appends the answers to the next rows."""
         self.file.write(lines)
         self.hash.update(lines)
-        self.rows, self.size = self.rows + rows, self.size + len(lines)
+        self.rows += rows
+        self.size += len(lines)
         if time.monotonic() - self.saved_at > _SECONDS:
             self._save()
             self.saved_at = time.monotonic()
 
-    def _save(self):
+    def _save(self) -> None:
         self.file.flush()
         os.fsync(self.file.fileno())
         done = {"rows": self.rows, "bytes": self.size, "answers_sha256": self.hash.hexdigest()}
@@ -271,18 +280,16 @@ def predict_file_with_beam(
     return len(rows)
 
 
+@dataclasses.dataclass
 class _Job:
     """What every worker must know; pickled, without the model."""
 
-    shared: SharedDirectory
-
-    def __init__(self, load, fingerprint, columns, batch_size, suffix):
-        self.load = load
-        self.fingerprint = fingerprint
-        self.columns = columns
-        self.batch_size = batch_size
-        self.suffix = suffix
-        self.part_batches = max(1, _PART_ROWS // batch_size)
+    load: Callable
+    fingerprint: str
+    columns: Mapping[str, str]
+    batch_size: int
+    suffix: str
+    shared: SharedDirectory | None = None
 
     def pipeline(self):
         """The pipeline of this process."""
@@ -296,23 +303,24 @@ class _Job:
         return pipeline
 
 
-def _delete(job, own):
+def _delete(job: _Job, own: pathlib.Path) -> None:
     job.shared.delete()
     delete_shared(own)
 
 
-def _write_parts(job, rows):
+def _write_parts(job: _Job, rows: Rows) -> int:
     """Writes the rows in numbered parts, whole batches each; returns how many parts."""
+    part_batches = max(1, _PART_ROWS // job.batch_size)
     batches = rows.batches(0, job.batch_size)
     for number in itertools.count():
-        part = list(itertools.islice(batches, job.part_batches))
+        part = list(itertools.islice(batches, part_batches))
         if not part:
             return number
         if not job.shared.exists(_rows(number)):
             job.shared.write_json(_rows(number), part)
 
 
-def _build(pipeline, job, parts):
+def _build(pipeline, job: _Job, parts: int) -> None:
     beam = import_beam()
     (
         pipeline
@@ -322,7 +330,7 @@ def _build(pipeline, job, parts):
     )
 
 
-def _answer_part(job, number):
+def _answer_part(job: _Job, number: int) -> int:
     shared = job.shared
     lines = []
     if shared.exists(_answers(number)) or shared.failed():
@@ -337,9 +345,9 @@ def _answer_part(job, number):
     return number
 
 
-def _rows(number):
+def _rows(number: int) -> str:
     return f"rows-{number:06d}.json"
 
 
-def _answers(number):
+def _answers(number: int) -> str:
     return f"answers-{number:06d}"

@@ -20,20 +20,17 @@ class Rows:
     """Rows of inputs, which may be more than fit into memory: every iteration reads them anew.
 
     All are read once at first, to check and count them. A cell that is too large is an error that names the row.
-
-    Args:
-        read: function without arguments that yields (where a row stands, the row: column → value).
     """
 
     def __init__(self, read: Callable[[], Iterator[tuple[str, dict[str, Any]]]]):
-        self._read = read
+        self._read = read  # yields (where a row stands, the row: column → value)
         self._number = 0
         for where, row in read():
             self._number += 1
             for name, cell in row.items():
                 _check_size(where, name, cell)
 
-    def __len__(self):
+    def __len__(self) -> int:
         return self._number
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
@@ -47,7 +44,7 @@ class Rows:
             yield batch
 
 
-def _check_size(where, name, cell):
+def _check_size(where: str, name: str, cell) -> None:
     texts = cell if isinstance(cell, list | tuple) else [cell]
     size = sum(len(text) for text in texts if isinstance(text, str))
     if size > _LONGEST:
@@ -102,7 +99,7 @@ def line_rows(path, names: Sequence[str]) -> Rows:
     return Rows(read)
 
 
-def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = (), **reading):
+def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = (), **reading) -> Rows:
     """The rows of a file of inputs.
 
     Args:
@@ -141,7 +138,7 @@ def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = 
     return column_rows(path, read)
 
 
-def _check_inputs(pipeline, path, columns):
+def _check_inputs(pipeline, path: pathlib.Path, columns: Mapping[str, str]) -> None:
     there = table_columns(path)
     if missing := [name for name, column in columns.items() if column not in there]:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
@@ -152,7 +149,9 @@ def _check_inputs(pipeline, path, columns):
         )
 
 
-def rows_to_answer(pipeline, path, columns, keep, trained=None, **reading):
+def rows_to_answer(
+    pipeline, path, columns: Mapping[str, str] | None, keep: Sequence[str], trained: Mapping | None = None, **reading
+) -> tuple[dict[str, str], Rows]:
     """The column of each input of a pipeline, and the result of `read_rows`."""
     if unknown := sorted(set(columns or {}) - set(pipeline.input_names)):
         raise ValueError(
@@ -167,8 +166,8 @@ def rows_to_answer(pipeline, path, columns, keep, trained=None, **reading):
     choices = defaults.pop("choices", ())
     if choices and set(choices) <= set(there) and "choice_columns" in arguments:
         reading.setdefault("choice_columns", choices)
-    found = {name: column for name, column in defaults.items() if column in there}
-    columns = {name: (columns or {}).get(name, found.get(name, name)) for name in pipeline.input_names}
+    defaults = {name: column for name, column in defaults.items() if column in there} | dict(columns or {})
+    columns = {name: defaults.get(name, name) for name in pipeline.input_names}
     rows = read_rows(pipeline, path, columns, keep, **reading)
     if not len(rows):
         raise ValueError(f"{path} holds no text")
@@ -178,7 +177,7 @@ def rows_to_answer(pipeline, path, columns, keep, trained=None, **reading):
 FORMATS = (".jsonl", ".csv")
 
 
-def check_output(pipeline, output, overwrite: bool) -> None:
+def check_output(pipeline, output: pathlib.Path, overwrite: bool) -> None:
     """Checks that answers can be written to a file; call it before long work."""
     check_bool(overwrite, "`overwrite`")
     if output.suffix.lower() not in FORMATS:
@@ -206,17 +205,13 @@ def answered_rows(
     """(row, answer) of each row of a batch. Batches are always full, so that the model is traced only once."""
     batch = {name: [row[column] for row in rows] for name, column in columns.items()}
     for values in batch.values():
-        values.extend([_emptied(values[-1])] * (batch_size - len(rows)))
+        empty = [""] * len(values[-1]) if isinstance(values[-1], list | tuple) else ""
+        values.extend([empty] * (batch_size - len(rows)))
     answers = pipeline.predict_on_batch(batch)
     for row, result in zip(rows, pipeline.answers.to_dicts(answers), strict=False):
         if clash := set(row) & set(result):
             raise ValueError(f"columns of the input have the names of answers: {sorted(clash)}; rename them")
         yield row, result
-
-
-def _emptied(value):
-    """An input of the same kind without text: "" for a text, a list of them for choices."""
-    return [""] * len(value) if isinstance(value, list | tuple) else ""
 
 
 def answer_lines(rows: Iterable[tuple], answers, suffix: str, header: bool) -> bytes:

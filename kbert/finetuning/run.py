@@ -1,4 +1,4 @@
-"""A run as fine-tuning, taggers on features and pre-training have it: its directory and its logs."""
+"""A run as fine-tuning, taggers on features and pre-training have it: its optimizer, its directory, its logs."""
 
 import importlib.util
 import logging
@@ -9,6 +9,9 @@ from typing import Any
 import keras
 
 from kbert.inspection.board.tensor_board import TensorBoard
+from kbert.optim.adamw import AdamW
+from kbert.optim.lamb import Lamb
+from kbert.options import Optimization
 from kbert.training.run_directory import RunDirectory
 from kbert.weights.source import CHECKPOINTS
 from kbert.weights.step_checkpoint import write_description
@@ -16,18 +19,25 @@ from kbert.weights.step_checkpoint import write_description
 _LOGGER = logging.getLogger("kbert")
 
 
-class Run:
-    """The directory of a run, if it has one, and what it shows in TensorBoard.
+def make_optimizer(options: Optimization, learning_rate) -> AdamW:
+    """AdamW or LAMB with these options; the learning rate is a number or a schedule."""
+    if options.optimizer == "lamb":
+        return Lamb(learning_rate, weight_decay=options.weight_decay, layer_decay=options.layer_decay)
+    return AdamW(
+        learning_rate,
+        weight_decay=options.weight_decay,
+        bias_correction=options.bias_correction,
+        layer_decay=options.layer_decay,
+    )
 
-    Attributes:
-        path: of the directory, or None: nothing is written.
-        callbacks: those that write the logs; after `show`.
-    """
+
+class Run:
+    """The directory of a run, if it has one, and what it shows in TensorBoard."""
 
     def __init__(self, directory: RunDirectory | None, log_dir: pathlib.Path | None, is_chief: bool = True):
         self.directory = directory
         self.path = None if directory is None else directory.path
-        self.callbacks: list[keras.callbacks.Callback] = []
+        self.callbacks: list[keras.callbacks.Callback] = []  # those that write the logs; after `show`
         self._log_dir = log_dir
         self._is_chief = is_chief
         self._board: TensorBoard | None = None

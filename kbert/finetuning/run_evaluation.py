@@ -6,6 +6,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 
+from kbert.checks import differing
 from kbert.models.average import average_models
 from kbert.options import Arguments
 from kbert.pipelines.pipeline import Pipeline
@@ -13,8 +14,7 @@ from kbert.pipelines.registry import task_class
 from kbert.tasks.examples import Examples
 from kbert.tasks.task import Evaluation, Task
 from kbert.training.hardware import choose_hardware
-from kbert.training.identify import identify_model
-from kbert.training.made_by import describe_maker
+from kbert.training.made_by import describe_maker, identify_model
 from kbert.training.run_directory import open_run
 from kbert.weights.build_pipeline import build_pipeline, resolve_pipeline
 from kbert.weights.origin import origin_of, reading_fields
@@ -25,38 +25,35 @@ _LOGGER = logging.getLogger("kbert")
 
 def run_evaluation(asked: Arguments):
     """What `kbert.evaluate` does, in order: load, read, check, answer and score, write."""
-    options = {}
-    if asked.window_pooling != "stored":
-        options["window_pooling"] = None if asked.window_pooling == "off" else asked.window_pooling
-    if asked.null_threshold != "stored":
-        options["null_threshold"] = None if asked.null_threshold == "off" else asked.null_threshold
+    options = {"window_pooling": asked.window_pooling, "null_threshold": asked.null_threshold}
+    options = {name: None if value == "off" else value for name, value in options.items() if value != "stored"}
     pipeline = asked.pipeline
     if not isinstance(pipeline, Pipeline) or options:
         machine = asked.machine
         with choose_hardware(machine.strategy, machine.precision, logical_cpus=machine.logical_cpus).scope():
-            pipeline = load_ensemble(asked.pipeline, **options)
+            pipeline = _load_ensemble(asked.pipeline, **options)
     task, sets = _read(asked, pipeline)
-    sets = {suffix: check_examples(pipeline, task, examples) for suffix, examples in sets.items()}
+    task.check_pipeline(pipeline)
+    for suffix, examples in sets.items():
+        task.check_examples(pipeline, examples)
+        sets[suffix] = task.for_model(examples, pipeline.settings())
     run = None
     if asked.output is not None:
+        sources = asked.pipeline if isinstance(asked.pipeline, list) else [asked.pipeline]
+        names = [identify_model(source) for source in sources]
         run = open_run(
             asked.output,
-            asked.settings() | {"pipeline": _names(asked.pipeline), "task": task.to_dict()},
+            asked.settings() | {"pipeline": names, "task": task.to_dict()},
             asked.overwrite,
-            inputs={"examples": [one.path for one in sets.values() if one.path] or None},
+            inputs={"examples": [examples.path for examples in sets.values() if examples.path] or None},
             recipe="kbert.evaluate",
         )
-    result = evaluate_dev_sets(pipeline, task, sets, asked.batch_size)
+    result = _evaluate_sets(pipeline, task, sets, asked.batch_size)
     if run is not None:
         if result.write:
             result.write(run.path)
         run.finish(result.scores)
     return (result.scores, result) if asked.return_predictions else result.scores
-
-
-def _names(pipelines) -> list:
-    sources = pipelines if isinstance(pipelines, list) else [pipelines]
-    return [identify_model(source) for source in sources]
 
 
 def _read(asked: Arguments, pipeline: Pipeline) -> tuple[Task, dict[str, Examples]]:
@@ -103,8 +100,7 @@ def _as_trained(source, pipeline: Pipeline, fields: Mapping) -> dict:
     return trained
 
 
-def evaluate_pipeline(pipeline: Pipeline, task: Task, examples, batch_size: int = 32) -> Evaluation:
-    """Evaluates one pipeline on examples that `check_examples` gave, and logs the speed."""
+def _evaluate(pipeline: Pipeline, task: Task, examples: Examples, batch_size: int) -> Evaluation:
     start = time.perf_counter()
     result = task.evaluate(pipeline, examples, batch_size=batch_size)
     seconds = time.perf_counter() - start
@@ -114,9 +110,9 @@ def evaluate_pipeline(pipeline: Pipeline, task: Task, examples, batch_size: int 
     return result
 
 
-def evaluate_dev_sets(pipeline: Pipeline, task: Task, dev_sets: Mapping[str, Examples], batch_size=32) -> Evaluation:
-    """What `evaluate_pipeline` gives for the first of several sets of examples, with the metrics of the others."""
-    results = {suffix: evaluate_pipeline(pipeline, task, one, batch_size) for suffix, one in dev_sets.items()}
+def _evaluate_sets(pipeline: Pipeline, task: Task, sets: Mapping[str, Examples], batch_size: int) -> Evaluation:
+    """The evaluation of the first of several sets of examples, with the metrics of the others."""
+    results = {suffix: _evaluate(pipeline, task, examples, batch_size) for suffix, examples in sets.items()}
     scores = dict(results[""].scores)
     for suffix, result in results.items():
         scores |= {name + suffix: result.scores[name] for name in task.metrics}
@@ -125,19 +121,12 @@ def evaluate_dev_sets(pipeline: Pipeline, task: Task, dev_sets: Mapping[str, Exa
 
 def describe_scores(scores: Mapping) -> str:
     """Scores as lines, for printing; those of each type of entities last."""
-    types = {f"{name} {metric}": x for name, one in scores.get("types", {}).items() for metric, x in one.items()}
+    types = {f"{name} {metric}": x for name, each in scores.get("types", {}).items() for metric, x in each.items()}
     values = {name: value for name, value in scores.items() if name != "types"} | types
     return "\n".join(f"{k}: {v}" if isinstance(v, int) else f"{k}: {v:.4f}" for k, v in values.items())
 
 
-def check_examples(pipeline: Pipeline, task: Task, examples):
-    """The examples with their labels as the pipeline's model has them."""
-    task.check_pipeline(pipeline)
-    task.check_examples(pipeline, examples)
-    return task.for_model(examples, pipeline.settings())
-
-
-def load_ensemble(sources, **options) -> Pipeline:
+def _load_ensemble(sources, **options) -> Pipeline:
     """One pipeline of several models, whose outputs are the means of theirs; for one source its own pipeline.
 
     The threshold for "no answer" is the mean of the models'.
@@ -146,8 +135,8 @@ def load_ensemble(sources, **options) -> Pipeline:
     sources = [sources] if alone else list(sources)
     if not sources:
         raise ValueError("evaluate: `pipeline` must be a model, or a list of at least one. Received: []")
-    pipelines = [resolve_pipeline("evaluate: `pipeline`", one) for one in sources]
-    names = [f"model {n}" if isinstance(one, Pipeline) else str(one) for n, one in enumerate(sources)]
+    pipelines = [resolve_pipeline("evaluate: `pipeline`", source) for source in sources]
+    names = [f"model {n}" if isinstance(source, Pipeline) else str(source) for n, source in enumerate(sources)]
     for name, pipeline in zip(names, pipelines, strict=True):
         if not task_class(pipeline.task).is_finetuned:
             raise ValueError(f"{name}: expected a fine-tuned model. Received: {pipeline.task!r}, which has no examples")
@@ -158,23 +147,19 @@ def load_ensemble(sources, **options) -> Pipeline:
     fields = {name: value for name, value in settings[0].items() if name != "doc_stride"}
     if "doc_stride" in settings[0] and fields.get("window_pooling", "spans"):
         fields["doc_stride"] = settings[0]["doc_stride"]
-    thresholds = [one["null_threshold"] for one in settings if one.get("null_threshold") is not None]
+    thresholds = [each["null_threshold"] for each in settings if each.get("null_threshold") is not None]
     if thresholds:
         fields["null_threshold"] = sum(thresholds) / len(thresholds)
     model = average_models([pipeline.model for pipeline in pipelines])
     return build_pipeline(model, pipelines[0].tokenizer, **(fields | options))
 
 
-def _check_alike(names, pipelines):
+def _check_alike(names: list[str], pipelines: list[Pipeline]) -> None:
     """Models of an ensemble must take the same batches, and their outputs must have the same meaning."""
     first = pipelines[0]
     for name, pipeline in zip(names, pipelines, strict=True):
-        ours = first.settings() | {"null_threshold": None}
-        theirs = pipeline.settings() | {"null_threshold": None}
-        differing = sorted(key for key in ours.keys() | theirs.keys() if ours.get(key) != theirs.get(key))
+        others = differing(*(each.settings() | {"null_threshold": None} for each in (first, pipeline)))
         if first.tokenizer.vocabulary != pipeline.tokenizer.vocabulary:
-            differing.append("vocabulary")
-        if differing:
-            raise ValueError(
-                f"{name}: expected the preprocessing and labels of {names[0]}. Received: other {differing}"
-            )
+            others.append("vocabulary")
+        if others:
+            raise ValueError(f"{name}: expected the preprocessing and labels of {names[0]}. Received: other {others}")

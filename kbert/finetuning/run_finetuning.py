@@ -9,7 +9,7 @@ from typing import Any
 import keras
 
 from kbert.finetuning.finetune import FinetunedRun
-from kbert.finetuning.run import Run
+from kbert.finetuning.run import Run, make_optimizer
 from kbert.finetuning.starting_pipeline import Teaching, distillation_losses, starting_pipeline
 from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.dev_examples import DevExamples
@@ -18,24 +18,22 @@ from kbert.models.bert_model import BertModel
 from kbert.models.copies import copy_model
 from kbert.models.lora import lora_layers
 from kbert.models.quantized_layers import check_not_quantized
-from kbert.optim.make_optimizer import make_optimizer
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.options import Arguments, to_json
 from kbert.pipelines.pipeline import Pipeline
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import has_splits
-from kbert.tasks.task import Evaluation, Task
+from kbert.tasks.task import Evaluation, Task, TrainingData
 from kbert.text.tokenizer import unknown_fraction, warn_of_unknown
 from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.dev_evaluation import DevEvaluation, EvaluationEpochs, evaluation_steps
 from kbert.training.dry_run import estimate_training
 from kbert.training.hardware import check_accumulation, choose_hardware
-from kbert.training.identify import identify_model
 from kbert.training.intervals import check_intervals, log_interval, log_interval_for, training_steps
 from kbert.training.logs import training_minutes
-from kbert.training.made_by import note_origin
+from kbert.training.made_by import identify_model, note_origin
 from kbert.training.resume import fit_steps
-from kbert.training.run_directory import open_run
+from kbert.training.run_directory import RunDirectory, open_run
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.origin import trained_columns
 from kbert.weights.save import resolve_parts, save_pretrained
@@ -50,11 +48,8 @@ _LOG_EVERY = 50  # steps, about: a divisor of checkpoint_every
 class Finetuning:
     """A fine-tuning that is ready to start: everything is read, built and checked, and nothing is written yet.
 
-    Attributes:
-        task, train, dev, more_dev: as completed: labels as numbers, without examples that cannot be learned.
-        pipeline: `kbert.Pipeline`, before its training.
-        teaching: `Teaching`, or None.
-        data: `kbert.tasks.task.TrainingData`.
+    Its `task`, `train`, `dev` and `more_dev` are as completed: labels as numbers, without examples that cannot be
+    learned.
     """
 
     def __init__(self, arguments: Arguments):
@@ -85,8 +80,8 @@ class Finetuning:
     def _read(self) -> None:
         asked = self.asked
         train = asked.task.examples(asked.train)
-        dev, from_dict = asked.dev, has_splits(asked.train) and "validation" in asked.train
-        if dev is None and from_dict:
+        dev = asked.dev
+        if dev is None and has_splits(asked.train) and "validation" in asked.train:
             dev = asked.train
         if dev is None:
             self._check_without_dev()
@@ -148,16 +143,17 @@ class Finetuning:
 
     def settings(self) -> dict[str, Any]:
         """The settings that define the run, as in settings.json; ``kbert finetune --config`` takes them."""
-        paths = {name: examples and examples.path for name, examples in self._examples.items()}
-        if isinstance(self.asked.dev, float):
-            paths["dev"] = self.asked.dev
-        given = {"source": self._init, "task": self.asked.task.to_dict()}
+        asked = self.asked
+        named = {"source": self._init, "task": asked.task.to_dict()}
+        named |= {name: examples and examples.path for name, examples in self._examples.items()}
+        if isinstance(asked.dev, float):
+            named["dev"] = asked.dev
         if self.teaching is not None:
-            given["teacher"] = self.teaching.name
-            paths["unlabelled"] = self.asked.unlabelled if self._is_path("unlabelled") else None
-        return self.asked.settings() | given | to_json(paths)
+            named["teacher"] = self.teaching.name
+            named["unlabelled"] = asked.unlabelled if _is_path(asked.unlabelled) else None
+        return asked.settings() | to_json(named)
 
-    def open(self):
+    def open(self) -> RunDirectory | None:
         """Opens the output directory by the rule of `open_run`; `run` does this if it was not done before."""
         if self._directory is None and self.output is not None:
             examples = {name: rows.fingerprint() for name, rows in self._examples.items() if rows is not None}
@@ -176,21 +172,19 @@ class Finetuning:
                 self.teaching.write(self._directory.path)
         return self._directory
 
-    def _is_path(self, name: str) -> bool:
-        return isinstance(getattr(self.asked, name), str | os.PathLike)
-
     def _files(self) -> dict[str, Any]:
-        files = {name: one.path for name, one in self._examples.items() if one is not None and one.path}
-        if files.get("dev") == files.get("train"):
+        asked = self.asked
+        files = {name: examples.path for name, examples in self._examples.items() if examples is not None}
+        if files.get("dev") == files["train"]:
             files.pop("dev", None)  # held out of it
-        files["more_dev"] = [one.path for one in self.more_dev.values() if one.path] or None
-        for name in ("source", "teacher"):
-            if self._is_path(name):
-                model = getattr(self.asked, name)
-                files[name] = local_source(model) or model
-        if self._is_path("unlabelled"):
-            files["unlabelled"] = self.asked.unlabelled
+        files["more_dev"] = [examples.path for examples in self.more_dev.values() if examples.path] or None
+        files |= {name: local_source(model) or model for name, model in self._models().items()}
+        files["unlabelled"] = asked.unlabelled if _is_path(asked.unlabelled) else None
         return files
+
+    def _models(self) -> dict[str, Any]:
+        models = {"source": self.asked.source, "teacher": self.asked.teacher}
+        return {name: model for name, model in models.items() if _is_path(model)}
 
     # Train
 
@@ -210,7 +204,9 @@ class Finetuning:
         directory = self.open()
         run = Run(directory, self.log_dir, self.hardware.is_chief)
         _LOGGER.info(self.hardware.describe())
-        data, model, steps = self.data, self.pipeline.model, self._steps()
+        data = self.data
+        model = self.pipeline.model
+        steps = self._steps()
         self._log_plan(steps)
         self._compile(model)
         _, tokenizer, model_settings = resolve_parts(self.pipeline)
@@ -235,14 +231,16 @@ class Finetuning:
             evaluation=evaluation,
         )
         done = history[-1]["step"] if history else steps  # a callback or `patience` may stop a run
+        metrics = self._describe(history, done)
         if evaluation is None:
-            result, scored_step = None, done
-            metrics = self._describe(history, done)
+            result = None
+            scored_step = done
             scores = history[-1] if history else {}
         else:
-            result, metrics = self._score_kept(evaluation)
-            metrics |= self._describe(history, done)
-            scores, scored_step = result.scores, evaluation.kept_step
+            result, scored = self._score_kept(evaluation)
+            metrics = scored | metrics
+            scored_step = evaluation.kept_step
+            scores = result.scores
             if result.settings:
                 options = self.pipeline.options() | result.settings
                 self.pipeline = build_pipeline(model, self.pipeline.tokenizer, **options)
@@ -262,22 +260,19 @@ class Finetuning:
         if self.dev is None:
             _LOGGER.info("no dev set: nothing is evaluated, and the weights of the last step are kept")
 
-    @property
-    def _teacher_answers(self):
-        return None if self.teaching is None else self.teaching.answers
-
-    def _training_data(self):
+    def _training_data(self) -> TrainingData:
         asked = self.asked
         more = {} if asked.class_weight is None else {"class_weight": asked.class_weight}
-        if self._teacher_answers is not None:
-            more["teacher"] = self._teacher_answers
+        if self.teaching is not None and self.teaching.answers is not None:
+            more["teacher"] = self.teaching.answers
+        padding = "bucket" if self.hardware.jit_compile else "longest"
         return self.task.training_data(
             self.pipeline,
             self.train if self.teaching is None else self.teaching.examples,
             **more,
             batch_size=asked.batch_size,
             seed=asked.seed,
-            padding="full" if self.hardware.name == "tpu" else "bucket" if self.hardware.jit_compile else "longest",
+            padding="full" if self.hardware.name == "tpu" else padding,
             group_by_length=asked.group_by_length,
         )
 
@@ -285,7 +280,9 @@ class Finetuning:
         return self.asked.steps or training_steps(self.data.rows, self.asked.batch_size, self.asked.epochs)
 
     def _compile(self, model) -> None:
-        asked, steps = self.asked, self._steps()
+        asked = self.asked
+        steps = self._steps()
+        is_taught = self.teaching is not None and self.teaching.answers is not None
         schedule = WarmupLinearDecay(asked.learning_rate, int(asked.warmup_proportion * steps), steps)
         with self.hardware.scope():
             if asked.lora_rank:  # not before: a model that is given stays as it is until its training begins
@@ -293,7 +290,7 @@ class Finetuning:
                 model.enable_lora(asked.lora_rank)
             model.compile(
                 make_optimizer(asked.optimization, schedule),
-                "auto" if self._teacher_answers is None else distillation_losses(model, asked.distillation),
+                distillation_losses(model, asked.distillation) if is_taught else "auto",
                 micro_batches=asked.optimization.accumulate,
                 jit_compile=self.hardware.jit_compile,
             )
@@ -308,7 +305,8 @@ class Finetuning:
 
     def _evaluation(self, steps: int) -> tuple[DevEvaluation | None, int]:
         """The evaluation on `dev`, and the steps of a window of logs, with one evaluation at most."""
-        asked, log_every = self.asked, self.asked.bookkeeping.log_every
+        asked = self.asked
+        log_every = asked.bookkeeping.log_every
         if log_every is not None:
             check_intervals(self._checkpoint_every, log_every)
         if self.dev is None:
@@ -347,7 +345,8 @@ class Finetuning:
             result = self._score_dev()
         scores, constant = dict(result.scores), dict(self._constant_answer(self.dev))
         for suffix, examples in self.more_dev.items():
-            more, baseline = self._score(examples).scores, self._constant_answer(examples)
+            more = self._score(examples).scores
+            baseline = self._constant_answer(examples)
             scores |= {name + suffix: more[name] for name in self.task.metrics}
             constant |= {name + suffix: baseline[name] for name in self.task.metrics}
         return result, {
@@ -379,3 +378,7 @@ class Finetuning:
             self.pipeline.model.save_adapter(run.path / "adapter.npz")
         if result is not None and result.write is not None:
             result.write(run.path)
+
+
+def _is_path(source) -> bool:
+    return isinstance(source, str | os.PathLike)

@@ -13,14 +13,15 @@ from kbert.files import atomic_file
 from kbert.finetuning.prediction_rows import rows_to_answer
 from kbert.models.bert_model import BertModel
 from kbert.optim.distillation_loss import DistillationLoss
+from kbert.options import Arguments, Distillation
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH
 from kbert.preprocessing.strings import string_columns
 from kbert.tasks.examples import Examples
-from kbert.tasks.task import TeacherAnswers
+from kbert.tasks.task import Task, TeacherAnswers
 from kbert.text.tokenizer import BertTokenizer
-from kbert.training.identify import identify_model
+from kbert.training.made_by import identify_model
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.description import ModelDescription
 from kbert.weights.load import head_labels, load_pretrained
@@ -30,17 +31,17 @@ _LOGGER = logging.getLogger("kbert")
 ANSWERS = "teacher.npz"  # in the run's directory
 
 
-def starting_pipeline(source, task, settings, options) -> Pipeline:
+def starting_pipeline(source, task: Task, settings: dict, options: Arguments) -> Pipeline:
     """Loads or builds the model of a task, with the preprocessing and the answers that the task wants."""
     length = {} if options.sequence_length is None else {"sequence_length": options.sequence_length}
     if isinstance(source, BertModel | Pipeline):
         head = _own_head(source, task.name, settings)
         tokenizer, own_length = _own_preprocessing(source, task.name)
-        model = _given(source, task.name, settings, options, head is not None)
+        model = _of_given(source, task.name, settings, options, head is not None)
         fields = {k: v for k, v in settings.items() if k not in ("num_labels", "multi_label")}
         fields |= (head or {}) | own_length | length
     else:
-        model = _loaded(source, task.name, settings | length, options)
+        model = _load(source, task.name, settings | length, options)
         tokenizer = None
         fields = {}
     pipeline = build_pipeline(model, tokenizer, **fields)
@@ -48,7 +49,7 @@ def starting_pipeline(source, task, settings, options) -> Pipeline:
     return pipeline
 
 
-def _loaded(source, task, settings, options):
+def _load(source, task: str, settings: dict, options: Arguments) -> BertModel:
     settings = dict(settings)
     own = set(ModelDescription.argument_names(task))
     if options.dropout is not None:  # the head of spans has none
@@ -57,14 +58,14 @@ def _loaded(source, task, settings, options):
     if task == stored.description.task and "labels" in settings:
         settings["labels"] = head_labels(stored.settings.task.labels, settings["labels"]) or settings["labels"]
     model = load_pretrained(stored, task, **settings)
-    if options.random_weights:
-        loaded = model
-        model = ModelDescription.from_model(model).build()
-        model.pretrained = loaded.pretrained
-    return model
+    if not options.random_weights:
+        return model
+    fresh = ModelDescription.from_model(model).build()
+    fresh.pretrained = model.pretrained
+    return fresh
 
 
-def _own_head(source, task, settings):
+def _own_head(source, task: str, settings: dict) -> dict | None:
     """Labels and thresholds of a given model whose head the task trains further; None: the task needs a new head."""
     model = source.model if isinstance(source, Pipeline) else source
     if model.task != task or model.num_labels != settings.get("num_labels"):
@@ -82,7 +83,7 @@ def _own_head(source, task, settings):
     return {"labels": labels, "thresholds": own.get("thresholds") if is_same else None}
 
 
-def _given(source, task, settings, options, head_goes_on):
+def _of_given(source, task: str, settings: dict, options: Arguments, head_goes_on: bool) -> BertModel:
     """The given model where it is the task's already, otherwise a new one on its encoder."""
     model = source.model if isinstance(source, Pipeline) else source
     if options.random_weights or options.dropout is not None:
@@ -100,7 +101,7 @@ def _given(source, task, settings, options, head_goes_on):
     return new
 
 
-def _own_preprocessing(source, task):
+def _own_preprocessing(source, task: str) -> tuple[BertTokenizer, dict]:
     """(tokenizer, {"sequence_length"}) of a model or pipeline; of a task with a length of its own the latter is {}."""
     if isinstance(source, Pipeline):
         settings = source.settings()  # of the model: a fill-mask pipeline itself reads [MASK] in the text
@@ -119,27 +120,20 @@ def _own_preprocessing(source, task):
 
 
 class Teaching:
-    """What a student learns of its teacher.
+    """What a student learns of its teacher."""
 
-    Attributes:
-        name: how settings.json names the teacher.
-        unlabelled: the number of texts without labels.
-        examples: those with labels, then those without.
-        answers: `TeacherAnswers`; None of a dry run.
-    """
-
-    def __init__(self, asked, task, pipeline: Pipeline, train: Examples):
-        self.name = identify_model(asked.teacher)
+    def __init__(self, asked: Arguments, task: Task, pipeline: Pipeline, train: Examples):
+        self.name = identify_model(asked.teacher)  # in settings.json
         teacher = asked.teacher if isinstance(asked.teacher, Pipeline) else build_pipeline(asked.teacher)
-        self.examples = train
+        self.examples = train  # then texts without labels
         if asked.unlabelled is not None:
             self.examples = task.with_texts(train, _read_texts(asked.unlabelled, task, pipeline))
         self.unlabelled = len(self.examples) - len(train)
-        self.answers = None
+        self.answers: TeacherAnswers | None = None  # of a dry run
         if asked.dry_run:
             return
-        about = [teacher.fingerprint(), self.examples.fingerprint(), pipeline.settings(), task.to_dict()]
-        self._key = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        inputs = [teacher.fingerprint(), self.examples.fingerprint(), pipeline.settings(), task.to_dict()]
+        self._key = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
         outputs = None if asked.output is None else self._stored(pathlib.Path(asked.output) / ANSWERS)
         if outputs is None:
             _LOGGER.info("the teacher answers %s examples", f"{len(self.examples):,}")
@@ -150,7 +144,7 @@ class Teaching:
                 raise ValueError(f"finetune: `teacher`: {str(error).removeprefix('evaluate: ')}") from None
         self.answers = TeacherAnswers(outputs, len(train))
 
-    def _stored(self, path):
+    def _stored(self, path: pathlib.Path) -> dict | None:
         """The answers of an earlier start of this run; None: there are none."""
         try:
             with np.load(path, allow_pickle=False) as file:
@@ -165,7 +159,7 @@ class Teaching:
             np.savez(file, key=np.array(self._key), **self.answers.outputs)
 
 
-def distillation_losses(model: BertModel, distillation) -> dict[str, DistillationLoss]:
+def distillation_losses(model: BertModel, distillation: Distillation) -> dict[str, DistillationLoss]:
     """The losses of a student, by output."""
     return {
         name: DistillationLoss(loss, distillation.teacher_temperature, distillation.hard_fraction)
@@ -173,11 +167,11 @@ def distillation_losses(model: BertModel, distillation) -> dict[str, Distillatio
     }
 
 
-def _read_texts(data, task, pipeline) -> dict[str, list[str]]:
+def _read_texts(data, task: Task, pipeline: Pipeline) -> dict[str, list[str]]:
     """Texts without labels: input of the pipeline → strings."""
     columns = {name: getattr(task, name, None) or name for name in pipeline.input_names}
     if isinstance(data, str | os.PathLike):
         columns, rows = rows_to_answer(pipeline, data, None, (), trained=columns)
         return {name: [row[column] for row in rows] for name, column in columns.items()}
     texts = string_columns(data, list(columns.values()), "finetune: `unlabelled`", ())
-    return {name: [text.decode() for text in some.numpy()] for name, some in zip(columns, texts, strict=True)}
+    return {name: [text.decode() for text in column.numpy()] for name, column in zip(columns, texts, strict=True)}

@@ -9,20 +9,10 @@ from kbert.training.logs import complete_logs, is_chief
 
 _LOGGER = logging.getLogger("kbert")
 _SETTING_RATE = (keras.callbacks.LearningRateScheduler, keras.callbacks.ReduceLROnPlateau)
-_NOT_ON_CONSOLE = (
-    "step",
-    "total_steps",
-    "seconds",
-    "steps_per_second",
-    "gradient_norm",
-    "time_fraction",
-    "seconds_left",
+_NOT_ON_CONSOLE = set(
+    "step total_steps seconds steps_per_second gradient_norm time_fraction seconds_left flops_per_second".split()
 )
-_NOT_ON_CONSOLE += ("flops_per_second", "real_tokens_per_second")
 _SECONDS = 10  # between two lines
-
-
-# The last is shown where the nominal speed is not known, as batches differ in length.
 
 
 def callback_list(function: str, callbacks, has_own_rate: bool = False) -> list[keras.callbacks.Callback]:
@@ -69,7 +59,7 @@ class ConsoleProgress(keras.callbacks.Callback):
         logs = complete_logs(logs, self.model)
         total = f"/{logs['total_steps']}" if "total_steps" in logs else ""
         parts = [f"step {logs['step']}{total}"]
-        hidden = _NOT_ON_CONSOLE if "tokens_per_second" in logs else _NOT_ON_CONSOLE[:-1]
+        hidden = _NOT_ON_CONSOLE | ({"real_tokens_per_second"} if "tokens_per_second" in logs else set())
         for name, value in logs.items():
             if name not in hidden and not name.endswith(("cross_entropy", "perplexity")):
                 parts.append(_show(name, value))
@@ -80,11 +70,9 @@ class ConsoleProgress(keras.callbacks.Callback):
         _LOGGER.info("%s", "  ".join(parts))
 
 
-def _show(name, value):
-    if name == "tokens_per_second":
-        return f"{value:,.0f} tokens/s"
-    if name == "real_tokens_per_second":
-        return f"{value:,.0f} real tokens/s"
+def _show(name: str, value: float) -> str:
+    if name.endswith("tokens_per_second"):
+        return f"{value:,.0f} {name.removesuffix('_per_second').replace('_', ' ')}/s"
     if name == "learning_rate":
         return f"lr {value:.3g}"
     return f"{name} {value:.4f}"
@@ -93,16 +81,18 @@ def _show(name, value):
 class PredictionProgress(keras.callbacks.Callback):
     """Logs the rows done and an estimate of the remaining time every ten seconds; nothing for short predictions."""
 
-    def __init__(self, rows, batch_size, before=0, what="rows predicted"):
+    def __init__(self, rows: int, batch_size: int, before: int = 0, what: str = "rows predicted"):
         super().__init__()
         self.what = what
-        self.rows, self.batch_size, self.before = rows, batch_size, before
+        self.rows = rows
+        self.batch_size = batch_size
+        self.before = before
         self.start = self.shown = time.perf_counter()
 
     def on_predict_batch_end(self, batch, logs=None):
         self.done((batch + 1) * self.batch_size)
 
-    def done(self, rows):
+    def done(self, rows: int) -> None:
         """Reports the rows done where there is no Keras loop to count them."""
         now, rows = time.perf_counter(), min(rows, self.rows)
         if now - self.shown >= _SECONDS and rows < self.rows:
@@ -111,7 +101,7 @@ class PredictionProgress(keras.callbacks.Callback):
             _LOGGER.info("%s of %s %s, %s left", f"{rows:,}", f"{self.rows:,}", self.what, left)
 
 
-def clock(seconds) -> str:
+def clock(seconds: float) -> str:
     """Seconds as hours, minutes and seconds: "1:02:03"."""
     minutes, seconds = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"

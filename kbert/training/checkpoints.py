@@ -22,28 +22,23 @@ class Checkpoints:
     """The checkpoints of one run: weights, optimizer state, the state of dropout's random generators, the step.
 
     Each is a directory `step-00001200` with the values (TensorFlow's checkpoint format or, on the JAX backend, NumPy's
-    .npz; both carry checksums) and a manifest of the variables. It is written under a temporary name, flushed and
-    renamed, so that a run killed at any moment leaves only complete checkpoints. One that was damaged later is reported
-    and the previous one is used.
-
-    Values are stored as plain tensors, in the order of `model.variables`, then the optimizer's: a run may resume with
-    another number of replicas.
-
-    Attributes:
-        facts: dict, what was given to `save` of the checkpoint that was restored.
+    .npz; both carry checksums) and a manifest of the variables. One that was damaged is reported and the previous one
+    is used. Values are stored as plain tensors, in the order of `model.variables`, then the optimizer's: a run may
+    resume with another number of replicas.
     """
 
-    def __init__(self, directory, model, keep=2, keep_every=None):
+    def __init__(self, directory, model: keras.Model, keep: int = 2, keep_every: int | None = None):
         self.directory = pathlib.Path(directory)
         self.model = model
-        self.keep, self.keep_every = max(1, keep), keep_every
-        self.facts = {}
+        self.keep = max(1, keep)
+        self.keep_every = keep_every
+        self.facts: dict = {}  # what was given to `save` of the checkpoint that was restored
         if not model.optimizer.built:  # not in the first step of `fit`: TensorFlow would trace the step twice
             with strategy_scope(model):
                 model.optimizer.build(model.trainable_variables)
 
-    def save(self, step, facts=None, best=None):
-        """Write the state after `step` steps, and delete all but the last `keep` checkpoints and those to be kept."""
+    def save(self, step: int, facts: dict | None = None, best: int | None = None) -> None:
+        """Writes the state after `step` steps, and deletes all but the last `keep` checkpoints and those to be kept."""
         variables = self._variables()
         manifest = {"step": step, "variables": [_describe(variable) for variable in variables], "facts": facts or {}}
 
@@ -53,16 +48,17 @@ class Checkpoints:
 
         needed = sum(math.prod(variable.shape) * np.dtype(variable.dtype).itemsize for variable in variables)
         write_directory(self.directory / checkpoint_name(step), write, needed)  # what it replaces is damaged
-        done = [path for path in self._saved() if checkpoint_step(path) <= step]  # those beyond it are damaged
+        saved = checkpoint_paths(self.directory)
+        done = [path for path in saved if checkpoint_step(path) <= step]  # those beyond it are damaged
         for old in done[: -self.keep]:
             if not is_milestone(checkpoint_step(old), self.keep_every) and checkpoint_step(old) != best:
                 shutil.rmtree(old, ignore_errors=True)
 
     def restore(self) -> int:
-        """Set the model and its optimizer to the newest intact checkpoint; returns its step, or 0 if there is none."""
+        """Sets the model and its optimizer to the newest intact checkpoint; returns its step, or 0 if there is none."""
         if self.directory.is_dir() and is_chief(self.model):
             remove_partial(self.directory)
-        for path in reversed(self._saved()):
+        for path in reversed(checkpoint_paths(self.directory)):
             try:
                 manifest, values = read_step_checkpoint(path)
             except Exception as error:  # what a damaged file raises depends on where it is damaged
@@ -80,25 +76,22 @@ class Checkpoints:
 
     def steps(self) -> list[int]:
         """The steps of the checkpoints on disk, in order."""
-        return [checkpoint_step(path) for path in self._saved()]
+        return [checkpoint_step(path) for path in checkpoint_paths(self.directory)]
 
-    def _saved(self):
-        return checkpoint_paths(self.directory)
-
-    def _variables(self):
+    def _variables(self) -> list:
         return [*self.model.variables, *self.model.optimizer.variables]
 
 
-def is_milestone(step, keep_every) -> bool:
-    """Whether the checkpoint of a step is kept for good; `keep_every`: steps, or None."""
+def is_milestone(step: int, keep_every: int | None) -> bool:
+    """Whether the checkpoint of a step is kept for good."""
     return bool(keep_every) and step % keep_every == 0
 
 
-def _describe(variable):
+def _describe(variable) -> dict:
     return {"path": variable.path, "shape": list(variable.shape), "dtype": str(variable.dtype)}
 
 
-def _write_values(directory, variables):
+def _write_values(directory: pathlib.Path, variables: list) -> None:
     if keras.backend.backend() != "tensorflow":
         np.savez(directory / ARRAYS, *[variable.numpy() for variable in variables])
         return
@@ -107,7 +100,7 @@ def _write_values(directory, variables):
     tf.train.Checkpoint(values=[variable.value for variable in variables]).write(str(directory / VALUES))
 
 
-def _check_same(path, there, here):
+def _check_same(path: pathlib.Path, there: list[dict], here: list[dict]) -> None:
     """Shapes and types in order; not paths, because Keras numbers layer names differently in each process."""
     help_line = "Continue with the settings the run was started with, or start another run in another directory."
     for old, new in zip(there, here, strict=False):

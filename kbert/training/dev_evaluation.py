@@ -2,10 +2,10 @@
 
 import logging
 import math
-import numbers
 import re
 import time
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import keras
 import numpy as np
@@ -56,20 +56,25 @@ class DevEvaluation(keras.callbacks.Callback):
             raise ValueError(f'DevEvaluation: `keep` must be "best" or "last". Received: {keep!r}')
         if patience is not None:
             (patience,) = check_positive("DevEvaluation", patience=patience).values()
-        self.evaluate, self.steps, self.metric = evaluate, frozenset(steps), metric
+        self.evaluate = evaluate
+        self.steps = frozenset(steps)
+        self.metric = metric
         self.directory = None if directory is None else check_path(directory, "DevEvaluation: `directory`")
-        self.keep, self.patience, self.lower_is_better = keep, patience, lower_is_better
+        self.keep = keep
+        self.patience = patience
+        self.lower_is_better = lower_is_better
         self.last = (0, None)
         self._weights = {}  # step -> weights, of a run without a directory
 
-    def begin(self, run, writes=True):
+    def begin(self, run, writes: bool = True) -> None:
         """Restores the scores of a run up to the step of its checkpoint, and drops later ones; `run`: `RunState`."""
-        self._run, self._writes = run, writes
+        self._run = run
+        self._writes = writes
         path = None if self.directory is None else self.directory / "evaluations.jsonl"
         self._history = History(path, run.step, writes)
 
     @property
-    def records(self):
+    def records(self) -> list[dict]:
         return self._history.records
 
     @property
@@ -96,11 +101,11 @@ class DevEvaluation(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         self._evaluate_if_due()
 
-    def pause(self, seconds: float):
+    def pause(self, seconds: float) -> None:
         """Takes time that went into evaluation out of the speed of training."""
         self._run.window.paused += seconds
 
-    def restore_kept(self, model) -> None:
+    def restore_kept(self, model: keras.Model) -> None:
         """Restores the weights of the evaluation that is kept, unless the model already has them."""
         step = self.kept_step
         if step == self._run.step:
@@ -110,11 +115,11 @@ class DevEvaluation(keras.callbacks.Callback):
             for variable, value in zip(model.weights, weights, strict=True):
                 variable.assign(value)
 
-    def _rank(self, record):
+    def _rank(self, record: dict) -> tuple[float, float]:
         score = record[self.metric]
         return -score if self.lower_is_better else score, -(record.get("loss") or 0.0)
 
-    def _evaluate_if_due(self):
+    def _evaluate_if_due(self) -> None:
         step = self._run.step
         if step not in self.steps or (self.records and self.records[-1]["step"] == step):
             return
@@ -136,10 +141,10 @@ class DevEvaluation(keras.callbacks.Callback):
             _LOGGER.info("step %d: %d evaluations without improvement: stopped early", step, self.patience)
             self.model.stop_training = True
 
-    def _path(self, step):
+    def _path(self, step: int):
         return self.directory / "checkpoints" / f"best-{step:010d}.npz"
 
-    def _write(self, step):
+    def _write(self, step: int) -> None:
         weights = [keras.ops.convert_to_numpy(variable) for variable in self.model.weights]
         if self.directory is None:
             self._weights[step] = weights
@@ -149,13 +154,13 @@ class DevEvaluation(keras.callbacks.Callback):
         with explain_full_disk(path, sum(value.nbytes for value in weights)), atomic_file(path, "wb") as file:
             np.savez(file, *weights)
 
-    def _read(self, step):
+    def _read(self, step: int) -> list:
         if self.directory is None:
             return self._weights[step]
         with np.load(self._path(step)) as values:  # zip archives carry checksums
             return [values[f"arr_{n}"] for n in range(len(values.files))]
 
-    def _prune(self):
+    def _prune(self) -> None:
         """Deletes weights that are neither the best now nor were the best at a checkpoint that may be resumed."""
         checkpoints = () if self._run.checkpoints is None else self._run.checkpoints.steps()
         needed = {self.best_step(), *(self.best_step(step) for step in checkpoints)}
@@ -167,7 +172,7 @@ class DevEvaluation(keras.callbacks.Callback):
                     path.unlink()
 
 
-def evaluation_steps(total, every, epoch) -> list[int]:
+def evaluation_steps(total: int, every: Literal["epoch"] | int | None, epoch: float) -> list[int]:
     """The steps after which to evaluate: after each epoch or a number of steps, and always after the last.
 
     Example::
@@ -176,13 +181,11 @@ def evaluation_steps(total, every, epoch) -> list[int]:
     """
     if every is None:
         return [total]
-    if every != "epoch" and (not isinstance(every, numbers.Integral) or isinstance(every, bool) or every < 1):
-        raise ValueError(f'`evaluate_every` must be "epoch", a number of steps or None. Received: {every!r}')
     size = max(1.0, epoch) if every == "epoch" else every
     return sorted({*(step for n in range(1, int(total / size) + 1) if (step := int(n * size)) < total), total})
 
 
-class EvaluationEpochs(keras.callbacks.Callback):
+class EvaluationEpochs(keras.callbacks.CallbackList):
     """Passes the calls of `fit_steps` on to callbacks that are written for epochs with a validation each.
 
     Their epoch ends with the window of steps in which an evaluation fell, so that its logs have the scores that
@@ -190,48 +193,36 @@ class EvaluationEpochs(keras.callbacks.Callback):
     calls `fit`.
     """
 
-    def __init__(self, callbacks: Sequence[keras.callbacks.Callback], evaluation, modes: Mapping[str, str]):
-        super().__init__()
-        self.callbacks, self.evaluation = callbacks, evaluation
+    def __init__(
+        self,
+        callbacks: Sequence[keras.callbacks.Callback],
+        evaluation: DevEvaluation,
+        modes: Mapping[str, str],
+    ):
+        super().__init__(callbacks)
+        self.evaluation = evaluation
         self._begun = self._in_epoch = False
         for callback in callbacks:
             score = str(getattr(callback, "monitor", "")).removeprefix("val_")
             if getattr(callback, "mode", None) == "auto" and score in modes:
                 callback.mode = modes[score]
 
-    def set_params(self, params):
-        self._call("set_params", params)
-
-    def set_model(self, model):
-        super().set_model(model)
-        self._call("set_model", model)
-
     def on_train_begin(self, logs=None):
         if not self._begun:
-            self._call("on_train_begin", logs)
+            super().on_train_begin(logs)
         self._begun = True
 
     def on_epoch_begin(self, epoch, logs=None):
         if not self._in_epoch:
-            self._call("on_epoch_begin", len(self.evaluation.records), logs)
+            super().on_epoch_begin(len(self.evaluation.records), logs)
         self._in_epoch = True
-
-    def on_train_batch_begin(self, batch, logs=None):
-        self._call("on_train_batch_begin", batch, logs)
-
-    def on_train_batch_end(self, batch, logs=None):
-        self._call("on_train_batch_end", batch, logs)
 
     def on_epoch_end(self, epoch, logs=None):
         if any(name.startswith("val_") for name in logs):
-            self._call("on_epoch_end", len(self.evaluation.records) - 1, logs)
+            super().on_epoch_end(len(self.evaluation.records) - 1, logs)
             self._in_epoch = False
 
     def on_train_end(self, logs=None):
         records, last = self.evaluation.records, max(self.evaluation.steps)
         if self.model.stop_training or (records and records[-1]["step"] == last):
-            self._call("on_train_end", logs)
-
-    def _call(self, hook, *arguments):
-        for callback in self.callbacks:
-            getattr(callback, hook)(*arguments)
+            super().on_train_end(logs)

@@ -9,8 +9,8 @@ from kbert.training.logs import updates_done
 _ADVICE = "A lower learning rate, a longer warm-up, clipping or float32 may help; the checkpoints are from before."
 
 
-def check_window(model, start, losses, logs):
-    """Raise unless the losses and gradients of a window of steps, and the logs of its end, were finite."""
+def check_window(model: keras.Model, start: int, losses: list, logs: dict) -> None:
+    """Raises unless the losses and gradients of a window of steps, and the logs of its end, were finite."""
     end = losses[-1][0] if losses else start
     faults = _gradients(model.optimizer, end) + _losses(start, losses)
     if faults:
@@ -24,11 +24,10 @@ def check_window(model, start, losses, logs):
         raise FloatingPointError(_message(expected, start + 1, end))
 
 
-def check_finite(model, start, end):
-    """Raise unless every weight and every variable of the optimizer is finite."""
-    variables = [v for v in (*model.variables, *model.optimizer.variables) if keras.backend.is_float_dtype(v.dtype)]
-    for variable in variables:
-        if not is_finite(variable):
+def check_finite(model: keras.Model, start: int, end: int) -> None:
+    """Raises unless every weight and every variable of the optimizer is finite."""
+    for variable in (*model.variables, *model.optimizer.variables):
+        if keras.backend.is_float_dtype(variable.dtype) and not is_finite(variable):
             expected = f"finite weights. Received: infinite or NaN values in {variable.path}"
             raise FloatingPointError(_message(expected, start + 1, end))
 
@@ -39,19 +38,17 @@ def is_finite(variable) -> bool:
     return bool(keras.ops.all(keras.ops.isfinite(value)))
 
 
-def _gradients(optimizer, end):
+def _gradients(optimizer, end: int) -> list:
     """[((first, last step), what)] of the first gradient that was not finite."""
     optimizer = base_optimizer(optimizer)
-    if not hasattr(optimizer, "first_non_finite"):
-        return []
-    first = int(optimizer.first_non_finite.numpy())
+    first = int(optimizer.first_non_finite.numpy()) if hasattr(optimizer, "first_non_finite") else 0  # AdamW has it
     if not first:
         return []
     last = end - (updates_done(optimizer) - first)
     return [((last, last), "a finite gradient. Received: one whose norm is infinite or NaN")]
 
 
-def _losses(start, losses):
+def _losses(start: int, losses: list) -> list:
     """The same of the first loss."""
     values = np.array([float(loss) for _, loss in losses])
     bad = np.flatnonzero(~np.isfinite(values))
@@ -61,6 +58,6 @@ def _losses(start, losses):
     return [((before + 1, losses[bad[0]][0]), f"a finite loss. Received: {values[bad[0]]}")]
 
 
-def _message(expected, first, last):
+def _message(expected: str, first: int, last: int) -> str:
     steps = f"step {last}" if first >= last else f"steps {first} to {last}"
     return f"Training diverged in {steps}: expected {expected}. {_ADVICE}"

@@ -20,7 +20,7 @@ _STEPS = 3  # measured, after one that traces
 _OF_BOUND = 6  # measured: so many times `activation_bytes` from 64 to 256 rows of 128 tokens with tiny; mini at 512: 7
 
 
-def estimate_training(model, dataset, steps) -> dict:
+def estimate_training(model: keras.Model, dataset, steps: int) -> dict:
     """Parameters, tokens, memory and time of a run of `steps`.
 
     Time is measured over a few steps on some rows of the first batch. This changes the weights, so do not use the model
@@ -36,7 +36,8 @@ def estimate_training(model, dataset, steps) -> dict:
     if batch is None:
         raise ValueError("estimate_training: expected a dataset with a batch. Received: an empty one")
     rows, length = batch_shape(dataset)
-    examples, length = _rows(batch), length or batch[0]["token_ids"].shape[-1]
+    examples = _rows(batch)
+    length = length or batch[0]["token_ids"].shape[-1]
     rows = rows or examples  # more than examples, if each has several choices
     measured = _measured_examples(model, examples, rows // examples, length)
     with memory_errors(measured * rows // examples, length):
@@ -56,12 +57,12 @@ def estimate_training(model, dataset, steps) -> dict:
     }
 
 
-def format_estimate(estimate) -> str:
+def format_estimate(estimate: dict) -> str:
     """The result of `estimate_training` as readable lines."""
     stages = "".join(
-        f"{one['steps']:,} steps of {one['batch_size']:,} rows of {one['sequence_length']} tokens: "
-        f"{one['tokens']:,} tokens\n"
-        for one in estimate.get("stages", [estimate])
+        f"{stage['steps']:,} steps of {stage['batch_size']:,} rows of {stage['sequence_length']} tokens: "
+        f"{stage['tokens']:,} tokens\n"
+        for stage in estimate.get("stages", [estimate])
     )
     rows = f"{estimate['examples']:,} examples in {estimate['windows']:,} rows\n" if "windows" in estimate else ""
     step = f"{1e3 * estimate['seconds_per_step']:.0f} ms a step on this machine"
@@ -78,9 +79,10 @@ def peak_bytes() -> int:
     return peak_accelerator_memory_bytes() or peak_memory_bytes()
 
 
-def count_sequences(dataset, seconds=10.0) -> tuple[int, bool]:
+def count_sequences(dataset, seconds: float = 10.0) -> tuple[int, bool]:
     """Counts the rows of a finite dataset: (how many, whether it was read to its end within `seconds`)."""
-    count, end = 0, time.perf_counter() + seconds
+    count = 0
+    end = time.perf_counter() + seconds
     with reading_errors():
         for batch in dataset:
             count += _rows(batch)
@@ -89,14 +91,20 @@ def count_sequences(dataset, seconds=10.0) -> tuple[int, bool]:
     return count, True
 
 
-def seconds_per_step(model, batch, examples: int) -> float:
+def seconds_per_step(model: keras.Model, batch, examples: int) -> float:
     """Seconds of a training step of a compiled model on the first examples of a batch; this changes the weights."""
     part = keras.tree.map_structure(lambda column: column[:examples], batch)
-    timer = _StepTimes()
+    ends = []
+
+    def wait_for_step(batch, logs):
+        float(logs["loss"])
+        ends.append(time.perf_counter())
+
+    timer = keras.callbacks.LambdaCallback(on_train_batch_end=wait_for_step)
     steps = _STEPS + 1
     dataset = repeated_batch(part, steps)
     model.fit(dataset, epochs=1, steps_per_epoch=steps, callbacks=[timer], verbose=0, shuffle=False)
-    return min(later - earlier for earlier, later in itertools.pairwise(timer.ends))
+    return min(later - earlier for earlier, later in itertools.pairwise(ends))
 
 
 def format_seconds(seconds: float) -> str:
@@ -105,27 +113,17 @@ def format_seconds(seconds: float) -> str:
     return f"{hours} h {minutes:02d} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
-def _rows(batch):
+def _rows(batch) -> int:
     return int(keras.tree.flatten(batch)[0].shape[0])
 
 
-def _measured_examples(model, examples, choices, length):
+def _measured_examples(model: keras.Model, examples: int, choices: int, length: int) -> int:
     """Few enough examples for a step to take seconds, and at least one for each micro-batch of a replica."""
     strategy = strategy_of(model)
     parts = (strategy.num_replicas_in_sync if strategy is not None else count_devices()) * model.micro_batches
     flops = training_flops_per_token(model.config, length, length / 6) * length * choices
     fitting = int(_MEASURED_FLOPS / flops)
     return min(examples, max(parts, fitting // parts * parts))
-
-
-class _StepTimes(keras.callbacks.Callback):
-    def __init__(self):
-        super().__init__()
-        self.ends = []
-
-    def on_train_batch_end(self, batch, logs=None):
-        float(logs["loss"])  # waits for the step
-        self.ends.append(time.perf_counter())
 
 
 def repeated_batch(batch, count: int):
@@ -140,7 +138,8 @@ def repeated_batch(batch, count: int):
 class _RepeatedBatch(keras.utils.PyDataset):
     def __init__(self, batch, count):
         super().__init__()
-        self._batch, self._count = batch, count
+        self._batch = batch
+        self._count = count
 
     def __len__(self):
         return self._count

@@ -8,6 +8,7 @@ import math
 import resource
 import sys
 import time
+from collections.abc import Sequence
 
 import keras
 
@@ -30,44 +31,37 @@ _TERAFLOPS = (  # of bfloat16; the first name that a device's name contains
 )
 
 
-def training_flops_per_token(config, sequence_length, predictions):
+def training_flops_per_token(config, sequence_length: int, predictions: float) -> float:
     """Floating-point operations of one pre-training step per token, the masked-LM head on gathered positions.
 
-    ``6 L (4H^2 + 2HF) + 12 L H S + 6 (P/S) (H^2 + HV)``, without recomputation.
-
-    Args:
-        predictions: P, positions per sequence that go through the masked-LM head; 0 for a model without it.
+    ``6 L (4H^2 + 2HF) + 12 L H S + 6 (P/S) (H^2 + HV)``, without recomputation; P is 0 for a model without the head.
     """
     head = config.hidden_dim**2 + config.hidden_dim * config.vocabulary_size
     return 3 * inference_flops_per_token(config, sequence_length) + 6 * predictions / sequence_length * head
 
 
-def inference_flops_per_token(config, sequence_length):
+def inference_flops_per_token(config, sequence_length: int) -> float:
     """Floating-point operations of the encoder's forward pass per token: ``2 L (4H^2 + 2HF) + 4 L H S``."""
-    hidden, inner = config.hidden_dim, config.intermediate_dim
-    dense = 2 * config.num_layers * (4 * hidden**2 + 2 * hidden * inner)
+    hidden = config.hidden_dim
+    dense = 2 * config.num_layers * (4 * hidden**2 + 2 * hidden * config.intermediate_dim)
     return float(dense + 4 * config.num_layers * hidden * sequence_length)
 
 
-def matmul_peak(precision="float32", size=None, seconds=2.0):
-    """The peak speed of matrix products in this process, in FLOP/s: the best of repeated square products.
+def matmul_peak(precision: str = "float32", size: int | None = None, seconds: float = 2.0) -> float:
+    """The peak speed of products of square matrices in this process, in FLOP/s.
 
-    Args:
-        precision: "float32", "bfloat16" or "float16"; a mixed Keras policy means its compute dtype.
-        size: int, of the square matrices; default 1024 and 2048, on an accelerator 8192.
+    The `size` is by default 1024 and 2048, on an accelerator 8192. A mixed Keras policy as `precision` means its
+    compute dtype.
     """
     sizes = (size,) if size else (1024, 2048) if device_name() == "CPU" else (8192,)
     return max(matmul_speed((n, n), (n, n), precision, seconds=seconds / len(sizes)) for n in sizes)
 
 
-def nominal_peak(device: str, precision: str = "bfloat16"):
-    """What the maker of an accelerator gives as its peak of dense matrix products, in FLOP/s; None if it is not known.
+def nominal_peak(device: str, precision: str = "bfloat16") -> float | None:
+    """The maker's peak of dense matrix products in half precision, in FLOP/s; None if it is not known.
 
-    MFU is the fraction of this peak that a training's own operations reach.
-
-    Args:
-        device: str, as JAX or TensorFlow name it, such as "NVIDIA H200".
-        precision: as for `matmul_peak`; peaks are known of bfloat16 and float16.
+    MFU is the fraction of this peak that a training's own operations reach. The `device` is as JAX or TensorFlow name
+    it, such as "NVIDIA H200".
 
     Source: the makers' data sheets, without sparsity.
     """
@@ -90,24 +84,25 @@ def device_name() -> str:
     return "TPU" if tf.config.list_physical_devices("TPU") else "CPU"
 
 
-def device_peak(model, measure=True):
+def device_peak(model: keras.Model, measure: bool = True) -> float | None:
     """The peak of all devices that train a model together, in FLOP/s: nominal, or measured where it is not known."""
-    device, precision = device_name(), keras.dtype_policies.get(model.dtype_policy).compute_dtype
+    device = device_name()
+    precision = keras.dtype_policies.get(model.dtype_policy).compute_dtype
     peak = nominal_peak(device, precision)
     if peak is None and not measure:
         return None
     peak = peak or matmul_peak(precision, seconds=0.3)
     if device == "CPU":
         return peak  # the same cores, whatever devices they are divided into
-    strategy = strategy_of(model)
     if keras.backend.backend() == "jax":
         import jax
 
         return peak * jax.device_count()
+    strategy = strategy_of(model)
     return peak * (1 if strategy is None else strategy.num_replicas_in_sync)
 
 
-def batch_flops(model, dataset):
+def batch_flops(model: keras.Model, dataset) -> float | None:
     """Floating-point operations of a training step on one batch of a dataset, by `training_flops_per_token`."""
     rows, length = batch_shape(dataset)
     if rows is None or length is None or not hasattr(model, "config") or not hasattr(model.config, "hidden_dim"):
@@ -117,7 +112,7 @@ def batch_flops(model, dataset):
     return rows * length * training_flops_per_token(model.config, length, predictions or 0)
 
 
-def peak_memory_bytes():
+def peak_memory_bytes() -> int:
     """The peak main memory of this process so far, in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024  # macOS counts bytes, Linux KiB
@@ -138,13 +133,18 @@ def peak_accelerator_memory_bytes() -> int | None:
     return tf.config.experimental.get_memory_info("GPU:0")["peak"]
 
 
-def matmul_speed(left, right, precision="float32", *, transpose=(False, False), seconds=0.2):
+def matmul_speed(
+    left: Sequence[int],
+    right: Sequence[int],
+    precision: str = "float32",
+    *,
+    transpose: tuple[bool, bool] = (False, False),
+    seconds: float = 0.2,
+) -> float:
     """The speed of one matrix product: the best of repeated ones, which other programs disturb least.
 
-    Args:
-        left, right: shapes of the factors as they are stored, [..., m, k] and [..., k, n].
-        precision: "float32", "bfloat16" or "float16"; a mixed Keras policy means its compute dtype.
-        transpose: whether the left and whether the right factor is stored transposed, [..., k, m] and [..., n, k].
+    Factors have the shapes [..., m, k] and [..., k, n]; one that `transpose` names is stored as [..., k, m] or
+    [..., n, k].
     """
     make = _jax_product if keras.backend.backend() == "jax" else _tensorflow_product
     multiply = make(left, right, precision.removeprefix("mixed_"), transpose)
@@ -157,7 +157,7 @@ def matmul_speed(left, right, precision="float32", *, transpose=(False, False), 
     return matmul_flops(left, right, transpose) / best
 
 
-def matmul_flops(left, right, transpose=(False, False)) -> int:
+def matmul_flops(left: Sequence[int], right: Sequence[int], transpose: tuple[bool, bool] = (False, False)) -> int:
     """Floating-point operations of a product, a multiply-add counted as 2; arguments as of `matmul_speed`."""
     columns = right[-2] if transpose[1] else right[-1]
     return 2 * math.prod(left) * columns

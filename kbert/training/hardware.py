@@ -7,8 +7,8 @@ import os
 
 import keras
 
-from kbert.checks import check_positive
 from kbert.keras_compat import limit_waiting_for_workers, multiworker_strategy
+from kbert.options import Count, Machine, check_option
 from kbert.training.jax_devices import choose_jax_devices
 from kbert.training.memory import keep_freed_memory
 from kbert.training.workers import (
@@ -21,10 +21,6 @@ from kbert.training.workers import (
     message_of_first,
     named_losses,
 )
-
-STRATEGIES = ("auto", "one", "mirrored", "multiworker", "tpu")
-PRECISIONS = ("auto", "float32", "mixed_bfloat16", "mixed_float16")
-XLA = ("auto", "on", "off")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,11 +63,11 @@ class Hardware:
         """Whether this process writes the shared files of a run; True for a single process."""
         return self.strategy is None or self.strategy.extended.should_checkpoint
 
-    def wait_for_all(self, problem=None):
-        """Wait until every worker has reached this point, and learn of a problem of worker 0.
+    def wait_for_all(self, problem: str | None = None) -> None:
+        """Waits until every worker has reached this point, and learns of a problem of worker 0.
 
         Args:
-            problem: str, on worker 0: why the run cannot continue; it then raises its own error after this call.
+            problem: on worker 0: why the run cannot continue; it then raises its own error after this call.
 
         Raises:
             RuntimeError: on the other workers, with worker 0's problem.
@@ -80,9 +76,9 @@ class Hardware:
         if self.name != "multiworker":
             return
         with named_losses():
-            found = message_of_first(self.strategy, problem or "")
-        if found and not self.is_chief:
-            raise RuntimeError(f"Worker 0 stopped the run: {found}")
+            message = message_of_first(self.strategy, problem or "")
+        if message and not self.is_chief:
+            raise RuntimeError(f"Worker 0 stopped the run: {message}")
 
     def describe(self) -> str:
         """What was chosen and why, one line each, for printing at the start of a run."""
@@ -90,7 +86,12 @@ class Hardware:
 
 
 def choose_hardware(
-    strategy="auto", precision="auto", xla="auto", logical_cpus=None, threads=None, source=None
+    strategy: str = "auto",
+    precision: str = "auto",
+    xla: str = "auto",
+    logical_cpus: int | None = None,
+    threads: int | None = None,
+    source=None,
 ) -> Hardware:
     """Chooses how this process trains, and sets up its devices; call it before building anything.
 
@@ -106,9 +107,9 @@ def choose_hardware(
             cores. Weights, normalisation statistics and losses are always float32.
         xla: "auto" is on for one GPU, else off. "on" with several replicas compiles the forward and the backward pass
             inside each of them (of kbert's models; Keras itself would compile the strategy's code, and fail).
-        logical_cpus: int, the number of logical devices to split the CPU into; with two, "mirrored" can be tried and
+        logical_cpus: the number of logical devices to split the CPU into; with two, "mirrored" can be tried and
             tested without GPUs.
-        threads: int, TensorFlow's threads inside an operation; default: one per core.
+        threads: TensorFlow's threads inside an operation; default: one per core.
         source: what is going to be trained: a model or a pipeline has its own policy, which is then the precision; the
             path of one, or None, has none.
 
@@ -131,15 +132,10 @@ def choose_hardware(
             model = BertClassifier(config)
             model.compile(AdamW(2e-5), jit_compile=hardware.jit_compile)
     """
-    for name, value, allowed in (
-        ("strategy", strategy, STRATEGIES),
-        ("precision", precision, PRECISIONS),
-        ("xla", xla, XLA),
-    ):
-        if value not in allowed:
-            raise ValueError(f"choose_hardware: `{name}` must be one of {allowed}. Received: {value!r}")
-    given = {"logical_cpus": logical_cpus, "threads": threads}
-    check_positive("choose_hardware", **{name: value for name, value in given.items() if value is not None})
+    options = {"strategy": strategy, "precision": precision, "xla": xla, "logical_cpus": logical_cpus}
+    for name, value in options.items():
+        check_option("choose_hardware", name, value, Machine.__annotations__[name])
+    check_option("choose_hardware", "threads", threads, Count | None)
     if keras.backend.backend() != "tensorflow":
         return _on_jax(strategy, precision, xla, logical_cpus, source)
     _prepare_devices(logical_cpus, threads)
@@ -159,7 +155,7 @@ def choose_hardware(
     return Hardware(built, name, built.num_replicas_in_sync, policy, jit_compile, reasons)
 
 
-def _on_jax(strategy, precision, xla, logical_cpus, source):
+def _on_jax(strategy: str, precision: str, xla: str, logical_cpus: int | None, source) -> Hardware:
     name, replicas, devices, *best = choose_jax_devices(strategy, logical_cpus)
     policy, why = _choose_precision(precision, source, *best)
     jit_compile = xla != "off"
@@ -171,7 +167,7 @@ def _on_jax(strategy, precision, xla, logical_cpus, source):
     return Hardware(None, name, replicas, policy, jit_compile, reasons)
 
 
-def _prepare_devices(logical_cpus, threads):
+def _prepare_devices(logical_cpus: int | None, threads: int | None) -> None:
     import tensorflow as tf
 
     logical_cpus = logical_cpus or 0
@@ -193,7 +189,7 @@ def _prepare_devices(logical_cpus, threads):
             tf.config.experimental.set_memory_growth(gpu, True)
 
 
-def _gpus():
+def _gpus() -> list[tuple[int, int]]:
     """Compute capability of each GPU, (0, 0) where unknown."""
     import tensorflow as tf
 
@@ -201,7 +197,7 @@ def _gpus():
     return [tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0)) for gpu in gpus]
 
 
-def _choose_name(strategy, gpus):
+def _choose_name(strategy: str, gpus: list) -> tuple[str, str]:
     import tensorflow as tf
 
     if strategy == "multiworker" and len(addresses_of(check_tf_config(os.environ.get("TF_CONFIG"))[0])) == 1:
@@ -217,7 +213,7 @@ def _choose_name(strategy, gpus):
     return "one", f"auto: there is {'one GPU' if gpus else 'no GPU'}"
 
 
-def _mirrored_or_one(gpus, why):
+def _mirrored_or_one(gpus: list, why: str) -> tuple[str, str]:
     """One device needs no mirrored strategy (under which Keras misreads rebatched datasets)."""
     import tensorflow as tf
 
@@ -227,14 +223,16 @@ def _mirrored_or_one(gpus, why):
     return "one", f"{why}, but there is one {device}"
 
 
-def _describe_devices(name, strategy, gpus):
+def _describe_devices(name: str, strategy, gpus: list) -> str:
     if name == "one":
         return "one GPU" if gpus else f"the CPU, {os.cpu_count()} cores"
-    kind = "TPU cores" if name == "tpu" else "GPUs" if gpus else "CPU devices"
+    if name == "tpu":
+        return f"{strategy.num_replicas_in_sync} replicas on TPU cores"
+    kind = "GPUs" if gpus else "CPU devices"
     return f"{strategy.num_replicas_in_sync} replicas on {kind}"
 
 
-def _choose_precision(precision, source, best, why):
+def _choose_precision(precision: str, source, best: str, why: str) -> tuple[str, str]:
     """The policy and its reason; `best` suits the device, and `why` says so."""
     if isinstance(source, keras.Model):
         own = getattr(source, "model", source).dtype_policy.name  # of a pipeline its model's
@@ -252,7 +250,7 @@ def _choose_precision(precision, source, best, why):
     return best, f"auto: {why}"
 
 
-def _best_precision(name, gpus):
+def _best_precision(name: str, gpus: list) -> tuple[str, str]:
     if name == "tpu":
         return "mixed_bfloat16", "a TPU multiplies bfloat16"
     if not gpus:
@@ -264,7 +262,7 @@ def _best_precision(name, gpus):
     return "float32", f"compute capability {min(gpus)} has no tensor cores"
 
 
-def _choose_xla(xla, name, gpus):
+def _choose_xla(xla: str, name: str, gpus: list) -> tuple[bool, str]:
     if name == "tpu":
         return False, "the TPU strategy compiles by itself"
     if xla != "auto":

@@ -1,43 +1,28 @@
-"""Intervals of steps that fit into each other."""
+"""Intervals of steps that fit into each other: a checkpoint is written at the end of a window of logs."""
 
 import math
-
-from kbert.checks import check_positive
 
 
 def log_interval(checkpoint_every: int, wanted: int) -> int:
     """The interval of logs for checkpoints at exactly `checkpoint_every` steps: the divisor nearest to `wanted`.
 
-    A checkpoint is written at the end of a logging window, so checkpoint intervals are multiples of logging intervals.
-    Nearness is measured as a ratio; of two equally near divisors the smaller is used.
-
-    Example::
-
-        log_interval(120, 50)  # 60
-        log_interval(200, 50)  # 50
+    Nearness is measured as a ratio: `log_interval(120, 50)` is 60. Of two equally near divisors the smaller is used.
     """
     small = [n for n in range(1, math.isqrt(checkpoint_every) + 1) if checkpoint_every % n == 0]
     divisors = sorted({*small, *(checkpoint_every // n for n in small)})
     return min(divisors, key=lambda n: max(n / wanted, wanted / n))
 
 
-def resolve_log_interval(owner: str, checkpoint_every: int, log_every: int | None) -> int:
+def resolve_log_interval(checkpoint_every: int, log_every: int | None) -> int:
     """`log_every`, or if that is None, the `log_interval` nearest to 100; ValueError if they do not fit."""
-    (checkpoint_every,) = check_positive(owner, checkpoint_every=checkpoint_every).values()
     if log_every is None:
         return log_interval(checkpoint_every, 100)
-    (log_every,) = check_positive(owner, log_every=log_every).values()
     check_intervals(checkpoint_every, log_every)
     return log_every
 
 
 def log_interval_for(evaluations: list[int], checkpoint_every: int, wanted: int) -> int:
-    """As `log_interval`, but no longer than the first evaluation takes to come: a window has one evaluation's scores.
-
-    Example::
-
-        log_interval_for([30, 60, 90], 200, 50)  # 25
-    """
+    """As `log_interval`, but no longer than until the first evaluation: a window has one evaluation's scores."""
     window = log_interval(checkpoint_every, wanted)
     if len(evaluations) > 1 and evaluations[0] < window:
         window = max(n for n in range(1, evaluations[0] + 1) if checkpoint_every % n == 0)
@@ -46,10 +31,7 @@ def log_interval_for(evaluations: list[int], checkpoint_every: int, wanted: int)
 
 def check_milestones(keep_every: int | None, checkpoint_every: int) -> None:
     """Raises ValueError unless `keep_every` is None or a multiple of `checkpoint_every`."""
-    if keep_every is None:
-        return
-    check_positive("pretrain", keep_every=keep_every)
-    if keep_every % checkpoint_every:
+    if keep_every is not None and keep_every % checkpoint_every:
         raise ValueError(
             f"--keep-every must be a multiple of --checkpoint-every. Received: {keep_every} and {checkpoint_every}"
         )

@@ -5,12 +5,11 @@ import keras
 from kbert.training.memory import keep_freed_memory
 
 
-def choose_jax_devices(strategy: str, logical_cpus: int | None = None):
-    """Choose the devices, and make them Keras' global distribution; call it before building anything.
+def choose_jax_devices(strategy: str, logical_cpus: int | None = None) -> tuple[str, int, str, str, str]:
+    """Chooses the devices, and makes them Keras' global distribution.
 
-    Returns:
-        (name of the strategy: "one", "mirrored" or "tpu"; number of devices that share a batch; what they are, and why;
-        the dtype policy that suits them; its reason).
+    Returns the name of the strategy, the number of devices that share a batch, what they are and why, the dtype policy
+    that suits them, and its reason.
     """
     backend = keras.backend.backend()
     if backend != "jax":
@@ -31,15 +30,13 @@ def choose_jax_devices(strategy: str, logical_cpus: int | None = None):
         keep_freed_memory()
     several = number > 1 and (strategy in ("mirrored", "tpu") or (strategy == "auto" and platform != "cpu"))
     why = "asked for" if strategy != "auto" else f"auto: JAX finds {number} {platform} device{'s' * (number > 1)}"
-    name = ("tpu" if strategy == "tpu" else "mirrored") if several else "one"
-    if several:
-        names = [f"{device.platform}:{device.id}" for device in devices]
-        keras.distribution.set_distribution(keras.distribution.DataParallel(devices=names))
-        chosen = f"keras.distribution.DataParallel over {number} {platform} devices ({why})"
-    else:
+    if not several:
         keras.distribution.set_distribution(None)
-        chosen = f"one {platform} device ({why})"
-    return name, number if several else 1, chosen, *_best_precision(devices[0])
+        return "one", 1, f"one {platform} device ({why})", *_best_precision(devices[0])
+    names = [f"{device.platform}:{device.id}" for device in devices]
+    keras.distribution.set_distribution(keras.distribution.DataParallel(devices=names))
+    chosen = f"keras.distribution.DataParallel over {number} {platform} devices ({why})"
+    return "tpu" if strategy == "tpu" else "mirrored", number, chosen, *_best_precision(devices[0])
 
 
 def count_devices() -> int:
@@ -58,7 +55,7 @@ def check_divides(batch_size: int) -> None:
         )
 
 
-def _split_cpu(jax, logical_cpus):
+def _split_cpu(jax, logical_cpus: int | None) -> None:
     if not logical_cpus or logical_cpus < 2:
         return
     try:
@@ -71,7 +68,7 @@ def _split_cpu(jax, logical_cpus):
             ) from error
 
 
-def _best_precision(device):
+def _best_precision(device) -> tuple[str, str]:
     if device.platform == "tpu":
         return "mixed_bfloat16", "a TPU multiplies bfloat16"
     if device.platform in ("gpu", "cuda", "rocm"):

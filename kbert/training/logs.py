@@ -14,7 +14,7 @@ from kbert.keras_compat import base_optimizer, learning_rate_of, strategy_of
 _LOGGER = logging.getLogger("kbert")
 
 
-def optimizer_logs(optimizer) -> dict:
+def optimizer_logs(optimizer) -> dict[str, float]:
     """The learning rate of the last update, and its gradient norm if the optimizer keeps it."""
     optimizer = base_optimizer(optimizer)
     rate = learning_rate_of(optimizer)
@@ -31,13 +31,13 @@ def updates_done(optimizer) -> int:
     return int(optimizer.iterations.numpy())
 
 
-def is_chief(model) -> bool:
+def is_chief(model: keras.Model) -> bool:
     """Whether this process writes the shared files of a run; True for a single process."""
     strategy = strategy_of(model)
     return strategy is None or strategy.extended.should_checkpoint
 
 
-def readable_logs(logs, model) -> dict:
+def readable_logs(logs: dict, model: keras.Model) -> dict:
     """Keras' logs under kbert's names, which do not depend on how many outputs the model has.
 
     Keras prefixes a name with its output if there are several outputs, but not if there is one. Here "mlm_accuracy" has
@@ -50,36 +50,33 @@ def readable_logs(logs, model) -> dict:
         prefix = outputs[0].removesuffix("logits")
     named = {}
     for name, value in logs.items():
-        of_validation, name = ("val_", name[4:]) if name.startswith("val_") else ("", name)
+        validation = "val_" * name.startswith("val_")
+        name = name.removeprefix("val_")
         if name == "loss":
-            named[of_validation + name] = value
+            named[validation + name] = value
         if name != "loss" or prefix:
-            named[of_validation + prefix + name.replace("_logits_", "_")] = value
+            named[validation + prefix + name.replace("_logits_", "_")] = value
     return named
 
 
-def complete_logs(logs, model) -> dict:
+def complete_logs(logs: dict, model: keras.Model) -> dict:
     """Logs as `fit_steps` passes them to callbacks, with step and learning rate, also of a plain `model.fit`."""
     if "step" in logs:
         return logs
     return {"step": updates_done(model.optimizer)} | readable_logs(logs, model) | optimizer_logs(model.optimizer)
 
 
-def best_step(records) -> int | None:
+def best_step(records: list[dict]) -> int | None:
     """The step with the lowest held-out loss in the records of a history; None: none was measured."""
-    losses = {record["step"]: record["val_loss"] for record in records if record["step"] and "val_loss" in record}
+    losses = {record["step"]: record.get("val_loss") for record in records if record["step"]}
     losses = {step: loss for step, loss in losses.items() if loss is not None and math.isfinite(loss)}
     return min(losses, key=losses.get, default=None)
 
 
 class History:
-    """Records of a run in order, in memory and in a file.
+    """Records of a run in order, in memory and in a file: dicts with "step" and the logs of a window."""
 
-    Attributes:
-        records: list of dicts, each with "step" and the logs of a window.
-    """
-
-    def __init__(self, path, step=0, writes=True):
+    def __init__(self, path, step: int = 0, writes: bool = True):
         self.path = None if path is None else pathlib.Path(path)
         self.writes = writes and path is not None
         self.records = [] if path is None else [record for record in read_history(path) if record["step"] <= step]
@@ -87,8 +84,8 @@ class History:
             with atomic_file(self.path) as file:
                 file.writelines(map(_line, self.records))
 
-    def append(self, record):
-        """Add the record of a window; numbers that are not finite, which JSON cannot hold, are written as null."""
+    def append(self, record: dict) -> None:
+        """Adds the record of a window; numbers that are not finite, which JSON cannot hold, are written as null."""
         self.records.append(record)
         if not self.writes:
             return
@@ -98,19 +95,20 @@ class History:
             os.fsync(file.fileno())
 
 
-def training_minutes(records) -> float:
+def training_minutes(records: list[dict]) -> float:
     """Minutes of the steps in a run's records, of all its processes; evaluations and starts are not counted."""
     return sum(record.get("seconds") or 0.0 for record in records) / 60
 
 
-def _line(record):
+def _line(record: dict) -> str:
     finite = {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in record.items()}
     return json.dumps(finite, allow_nan=False) + "\n"
 
 
 def read_history(path) -> list[dict]:
     """The records of such a file, none if there is no file; a damaged line is reported and dropped."""
-    path, records = pathlib.Path(path), []
+    path = pathlib.Path(path)
+    records = []
     lines = path.read_bytes().splitlines() if path.exists() else ()
     for number, line in enumerate(lines, start=1):
         where = f"{path}, line {number}"

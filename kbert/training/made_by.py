@@ -1,15 +1,18 @@
-"""What a run was made from: its inputs by content, which a resumed run must have, and the runs behind its model."""
+"""What a run was made from: its inputs by name and by content, and the runs behind its model."""
 
 import concurrent.futures
 import glob
 import hashlib
+import json
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 
+from kbert.corpus.documents import DocumentList
 from kbert.corpus.records_manifest import MANIFEST as RECORDS_MANIFEST
 from kbert.corpus.records_manifest import is_records
 from kbert.files import read_json, sha256
+from kbert.text.vocabulary import check_vocabulary
 from kbert.versions import versions
 from kbert.weights.formats.kbert import MANIFEST, is_kbert_directory
 from kbert.weights.formats.registry import recognise_format
@@ -28,9 +31,8 @@ _WEIGHTS = (".safetensors", ".bin", ".h5", ".index")
 def describe_maker(path) -> dict | None:
     """What made a model: recipe, versions, settings, inputs and metrics; None if it is of another format.
 
-    Args:
-        path: of a kbert directory, of a recipe's output with one in ``model/``, or of a checkpoint, whose run says it
-            (with `step`, without metrics).
+    The path is of a kbert directory, of a recipe's output with one in ``model/``, or of a checkpoint, whose run says it
+    (with `step`, without metrics).
     """
     path = pathlib.Path(path)
     if is_step_checkpoint(path):
@@ -43,18 +45,17 @@ def describe_maker(path) -> dict | None:
     return None
 
 
-def run_record(run) -> dict:
+def run_record(run: pathlib.Path) -> dict:
     """Recipe, versions, settings and inputs of the run in a directory.
 
     Inputs have their name and hash; inputs that are models also have the description of their own run, so that the
     whole chain of runs behind a model can be traced. It contains no paths.
     """
-    run = pathlib.Path(run)
-    record, settings = read_json(run / INPUTS), read_json(run / SETTINGS)
+    record = read_json(run / INPUTS)
     inputs = describe_inputs(record["inputs"])
     for argument, maker in record["made_by"].items():
         inputs[argument]["made_by"] = maker
-    settings = {name: value for name, value in settings.items() if name not in inputs}
+    settings = {name: value for name, value in read_json(run / SETTINGS).items() if name not in inputs}
     return {"recipe": record["recipe"], "versions": record["versions"], "settings": settings, "inputs": inputs}
 
 
@@ -70,27 +71,17 @@ def note_origin(model, run, metrics, recipe, settings: Mapping, inputs: Sequence
 
 def makers(inputs: Mapping[str, object]) -> dict:
     """For arguments that are models with a known maker: what `describe_maker` says of them."""
-    found = {}
-    for argument, value in inputs.items():
-        for path in [] if value is None else as_list(value):
-            if (maker := describe_maker(path)) is not None:
-                found[argument] = maker
-    return found
+    paths = [(argument, path) for argument, value in inputs.items() if value is not None for path in as_list(value)]
+    return {argument: maker for argument, path in paths if (maker := describe_maker(path)) is not None}
 
 
 def identify_inputs(inputs: Mapping[str, object]) -> dict:
-    """Size and SHA-256 of every file that the arguments of a run name.
+    """Size and SHA-256 of every file that the arguments of a run name: ``{argument: {file: {"bytes", "sha256"}}}``.
 
-    Whole files are hashed, several at a time (about a second per GB). Of records only the manifest is read, which has
-    the hashes of the shards; of a model its config, vocabulary and weights.
-
-    Args:
-        inputs: argument → path of a file, of records or of a model (a directory, a prefix of a TensorFlow checkpoint, a
-            name on the Hugging Face hub), a list of these, or None if it was not given.
-
-    Returns:
-        ``{argument: {file: {"bytes": int, "sha256": str}}}``, without arguments that were not given. The files of a
-        name on the hub are named by it and the commit that was found: ``owner/name@commit/config.json``.
+    An argument is a path of a file, of records or of a model (a directory, a prefix of a TensorFlow checkpoint, a name
+    on the Hugging Face hub), a list of these, or None. Whole files are hashed, several at a time (about a second per
+    GB). Of records only the manifest is read, which has the hashes of the shards; of a model its config, vocabulary and
+    weights. The files of a name on the hub are named by it and the commit: ``owner/name@commit/config.json``.
     """
     files = _files(inputs)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -111,12 +102,12 @@ def check_outside(run: pathlib.Path, inputs: Mapping[str, object]) -> None:
                 )
 
 
-def _files(inputs):
+def _files(inputs: Mapping[str, object]) -> dict[str, dict[str, pathlib.Path]]:
     """{argument: {name: path}} of the files of the arguments that were given."""
-    paths_of = {argument: as_list(value) for argument, value in inputs.items() if value is not None}
     return {
-        argument: {name: file for path in paths for name, file in _named_files(path)}
-        for argument, paths in paths_of.items()
+        argument: {name: file for path in as_list(value) for name, file in _named_files(path)}
+        for argument, value in inputs.items()
+        if value is not None
     }
 
 
@@ -138,23 +129,17 @@ def check_inputs(run, recorded: Mapping, now: Mapping, since: str) -> None:
 
 
 def describe_inputs(recorded: Mapping) -> dict:
-    """The inputs of a run for its model's manifest: names, no paths.
+    """The inputs of a run for its model's manifest: ``{argument: {"name", "files", "bytes", "sha256"}}``, no paths.
 
-    Returns:
-        ``{argument: {"name", "files", "bytes", "sha256"}}``; the hash of several files is that of the lines that
-        ``sha256sum`` prints of them, in the order of their names.
+    The hash of several files is that of the lines that ``sha256sum`` prints of them, in the order of their names.
     """
     return {argument: _describe(files) for argument, files in recorded.items()}
 
 
 def weights_hash(model) -> str:
     """The hash of a stored model's weights, of several files as `describe_inputs` gives it."""
-    files = [file for _, file in _named_files(model) if not _is_setting(file)]
-    return _describe({str(file): _identify(file) for file in files})["sha256"]
-
-
-def _is_setting(file):
-    return file.suffix in (".json", ".txt") or file.name == "checkpoint"
+    files = [file for _, file in _named_files(model) if file.name != "checkpoint"]
+    return _describe({str(file): _identify(file) for file in files if file.suffix not in (".json", ".txt")})["sha256"]
 
 
 def as_list(value) -> list:
@@ -163,11 +148,11 @@ def as_list(value) -> list:
     return [value] if is_single else list(value)
 
 
-def _identify(path):
+def _identify(path: pathlib.Path) -> dict:
     return {"bytes": path.stat().st_size, "sha256": sha256(path)}
 
 
-def _named_files(source):
+def _named_files(source) -> list[tuple[str, pathlib.Path]]:
     """(name in the record, path) of each file that a path or a name on the hub stands for."""
     path = pathlib.Path(source)
     if path.exists() or path.with_name(path.name + ".index").is_file():
@@ -180,7 +165,7 @@ def _named_files(source):
     return [(f"{name}/{file.relative_to(directory).as_posix()}", file) for file in _files_of(directory)]
 
 
-def _files_of(path):
+def _files_of(path: pathlib.Path) -> list[pathlib.Path]:
     if path.is_file() and path.suffix not in _WEIGHTS:
         return [path]
     prefix = bool(path.name) and path.with_name(path.name + ".index").is_file()
@@ -205,7 +190,7 @@ def _files_of(path):
     )
 
 
-def _describe(files):
+def _describe(files: Mapping[str, dict]) -> dict:
     absolute = {os.path.abspath(file): entry for file, entry in files.items()}  # they may be given in either way
     paths = [pathlib.Path(file) for file in sorted(absolute)]
     each = [absolute[str(path)] for path in paths]
@@ -218,5 +203,41 @@ def _describe(files):
     return {"name": name, "files": len(paths), "bytes": sum(entry["bytes"] for entry in each), "sha256": digest}
 
 
-def _flag(argument):
+def _flag(argument: str) -> str:
     return "--" + argument.replace("_", "-")
+
+
+def identify_source(source) -> dict | list[str]:
+    """How settings name the text or records that a run learns from: their paths, or the hash of documents in memory."""
+    if isinstance(source, DocumentList):
+        return {"documents": len(source), "sha256": source.fingerprint()}
+    return [os.fspath(path) for path in as_list(source)]
+
+
+def identify_vocabulary(vocabulary) -> dict | str | None:
+    """How settings name a vocabulary: its path, or the hash of its tokens."""
+    if vocabulary is None:
+        return None
+    if isinstance(vocabulary, str | os.PathLike):
+        return os.fspath(vocabulary)
+    from kbert.corpus.records import vocabulary_hash  # not above: they load TensorFlow
+    from kbert.text.tokenizer import BertTokenizer
+
+    if isinstance(vocabulary, BertTokenizer):
+        return {"sha256": vocabulary_hash(vocabulary.vocabulary), **vocabulary.settings()}
+    check_vocabulary(vocabulary)
+    return {"sha256": vocabulary_hash(list(vocabulary))}
+
+
+def identify_model(source) -> dict | str | None:
+    """How settings name a model or a pipeline: its path, or the hash of all that its training depends on."""
+    if source is None:
+        return None
+    if isinstance(source, str | os.PathLike):
+        return os.fspath(source)
+    model = getattr(source, "model", source)
+    about = [model.config.to_dict(), model.dtype_policy.name, source.settings() if model is not source else None]
+    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for weight in model.weights:
+        digest.update(f"{weight.path} {weight.trainable}".encode() + weight.numpy().tobytes())
+    return {"sha256": digest.hexdigest()}

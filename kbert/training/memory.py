@@ -7,6 +7,7 @@ import contextlib
 import ctypes
 import os
 import pathlib
+from collections.abc import Iterator
 
 import keras
 
@@ -21,7 +22,7 @@ class OutOfMemory(ValueError):
     """A batch does not fit into memory; the message names its size."""
 
 
-def check_batch_memory(model, batch_size, sequence_length=None) -> None:
+def check_batch_memory(model: keras.Model, batch_size: int, sequence_length: int | None = None) -> None:
     """Raises OutOfMemory if training on such a batch needs more memory than the machine has, by a lower bound.
 
     The bound counts what every layer always keeps for the gradient: its input, queries, keys, values and the
@@ -40,7 +41,7 @@ def check_batch_memory(model, batch_size, sequence_length=None) -> None:
         )
 
 
-def activation_bytes(model, batch_size, sequence_length) -> int:
+def activation_bytes(model: keras.Model, batch_size: int, sequence_length: int) -> int:
     """Bytes that a step always keeps for the gradient, by the bound of `check_batch_memory`."""
     config = model.config
     tokens = batch_size // getattr(model, "micro_batches", 1) * sequence_length
@@ -49,7 +50,7 @@ def activation_bytes(model, batch_size, sequence_length) -> int:
     return numbers * (2 if half else 4)
 
 
-def _layers_with_gradient(model):
+def _layers_with_gradient(model: keras.Model) -> int:
     encoder = getattr(model, "encoder", None)
     if encoder is None or encoder.embeddings.trainable_variables:
         return model.config.num_layers
@@ -58,7 +59,7 @@ def _layers_with_gradient(model):
 
 
 @contextlib.contextmanager
-def memory_errors(batch_size, sequence_length=None):
+def memory_errors(batch_size: int | None, sequence_length: int | None = None) -> Iterator[None]:
     """Turns a failed allocation into an OutOfMemory that names batch size and sequence length."""
     try:
         yield
@@ -92,7 +93,7 @@ def machine_memory() -> int | None:
     return min(limits, default=None)
 
 
-def _has_accelerator():
+def _has_accelerator() -> bool:
     if keras.backend.backend() != "tensorflow":
         return True  # not known for other backends
     import tensorflow as tf
@@ -100,26 +101,21 @@ def _has_accelerator():
     return any(device.device_type not in ("CPU", "XLA_CPU") for device in tf.config.list_logical_devices())
 
 
-def _of_tokens(sequence_length):
+def _of_tokens(sequence_length: int | None) -> str:
     return f" of {sequence_length:,} tokens" if sequence_length else ""
 
 
-def _gibibytes(count):
+def _gibibytes(count: int) -> str:
     return f"{count / 2**30:,.1f} GiB"
 
 
 def keep_freed_memory() -> bool:
-    """Let glibc keep freed memory for the next tensor instead of returning it to the kernel.
+    """Lets glibc keep freed memory for the next tensor; whether it was done: not with another C library or allocator.
 
-    Otherwise every large tensor of every step is mapped, cleared page by page and unmapped again: on a virtual machine
-    that took more than a third of the time of a tiny training step, and half of one with 384 positions
-    (docs/maintainers/log.md). All threads allocate from one arena, because other arenas cannot hold tensors above 64 MB
-    and return their memory.
-    Memory use stays at its peak between steps. If glibc's `MALLOC_...` environment variables are set, nothing is
-    changed.
-
-    Returns:
-        Whether it was done; not with another C library or allocator.
+    Otherwise every large tensor of every step is mapped, cleared page by page and unmapped again: more than a third of
+    the time of a tiny training step (docs/maintainers/log.md). All threads allocate from one arena, because other
+    arenas cannot hold tensors above 64 MB and return their memory. Memory use stays at its peak between steps. If
+    glibc's `MALLOC_...` environment variables are set, nothing is changed.
     """
     if any(name.startswith("MALLOC_") for name in os.environ):
         return False

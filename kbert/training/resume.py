@@ -5,6 +5,7 @@ the sums of the metrics so far, and the resumed run writes the record that an un
 """
 
 import logging
+from collections.abc import Callable, Sequence
 
 import keras
 
@@ -12,12 +13,14 @@ from kbert.checks import check_directory
 from kbert.corpus.reading_errors import reading_errors
 from kbert.keras_compat import base_optimizer, sync_state
 from kbert.training.callbacks import callback_list
+from kbert.training.dev_evaluation import DevEvaluation
 from kbert.training.divergence import check_finite
 from kbert.training.jax_devices import check_divides
 from kbert.training.logs import is_chief, readable_logs
 from kbert.training.memory import batch_shape, check_batch_memory, memory_errors
 from kbert.training.run_state import RunState, Stage
 from kbert.training.signals import DeferredSignals, Interrupted
+from kbert.training.time_budget import TimeBudget
 from kbert.training.workers import named_losses
 
 _LOGGER = logging.getLogger("kbert")
@@ -27,27 +30,27 @@ _NOT_RECORDED = ("total_steps", "seconds_left", "flops_per_second")
 
 
 def fit_steps(
-    model,
-    make_dataset,
-    total_steps,
+    model: keras.Model,
+    make_dataset: Callable,
+    total_steps: int | None,
     output=None,
     *,
-    window=100,
+    window: int = 100,
     callbacks=(),
     validation_data=None,
-    validation_steps=None,
-    validation_every=1,
-    validate_first=False,
-    checkpoint_every=1,
-    keep=2,
-    keep_every=None,
-    keep_best=False,
-    real_fraction=None,
-    real_tokens=None,
-    evaluation=None,
-    stages=None,
-    budget=None,
-):
+    validation_steps: int | None = None,
+    validation_every: int = 1,
+    validate_first: bool = False,
+    checkpoint_every: int = 1,
+    keep: int = 2,
+    keep_every: int | None = None,
+    keep_best: bool = False,
+    real_fraction: float | None = None,
+    real_tokens: float | None = None,
+    evaluation: DevEvaluation | None = None,
+    stages: Sequence[Stage] | None = None,
+    budget: TimeBudget | None = None,
+) -> list[dict]:
     """Trains a compiled model for `total_steps` with `model.fit`, resuming from the last checkpoint in `output`.
 
     A step is an update of the weights, by one batch. A window of steps corresponds to an epoch of `fit`: it is the
@@ -61,36 +64,36 @@ def fit_steps(
     own.
 
     Args:
-        model: compiled `keras.Model`, built under its strategy's scope.
+        model: compiled, built under its strategy's scope.
         make_dataset: function (start_step) -> `tf.data.Dataset` that begins with the batch of step `start_step` and
             lasts until `total_steps`. With `stages`, function (start_step, starts): the dataset lasts until the end
             of the stage, and `starts` are the first steps of the stages so far.
-        total_steps: int, updates in the whole run; None with a `budget`.
+        total_steps: updates in the whole run; None with a `budget`.
         output: directory; receives `checkpoints/` and `history.jsonl`. None: nothing is written, and a killed process
             starts again from the beginning.
-        window: int, steps.
+        window: steps.
         callbacks: Keras callbacks, or one; their logs also have "step" (of the whole run), "total_steps",
             "learning_rate", "gradient_norm", "seconds", and "tokens_per_second" and "flops_per_second" where the
             batches are dicts with `token_ids` of one shape, under the names of `readable_logs`.
         validation_data, validation_steps: as for `model.fit`.
-        validation_every, checkpoint_every: ints, in windows; the last window always ends with both, except that a run
+        validation_every, checkpoint_every: in windows; the last window always ends with both, except that a run
             with a `budget`, whose last window is not known in advance, has no validation at its end.
         validate_first: whether to validate before the first step, too, on the data of the last stage, as a run ends;
             the history begins with these scores at step 0.
-        keep: int, checkpoints to keep.
-        keep_every: int, steps: checkpoints at its multiples are all kept; None: only the last `keep`.
-        keep_best: bool, whether the checkpoint with the lowest ``val_loss`` is kept, too.
-        real_fraction: float, the fraction of tokens that are not padding, for "real_tokens_per_second".
-        real_tokens: float, instead: how many tokens of a batch are not padding on average, if batches differ in length.
-        evaluation: `kbert.training.DevEvaluation`, or None; its scores are in the logs of the window in
-            which they were measured, with "val_" before their names.
-        stages: list of `kbert.training.Stage`, parts of the run with batches of different shapes; they have
-            their own `validation_data` and `real_fraction`. The step is traced anew for each.
-        budget: `kbert.training.TimeBudget`: the run lasts for its time, and has its learning rates; the
-            optimizer is compiled with a number as learning rate. For a single process.
+        keep: checkpoints to keep.
+        keep_every: steps: checkpoints at its multiples are all kept; None: only the last `keep`.
+        keep_best: whether the checkpoint with the lowest ``val_loss`` is kept, too.
+        real_fraction: the fraction of tokens that are not padding, for "real_tokens_per_second".
+        real_tokens: instead: how many tokens of a batch are not padding on average, if batches differ in length.
+        evaluation: its scores are in the logs of the window in which they were measured, with "val_" before their
+            names.
+        stages: parts of the run with batches of different shapes; they have their own `validation_data` and
+            `real_fraction`. The step is traced anew for each.
+        budget: the run lasts for its time, and has its learning rates; the optimizer is compiled with a number as
+            learning rate. For a single process.
 
     Returns:
-        list of dicts: the logs of every window of the run, including those before it was resumed.
+        The logs of every window of the run, including those before it was resumed.
 
     Raises:
         TypeError: `callbacks` are none.
@@ -124,8 +127,8 @@ def fit_steps(
         _LOGGER.info("%s: all %s steps are done (checkpoint of step %s).", output, total_steps or run.step, run.step)
         return run.history.records
     if run.step:
-        of = f"of {total_steps}" if budget is None else f"at {budget.fraction:.1%} of the time"
-        _LOGGER.info("%s: resuming from the checkpoint of step %s %s.", output, run.step, of)
+        where = f"of {total_steps}" if budget is None else f"at {budget.fraction:.1%} of the time"
+        _LOGGER.info("%s: resuming from the checkpoint of step %s %s.", output, run.step, where)
     try:
         with named_losses(), DeferredSignals() as signals:
             begun = None
@@ -133,18 +136,22 @@ def fit_steps(
                 begun = run.stages[-1]
                 _validate_first(model, begun.validation_data, validation_steps, run.history)
             if unrecorded is not None:  # a signal came between the last step of a window and its record
-                begun, logs = run.stage_at(run.step - 1), unrecorded["logs"]
+                begun = run.stage_at(run.step - 1)
+                logs = unrecorded["logs"]
                 if run.step % (window * validation_every) == 0 or run.step == run.stage_end(run.step - 1):
                     logs |= _validation(model, begun.validation_data, validation_steps)
                 if is_chief(model):
                     run.history.append(logs)
-            recorder, saver = StepRecorder(run), StepSaver(run, signals, checkpoint_every * window)
+            recorder = StepRecorder(run)
+            saver = StepSaver(run, signals, checkpoint_every * window)
             while not (run.is_over(run.step) or (evaluation is not None and evaluation.is_stopped)):
-                step, stage = run.step, run.stage_at(run.step)
+                step = run.step
+                stage = run.stage_at(step)
                 if begun is not None and begun is not stage:  # else Keras would trace one step for both shapes
                     model.make_train_function(force=True)
                     model.make_test_function(force=True)
-                begun, end = stage, run.stage_end(step)
+                begun = stage
+                end = run.stage_end(step)
                 windows, size = _next_fit(step, end, window)
                 dataset = make(start_step=step, starts=run.begun(step))
                 _check_length(dataset, windows * size, step)
@@ -179,14 +186,14 @@ def fit_steps(
     return run.history.records
 
 
-def _interruption_report(step, output, checkpoints):
+def _interruption_report(step: int, output, checkpoints) -> str:
     saved = [done for done in checkpoints.steps() if done <= step]  # those beyond it are damaged
     start = f"the checkpoint of step {saved[-1]} in {output}" if saved else "the start: no checkpoint was written yet"
     return f"Interrupted after step {step}. The same command resumes from {start}."
 
 
 def _check_arguments(model, total_steps, window, budget, *intervals):
-    if not getattr(model, "compiled", False) or model.optimizer is None:
+    if not model.compiled or model.optimizer is None:
         raise ValueError("fit_steps: expected a model compiled with an optimizer. Received: one that is not.")
     if budget is not None and keras.backend.backend() != "tensorflow":  # others keep the rate during a call of `fit`
         raise ValueError(f"fit_steps: a `budget` needs the TensorFlow backend. Received: {keras.backend.backend()!r}")
@@ -214,7 +221,7 @@ def _check_arguments(model, total_steps, window, budget, *intervals):
         )
 
 
-def _next_fit(step, end, window):
+def _next_fit(step: int, end: int | None, window: int) -> tuple[int, int]:
     """(number, size) of the windows in the next call of fit: part of one, all whole ones, or the remainder."""
     begun = step % window
     if end is None:  # by the clock
@@ -224,7 +231,7 @@ def _next_fit(step, end, window):
     return (end - step) // window, window
 
 
-def _validated(step, windows, size, window, every, end):
+def _validated(step: int, windows: int, size: int, window: int, every: int, end: int | None) -> int | list[int]:
     """The epochs of `fit`, counted from 1, after which to validate; by the clock their interval."""
     if end is None:
         return every
@@ -233,7 +240,7 @@ def _validated(step, windows, size, window, every, end):
     return [epoch for epoch, last in ends.items() if last % (window * every) == 0 or last == end]
 
 
-def _validate_first(model, data, steps, history):
+def _validate_first(model: keras.Model, data, steps: int | None, history) -> None:
     """Scores of the weights that the run starts from, as step 0 of the history."""
     scores = _validation(model, data, steps)
     shown = "  ".join(f"{name.removeprefix('val_')} {value:.4f}" for name, value in scores.items())
@@ -242,14 +249,14 @@ def _validate_first(model, data, steps, history):
         history.append({"step": 0} | scores)
 
 
-def _validation(model, data, steps):
+def _validation(model: keras.Model, data, steps: int | None) -> dict:
     if data is None:
         return {}
     scores = readable_logs(model.evaluate(data, steps=steps, return_dict=True, verbose=0), model)
     return {f"val_{name}": value for name, value in scores.items()}
 
 
-def _check_length(dataset, steps, step):
+def _check_length(dataset, steps: int, step: int) -> None:
     cardinality = int(dataset.cardinality())
     if 0 <= cardinality < steps:
         raise ValueError(
@@ -302,7 +309,10 @@ class StepSaver(keras.callbacks.Callback):
 
     def __init__(self, run: RunState, signals: DeferredSignals, interval: int):
         super().__init__()
-        self.run, self.signals, self.interval, self.saved = run, signals, interval, run.step
+        self.run = run
+        self.signals = signals
+        self.interval = interval
+        self.saved = run.step
 
     def on_train_batch_end(self, batch, logs=None):
         self.signals.deferring = self.run.checkpoints is not None
@@ -312,7 +322,8 @@ class StepSaver(keras.callbacks.Callback):
         self._save_if_interrupted()
 
     def on_epoch_end(self, epoch, logs=None):
-        run, step = self.run, logs["step"]
+        run = self.run
+        step = logs["step"]
         check_finite(self.model, run.window.first_step, step)
         if is_chief(self.model):
             run.history.append(_recorded(logs))
@@ -334,5 +345,5 @@ class StepSaver(keras.callbacks.Callback):
         self.signals.check()
 
 
-def _recorded(logs):
+def _recorded(logs: dict) -> dict:
     return {name: value for name, value in logs.items() if name not in _NOT_RECORDED}

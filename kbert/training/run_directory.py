@@ -7,6 +7,7 @@ import logging
 import math
 import pathlib
 import shutil
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -40,13 +41,13 @@ class RunDirectory:
         is_made: bool, whether `open_run` made the directory.
     """
 
-    def __init__(self, path, resume, is_chief=True, is_made=False):
+    def __init__(self, path, resume: bool, is_chief: bool = True, is_made: bool = False):
         self.path = pathlib.Path(path)
         self.resume = resume
         self.is_chief = is_chief
         self.is_made = is_made
 
-    def discard(self):
+    def discard(self) -> None:
         """Deletes what is in the directory of a run that cannot begin, and the directory if `open_run` made it.
 
         Never raises, so that the error which is the reason is not hidden.
@@ -59,17 +60,24 @@ class RunDirectory:
             if self.is_made:
                 self.path.rmdir()
 
-    def finish(self, metrics, save_model=None, keep_checkpoint=False, keep_every=None, keep_step=None):
-        """Write the model, then metrics.json, which marks the run as finished, then delete its checkpoints.
+    def finish(
+        self,
+        metrics: dict,
+        save_model: Callable[[pathlib.Path, dict], None] | None = None,
+        keep_checkpoint: bool = False,
+        keep_every: int | None = None,
+        keep_step: int | None = None,
+    ) -> None:
+        """Writes the model, then metrics.json, which marks the run as finished, then deletes its checkpoints.
 
         Each step is flushed to disk before the next one: a run that looks finished is finished.
 
         Args:
-            metrics: dict that JSON can hold.
+            metrics: what JSON can hold.
             save_model: function of a path and of `made_by` that writes the model there; None for runs without one.
-            keep_checkpoint: bool, whether the last checkpoint stays, so that the run can be extended.
-            keep_every: int, steps: checkpoints of multiples of it stay; None: none of them.
-            keep_step: int, a step whose checkpoint stays, or None.
+            keep_checkpoint: whether the last checkpoint stays, so that the run can be extended.
+            keep_every: checkpoints of multiples of these steps stay; None: none of them.
+            keep_step: a step whose checkpoint stays, or None.
 
         Raises:
             FloatingPointError: a metric that is not finite; nothing is written or deleted.
@@ -88,11 +96,13 @@ class RunDirectory:
             flush_tree(self.path)
         write_json(self.path / METRICS, metrics)
         saved = checkpoint_paths(self.path / CHECKPOINTS)
-        kept = {path for path in saved if is_milestone(checkpoint_step(path), keep_every)}
-        kept |= {path for path in saved if checkpoint_step(path) == keep_step}
-        kept |= set(saved[-1:]) if keep_checkpoint else set()
-        for checkpoint in set(saved) - kept:
-            shutil.rmtree(checkpoint, ignore_errors=True)
+        kept = set(saved[-1:]) if keep_checkpoint else set()
+        for path in saved:
+            step = checkpoint_step(path)
+            if is_milestone(step, keep_every) or step == keep_step:
+                kept.add(path)
+            elif path not in kept:
+                shutil.rmtree(path, ignore_errors=True)
         if not kept:
             shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
         unlock_directory(self.path)
@@ -103,9 +113,17 @@ class RunDirectory:
 
 
 def open_run(
-    output, settings, overwrite=False, hardware=None, *, inputs=None, recipe=None, schedule=None, examples=None
+    output,
+    settings: dict,
+    overwrite: bool = False,
+    hardware=None,
+    *,
+    inputs: dict | None = None,
+    recipe: str | None = None,
+    schedule: Callable | None = None,
+    examples: dict | None = None,
 ) -> RunDirectory:
-    """Open a recipe's output directory by the rule that all recipes share, and lock it until the run ends.
+    """Opens a recipe's output directory by the rule that all recipes share, and locks it until the run ends.
 
     A new or empty directory starts a run; inputs.json and settings.json are written first. An unfinished run (no
     metrics.json) with the same settings and inputs is resumed. Anything else in the directory is an error; `overwrite`
@@ -116,12 +134,12 @@ def open_run(
     each checks that it reads the same inputs.
 
     Args:
-        settings: dict that JSON can hold: all that defines the run.
+        settings: all that defines the run, as JSON can hold it.
         hardware: `Hardware` of a run that several workers may share; None: this process is alone.
-        inputs: dict, argument → path or paths of what the run reads, as for `identify_inputs`.
-        recipe: str, the name of the recipe, for the manifest of the model.
+        inputs: argument → path or paths of what the run reads, as for `identify_inputs`.
+        recipe: the name of the recipe, for the manifest of the model.
         schedule: function of settings that gives their learning rate schedule; None: `steps` cannot change.
-        examples: dict, name → hash of rows in memory that the run learns from; a resumed run must have the same ones.
+        examples: name → hash of rows in memory that the run learns from; a resumed run must have the same ones.
 
     Raises:
         FileExistsError: a finished run, a run with other settings, or other files; the message says what was found,
@@ -134,14 +152,15 @@ def open_run(
     check_bool(overwrite, "`overwrite`")
     path = check_directory(output, "`output`")
     settings = json.loads(json.dumps(settings))
-    inputs, examples = inputs or {}, examples or {}
+    inputs = inputs or {}
+    examples = examples or {}
     if hardware is None:
         return _open(path, settings, overwrite, inputs, recipe, schedule, examples)
     if not hardware.is_chief:
         inputs_now = identify_inputs(inputs)
         hardware.wait_for_all()
         _check_record(path, inputs_now, examples)
-        check_worker(path, settings, inputs)
+        _check_worker(path, settings, inputs)
         return RunDirectory(path, resume=(path / CHECKPOINTS).exists(), is_chief=False)
     try:
         run = _open(path, settings, overwrite, inputs, recipe, schedule, examples)
@@ -152,28 +171,46 @@ def open_run(
     return run
 
 
-def check_output(output, settings, schedule=None, undecided=()) -> None:
+def check_output(output, settings: dict, schedule: Callable | None = None, undecided: Sequence[str] = ()) -> None:
     """Raises the FileExistsError of `open_run` without `overwrite`, before long work; nothing is written."""
     path = check_directory(output, "`output`")
     settings = json.loads(json.dumps(settings))
     if path.exists() and _is_occupied(path):
-        stored = read_settings(path) or {}
-        check_resumable(path, settings | {name: stored[name] for name in undecided if name in stored}, schedule)
+        stored = _read_settings(path) or {}
+        _check_resumable(path, settings | {name: stored[name] for name in undecided if name in stored}, schedule)
 
 
-def _is_occupied(path):
+def _is_occupied(path: pathlib.Path) -> bool:
     return any(entry.name not in (LOCK, INPUTS) and not is_partial(entry.name) for entry in path.iterdir())
 
 
-def _open(path, settings, overwrite, inputs, recipe, schedule, examples):
+def _open(path: pathlib.Path, settings, overwrite, inputs, recipe, schedule, examples) -> RunDirectory:
     new = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     lock_directory(path)
     new = new and not any(entry.name != LOCK for entry in path.iterdir())
     try:
-        run = _open_locked(path, settings, overwrite, inputs, recipe, schedule, examples)
-        run.is_made = new
-        return run
+        if _is_occupied(path):
+            if not overwrite:
+                extended = _check_resumable(path, settings, schedule)
+                _check_record(path, identify_inputs(inputs), examples)
+                if extended:
+                    _extend_run(path, settings, schedule)
+                return RunDirectory(path, resume=True)
+            check_outside(path, inputs)
+            _empty(path)
+        record = {
+            "recorded": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+            "recipe": recipe,
+            "versions": versions(),
+            "inputs": identify_inputs(inputs),
+            "made_by": makers(inputs),
+            "examples": examples,
+        }
+        write_json(path / INPUTS, record)
+        write_json(path / SETTINGS, settings)  # last: a run with settings.json has been started
+        flush(path.absolute().parent)
+        return RunDirectory(path, resume=False, is_made=new)
     except BaseException:
         if new:
             shutil.rmtree(path, ignore_errors=True)
@@ -181,34 +218,11 @@ def _open(path, settings, overwrite, inputs, recipe, schedule, examples):
         raise
 
 
-def _open_locked(path, settings, overwrite, inputs, recipe, schedule, examples):
-    if _is_occupied(path):
-        if not overwrite:
-            extended = check_resumable(path, settings, schedule)
-            _check_record(path, identify_inputs(inputs), examples)
-            if extended:
-                extend_run(path, settings, schedule)
-            return RunDirectory(path, resume=True)
-        check_outside(path, inputs)
-        _empty(path)
-    record = {
-        "recorded": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "recipe": recipe,
-        "versions": versions(),
-        "inputs": identify_inputs(inputs),
-        "made_by": makers(inputs),
-        "examples": examples,
-    }
-    write_json(path / INPUTS, record)
-    write_json(path / SETTINGS, settings)  # last: a run with settings.json has been started
-    flush(path.absolute().parent)
-    return RunDirectory(path, resume=False)
-
-
-def _check_record(path, inputs_now, examples):
+def _check_record(path: pathlib.Path, inputs_now: dict, examples: dict) -> None:
     try:
         record = read_json(path / INPUTS)
-        versions_then, since = record["versions"], record["recorded"]
+        versions_then = record["versions"]
+        since = record["recorded"]
         check_inputs(path, record["inputs"], inputs_now, since)
         if changed := differing(record["examples"], examples):
             raise ValueError(
@@ -228,22 +242,22 @@ def _check_record(path, inputs_now, examples):
         _LOGGER.warning("WARNING: %s was started with other versions (%s): the rest of it may differ.", path, changed)
 
 
-def _empty(path):
+def _empty(path: pathlib.Path) -> None:
     resolved = path.resolve()
     here = pathlib.Path.cwd().resolve()
     if resolved in (here, *here.parents, pathlib.Path.home().resolve()) or (path / ".git").exists():
         raise ValueError(f"--overwrite never empties a home, a checkout or the current directory. Received: {resolved}")
-    _LOGGER.warning("overwrite: deleting from %s %s", path, describe_contents(path))
+    _LOGGER.warning("overwrite: deleting from %s %s", path, _describe_contents(path))
     _delete_contents(path)
 
 
-def _delete_contents(path):
+def _delete_contents(path: pathlib.Path) -> None:
     for entry in path.iterdir():
         if entry.name != LOCK:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
 
 
-def _not_finite(value, name=""):
+def _not_finite(value, name: str = "") -> Iterator[str]:
     """ "name = value" of every number in nested dicts and lists that is not finite."""
     if isinstance(value, float) and not math.isfinite(value):
         yield f"{name} = {value}"
@@ -252,7 +266,7 @@ def _not_finite(value, name=""):
             yield from _not_finite(inner, f"{name}.{key}" if name else str(key))
 
 
-def read_settings(path) -> dict | None:
+def _read_settings(path: pathlib.Path) -> dict | None:
     """The settings of the run in a directory; None if there are none: the directory is not a run."""
     if not (path / SETTINGS).exists():
         return None
@@ -265,30 +279,36 @@ def read_settings(path) -> dict | None:
         ) from error
 
 
-def check_worker(path, settings, inputs) -> None:
+def _check_worker(path: pathlib.Path, settings: dict, inputs: dict) -> None:
     """Raises ValueError unless this worker has the settings of the first; paths of inputs may differ."""
-    first = read_settings(path)
+    first = _read_settings(path)
     if names := [name for name in differing(first, settings) if name not in inputs]:
         changes = ", ".join(f"{name}: {first.get(name)!r} there, {settings.get(name)!r} here" for name in names)
         raise ValueError(f"{path}: every worker must have the settings of the first. Received: {changes}")
 
 
-def check_resumable(path, settings, schedule) -> bool:
+def _check_resumable(path: pathlib.Path, settings: dict, schedule: Callable | None) -> bool:
     """Whether the run in the directory would be extended; FileExistsError unless it can be resumed or extended."""
-    stored, finished = read_settings(path), (path / METRICS).exists()
+    stored = _read_settings(path)
+    finished = (path / METRICS).exists()
     names = None if stored is None else differing(stored, settings)
-    extended = schedule is not None and names is not None and _is_extension(names)
+    # Only the run's length differs; the warm-up is by default a fraction of it.
+    extended = schedule is not None and names is not None and {"steps"} <= set(names) <= {"steps", "warmup_steps"}
     if not extended and (names is None or names or finished):
         raise FileExistsError(_what_is_there(path, stored, settings, finished))
     return extended
 
 
-def extend_run(path, settings, schedule) -> None:
+def _extend_run(path: pathlib.Path, settings: dict, schedule: Callable) -> None:
     """Gives the run in the directory the number of steps of these settings."""
-    stored, finished = read_settings(path), (path / METRICS).exists()
+    stored = _read_settings(path)
+    finished = (path / METRICS).exists()
     saved = checkpoint_paths(path / CHECKPOINTS)
-    done = checkpoint_step(saved[-1]) if saved else stored["steps"] if finished else 0
-    _check_extension(path, stored, settings, schedule, done)
+    if saved:
+        done = checkpoint_step(saved[-1])
+    else:
+        done = stored["steps"] if finished else 0
+    _check_settings_extension(path, stored, settings, schedule, done)
     if finished and not saved:
         raise FileExistsError(
             f"{path} holds a finished run of {stored['steps']} steps, whose checkpoint was deleted: it cannot be given "
@@ -300,7 +320,7 @@ def extend_run(path, settings, schedule) -> None:
     write_json(path / SETTINGS, settings)
 
 
-def describe_contents(path) -> str:
+def _describe_contents(path: pathlib.Path) -> str:
     """How many files a directory holds, their size, and the first names."""
     files = [file for file in path.rglob("*") if file.is_file() and file != path / LOCK]
     size = sum(file.stat().st_size for file in files)
@@ -309,12 +329,7 @@ def describe_contents(path) -> str:
     return f"{len(files)} files, {size / 2**20:.1f} MiB: {shown}"
 
 
-def _is_extension(names):
-    """Whether the settings that differ are only those of a run's length; the warm-up is by default a fraction of it."""
-    return "steps" in names and set(names) <= {"steps", "warmup_steps"}
-
-
-def _check_extension(path, stored, settings, schedule, done):
+def _check_settings_extension(path: pathlib.Path, stored: dict, settings: dict, schedule: Callable, done: int) -> None:
     def check(settings):
         check_extension(path, schedule(stored), schedule(settings), done, stored["steps"], settings["steps"])
 
@@ -331,7 +346,7 @@ def _check_extension(path, stored, settings, schedule, done):
         ) from error
 
 
-def _what_is_there(path, stored, settings, finished):
+def _what_is_there(path: pathlib.Path, stored: dict | None, settings: dict, finished: bool) -> str:
     if stored is None:
         contents = f"{path} holds other files than a run's"
     elif names := differing(stored, settings):
@@ -344,18 +359,16 @@ def _what_is_there(path, stored, settings, finished):
         hint = f'To use its model, kbert.load_pretrained("{path}"). To train again, t{hint[1:]}'
     if not finished and _is_trained_model(stored, settings):
         hint = f"To resume it, give the model as it was at the start, or load it again. Otherwise t{hint[1:]}"
-    return f"{contents}. {hint} {describe_contents(path)}."
+    return f"{contents}. {hint} {_describe_contents(path)}."
 
 
-def _is_trained_model(stored, settings):
+def _is_trained_model(stored: dict | None, settings: dict) -> bool:
     """Whether only the model differs, and that by the hash of one in memory, which a run trains itself."""
     names = [] if stored is None else differing(stored, settings)
-    if names not in (["init"], ["source"]):
-        return False
-    return isinstance(stored.get(names[0]), dict) and isinstance(settings.get(names[0]), dict)
+    return names in (["init"], ["source"]) and all(isinstance(of.get(names[0]), dict) for of in (stored, settings))
 
 
-def check_extension(run, there, now, done: int, steps_there: int, steps_now: int) -> None:
+def check_extension(run, there: Callable, now: Callable, done: int, steps_there: int, steps_now: int) -> None:
     """Raises FileExistsError unless the steps done would have been the same in a run of `steps_now` steps.
 
     They are the same if their learning rates are: always with a constant rate, but only during the warm-up with a

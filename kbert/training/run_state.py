@@ -49,23 +49,15 @@ def first_steps(stages: Sequence[Stage], total_steps: int, multiple: int = 1) ->
 
 @dataclasses.dataclass
 class Window:
-    """The steps of a run that have no record yet, and what their logs are made of.
+    """The steps of a run that have no record yet, and what their logs are made of."""
 
-    Attributes:
-        first_step: int, the step before them.
-        losses: list of (step, loss), read at the end: on a GPU reading waits.
-        part: what an interrupted run had done of it, as `RunState.interrupted_window` gave it, or None.
-        paused: float, seconds of evaluation since the last step, which are not training.
-        batches, first_batches: ints, done so far, and at the end of the first call of the step.
-    """
-
-    first_step: int
-    part: dict | None = None
-    losses: list = dataclasses.field(default_factory=list)
+    first_step: int  # the step before them
+    part: dict | None = None  # what an interrupted run had done of it, as `RunState.interrupted_window` gave it
+    losses: list = dataclasses.field(default_factory=list)  # (step, loss), read at the end: on a GPU reading waits
     logs: dict = dataclasses.field(default_factory=dict)
     batches: int = 0
-    first_batches: int = 0
-    paused: float = 0.0
+    first_batches: int = 0  # at the end of the first call of the step
+    paused: float = 0.0  # seconds of evaluation since the last step, which are not training
     start: float = dataclasses.field(default_factory=time.perf_counter)
     first_end: float = 0.0
     end: float = 0.0
@@ -73,35 +65,22 @@ class Window:
     def count(self, batches: int, logs: dict) -> None:
         """Takes note that so many batches are done."""
         self.end = time.perf_counter()
-        self.start, self.first_end, self.paused = self.start + self.paused, self.first_end + self.paused, 0.0
-        self.batches, self.logs = batches, logs
+        self.start += self.paused
+        self.first_end += self.paused
+        self.paused = 0.0
+        self.batches = batches
+        self.logs = logs
         self.losses.append((self.first_step + batches, logs["loss"]))
         if not self.first_batches:
-            self.first_end, self.first_batches = self.end, batches
+            self.first_end = self.end
+            self.first_batches = batches
 
 
 class RunState:
     """Where a run is. Its callbacks share it, and do not know each other.
 
-    By the clock every stage has at least one step, also where a step lasts longer than the stage: the run may then end
-    a step later for each.
-
-    Args:
-        stages: `Stage`s in order; the last ends at 1.
-        total_steps: int; None: stages end by the clock, when `advance` is told so.
-        multiple: int, stages end at multiples of this number of steps.
-        budget: `TimeBudget` of a run by the clock.
-        real_tokens: float, how many tokens of a batch are not padding on average, if batches differ in length.
-
-    Attributes:
-        step: int, updates done in the whole run.
-        starts: list of ints, the first step of every stage; by the clock of those that have begun.
-        history, checkpoints: of the run; `checkpoints` is None without a directory.
-        window: `Window`, of the steps that have no record yet.
-        scores: dict, of the dev set, that are in no record yet.
-
-    Raises:
-        ValueError: ends that do not increase to 1.
+    Without `total_steps` stages end by the clock, when `advance` is told so. Every stage then has at least one step,
+    also where a step lasts longer than the stage: the run may end a step later for each.
 
     Example::
 
@@ -117,28 +96,35 @@ class RunState:
         budget: TimeBudget | None = None,
         real_tokens: float | None = None,
     ):
-        self.stages, self.total_steps = list(stages), total_steps
+        self.stages = list(stages)
+        self.total_steps = total_steps
         ends = [stage.end for stage in self.stages]
         if ends != sorted(set(ends)) or not ends or ends[0] <= 0 or ends[-1] != 1:
             raise ValueError(f"fit_steps: expected stages with ends that increase from above 0 to 1. Received: {ends}")
+        # The first step of every stage; by the clock of those that have begun.
         self.starts = [0] if total_steps is None else first_steps(self.stages, total_steps, multiple)
-        self.budget, self.real_tokens = budget, real_tokens
-        self.step, self.window, self.scores = 0, Window(0), {}
-        self.checkpoints, self.history = None, History(None)
+        self.budget = budget
+        self.real_tokens = real_tokens  # of a batch on average, where batches differ in length
+        self.step = 0  # updates done in the whole run
+        self.window = Window(0)
+        self.scores: dict[str, float] = {}  # of the dev set, that are in no record yet
+        self.checkpoints: Checkpoints | None = None  # without a directory
+        self.history = History(None)
         self.rate_of_step = 0.0  # by the clock, the learning rate of the last step
-        self._share, self._keep_best = 0.0, False
+        self._share = 0.0
+        self._keep_best = False
 
     # What is stored
 
     def open(self, model, output, keep: int, keep_every: int | None, keep_best: bool) -> dict | None:
         """Goes on from the last checkpoint in a directory; None: nothing is stored.
 
-        Returns:
-            What the checkpoint has of a window whose steps are all done, but which has no record yet; else None.
+        Returns what the checkpoint has of a window whose steps are all done, but which has no record yet; else None.
         """
         facts = {"elapsed": 0.0, "starts": [0]}
         if output is not None:
-            self.checkpoints, self._keep_best = Checkpoints(output / CHECKPOINTS, model, keep, keep_every), keep_best
+            self.checkpoints = Checkpoints(output / CHECKPOINTS, model, keep, keep_every)
+            self._keep_best = keep_best
             self.step = self.checkpoints.restore()
             self.history = History(output / "history.jsonl", self.step, writes=is_chief(model))
             facts = self.checkpoints.facts if self.step else facts
@@ -200,7 +186,8 @@ class RunState:
         """Says what the next call of `fit` trains on, and of how many steps a window is."""
         rows, length = batch_shape(dataset)
         self.tokens = (rows or 0) * (length or 0)  # 0: not known
-        self.dataset, self.size = dataset, size
+        self.dataset = dataset
+        self.size = size
         self.real_fraction = self.stage_at(self.step).real_fraction
 
     def begin_window(self, model) -> None:
@@ -216,10 +203,9 @@ class RunState:
         check_finite(model, self.window.first_step, self.step)
 
     def interrupted_window(self, model) -> dict:
-        """What the checkpoint keeps of a window that has no record yet; as JSON can hold it.
+        """What the checkpoint keeps of a window that has no record yet, as JSON can hold it.
 
-        Returns:
-            dict: "whole", whether all its steps are done; "logs" so far; "metrics", the sums that these are made of.
+        Keys are "whole", whether all its steps are done; "logs" so far; "metrics", the sums that these are made of.
         """
         logs = {name: float(value) for name, value in self.window.logs.items()}
         self.complete(model, logs)
@@ -246,14 +232,12 @@ class RunState:
             for name in before.keys() - logs.keys():  # scores
                 logs[name] = before[name]
 
-    def _speed(self, model):
-        # The first batch of a window is not counted if there are others: it may include tracing, and validation before
-        # it.
+    def _speed(self, model) -> dict[str, float]:
+        """Without the first batch of a window if there are others: it may include tracing, and validation before it."""
         window = self.window
-        batches, seconds = window.batches - window.first_batches, window.end - window.first_end
-        if batches == 0:
-            batches, seconds = window.batches, window.end - window.start
-        seconds = max(seconds, 1e-9)
+        batches = window.batches - window.first_batches or window.batches
+        begun = window.start if batches == window.batches else window.first_end
+        seconds = max(window.end - begun, 1e-9)
         speed = {"seconds": window.end - window.start, "steps_per_second": batches / seconds}
         if self.tokens:
             speed["tokens_per_second"] = self.tokens * batches / seconds
@@ -266,7 +250,7 @@ class RunState:
         return speed
 
 
-def _sums(model):
+def _sums(model: keras.Model) -> list | None:
     """The values of the metrics' variables, a list for each; None with several replicas, which have parts of them."""
     strategy = strategy_of(model)
     if strategy is not None and strategy.num_replicas_in_sync > 1:
@@ -275,7 +259,7 @@ def _sums(model):
     return [[number if np.isfinite(number) else None for number in value.tolist()] for value in values]
 
 
-def _set_sums(model, values):
+def _set_sums(model: keras.Model, values: list | None) -> None:
     variables = model.metrics_variables
     if values is None or [math.prod(variable.shape) for variable in variables] != [len(value) for value in values]:
         return

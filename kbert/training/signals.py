@@ -26,13 +26,13 @@ class Interrupted(KeyboardInterrupt):
         self.status = 128 + number
 
 
-def interrupt(number, frame):
+def interrupt(number: int, frame) -> None:
     """A signal handler that raises `Interrupted`; the next signal ends the process at once.
 
     Python may run it in a callback whose errors it ignores (JAX has one for each garbage collection). Then the signal
     is sent again.
     """
-    handlers = {one: handler for one in _SIGNALS if (handler := signal.getsignal(one)) is not None}
+    handlers = {each: handler for each in _SIGNALS if (handler := signal.getsignal(each)) is not None}
     sys.unraisablehook = functools.partial(_send_again, handlers, sys.unraisablehook)
     let_signals_kill()
     raise Interrupted(number)
@@ -50,26 +50,25 @@ def _send_again(handlers, hook, ignored):
     timer.start()
 
 
-def let_signals_kill():
+def let_signals_kill() -> None:
     """From now on SIGINT and SIGTERM end the process at once."""
     _set({number: signal.SIG_DFL for number in _SIGNALS})
 
 
 def take_signals(handler) -> dict:
-    """Set a handler for SIGINT and SIGTERM; signals that the program ignores or handles itself are not changed.
+    """Sets a handler for SIGINT and SIGTERM, but not for those that the program ignores or handles itself.
 
-    Returns:
-        {signal: handler before}; empty outside the main thread, which alone may set handlers.
+    Returns {signal: handler before}; empty outside the main thread, which alone may set handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         return {}
     ours = (signal.SIG_DFL, signal.default_int_handler, interrupt)
-    before = {number: found for number in _SIGNALS if (found := signal.getsignal(number)) in ours}
+    before = {number: handler for number in _SIGNALS if (handler := signal.getsignal(number)) in ours}
     _set(dict.fromkeys(before, handler))
     return before
 
 
-def _set(handlers):
+def _set(handlers: dict) -> None:
     for number, handler in handlers.items():
         signal.signal(number, handler)
 
@@ -78,24 +77,11 @@ class DeferredSignals:
     """A context in which SIGINT and SIGTERM wait for `check` while `deferring`; else they raise `Interrupted` at once.
 
     The second signal ends the process at once. Outside the main thread the context does nothing.
-
-    Attributes:
-        deferring: bool, to be set: whether there is work to save before the process may end; False at first.
-        received: the signal that waits, or None.
-
-    Example::
-
-        with DeferredSignals() as signals:
-            for n in range(1000):
-                signals.deferring = True
-                work(n)
-                if signals.received:
-                    save()
-                signals.check()
     """
 
     def __enter__(self):
-        self.deferring, self.received = False, None
+        self.deferring = False  # to be set: whether there is work to save before the process may end
+        self.received = None  # the signal that waits
         self._before = take_signals(self._receive)
         return self
 
@@ -104,8 +90,8 @@ class DeferredSignals:
         if exception == (None, None, None):
             self.check()
 
-    def check(self):
-        """Raise `Interrupted` if a signal waits."""
+    def check(self) -> None:
+        """Raises `Interrupted` if a signal waits."""
         if self.received is not None:
             raise Interrupted(self.received)
 

@@ -5,6 +5,7 @@ import logging
 import math
 import pathlib
 import time
+from collections.abc import Callable
 
 import keras
 
@@ -38,11 +39,15 @@ class TimeBudget:
 
     FILE = "clock.txt"
 
-    def __init__(self, seconds, rate, now=time.monotonic):
+    def __init__(self, seconds: float, rate: Callable[[float], float], now: Callable[[], float] = time.monotonic):
         if isinstance(seconds, bool) or not 0 < seconds < math.inf:
             raise ValueError(f"TimeBudget: `seconds` must be a finite number above 0. Received: {seconds!r}")
-        self.seconds, self.rate, self.elapsed = float(seconds), rate, 0.0
-        self._now, self._path, self._recorded = now, None, {}
+        self.seconds = float(seconds)
+        self.rate = rate
+        self.elapsed = 0.0
+        self._now = now
+        self._path = None
+        self._recorded: dict[int, float] = {}  # of the steps after a checkpoint
         self._start = None  # the time at which `elapsed` was 0, once the clock runs
 
     @property
@@ -56,25 +61,24 @@ class TimeBudget:
         return self.rate(self.fraction)
 
     def restore(self, step: int, elapsed: float, directory=None) -> None:
-        """Goes back to a checkpoint, and reads the times recorded for the steps after it.
+        """Goes back to a checkpoint, which has `elapsed`, and reads the times recorded for the steps after it.
 
-        Args:
-            step: int, of the checkpoint.
-            elapsed: float, seconds, as it recorded them.
-            directory: of the run; None: nothing is recorded.
+        Without a directory nothing is recorded.
         """
-        self.elapsed, self._start, self._recorded = elapsed, None, {}
+        self.elapsed = elapsed
+        self._start = None
+        self._recorded = {}
         if directory is None:
             return
         path = pathlib.Path(directory) / self.FILE
-        found = _read(path) if path.exists() else {}
+        times = _read(path) if path.exists() else {}
         last = elapsed
-        for number in sorted(number for number in found if number > step):
-            if found[number] < last:
+        for number in sorted(number for number in times if number > step):
+            if times[number] < last:
                 break  # damaged: the clock decides from here on
-            self._recorded[number] = last = found[number]
+            self._recorded[number] = last = times[number]
         self._path = path
-        kept = {number: seconds for number, seconds in found.items() if number <= step} | self._recorded
+        kept = {number: seconds for number, seconds in times.items() if number <= step} | self._recorded
         with atomic_file(path) as file:
             file.writelines(_line(*entry) for entry in sorted(kept.items()))
 
@@ -86,7 +90,8 @@ class TimeBudget:
     def tick(self, step: int) -> float:
         """Records that a step is done; returns the fraction of the time that is over."""
         if step in self._recorded:
-            self.elapsed, self._start = self._recorded.pop(step), None
+            self.elapsed = self._recorded.pop(step)
+            self._start = None
             self.begin()  # in case that this is the last one recorded
             return self.fraction
         self.elapsed = self._now() - self._start
@@ -96,29 +101,41 @@ class TimeBudget:
         return self.fraction
 
 
-def _line(step, seconds):
+def _line(step: int, seconds: float) -> str:
     return f"{step} {seconds!r}\n"
 
 
-def _read(path):
+def _read(path: pathlib.Path) -> dict[int, float]:
     """step → seconds, of the lines that are whole."""
-    found = {}
+    times = {}
     *lines, _ = path.read_text(encoding="utf-8", errors="replace").split("\n")  # a process was killed in the last one
     for line in lines:
         step, _, seconds = line.partition(" ")
         with contextlib.suppress(ValueError):  # damaged
             if math.isfinite(float(seconds)):
-                found[int(step)] = float(seconds)
-    return found
+                times[int(step)] = float(seconds)
+    return times
 
 
 class Forecast(keras.callbacks.Callback):
     """Logs once, by the time of the first steps, how many steps, tokens and epochs a run has time for."""
 
-    def __init__(self, budget, tokens, real_fraction, corpus_tokens=None, now=time.monotonic):
+    def __init__(
+        self,
+        budget: TimeBudget,
+        tokens: int,
+        real_fraction: float,
+        corpus_tokens: int | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ):
         super().__init__()
-        self.budget, self.tokens, self.real_fraction, self.corpus_tokens = budget, tokens, real_fraction, corpus_tokens
-        self._now, self._first, self._logged = now, None, False
+        self.budget = budget
+        self.tokens = tokens
+        self.real_fraction = real_fraction
+        self.corpus_tokens = corpus_tokens
+        self._now = now
+        self._first = None
+        self._logged = False
 
     def on_train_batch_end(self, batch, logs=None):
         if self._logged:
@@ -131,11 +148,8 @@ class Forecast(keras.callbacks.Callback):
             seconds = (self._now() - self._first[1]) / done
             steps = step + (self.budget.seconds - self.budget.elapsed) / max(seconds, 1e-9)
             tokens = steps * self.tokens
+            epochs = f", {tokens * self.real_fraction / self.corpus_tokens:.2f} epochs" if self.corpus_tokens else ""
             _LOGGER.info(
-                "%.3f s a step: %s hours are enough for about %s steps, %s tokens with padding%s",
-                seconds,
-                f"{self.budget.seconds / 3600:.3g}",
-                f"{steps:,.0f}",
-                f"{tokens:,.0f}",
-                "" if not self.corpus_tokens else f", {tokens * self.real_fraction / self.corpus_tokens:.2f} epochs",
+                f"{seconds:.3f} s a step: {self.budget.seconds / 3600:.3g} hours are enough for about {steps:,.0f} "
+                f"steps, {tokens:,.0f} tokens with padding{epochs}"
             )

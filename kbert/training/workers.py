@@ -6,6 +6,7 @@ import re
 import socket
 import sys
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -21,7 +22,7 @@ class LostWorker(RuntimeError):
     """Another worker of this run ended, or cannot be reached."""
 
 
-def check_tf_config(text):
+def check_tf_config(text: str | None) -> tuple[dict, dict]:
     """The cluster of a TF_CONFIG and this process' task in it; a ValueError where they are absent or malformed."""
     example = '{"cluster": {"worker": ["host1:2222", "host2:2222"]}, "task": {"type": "worker", "index": 0}}'
     expected = (
@@ -37,19 +38,19 @@ def check_tf_config(text):
         raise ValueError(f"{expected} Received: {text!r} ({type(error).__name__}: {error})") from error
     if not isinstance(workers, list) or not all(isinstance(w, str) and ":" in w for w in workers):
         raise ValueError(f'{expected} `cluster.worker` must list "host:port" strings. Received: {workers!r}')
-    known = {"worker": len(workers), "chief": len(config["cluster"].get("chief", ()))}
-    if not 0 <= index < known.get(kind, 0):
+    sizes = {"worker": len(workers), "chief": len(config["cluster"].get("chief", ()))}
+    if not 0 <= index < sizes.get(kind, 0):
         raise ValueError(f"{expected} `task` must be one of the cluster's. Received: {task!r} of {config['cluster']!r}")
     return config["cluster"], task
 
 
-def addresses_of(cluster):
+def addresses_of(cluster: dict) -> list[str]:
     """The "host:port" of every process that trains."""
     return [address for job in ("chief", "worker") for address in cluster.get(job, ())]
 
 
-def await_workers(cluster, task):
-    """Wait until every worker of the cluster has started.
+def await_workers(cluster: dict, task: dict) -> None:
+    """Waits until every worker of the cluster has started.
 
     TensorFlow waits too, but for an hour, without reacting to signals and without naming the missing workers.
     """
@@ -67,14 +68,14 @@ def await_workers(cluster, task):
             time.sleep(0.2)
 
 
-def _listen(port):
+def _listen(port: int) -> socket.socket:
     """A server that accepts connections without answering, until TensorFlow's own replaces it."""
     if socket.has_dualstack_ipv6():
         return socket.create_server(("", port), family=socket.AF_INET6, dualstack_ipv6=True)
     return socket.create_server(("", port))
 
 
-def _answers(address):
+def _answers(address: str) -> bool:
     host, port = address.rsplit(":", 1)
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=2).close()
@@ -83,8 +84,8 @@ def _answers(address):
     return True
 
 
-def message_of_first(strategy, message):
-    """Returns the message of worker 0 on every worker, after all have called it."""
+def message_of_first(strategy, message: str) -> str:
+    """The message of worker 0 on every worker, after all have called it."""
     import tensorflow as tf
 
     encoded = message.encode()[:_MESSAGE_BYTES]
@@ -103,7 +104,7 @@ def message_of_first(strategy, message):
 
 
 @contextlib.contextmanager
-def named_losses():
+def named_losses() -> Iterator[None]:
     """Turns TensorFlow's errors about a lost worker into a `LostWorker` whose message names the worker."""
     try:
         yield
@@ -118,12 +119,12 @@ def named_losses():
         ) from error
 
 
-def _own_task():
+def _own_task() -> tuple:
     task = parse_json(os.environ.get("TF_CONFIG") or "{}", "TF_CONFIG").get("task", {})
     return task.get("type"), str(task.get("index"))
 
 
-def _is_loss(error):
+def _is_loss(error: Exception) -> bool:
     if "tensorflow" not in sys.modules:
         return False
     import tensorflow as tf

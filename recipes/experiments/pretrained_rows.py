@@ -22,10 +22,9 @@ from kbert.pretraining.run.pretrain import pretrain
 from kbert.pretraining.run.pretraining_settings import SEQUENCE_LENGTH, PretrainingSettings, complete_settings
 from kbert.pretraining.run.starting_model import source_tokenizer
 from kbert.pretraining.sources import HELD_OUT
-from kbert.training.identify import identify_model, identify_vocabulary
 from kbert.training.intervals import log_interval
 from kbert.training.logs import History, training_minutes
-from kbert.training.made_by import INPUTS, METRICS, identify_inputs
+from kbert.training.made_by import INPUTS, METRICS, identify_inputs, identify_model, identify_vocabulary
 from kbert.weights.load import load_pretrained
 from kbert.weights.source import local_source
 

@@ -57,7 +57,8 @@ def on_tensorflow(batches, start):
 
 @pytest.fixture(scope="module")
 def packed_on_tensorflow(packed_batches, start):
-    return kbert.pretrain(packed_batches, init=start, **TRAINING)
+    with run_eagerly():
+        return kbert.pretrain(packed_batches, init=start, **TRAINING)
 
 
 def test_written_batches_are_those_of_the_dataset(batches, records, tokenizer):  # noqa: F811

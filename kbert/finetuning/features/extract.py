@@ -33,20 +33,21 @@ def check_layers(layers: Sequence[int], num_layers: int) -> tuple[int, ...]:
     return tuple(layer % count for layer in layers)
 
 
-def window_states(encoder, batch, layers: Sequence[int], batch_size: int = 32) -> Iterator[tuple[int, np.ndarray]]:
+def window_states(
+    encoder, batch: dict, layers: Sequence[int], batch_size: int = 32
+) -> Iterator[tuple[int, np.ndarray]]:
     """The hidden states of all windows of a preprocessor's batch, a few windows at a time.
 
-    Yields:
-        (number of the first window, float32 [up to batch_size, S', L, H]); S' is what the longest of them needs.
+    Yields (number of the first window, float32 [up to batch_size, S', L, H]); S' is what the longest of them needs.
     """
     batch_size = limit_batch_size(batch_size, len(batch["token_ids"]))
     for start in range(0, len(batch["token_ids"]), batch_size):
-        some = {name: batch[name][start : start + batch_size] for name in INPUTS}
-        count = len(some["token_ids"])
+        part = {name: batch[name][start : start + batch_size] for name in INPUTS}
+        count = len(part["token_ids"])
         # One size, so that the model is traced only once; filler rows are dropped.
-        some = {name: np.concatenate([v, np.repeat(v[-1:], batch_size - count, axis=0)]) for name, v in some.items()}
-        some = trim_padding({name: tf.constant(v) for name, v in some.items()}, padding_for(encoder))
-        states = encoder.predict_on_batch(some)["hidden_states"]
+        part = {name: np.concatenate([v, np.repeat(v[-1:], batch_size - count, axis=0)]) for name, v in part.items()}
+        part = trim_padding({name: tf.constant(v) for name, v in part.items()}, padding_for(encoder))
+        states = encoder.predict_on_batch(part)["hidden_states"]
         yield start, np.stack([np.asarray(states[n], "float32")[:count] for n in layers], axis=2)
 
 
@@ -60,17 +61,12 @@ def text_features(
     batch_size: int = 32,
     total: int | None = None,
 ) -> Iterator[tuple[list[str], np.ndarray]]:
-    """Yields the features of every token or word of each text, in order.
+    """Yields (tokens or words, their features as float32 [n, L, H]) of each text, in order.
 
-    The features of a token are from the window in which it has the most context, so texts may be of any length.
-
-    Args:
-        align: "tokens": all word pieces, with the [CLS] of the text's first window and the [SEP] of its last; "words":
-            the words as taggers split them, each with the features of its first token.
-        total: how many texts there are, for a log line now and then with the time left; None: not known, no lines.
-
-    Yields:
-        (tokens or words, float32 [n, L, H]).
+    The features of a token are from the window in which it has the most context, so texts may be of any length. Aligned
+    with "tokens" are all word pieces, with the [CLS] of the text's first window and the [SEP] of its last; with "words"
+    the words as taggers split them, each with the features of its first token. With `total` a log line now and then
+    says how much time is left.
 
     Source: google-research/bert extract_features.py, which cuts texts that do not fit.
     """
@@ -80,12 +76,12 @@ def text_features(
     rows = iter(texts)
     progress = PredictionProgress(total or 0, batch_size, what="texts read")
     done = 0
-    while some := list(itertools.islice(rows, batch_size)):
-        batch = {name: value.numpy() for name, value in preprocessor({"text": some}).items()}
+    while part := list(itertools.islice(rows, batch_size)):
+        batch = {name: value.numpy() for name, value in preprocessor({"text": part}).items()}
         states = np.zeros((*batch["token_ids"].shape, len(layers), encoder.config.hidden_dim), "float32")
         for start, values in window_states(encoder, batch, layers, batch_size):
             states[start : start + len(values), : values.shape[1]] = values
-        for row in range(len(some)):
+        for row in range(len(part)):
             if align == "words":
                 position = batch["word_position"][row, : batch["word_count"][row]]
                 names = [word.decode() for word in batch["words"][row, : len(position)]]
@@ -93,10 +89,10 @@ def text_features(
                 position = _token_positions(batch, row)
                 names = vocabulary[batch["token_ids"].reshape(-1)[position]].tolist()
             yield names, states.reshape(-1, *states.shape[2:])[position]
-        progress.done(done := done + len(some))
+        progress.done(done := done + len(part))
 
 
-def _token_positions(batch, row):
+def _token_positions(batch: dict, row: int) -> np.ndarray:
     """Positions in the flat [W * S] of a text's [CLS], its tokens and its [SEP]."""
     windows = np.flatnonzero(batch["window_row"] == row)
     size = batch["token_ids"].shape[1]
@@ -147,20 +143,10 @@ def write_word_features(
 
 
 def write_features(path, texts: Iterable[tuple[list[str], np.ndarray]], layers: Sequence[int]) -> int:
-    """Writes the features from `text_features`, one text at a time; the file appears atomically.
+    """Writes what `text_features` yields, one text at a time; the file appears atomically. Returns how many texts.
 
-    Args:
-        path: .jsonl: the format of the original's extract_features.py, numbers with six decimals; .npz: arrays
-            ``tokens_0`` and ``features_0`` (float32 [n, L, H]) for the first text, and so on.
-        texts: (tokens or words, features [n, L, H]) of each text.
-        layers: the names of the L layers in a .jsonl file.
-
-    Returns:
-        The number of texts.
-
-    Raises:
-        ValueError: another file name extension, no texts.
-        BlockingIOError: another process writes to `path`.
+    A .jsonl file has the format of the original's extract_features.py, numbers with six decimals, and the names of the
+    layers; an .npz file the arrays ``tokens_0`` and ``features_0`` for the first text, and so on.
     """
     path = pathlib.Path(path)
     writers = {".jsonl": ("w", _write_jsonl), ".npz": ("wb", _write_npz)}
@@ -174,7 +160,7 @@ def write_features(path, texts: Iterable[tuple[list[str], np.ndarray]], layers: 
     return count
 
 
-def _write_jsonl(file, texts, layers):
+def _write_jsonl(file, texts: Iterable, layers: Sequence[int]) -> int:
     count = 0
     for count, (tokens, features) in enumerate(texts, start=1):  # noqa: B007 - returned
         rows = [{"token": token, "layers": _layers(layers, of)} for token, of in zip(tokens, features, strict=True)]
@@ -182,12 +168,12 @@ def _write_jsonl(file, texts, layers):
     return count
 
 
-def _layers(layers, features):
+def _layers(layers: Sequence[int], features: np.ndarray) -> list[dict]:
     pairs = zip(layers, features, strict=True)
     return [{"index": index, "values": [round(x, 6) for x in values.tolist()]} for index, values in pairs]
 
 
-def _write_npz(file, texts, layers):
+def _write_npz(file, texts: Iterable, layers: Sequence[int]) -> int:
     count = 0
     with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         for count, (tokens, features) in enumerate(texts, start=1):  # noqa: B007 - returned

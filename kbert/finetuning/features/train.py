@@ -37,7 +37,7 @@ from kbert.training.intervals import log_interval_for, training_steps
 from kbert.training.logs import training_minutes
 from kbert.training.made_by import METRICS
 from kbert.training.resume import fit_steps
-from kbert.training.run_directory import open_run
+from kbert.training.run_directory import RunDirectory, open_run
 
 _LOGGER = logging.getLogger("kbert")
 _LOG_EVERY = 50  # steps, about
@@ -81,23 +81,18 @@ def train_feature_taggers(
 ) -> dict[str, dict]:
     """Writes the features of all words once, and trains and scores a tagger for each feature mode.
 
+    The directory receives ``features/`` (unless `features` is a directory that several trainings share) and a folder
+    for each mode, a run that resumes, with its logs. Returns {mode: metrics} of all finished modes, including these.
+
     Args:
         encoder: `BertEncoder` with ``outputs=("hidden_states",)``.
         texts: {"train", "dev"}.
-        directory: receives ``features/`` and a folder for each mode, a run that resumes.
-        modes: the modes of the table to train now.
-        sequence_length: tokens of a window that the encoder reads.
         settings, inputs, recipe: of `open_run`, for the runs of the modes.
-        training: how the taggers are trained.
-        profile: steps to profile for TensorBoard, as "20:25"; the logs of each mode are in its folder.
-        features: directory of the features, where several trainings share them; None: ``features/`` in `directory`.
-
-    Returns:
-        {mode: metrics} of all finished modes, including these.
 
     Source: Devlin et al. 2018, section 5.3 and table 7.
     """
-    directory, done = pathlib.Path(directory), {}
+    directory = pathlib.Path(directory)
+    done = {}
     features = directory / "features" if features is None else pathlib.Path(features)
     for mode in FEATURE_MODES:
         path = directory / mode
@@ -111,7 +106,7 @@ def train_feature_taggers(
     return done
 
 
-def compiled_tagger(mode, config, tags, options: FeatureTraining, steps: int):
+def _compiled_tagger(mode: str, config, tags, options: FeatureTraining, steps: int) -> keras.Model:
     """The tagger of a feature mode, new, as it is trained for `steps`; `config` is the encoder's."""
     keras.utils.set_random_seed(options.seed)
     model = feature_tagger(
@@ -127,29 +122,34 @@ def compiled_tagger(mode, config, tags, options: FeatureTraining, steps: int):
     return model
 
 
-def _write_features(encoder, texts, directory, sequence_length):
+def _write_features(encoder, texts: dict, directory: pathlib.Path, sequence_length: int) -> None:
     """Writes the features of each text that do not exist yet."""
     preprocessor = TaggingPreprocessor(encoder.pretrained.tokenizer, sequence_length)
     for name, tagged in texts.items():
-        path, start = directory / f"{name}.npy", time.perf_counter()
+        path = directory / f"{name}.npy"
+        start = time.perf_counter()
         write_word_features(path, encoder, preprocessor, tagged, range(encoder.config.num_layers + 1))
-        words, seconds = sum(map(len, tagged.words)), time.perf_counter() - start
+        words = sum(map(len, tagged.words))
         size = path.stat().st_size / 2**20
-        _LOGGER.info(f"features of {words:,} words ({name}): {size:,.0f} MiB, {seconds:.0f} s")
+        _LOGGER.info(f"features of {words:,} words ({name}): {size:,.0f} MiB, {time.perf_counter() - start:.0f} s")
 
 
-def _train(mode, directory, features, texts, tags, config, options, profile):
+def _train(
+    mode: str,
+    directory: RunDirectory,
+    features: pathlib.Path,
+    texts: dict,
+    tags,
+    config,
+    options: FeatureTraining,
+    profile,
+) -> dict:
     layers = feature_layers(mode, config.num_layers)
     train, dev = (FeatureSentences(features / f"{name}.npy", texts[name], tags, layers) for name in texts)
     steps = options.steps or training_steps(len(train), options.batch_size, options.epochs)
-    model = compiled_tagger(mode, config, tags, options, steps)
-
-    def make_dataset(start_step):
-        return feature_dataset(train, batch_size=options.batch_size, seed=options.seed, start_step=start_step)
-
-    def evaluate():
-        return evaluate_features(model, dev, tags, batch_size=options.batch_size)
-
+    model = _compiled_tagger(mode, config, tags, options, steps)
+    make_dataset = functools.partial(feature_dataset, train, batch_size=options.batch_size, seed=options.seed)
+    evaluate = functools.partial(evaluate_features, model, dev, tags, batch_size=options.batch_size)
     due = evaluation_steps(steps, options.evaluate_every, len(train) / options.batch_size)
     window = log_interval_for(due, options.checkpoint_every, _LOG_EVERY)
     evaluation = DevEvaluation(evaluate, due, "f1", directory.path, keep="last")
@@ -215,48 +215,56 @@ def estimate_feature_taggers(
     left = [mode for mode in modes if not (directory / mode / METRICS).exists()]
     steps = training.steps or training_steps(len(train), training.batch_size, training.epochs)
     missing = [text for name, text in texts.items() if left and not (directory / "features" / f"{name}.npy").exists()]
-    found = {"words": sum(len(words) for text in missing for words in text.words), "windows": 0, "seconds": 0.0}
+    windows = 0
+    seconds = 0.0
     preprocessor = TaggingPreprocessor(encoder.pretrained.tokenizer, sequence_length)
     layers = range(encoder.config.num_layers + 1)
     for text in missing:
         batch = TaggedWindows.from_tagged_text(text, preprocessor, []).batch
-        count = len(batch["token_ids"])
-        found["windows"] += count
-        found["seconds"] += _seconds_of_batch(encoder, batch, layers) * math.ceil(count / _WINDOWS)
-    found["bytes"] = 2 * found["words"] * len(layers) * encoder.config.hidden_dim
-    taggers = {mode: _tagger(mode, train, tags, encoder.config, training, steps) for mode in left}
-    found |= {"steps": steps, "batch_size": training.batch_size, "taggers": taggers}
-    return found | {"memory_bytes": peak_bytes()}
+        windows += len(batch["token_ids"])
+        seconds += _seconds_of_batch(encoder, batch, layers) * math.ceil(len(batch["token_ids"]) / _WINDOWS)
+    words = sum(len(words) for text in missing for words in text.words)
+    return {
+        "words": words,
+        "windows": windows,
+        "seconds": seconds,
+        "bytes": 2 * words * len(layers) * encoder.config.hidden_dim,
+        "steps": steps,
+        "batch_size": training.batch_size,
+        "taggers": {mode: _estimate_tagger(mode, train, tags, encoder.config, training, steps) for mode in left},
+        "memory_bytes": peak_bytes(),
+    }
 
 
 def describe_estimate(estimate: dict) -> str:
     """The result of `estimate_feature_taggers`, for printing."""
+    if not estimate["taggers"]:
+        return "Nothing is left to train."
     lines = ["The features are there."]
     if estimate["windows"]:
         lines = [
             f"features of {estimate['words']:,} words in {estimate['windows']:,} windows: "
             f"{estimate['bytes'] / 2**20:,.0f} MiB, about {format_seconds(estimate['seconds'])}"
         ]
-    if not estimate["taggers"]:
-        return "Nothing is left to train."
     lines.append(f"for each tagger {estimate['steps']:,} steps of {estimate['batch_size']:,} sentences")
-    for mode, one in estimate["taggers"].items():
-        lines.append(f"  {mode}: {one['parameters']:,} parameters, about {format_seconds(one['seconds'])}")
-    seconds = estimate["seconds"] + sum(one["seconds"] for one in estimate["taggers"].values())
+    seconds = estimate["seconds"]
+    for mode, tagger in estimate["taggers"].items():
+        lines.append(f"  {mode}: {tagger['parameters']:,} parameters, about {format_seconds(tagger['seconds'])}")
+        seconds += tagger["seconds"]
     lines.append(f"memory: about {estimate['memory_bytes'] / 2**20:,.0f} MiB")
     return "\n".join([*lines, f"time: about {format_seconds(seconds)} on this machine"])
 
 
-def _seconds_of_batch(encoder, batch, layers):
-    some = {name: value[:_WINDOWS] for name, value in batch.items()}
+def _seconds_of_batch(encoder, batch: dict, layers: Sequence[int]) -> float:
+    first = {name: value[:_WINDOWS] for name, value in batch.items()}
     for _ in range(2):  # the first call traces
         start = time.perf_counter()
-        list(window_states(encoder, some, layers, _WINDOWS))
+        list(window_states(encoder, first, layers, _WINDOWS))
     return time.perf_counter() - start
 
 
-def _tagger(mode, train, tags, config, training, steps):
-    model = compiled_tagger(mode, config, tags, training, steps)
+def _estimate_tagger(mode: str, train, tags, config, training: FeatureTraining, steps: int) -> dict:
+    model = _compiled_tagger(mode, config, tags, training, steps)
     rows = min(training.batch_size, len(train))
     length = max(1, round(sum(map(len, train.words)) / len(train)))
     shape = (rows, length, len(feature_layers(mode, config.num_layers)), config.hidden_dim)
@@ -351,8 +359,8 @@ def evaluate_features(model, sentences: FeatureSentences, tags: Sequence[str], *
         logits = np.asarray(model.predict_on_batch(inputs)["logits"])  # [B, T, N]
         for row, of_sentence in zip(rows, logits.argmax(axis=-1), strict=True):
             predicted[row] = [tags[n] for n in of_sentence[: sentences.lengths[row]]]
-        known = batch["labels"] >= 0
-        losses.append(cross_entropies(logits[known], batch["labels"][known]))
+        has_label = batch["labels"] >= 0
+        losses.append(cross_entropies(logits[has_label], batch["labels"][has_label]))
     scores = {"loss": float(np.concatenate(losses).mean()), **entity_scores(sentences.tagged.tags, predicted)}
     return Evaluation(
         scores,

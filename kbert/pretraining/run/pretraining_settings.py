@@ -24,7 +24,7 @@ from kbert.pretraining.run.phases import (
 from kbert.pretraining.run.pretrain import Masking, Objective, Rows, pretrain
 from kbert.pretraining.run.stored_batches import MANIFEST, is_batches, read_manifest
 from kbert.tasks.in_memory import column_names, read_columns
-from kbert.training.identify import identify_model, identify_source, identify_vocabulary
+from kbert.training.made_by import identify_model, identify_source, identify_vocabulary
 from kbert.training.run_state import Stage
 from kbert.weights.source import local_source
 

@@ -8,11 +8,10 @@ import os
 
 import keras
 
-from kbert.finetuning.run import Run
+from kbert.finetuning.run import Run, make_optimizer
 from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.models.quantized_layers import check_not_quantized
-from kbert.optim.make_optimizer import make_optimizer
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.optim.warmup_stable_decay import WarmupStableDecay
 from kbert.options import Arguments
@@ -50,7 +49,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     log_dir = log_directory("pretrain", bookkeeping.log_dir, asked.output, bookkeeping.profile)
     callbacks = callback_list("pretrain", bookkeeping.callbacks, has_own_rate=True)
     checkpoint_every = bookkeeping.checkpoint_every or _CHECKPOINT_EVERY
-    log_every = resolve_log_interval("pretrain", checkpoint_every, bookkeeping.log_every)
+    log_every = resolve_log_interval(checkpoint_every, bookkeeping.log_every)
     _check_kept(asked, settings, checkpoint_every)
     hardware = choose_hardware(
         settings.strategy, settings.precision, settings.xla, settings.logical_cpus, source=settings.init

@@ -5,9 +5,8 @@ costs nothing and the model side (config, layers, optim, models) never pulls in 
 after kbert, its start-up messages are hidden; the environment variable ``TF_CPP_MIN_LOG_LEVEL=0`` shows them.
 """
 
+from kbert.import_hooks import quiet_tensorflow, register_saved_classes
 from kbert.lazy import lazy_exports
-from kbert.quiet_tensorflow import quiet_tensorflow
-from kbert.saved_classes import register_saved_classes
 
 __version__ = "0.1.0"
 

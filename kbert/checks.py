@@ -26,26 +26,17 @@ def check_integers(owner: str, least: int, **values) -> dict[str, int]:
 
 def check_numbers(owner: str, interval: str, **values) -> dict[str, float]:
     """The same of numbers in an interval, such as "[0, 1)" or "(0, inf)", as floats."""
-    low, high = (float(bound) for bound in interval[1:-1].split(", "))
     for name, value in values.items():
-        is_number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-        is_in = is_number and low <= value <= high
-        if not is_in or (value == low and interval[0] == "(") or (value == high and interval[-1] == ")"):
+        if not isinstance(value, numbers.Real) or isinstance(value, bool) or not is_within(value, interval):
             raise ValueError(f"{owner}: `{name}` must be a number in {interval}. Received: {value!r}")
     return {name: float(value) for name, value in values.items()}
 
 
-def check_peak(owner: str, learning_rate, schedule: str = "the schedule is the paper's") -> float:
-    """The learning rate that a run's own schedule rises to, as a float; ValueError unless it is a number above 0.
-
-    Args:
-        schedule: what decides the course of the rate, for the message on a schedule that is given instead.
-    """
-    if callable(learning_rate):  # a schedule of Keras
-        raise ValueError(
-            f"{owner}: `learning_rate` must be a number, the peak; {schedule}. Received: {learning_rate!r}"
-        )
-    return check_numbers(owner, "(0, inf)", learning_rate=learning_rate)["learning_rate"]
+def is_within(value: float, interval: str) -> bool:
+    """Whether a number lies in an interval, such as "[0, 1)"."""
+    low, high = (float(bound) for bound in interval[1:-1].split(", "))
+    is_above = value > low if interval[0] == "(" else value >= low
+    return is_above and (value < high if interval[-1] == ")" else value <= high)
 
 
 def check_bool(value, name: str) -> bool:

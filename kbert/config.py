@@ -3,10 +3,11 @@
 import dataclasses
 import json
 import math
-from typing import Any
+import typing
+from typing import Annotated, Any, Literal
 
-from kbert.checks import check_bool, check_numbers, check_positive
 from kbert.files import parse_json
+from kbert.options import Bounds, Count, FractionBelowOne, check_fields
 
 _SIZES = {  # num_layers, hidden_dim: the paper's two models and Google's miniatures (Turc et al. 2019)
     "tiny": (2, 128),
@@ -18,22 +19,11 @@ _SIZES = {  # num_layers, hidden_dim: the paper's two models and Google's miniat
 }
 _HEAD_WIDTH = 64  # of every named size
 
-_COUNTS = (
-    "vocabulary_size",
-    "num_layers",
-    "hidden_dim",
-    "num_heads",
-    "intermediate_dim",
-    "max_sequence_length",
-    "num_segments",
-)
-_INTERVALS = {
-    "[0, 1)": ("hidden_dropout", "attention_dropout"),
-    "(0, 1e6)": ("layer_norm_epsilon", "initializer_stddev"),
-}
-POSITION_EMBEDDINGS = ("learned", "sinusoidal")
-POOLED_TOKENS = ("first", "last")
-ACTIVATIONS = ("gelu_tanh", "gelu_erf", "relu", "silu", "tanh")
+Activation = Literal["gelu_tanh", "gelu_erf", "relu", "silu", "tanh"]
+ACTIVATIONS = typing.get_args(Activation)
+PooledToken = Literal["first", "last"]
+POOLED_TOKENS = typing.get_args(PooledToken)
+Small = Annotated[float, Bounds("(0, 1e6)")]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -54,46 +44,34 @@ class BertConfig:
         BertConfig.from_json(config.to_json()) == config
     """
 
-    vocabulary_size: int = 30522  # vocab_size
-    num_layers: int = 12  # num_hidden_layers
-    hidden_dim: int = 768  # hidden_size
-    num_heads: int = 12  # num_attention_heads
-    intermediate_dim: int = 3072  # intermediate_size
-    max_sequence_length: int = 512  # max_position_embeddings
-    num_segments: int = 2  # type_vocab_size
-    activation: str = "gelu_tanh"  # hidden_act; Google's "gelu" is the tanh form, Hugging Face's the erf form
-    hidden_dropout: float = 0.1  # hidden_dropout_prob
-    attention_dropout: float = 0.1  # attention_probs_dropout_prob
-    layer_norm_epsilon: float = 1e-12  # fixed in Google's code
-    initializer_stddev: float = 0.02  # initializer_range
+    vocabulary_size: Count = 30522  # vocab_size
+    num_layers: Count = 12  # num_hidden_layers
+    hidden_dim: Count = 768  # hidden_size
+    num_heads: Count = 12  # num_attention_heads
+    intermediate_dim: Count = 3072  # intermediate_size
+    max_sequence_length: Count = 512  # max_position_embeddings
+    num_segments: Count = 2  # type_vocab_size
+    activation: Activation = "gelu_tanh"  # hidden_act; Google's "gelu" is the tanh form, Hugging Face's the erf form
+    hidden_dropout: FractionBelowOne = 0.1  # hidden_dropout_prob
+    attention_dropout: FractionBelowOne = 0.1  # attention_probs_dropout_prob
+    layer_norm_epsilon: Small = 1e-12  # fixed in Google's code
+    initializer_stddev: Small = 0.02  # initializer_range
     causal: bool = False  # left-to-right attention, the paper's "LTR" ablation (section 5.1)
-    position_embedding: str = "learned"  # or "sinusoidal", the Transformer's, which has no weights
-    pooled_token: str = "first"  # [CLS]; "last": a left-to-right model's last token is the only one that has seen all
+    position_embedding: Literal["learned", "sinusoidal"] = "learned"  # the latter is the Transformer's, without weights
+    pooled_token: PooledToken = "first"  # [CLS]; "last": a left-to-right model's only token that has seen all
 
     def __post_init__(self):
-        checked = check_positive("BertConfig", **{name: getattr(self, name) for name in _COUNTS})
-        for interval, names in _INTERVALS.items():
-            checked |= check_numbers("BertConfig", interval, **{name: getattr(self, name) for name in names})
-        checked["causal"] = check_bool(self.causal, "BertConfig: `causal`")
-        for name, value in checked.items():
-            object.__setattr__(self, name, value)
-        for name, allowed in (
-            ("activation", ACTIVATIONS),
-            ("position_embedding", POSITION_EMBEDDINGS),
-            ("pooled_token", POOLED_TOKENS),
-        ):
-            self._require(getattr(self, name) in allowed, name, f"one of {allowed}")
+        check_fields(self)
         if self.hidden_dim % self.num_heads:
             raise ValueError(
                 "BertConfig: `num_heads` must divide `hidden_dim`. "
                 f"Received: num_heads={self.num_heads}, hidden_dim={self.hidden_dim}"
             )
-        if self.position_embedding == "sinusoidal":
-            self._require(self.hidden_dim % 2 == 0, "hidden_dim", "even: each frequency has a sine and a cosine")
-
-    def _require(self, holds, name, expected):
-        if not holds:
-            raise ValueError(f"BertConfig: `{name}` must be {expected}. Received: {getattr(self, name)!r}")
+        if self.position_embedding == "sinusoidal" and self.hidden_dim % 2:
+            raise ValueError(
+                "BertConfig: `hidden_dim` must be even: each frequency has a sine and a cosine. "
+                f"Received: {self.hidden_dim}"
+            )
 
     @property
     def head_dim(self) -> int:

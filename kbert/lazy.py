@@ -1,7 +1,4 @@
-"""Public names of a package, resolved on first use, so that importing the package costs nothing.
-
-And what has to be done when another package is imported, whenever that is.
-"""
+"""Public names of a package, resolved on first use, so that importing the package costs nothing."""
 
 import importlib
 import importlib.util
@@ -48,40 +45,3 @@ def lazy_exports(package: str, names: dict[str, str], subpackages: tuple[str, ..
         return sorted({*public, *subpackages})
 
     return public, __getattr__, __dir__
-
-
-def run_import(package: str, run) -> None:
-    """Has `run(execute, module)` called in place of `execute(module)` when `package` is imported.
-
-    If it is imported already, nothing happens. This is a hook in `sys.meta_path`, as Python has no other place for what
-    is to be done at a later import, and `import kbert` would take seconds if it imported Keras or TensorFlow itself.
-    """
-    added = {finder.package for finder in sys.meta_path if isinstance(finder, _Finder)}
-    if package not in sys.modules and package not in added:
-        sys.meta_path.insert(0, _Finder(package, run))
-
-
-class _Finder:
-    """Finds a package as Python does, and executes it by `run`."""
-
-    def __init__(self, package, run):
-        self.package, self._run, self._is_searching = package, run, False
-
-    def find_spec(self, name, path=None, target=None):
-        if name != self.package or self._is_searching:
-            return None
-        self._is_searching = True
-        try:
-            spec = importlib.util.find_spec(name)
-        finally:
-            self._is_searching = False
-        if spec is not None and spec.loader is not None:
-            execute = spec.loader.exec_module
-
-            def execute_once(module):
-                self._run(execute, module)
-                if self in sys.meta_path:
-                    sys.meta_path.remove(self)
-
-            spec.loader.exec_module = execute_once
-        return spec

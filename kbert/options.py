@@ -18,7 +18,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from kbert.checks import check_bool, shown
+from kbert.checks import check_bool, is_within, shown
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +74,7 @@ def _convert(value, annotation):
     if origin is Annotated:
         value = _convert(value, arguments[0])
         for bounds in arguments[1:]:
-            if isinstance(bounds, Bounds) and not _is_within(value, bounds.interval):
+            if isinstance(bounds, Bounds) and not is_within(value, bounds.interval):
                 raise _Unfit
         return value
     if origin in (typing.Union, types.UnionType):
@@ -100,7 +100,8 @@ def _convert_plain(value, annotation):
             raise _Unfit from None
     if annotation in (int, float):
         number = numbers.Integral if annotation is int else numbers.Real
-        if isinstance(value, bool) or not isinstance(value, number) or not math.isfinite(value):
+        is_number = isinstance(value, number) and not isinstance(value, bool)
+        if not is_number or not -math.inf < value < math.inf:
             raise _Unfit
         return annotation(value)
     if annotation is None:
@@ -137,12 +138,6 @@ def _convert_items(value, origin, annotations):
         return tuple(_convert(item, inner) for item, inner in zip(value, annotations, strict=True))
     items = [_convert(item, annotations[0]) for item in value]
     return tuple(items) if origin is tuple else items
-
-
-def _is_within(value, interval: str) -> bool:
-    low, high = (float(bound) for bound in interval[1:-1].split(", "))
-    is_above = value > low if interval[0] == "(" else value >= low
-    return is_above and (value < high if interval[-1] == ")" else value <= high)
 
 
 _WORDS = {
@@ -185,6 +180,13 @@ def _describe_bounds(number, bounds: Bounds) -> str:
     return f"{'an integer' if number is int else 'a number'} in {bounds.interval}{note}"
 
 
+def check_fields(group) -> None:
+    """Checks the fields of a frozen dataclass by their annotations; np.int64(3) becomes 3, a list a tuple."""
+    for field in dataclasses.fields(group):
+        value = check_option(type(group).__name__, field.name, getattr(group, field.name), field.type)
+        object.__setattr__(group, field.name, value)
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
     """Base of a group of options: a frozen dataclass whose fields are checked by their annotations.
@@ -202,9 +204,7 @@ class Options:
     """
 
     def __post_init__(self):
-        for field in dataclasses.fields(self):
-            value = check_option(type(self).__name__, field.name, getattr(self, field.name), field.type)
-            object.__setattr__(self, field.name, value)  # the one place: np.int64(3) becomes 3, a list a tuple
+        check_fields(self)
 
     def to_json(self) -> dict[str, Any]:
         """The fields that define a run, as settings.json has them."""

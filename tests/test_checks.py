@@ -2,7 +2,6 @@
 
 import pathlib
 
-import keras
 import numpy as np
 import pytest
 from benchmarks.settings import BenchmarkSettings
@@ -16,7 +15,6 @@ from kbert.checks import (
     check_labels,
     check_numbers,
     check_path,
-    check_peak,
     check_positive,
     differing,
     shown,
@@ -61,15 +59,6 @@ def test_numbers():
     for value in (1, -0.1, "0.5", None, True, float("nan"), 0.5j, np.array([0.5])):
         with pytest.raises(ValueError, match=r"^f: `x` must be a number in \[0, 1\). Received: "):
             check_numbers("f", "[0, 1)", x=value)
-
-
-def test_a_peak_is_no_schedule():
-    assert check_peak("f", 1) == 1.0
-    with pytest.raises(ValueError, match=r"^f: `learning_rate` must be a number in \(0, inf\). Received: '1'"):
-        check_peak("f", "1")
-    schedule = keras.optimizers.schedules.CosineDecay(1e-3, 10)
-    with pytest.raises(ValueError, match="^f: `learning_rate` must be a number, the peak; .* Received: <keras"):
-        check_peak("f", schedule)
 
 
 def test_counts_of_numpy_are_stored_as_pythons(tmp_path):

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import kbert
 from kbert.cli import Command
-from kbert.commands.types import given
+from kbert.commands.using import given
 from kbert.options import (
     Count,
     Natural,

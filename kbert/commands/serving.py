@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import kbert
 from kbert.cli import Command
-from kbert.commands.types import given, stored
+from kbert.commands.using import given, stored
 from kbert.options import (
     Count,
     PathLike,

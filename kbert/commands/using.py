@@ -9,7 +9,7 @@ from typing import Any, Literal
 import kbert
 from kbert.checks import check_output_file
 from kbert.cli import Command
-from kbert.commands.types import given, stored, task_classes
+from kbert.commands.finetuning import task_classes
 from kbert.finetuning.evaluate import evaluate
 from kbert.options import (
     Count,
@@ -17,6 +17,17 @@ from kbert.options import (
     Precision,
     verb,
 )
+
+
+def given(**options) -> dict[str, Any]:
+    """Those that are not None."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def stored(asked) -> dict[str, Any]:
+    """`window_pooling` and `null_threshold` as `kbert.build_pipeline` takes them, unless they are as stored."""
+    values = {"window_pooling": asked.window_pooling, "null_threshold": asked.null_threshold}
+    return {name: None if value == "off" else value for name, value in values.items() if value != "stored"}
 
 
 def report_scores(scores: Mapping[str, Any]) -> None:

@@ -25,11 +25,10 @@ _WORD = re.compile(r"[A-Za-z]+")
 
 
 def installed_documents(libraries: tuple[str, ...], limit: int) -> Iterator[tuple[str, str, list[str]]]:
-    """Yields (library, module, sentences) for modules whose docstrings hold prose, in a fixed shuffled order.
+    """(library, module, sentences) of modules whose docstrings hold prose, in a fixed shuffled order.
 
     ``"python"`` means the standard library and its documentation topics. A library that is not installed is skipped,
-    and so is a sentence that was yielded before (boilerplate). After `limit` sentences the rest of a library is not
-    read.
+    and so is a sentence that was yielded before. After `limit` sentences the rest of a library is not read.
     """
     seen: set[str] = set()
     for library in libraries:

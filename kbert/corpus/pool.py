@@ -32,9 +32,9 @@ class TokenPool(NamedTuple):
 
 
 def make_pool(sentences, document_lengths, document_ids):
-    """A pool from tokenised sentences; sentences without tokens and documents without sentences are dropped.
+    """A pool from tokenised sentences, ragged [n, None], and the sentences [d] and ids [d] of documents.
 
-    `sentences`: ragged integers [n, None]. `document_lengths`: int32 [d], in sentences. `document_ids`: int64 [d].
+    Sentences without tokens and documents without sentences are dropped.
     """
     lengths = tf.cast(sentences.row_lengths(), tf.int32)  # [n]
     is_kept = lengths > 0
@@ -52,8 +52,8 @@ def make_pool(sentences, document_lengths, document_ids):
 def text_pools(documents, tokenizer, pool_sentences=POOL_SENTENCES):
     """A tf.data.Dataset of (epoch int64, next document's number int64, `TokenPool`), in the order of the documents.
 
-    `documents` is a function that returns an iterator over (epoch, number, sentences). A pool is closed at
-    `pool_sentences` or 8 MB of text. It never divides a document and never mixes epochs.
+    `documents` starts an iterator over (epoch, number, sentences). A pool is closed at `pool_sentences` or 8 MB of
+    text. It never divides a document and never mixes epochs.
     """
 
     def tokenize(epoch, strings, document_lengths, document_ids):
@@ -68,10 +68,7 @@ def text_pools(documents, tokenizer, pool_sentences=POOL_SENTENCES):
 
 
 def pool_function(tokenizer):
-    """A function from a pool of `text_chunks`, without its epoch, to a `TokenPool`.
-
-    It is traced once, for many files.
-    """
+    """A function from a pool of `text_chunks`, without its epoch, to a `TokenPool`, traced once for many files."""
 
     @tf.function(input_signature=_TEXTS, autograph=False)
     def pool(strings, document_lengths, document_ids):

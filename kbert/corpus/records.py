@@ -96,19 +96,11 @@ class Records:
             self._read_tokens(shard)
 
     def pool(self, shard, held_out=False):
-        """Reads a shard, in graph or eagerly.
+        """A shard, in graph or eagerly; ValueError if it is damaged (in a dataset see `kbert.corpus.reading_errors`).
 
         Args:
             shard: number of the shard, an int or int scalar tensor.
             held_out: whether to count the shards of held-out documents, not those for training.
-
-        Returns:
-            `TokenPool`: ``token_ids`` uint16 or int32 [t], ``sentence_lengths`` int32 [n], ``document_splits`` int32 [d
-            + 1], ``document_ids`` int64 [d].
-
-        Raises:
-            ValueError: the shard is damaged. In a dataset it is a `tf.errors.OpError` with this message (see
-                `kbert.corpus.reading_errors`).
         """
         return self._pool(shard, held_out, with_tokens=True)
 

@@ -286,8 +286,7 @@ def _little(kind):
 def plan_rounds(sentences, sizes, tokens, round_tokens):
     """Where rounds end, as [(first document, last document + 1), …], if `text_pools` gathers the documents.
 
-    `sentences`, `sizes` (bytes of text) and `tokens` have a number for each document. A round ends with the first pool
-    with which it has `round_tokens` tokens.
+    `sizes` are bytes of text. A round ends with the first pool with which it has `round_tokens` tokens.
     """
     ends = []
     pool_sentences = pool_bytes = pool_tokens = gathered = 0

@@ -230,7 +230,8 @@ def pretraining_dataset(
 
     drawn = pools.map(_graph(draw), num_parallel_calls=2, deterministic=True)
     if fractions is not None:
-        drawn = tf.data.Dataset.zip(drawn, tf.data.Dataset.from_tensor_slices(fractions)).map(_graph(_first_rows))
+        zipped = tf.data.Dataset.zip(drawn, tf.data.Dataset.from_tensor_slices(fractions))
+        drawn = zipped.map(_graph(lambda element, rows: (*element[:2], element[2][: rows + 1])))
     dataset = masked_rows(
         drawn,
         masking,
@@ -266,16 +267,10 @@ def _finished(dataset, filled_size, evaluation, batches, data_service):
 
 
 def masked_rows(drawn, masking, *, sequence_length, next_sentence, num_parts=None, rows_before=0):
-    """Rows laid out and masked, some hundred at once.
+    """Rows laid out and masked, some hundred at once: (inputs, labels, weights, *columns).
 
-    Args:
-        drawn: tf.data.Dataset of (values, `PairTable`, splits), see `kbert.pretraining.rows.packed_rows`, and
-            columns with one value a row [r], which are returned as well.
-        num_parts: K of packed rows; None: plain ones.
-        rows_before: int, how many rows are left out at the beginning.
-
-    Returns:
-        tf.data.Dataset of (inputs, labels, weights, *columns).
+    `drawn` has (values, `PairTable`, splits), see `packed_rows`, and columns with one value a row [r], which are
+    returned as well; without `num_parts` rows are plain. `rows_before` are left out at the beginning.
     """
 
     def divide(first, values, table, splits, *columns):
@@ -291,10 +286,11 @@ def masked_rows(drawn, masking, *, sequence_length, next_sentence, num_parts=Non
         num_parts=num_parts,
     )
 
-    def masked(values, table, splits, *columns):
-        return *lay_out(values, table, splits), *columns
-
-    return rows.map(_graph(masked), num_parallel_calls=2, deterministic=True)
+    return rows.map(
+        _graph(lambda values, table, splits, *columns: (*lay_out(values, table, splits), *columns)),
+        num_parallel_calls=2,
+        deterministic=True,
+    )
 
 
 def filled_batches(rows, batch_size):
@@ -303,20 +299,13 @@ def filled_batches(rows, batch_size):
 
 
 def _token_columns(pool, entity_ids):
-    """The columns of a pool with one value per token: token ids and, if given, entity ids."""
     if entity_ids is None:
         return {"token_ids": pool.token_ids}
     sentences = tf.RaggedTensor.from_row_lengths(tf.cast(pool.token_ids, tf.int32), pool.sentence_lengths)
     return {"token_ids": pool.token_ids, "entity_ids": tf.cast(entity_ids(sentences).flat_values, tf.int32)}
 
 
-def _first_rows(element, rows):
-    values, table, splits = element
-    return values, table, splits[: rows + 1]
-
-
 def _skip(remaining, element):
-    """Skips the first `remaining` rows of all pools."""
     values, table, splits, *columns = element
     skipped = tf.minimum(remaining, tf.size(splits, tf.int64) - 1)
     return remaining - skipped, (skipped, values, table, splits, *columns)

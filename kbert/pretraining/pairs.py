@@ -109,7 +109,7 @@ def count_pairs(pool, seed, epoch, max_tokens, short_sequence_rate=0.1, random_n
 
 
 def pair_sentences(pool, seed, epoch, max_tokens, short_sequence_rate=0.1, random_next_rate=0.5) -> PairSentences:
-    """The sentences that the pairs of `sentence_pairs` are made of, for people to look at; arguments as there."""
+    """The sentences of the pairs of `sentence_pairs`, for people to look at."""
     chunks = _chunks(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate, True)
     return PairSentences(chunks.target, chunks.first, chunks.middle, *_second_segments(pool, chunks))
 

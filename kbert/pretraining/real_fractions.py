@@ -52,9 +52,7 @@ def real_fractions(
 ) -> dict[str, float]:
     """The fraction of tokens that are not padding, from the lengths of the pairs of the first pool.
 
-    Returns:
-        dict: `plain`, of rows of one pair; `packed`, of packed rows; `filled`, with `filled`, of packed rows that
-        are filled with further short pairs; all a function of the arguments alone.
+    `plain`, of rows of one pair; `packed`; with `filled` also `filled`, of packed rows with further short pairs.
     """
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
     pool = first_pool(source, tokenizer, seed, held_out)
@@ -74,8 +72,10 @@ def real_fractions(
     number = count_rows(rows)
     fractions = {"plain": fraction(table, tf.size(table.keys)), "packed": fraction(table, number)}
     if filled:
-        further = sequence_length, num_parts, next_sentence, random_next_rate
-        table, _ = add_further_parts(masking, pool, table, rows, tf.constant(seed, tf.int64), *further)
+        key = tf.constant(seed, tf.int64)
+        table, _ = add_further_parts(
+            masking, pool, table, rows, key, sequence_length, num_parts, next_sentence, random_next_rate
+        )
         fractions["filled"] = fraction(table, number)
     return fractions
 
@@ -105,19 +105,17 @@ def choose_packing(settings, tokenizer, source=None):
 def packing_pays(source, tokenizer, phases, **options) -> bool:
     """Whether packed rows are fewer rows, by a twentieth.
 
-    By the lengths of the pairs of the first shard of records, or of the first pool of text: a function of the arguments
-    and the corpus, so that a run that is resumed decides the same.
+    By the first pool alone, so that a run that is resumed decides the same.
     """
-    plain, packed, total = 0.0, 0.0, 0.0
+    plain = packed = total = 0.0
     for length, fraction, rows, predictions in phases:
-        lengths = {"sequence_length": length, "max_predictions": predictions}
-        fractions = real_fractions(source, tokenizer, **lengths, **options, filled=False)
-        tokens = fraction * rows * length
-        plain, packed, total = (
-            plain + tokens * fractions["plain"],
-            packed + tokens * fractions["packed"],
-            total + tokens,
+        fractions = real_fractions(
+            source, tokenizer, sequence_length=length, max_predictions=predictions, filled=False, **options
         )
+        tokens = fraction * rows * length
+        plain += tokens * fractions["plain"]
+        packed += tokens * fractions["packed"]
+        total += tokens
     pays = packed >= _LEAST_GAIN * plain > 0
     _LOGGER.info(
         "%s rows: %.1f%% of a plain row is text, %.1f%% of a packed one",

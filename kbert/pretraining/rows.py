@@ -19,15 +19,9 @@ _CLOSED = -1  # the space of a row that no part can join any more, or that does 
 
 
 def plain_rows(masking, values, table, *, sequence_length, next_sentence=True):
-    """Lays out each pair in a row of its own, ``[CLS] A [SEP] B [SEP]``, and masks it.
+    """Each pair in a row of its own, ``[CLS] A [SEP] B [SEP]``, or of single segments ``[CLS] A [SEP]``, masked.
 
-    Args:
-        values: dict of a pool's columns with one value per token: ``token_ids``, and ``entity_ids`` if there are any.
-        table: `PairTable` of B pairs.
-        next_sentence: bool; False: single segments, ``[CLS] A [SEP]``.
-
-    Returns:
-        (inputs, labels, weights), as `kbert.pretraining.pretraining_dataset` describes them.
+    `values` are a pool's columns with one value per token: ``token_ids``, and ``entity_ids`` if there are any.
     """
     inputs, mask_ids, mask_weights = mask_pairs(masking, values, table, sequence_length, next_sentence)
     labels, weights = {"mlm_logits": mask_ids}, {"mlm_logits": mask_weights}
@@ -38,7 +32,7 @@ def plain_rows(masking, values, table, *, sequence_length, next_sentence=True):
 
 
 def mask_pairs(masking, values, table, sequence_length, next_sentence):
-    """Each pair in a row of its own, masked: what `TokenMasking` returns. Arguments as for `plain_rows`."""
+    """What `TokenMasking` returns for each pair in a row of its own."""
     tokenizer, ranges = masking.tokenizer, table[:4] if next_sentence else table[:2]
     special = {name: getattr(tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
     batch, entity_ids = pack_ranges(values["token_ids"], *ranges, sequence_length=sequence_length, **special), None
@@ -73,10 +67,10 @@ def count_rows(rows):
 
 
 def arrange_in_rows(table, rows, key):
-    """The pairs in the order of their rows, and the rows in a random order: with best fit the full ones come first.
+    """The pairs in the order of their rows, and splits int32 [B + 1].
 
-    Returns:
-        (`PairTable`, splits int32 [B + 1]): row r has the pairs splits[r] to splits[r + 1] - 1.
+    Row r has the pairs splits[r] to splits[r + 1] - 1. Rows are in a random order: with best fit the full ones come
+    first.
     """
     number = count_rows(rows)
     rows = tf.gather(permutation(key, number), rows)
@@ -86,18 +80,10 @@ def arrange_in_rows(table, rows, key):
 
 
 def packed_rows(masking, values, table, splits, *, sequence_length, num_parts, next_sentence=True):
-    """Lays out several pairs in each row and masks each as it would be masked in a row of its own.
+    """Several pairs in each row, as `arrange_in_rows` orders them, each masked as it would be in a row of its own.
 
     Every part begins at position 0 with [CLS]. Its masks and their replacements are drawn with its own key: they are
     those of `plain_rows`. The predictions of a row are those of its parts, one part after another.
-
-    Args:
-        masking, values, sequence_length, next_sentence: see `kbert.pretraining.rows.plain_rows`.
-        table: `PairTable` in the order of the rows.
-        splits: int32 [B + 1], see `arrange_in_rows`.
-
-    Returns:
-        (inputs, labels, weights), as `kbert.pretraining.pretraining_dataset` describes them for packed rows.
 
     Source: Krell et al. 2021 (arXiv 2107.02027), section 3.2.
     """
@@ -180,11 +166,8 @@ def add_further_parts(
 ):
     """Adds one pair to each row that has space for it, from a random sentence of the pool on.
 
-    The pairs that are there stay as they are, and so does the number of rows. A row is filled if a part of
-    `LEAST_TOKENS` tokens with its masks still fits in. What is added is a function of the arguments alone.
-
-    Returns:
-        (`PairTable`, rows) with the pairs that were added at their ends.
+    The pairs that are there stay as they are, and so does the number of rows; what is added stands at the ends. A row
+    is filled if a part of `LEAST_TOKENS` tokens with its masks still fits in.
     """
     number, lengths = count_rows(rows), part_lengths(table, next_sentence)
 
@@ -209,19 +192,11 @@ def add_further_parts(
 
 
 def assign_rows(lengths, masks, sequence_length, max_predictions, num_parts):
-    """Puts parts into as few rows as best fit finds; a function of the arguments alone.
+    """The row of each part, int32 [p], as few rows as best fit finds; a function of the arguments alone.
 
     From the longest part to the shortest, in their order if equally long, each goes into the row with the least space
-    that can still take it: its tokens, its masks, and one more part. If no row has, it begins a new one. Parts
-    of one length are placed together, so that the work grows with the number of lengths rather than of parts.
-
-    Args:
-        lengths: integers [p], the tokens of each part, special tokens included; 1 to S.
-        masks: integers [p], at most how many predictions each needs, 1 to P; equal for parts of equal length.
-        sequence_length, max_predictions, num_parts: S, P and K, of a row.
-
-    Returns:
-        int32 [p], the row of each part; rows count from 0 and none is empty.
+    that can still take it: its tokens, its masks, and one more part. If no row has, it begins a new one. Parts of one
+    length, which need equally many masks, are placed together, so that the work grows with the number of lengths.
 
     Source: Krell et al. 2021, "Efficient Sequence Packing without Cross-contamination" (arXiv 2107.02027).
 
@@ -286,7 +261,7 @@ class _RowsBySpace:
 
 
 def assign_rows_in_graph(lengths, masks, sequence_length, max_predictions, num_parts):
-    """What `kbert.pretraining.rows.assign_rows` gives, row for row; it takes several times as long."""
+    """What `assign_rows` gives, row for row, in graph; it takes several times as long."""
     parts = tf.size(lengths)
     order = tf.argsort(-lengths, stable=True)
     lengths, masks = tf.gather(lengths, order), tf.gather(masks, order)  # the longest first

@@ -22,11 +22,7 @@ _KEPT = 16  # graphs of each kind
 
 
 def shared_pairs(max_tokens, short_sequence_rate, random_next_rate, next_sentence):
-    """`sentence_pairs` with these arguments.
-
-    Returns:
-        A function (`TokenPool`, seed, epoch int64) -> `PairTable`.
-    """
+    """`sentence_pairs` with these arguments: a function (`TokenPool`, seed, epoch int64) → `PairTable`."""
     graph = _pairs_graph(max_tokens, short_sequence_rate, random_next_rate, next_sentence)
 
     def draw(pool, seed, epoch):
@@ -36,11 +32,7 @@ def shared_pairs(max_tokens, short_sequence_rate, random_next_rate, next_sentenc
 
 
 def shared_rows(masking, element_spec, *, sequence_length, next_sentence, num_parts):
-    """`packed_rows`, or without `num_parts` `plain_rows`, with these arguments.
-
-    Returns:
-        A function of such an element -> (inputs, labels, weights).
-    """
+    """`packed_rows`, or without `num_parts` `plain_rows`, with these arguments, of elements of this specification."""
     names, flat = tuple(sorted(element_spec[0])), tuple(tf.nest.flatten(element_spec))
     graph = _rows_graph(_Masking(_identity(masking), masking), names, flat, sequence_length, next_sentence, num_parts)
 

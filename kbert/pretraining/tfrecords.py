@@ -60,7 +60,7 @@ def check_tfrecords(source, held_out=None, lengths=None, evaluation=None) -> Non
 def tfrecord_rows(
     source, tokenizer, *, sequence_length, max_predictions, seed, epochs, evaluation, held_out, next_sentence
 ) -> tf.data.Dataset:
-    """The rows of files of records, as `pretraining_dataset`, which explains the arguments, has them before batching.
+    """The rows of files of records, as `pretraining_dataset` has them before batching.
 
     Files are visited in an order of their own in each epoch, and the rows of a file are shuffled in pools of 4096. A
     row is held out by a hash of its text: the same text with other masks is held out, too.

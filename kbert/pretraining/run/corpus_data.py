@@ -36,11 +36,8 @@ class CorpusData:
     """A corpus as a run learns from it; `stored_batches.StoredBatches` is the same of batches.
 
     The corpus is opened once: whether documents are held out, how rows are laid out, the statistics, the baseline and
-    the first batches are all made of one reading of its beginning.
-
-    Attributes:
-        settings: with `packed` decided once there is a model.
-        tokenizer, vocabulary, tokenizer_settings: once there is a model.
+    the first batches are all made of one reading of its beginning. `tokenizer` and `packed` are known once there is a
+    model.
     """
 
     def __init__(self, settings, data_service: str | None = None):
@@ -118,10 +115,9 @@ class CorpusData:
     def describe(self, evaluation) -> tuple[list[float], dict, int | None]:
         """What is said of the data before the training.
 
-        Returns:
-            (for each phase the fraction of tokens that are not padding; for the metrics, the statistics of the training
-            batches, and the scores of token frequencies alone on the held-out batches; the number of tokens of the
-            training documents or None if it is not known).
+        Returns the fraction of tokens that are not padding of each phase; for the metrics, the statistics of the
+        training batches, and the scores of token frequencies alone on the held-out batches; the tokens of the training
+        documents or None.
         """
         settings = self.settings
         statistics = []

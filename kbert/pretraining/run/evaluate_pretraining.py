@@ -110,24 +110,32 @@ def _scores(asked) -> dict[str, float | int]:
         held_out=asked.held_out,
         next_sentence=next_sentence,
         evaluation=True,
-        **{
-            name: value for name, value in (("format", asked.format), ("language", asked.language)) if value is not None
-        },
+        format=asked.format or "auto",
+        language=asked.language or "en",
     )
     model.compile()
     scores = readable_logs(model.evaluate(dataset, return_dict=True, verbose=0), model)
     counts = token_counts(corpus_or_records, tokenizer, BASELINE_TOKENS, held_out=asked.held_out)
     unigram = unigram_baseline(counts, dataset)
-    found = {name: scores[name] for name in ("mlm_accuracy", "mlm_cross_entropy", "mlm_perplexity")}
-    found |= {f"unigram_{name}": unigram[name] for name in ("accuracy", "cross_entropy")} | {"masks": unigram["masks"]}
-    found["mlm_standard_error"] = _standard_error(found["mlm_accuracy"], found["masks"])
+    result = {
+        "mlm_accuracy": scores["mlm_accuracy"],
+        "mlm_cross_entropy": scores["mlm_cross_entropy"],
+        "mlm_perplexity": scores["mlm_perplexity"],
+        "unigram_accuracy": unigram["accuracy"],
+        "unigram_cross_entropy": unigram["cross_entropy"],
+        "masks": unigram["masks"],
+        "mlm_standard_error": _standard_error(scores["mlm_accuracy"], unigram["masks"]),
+    }
     if next_sentence:
         labels = next_sentence_labels(dataset)
-        found |= {"nsp_accuracy": scores["nsp_accuracy"], "pairs": int(labels.sum())}
-        found["most_frequent_nsp"] = float(labels.max() / labels.sum())
-        found["nsp_standard_error"] = _standard_error(found["nsp_accuracy"], found["pairs"])
-    return found
+        result |= {
+            "nsp_accuracy": scores["nsp_accuracy"],
+            "pairs": int(labels.sum()),
+            "most_frequent_nsp": float(labels.max() / labels.sum()),
+            "nsp_standard_error": _standard_error(scores["nsp_accuracy"], labels.sum()),
+        }
+    return result
 
 
-def _standard_error(fraction, count):
+def _standard_error(fraction: float, count: int) -> float:
     return math.sqrt(fraction * (1 - fraction) / count)

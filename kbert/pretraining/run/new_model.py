@@ -12,10 +12,12 @@ from kbert.models.pretrainer import BertPretrainer
 def new_model(settings, vocabulary_size: int) -> BertPretrainer:
     """A `BertPretrainer` with new weights, as the `PretrainingSettings` say."""
     size = settings.size or "tiny"
-    stddev = {}
-    if settings.initializer_stddev is not None:
-        scaled = settings.initializer_stddev == "scaled"
-        stddev = {"initializer_stddev": scaled_stddev(size) if scaled else settings.initializer_stddev}
+    changes = dropout_of(settings)
+    if settings.initializer_stddev == "scaled":  # sums over the width of this size vary as base's
+        width = BertConfig.from_size(size).hidden_dim
+        changes["initializer_stddev"] = 0.02 * math.sqrt(BertConfig().hidden_dim / width)
+    elif settings.initializer_stddev is not None:
+        changes["initializer_stddev"] = settings.initializer_stddev
     config = BertConfig.from_size(
         size,
         vocabulary_size=vocabulary_size,
@@ -23,8 +25,7 @@ def new_model(settings, vocabulary_size: int) -> BertPretrainer:
         pooled_token="last" if settings.left_to_right else "first",
         position_embedding=settings.position_embedding or "learned",
         max_sequence_length=max(512, settings.sequence_length),
-        **stddev,
-        **dropout_of(settings),
+        **changes,
     )
     model = BertPretrainer(config, next_sentence=settings.next_sentence)
     if settings.position_initializer == "sinusoidal":
@@ -32,11 +33,6 @@ def new_model(settings, vocabulary_size: int) -> BertPretrainer:
         waves = SinusoidalPositions(config.hidden_dim, config.initializer_stddev, dtype="float32")
         table.assign(waves(keras.ops.arange(config.max_sequence_length)))
     return model
-
-
-def scaled_stddev(size: str) -> float:
-    """The deviation of new weights at which sums over the width of this size vary as base's: 0.02 · √(768 / H)."""
-    return 0.02 * math.sqrt(BertConfig().hidden_dim / BertConfig.from_size(size).hidden_dim)
 
 
 def dropout_of(settings) -> dict[str, float]:

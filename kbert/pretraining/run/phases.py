@@ -73,8 +73,8 @@ def _whole(value):
 def plan_stages(phases: Sequence[Phase], ramp: tuple[int, float] | None = None) -> list[Stage]:
     """The stages of a run.
 
-    With a ramp the batch size doubles from the first one on, in equal parts of the fraction of the run that the ramp
-    takes, until it is that of the phase.
+    With a ramp the batch size doubles from its first one on, in equal parts of its fraction of the run, until it is
+    that of the phase.
 
     Example::
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from kbert.checks import shown
 from kbert.config import default_num_parts
+from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import DocumentList, prose_sentences, texts_as_documents
 from kbert.corpus.records_manifest import is_records
 from kbert.options import Arguments, to_json
@@ -83,7 +84,7 @@ class PretrainingSettings:
         self.batches = read_manifest(source) if is_batches(source) else None
         if self.batches is not None:
             fields |= _decided(self.batches, fields)
-        self._set(**fields)
+        vars(self).update(fields)
         self._check_objective()
         named = complete_settings(self.settings, fields)
         if self.init is not None:  # a model that is given has its own
@@ -91,7 +92,7 @@ class PretrainingSettings:
             named = {name: value for name, value in named.items() if name not in not_its}
         if self.position_embedding == "sinusoidal":
             named.pop("position_initializer", None)
-        self._set(**named)
+        vars(self).update(named)
         self._complete_phases()
         self._complete_warmup()
         self._check_batches()
@@ -105,9 +106,6 @@ class PretrainingSettings:
     def _given(self, *names):
         return {name: value for name in names if (value := getattr(self, name)) is not None}
 
-    def _set(self, **values):
-        vars(self).update(values)
-
     def _check_either(self, one: str, other: str) -> None:
         values = {name: getattr(self, name) for name in (one, other)}
         if all(value is not None and value is not False for value in values.values()):
@@ -116,8 +114,8 @@ class PretrainingSettings:
 
     def _complete_phases(self):
         if self.phases is None:
-            self._set(sequence_length=self.sequence_length or SEQUENCE_LENGTH)
-            self._set(max_predictions=self.max_predictions or self._default_predictions(self.sequence_length))
+            self.sequence_length = self.sequence_length or SEQUENCE_LENGTH
+            self.max_predictions = self.max_predictions or self._default_predictions(self.sequence_length)
             return
         phases = read_phases(self.phases, self.batch_size, self.max_predictions, self._default_predictions)
         longest = max(length for length, *_ in phases)
@@ -125,15 +123,15 @@ class PretrainingSettings:
             raise ValueError(
                 f"pretrain: `phases` have sequence lengths. Received: sequence_length={self.sequence_length} as well"
             )
-        self._set(phases=phases, sequence_length=longest)
+        self.phases = phases
+        self.sequence_length = longest
 
     def _default_predictions(self, length):
         return default_max_predictions(length, self.mask_rate or _MASK_RATE, self.left_to_right)
 
     def _check_objective(self):
         """What is predicted, and from which rows."""
-        masks = {name: getattr(self, name) for name in _OF_MASKS}
-        given = {name: value for name, value in masks.items() if value is not None and value is not False}
+        given = {name: value for name, value in self._given(*_OF_MASKS).items() if value is not False}
         if self.left_to_right and given:
             raise ValueError(
                 f"pretrain: `left_to_right` predicts every token and masks none. Received: {given} as well"
@@ -166,17 +164,15 @@ class PretrainingSettings:
                     f"Received: warmup_steps={self.warmup_steps}"
                 )
             if self.warmup_proportion is None:
-                self._set(warmup_proportion=_WARMUP_PROPORTION)
+                self.warmup_proportion = _WARMUP_PROPORTION
             return
         if self.warmup_steps is None:
             # Without bias correction the first hundreds of updates are several times too large: after too short a
             # warm-up the run stays on the plateau of token frequencies (docs/maintainers/log.md).
-            steps = min(_WARMUP, math.ceil(self.steps * _WARMUP_PROPORTION))
+            self.warmup_steps = min(_WARMUP, math.ceil(self.steps * _WARMUP_PROPORTION))
             if self.warmup_proportion is not None:
-                steps = max(1, math.ceil(self.steps * self.warmup_proportion))
-            self._set(
-                warmup_steps=steps, warmup_proportion=None
-            )  # with these steps, not the fraction, a run can be extended
+                self.warmup_steps = max(1, math.ceil(self.steps * self.warmup_proportion))
+            self.warmup_proportion = None  # with these steps, not the fraction, a run can be extended
         if self.warmup_steps > self.steps:
             raise ValueError(
                 f"pretrain: `warmup_steps` must be at most `steps`. Received: {self.warmup_steps} of {self.steps}"
@@ -188,7 +184,7 @@ class PretrainingSettings:
             )
 
     def _check_batches(self):
-        self._set(batch_size_ramp=read_ramp(self.batch_size_ramp))
+        self.batch_size_ramp = read_ramp(self.batch_size_ramp)
         sizes = {stage.batch_size for stage in self.stages()}
         if self.batch_size_ramp is not None and self.batch_size_ramp[0] >= max(sizes):
             raise ValueError(
@@ -206,7 +202,7 @@ class PretrainingSettings:
     def with_packing(self, packed) -> "PretrainingSettings":
         """The same settings with `packed` decided."""
         decided = copy.copy(self)
-        decided._set(packed=packed)
+        decided.packed = packed
         return decided
 
     def all_phases(self) -> tuple[Phase, ...]:
@@ -227,7 +223,7 @@ class PretrainingSettings:
         if self.batches is None:
             from kbert.pretraining.sources import resolve_held_out  # not above: it loads TensorFlow
 
-            self._set(held_out=resolve_held_out("pretrain", self.source, self.held_out))
+            self.held_out = resolve_held_out("pretrain", self.source, self.held_out)
         if not self.lowercase and not isinstance(self.vocabulary, str | os.PathLike | list | tuple):
             raise ValueError(
                 "pretrain: `lowercase` goes with a `vocabulary` file: tokenizers, `init` and records have a "
@@ -264,18 +260,16 @@ class PretrainingSettings:
 
     def inputs(self) -> dict:
         """The files that the run reads, by argument, as `open_run` takes them."""
-        from kbert.corpus.corpus_files import find_files
-
-        found = {}
+        inputs = {"vocabulary": self.vocabulary, "init": self.init, "names": self.names}
+        inputs = {name: value for name, value in inputs.items() if isinstance(value, str | os.PathLike)}
+        if "init" in inputs:
+            inputs["init"] = local_source(self.init) or self.init
         if self.batches is not None:
-            found = {"corpus_or_records": pathlib.Path(self.source) / MANIFEST}
-        elif not isinstance(self.source, DocumentList):
-            files = self.source if self.reads_records else find_files(self.source, are_texts=False)
-            found = {"corpus_or_records": files}
-        for name, value in (("vocabulary", self.vocabulary), ("init", self.init), ("names", self.names)):
-            if isinstance(value, str | os.PathLike):
-                found[name] = local_source(value) or value if name == "init" else value
-        return found
+            return {"corpus_or_records": pathlib.Path(self.source) / MANIFEST} | inputs
+        if isinstance(self.source, DocumentList):
+            return inputs
+        files = self.source if self.reads_records else find_files(self.source, are_texts=False)
+        return {"corpus_or_records": files} | inputs
 
 
 def _decided(batches, fields):
@@ -304,11 +298,11 @@ def complete_settings(name, given: dict) -> dict:
     """Values for what is not given (None), of the settings of this name, else of the defaults."""
     if name is not None and name not in NAMED_SETTINGS:
         raise ValueError(f"pretrain: `settings` must be one of {tuple(NAMED_SETTINGS)}. Received: {name!r}")
-    found = {}
-    for field, value in (DEFAULTS | NAMED_SETTINGS.get(name, {})).items():
-        if all(given.get(other) is None for other in (field, *_INSTEAD.get(field, ()))):
-            found[field] = value
-    return found
+    return {
+        field: value
+        for field, value in (DEFAULTS | NAMED_SETTINGS.get(name, {})).items()
+        if all(given.get(other) is None for other in (field, *_INSTEAD.get(field, ())))
+    }
 
 
 def corpus_source(corpus):

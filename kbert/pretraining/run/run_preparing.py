@@ -39,29 +39,37 @@ def run_prepare_records(asked) -> dict[str, Any]:
         raise ValueError("prepare_records: `shared` and `beam_flags` need `runner`. Received: no runner")
     division = checked_division("prepare_records", asked.shard_tokens, asked.shuffle_shards, asked.held_out, asked.seed)
     output, files = pathlib.Path(asked.output), find_files(asked.corpus)
-    source = {"format": asked.format, "language": asked.language}
+    reading = {"format": asked.format, "language": asked.language}
     settings = {
         "corpus": [os.fspath(file) for file in files],
         "vocabulary": os.fspath(asked.vocabulary),
         "lowercase": asked.lowercase,
-        **source,
+        **reading,
         **check_integers("prepare_records", 5, sequence_length=asked.sequence_length),
         **division,
     }
     tokenizer = BertTokenizer(asked.vocabulary, lowercase=asked.lowercase)
-    next(iterate_documents(files, **source))  # after an empty corpus no files remain
+    next(iterate_documents(files, **reading))  # after an empty corpus no files remain
     if asked.held_out:  # which pre-training, but no other reader of records needs
         check_held_out(TextSource(files, asked.format, asked.language), asked.held_out)
     inputs = {"corpus": files, "vocabulary": pathlib.Path(asked.vocabulary)}
     run = open_run(output, settings, asked.overwrite, inputs=inputs, recipe="kbert records")
     try:
         files_read = [[path, os.path.getsize(path)] for path in files]
-        options = {**division, "settings": {"corpus": files_read, **source}}
+        options = {**division, "settings": {"corpus": files_read, **reading}}
         if asked.runner is None:
-            records = write_records(iterate_documents(files, **source), tokenizer, output, **options)
+            records = write_records(iterate_documents(files, **reading), tokenizer, output, **options)
         else:
-            beam = {"runner": asked.runner, "beam_flags": list(asked.beam_flags), "shared": asked.shared}
-            records = write_records_with_beam(files, tokenizer, output, **beam, **source, **options)
+            records = write_records_with_beam(
+                files,
+                tokenizer,
+                output,
+                runner=asked.runner,
+                beam_flags=list(asked.beam_flags),
+                shared=asked.shared,
+                **reading,
+                **options,
+            )
     except Exception:  # a corpus that cannot be read leaves nothing but what it can resume from
         if not any(output.glob("train-*")) and not any(output.glob(f"{SHARED}/*/file-*.documents")):
             run.discard()
@@ -130,21 +138,14 @@ def run_write_batches(asked) -> dict[str, Any]:
 
 def _write_files(directory, kind, batches, batches_per_file, files):
     for number in itertools.count():
-        some = [_flat(batch) for batch in itertools.islice(batches, batches_per_file)]
-        if not some:
+        of_file = [_flat(batch) for batch in itertools.islice(batches, batches_per_file)]
+        if not of_file:
             return
         path = pathlib.Path(directory) / f"{kind}-{number:05d}.npz"
-        np.savez(path, **{name: _small(np.stack([batch[name] for batch in some])) for name in some[0]})
-        files.append(
-            {
-                "name": path.name,
-                "kind": kind,
-                "batches": len(some),
-                "bytes": path.stat().st_size,
-                "sha256": sha256(path),
-            }
-        )
-        _LOGGER.info("%s: %s batches", path.name, len(some))
+        np.savez(path, **{name: _small(np.stack([batch[name] for batch in of_file])) for name in of_file[0]})
+        size = path.stat().st_size
+        files.append({"name": path.name, "kind": kind, "batches": len(of_file), "bytes": size, "sha256": sha256(path)})
+        _LOGGER.info("%s: %s batches", path.name, len(of_file))
 
 
 def _flat(batch):

@@ -319,8 +319,8 @@ def estimate_pretraining(data, model, hardware) -> dict:
     """The metrics of a dry run, which compiles the model and trains it for a few steps.
 
     What `data.count_sequences` found, and the entries of `estimate_training` over all stages: sums of `steps`, `tokens`
-    and `seconds`, the largest `memory_bytes`, the mean `seconds_per_step`, the others of the first stage; of several
-    stages also `stages`, a list of them each. Of a run of hours, `steps` is what fits.
+    and `seconds`, the largest `memory_bytes`, the mean `seconds_per_step`; of several stages also `stages`, a list of
+    them.
     """
     settings = data.settings
     sequences = data.count_sequences()

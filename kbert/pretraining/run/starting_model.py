@@ -18,10 +18,9 @@ from kbert.weights.source import local_source
 def starting_model(settings, hardware, keep_given=False, source=None):
     """The `BertPretrainer` that a pre-training starts from, and its tokenizer.
 
-    The weights are new, loaded, or those of the model given, which is returned itself, or with `keep_given` a copy.
-    `source` is the corpus of the settings, opened.
+    A model that is given is returned itself, or with `keep_given` a copy. `source` is the corpus, opened.
     """
-    records = source if isinstance(source, Records) else Records(settings.source) if settings.reads_records else None
+    records = source if isinstance(source, Records) else None
     task = "pretraining" if settings.next_sentence else "masked_lm"
     if isinstance(settings.init, str | os.PathLike):
         model, tokenizer = _loaded_model(settings, task, hardware, records)

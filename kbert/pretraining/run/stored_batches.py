@@ -43,17 +43,7 @@ from kbert.weights.formats.kbert import (
 _STATISTICS_BATCHES = 20
 FORMAT = "kbert batches 1"
 MANIFEST, VOCABULARY = "batches.json", "vocab.txt"
-_KEYS = (
-    "format",
-    "batch_size",
-    "steps",
-    "arrays",
-    "files",
-    "vocabulary_size",
-    "sequence_length",
-    "num_parts",
-    "tokenizer",
-)
+_KEYS = {"batch_size", "steps", "arrays", "files", "vocabulary_size", "sequence_length", "num_parts", "tokenizer"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -136,13 +126,13 @@ def read_manifest(directory) -> dict:
     if not path.is_file():
         raise ValueError(f"Expected a directory of batches (kbert batches). Received: {str(directory)!r}")
     manifest = read_json(path)
-    if manifest.get("format") != FORMAT or any(name not in manifest for name in _KEYS):
+    if manifest.get("format") != FORMAT or not _KEYS <= manifest.keys():
         raise ValueError(f"{path}: expected a manifest of {FORMAT!r}. Received: {manifest.get('format')!r}")
     for file in manifest["files"]:
-        found = directory / file["name"]
-        if not found.is_file() or found.stat().st_size != file["bytes"]:
+        stored = directory / file["name"]
+        if not stored.is_file() or stored.stat().st_size != file["bytes"]:
             raise ValueError(
-                f"{found} is missing or truncated: expected {file['bytes']:,} bytes. Write the batches again."
+                f"{stored} is missing or truncated: expected {file['bytes']:,} bytes. Write the batches again."
             )
     return manifest
 
@@ -161,9 +151,7 @@ def _read_arrays(path, file):
 class StoredBatches:
     """A directory of batches as a run learns from it, in place of a `corpus_data.CorpusData`.
 
-    Attributes:
-        tokenizer: `kbert.BertTokenizer`; None on other backends than TensorFlow's, which may be without it.
-        vocabulary, tokenizer_settings: of the batches.
+    `tokenizer` is None on other backends than TensorFlow's, which may be without it.
     """
 
     def __init__(self, settings):

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from kbert.checks import is_missing
-from kbert.tasks.labelled_text import LabelledText
-from kbert.tasks.tagging.readers import TaggedText
 
 _LAST_POSITION = 15  # later words count as this one
 _TAKES = (
@@ -64,9 +62,9 @@ def labelled_data(data, argument: str) -> LabelledData:
     owner = f"inspect: `{argument}`"
     if isinstance(data, Mapping):
         columns = dict(data)
-    elif isinstance(data, TaggedText):
+    elif hasattr(data, "words") and hasattr(data, "tags"):  # by its fields: tasks come after this in the house
         columns = {"words": data.words, "tags": data.tags}
-    elif isinstance(data, LabelledText):
+    elif hasattr(data, "texts") and hasattr(data, "labels"):
         names = data.label_names
         columns = {"text": data.texts, "label": [names[n] if names else str(n) for n in data.labels]}
         if data.text_pairs is not None:

@@ -280,7 +280,7 @@ def predict_file_with_beam(
     return len(rows)
 
 
-@dataclasses.dataclass
+@dataclasses.dataclass(eq=False)
 class _Job:
     """What every worker must know; pickled, without the model."""
 

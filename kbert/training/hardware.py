@@ -7,8 +7,9 @@ import os
 
 import keras
 
+from kbert.checks import check_positive
 from kbert.keras_compat import limit_waiting_for_workers, multiworker_strategy
-from kbert.options import Count, Machine, check_option
+from kbert.options import Machine, check_option
 from kbert.training.jax_devices import choose_jax_devices
 from kbert.training.memory import keep_freed_memory
 from kbert.training.workers import (
@@ -132,10 +133,10 @@ def choose_hardware(
             model = BertClassifier(config)
             model.compile(AdamW(2e-5), jit_compile=hardware.jit_compile)
     """
-    options = {"strategy": strategy, "precision": precision, "xla": xla, "logical_cpus": logical_cpus}
-    for name, value in options.items():
+    for name, value in {"strategy": strategy, "precision": precision, "xla": xla}.items():
         check_option("choose_hardware", name, value, Machine.__annotations__[name])
-    check_option("choose_hardware", "threads", threads, Count | None)
+    numbers = {"logical_cpus": logical_cpus, "threads": threads}
+    check_positive("choose_hardware", **{name: value for name, value in numbers.items() if value is not None})
     if keras.backend.backend() != "tensorflow":
         return _on_jax(strategy, precision, xla, logical_cpus, source)
     _prepare_devices(logical_cpus, threads)

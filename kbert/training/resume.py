@@ -193,7 +193,7 @@ def _interruption_report(step: int, output, checkpoints) -> str:
 
 
 def _check_arguments(model, total_steps, window, budget, *intervals):
-    if not model.compiled or model.optimizer is None:
+    if not getattr(model, "compiled", False) or model.optimizer is None:
         raise ValueError("fit_steps: expected a model compiled with an optimizer. Received: one that is not.")
     if budget is not None and keras.backend.backend() != "tensorflow":  # others keep the rate during a call of `fit`
         raise ValueError(f"fit_steps: a `budget` needs the TensorFlow backend. Received: {keras.backend.backend()!r}")

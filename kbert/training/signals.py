@@ -63,7 +63,7 @@ def take_signals(handler) -> dict:
     if threading.current_thread() is not threading.main_thread():
         return {}
     ours = (signal.SIG_DFL, signal.default_int_handler, interrupt)
-    before = {number: handler for number in _SIGNALS if (handler := signal.getsignal(number)) in ours}
+    before = {number: current for number in _SIGNALS if (current := signal.getsignal(number)) in ours}
     _set(dict.fromkeys(before, handler))
     return before
 

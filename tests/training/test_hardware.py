@@ -111,8 +111,6 @@ def test_unknown_choices():
         ("strategy", "two", r"one of \('auto', 'one', .* Received: 'two'"),
         ("precision", "float8", r"one of \('auto', 'float32', .* Received: 'float8'"),
         ("xla", "maybe", r"one of \('auto', 'on', 'off'\). Received: 'maybe'"),
-        ("logical_cpus", 0, "a positive integer or None. Received: 0"),
-        ("threads", True, "a positive integer or None. Received: True"),
         owner="choose_hardware: ",
     )
 

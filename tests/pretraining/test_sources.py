@@ -97,9 +97,8 @@ def metrics_and_first_batch(monkeypatch, source, **options):
         return []
 
     monkeypatch.setattr(run_pretraining, "fit_steps", fit_steps)
-    phases = [(16, 0.5), (24, 0.5)]
-    options |= {"init": make_pretrainer(24), "steps": 2, "batch_size": 4, "phases": phases, "evaluation_batches": 1}
-    return kbert.pretrain(source, **options).metrics, drawn[0]
+    options |= {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1}
+    return kbert.pretrain(source, init=make_pretrainer(16), **options).metrics, drawn[0]
 
 
 @pytest.mark.usefixtures("eagerly")

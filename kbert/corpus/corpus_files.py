@@ -89,9 +89,9 @@ def find_files(patterns, are_texts: bool = True):
         check_path(pattern, "`patterns`", "a path or glob pattern, or a list of them")
     paths = set()
     for pattern in map(os.fspath, patterns):
-        found = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
-        files = [path for path in found if not os.path.isdir(path)]
-        if not files and found:
+        matches = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+        files = [path for path in matches if not os.path.isdir(path)]
+        if not files and matches:
             raise ValueError(f"{pattern} is a directory. Expected files: give a pattern such as {pattern}/*.txt")
         if not files:
             raise ValueError(

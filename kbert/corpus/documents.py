@@ -89,27 +89,27 @@ def file_documents(path, format="auto", language="en", texts=None) -> Iterator[l
 
     `texts`, a list, gets the name, the format and the number of documents of each text.
     """
-    if is_parquet(path):
-        reader = "prose" if format == "auto" else format
+    for name, reader, parts in _texts(path, format):
         count = 0
-        for text in _parquet_texts(path):
-            for document in gather_documents(_READERS[reader](text.split("\n"), language, path)):
+        for lines in parts:
+            for document in gather_documents(_READERS[reader](lines, language, name)):
                 count += 1
                 yield document
         if texts is not None:
-            texts.append((str(path), reader, count))
+            texts.append((str(name), reader, count))
+
+
+def _texts(path, format):
+    """(name, format, parts) of each text of a file; a part is lines of which documents are made."""
+    if is_parquet(path):
+        yield path, "prose" if format == "auto" else format, (text.split("\n") for text in _parquet_texts(path))
         return
     for name, lines in open_texts(path):
-        reader = format
         if format == "auto":
             sample = _sample(lines)
-            reader, lines = detect_format(sample), itertools.chain(sample, lines)
-        count = 0
-        for document in gather_documents(_READERS[reader](lines, language, name)):
-            count += 1
-            yield document
-        if texts is not None:
-            texts.append((str(name), reader, count))
+            yield name, detect_format(sample), [itertools.chain(sample, lines)]
+        else:
+            yield name, format, [lines]
 
 
 def _parquet_texts(path):

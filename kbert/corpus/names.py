@@ -21,7 +21,7 @@ def sentence_names(sentence: str) -> list[str]:
     begins with a title.
     """
     words = _WORD.findall(sentence)
-    found, start = [], 0
+    names, start = [], 0
     while start < len(words):
         end = start
         while end < len(words) and (_is_capital(words[end]) or (end > start and words[end] in _LINKS)):
@@ -33,9 +33,9 @@ def sentence_names(sentence: str) -> list[str]:
             stop -= 1
         capitals = sum(map(_is_capital, words[start:stop]))
         if 2 <= stop - start <= _LONGEST and capitals >= 2 and (start > 0 or words[0] in _TITLES):
-            found.append(" ".join(words[start:stop]).removesuffix("."))
+            names.append(" ".join(words[start:stop]).removesuffix("."))
         start = max(end, start + 1)
-    return found
+    return names
 
 
 def frequent_names(documents: Iterable[Iterable[str]], min_count: int = 5, max_names: int = 20_000) -> list[str]:

@@ -29,10 +29,10 @@ def reading_errors():
     try:
         yield
     except Exception as error:
-        found = _IN_PYTHON.search(error.message) if _is_tensorflows(error) else None
-        if found is None or found[1] not in _OF_FILES:
+        match = _IN_PYTHON.search(error.message) if _is_tensorflows(error) else None
+        if match is None or match[1] not in _OF_FILES:
             raise
-        raise _OF_FILES[found[1]](found[2]) from None
+        raise _OF_FILES[match[1]](match[2]) from None
 
 
 def _is_tensorflows(error):

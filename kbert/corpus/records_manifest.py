@@ -93,8 +93,8 @@ def check_shards(shards, path) -> None:
         if shard["name"] != name:
             _refuse(path, f"{where}: the name {name!r}", shard["name"])
         if not 1 <= shard["documents"] <= shard["sentences"] <= shard["tokens"] <= _MOST:
-            found = {count: shard[count] for count in _COUNTS}
-            _refuse(path, f"{where}: 1 <= documents <= sentences <= tokens < 2**31", found)
+            counts = {count: shard[count] for count in _COUNTS}
+            _refuse(path, f"{where}: 1 <= documents <= sentences <= tokens < 2**31", counts)
         if shard["first_document"] != documents:
             _refuse(path, f"{where}: first_document {documents}", shard["first_document"])
         for hashed in ("tokens_sha256", "index_sha256"):

@@ -20,7 +20,7 @@ import numpy as np
 import tensorflow as tf
 
 from kbert.beam import SharedDirectory, import_beam, load_once, run_beam
-from kbert.corpus.documents import file_documents, iterate_documents, raise_no_sentences, report_formats
+from kbert.corpus.documents import check_format, file_documents, raise_no_sentences, report_formats
 from kbert.corpus.pool import TokenPool, is_held_out, pool_function, pool_is_full, text_chunks
 from kbert.corpus.reading_errors import UnreadableInput
 from kbert.corpus.records import Records
@@ -79,7 +79,7 @@ def write_records_with_beam(
         write_records_with_beam(find_files("wiki/*.gz"), tokenizer, "records", runner="DirectRunner")
     """
     import_beam()
-    iterate_documents(files, format, language)  # checks the format
+    check_format(format)
     arguments = {"shard_tokens": shard_tokens, "shuffle_shards": shuffle_shards, "held_out": held_out, "seed": seed}
     writer = RecordsWriter(directory, tokenizer, settings=settings, **arguments)
     if writer.open(overwrite):

@@ -149,8 +149,8 @@ def pretraining_dataset(
     counts = {"batch_size": batch_size, "sequence_length": sequence_length, "pool_sentences": pool_sentences}
     batch_size, sequence_length, pool_sentences = check_positive(owner, **counts).values()
     optional = {"epochs": epochs, "batches": batches, "num_parts": num_parts, "dupe_factor": dupe_factor}
-    given = {name: value for name, value in optional.items() if value is not None and not callable(value)}
-    epochs, batches, num_parts, dupe_factor = (optional | check_positive(owner, **given)).values()
+    counted = {name: value for name, value in optional.items() if value is not None and not callable(value)}
+    epochs, batches, num_parts, dupe_factor = (optional | check_positive(owner, **counted)).values()
     places = check_integers(owner, 0, start_step=start_step, start_row=start_row, seed=seed)
     start_step, start_row, seed = places.values()
     rates = {"short_sequence_rate": short_sequence_rate, "random_next_rate": random_next_rate}

@@ -145,10 +145,10 @@ def _masked_by_length(masking, values, table, lengths, sequence_length, next_sen
     begin = tf.scatter_nd(order[:, tf.newaxis], tf.cumsum(ordered, exclusive=True), tf.shape(order))
 
     def mask_group(number, token_ids, masks):
-        some = tf.cast(tf.where(group == number)[:, 0], tf.int32)  # [q]
-        pairs = PairTable(*(tf.gather(column, some) for column in table))
+        members = tf.cast(tf.where(group == number)[:, 0], tf.int32)  # [q]
+        pairs = PairTable(*(tf.gather(column, members) for column in table))
         inputs, mask_ids, weights = mask_pairs(masking, values, pairs, widths[number], next_sentence)
-        columns = (some[:, tf.newaxis], tf.range(masking.max_predictions), inputs["mask_positions"], mask_ids)
+        columns = (members[:, tf.newaxis], tf.range(masking.max_predictions), inputs["mask_positions"], mask_ids)
         columns = tf.stack([tf.broadcast_to(column, tf.shape(weights)) for column in columns], axis=-1)
         masks = tf.concat([masks, tf.boolean_mask(columns, weights > 0)], 0)
         return number + 1, tf.concat([token_ids, tf.reshape(inputs["token_ids"], [-1])], 0), masks

@@ -13,7 +13,7 @@ import tensorflow as tf
 
 from kbert.corpus.pool import TokenPool
 from kbert.corpus.records import vocabulary_hash
-from kbert.pretraining.masking import OPTIONS
+from kbert.pretraining.masking import OPTIONS, NextTokens
 from kbert.pretraining.pairs import PairTable, sentence_pairs
 from kbert.pretraining.rows import packed_rows, plain_rows
 from kbert.stateless_random import fold_in
@@ -79,7 +79,9 @@ class _Masking:
 
 def _identity(masking):
     """All that a graph of `TokenMasking` or `NextTokens` has of it and of its tokenizer."""
-    tokenizer, settings = masking.tokenizer, tuple(getattr(masking, name, None) for name in OPTIONS)
+    tokenizer = masking.tokenizer
     ids = (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id, tokenizer.pad_id, tokenizer.vocabulary_size)
-    words = vocabulary_hash(tokenizer.vocabulary) if settings[-1] else None
-    return (type(masking).__name__, *settings, *ids, words)
+    if isinstance(masking, NextTokens):
+        return ("next tokens", masking.max_predictions, *ids)
+    words = vocabulary_hash(tokenizer.vocabulary) if masking.whole_word else None
+    return (*(getattr(masking, name) for name in OPTIONS), *ids, words)

@@ -40,17 +40,17 @@ def is_tfrecords(source) -> bool:
 def check_tfrecords(source, held_out=None, lengths=None, evaluation=None) -> None:
     """Raises ValueError, with the file's name, unless there are rows to learn from."""
     files = find_files(source, are_texts=False)
-    found = _lengths_of(files[0])
-    if lengths not in (None, found):
+    stored = _lengths_of(files[0])
+    if lengths not in (None, stored):
         raise ValueError(
-            f"{files[0]} has rows of sequence_length={found[0]} and max_predictions={found[1]}. Give these. "
+            f"{files[0]} has rows of sequence_length={stored[0]} and max_predictions={stored[1]}. Give these. "
             f"Received: {lengths[0]} and {lengths[1]}"
         )
     if held_out is None:
         return
     for kind in (True, False) if evaluation is None else (evaluation,):
         for _, _, records in _raw_pools(files, 0, 1, kind):
-            if np.any(_is_held_out(_parse(records, *found), held_out).numpy() == kind):
+            if np.any(_is_held_out(_parse(records, *stored), held_out).numpy() == kind):
                 break
         else:
             name = "held out" if kind else "for training"

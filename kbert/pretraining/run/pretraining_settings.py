@@ -321,7 +321,7 @@ def corpus_source(corpus):
         )
     if len(corpus) == 1 and isinstance(corpus[0], str | os.PathLike) and os.path.isdir(corpus[0]):
         return corpus[0]  # of records, as on the command line
-    if not all(isinstance(one, str | os.PathLike) for one in corpus):
+    if not all(isinstance(item, str | os.PathLike) for item in corpus):
         return DocumentList(corpus)
     return texts_as_documents(corpus)
 
@@ -330,7 +330,7 @@ def check_paths(corpus) -> None:
     """Raises ValueError if a list of strings has no path and no pattern: text is probably meant."""
     if not isinstance(corpus, list | tuple) or not corpus:
         return
-    if not any(os.path.exists(one) or glob.has_magic(os.fspath(one)) for one in corpus):
+    if not any(os.path.exists(path) or glob.has_magic(os.fspath(path)) for path in corpus):
         raise ValueError(
             f"No file matches {shown(os.fspath(corpus[0]))}. Give paths of text files, glob patterns, or documents "
             'in memory: a list of documents, each a list of sentences, such as [["One.", "Two."], ["Another text."]]'

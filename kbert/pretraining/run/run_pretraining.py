@@ -114,11 +114,11 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     windows = checkpoint_every // log_every
     if log_dir is not None:
         batch = next(iter(evaluations[stages[0].phase]))
-        about = settings.to_dict() | model.config.to_dict() | {"parameters": model.count_params()}
+        hyperparameters = settings.to_dict() | model.config.to_dict() | {"parameters": model.count_params()}
         examples = None
         if not settings.left_to_right:  # which has no masks to show
             examples = functools.partial(MaskedExamples, data.vocabulary, batch, every=windows)
-        run.show(about, data.baseline(about_data), batch, bookkeeping.profile, examples)
+        run.show(hyperparameters, data.baseline(about_data), batch, bookkeeping.profile, examples)
     budget = None
     if settings.hours is not None:
         budget = TimeBudget(3600 * settings.hours, make_clock_rate(vars(settings)))

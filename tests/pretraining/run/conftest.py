@@ -1,4 +1,4 @@
-"""Small records, which no test changes, and what several files make of them once."""
+"""Small records, which no test changes, and what the runs of this folder make of their data once."""
 
 import pytest
 from helpers.data_once import data_once
@@ -14,9 +14,8 @@ def records(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module")
-def same_data():
-    """`data_once`, for the tests of a file."""
+@pytest.fixture(scope="module", autouse=True)
+def _same_data():
     with pytest.MonkeyPatch.context() as patch:
         data_once(patch.setattr)
         yield

@@ -19,9 +19,8 @@ import tensorflow as tf
 from kbert.checks import check_path
 from kbert.corpus.pool import TokenPool
 from kbert.corpus.records_manifest import MANIFEST, VOCABULARY, read_manifest
-from kbert.text.same_tokenizer import resolve_settings
 from kbert.text.tokenizer import BertTokenizer
-from kbert.text.vocabulary import read_vocabulary
+from kbert.text.vocabulary import read_vocabulary, resolve_settings
 
 
 class Records:

@@ -31,8 +31,7 @@ from kbert.corpus.records_manifest import (
 from kbert.files import atomic_file, check_signature, is_partial, read_json, remove_partial, sha256, signed
 from kbert.locks import LOCK
 from kbert.stateless_random import fold_in, permutation
-from kbert.text.same_tokenizer import resolve_settings
-from kbert.text.vocabulary import write_vocabulary
+from kbert.text.vocabulary import resolve_settings, write_vocabulary
 from kbert.versions import versions
 
 _LOGGER = logging.getLogger("kbert")

@@ -6,7 +6,6 @@ Shapes: B batch, S sequence, H hidden, V vocabulary.
 import keras
 from keras import ops
 
-from kbert.layers.initializer import truncated_normal
 from kbert.layers.layer_norm import LayerNorm
 from kbert.layers.replica_dropout import ReplicaDropout
 from kbert.layers.sinusoidal_positions import SinusoidalPositions
@@ -41,7 +40,10 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     def __init__(self, vocabulary_size, hidden_dim, initializer_stddev=0.02, **kwargs):
         super().__init__(
-            vocabulary_size, hidden_dim, embeddings_initializer=truncated_normal(initializer_stddev), **kwargs
+            vocabulary_size,
+            hidden_dim,
+            embeddings_initializer=keras.initializers.TruncatedNormal(stddev=initializer_stddev),
+            **kwargs,
         )
         self.vocabulary_size = vocabulary_size
         self.hidden_dim = hidden_dim
@@ -124,7 +126,7 @@ class EmbeddingBlock(keras.layers.Layer):
         self.dropout = ReplicaDropout(dropout, dtype=self.dtype_policy, name="dropout")
 
     def _table(self, size, name):
-        initializer = truncated_normal(self.initializer_stddev)
+        initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
         return keras.layers.Embedding(size, self.hidden_dim, initializer, dtype=self.dtype_policy, name=name)
 
     def build(self, token_ids_shape, segment_ids_shape=None, position_ids_shape=None):

@@ -7,7 +7,6 @@ import keras
 from keras import ops
 
 from kbert.layers.activation import activation_function
-from kbert.layers.initializer import truncated_normal
 from kbert.layers.lora_dense import LoraDense
 
 
@@ -43,7 +42,7 @@ class FeedForward(keras.layers.Layer):
         self.output_projection = self._dense(input_shape[-1], (*input_shape[:-1], self.intermediate_dim), "output")
 
     def _dense(self, units, input_shape, name):
-        initializer = truncated_normal(self.initializer_stddev)
+        initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
         dense = LoraDense(units, kernel_initializer=initializer, dtype=self.dtype_policy, name=name)
         dense.build(input_shape)
         return dense

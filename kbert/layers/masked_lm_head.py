@@ -8,7 +8,6 @@ from keras import ops
 
 from kbert.keras_compat import deserialize
 from kbert.layers.activation import activation_function
-from kbert.layers.initializer import truncated_normal
 from kbert.layers.layer_norm import LayerNorm
 from kbert.layers.lora_dense import LoraDense
 
@@ -67,7 +66,7 @@ class MaskedLMHead(keras.layers.Layer):
         hidden_dim = sequence_output_shape[-1]
         self.transform = LoraDense(
             hidden_dim,
-            kernel_initializer=truncated_normal(self.initializer_stddev),
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
             dtype=self.dtype_policy,
             name="transform",
         )
@@ -78,7 +77,7 @@ class MaskedLMHead(keras.layers.Layer):
             self.output_embeddings = self.add_weight(
                 name="output_embeddings",
                 shape=(self.vocabulary_size, hidden_dim),
-                initializer=truncated_normal(self.initializer_stddev),
+                initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
             )
         self.output_bias = self.add_weight(name="output_bias", shape=(self.vocabulary_size,), initializer="zeros")
 

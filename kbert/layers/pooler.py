@@ -6,7 +6,6 @@ Shapes: B batch, S sequence, H hidden, K parts of a packed row.
 import keras
 from keras import ops
 
-from kbert.layers.initializer import truncated_normal
 from kbert.layers.lora_dense import LoraDense
 
 
@@ -42,7 +41,7 @@ class Pooler(keras.layers.Layer):
         self.dense = LoraDense(
             hidden_dim,
             activation="tanh",
-            kernel_initializer=truncated_normal(self.initializer_stddev),
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
             dtype=self.dtype_policy,
             name="dense",
         )

@@ -8,7 +8,6 @@ import functools
 import keras
 from keras import ops
 
-from kbert.layers.initializer import truncated_normal
 from kbert.layers.lora_dense import LoraDense
 from kbert.layers.replica_dropout import ReplicaDropout
 
@@ -66,7 +65,7 @@ class SelfAttention(keras.layers.Layer):
     def _projection(self, input_shape, name):
         dense = LoraDense(
             input_shape[-1],
-            kernel_initializer=truncated_normal(self.initializer_stddev),
+            kernel_initializer=keras.initializers.TruncatedNormal(stddev=self.initializer_stddev),
             dtype=self.dtype_policy,
             name=name,
         )

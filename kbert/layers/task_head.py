@@ -7,7 +7,6 @@ import keras
 from keras import ops
 
 from kbert.checks import check_positive
-from kbert.layers.initializer import truncated_normal
 from kbert.layers.lora_dense import LoraDense
 from kbert.layers.replica_dropout import ReplicaDropout
 
@@ -44,7 +43,7 @@ class TaskHead(keras.layers.Layer):
         self.supports_masking = True
 
     def build(self, input_shape):
-        initializer = truncated_normal(self.initializer_stddev)
+        initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
         self.dense = LoraDense(self.units, kernel_initializer=initializer, dtype=self.dtype_policy, name="dense")
         self.dense.build(input_shape)
         self.dropout.build(input_shape)

@@ -16,8 +16,7 @@ from kbert.models.class_weights import apply_class_weight
 from kbert.models.from_logits import losses_from_logits, metrics_from_logits
 from kbert.models.lora import add_lora, enable_lora, lora_layers, merge_lora, merged
 from kbert.models.quantized_layers import check_not_quantized, quantize_layers, quantized_layers
-from kbert.models.train_step import check_micro_batches, has_replicas, train_in_parts
-from kbert.models.train_step_on_jax import train_in_parts_on_jax
+from kbert.models.train_step import check_micro_batches, has_replicas, train_in_parts, train_in_parts_on_jax
 from kbert.models.trainability import set_trainability, set_trainable, trainability
 from kbert.models.write_saved_model import write_saved_model
 from kbert.optim.adamw import AdamW

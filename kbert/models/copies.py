@@ -10,7 +10,7 @@ PRECISIONS = ("float32", "bfloat16")
 def copy_model(model):
     """A model of the same architecture and weights that shares nothing with the given one and is not compiled."""
     copy = _rebuild(model, model.get_config())
-    for block, original in zip(_encoder(copy).blocks, _encoder(model).blocks, strict=True):
+    for block, original in zip(copy.encoder.blocks, model.encoder.blocks, strict=True):
         block.rematerialize = original.rematerialize  # which is no part of an architecture
     return copy
 
@@ -37,7 +37,3 @@ def _rebuild(model, config):
     copy.set_weights(model.get_weights())
     copy.pretrained = model.pretrained
     return copy
-
-
-def _encoder(model):
-    return getattr(model, "encoder", model)

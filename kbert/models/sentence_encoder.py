@@ -8,9 +8,8 @@ import keras
 from kbert.checks import check_bool
 from kbert.layers.embedding_pooling import EmbeddingPooling
 from kbert.models.bert_model import BertModel
-from kbert.models.grad_cache import train_with_cached_embeddings
 from kbert.models.resolve_encoder import resolve_encoder
-from kbert.models.train_step import has_replicas
+from kbert.models.train_step import has_replicas, train_with_cached_embeddings
 from kbert.optim.embedding_losses import CosineLoss, MultipleNegativesLoss
 
 LOSSES = ("multiple_negatives", "cosine")

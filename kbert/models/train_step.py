@@ -36,24 +36,128 @@ def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
     totals = total_weights(model, inputs, labels, weights)
 
     def gradient(data, totals):
-        def add_part(part, sums):
+        def of_part(part):
             micro_batch = keras.tree.map_structure(lambda column: None if column is None else column[part], data)
             with shares_of(model, totals, micro_batches):
-                gradients = _gradient(model, *micro_batch, variables)
-            reached[:] = [gradient is not None for gradient in gradients]
-            return part + 1, [
-                total if gradient is None else total + gradient for total, gradient in zip(sums, gradients, strict=True)
-            ]
+                return _gradient(model, *micro_batch, variables)
 
-        zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
-        _, sums = tf.while_loop(lambda part, _: part < micro_batches, add_part, (0, zeros), parallel_iterations=1)
-        return [total / micro_batches for total in sums]
+        return [total / micro_batches for total in _sum_of_parts(of_part, variables, micro_batches, reached)]
 
     if compiled:
         gradient = tf.function(gradient, jit_compile=True, autograph=False)
     gradients = gradient(data, totals)
     model.optimizer.apply([one if some else None for one, some in zip(gradients, reached, strict=True)], variables)
     return model.get_metrics_result()
+
+
+def train_in_parts_on_jax(model, state, data, micro_batches: int) -> tuple[dict, tuple]:
+    """One training step: the metrics after it, and the new state.
+
+    `state` are the values of the trainable, the other, the optimizer's and the metrics' variables, as in Keras' JAX
+    trainer. `data` are (inputs, labels, sample weights). `micro_batches`, m, must divide B.
+    """
+    import jax
+
+    trainable, others, optimizer_variables, metrics = (list(values) for values in state)
+    inputs, labels, weights = keras.utils.unpack_x_y_sample_weight(data)
+    rows = check_rows(model, inputs, micro_batches)
+    totals = total_weights(model, inputs, labels, weights)
+    gradient = jax.grad(model.compute_loss_and_updates, has_aux=True)
+
+    def divided(column):  # micro-batch i has the rows i, i + m ...: of every device's rows equally many
+        return column.reshape(rows // micro_batches, micro_batches, *column.shape[1:]).swapaxes(0, 1)
+
+    def add_part(carried, part):
+        sums, others, metrics = carried
+        with shares_of(model, totals, micro_batches):
+            gradients, (loss, outputs, others, metrics) = gradient(
+                trainable, others, metrics, *part, training=True, optimizer_variables=optimizer_variables
+            )
+        logs, metrics = _updated_metrics(model, metrics, loss, outputs, part)
+        sums = [total + gradient for total, gradient in zip(sums, gradients, strict=True)]
+        return (sums, list(others), metrics), logs
+
+    zeros = [jax.numpy.zeros_like(value) for value in trainable]
+    parts = jax.tree.map(divided, (inputs, labels, weights))
+    (sums, others, metrics), logs = jax.lax.scan(add_part, (zeros, others, metrics), parts)
+    gradients = [total / micro_batches for total in sums]
+    trainable, optimizer_variables = model.optimizer.stateless_apply(optimizer_variables, gradients, trainable)
+    return jax.tree.map(lambda values: values[-1], logs), (trainable, others, optimizer_variables, metrics)
+
+
+def train_with_cached_embeddings(model, data, parts: int) -> dict:
+    """One training step on TensorFlow, inside a replica: the metrics after it.
+
+    The embeddings are computed part by part without their activations, then the gradient of the loss with respect to
+    them, and then each part once more, with the same dropout, to carry its rows of that gradient to the weights.
+
+    The model has the output ``embedding`` [B, H]. `data` are (inputs, labels, sample weights) of this replica. `parts`,
+    m, must divide B.
+
+    Source: Gao et al. 2021, "Scaling deep contrastive learning batch size under memory limited setup".
+    """
+    import tensorflow as tf
+
+    inputs, labels, weights = data if len(data) == 3 else (*data, None)
+    rows = check_rows(model, inputs, parts)
+
+    def divided(column):  # [B, …] → [m, B / m, …]
+        return tf.reshape(column, tf.concat([[parts, rows // parts], tf.shape(column)[1:]], axis=0))
+
+    divided_inputs = {name: divided(column) for name, column in inputs.items()}
+    variables = model.trainable_weights
+    seeds = [variable for variable in model.variables if variable.path.endswith("seed_generator_state")]
+    first_seeds = [tf.identity(seed) for seed in seeds]
+
+    def embed(part):
+        return model({name: column[part] for name, column in divided_inputs.items()}, training=True)["embedding"]
+
+    embeddings = tf.map_fn(embed, tf.range(parts), fn_output_signature=tf.float32, parallel_iterations=1)
+    embeddings = tf.reshape(tf.stop_gradient(embeddings), [rows, model.output["embedding"].shape[-1]])
+    with tf.GradientTape() as tape:
+        tape.watch(embeddings)
+        loss = model.compute_loss(inputs, labels, {"embedding": embeddings}, weights, training=True)
+        scaled = model.optimizer.scale_loss(loss)
+    cached = divided(tape.gradient(scaled, embeddings))  # [m, B / m, H]
+    loss_tracker(model).update_state(loss * count_replicas(), sample_weight=rows)
+    model.compute_metrics(inputs, labels, {"embedding": embeddings}, weights)
+    for seed, first in zip(seeds, first_seeds, strict=True):
+        seed.assign(first)  # the same dropout once more
+    reached = [True] * len(variables)
+
+    def gradient_of(part):
+        with tf.GradientTape() as tape:
+            part_embeddings = embed(part)
+        return tape.gradient(part_embeddings, variables, output_gradients=cached[part])
+
+    sums = _sum_of_parts(gradient_of, variables, parts, reached)
+    model.optimizer.apply([one if some else None for one, some in zip(sums, reached, strict=True)], variables)
+    return model.get_metrics_result()
+
+
+def _sum_of_parts(gradient_of, variables, parts, reached):
+    """The sums of `gradient_of(part)` over all parts. `reached` then says which weights the loss reaches."""
+    import tensorflow as tf
+
+    def add_part(part, sums):
+        gradients = gradient_of(part)
+        reached[:] = [gradient is not None for gradient in gradients]
+        return part + 1, [
+            total if gradient is None else total + tf.convert_to_tensor(gradient)
+            for total, gradient in zip(sums, gradients, strict=True)
+        ]
+
+    zeros = [tf.zeros(variable.shape, variable.dtype) for variable in variables]
+    return tf.while_loop(lambda part, _: part < parts, add_part, (0, zeros), parallel_iterations=1)[1]
+
+
+def _updated_metrics(model, values, loss, outputs, part):
+    inputs, labels, weights = part
+    with keras.StatelessScope(state_mapping=list(zip(model.metrics_variables, values, strict=True))) as scope:
+        loss_tracker(model).update_state(loss, sample_weight=keras.tree.flatten(inputs)[0].shape[0])
+        logs = model.compute_metrics(inputs, labels, outputs, weights)
+    updated = [scope.get_current_value(variable) for variable in model.metrics_variables]
+    return logs, [value if new is None else new for new, value in zip(updated, values, strict=True)]
 
 
 def check_rows(model, inputs, micro_batches):
@@ -88,8 +192,7 @@ def _gradient(model, inputs, labels, weights, variables):
         scaled = model.optimizer.scale_loss(loss)
     loss_tracker(model).update_state(loss * count_replicas(), sample_weight=tf.shape(keras.tree.flatten(inputs)[0])[0])
     model.compute_metrics(inputs, labels, outputs, weights)
-    gradients = tape.gradient(scaled, variables)
-    return [None if gradient is None else tf.convert_to_tensor(gradient) for gradient in gradients]  # dense
+    return tape.gradient(scaled, variables)
 
 
 def loss_tracker(model):

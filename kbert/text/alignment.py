@@ -7,7 +7,7 @@ import functools
 
 import tensorflow as tf
 
-from kbert.text.traced_once import traced_once
+from kbert.text.normalizer import traced_once
 
 
 def align_to_source(strings, normalizer, starts, ends, source_lengths):

@@ -8,8 +8,6 @@ import unicodedata
 
 import tensorflow as tf
 
-from kbert.text.traced_once import traced_once
-
 # RE2's classes: Cc, Cf = control and format characters, Mn = non-spacing marks, P = punctuation, Z = spaces.
 _PLAIN = r"[\t\n\r -~]*"
 _VALID = r"[\x00-\x{D7FF}\x{E000}-\x{10FFFF}]*"
@@ -199,3 +197,15 @@ def _sorted(strings):
 def _combining_classes():
     """(code point, class) of every character that has one, ascending."""
     return [(point, found) for point in range(0x20000) if (found := unicodedata.combining(chr(point)))]
+
+
+def traced_once(function, *signature):
+    """Traces a function of tensors, apart from the graph, device and strategy in which it is first called.
+
+    A tokenizer is part of every dataset, `predict` and served signature, and tracing its string ops
+    takes longer than tracing a layer of BERT. Keep the result (`functools.cache`): calling it adds
+    one op to a graph. `signature` has a tf.TensorSpec or tf.RaggedTensorSpec for each argument,
+    which are passed by position.
+    """
+    with tf.init_scope(), tf.device(None):
+        return tf.function(function, input_signature=signature, autograph=False).get_concrete_function()

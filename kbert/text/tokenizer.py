@@ -17,7 +17,6 @@ from kbert.checks import check_bool
 from kbert.keras_compat import pass_inputs_unchanged
 from kbert.text.alignment import align_to_source
 from kbert.text.normalizer import Normalizer, valid_utf8
-from kbert.text.same_tokenizer import resolve_settings
 from kbert.text.special_tokens import (
     check_special_tokens,
     insert_sentinels,
@@ -35,6 +34,7 @@ from kbert.text.vocabulary import (
     UNK,
     check_vocabulary,
     read_vocabulary,
+    resolve_settings,
     write_vocabulary,
 )
 from kbert.text.wordpiece import WordPiece

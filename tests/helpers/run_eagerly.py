@@ -32,7 +32,7 @@ def _update(decay, beta_1, beta_2, epsilon):
     import tensorflow as tf
 
     from kbert.optim.adamw import _new_values
-    from kbert.text.traced_once import traced_once
+    from kbert.text.normalizer import traced_once
 
     constants = {"decay": decay, "beta_1": beta_1, "beta_2": beta_2, "eps": epsilon}
 

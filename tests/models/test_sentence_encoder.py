@@ -13,7 +13,7 @@ import kbert
 from kbert.answers.embedding import EmbeddingAnswers
 from kbert.layers import EmbeddingPooling
 from kbert.models import BertSentenceEncoder
-from kbert.models.grad_cache import train_with_cached_embeddings
+from kbert.models.train_step import train_with_cached_embeddings
 
 MASK = np.array([[1, 1, 0, 0], [1, 1, 1, 1]], bool)
 
@@ -53,6 +53,7 @@ def test_the_gradient_in_parts_has_the_same_dropout_twice():
         np.testing.assert_allclose(cached, plain, atol=2e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_it_is_saved_loaded_and_stands_on_an_encoder(tmp_path):
     model = randomise(BertSentenceEncoder(tiny_config(num_layers=1), pooling="max", dimensions=(4,), temperature=0.1))
     pipeline = kbert.build_pipeline(model, tiny_tokenizer())

@@ -9,8 +9,8 @@ from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pretraining.run.new_model import dropout_of, new_model
-from kbert.text.same_tokenizer import check_same_tokenizer
 from kbert.text.tokenizer import BertTokenizer
+from kbert.text.vocabulary import check_same_tokenizer
 from kbert.weights.load import load_pretrained
 from kbert.weights.source import local_source
 

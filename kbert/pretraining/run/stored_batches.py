@@ -29,8 +29,7 @@ from kbert.files import read_json, sha256, write_directory
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
 from kbert.pretraining.run.new_model import dropout_of, new_model
-from kbert.text.same_tokenizer import check_same_tokenizer
-from kbert.text.vocabulary import read_vocabulary
+from kbert.text.vocabulary import check_same_tokenizer, read_vocabulary
 from kbert.training.run_state import Stage
 from kbert.weights.formats.kbert import (
     CONFIG,

@@ -51,7 +51,6 @@ def test_scores_by_hand():
             metric([0, 1], [0, 1])
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_fine_tuning_evaluation_and_answers(tmp_path):
     init = write_tiny_directory(tmp_path / "init", dropout=0.0)
     options = {"batch_size": 8, "sequence_length": 9, "learning_rate": 1e-2, "steps": 30, "evaluate_every": 30}

@@ -9,7 +9,7 @@ import tensorflow as tf
 from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
 from helpers.run_recipe import run_kbert
-from helpers.tiny_directory import write_table, write_tiny_directory
+from helpers.tiny_directory import write_table
 from helpers.tiny_finetuning import OFTEN
 from helpers.wrong_values import wrong_inputs
 
@@ -23,19 +23,13 @@ QUICK = dict(batch_size=8, sequence_length=9, learning_rate=2e-3, steps=6, evalu
 NO_DEV = QUICK | {"evaluate_every": None}
 
 
-@pytest.fixture(scope="module")
-def init(tmp_path_factory):
-    return write_tiny_directory(tmp_path_factory.mktemp("init"))
-
-
 @pytest.mark.usefixtures("eagerly")
 def test_pairs_are_learned_scored_exported_and_searched(init, tmp_path, capsys):
     task = Similarity(text_pair="pair", symmetric=True, dimensions=(4,))
     file = write_table(tmp_path / "pairs.csv", PAIRS, ("text", "pair"))
     train, dev = task.read(file).split(10)
     assert dev.columns["text_pair"][0] == PAIRS[dev.lines[0] - 2][1]
-    options = QUICK | {"optimization": {"accumulate": 2}}
-    run = kbert.finetune(init, task, train, dev, tmp_path / "run", **options)
+    run = kbert.finetune(init, task, train, dev, tmp_path / "run", **QUICK)
     assert run.metrics["dev"]["recall@1"] > run.metrics["constant_answer"]["recall@1"] == 1 / len(set(dev.text_pairs))
     assert kbert.evaluate(run.path, task, dev) == pytest.approx(run.metrics["dev"])
     texts = ["good bad", "paris", "never"]
@@ -69,7 +63,7 @@ def test_a_run_that_stopped_is_resumed_to_the_same_weights(init, tmp_path):
 @pytest.mark.usefixtures("eagerly")
 def test_triplets_scored_pairs_and_single_texts(init):
     triplets = [(*pair, "" if row % 2 else "never") for row, pair in enumerate(PAIRS)]
-    options = QUICK | {"steps": 2, "evaluate_every": 2, "group_by_length": True}
+    options = QUICK | {"steps": 1, "evaluate_every": 1, "group_by_length": True}
     run = kbert.finetune(init, Similarity(text_pair="p", negative="n"), triplets, 0.3, **options)
     assert set(run.metrics["dev"]) == {"examples", "recall@1", "recall@10", "mrr@10", "ndcg@10"}
     scored = Similarity(text_pair="p", label="s", score_range=(0, 5))

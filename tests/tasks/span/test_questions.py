@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.wrong_values import wrong_inputs
 
 from kbert.tasks.span.questions import Questions, locate, read_questions, read_squad
 from kbert.tasks.span.task import SpanExtraction
@@ -142,12 +143,13 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize("name, content, message", BAD)
-def test_what_is_wrong_is_named(tmp_path, name, content, message):
-    if content is not None:
-        write(tmp_path / name, content)
-    with pytest.raises((ValueError, FileNotFoundError), match=message):
-        read_questions(tmp_path / name)
+def test_what_is_wrong_is_named(tmp_path):
+    def read(file):
+        name, content = file
+        read_questions(tmp_path / name if content is None else write(tmp_path / name, content))
+
+    rows = (((name, content), message) for name, content, message in BAD)
+    wrong_inputs(read, *rows, error=(ValueError, FileNotFoundError))
 
 
 def test_columns_of_other_lengths():

@@ -38,8 +38,9 @@ def label_ids(table: Table, column: str, labels: Sequence[str]) -> np.ndarray:
     for row, value in enumerate(table[column]):
         value = value.strip()
         if value not in index:
-            known = shown_labels(labels)
-            raise ValueError(f"{table.where(row)}: expected {column!r} to be one of {known}. Received: {shown(value)}")
+            raise ValueError(
+                f"{table.where(row)}: expected {column!r} to be one of {shown_labels(labels)}. Received: {shown(value)}"
+            )
         ids[row] = index[value]
     return ids
 

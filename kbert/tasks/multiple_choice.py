@@ -316,12 +316,10 @@ def choice_views(examples: LabelledChoices, probabilities: np.ndarray) -> "list[
     from kbert.inspection.examples.prediction_views import label_views
 
     def cells(row):
-        label = int(examples.labels[row])
-        chosen = int(np.argmax(probabilities[row]))
+        marks = {int(np.argmax(probabilities[row])): ("✗ ", "*")} | {int(examples.labels[row]): ("✓ ", "**")}
         lines = []
         for n, text in enumerate(examples.choices[row]):
-            mark = "✓ " if n == label else "✗ " if n == chosen else ""
-            stars = "**" if n == label else "*" if n == chosen else ""
+            mark, stars = marks.get(n, ("", ""))
             shown = f"{stars}{escape(text, _MOST_CHARACTERS)}{stars}" if text.strip() else "–"
             lines.append(f"{mark}{n}: {shown} ({percent(probabilities[row, n])})")
         prompt = escape(examples.prompts[row], _MOST_CHARACTERS)

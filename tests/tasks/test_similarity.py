@@ -63,8 +63,9 @@ def test_a_run_that_stopped_is_resumed_to_the_same_weights(init, tmp_path):
 @pytest.mark.usefixtures("eagerly")
 def test_triplets_scored_pairs_and_single_texts(init):
     triplets = [(*pair, "" if row % 2 else "never") for row, pair in enumerate(PAIRS)]
-    options = QUICK | {"steps": 1, "evaluate_every": 1, "group_by_length": True}
-    run = kbert.finetune(init, Similarity(text_pair="p", negative="n"), triplets, 0.3, **options)
+    options = QUICK | {"steps": 1, "evaluate_every": 1}
+    task = Similarity(text_pair="p", negative="n")
+    run = kbert.finetune(init, task, triplets, 0.3, group_by_length=True, **options)
     assert set(run.metrics["dev"]) == {"examples", "recall@1", "recall@10", "mrr@10", "ndcg@10"}
     scored = Similarity(text_pair="p", label="s", score_range=(0, 5))
     rows = [(*pair, row % 6) for row, pair in enumerate(PAIRS)]

@@ -30,8 +30,8 @@ class DevExamples(keras.callbacks.Callback):
 
     Example::
 
-        some = dev.take(range(500))
-        shown = DevExamples(lambda: task.evaluate(pipeline, some), "runs/reviews/logs")
+        few = dev.take(range(500))
+        shown = DevExamples(lambda: task.evaluate(pipeline, few), "runs/reviews/logs")
         pipeline.model.fit(data, epochs=3, steps_per_epoch=100, callbacks=[shown])
     """
 

@@ -188,8 +188,13 @@ def label_views(
     ]
     if len(names) > 2:  # with two labels both orders are equal
         worst = table(np.argsort(probabilities[np.arange(len(labels)), labels], kind="stable"))
-        about = "The examples with the highest loss: the gold label has the lowest probability."
-        views.append(View("predictions/worst", worst, about))
+        views.append(
+            View(
+                "predictions/worst",
+                worst,
+                "The examples with the highest loss: the gold label has the lowest probability.",
+            )
+        )
     return views
 
 
@@ -247,7 +252,8 @@ def number_views(predictions, labels, header: Sequence[str], cells: Callable[[in
 
     `cells` maps the number of an example to Markdown for its columns.
     """
-    labels, predictions = np.asarray(labels, "float64"), np.asarray(predictions, "float64")
+    labels = np.asarray(labels, "float64")
+    predictions = np.asarray(predictions, "float64")
     with np.errstate(invalid="ignore"):  # inf - inf is not a number
         residuals = predictions - labels
     worst = []

@@ -14,7 +14,7 @@ from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class
 from kbert.preprocessing.windows import at_most, limit_rows
 from kbert.serving.export import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS
-from kbert.tasks.task import TaskSignature, answering, example_rows
+from kbert.tasks.task import Task, TaskSignature, answering
 
 # The number of floats in one output: 256 MB. It bounds the memory of [B, S, ...] and [B, M, V].
 _MOST_VALUES = 2**26
@@ -132,7 +132,7 @@ def _within_limits(signature: TaskSignature, pipeline: Pipeline, task, limits: S
     """The signature with its limits, on string columns or, unless it predicts, on tf.Examples."""
     preprocessor = signature.preprocessor or pipeline.preprocessor
     specs = preprocessor.string_signature()
-    rows_of = task.example_rows if signature.preprocessor is None else example_rows
+    rows_of = (task if signature.preprocessor is None else Task).example_rows
 
     def checked(columns):
         return dict(zip(specs, limits.check_bytes(columns), strict=True))

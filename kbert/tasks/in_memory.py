@@ -6,7 +6,7 @@ import numpy as np
 
 from kbert.checks import shown
 from kbert.tasks.stored_texts import StoredTexts, store_columns
-from kbert.tasks.table import Table, cell_text
+from kbert.tasks.table import Table, cell_text, check_columns
 
 
 def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, list]:
@@ -34,7 +34,7 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
         data = _columns_of_hugging_face(data, (*names, *optional))
     if isinstance(data, Mapping) or hasattr(data, "columns"):
         present = list(data) if isinstance(data, Mapping) else list(data.columns)
-        _check_names("the data", present, names)
+        check_columns("the data", present, list(names))
         columns = {name: _column(name, data[name]) for name in (*names, *optional) if name in present}
     elif isinstance(data, Sequence) and not isinstance(data, str | bytes):
         columns = _columns_of_rows(data, names, optional)
@@ -112,7 +112,7 @@ def _columns_of_rows(rows, names, optional):
         raise ValueError("Expected at least one row. Received: none")
     if isinstance(rows[0], Mapping):
         for number, row in enumerate(rows):
-            _check_names(f"row {number}", list(row), names)
+            check_columns(f"row {number}", list(row), list(names))
         more = [name for name in optional if all(name in row for row in rows)]
         return {name: [row[name] for row in rows] for name in (*names, *more)}
     if len(names) == 1 and isinstance(rows[0], str):
@@ -166,13 +166,6 @@ def _label_name(value, feature):
     if not hasattr(feature, "int2str") or value is None:
         return value
     return None if value == -1 else feature.int2str(value)  # -1: no label, as in GLUE's test sets
-
-
-def _check_names(where, present, names):
-    if missing := [name for name in names if name not in present]:
-        raise ValueError(
-            f"{where}: expected the columns {list(names)}. Received: {shown(present, 500)}; missing: {missing}."
-        )
 
 
 def _plain(value):

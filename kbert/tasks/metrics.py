@@ -13,13 +13,13 @@ import numpy as np
 
 def accuracy(labels, predictions) -> float:
     """Fraction of equal entries."""
-    labels, predictions = _same_length(labels, predictions)
+    labels, predictions = _same_shape(labels, predictions)
     return float(np.mean(labels == predictions))
 
 
 def f1(labels, predictions, positive: int = 1) -> float:
     """Harmonic mean of precision and recall of the class `positive`. As a task's metric it is for two classes only."""
-    labels, predictions = _same_length(labels, predictions)
+    labels, predictions = _same_shape(labels, predictions)
     hits = np.sum((labels == positive) & (predictions == positive))
     named = np.sum(labels == positive) + np.sum(predictions == positive)
     return float(2 * hits / named) if named else 0.0
@@ -27,14 +27,14 @@ def f1(labels, predictions, positive: int = 1) -> float:
 
 def macro_f1(labels, predictions) -> float:
     """Mean F1 over the classes that occur in either series."""
-    labels, predictions = _same_length(labels, predictions)
+    labels, predictions = _same_shape(labels, predictions)
     classes = np.union1d(labels, predictions)
     return float(np.mean([f1(labels, predictions, c) for c in classes]))
 
 
 def matthews(labels, predictions) -> float:
     """Matthews' correlation of two series of classes. For two it is the φ coefficient (Gorodkin 2004 for more)."""
-    labels, predictions = _same_length(labels, predictions)
+    labels, predictions = _same_shape(labels, predictions)
     classes = np.union1d(labels, predictions)
     truth = (labels[:, None] == classes).astype("float64")
     guess = (predictions[:, None] == classes).astype("float64")
@@ -43,7 +43,7 @@ def matthews(labels, predictions) -> float:
 
 def pearson(labels, predictions) -> float:
     """Pearson's linear correlation."""
-    labels, predictions = (np.asarray(v, "float64") for v in _same_length(labels, predictions))
+    labels, predictions = (np.asarray(v, "float64") for v in _same_shape(labels, predictions))
     if np.ptp(labels) == 0 or np.ptp(predictions) == 0:  # the deviations of a constant from its rounded mean are noise
         return 0.0
     return _correlation(labels - labels.mean(), predictions - predictions.mean())
@@ -51,19 +51,19 @@ def pearson(labels, predictions) -> float:
 
 def spearman(labels, predictions) -> float:
     """Spearman's rank correlation. Equal values share the mean of their ranks."""
-    labels, predictions = _same_length(labels, predictions)
+    labels, predictions = _same_shape(labels, predictions)
     return pearson(_ranks(labels), _ranks(predictions))
 
 
 def mean_squared_error(labels, predictions) -> float:
     """Mean of the squared differences."""
-    labels, predictions = (np.asarray(v, "float64") for v in _same_length(labels, predictions))
+    labels, predictions = (np.asarray(v, "float64") for v in _same_shape(labels, predictions))
     return float(np.mean((labels - predictions) ** 2))
 
 
 def mean_absolute_error(labels, predictions) -> float:
     """Mean of the absolute differences."""
-    labels, predictions = (np.asarray(v, "float64") for v in _same_length(labels, predictions))
+    labels, predictions = (np.asarray(v, "float64") for v in _same_shape(labels, predictions))
     return float(np.mean(np.abs(labels - predictions)))
 
 
@@ -91,17 +91,17 @@ def metrics_of(labels) -> dict:
 
 
 def _micro_f1(labels, predictions):
-    labels, predictions = _same_tables(labels, predictions)
+    labels, predictions = _same_shape(labels, predictions, 2)
     return f1(labels.ravel(), predictions.ravel())
 
 
 def _mean_f1(labels, predictions):
-    labels, predictions = _same_tables(labels, predictions)
+    labels, predictions = _same_shape(labels, predictions, 2)
     return float(np.mean([f1(truth, guess) for truth, guess in zip(labels.T, predictions.T, strict=True)]))
 
 
 def _subset_accuracy(labels, predictions):
-    labels, predictions = _same_tables(labels, predictions)
+    labels, predictions = _same_shape(labels, predictions, 2)
     return float(np.mean(np.all(labels == predictions, axis=1)))
 
 
@@ -120,20 +120,16 @@ def _ranks(values):
     return (last - (counts - 1) / 2)[inverse]
 
 
-def _same_length(labels, predictions):
-    return _same_shape(labels, predictions, 1, "A metric compares two series of the same length, at least 1")
+_COMPARED = {1: "A metric compares two series", 2: "A metric of several labels compares two tables [n, N]"}
 
 
-def _same_tables(labels, predictions):
-    expected = "A metric of several labels compares two tables [n, N] of the same length, at least 1"
-    return _same_shape(labels, predictions, 2, expected)
-
-
-def _same_shape(labels, predictions, axes, expected):
+def _same_shape(labels, predictions, axes: int = 1):
     labels = np.asarray(labels)
     predictions = np.asarray(predictions)
     if labels.ndim != axes or labels.shape != predictions.shape or not labels.size:
-        raise ValueError(f"{expected}. Received: shapes {labels.shape} and {predictions.shape}")
+        raise ValueError(
+            f"{_COMPARED[axes]} of the same length, at least 1. Received: shapes {labels.shape} and {predictions.shape}"
+        )
     return labels, predictions
 
 

@@ -36,7 +36,6 @@ class LabelledChoices(Examples):
 
     row_fields = ("prompts", "choices", "labels")
     regression = False
-    skipped = 0
 
     def __post_init__(self):
         super().__post_init__()
@@ -63,68 +62,33 @@ def padded_choices(choices: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[*row, *[""] * (most - len(row))] for row in choices]
 
 
-SWAG_COLUMNS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3", "label")
+_SWAG_COLUMNS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3")
 
 
-def read_choices(path, prompt: str = "prompt", choices: Sequence[str] = ("choices",), label: str = "label"):
-    """Your own questions as `LabelledChoices`, from a file that `kbert.tasks.table.read_table` reads.
+def read_questions(
+    path,
+    format: str = "table",
+    prompt: str = "prompt",
+    choices: Sequence[str] = ("choices",),
+    label: str | None = "label",
+) -> LabelledChoices:
+    """Reads questions from a table, or in a published format, "swag" or "dream".
 
-    A .csv or .tsv file has a column for each choice. An empty cell is not a choice. A .jsonl file has the same keys, or
-    one key with a list of strings. Prompts may be blank.
+    - table: any file that `kbert.tasks.table.read_table` reads, with a column for each choice. An empty cell is not a
+      choice. A .jsonl file has the same keys, or one key with a list of strings. Prompts may be blank. The label is the
+      exact text of the right choice (the first of equal ones) or, if it is not one of the texts, its number from 0.
+    - swag: SWAG's csv (Zellers et al. 2018): which of four endings continues the second sentence? The prompt is the
+      first sentence, each choice the beginning of the second with an ending (paper, section 4.4).
+    - dream: DREAM's JSON (Sun et al. 2019): questions about dialogues, three choices each. The prompt is the dialogue,
+      its turns joined by spaces. Each choice is the question and an answer. So a row that is too long loses the end of
+      its longer text, the dialogue, and never the question.
 
-    The label is the exact text of the right choice or, if it is not one of the texts, its number from 0. If choices are
-    equal, the text means the first of them.
+    With `label` None, for predictions, tables and SWAG need no labels.
     """
-    return _labelled(_table_questions(path, prompt, choices, label), path)
-
-
-def read_swag(path) -> LabelledChoices:
-    """SWAG's csv (Zellers et al. 2018): which of four endings continues the second sentence?
-
-    The prompt is the first sentence, each choice the beginning of the second with an ending (paper, section 4.4).
-    """
-    return _labelled(_swag_questions(path, SWAG_COLUMNS), path)
-
-
-def read_dream(path) -> LabelledChoices:
-    """DREAM's JSON (Sun et al. 2019): questions about dialogues, three choices each.
-
-    The prompt is the dialogue, its turns joined by spaces. Each choice is the question and an answer. So a row that is
-    too long loses the end of its longer text, the dialogue, and never the question.
-    """
-    dialogues = read_json(path, object, data=True)
-    dialogues = dialogues if isinstance(dialogues, list) else [dialogues]
-    questions = [
-        question
-        for number, entry in enumerate(dialogues, start=1)
-        for question in _dream_questions(entry, f"{path}, dialogue {number}")
-    ]
-    if not questions:
-        raise ValueError(f"{path}: expected at least one question. Received: none")
-    return _labelled(questions, path)
-
-
-READERS = {"swag": read_swag, "dream": read_dream}
-
-
-def read_questions(path, format="table", prompt="prompt", choices=("choices",), label=None) -> LabelledChoices:
-    """Questions in the format "swag", "dream" or "table", with columns as in `read_choices`."""
-    if format in READERS:
-        with _format_in_errors(format):
-            return READERS[format](path)
-    return read_choices(path, prompt, choices, label or "label")
-
-
-def read_prompts(path, format: str = "table", prompt: str = "prompt", choices: Sequence[str] = ("choices",)):
-    """Prompts and lists of choices, for prediction. Unlike `read_questions`, tables and SWAG need no labels."""
-    if format == "swag":
-        with _format_in_errors(format):
-            examples = _labelled(_swag_questions(path, SWAG_COLUMNS[:-1]), path)
-    elif format in READERS:
-        examples = read_questions(path, format)
-    else:
-        examples = _labelled(_table_questions(path, prompt, choices, None), path)
-    return examples.prompts, examples.choices
+    if format == "table":
+        return _labelled(_table_questions(path, prompt, choices, label), path)
+    with _format_in_errors(format):
+        return _labelled(_dream_questions(path) if format == "dream" else _swag_questions(path, label), path)
 
 
 @contextlib.contextmanager
@@ -150,6 +114,8 @@ def choices_from_columns(prompts, choices, labels) -> LabelledChoices:
 
 
 def _labelled(questions, path=None) -> LabelledChoices:
+    if not (questions := list(questions)):
+        raise ValueError(f"{path}: expected at least one question. Received: none")
     prompts, choices, labels = (list(part) for part in zip(*questions, strict=True))
     return LabelledChoices(prompts, choices, np.array(labels, "int32"), None if path is None else str(path))
 
@@ -187,15 +153,21 @@ def _listed_rows(path, prompt, choices, label):
         yield where, entry[prompt], texts, entry[label] if label else None
 
 
-def _swag_questions(path, columns):
-    table = read_table(path, columns, format="csv")
+def _swag_questions(path, label):
+    table = read_table(path, [*_SWAG_COLUMNS, "label"] if label else _SWAG_COLUMNS, format="csv")
     for row, (prompt, start) in enumerate(zip(table["sent1"], table["sent2"], strict=True)):
         choices = [f"{start} {table[f'ending{n}'][row]}".strip() for n in range(4)]
-        label = table["label"][row] if "label" in columns else None
-        yield _question(table.where(row), prompt, choices, label, names=["0", "1", "2", "3"])
+        number = table["label"][row] if label else None
+        yield _question(table.where(row), prompt, choices, number, names=["0", "1", "2", "3"])
 
 
-def _dream_questions(entry, where):
+def _dream_questions(path):
+    dialogues = read_json(path, object, data=True)
+    for number, entry in enumerate(dialogues if isinstance(dialogues, list) else [dialogues], start=1):
+        yield from _questions_of_dialogue(entry, f"{path}, dialogue {number}")
+
+
+def _questions_of_dialogue(entry, where):
     try:
         turns, questions, _ = entry
         for question in questions:
@@ -303,8 +275,8 @@ class MultipleChoice(Task):
     @classmethod
     def read_columns(cls, path, columns, *, format="table", choice_columns=("choices",)):
         """Prompts with their lists of choices, from a table or a published format."""
-        prompts, choices = read_prompts(path, format, columns["prompt"], list(choice_columns))
-        return {columns["prompt"]: prompts, columns["choices"]: choices}
+        examples = read_questions(path, format, columns["prompt"], list(choice_columns), label=None)
+        return {columns["prompt"]: examples.prompts, columns["choices"]: examples.choices}
 
     def read(self, path):
         return read_questions(path, self.format, self.prompt, self.choices, self.label)
@@ -344,12 +316,10 @@ def choice_views(examples: LabelledChoices, probabilities: np.ndarray) -> "list[
     from kbert.inspection.examples.prediction_views import label_views
 
     def cells(row):
-        label = int(examples.labels[row])
-        chosen = int(np.argmax(probabilities[row]))
+        marks = {int(np.argmax(probabilities[row])): ("✗ ", "*")} | {int(examples.labels[row]): ("✓ ", "**")}
         lines = []
         for n, text in enumerate(examples.choices[row]):
-            mark = "✓ " if n == label else "✗ " if n == chosen else ""
-            stars = "**" if n == label else "*" if n == chosen else ""
+            mark, stars = marks.get(n, ("", ""))
             shown = f"{stars}{escape(text, _MOST_CHARACTERS)}{stars}" if text.strip() else "–"
             lines.append(f"{mark}{n}: {shown} ({percent(probabilities[row, n])})")
         prompt = escape(examples.prompts[row], _MOST_CHARACTERS)

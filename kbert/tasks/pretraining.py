@@ -9,13 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kbert.options import Count
-from kbert.tasks.task import LONG_TEXT, Task, answering, of_model
+from kbert.tasks.task import LONG_TEXT, Task, TaskSignature, answering, of_model
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
-
-
-from kbert.tasks.task import TaskSignature
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,6 +11,14 @@ from kbert.checks import check_path, is_missing, shown
 from kbert.files import parse_json, similar_names
 from kbert.tasks.stored_texts import store_columns
 
+_LOGGER = logging.getLogger("kbert")
+JSON_LINES = (".jsonl", ".ndjson")
+_ARROW = (".parquet", ".arrow", ".feather")
+_ARROW_ROWS = 256  # of a Parquet file, in memory at once
+TABLES = (".csv", ".tsv", *JSON_LINES, *_ARROW)
+_SEPARATORS = (",", ";", "\t", "|")  # of a csv file, in the order in which they are tried
+_LONGEST = 1 << 26  # bytes of a line, characters of a cell; csv's own limit, 131,072, is less than a document
+
 
 def read_lines(path) -> list[str]:
     """The lines of a UTF-8 file without their ends, LF or CRLF. Other breaks, such as U+2028, are text."""
@@ -56,15 +64,6 @@ def check_characters(text: str, where: str) -> str:
             f"{text[:80]!r}"
         ) from None
     return text
-
-
-_LOGGER = logging.getLogger("kbert")
-JSON_LINES = (".jsonl", ".ndjson")
-_ARROW = (".parquet", ".arrow", ".feather")
-_ARROW_ROWS = 256  # of a Parquet file, in memory at once
-TABLES = (".csv", ".tsv", *JSON_LINES, *_ARROW)
-_SEPARATORS = (",", ";", "\t", "|")  # of a csv file, in the order in which they are tried
-_LONGEST = 1 << 26  # bytes of a line, characters of a cell; csv's own limit, 131,072, is less than a document
 
 
 class Table(dict):
@@ -191,8 +190,6 @@ def _format(path, format):
         format = others.get(suffix, "csv")
         if suffix not in TABLES and path.is_file():
             _check_is_text(path)
-    if format not in ("csv", "tsv", "jsonl", "arrow"):
-        raise ValueError(f"read_table: `format` must be 'csv', 'tsv', 'jsonl' or 'arrow'. Received: {format!r}")
     return format
 
 
@@ -306,7 +303,7 @@ def _with_header(path, rows, columns, optional, header):
         names = list(header)
         rows = itertools.chain([first], rows)
     wanted = names if columns is None else [*columns, *(name for name in optional if name in names)]
-    _check_columns(f"{path}, line {first[0]}", names, wanted)
+    check_columns(f"{path}, line {first[0]}", names, wanted)
     return names, wanted, rows
 
 
@@ -330,12 +327,11 @@ def _whole_rows(path, names, rows, short_rows, skipped):
         raise ValueError(f"{path} has a header and no rows: expected at least one.")
 
 
-def _check_columns(where, names, wanted):
-    missing = [name for name in wanted if name not in names]
-    if missing:
+def check_columns(where: str, names: Sequence[str], wanted: list[str]) -> None:
+    """Raises a ValueError unless each wanted name is among the columns' names once."""
+    if missing := [name for name in wanted if name not in names]:
         raise ValueError(f"{where}: expected the columns {wanted}. Received: {shown(names, 500)}; missing: {missing}.")
-    twice = sorted({name for name in wanted if names.count(name) > 1})
-    if twice:
+    if twice := sorted({name for name in wanted if names.count(name) > 1}):
         raise ValueError(
             f"{where}: expected each column once. Received: {shown(names, 500)}; more than once: {shown(twice)}."
         )
@@ -348,7 +344,7 @@ def _json_rows(path, columns, optional) -> Iterator[tuple[int, list[str]]]:
     yield 0, [*names, *more]
     for number, value in iterate_json_lines(path):
         where = f"{path}, line {number}"
-        _check_columns(where, list(value), names)
+        check_columns(where, list(value), names)
         yield (
             number,
             [

@@ -32,13 +32,6 @@ _TEXTS = {
 }
 
 
-def example_rows(names) -> list[dict[str, str]]:
-    """Requests for model cards and warm-up: rows for a pipeline with these inputs, dicts of column → string."""
-    if tuple(names) not in _TEXTS:
-        raise ValueError(f"export: expected one of the inputs {sorted(_TEXTS)}. Received: {tuple(names)}")
-    return _TEXTS[tuple(names)]
-
-
 @dataclasses.dataclass(frozen=True)
 class TaskSignature:
     """A signature of a served model.
@@ -342,7 +335,9 @@ class Task:
     @classmethod
     def example_rows(cls, names: tuple[str, ...]) -> list[dict]:
         """Requests of one row each for these columns, a short one first. They are for warm-up and the model card."""
-        return example_rows(names)
+        if tuple(names) not in _TEXTS:
+            raise ValueError(f"export: expected one of the inputs {sorted(_TEXTS)}. Received: {tuple(names)}")
+        return _TEXTS[tuple(names)]
 
     @classmethod
     def read_columns(cls, path, columns: Mapping[str, str]) -> Mapping[str, Sequence] | None:

@@ -9,7 +9,7 @@ from helpers.tiny_corpus import VOCABULARY
 from kbert.corpus.documents import read_documents
 from kbert.files import read_json, to_json
 from kbert.tasks.labelled_text import distinct_labels, from_table
-from kbert.tasks.multiple_choice import read_choices, read_dream, read_prompts, read_swag
+from kbert.tasks.multiple_choice import read_questions as read_choices
 from kbert.tasks.span.questions import read_questions, read_squad
 from kbert.tasks.span.triviaqa import triviaqa_questions
 from kbert.tasks.table import iterate_json_lines, read_table
@@ -96,9 +96,9 @@ READERS = {  # what reads, the name of the file, sound contents
     "squad": (read_squad, "dev.json", [json.dumps(SQUAD)]),
     "unlabelled squad": (lambda path: read_squad(path, labelled=False), "dev.json", [json.dumps(SQUAD, indent=1)]),
     "questions": (read_questions, "questions.csv", [QUESTIONS]),
-    "swag": (read_swag, "val.csv", [SWAG]),
-    "swag without labels": (lambda path: read_prompts(path, "swag"), "test.csv", [SWAG]),
-    "dream": (read_dream, "dream.json", [json.dumps(DREAM)]),
+    "swag": (lambda path: read_choices(path, "swag"), "val.csv", [SWAG]),
+    "swag without labels": (lambda path: read_choices(path, "swag", label=None), "test.csv", [SWAG]),
+    "dream": (lambda path: read_choices(path, "dream"), "dream.json", [json.dumps(DREAM)]),
     "choices": (read_choices, "quiz.jsonl", [QUIZ]),
     "choices in columns": (lambda path: read_choices(path, choices=["a", "b", "c"]), "quiz.csv", [QUIZ_CSV]),
     "triviaqa": (

@@ -13,15 +13,14 @@ from kbert.training.logs import is_chief, updates_done
 class DevExamples(keras.callbacks.Callback):
     """Writes tables, pictures and examples of each evaluation for TensorBoard, to the run `examples`.
 
-    The task determines what is shown (`kbert.tasks.Evaluation.show`): a classifier's confusion
-    matrix and its most confident errors, questions with answer and gold answer, sentences with
-    entities. Figures cover all evaluated examples. Each table shows ten of them. `kbert.finetune`
-    adds this callback if there are logs and a dev set.
+    The task determines what is shown (`kbert.tasks.Evaluation.show`): a classifier's confusion matrix and its most
+    confident errors, questions with answer and gold answer, sentences with entities. Figures cover all evaluated
+    examples. Each table shows ten of them. `kbert.finetune` adds this callback if there are logs and a dev set.
 
     Args:
-        source: `DevEvaluation` of the `fit_steps` that this callback goes to: its results are
-            shown, and nothing is predicted again. For a plain `model.fit`, a function without
-            arguments that returns a `kbert.tasks.Evaluation`.
+        source: `DevEvaluation` of the `fit_steps` that this callback goes to: its results are shown, and nothing is
+            predicted again. For a plain `model.fit`, a function without arguments that returns a
+            `kbert.tasks.Evaluation`.
         log_dir: path of the TensorBoard logs.
         every: int, epochs from one call of a function to the next.
 
@@ -31,8 +30,8 @@ class DevExamples(keras.callbacks.Callback):
 
     Example::
 
-        some = dev.take(range(500))
-        shown = DevExamples(lambda: task.evaluate(pipeline, some), "runs/reviews/logs")
+        few = dev.take(range(500))
+        shown = DevExamples(lambda: task.evaluate(pipeline, few), "runs/reviews/logs")
         pipeline.model.fit(data, epochs=3, steps_per_epoch=100, callbacks=[shown])
     """
 

@@ -19,9 +19,8 @@ _MOST_TOKENS = 40  # of a segment are shown
 def next_sentence_table(inputs, labels, weights, logits, piece) -> str:
     """A Markdown table of the pairs of a batch, as the model sees them: with their masks.
 
-    `inputs` has ``token_ids``, ``segment_ids``, ``padding_mask`` [B, S], and ``part_ids`` for
-    packed rows. `labels` and `weights` are [B] or [B, K]: label 0 is IsNext, a pair of weight 0
-    does not exist. `logits` are [B, 2] or [B, K, 2].
+    `inputs` has ``token_ids``, ``segment_ids``, ``padding_mask`` [B, S], and ``part_ids`` for packed rows. `labels` and
+    `weights` are [B] or [B, K]: label 0 is IsNext, a pair of weight 0 does not exist. `logits` are [B, 2] or [B, K, 2].
     """
     token_ids, segment_ids = inputs["token_ids"], inputs["segment_ids"]
     part_ids = inputs.get("part_ids", np.asarray(inputs["padding_mask"], "int32"))  # part 0 is padding
@@ -47,16 +46,14 @@ def next_sentence_table(inputs, labels, weights, logits, piece) -> str:
 class MaskedExamples(keras.callbacks.Callback):
     """Writes held-out examples to TensorBoard's Text tab while a masked language model trains.
 
-    The first table shows the original text, the corrupted input with its masked tokens in bold, and
-    the text with the model's best guess at every masked position and its probability. Right guesses
-    follow a ✓. Wrong ones are in italics after a ✗, with the probability of the right token. The
-    second table has the pairs of next sentence prediction with the model's verdict. Each table is
-    there if the model has that head.
+    The first table shows the original text, the corrupted input with its masked tokens in bold, and the text with the
+    model's best guess at every masked position and its probability. Right guesses follow a ✓. Wrong ones are in italics
+    after a ✗, with the probability of the right token. The second table has the pairs of next sentence prediction with
+    the model's verdict. Each table is there if the model has that head.
 
     Args:
         vocabulary: list of tokens.
-        batch: one pre-training batch `(inputs, labels, sample_weight)`, for example the first of
-            the validation data.
+        batch: one pre-training batch `(inputs, labels, sample_weight)`, for example the first of the validation data.
         log_dir: path of the TensorBoard logs.
         examples: int, the number of rows of the batch to show.
         every: int, in epochs of `fit` (windows of `fit_steps`).

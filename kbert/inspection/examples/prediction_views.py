@@ -94,8 +94,8 @@ def confusion_table(counts: np.ndarray, names: Sequence[str]) -> str:
 class Calibration:
     """Examples in b bins of equal width by the probability of the predicted label.
 
-    `counts` is int64 [b]. `confidence`, the mean probability of the predicted label, and `accuracy`
-    are float64 [b], NaN for an empty bin.
+    `counts` is int64 [b]. `confidence`, the mean probability of the predicted label, and `accuracy` are float64 [b],
+    NaN for an empty bin.
 
     Source: Guo et al. 2017, "On Calibration of Modern Neural Networks", section 2.
     """
@@ -138,11 +138,11 @@ def label_views(
 ) -> list[View]:
     """Confusion matrix, precision and recall by label, calibration, and the most wrong examples.
 
-    `probabilities` are float [n, N], `labels` ints [n]. `cells` maps the number of an example to
-    Markdown for its columns. Numbers are of all examples; tables have `MOST_LABELS` and
-    `MOST_EXAMPLES` rows.
+    `probabilities` are float [n, N], `labels` ints [n]. `cells` maps the number of an example to Markdown for its
+    columns. Numbers are of all examples; tables have `MOST_LABELS` and `MOST_EXAMPLES` rows.
     """
-    probabilities, labels = np.asarray(probabilities, "float64"), np.asarray(labels)
+    probabilities = np.asarray(probabilities, "float64")
+    labels = np.asarray(labels)
     predictions = probabilities.argmax(axis=1)
     confidence = probabilities[np.arange(len(labels)), predictions]
     is_right = predictions == labels
@@ -188,8 +188,13 @@ def label_views(
     ]
     if len(names) > 2:  # with two labels both orders are equal
         worst = table(np.argsort(probabilities[np.arange(len(labels)), labels], kind="stable"))
-        about = "The examples with the highest loss: the gold label has the lowest probability."
-        views.append(View("predictions/worst", worst, about))
+        views.append(
+            View(
+                "predictions/worst",
+                worst,
+                "The examples with the highest loss: the gold label has the lowest probability.",
+            )
+        )
     return views
 
 
@@ -247,7 +252,8 @@ def number_views(predictions, labels, header: Sequence[str], cells: Callable[[in
 
     `cells` maps the number of an example to Markdown for its columns.
     """
-    labels, predictions = np.asarray(labels, "float64"), np.asarray(predictions, "float64")
+    labels = np.asarray(labels, "float64")
+    predictions = np.asarray(predictions, "float64")
     with np.errstate(invalid="ignore"):  # inf - inf is not a number
         residuals = predictions - labels
     worst = []

@@ -159,12 +159,12 @@ def answer_views(result, version: str) -> list[View]:
     def table(rows):
         lines = []
         for row in rows:
-            mark = "✓" if exact[row] else f"≈ F1&nbsp;{percent(f1[row])}" if f1[row] else "✗"
+            mark = f"≈ F1&nbsp;{percent(f1[row])}" if f1[row] else "✗"
             gold = (questions.answer_starts[row], questions.answer_ends[row])
             place = tuple(result.places[row]) if answers[row] else None
             lines.append(
                 [
-                    mark,
+                    "✓" if exact[row] else mark,
                     escape(questions.questions[row], _MOST_CHARACTERS),
                     _shown_answer(answers[row], result.best_answers[row], fractions[row]),
                     _gold(questions.answers[row]),

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-VERSIONS = ("1.1", "2.0")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -18,11 +17,6 @@ _PUNCTUATION = str.maketrans("", "", string.punctuation)
 def normalize_answer(text: str) -> str:
     """Lower case, without ASCII punctuation and English articles, words separated by one space."""
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
-
-
-def exact_match(answer: str, gold: str) -> float:
-    """1.0 where both are equal once normalised, else 0.0."""
-    return float(normalize_answer(answer) == normalize_answer(gold))
 
 
 def token_f1(answer: str, gold: str, version: str = "2.0") -> float:
@@ -44,17 +38,13 @@ def raw_scores(golds: Sequence[Sequence[str]], answers: Sequence[str], version: 
     `golds` are the right answers of each question. If there are none, "" is right, which also means "no answer". The
     versions "1.1" and "2.0" differ for answers that are empty after normalisation.
     """
-    if version not in VERSIONS:
-        raise ValueError(f"raw_scores: `version` must be one of {VERSIONS}. Received: {version!r}")
-    if len(golds) != len(answers):
-        raise ValueError(f"raw_scores: expected an answer to each question. Received: {len(golds)}, {len(answers)}")
     exact = np.zeros(len(golds))
     f1 = np.zeros(len(golds))
     for row, (right, answer) in enumerate(zip(golds, answers, strict=True)):
         if version == "2.0":
             right = [text for text in right if normalize_answer(text)]
         right = right or [""]
-        exact[row] = max(exact_match(answer, gold) for gold in right)
+        exact[row] = normalize_answer(answer) in map(normalize_answer, right)
         f1[row] = max(token_f1(answer, gold, version) for gold in right)
     return exact, f1
 

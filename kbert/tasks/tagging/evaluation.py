@@ -113,8 +113,6 @@ def write_predictions(path, tagged: TaggedText, predicted: Sequence[Sequence[str
     has_documents = len(tagged.texts("document")) < len(tagged)
     lines = []
     document = None
-    if len(predicted) != len(tagged):
-        raise ValueError(f"write_predictions: expected tags for {len(tagged)} sentences. Received: {len(predicted)}")
     for row in range(len(tagged)):
         if has_documents and tagged.documents[row] != document:
             document = tagged.documents[row]

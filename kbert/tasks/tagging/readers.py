@@ -11,8 +11,6 @@ from kbert.tasks.examples import Examples
 from kbert.tasks.table import JSON_LINES, TABLES, check_characters, iterate_json_lines, read_lines, read_table
 from kbert.tasks.tagging.tag_scheme import convert_sentences
 
-CONTEXTS = ("document", "sentence")
-
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TaggedText(Examples):
@@ -60,8 +58,6 @@ class TaggedText(Examples):
 
     def texts(self, context: str = "document") -> list[range]:
         """The sentences that a tagger reads together: one by one, or with the context "document" all of a document."""
-        if context not in CONTEXTS:
-            raise ValueError(f"`context` must be one of {CONTEXTS}. Received: {context!r}")
         if context == "sentence":
             return [range(n, n + 1) for n in range(len(self))]
         starts = [n for n in range(len(self)) if n == 0 or self.documents[n] != self.documents[n - 1]]
@@ -76,10 +72,9 @@ def learn_tags(tagged: TaggedText) -> list[str]:
 
 def check_tags(tagged: TaggedText, tags: Sequence[str]) -> None:
     """Raises a ValueError that names file and line for the first tag that is not among `tags`."""
-    known = set(tags)
     for row, sentence in enumerate(tagged.tags):
         for n, tag in enumerate(sentence):
-            if tag not in known:
+            if tag not in tags:
                 raise ValueError(f"{tagged.where(row, n)}: expected one of {list(tags)}. Received: {shown(tag)}")
 
 

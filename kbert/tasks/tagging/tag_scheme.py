@@ -10,7 +10,6 @@ BILOU   U-LOC  B-PER  L-PER      U-PER  O      the same with L and U
 import collections
 from collections.abc import Sequence
 
-SCHEMES = ("iob1", "iob2", "bioes", "bilou")
 _PREFIXES = {"iob1": "BI", "iob2": "BI", "bioes": "BIES", "bilou": "BILU"}
 _OF_BIOES = str.maketrans("LU", "ES")
 
@@ -63,8 +62,6 @@ def to_iob2(tags: Sequence[str], scheme: str) -> list[str]:
 
     In IOB1 every sequence is valid: a B- instead of an I- has the same meaning (CoNLL's eng.train has two).
     """
-    if scheme not in SCHEMES:
-        raise ValueError(f"`scheme` must be one of {SCHEMES}. Received: {scheme!r}")
     pairs = []
     for n, tag in enumerate(tags):
         prefix, type_ = split_tag(tag)
@@ -170,12 +167,6 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
 
     Source: Tjong Kim Sang and Buchholz 2000, the script conlleval.
     """
-    if len(gold) != len(predicted) or any(len(a) != len(b) for a, b in zip(gold, predicted, strict=True)):
-        raise ValueError(
-            "entity_scores: expected a predicted tag for every tag. "
-            f"Received: {sum(map(len, gold))} tags in {len(gold)} sentences and {sum(map(len, predicted))} in "
-            f"{len(predicted)}, or other lengths of a sentence"
-        )
     words = sum(map(len, gold))
     if not words:
         raise ValueError("entity_scores: expected at least one word. Received: none")

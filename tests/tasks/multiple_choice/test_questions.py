@@ -7,7 +7,7 @@ import pytest
 from helpers.tiny_directory import write_table
 from helpers.wrong_values import wrong_inputs
 
-from kbert.tasks.multiple_choice import LabelledChoices, read_choices, read_dream, read_prompts, read_swag
+from kbert.tasks.multiple_choice import LabelledChoices, read_questions
 
 ROWS = [("Which?", "one", "two, or so", "", "two, or so"), ("", "a", "b", "c", "0"), ("Sum", "2", "1", "1", "1")]
 LABELS = [1, 0, 1]  # the third is the text "1", not the number, and the first of two that have it
@@ -22,13 +22,17 @@ def _swag(path, items):
     return write_table(path, rows, ("", *names, "label"))
 
 
+def read_table_of(path, choices):
+    return read_questions(path, prompt="q", choices=choices, label="right")
+
+
 def test_columns_and_lists_give_the_same(tmp_path):
     table = write_table(tmp_path / "quiz.csv", ROWS, ("q", "a", "b", "c", "right"))
     lines = [json.dumps({"q": q, "all": [a, b, c] if c else [a, b], "right": y}) for q, a, b, c, y in ROWS]
     (tmp_path / "quiz.jsonl").write_text("\r\n".join(lines) + "\r\n")
     for examples in (
-        read_choices(table, "q", ["a", "b", "c"], "right"),
-        read_choices(tmp_path / "quiz.jsonl", "q", ["all"], "right"),
+        read_table_of(table, ["a", "b", "c"]),
+        read_table_of(tmp_path / "quiz.jsonl", ["all"]),
     ):
         assert examples.prompts == ["Which?", "", "Sum"]
         assert examples.choices == [["one", "two, or so"], ["a", "b", "c"], ["2", "1", "1"]]
@@ -42,21 +46,24 @@ def test_swag(tmp_path, shared_data):
         item, end = decoder.raw_decode(text.lstrip())
         items.append(item)
         text = text.lstrip()[end:]
-    examples = read_swag(_swag(tmp_path / "val.csv", items))
+    examples = read_questions(_swag(tmp_path / "val.csv", items), "swag")
     assert (len(examples), len(examples.choices[0])) == (10, 4)
     assert examples.prompts[0].startswith("Members of the procession walk down the street")
     assert examples.choices[0][1] == "A drum line has heard approaching them."
     assert examples.labels.tolist() == [item["label"] for item in items]
     unlabelled = (tmp_path / "val.csv").read_text("utf-8").replace("label", "other")  # as its test.csv has none
     (tmp_path / "test.csv").write_text(unlabelled, "utf-8")
-    assert read_prompts(tmp_path / "test.csv", "swag") == (examples.prompts, examples.choices)
+    read = read_questions(tmp_path / "test.csv", "swag", label=None)
+    assert (read.prompts, read.choices) == (examples.prompts, examples.choices)
     items[1]["label"] = 4
     with pytest.raises(ValueError, match=r"val.csv, line 3: .*'3'\]. Received: '4'"):
-        read_swag(_swag(tmp_path / "val.csv", items))
+        read_questions(_swag(tmp_path / "val.csv", items), "swag")
 
 
 def test_dream(shared_data):
-    train, dev = (read_dream(shared_data / "multiple_choice" / f"dream_{split}.json") for split in ("train", "dev"))
+    train, dev = (
+        read_questions(shared_data / "multiple_choice" / f"dream_{split}.json", "dream") for split in ("train", "dev")
+    )
     assert (len(train), len(dev)) == (6116, 2040)
     assert {len(choices) for choices in dev.choices} == {3}
     assert dev.prompts[0].startswith("M: How long have you been teaching in this middle school? W: For ten years.")
@@ -72,7 +79,7 @@ def test_what_is_wrong_in_dream(tmp_path):
         return [[turns, [question], "1"]]
 
     wrong_inputs(
-        lambda content: path.write_text(json.dumps(content)) and read_dream(path),
+        lambda content: path.write_text(json.dumps(content)) and read_questions(path, "dream"),
         (dialogue(["A: hi"], question="q", choice=["a", "b"]), "dialogue 1: expected .turns"),
         (dialogue(["A: hi"], question="q", choice=["a", "b"], answer="c"), "dialogue 1: expected the text of"),
         (dialogue(["A: hi"], question="q", choice=["a"], answer="a"), "dialogue 1: expected at least two"),
@@ -86,15 +93,17 @@ def test_what_is_wrong_in_dream(tmp_path):
     )
     path.write_text("[")
     with pytest.raises(ValueError, match="d.json: not JSON"):
-        read_dream(path)
+        read_questions(path, "dream")
     with pytest.raises(FileNotFoundError, match="is not a file"):
-        read_dream(tmp_path / "none.json")
+        read_questions(tmp_path / "none.json", "dream")
 
 
 def test_what_is_wrong_in_a_table(tmp_path):
     names = ("q", "a", "b", "c", "right")
     wrong_inputs(
-        lambda row: read_choices(write_table(tmp_path / "quiz.csv", [row], names), "q", ["a", "b", "c"], "right"),
+        lambda row: read_questions(
+            write_table(tmp_path / "quiz.csv", [row], names), "table", "q", ["a", "b", "c"], "right"
+        ),
         (("q", "a", "", "", "a"), "line 2: expected at least two choices"),
         (("q", "a", " ", "b", "a"), "none of them blank"),
         (("q", "a", "b", "", "c"), r"line 2: expected the text .*\['a', 'b'\]. Received: 'c'"),
@@ -108,7 +117,9 @@ def test_what_is_wrong_in_a_table(tmp_path):
 def test_what_is_wrong_in_json_lines(tmp_path):
     path = tmp_path / "quiz.jsonl"
     wrong_inputs(
-        lambda entry: path.write_text(json.dumps(entry) + "\n") and read_choices(path, "q", ["all"], "right"),
+        lambda entry: (
+            path.write_text(json.dumps(entry) + "\n") and read_questions(path, "table", "q", ["all"], "right")
+        ),
         ({"q": "x", "all": "a", "right": 0}, "list of strings in 'all'"),
         ({"q": "x", "all": ["a", ["b"]], "right": 0}, "list of strings in 'all'"),
         ({"q": "x", "all": ["a", "\ud83d"], "right": 0}, "line 1: expected characters. Received: half a surrogate"),
@@ -117,14 +128,9 @@ def test_what_is_wrong_in_json_lines(tmp_path):
     )
 
 
-def test_examples_stay_together():
-    examples = LabelledChoices([f"p{n}" for n in range(7)], [["x", f"c{n}"] for n in range(7)], np.ones(7, "int32"))
-    rest, few = examples.split(3, seed=1)
-    assert sorted(few.prompts + rest.prompts) == examples.prompts
-    assert all(p[1:] == c[1][1:] for p, c in zip(few.prompts, few.choices, strict=True))
-    with pytest.raises(ValueError, match="1 to 6 of 7"):
-        examples.split(7)
-    with pytest.raises(ValueError, match="1 prompts, 1 choices, 2 labels"):
-        LabelledChoices(["a"], [["b", "c"]], np.zeros(2, "int32"))
-    with pytest.raises(ValueError, match="label of example 0 .* Received: 2"):
-        LabelledChoices(["a"], [["b", "c"]], np.array([2], "int32"))
+def test_wrong_labels_in_memory():
+    wrong_inputs(
+        lambda labels: LabelledChoices(["a"], [["b", "c"]], np.array(labels, "int32")),
+        ([0, 0], "1 prompts, 1 choices, 2 labels"),
+        ([2], "label of example 0 .* Received: 2"),
+    )

@@ -8,10 +8,10 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from helpers.toy_glue import write_toy_glue
 from helpers.toy_tags import tagged_sentences, write_conll
-from kbert.commands.finetuning import task_classes
 
 import kbert
 from kbert.commands import COMMANDS as KBERT
+from kbert.commands.finetuning import task_classes
 from kbert.corpus.write_records import write_records
 
 SHORT = ("--steps", 1, "--batch-size", 4, "--sequence-length", 16)

@@ -24,12 +24,9 @@ _loaded, _loading = {}, threading.Lock()
 
 
 def run_beam(runner, flags, build) -> None:
-    """Runs an Apache Beam pipeline and waits for its end.
+    """Runs the Apache Beam pipeline that `build` applies its transforms to, and waits for its end.
 
-    Args:
-        runner: a name that Beam knows, such as ``DirectRunner``, ``FlinkRunner``, ``SparkRunner``, ``DataflowRunner``.
-        flags: list of str, Beam's own command line flags (its PipelineOptions).
-        build: function of a `apache_beam.Pipeline` that applies the transforms.
+    `flags` are Beam's own flags of the command line, for a runner that it knows, such as ``FlinkRunner``.
     """
     beam = import_beam()
     from apache_beam.options.pipeline_options import PipelineOptions
@@ -59,7 +56,6 @@ def run_beam(runner, flags, build) -> None:
 
 
 def import_beam():
-    """The module apache_beam."""
     try:
         import apache_beam
     except ImportError as error:
@@ -78,12 +74,7 @@ def _last_error(error):
 
 
 def load_once(key, load):
-    """The value of ``load()``, made once in each process, however many threads ask for it.
-
-    Args:
-        key: hashable; what is loaded. Only the value of the last key is kept.
-        load: function without arguments.
-    """
+    """The value of ``load()``, made once in each process, however many threads ask for it; the last key's is kept."""
     with _loading:
         if key not in _loaded:
             _loaded.clear()
@@ -125,15 +116,10 @@ class SharedDirectory:
             )
 
     def exists(self, name) -> bool:
-        """Whether a file is there."""
         return (self / name).is_file()
 
     def read(self, name) -> bytes:
-        """What `write` wrote.
-
-        Raises:
-            OSError: another content than was written.
-        """
+        """What `write` wrote; OSError if the content is another."""
         content = (self / name).read_bytes()
         digest, content = content[:_DIGEST], content[_DIGEST:]
         if hashlib.sha256(content).digest() != digest:
@@ -153,24 +139,20 @@ class SharedDirectory:
             yield file
 
     def write(self, name, content: bytes) -> None:
-        """Writes a file, with its hash."""
         with self.writing(name) as file:
             file.write(hashlib.sha256(content).digest() + content)
 
     def read_json(self, name):
-        """What `write_json` wrote."""
         return json.loads(self.read(name))
 
     def write_json(self, name, value) -> None:
-        """Writes a file of JSON."""
         self.write(name, json.dumps(value).encode())
 
     @contextlib.contextmanager
     def reporting(self, number):
-        """Reports a ValueError in the block to the starting program, which raises it: trying again would not help.
+        """Reports a ValueError in the block, of a piece of work, to the starting program: trying again would not help.
 
-        Args:
-            number: of the piece of work; of several errors that of the first piece is raised.
+        Of several errors that of the first piece is raised.
         """
         try:
             yield
@@ -187,7 +169,6 @@ class SharedDirectory:
             raise kind(self.read_json(reported[0].name))
 
     def delete(self) -> None:
-        """Deletes the directory."""
         shutil.rmtree(self.path, ignore_errors=True)
 
 

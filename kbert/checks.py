@@ -1,4 +1,4 @@
-"""Checks that many arguments need."""
+"""Checks that many arguments need; `owner` and `name` are those of the argument, for the message."""
 
 import numbers
 import os
@@ -7,11 +7,7 @@ from collections.abc import Sequence
 
 
 def check_positive(owner: str, **values) -> dict[str, int]:
-    """The values as ints, by name; ValueError unless each is a positive integer, of Python or NumPy, and no bool.
-
-    Args:
-        owner: of the arguments, for the message, such as "pretrain".
-    """
+    """The values as ints, by name; ValueError unless each is a positive integer, of Python or NumPy, and no bool."""
     return check_integers(owner, 1, **values)
 
 
@@ -40,11 +36,7 @@ def is_within(value: float, interval: str) -> bool:
 
 
 def check_bool(value, name: str) -> bool:
-    """The value as a bool; ValueError unless it is a bool or a `numpy.bool_`: the string "no" would count as true.
-
-    Args:
-        name: of the argument, and of its owner, for the message, such as "export: `frozen_weights`".
-    """
+    """The value as a bool; ValueError unless it is a bool or a `numpy.bool_`: the string "no" would count as true."""
     if isinstance(value, bool):
         return value
     import numpy as np  # not above: the configuration is cheap to import
@@ -55,23 +47,14 @@ def check_bool(value, name: str) -> bool:
 
 
 def check_path(value, name: str, expected: str = "a path") -> pathlib.Path:
-    """The value as a path; TypeError unless it is a string or an `os.PathLike`.
-
-    Args:
-        name: of the argument, and of its owner, for the message, such as "export: `directory`".
-        expected: what the argument takes, for the message.
-    """
+    """The value as a path; TypeError unless it is a string or an `os.PathLike`."""
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"{name} must be {expected}. Received: {type(value).__name__}")
     return pathlib.Path(value)
 
 
 def check_directory(value, name: str) -> pathlib.Path:
-    """The value as a path to write to, as `check_path`.
-
-    Raises:
-        NotADirectoryError: it, or a parent of it, is a file or a symbolic link to nothing.
-    """
+    """The value as a path to write to; NotADirectoryError if it or a parent is a file, or a link to nothing."""
     path = check_path(value, name)
     here = path.absolute()
     nearest = next(place for place in (here, *here.parents) if place.exists() or place.is_symlink())
@@ -89,15 +72,9 @@ def check_directory(value, name: str) -> pathlib.Path:
 def check_output_file(
     output, overwrite: bool, endings: Sequence[str] = (), others: Sequence[pathlib.Path] = ()
 ) -> pathlib.Path:
-    """The path of a file to write: it can be written, and does not exist unless it may be replaced.
+    """The path of a file that can be written, with one of `endings` (none: any).
 
-    Args:
-        endings: those that it may have, such as ``(".jsonl",)``; empty: any.
-        others: files that are written beside it, which must not exist either.
-
-    Raises:
-        ValueError: another ending.
-        IsADirectoryError, FileExistsError, PermissionError: what is there.
+    It, and `others`, which are written beside it, do not exist unless they may be replaced.
     """
     output = check_path(output, "`output`")
     if endings and output.suffix.lower() not in endings:

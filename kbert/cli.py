@@ -80,11 +80,7 @@ class Flag:
         return self.path[-1].replace("_", "-")
 
     def parse(self, text: str):
-        """The value that a word of the command line means.
-
-        Raises:
-            argparse.ArgumentTypeError: a word that means no value of the type.
-        """
+        """The value that a word of the command line means."""
         try:
             return check_option("", self.path[-1], read_word(text, self.annotation), self.annotation)
         except ValueError as error:
@@ -135,8 +131,7 @@ def _item_type(annotation):
 def flags_of(function: Callable, names: Sequence[str] | None = None, prefix: tuple[str, ...] = ()) -> Iterator[Flag]:
     """The flags of a typed function, of a class of task objects, or of a group of options.
 
-    Args:
-        names: only these parameters; None: all with an annotation.
+    They are the parameters with an annotation, and those of `names`.
     """
     help_texts = option_help(function)
     for name, parameter in inspect.signature(function).parameters.items():
@@ -248,12 +243,7 @@ def _metavar(annotation) -> str:
 
 
 def read_config(path: str) -> dict[str, Any]:
-    """The values of a configuration file, YAML or JSON.
-
-    Raises:
-        ValueError: a file without a mapping; the message names it.
-        FileNotFoundError: no such file.
-    """
+    """The values of a configuration file, YAML or JSON."""
     import yaml
 
     class Loader(yaml.SafeLoader):
@@ -274,9 +264,7 @@ def read_config(path: str) -> dict[str, Any]:
 def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Namespace]:
     """The arguments of the verb that the words of a command line mean, and the parsed words.
 
-    Raises:
-        SystemExit: for ``--help`` and ``--print-config``; with status 2 after one line on a wrong flag or value.
-        ValueError, FileNotFoundError: as `read_config`; a name in it that is no option.
+    ``--help`` and ``--print-config`` end the program, and a wrong flag or value does with status 2, after one line.
     """
     parameters = inspect.signature(command.verb).parameters
     beam_flags = []
@@ -398,13 +386,8 @@ def run_program(main, resumes: bool = False):
 
     These are a signal, divergence, a disk error, a lost worker, a damaged input or too little memory. The exit
     status is 130 after SIGINT, 143 after SIGTERM, 1 after an error. Before the program ends, partial files are removed
-    and the current training step is finished and saved; a second signal ends it at once.
-
-    Args:
-        main: function without arguments.
-        partial_task: whether the verb takes, instead of a task object, the fields that are given, as a dict.
-        resumes: whether the same command resumes a run from its checkpoints; with --dry-run there is no run.
-
+    and the current training step is finished and saved; a second signal ends it at once. `resumes`: whether the same
+    command resumes a run from its checkpoints; with --dry-run there is no run.
     """
     from kbert.training.console import log_to_console
     from kbert.training.signals import Interrupted, interrupt, let_signals_kill, take_signals

@@ -38,13 +38,9 @@ def similar_names(path: str | os.PathLike) -> str:
 
 
 def parse_json(text: str | bytes, where: str, *, most: int | None = _MOST, **options) -> Any:
-    """The value that JSON stands for.
+    """The value that JSON, in UTF-8 where it is bytes, stands for; messages begin with `where`.
 
-    Args:
-        text: UTF-8 where it is bytes.
-        where: what it was read from (a file, a file and a line): messages begin with it.
-        most: how many lists and objects it may have: empty ones take thirty times as much memory as their text.
-        **options: of `json.loads`.
+    It may have `most` lists and objects: empty ones take thirty times as much memory as their text.
     """
     openings = "[{" if isinstance(text, str) else (b"[", b"{")
     if most is not None and (number := sum(map(text.count, openings))) > most:
@@ -87,12 +83,7 @@ def read_small(path) -> bytes:
 
 
 def read_json(path, kind: type = dict, *, data: bool = False) -> Any:
-    """What a JSON file holds; a byte order mark is skipped.
-
-    Args:
-        kind: the type that is expected: dict, list, or object for any.
-        data: whether it holds a user's data, which may have any size.
-    """
+    """What a JSON file holds, of an expected type; a byte order mark is skipped. A user's `data` may have any size."""
     path = pathlib.Path(path)
     if not path.is_file():
         raise FileNotFoundError(
@@ -112,11 +103,7 @@ def to_json(value) -> str:
 
 
 def check_json(owner: str, **values) -> None:
-    """Raises ValueError unless each value, by the name of its argument, is None or a dict that JSON holds.
-
-    Args:
-        owner: of the arguments, for the message, such as "export".
-    """
+    """Raises ValueError unless each value, by the name of its argument, is None or a dict that JSON holds."""
     for name, value in values.items():
         if value is None:
             continue
@@ -158,9 +145,7 @@ def _json_hash(content):
 def atomic_file(path, mode: str = "w") -> Iterator[Any]:
     """A file to write that gets its name, whole and flushed to the disk, when the block ends without an error.
 
-    Args:
-        path: where to; its directory is there. Of a symbolic link, the file that it points to is replaced.
-        mode: "w" (UTF-8, line ends as they are written) or "wb".
+    Of a symbolic link, the file that it points to is replaced. Text is in UTF-8, with line ends as they are written.
     """
     path = pathlib.Path(os.path.realpath(path))
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
@@ -190,16 +175,9 @@ class FullDisk(WriteFault):
 
 @contextlib.contextmanager
 def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
-    """Turns the errors of libraries that find the disk full, or broken, into one that names what was to be written.
+    """Turns the errors of libraries that find the disk full, or broken, into a `WriteFault` that names the path.
 
-    Args:
-        path: what is written in the block.
-        needed: its size in bytes, where that is known.
-
-    Raises:
-        FullDisk: no space left on the disk, or none in this user's quota; the message names the path, the space that is
-            needed and the space that is free.
-        WriteFault: the disk reports an error.
+    Of a `FullDisk` (or quota) the message names the space that is free, and the bytes that are needed where known.
     """
     try:
         yield
@@ -223,10 +201,7 @@ def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
 def check_directory_is_free(path, own_files: tuple[str, ...], overwrite: bool) -> None:
     """Raises FileExistsError if there is something at `path` that may not be replaced; call it before long work.
 
-    Args:
-        path: where a directory is to be written.
-        own_files: patterns of the names that such a directory holds; nothing else is ever deleted.
-        overwrite: whether such a directory may be replaced.
+    A directory that holds nothing but `own_files`, patterns of names, may be replaced if `overwrite` says so.
     """
     check_bool(overwrite, "`overwrite`")
     path = pathlib.Path(path)
@@ -252,11 +227,7 @@ def write_directory(path, write: Callable[[pathlib.Path], None], needed: int | N
     Where `path` is a symbolic link the directory that it points to is replaced. If `write` fails, nothing of it
     remains and `path` is as it was. A process that is killed leaves the old directory or the new one at `path`: the
     two exchange their names in one step. On a file system that cannot do this there may be none for a moment, which
-    `remove_partial`, and the next call for the same path, put right.
-
-    Args:
-        write: function of the path to write to, an empty directory.
-        needed: about how many bytes it writes, for the message that the disk is full.
+    `remove_partial`, and the next call for the same path, put right. `needed` is as in `explain_full_disk`.
     """
     path = pathlib.Path(path).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)

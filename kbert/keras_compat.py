@@ -1,6 +1,4 @@
-"""Workarounds for Keras and TensorFlow, and every use of their private API, which a new release may break.
-
-Tried with Keras 3.15 and TensorFlow 2.21; each part says why it is here, and of which release that is true.
+"""Workarounds for Keras 3.15 and TensorFlow 2.21, and every use of their private API, which a new release may break.
 
 Classes that exist because of what Keras 3.15 does stand in modules of their own, and say why: `ReplicaDropout` (Keras
 drops the same positions on all replicas), the losses (Keras divides by the number of replicas, not by the weights),
@@ -16,8 +14,8 @@ import keras
 class FreshFunctions:
     """Predicts and evaluates with the layers as they are now.
 
-    Keras 3.15 keeps the function that it traced when layers get LoRA or int8 kernels in another model around them, and
-    goes on answering with the old kernels.
+    Keras keeps the function that it traced when layers get LoRA or int8 kernels in another model around them, and goes
+    on answering with the old kernels.
     """
 
     def make_predict_function(self, force=False):
@@ -39,22 +37,19 @@ class FreshFunctions:
 class CompatibleModel(FreshFunctions, keras.Model):
     """A `keras.Model` that learns its shapes under a strategy, and checks its inputs before Keras does.
 
-    Keras 3.15: to learn the shapes of a batch, `fit` takes the mean over replicas of one, which fails on bool masks,
-    and with several workers on any batch (keras issue 20585). Here one replica's part of the batch does. Without a
-    strategy, Keras 3.15 creates the optimizer's variables and those of several losses while it traces the first step,
-    and TensorFlow then traces that step a second time; here they exist before. On an empty dataset Keras 3.15 trains
-    and evaluates nothing without a word, or run eagerly fails on its metrics. Of a dataset of unknown length Keras 3.15
-    asks for one batch too many: the step that finds none has counted a batch of a static size by then, so that the mean
-    of the loss is too low; here a step begins once it has its batch. Private: `_maybe_symbolic_build`,
-    `_assert_input_compatibility`, `_distribute_strategy`, `_compile_loss`, `_compile_metrics`, `_distributed_dataset`,
-    `_get_metrics_result_or_logs`, `_eval_epoch_iterator`, `_make_function`.
+    To learn the shapes of a batch, Keras' `fit` takes the mean over replicas of one, which fails on bool masks, and
+    with several workers on any batch (keras issue 20585). Here one replica's part of the batch does. Without a
+    strategy, Keras creates the optimizer's variables and those of several losses while it traces the first step, and
+    TensorFlow then traces that step a second time; here they exist before. On an empty dataset Keras trains and
+    evaluates nothing without a word, or run eagerly fails on its metrics. Of a dataset of unknown length Keras asks for
+    one batch too many: the step that finds none has counted a batch of a static size by then, so that the mean of the
+    loss is too low; here a step begins once it has its batch.
 
     Raises:
         ValueError: on `fit` and `evaluate`, a dataset without a batch.
     """
 
     # AutoGraph leaves a model alone in a user's own `tf.function`, as it does Keras' classes, and does not warn.
-    # Private: the mark of TensorFlow 2.21, which `do_not_convert` sets, too.
     autograph_info__ = {}
 
     def check_inputs(self, inputs) -> None:
@@ -140,33 +135,30 @@ def _after_its_batch(step_function):
 
 
 def is_within_fit(options) -> bool:
-    """Whether `fit` calls `evaluate`, of these options. Private: `_use_cached_eval_dataset` (Keras 3.15)."""
+    """Whether `fit` calls `evaluate`, of these options."""
     return bool(options.get("_use_cached_eval_dataset"))
 
 
 def pass_inputs_unchanged(layer) -> None:
     """A layer's call gets its inputs as they are given: strings, lists, int64 keys, logits of any dtype.
 
-    Keras 3.15 otherwise makes tensors of its backend of them, casts floats to the layer's compute dtype, and refuses
-    lists as positional arguments. Private: `_convert_input_args`, `_allow_non_tensor_positional_args`.
+    Keras otherwise makes tensors of its backend of them, casts floats to the layer's compute dtype, and refuses lists
+    as positional arguments.
     """
     layer._convert_input_args = False
     layer._allow_non_tensor_positional_args = True
 
 
 def clear_losses(layer) -> None:
-    """Forgets what a layer's `add_loss` was given. Private: `_clear_losses`.
+    """Forgets what a layer's `add_loss` was given.
 
-    Keras 3.15 does it where a model is called; the losses of replicas, which wait for each other in between, add up.
+    Keras does it where a model is called; the losses of replicas, which wait for each other in between, add up.
     """
     layer._clear_losses()
 
 
 def set_direction(metric, direction) -> None:
-    """Whether a metric should go "up" or "down", for callbacks that watch it and are not told by their `mode`.
-
-    Private: `_direction`; of a metric without it such a callback of Keras 3.15 fails after the first epoch.
-    """
+    """Sets whether a metric should go "up" or "down": callbacks that watch it fail without it after the first epoch."""
     metric._direction = direction
 
 
@@ -176,23 +168,19 @@ def set_untracked(layer, name, value) -> None:
 
 
 def all_layers(layer, include_self=True) -> list:
-    """A layer and all layers in it, each once. Private: `_flatten_layers` (Keras 3.15 has no public form)."""
+    """A layer and all layers in it, each once."""
     return list(layer._flatten_layers(include_self=include_self))
 
 
 def layer_variables(layer) -> list:
-    """The variables of a layer itself that can be trained, frozen or not, without those of the layers in it.
-
-    Private: `_trainable_variables`; `layer.trainable_variables` leaves out what is frozen (Keras 3.15).
-    """
+    """The variables of a layer itself, frozen (which `layer.trainable_variables` leaves out) or not."""
     return layer._trainable_variables
 
 
 class OptimizerOfAll(keras.optimizers.Optimizer):
     """An optimizer whose `update_all(gradients, variables, learning_rate)` clips, decays and updates, all at once.
 
-    Keras 3.15 clips and decays before, by functions of its own. Private: `_clip_gradients`, `_apply_weight_decay`,
-    `_backend_update_step`, `_get_variable_index`.
+    Keras clips and decays before, by functions of its own.
     """
 
     def index_of(self, variable) -> int:
@@ -210,23 +198,17 @@ class OptimizerOfAll(keras.optimizers.Optimizer):
 
 
 def base_optimizer(optimizer):
-    """The optimizer that updates the weights: with the policy mixed_float16 Keras 3.15 wraps the one of `compile`."""
+    """The optimizer that updates the weights: with the policy mixed_float16 Keras wraps the one of `compile`."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 def learning_rate_of(optimizer):
-    """The variable or schedule of an optimizer's learning rate.
-
-    Private: `_learning_rate`; `optimizer.learning_rate` is the value for the next update, not the last (Keras 3.15).
-    """
+    """The variable or schedule of an optimizer's learning rate; its `learning_rate` is the next update's value."""
     return optimizer._learning_rate
 
 
 def adam_moments(optimizer, variable) -> tuple:
-    """The first and second moment of a variable, of a built optimizer of Adam's kind.
-
-    Private: `_get_variable_index`, `_momentums`, `_velocities` (Keras 3.15).
-    """
+    """The first and second moment of a variable, of a built optimizer of Adam's kind."""
     try:
         index = optimizer._get_variable_index(variable)
     except (AttributeError, KeyError):
@@ -236,10 +218,7 @@ def adam_moments(optimizer, variable) -> tuple:
 
 @contextlib.contextmanager
 def without_optimizer(model):
-    """Within this context a model has no optimizer, whose state `save_weights` would write: twice the weights' size.
-
-    Keras 3.15 has no argument for it.
-    """
+    """Within this context a model has no optimizer, whose state `save_weights` would write: twice the weights' size."""
     optimizer = model.__dict__.pop("optimizer", None)
     try:
         yield
@@ -251,8 +230,8 @@ def deserialize(value):
     """A layer or model from its serialised config; anything else is returned as it is.
 
     kbert's classes put other layers into `get_config` as they are. Keras serialises them when it saves, and then stores
-    once what two layers share, as a tokenizer, which it does not with configs serialised by hand (Keras 3.15); and
-    `from_config` of a config that was never serialised shares them.
+    once what two layers share, as a tokenizer, which it does not with configs serialised by hand; and `from_config` of
+    a config that was never serialised shares them.
     """
     return keras.saving.deserialize_keras_object(value) if isinstance(value, dict) else value
 
@@ -261,7 +240,7 @@ def serialize_shared(layer) -> dict:
     """`keras.saving.serialize_keras_object`, of a layer that others of the same file may use too.
 
     For a config that does not share the layer: ``type(model).from_config(model.get_config())`` is a new model. In a
-    file Keras 3.15 marks a config when it meets the layer again, too late where the first config, as that of a nested
+    file Keras marks a config when it meets the layer again, too late where the first config, as that of a nested
     layer, has been copied by then. So this meets it twice; where nothing is being saved, neither is marked.
     """
     keras.saving.serialize_keras_object(layer)
@@ -269,15 +248,14 @@ def serialize_shared(layer) -> dict:
 
 
 def dense_kernel(dense):
-    """The variable of a dense layer, to which `dense.kernel` adds LoRA's matrices (Keras 3.15). Private: `_kernel`."""
+    """The variable of a dense layer, to which `dense.kernel` adds LoRA's matrices."""
     return dense._kernel
 
 
 def delete_attribute(layer, name) -> None:
-    """`del layer.name`, without a garbage collection for each variable. Private: `_untrack_variable`.
+    """`del layer.name`, without Keras' garbage collection for each variable.
 
-    Keras 3.15, `Layer.__delattr__`: asks for one, as quantising and merging LoRA delete a variable of each layer. Each
-    takes a third of a second where TensorFlow is loaded, and has nothing to free: variables are in no cycles.
+    Each takes a third of a second where TensorFlow is loaded, and has nothing to free: variables are in no cycles.
     """
     value = getattr(layer, name)
     if isinstance(value, keras.Variable):
@@ -286,10 +264,7 @@ def delete_attribute(layer, name) -> None:
 
 
 def strategy_of(model):
-    """The `tf.distribute` strategy that a model was built under, TensorFlow's default one too; None on other backends.
-
-    Keras 3.15: models of other backends lack the attribute.
-    """
+    """The `tf.distribute` strategy that a model was built under, the default one too; None on other backends."""
     return getattr(model, "distribute_strategy", None)
 
 
@@ -300,19 +275,13 @@ def strategy_scope(model):
 
 
 def sync_state(model) -> None:
-    """Gives a model that `fit` is training its current values; to be called where a window has not ended.
-
-    On JAX Keras 3.15 keeps them outside of the variables, which are empty until the end of an epoch.
-    """
+    """Gives a model that `fit` is training its current values, which JAX keeps elsewhere until an epoch ends."""
     if hasattr(model, "jax_state_sync"):
         model.jax_state_sync()
 
 
 def with_known_length(dataset, count):
-    """A `tf.data.Dataset` that says how many batches it has.
-
-    Keras 3.15 warns at the end of a dataset of unknown length, and cannot show how much of it is left.
-    """
+    """A `tf.data.Dataset` that says how many batches it has: Keras warns at the end of one of unknown length."""
     import tensorflow as tf
 
     return dataset.apply(tf.data.experimental.assert_cardinality(count))
@@ -321,9 +290,8 @@ def with_known_length(dataset, count):
 def merge_replicas(function, *arguments) -> None:
     """Calls `function(strategy, *arguments)` once for all replicas of the current `tf.distribute` strategy.
 
-    Private: `tf.__internal__.distribute.interim.maybe_merge_call` (TensorFlow 2.21), which the optimizers of Keras 3.15
-    use too. The public `ReplicaContext.merge_call` is refused in loops and conditions, also where one replica does not
-    need it.
+    As Keras' optimizers do: the public `ReplicaContext.merge_call` is refused in loops and conditions, also where one
+    replica does not need it.
     """
     import tensorflow as tf
 
@@ -333,8 +301,8 @@ def merge_replicas(function, *arguments) -> None:
 def multiworker_strategy():
     """A `tf.distribute.MultiWorkerMirroredStrategy` under which Keras trains.
 
-    After each step Keras 3.15 asks for the mean of scalars along their first axis, which TensorFlow 2.21 refuses where
-    there are several workers (tensorflow issue 72388). Here it is their mean over replicas.
+    After each step Keras asks for the mean of scalars along their first axis, which TensorFlow refuses where there are
+    several workers (tensorflow issue 72388). Here it is their mean over replicas.
     """
     import tensorflow as tf
 
@@ -351,7 +319,7 @@ def multiworker_strategy():
 def limit_waiting_for_workers(cluster, start_seconds, silence_seconds) -> None:
     """TensorFlow gives up on workers that do not start, or are silent, for so long; before the strategy is made.
 
-    Private: `multi_worker_util`, `context` (TensorFlow 2.21 has no public way to set the limits; its own are an hour).
+    There is no public way to set the limits; TensorFlow's own are an hour.
     """
     from tensorflow.python.distribute import multi_worker_util
     from tensorflow.python.eager import context
@@ -369,10 +337,7 @@ def limit_waiting_for_workers(cluster, start_seconds, silence_seconds) -> None:
 
 
 def is_tensorflow_op(name) -> bool:
-    """Whether an op is TensorFlow's own. (Others have a name space, or are unknown as long as nobody loads them.)
-
-    Private: `op_def_registry` (TensorFlow 2.21 has no public list of ops).
-    """
+    """Whether an op is TensorFlow's own. (Others have a name space, or are unknown as long as nobody loads them.)"""
     from tensorflow.python.framework import op_def_registry
 
     return ">" not in name and op_def_registry.get(name) is not None

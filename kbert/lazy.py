@@ -13,7 +13,6 @@ def lazy_exports(package: str, names: dict[str, str], subpackages: tuple[str, ..
     it: it means what is public, even where the module is imported.
 
     Args:
-        package: ``__name__`` of the package.
         names: public name -> module of the package that defines it, such as ``{"AdamW": "adamw"}``.
         subpackages: those that ``dir`` shows beside the public names.
 

@@ -44,19 +44,10 @@ PASSING = "passing"  # Annotated[…, PASSING]: not part of the settings that de
 
 
 def check_option(owner: str, name: str, value, annotation):
-    """The value of an option in the type that its annotation names.
+    """The value of an option in the type that its annotation names; ValueError, which names both, if it is no such.
 
-    Args:
-        owner: the verb or the group, for the message.
-        annotation: a type, `Annotated` with `Bounds`, a `Literal`, a union, a tuple or list of these, or a group of
-            `Options`, for which a mapping of its fields counts as well. Other annotations are not checked.
-
-    Raises:
-        ValueError: another value; the message names owner and option, what is expected and what was received.
-
-    Example::
-
-        check_option("finetune", "batch_size", numpy.int64(8), Count)  # 8
+    An annotation is a type, `Annotated` with `Bounds`, a `Literal`, a union, a tuple or list of these, or a group of
+    `Options`, for which a mapping of its fields counts as well. Other annotations are not checked.
     """
     try:
         return _convert(value, annotation)
@@ -263,10 +254,6 @@ def verb(run: Callable[[Arguments], Any]):
     `run` as one object, so that an option is named where it is defined and where it is used, and nowhere between.
     Options of a group can be given by their own names, too (`into_groups`).
 
-    Raises:
-        TypeError: from the verb, for missing or unknown arguments.
-        ValueError: from the verb, for a value of another type or out of bounds.
-
     Example::
 
         def _run(arguments):
@@ -282,7 +269,7 @@ def verb(run: Callable[[Arguments], Any]):
     def decorate(declared):
         signature = inspect.signature(declared)
         annotations = {name: parameter.annotation for name, parameter in signature.parameters.items()}
-        typed = {name: one for name, one in annotations.items() if one is not inspect.Parameter.empty}
+        typed = {name: each for name, each in annotations.items() if each is not inspect.Parameter.empty}
         settings = [name for name, annotation in typed.items() if not is_passing(annotation)]
 
         def arguments(*args, **kwargs) -> Arguments:
@@ -308,10 +295,7 @@ def into_groups(owner: str, signature: inspect.Signature, given: Mapping[str, An
     """Arguments of a verb, those that are fields of a group in the group.
 
     A field of a group can be given by its own name, in Python, as a flag and in a configuration file:
-    ``strategy="one"`` is ``machine=Machine(strategy="one")``.
-
-    Raises:
-        TypeError: an unknown name; the message has one that is near.
+    ``strategy="one"`` is ``machine=Machine(strategy="one")``. Of an unknown name the TypeError has one that is near.
     """
     groups = {
         name: parameter.default
@@ -343,12 +327,7 @@ def into_groups(owner: str, signature: inspect.Signature, given: Mapping[str, An
 
 
 def option_help(documented) -> dict[str, str]:
-    """The sentences of ``Args:`` in the docstring of a verb or a group: name → text in one line.
-
-    Example::
-
-        option_help(kbert.finetune)["epochs"]  # "passes over `train`. The paper chooses among 2, 3 and 4."
-    """
+    """The sentences of ``Args:`` in the docstring of a verb or a group: name → text in one line."""
     doc = inspect.getdoc(documented) or ""
     section = re.search(r"^Args:\n((?:    .*\n|\n)*)", doc + "\n", re.MULTILINE)
     texts: dict[str, str] = {}

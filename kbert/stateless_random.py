@@ -16,18 +16,9 @@ _DRAW = 0xD1B54A32D192ED03  # keeps the numbers drawn from a key apart from the 
 
 
 def fold_in(key, *data):
-    """Mixes `data` into `key`, one after the other: a new key for this epoch, for this example.
+    """Mixes `data` into `key`, one after the other: `fold_in(seed, epoch, tf.range(32))` are keys of 32 examples.
 
-    Args:
-        key: int, or integers as a tensor, a Keras variable or a list: a seed or the result of another `fold_in`.
-        *data: the same, of shapes that broadcast with `key`.
-
-    Returns:
-        int64 tensor of the broadcast shape. `fold_in(key, a, b)` is `fold_in(fold_in(key, a), b)`; the order matters.
-
-    Example::
-
-        keys = fold_in(seed, epoch, tf.range(32))  # one key for each of 32 examples
+    Both are ints, or integers as tensors, Keras variables or lists, of shapes that broadcast; so is the int64 result.
     """
     key = _int64(key)
     for number in data:
@@ -40,31 +31,13 @@ def uniform(keys, n):
     """Float32 numbers in [0, 1), multiples of 2**-24: shape [..., n] for keys [...].
 
     Column j is a function of (key, j) only: a larger `n` adds columns and changes none.
-
-    Args:
-        keys: int64 [...].
-        n: int, how many for each key.
-
-    Example::
-
-        uniform(fold_in(seed, tf.range(32)), 4)  # [32, 4]
     """
     bits = _shift_right(_draw(keys, n), 40)  # float32 holds 24 bits exactly
     return tf.cast(bits, tf.float32) * (2.0**-24)
 
 
 def random_integers(keys, n, low, high):
-    """Int64 numbers in [low, high): shape [..., n] for keys [...].
-
-    Args:
-        keys: int64 [...].
-        n: how many for each key.
-        low, high: ints or tensors that broadcast with [..., n]; 0 < high - low < 2**31.
-
-    Example::
-
-        random_integers(fold_in(seed, tf.range(32)), 1, 0, 6)[:, 0]  # 32 throws of a die
-    """
+    """Int64 numbers in [low, high): shape [..., n] for keys [...]; bounds broadcast, and differ by 1 to 2**31-1."""
     low, high = _int64(low), _int64(high)
     bits = _shift_right(_draw(keys, n), 32)
     return low + _shift_right(bits * (high - low), 32)
@@ -72,8 +45,7 @@ def random_integers(keys, n, low, high):
 
 def permutation(key, n):
     """A random order of range(n), int32 [n], as a function of the key alone."""
-    numbers = _draw(key, n)
-    return tf.argsort(numbers, stable=True)
+    return tf.argsort(_draw(key, n), stable=True)
 
 
 def _draw(keys, n):

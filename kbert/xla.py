@@ -11,14 +11,10 @@ import keras
 
 
 def is_worth_compiling(tensor, elements=2**16) -> bool:
-    """Whether to compile a group of operations on `tensor`: on TensorFlow, large enough, and XLA is there.
+    """Whether to compile a group of operations, of which `tensor` is the largest: on TensorFlow, and large enough.
 
     Where the shape is not static it is not, as XLA would compile anew for every length of a batch; nor on TPUs, which
-    compile the whole step.
-
-    Args:
-        tensor: the group's largest tensor.
-        elements: int; calling a compiled kernel for fewer costs more than it saves.
+    compile the whole step. Calling a compiled kernel for fewer `elements` costs more than it saves.
     """
     if keras.backend.backend() != "tensorflow":
         return False  # JAX compiles the whole step
@@ -45,19 +41,8 @@ def compiled(function):
 def fused(function):
     """A function (inputs, constants) → tensor that XLA compiles, and whose gradient XLA computes from the same inputs.
 
-    Nothing is stored for the gradient but the inputs: it computes the function again, which takes less time than to
-    write what is between the operations, and to read it.
-
-    Args:
-        function: of a tuple of float tensors and a tuple of other tensors; the gradient is that of the first.
-
-    Example::
-
-        @fused
-        def scaled_tanh(inputs, constants):
-            return tf.tanh(inputs[0]) * constants[0]
-
-        scaled_tanh((x,), (scale,))
+    Both are tuples of tensors. Nothing is stored for the gradient but the inputs: it computes the function again, which
+    takes less time than to write what is between the operations, and to read it.
     """
     forward = compiled(function)
 

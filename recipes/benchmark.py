@@ -24,74 +24,25 @@ utilisation, the fraction of the maker's peak. Flash attention needs --dropout 0
 import sys
 from typing import Literal
 
-from benchmarks.settings import DATA, PRECISIONS
-from benchmarks.table import PARTS
+from benchmarks.settings import BenchmarkSettings
+from benchmarks.table import PARTS, measure, measure_table, peer_lines, result_lines, table_lines
 
 from kbert.cli import Command, run_command
-from kbert.options import Count, FractionBelowOne, PathLike, Positive, verb
-from kbert.pretraining.run.pretrain import SIZES
 
 
-def _run(asked) -> tuple[str, dict]:
-    from benchmarks.settings import BenchmarkSettings
-    from benchmarks.table import measure, measure_table
-
-    settings = {name: value for name, value in asked.flat().items() if name != "part"}
-    if asked.part == "all":
-        return "all", measure_table([sys.executable, __file__], BenchmarkSettings(**settings))
-    return asked.part, measure(asked.part, BenchmarkSettings(**settings))
-
-
-@verb(_run)
-def benchmark(
-    part: Literal[(*PARTS, "all")],
-    *,
-    size: SIZES = "mini",
-    batch_size: Count = 32,
-    sequence_length: Count = 128,
-    max_predictions: Count = 20,
-    precision: Literal[PRECISIONS] = "float32",
-    xla: Literal["auto", "on", "off"] = "auto",
-    dropout: FractionBelowOne | None = None,
-    data: Literal[DATA] = "synthetic",
-    corpus: list[str] | None = None,
-    records: PathLike | None = None,
-    vocabulary: PathLike | None = None,
-    packed: bool = False,
-    model: PathLike | None = None,
-    frozen_weights: bool = False,
-    seconds: Positive = 5.0,
-    rounds: Count = 5,
-    peers: bool = False,
-) -> tuple[str, dict]:
+def benchmark(part: Literal[(*PARTS, "all")], *, settings: BenchmarkSettings = BenchmarkSettings()) -> tuple[str, dict]:
     """Measures the speed of kbert, alone or compared with other installed libraries.
 
     Args:
         part: what to measure.
-        size: of the model.
-        batch_size: rows per batch.
-        sequence_length: tokens of a row.
-        max_predictions: masked positions in a row.
-        precision: of the arithmetic.
-        xla: whether to compile.
-        dropout: train: dropout rate; None: 0.1.
-        data: train, encode: random token ids, or batches of `corpus` or `records`.
-        corpus: text to use; none: the prose of this Python installation.
-        records: directory of ``kbert records``, instead of text.
-        vocabulary: a vocab.txt; None: one of 8,000 tokens is learned from the prose.
-        packed: input, feed: with packed rows.
-        model: serve, operations, all: the encoder to export (peers: of Hugging Face).
-        frozen_weights: serve, operations, all: the weights are constants.
-        seconds: duration of one round of one system.
-        rounds: number of rounds.
-        peers: also measure other libraries that are installed.
+        settings: of what, and for how long.
     """
+    if part == "all":
+        return part, measure_table([sys.executable, __file__], settings)
+    return part, measure(part, settings)
 
 
 def report(result: tuple[str, dict]) -> None:
-    """Prints what was measured."""
-    from benchmarks.table import peer_lines, result_lines, table_lines
-
     part, measured = result
     lines = table_lines(measured) if part == "all" else peer_lines(measured) + result_lines(measured)
     print("\n".join(lines))

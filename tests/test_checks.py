@@ -21,7 +21,7 @@ from kbert.checks import (
 )
 from kbert.corpus.write_records import write_records
 from kbert.finetuning.predict_file import predict_file
-from kbert.inspection.board.tensor_board import TensorBoard
+from kbert.inspection import MaskedExamples, TensorBoard
 from kbert.layers.attention_bias import AttentionBias
 from kbert.layers.bilstm import BiLstm
 from kbert.optim.lamb import Lamb
@@ -34,6 +34,20 @@ from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.training.run_directory import open_run
 
 ONE = tiny_config(num_layers=1)
+TASK, ROW = kbert.tasks.Regression(), [("a", 1.0), ("b", 2.0)]
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    return kbert.build_pipeline(kbert.BertEncoder(ONE), tiny_tokenizer())
+
+
+def refused(rows, values, error, message):
+    """Each call (call, name of its argument) refuses each wrong value by an error that begins with the message."""
+    for call, name in rows:
+        for wrong in values:
+            with pytest.raises(error, match=f"^{message}".format(name=name, wrong=repr(wrong))):
+                call(wrong)
 
 
 def test_integers():
@@ -68,16 +82,13 @@ def test_counts_of_numpy_are_stored_as_pythons(tmp_path):
     write_records([["a"]], tiny_tokenizer(), tmp_path / "records", shard_tokens=np.int64(9), held_out=np.float32(0))
 
 
-@pytest.mark.parametrize("value", [True, False, np.True_, np.False_])
-def test_bools(value):
-    found = check_bool(value, "f: `x`")
-    assert type(found) is bool and found == value
-
-
-@pytest.mark.parametrize("value", ["no", "", 0, 1, 1.0, None, np.array([True])])
-def test_what_is_no_bool(value):
-    with pytest.raises(ValueError, match="^f: `x` must be True or False. Received: "):
-        check_bool(value, "f: `x`")
+def test_bools():
+    for value in (True, False, np.True_, np.False_):
+        found = check_bool(value, "f: `x`")
+        assert type(found) is bool and found == value
+    for value in ("no", "", 0, 1, 1.0, None, np.array([True])):
+        with pytest.raises(ValueError, match="^f: `x` must be True or False. Received: "):
+            check_bool(value, "f: `x`")
 
 
 def test_labels():
@@ -111,34 +122,31 @@ MADE = {
         "causal special_tokens_in_text",
     ),
     "TensorBoard": (lambda **flag: TensorBoard("logs", **flag), "graph wait_for_finish"),
-    "": (BenchmarkSettings, "packed frozen_weights peers"),
+    "BenchmarkSettings": (BenchmarkSettings, "packed frozen_weights peers"),
 }
 
 
 @pytest.mark.parametrize("owner, flag", [(owner, flag) for owner, (_, flags) in MADE.items() for flag in flags.split()])
 def test_a_flag_of_a_class_must_be_a_bool(owner, flag):
-    what = f"{owner}: `{flag}`" if owner else f"`{flag}`"
-    with pytest.raises(ValueError, match=f"^{what} must be True or False. Received: 'no'"):
+    with pytest.raises(ValueError, match=f"^{owner}: `{flag}` must be True or False. Received: 'no'"):
         MADE[owner][0](**{flag: "no"})
 
 
-def test_flags_of_functions(tmp_path):
-    pipeline = kbert.build_pipeline(kbert.BertEncoder(ONE), tiny_tokenizer())
+def test_flags_of_functions(tmp_path, pipeline):
     kbert.save_pretrained(pipeline, tmp_path / "it")
     before = (tmp_path / "it" / "manifest.json").read_bytes()
-    for call, name in [
-        (lambda **flag: kbert.save_pretrained(pipeline, tmp_path / "it", **flag), "overwrite"),
-        (lambda **flag: kbert.export(pipeline, tmp_path / "served", **flag), "frozen_weights"),
-        (lambda **flag: kbert.inspect(pipeline, directory=tmp_path / "it", **flag), "overwrite"),
-        (lambda **flag: predict_file(pipeline, __file__, tmp_path / "out.jsonl", **flag), "overwrite"),
-        (lambda **flag: write_records([["a"]], tiny_tokenizer(), tmp_path / "records", **flag), "overwrite"),
-        (lambda **flag: open_run(tmp_path / "run", {}, **flag), "overwrite"),
-        (lambda **flag: learn_vocabulary(["a"], 100, **flag), "lowercase"),
-        (lambda **flag: learn_vocabulary(["a"], 100, **flag), "strip_accents"),
-        (lambda **flag: learn_vocabulary(["a"], 100, **flag), "split_on_cjk"),
-    ]:
-        with pytest.raises(ValueError, match=f"`{name}` must be True or False. Received: 'no'"):
-            call(**{name: "no"})
+    rows = [
+        (lambda wrong: kbert.save_pretrained(pipeline, tmp_path / "it", overwrite=wrong), "overwrite"),
+        (lambda wrong: kbert.export(pipeline, tmp_path / "served", frozen_weights=wrong), "frozen_weights"),
+        (lambda wrong: kbert.inspect(pipeline, directory=tmp_path / "it", overwrite=wrong), "overwrite"),
+        (lambda wrong: predict_file(pipeline, __file__, tmp_path / "out.jsonl", overwrite=wrong), "overwrite"),
+        (lambda wrong: write_records([["a"]], tiny_tokenizer(), tmp_path / "records", overwrite=wrong), "overwrite"),
+        (lambda wrong: open_run(tmp_path / "run", {}, overwrite=wrong), "overwrite"),
+        (lambda wrong: learn_vocabulary(["a"], 100, lowercase=wrong), "lowercase"),
+        (lambda wrong: learn_vocabulary(["a"], 100, strip_accents=wrong), "strip_accents"),
+        (lambda wrong: learn_vocabulary(["a"], 100, split_on_cjk=wrong), "split_on_cjk"),
+    ]
+    refused(rows, ["no"], ValueError, ".*`{name}` must be True or False. Received: {wrong}")
     assert [path.name for path in tmp_path.iterdir()] == ["it"]
     assert (tmp_path / "it" / "manifest.json").read_bytes() == before
 
@@ -157,16 +165,14 @@ def test_paths():
             check_path(value, "f: `x`")
 
 
-def test_a_directory_is_no_file_and_not_below_one(tmp_path):
-    file, encoder = tmp_path / "file", kbert.BertEncoder(ONE)
+def test_a_directory_is_no_file_and_not_below_one(tmp_path, pipeline):
+    file, made = tmp_path / "file", [["a"], ["b"]]
     file.write_text("precious")
-    pipeline, made = kbert.build_pipeline(encoder, tiny_tokenizer()), [["a"], ["b"]]
-    task, row = kbert.tasks.Regression(), [("a", 1.0)]
-    for call, name in [
+    rows = [
         (lambda place: kbert.save_pretrained(pipeline, place), "save_pretrained: `directory`"),
         (lambda place: kbert.export(pipeline, place), "export: `directory`"),
-        (lambda place: kbert.finetune(pipeline, task, row, output=place), "finetune: `output`"),
-        (lambda place: kbert.finetune(pipeline, task, row, bookkeeping={"log_dir": place}), "finetune: `log_dir`"),
+        (lambda place: kbert.finetune(pipeline, TASK, ROW, output=place), "finetune: `output`"),
+        (lambda place: kbert.finetune(pipeline, TASK, ROW, log_dir=place), "finetune: `log_dir`"),
         (lambda place: kbert.pretrain(made, vocabulary=tiny_tokenizer(), steps=1, output=place), "pretrain: `output`"),
         (lambda place: kbert.inspect(pipeline, directory=place), "inspect: `directory`"),
         (lambda place: kbert.inspect(pipeline, log_dir=place), "inspect: `log_dir`"),
@@ -174,84 +180,67 @@ def test_a_directory_is_no_file_and_not_below_one(tmp_path):
         (lambda place: open_run(place, {}), "`output`"),
         (lambda place: TensorBoard(place), "TensorBoard: `log_dir`"),
         (lambda place: kbert.inspection.DevExamples(dict, place), "`log_dir`"),
-    ]:
-        with pytest.raises(NotADirectoryError, match=f"^{name} must be a directory.*{file}, which is a file"):
-            call(file)
-        with pytest.raises(NotADirectoryError, match=f"^{name} must be .*: {file}/a/b, but {file} is a file"):
-            call(file / "a" / "b")
+    ]
+    refused(rows, [file], NotADirectoryError, f"{{name}} must be a directory.*{file}, which is a file")
+    refused(rows, [file / "a/b"], NotADirectoryError, f"{{name}} must be .*: {file}/a/b, but {file} is a file")
     assert [path.name for path in tmp_path.iterdir()] == ["file"] and file.read_text() == "precious"
+    (tmp_path / "link").symlink_to(tmp_path / "gone")
+    with pytest.raises(NotADirectoryError, match=r"link is a link to .*gone, which does not exist. Create that"):
+        open_run(tmp_path / "link", {})
+    assert (tmp_path / "link").is_symlink() and not (tmp_path / "gone").exists()
 
 
-def test_numbers_are_named():
-    pipeline = kbert.build_pipeline(kbert.BertRegressor(ONE), tiny_tokenizer())
-    task, row = kbert.tasks.Regression(), [("a", 1.0), ("b", 2.0)]
-    examples, pretrainer = task.examples(row), kbert.BertPretrainer(ONE)
-    for call, name in [
+def test_numbers_are_named(pipeline):
+    examples, larger = TASK.examples(ROW), tiny_config(num_layers=2)
+    rows = [
         (lambda wrong: kbert.corpus.frequent_names([["A B"]], min_count=wrong), "frequent_names: `min_count`"),
         (lambda wrong: kbert.corpus.frequent_names([["A B"]], max_names=wrong), "frequent_names: `max_names`"),
         (lambda wrong: kbert.pretraining.token_counts("x", tiny_tokenizer(), wrong), "token_counts: `max_tokens`"),
-        (lambda wrong: kbert.evaluate(pipeline, task, row, batch_size=wrong), "evaluate: `batch_size`"),
+        (lambda wrong: kbert.evaluate(pipeline, TASK, ROW, batch_size=wrong), "evaluate: `batch_size`"),
         (lambda wrong: predict_file(pipeline, __file__, "a.jsonl", batch_size=wrong), "predict_file: `batch_size`"),
         (lambda wrong: kbert.training.choose_hardware(threads=wrong), "choose_hardware: `threads`"),
         (lambda wrong: kbert.training.choose_hardware(logical_cpus=wrong), "choose_hardware: `logical_cpus`"),
         (lambda wrong: kbert.training.DevEvaluation(dict, [], "x", patience=wrong), "DevEvaluation: `patience`"),
-    ]:
-        for wrong in ("x", 0, True):
-            with pytest.raises(ValueError, match=f"^{name} must be a positive integer. Received: {wrong!r}"):
-                call(wrong)
-    for call, name in [
+        (lambda wrong: kbert.inspection.DevExamples(dict, "logs", every=wrong), "DevExamples: `every`"),
+        (lambda wrong: MaskedExamples([], ({}, {}, {}), "logs", every=wrong), "MaskedExamples: `every`"),
+        (lambda wrong: MaskedExamples([], ({}, {}, {}), "logs", examples=wrong), "MaskedExamples: `examples`"),
+    ]
+    refused(rows, ("x", 0, True), ValueError, "{name} must be a positive integer. Received: {wrong}")
+    rows = [
         (lambda wrong: examples.split(0.5, seed=wrong), "split: `seed`"),
-        (
-            lambda wrong: kbert.models.grow_model(pretrainer, tiny_config(num_layers=2), seed=wrong),
-            "grow_model: `seed`",
-        ),
+        (lambda wrong: examples.split(wrong), "split: `held_out`"),
+        (lambda wrong: kbert.models.grow_model(kbert.BertPretrainer(ONE), larger, seed=wrong), "grow_model: `seed`"),
         (lambda wrong: kbert.optim.WarmupLinearDecay(wrong, 1, 2), "WarmupLinearDecay: `peak`"),
         (lambda wrong: kbert.optim.WarmupLinearDecay(1.0, wrong, 2), "WarmupLinearDecay: `warmup_steps`"),
         (lambda wrong: kbert.optim.WarmupStableDecay(1.0, wrong, 2), "WarmupStableDecay: `warmup_steps`"),
         (lambda wrong: kbert.optim.WarmupStableDecay(1.0, 1, wrong), "WarmupStableDecay: `total_steps`"),
-        (lambda wrong: examples.split(wrong), "split: `held_out`"),
-    ]:
-        for wrong in ("x", True):
-            with pytest.raises(ValueError, match=f"^{name} must be .*Received: {wrong!r}"):
-                call(wrong)
+    ]
+    refused(rows, ("x", True), ValueError, "{name} must be .*Received: {wrong}")
+    rows = [(lambda wrong: TensorBoard("logs", profile=wrong), "TensorBoard: `profile`")]
+    refused(rows, (True, 0, "5:2"), ValueError, ".*`profile` must be steps to profile")
 
 
-def test_numbers_of_callbacks():
-    for wrong in (0, "x", True):
-        with pytest.raises(ValueError, match="^DevExamples: `every` must be a positive integer. Received: "):
-            kbert.inspection.DevExamples(dict, "logs", every=wrong)
-        for name in ("every", "examples"):
-            with pytest.raises(ValueError, match=f"^MaskedExamples: `{name}` must be a positive integer. Received: "):
-                kbert.inspection.MaskedExamples([], ({}, {}, {}), "logs", **{name: wrong})
-    for wrong in (True, 0, "5:2"):
-        with pytest.raises(ValueError, match="`profile` must be steps to profile"):
-            TensorBoard("logs", profile=wrong)
-
-
-@pytest.mark.parametrize("part", ["preprocessor", "model", "answers"])
-def test_parts_of_a_pipeline(part):
-    pipeline = kbert.build_pipeline(kbert.BertEncoder(ONE), tiny_tokenizer())
+def test_parts_of_a_pipeline(pipeline):
     parts = {name: getattr(pipeline, name) for name in ("preprocessor", "model", "answers")}
-    for wrong in (None, pipeline, type(parts[part])):
-        with pytest.raises(TypeError, match=f"^Pipeline: `{part}` must be a .*Received: "):
-            kbert.Pipeline(**parts | {part: wrong})
+    for part, value in parts.items():
+        for wrong in (None, pipeline, type(value)):
+            with pytest.raises(TypeError, match=f"^Pipeline: `{part}` must be a .*Received: "):
+                kbert.Pipeline(**parts | {part: wrong})
 
 
-def test_a_path_that_is_none_names_its_argument():
-    encoder = kbert.BertEncoder(ONE)
-    pipeline, adapted = kbert.build_pipeline(encoder, tiny_tokenizer()), kbert.BertEncoder(ONE)
+def test_a_path_that_is_none_names_its_argument(pipeline):
+    encoder, adapted = kbert.BertEncoder(ONE), kbert.BertEncoder(ONE)
     adapted.enable_lora(2)
-    task, row = kbert.tasks.Regression(), [("a", 1.0)]
-    for call, name in [
+    rows = [
         (lambda wrong: kbert.load_pretrained(wrong), "source"),
         (lambda wrong: kbert.save_pretrained(pipeline, wrong), "directory"),
         (lambda wrong: kbert.export(pipeline, wrong), "directory"),
         (lambda wrong: kbert.audit(wrong), "saved_model"),
         (lambda wrong: ExportedPipeline(wrong), "directory"),
         (lambda wrong: pipeline_loader(wrong), "source"),
-        (lambda wrong: kbert.evaluate(wrong, task, row), "pipeline"),
-        (lambda wrong: kbert.evaluate([pipeline, wrong], task, row), "pipeline"),
-        (lambda wrong: kbert.finetune(wrong, task, row), "source"),
+        (lambda wrong: kbert.evaluate(wrong, TASK, ROW), "pipeline"),
+        (lambda wrong: kbert.evaluate([pipeline, wrong], TASK, ROW), "pipeline"),
+        (lambda wrong: kbert.finetune(wrong, TASK, ROW), "source"),
         (lambda wrong: kbert.inspect(wrong), "model"),
         (lambda wrong: kbert.weights.measure_parity(encoder, wrong), "path"),
         (lambda wrong: kbert.text.read_vocabulary(wrong), "path"),
@@ -276,37 +265,32 @@ def test_a_path_that_is_none_names_its_argument():
         (lambda wrong: kbert.weights.load_slots(kbert.AdamW(1e-3), encoder, wrong), "source"),
         (lambda wrong: encoder.load_adapter(wrong), "path"),
         (lambda wrong: adapted.save_adapter(wrong), "path"),
-    ]:
-        for wrong in (None, 3):
-            with pytest.raises(TypeError, match=f"`{name}` must be .*Received: {type(wrong).__name__}"):
-                call(wrong)
-    for call, name in [
+    ]
+    refused(rows, (None, 3), TypeError, ".*`{name}` must be .*Received: (NoneType|int)")
+    rows = [
         (lambda wrong: kbert.inspect(pipeline, directory=wrong), "inspect: `directory`"),
         (lambda wrong: kbert.inspect(pipeline, log_dir=wrong), "inspect: `log_dir`"),
         (lambda wrong: kbert.load_pretrained("x", vocabulary=wrong), "load_pretrained: `vocabulary`"),
         (lambda wrong: kbert.build_pipeline(encoder, wrong), "build_pipeline: `tokenizer`"),
         (lambda wrong: kbert.inspect(encoder, tokenizer=wrong), "inspect: `tokenizer`"),
         (lambda wrong: kbert.save_pretrained(encoder, "x", tokenizer=wrong), "save_pretrained: `tokenizer`"),
-    ]:
-        with pytest.raises(TypeError, match=f"^{name} must be .*Received: int"):
-            call(3)
+    ]
+    refused(rows, [3], TypeError, "{name} must be .*Received: int")
     for name in ("output", "log_dir"):
         with pytest.raises(ValueError, match=f"^finetune: `{name}` must be a path or None. Received: 3"):
-            kbert.finetune(pipeline, task, row, **{name: 3})
+            kbert.finetune(pipeline, TASK, ROW, **{name: 3})
     with pytest.raises(ValueError, match="^evaluate: `pipeline` must be a model, or a list of at least one"):
-        kbert.evaluate([], task, row)
+        kbert.evaluate([], TASK, ROW)
 
 
-def test_a_note_that_json_cannot_hold(tmp_path):
-    pipeline = kbert.build_pipeline(kbert.BertEncoder(ONE), tiny_tokenizer())
+def test_a_note_that_json_cannot_hold(tmp_path, pipeline):
     for wrong in ({"x": {1}}, "me", {"x": float("nan")}):
         with pytest.raises(ValueError, match="^save_pretrained: `made_by` must (be a dict|fit into JSON)"):
             kbert.save_pretrained(pipeline, tmp_path / "it", made_by=wrong)
     assert not list(tmp_path.iterdir())
 
 
-def test_what_inspect_cannot_read():
-    pipeline = kbert.build_pipeline(kbert.BertEncoder(ONE), tiny_tokenizer())
+def test_what_inspect_cannot_read(pipeline):
     with pytest.raises(TypeError, match="^inspect: `texts` must be a list of strings. Received: dict"):
         kbert.inspect(pipeline, {"text": ["a"]})
     for seed in (-1, "x"):
@@ -337,11 +321,3 @@ def test_a_column_of_texts_taken_for_labels_is_quoted_in_short():
     with pytest.raises(ValueError) as caught:
         label_ids(Table(None, [0], {"text": ["x" * 10**6]}), "text", ["y" * 10**6] * 3)
     assert len(str(caught.value)) < 1000
-
-
-def test_a_link_to_nothing_is_named(tmp_path):
-    (tmp_path / "link").symlink_to(tmp_path / "gone")
-    for write in (lambda path: write_records([["a"]], tiny_tokenizer(), path), lambda path: open_run(path, {})):
-        with pytest.raises(NotADirectoryError, match=r"link is a link to .*gone, which does not exist. Create that"):
-            write(tmp_path / "link")
-        assert (tmp_path / "link").is_symlink() and not (tmp_path / "gone").exists()

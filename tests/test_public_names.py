@@ -23,7 +23,7 @@ def test_every_public_name_resolves(package):
         found = getattr(package, name)
         assert found.__name__ == name
         assert found.__module__.startswith((f"{package.__name__}.", "kbert.keras_compat"))
-    shown = {room.removeprefix("kbert.") for room in ROOMS} - {"command_line"}
+    shown = {room.removeprefix("kbert.") for room in ROOMS}
     assert set(dir(package)) == set(package.__all__) | (shown if package is kbert else set())
     with pytest.raises(AttributeError, match="has no attribute 'nonsense'. Public names: "):
         package.nonsense  # noqa: B018
@@ -36,14 +36,9 @@ def test_rooms_are_attributes():
     names = kbert.layers.__all__ + kbert.preprocessing.__all__
     before = sorted(heavy & set(sys.modules))
     classes = [kbert.layers.SelfAttention, kbert.optim.WarmupLinearDecay, kbert.preprocessing.TextPreprocessor]
-    print(json.dumps([before, [c.__name__ for c in classes], all(hasattr(kbert, room) for room in ROOMS)]))
-    """.replace("ROOMS", repr([room.removeprefix("kbert.") for room in ROOMS]))
-    assert run_python(program) == [[], ["SelfAttention", "WarmupLinearDecay", "TextPreprocessor"], True]
-
-
-def test_a_function_that_is_named_as_its_module_is_the_function():
-    program = """
-    import importlib, json, kbert
+    rooms = all(hasattr(kbert, room) for room in ROOMS)
+    # A function that is named as its module is the function.
+    import importlib
     from kbert.corpus.write_records import write_records
     import kbert.corpus.write_records
     found = [kbert.corpus.write_records is write_records]
@@ -51,9 +46,9 @@ def test_a_function_that_is_named_as_its_module_is_the_function():
     found.append(callable(kbert.text.learn_vocabulary))  # before its module is imported
     module = importlib.import_module("kbert.text.learn_vocabulary")
     found += [module.learn_vocabulary is kbert.text.learn_vocabulary, kbert.files.__name__ == "kbert.files"]
-    print(json.dumps(found))
-    """
-    assert run_python(program) == [True] * 4
+    print(json.dumps([before, [c.__name__ for c in classes], rooms, *found]))
+    """.replace("ROOMS", repr([room.removeprefix("kbert.") for room in ROOMS]))
+    assert run_python(program) == [[], ["SelfAttention", "WarmupLinearDecay", "TextPreprocessor"], *[True] * 5]
 
 
 def _public_docstrings():

@@ -9,16 +9,7 @@ from kbert.checks import check_output_file
 from kbert.cli import Command
 from kbert.finetuning.finetune import finetune
 from kbert.finetuning.grid import finetune_glue
-from kbert.options import (
-    Count,
-    FractionBelowOne,
-    Machine,
-    Natural,
-    PathLike,
-    Positive,
-    Precision,
-    to_json,
-)
+from kbert.options import Count, FractionBelowOne, Machine, Natural, PathLike, Positive, Precision, to_json
 from kbert.pipelines.registry import task_class, task_names
 
 

@@ -7,12 +7,7 @@ from typing import Any, Literal
 import kbert
 from kbert.cli import Command
 from kbert.commands.using import given
-from kbert.options import (
-    Count,
-    Natural,
-    PathLike,
-    Precision,
-)
+from kbert.options import Count, Natural, PathLike, Precision
 
 
 def convert(

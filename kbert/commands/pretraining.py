@@ -70,7 +70,6 @@ def _vocabulary(asked) -> dict[str, Any]:
 
 
 def report_vocabulary(metrics: Mapping[str, Any]) -> None:
-    """Prints how many tokens were learned."""
     if metrics["tokens"] < metrics["asked_for"]:
         needed = f"more text is needed for {metrics['asked_for']:,}"
         print(f"The corpus yields only {metrics['tokens']:,} tokens; {needed}.")
@@ -125,7 +124,6 @@ def report_pretrained(run) -> None:
 
 
 def report_records(metrics: Mapping[str, Any]) -> None:
-    """Prints the counts, and statistics of the examples."""
     from kbert.pretraining.dataset_statistics import format_report
 
     counts = {name: count for name, count in metrics.items() if name not in ("data", "sequence_length")}
@@ -135,7 +133,6 @@ def report_records(metrics: Mapping[str, Any]) -> None:
 
 
 def report_batches(manifest: Mapping[str, Any]) -> None:
-    """Prints how many batches were written."""
     size = sum(file["bytes"] for file in manifest["files"])
     print(f"{manifest['steps']:,} batches, {size / 1e6:,.1f} MB")
 

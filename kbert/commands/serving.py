@@ -7,12 +7,7 @@ from typing import Any, Literal
 import kbert
 from kbert.cli import Command
 from kbert.commands.using import given, stored
-from kbert.options import (
-    Count,
-    PathLike,
-    Positive,
-    verb,
-)
+from kbert.options import Count, PathLike, Positive, verb
 from kbert.serving.export import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS
 
 
@@ -77,7 +72,6 @@ def _export(asked) -> pathlib.Path:
 
 
 def report_export(path: pathlib.Path) -> None:
-    """Prints what was written, and how to query it."""
     card = json.loads((path / "card.json").read_text("utf-8"))
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     print(f"Wrote {path} ({size / 1e6:.1f} MB).")
@@ -108,13 +102,11 @@ def audit(directories: list[str]) -> list:
 
 
 def report_audits(reports: list) -> None:
-    """Prints the reports."""
     for report in reports:
         print("\n".join(report.lines()))
 
 
 def audits_as_json(reports: list) -> list[dict[str, Any]]:
-    """The reports as JSON."""
     return [
         {
             "path": str(report.path),

@@ -11,12 +11,7 @@ from kbert.checks import check_output_file
 from kbert.cli import Command
 from kbert.commands.finetuning import task_classes
 from kbert.finetuning.evaluate import evaluate
-from kbert.options import (
-    Count,
-    PathLike,
-    Precision,
-    verb,
-)
+from kbert.options import Count, PathLike, Precision, verb
 
 
 def given(**options) -> dict[str, Any]:
@@ -31,7 +26,6 @@ def stored(asked) -> dict[str, Any]:
 
 
 def report_scores(scores: Mapping[str, Any]) -> None:
-    """Prints the scores of `kbert.evaluate`."""
     from kbert.finetuning.run_evaluation import describe_scores
 
     print(describe_scores(scores))
@@ -150,7 +144,6 @@ def fill_mask(
 
 
 def report_filled(answers: list[dict[str, Any]]) -> None:
-    """Prints each proposal with its probability."""
     for answer in answers:
         for mask in answer["masks"]:
             print(answer["text"])
@@ -229,7 +222,6 @@ def _embed(asked) -> dict[str, Any]:
 
 
 def report_embedded(result: Mapping[str, Any]) -> None:
-    """Prints similarities and scores."""
     for cosine, text, neighbour in result["similarities"]:
         print(f"{cosine:6.3f}  {text}  |  {neighbour}")
     if "spearman" in result:

@@ -108,9 +108,6 @@ class TorchPeer:
         work: "train", "train_masked_positions", "encode" or "serve".
         setting: str, a precision of `torch_settings`; its last words name the allocator.
         **job: what the work needs: config (of transformers), batch_size, sequence_length, max_predictions, model.
-
-    Raises:
-        RuntimeError: the process ended.
     """
 
     def __init__(self, work, setting, **job):

@@ -45,9 +45,6 @@ def serve(settings):
 
     Returns:
         dict of milliseconds, texts per second, seconds to load, bytes on disk and MiB of memory.
-
-    Raises:
-        ValueError: no model, or other answers from transformers.
     """
     if not settings.model:
         raise ValueError("serve: expected `model`, such as all-MiniLM-L6-v2. Received: none")

@@ -1,68 +1,59 @@
 """What a benchmark measures: its arguments, and batches, synthetic or real."""
 
 import dataclasses
-import os
-from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
-from kbert.checks import check_bool
 from kbert.config import BertConfig
-
-PRECISIONS = ("float32", "mixed_bfloat16", "mixed_float16")
-DATA = ("synthetic", "real")
+from kbert.options import Count, FractionBelowOne, Options, PathLike, Positive
+from kbert.pretraining.run.pretrain import SIZES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BenchmarkSettings:
+class BenchmarkSettings(Options):
     """The arguments that the benchmarks share; each reads those that it needs.
 
     Args:
-        size: str, "tiny" to "large", of a model with random weights.
-        max_predictions: int, masked positions of a sequence.
-        precision: the Keras dtype policy.
-        xla: "auto", "on" or "off".
-        dropout: float, of the training; None: 0.1.
-        corpus: patterns of text files; None: the prose of this installation.
-        records: directory of records instead of text.
-        vocabulary: path of a vocab.txt; None: one of 8,000 tokens is learned from the prose.
-        data: "synthetic", random token ids, or "real", batches of `corpus` or `records`.
-        packed: bool, whether real batches have packed rows; `train` and `encode` measure plain ones alone.
-        model: path of the encoder that is exported and served.
-        frozen_weights: bool, whether its weights are constants.
-        seconds: float, the time for one round of one system.
-        peers: bool, whether to measure other installed libraries as well, each at its best setting.
-
-    Raises:
-        ValueError: `data="real"` without `corpus` or `records`, or with `packed`; a count below 1.
+        size: of the model.
+        batch_size: rows per batch.
+        sequence_length: tokens of a row.
+        max_predictions: masked positions in a row.
+        precision: of the arithmetic.
+        xla: whether to compile.
+        dropout: train: dropout rate; None: 0.1.
+        data: train, encode: random token ids, or batches of `corpus` or `records`.
+        corpus: text to use; none: the prose of this Python installation.
+        records: directory of ``kbert records``, instead of text.
+        vocabulary: a vocab.txt; None: one of 8,000 tokens is learned from the prose.
+        packed: input, feed: with packed rows.
+        model: serve, operations, all: the encoder to export (peers: of Hugging Face).
+        frozen_weights: serve, operations, all: the weights are constants.
+        seconds: duration of one round of one system.
+        rounds: number of rounds.
+        peers: also measure other libraries that are installed.
     """
 
-    size: str = "mini"
-    batch_size: int = 32
-    sequence_length: int = 128
-    max_predictions: int = 20
-    precision: str = "float32"
-    xla: str = "auto"
-    dropout: float | None = None
-    corpus: Sequence[str] | None = None
-    records: str | os.PathLike | None = None
-    vocabulary: str | os.PathLike | None = None
-    data: str = "synthetic"
+    size: SIZES = "mini"
+    batch_size: Count = 32
+    sequence_length: Count = 128
+    max_predictions: Count = 20
+    precision: Literal["float32", "mixed_bfloat16", "mixed_float16"] = "float32"
+    xla: Literal["auto", "on", "off"] = "auto"
+    dropout: FractionBelowOne | None = None
+    data: Literal["synthetic", "real"] = "synthetic"
+    corpus: list[str] | None = None
+    records: PathLike | None = None
+    vocabulary: PathLike | None = None
     packed: bool = False
-    model: str | os.PathLike | None = None
+    model: PathLike | None = None
     frozen_weights: bool = False
-    seconds: float = 5.0
-    rounds: int = 5
+    seconds: Positive = 5.0
+    rounds: Count = 5
     peers: bool = False
 
     def __post_init__(self):
-        for name in ("batch_size", "sequence_length", "max_predictions", "rounds"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"`{name}` must be at least 1. Received: {getattr(self, name)!r}")
-        for name in ("packed", "frozen_weights", "peers"):
-            check_bool(getattr(self, name), f"`{name}`")
-        if self.data not in DATA:
-            raise ValueError(f"`data` must be one of {DATA}. Received: {self.data!r}")
+        super().__post_init__()
         if self.data == "real" and not (self.corpus or self.records):
             raise ValueError('data="real": expected `corpus` or `records` to take the batches from. Received: neither')
         if self.data == "real" and self.packed:

@@ -48,11 +48,7 @@ def tokenizer_of(settings):
 
 
 def source_of(settings):
-    """The records or the corpus of the settings.
-
-    Raises:
-        ValueError: neither of them.
-    """
+    """The records or the corpus of the settings."""
     if not (settings.records or settings.corpus):
         raise ValueError("Expected `corpus` or `records` to take batches from. Received: neither")
     return settings.records or settings.corpus

@@ -30,9 +30,6 @@ class Cells:
 
     Attributes:
         used: the contents of the files that were made or read, by their names.
-
-    Raises:
-        NotADirectoryError: a file where they are to be.
     """
 
     def __init__(self, directory, recipe: str = "experiments"):

@@ -23,9 +23,6 @@ def parse_grid(words: Sequence[str]) -> list[dict]:
     Args:
         words: ``NAME=VALUE[,VALUE…]`` with an option of `kbert.finetune` as the name, and values as JSON writes them.
 
-    Raises:
-        ValueError: a word of another form, an option twice, or a value that it does not take.
-
     Example::
 
         parse_grid(["learning_rate=1e-4,3e-4", "dropout=0"])
@@ -92,13 +89,6 @@ def compare_finetuning(
     Returns:
         dict like that of `experiments.run_table`. Of a dry run: ``left``, {task: {model: the number of
         fine-tunings that are left to do}}, and ``first``, the estimate of the first of them, None where none is left.
-
-    Raises:
-        ValueError: an empty grid or no seeds; among the options a value that `kbert.finetune` does not take, or
-            `seed` or `random_weights`.
-        TypeError: an unknown option.
-        FloatingPointError: every setting diverged.
-        As `kbert.finetune`.
     """
     check_bool(dry_run, "compare_finetuning: `dry_run`")
     if choose_on not in ("dev", "train"):

@@ -31,9 +31,6 @@ def compare_pretraining(runs: Iterable, output, score: str = "val_mlm_cross_entr
 
     Returns:
         The table of ``comparison.md`` and a line for each plateau, for printing.
-
-    Raises:
-        FileNotFoundError, ValueError: a run without a history, or without the score.
     """
     runs, output = [pathlib.Path(run) for run in runs], pathlib.Path(output)
     are_different = len({run.name for run in runs}) == len(runs)

@@ -86,9 +86,6 @@ def downstream_tasks(
             name.
         dev_examples: evaluate on at most that many.
 
-    Raises:
-        FileNotFoundError, ValueError: missing or damaged files, an unknown task, or no task at all.
-
     Example::
 
         downstream_tasks(glue_directory="glue", glue_tasks=["MRPC", "SST-2"], ner=("eng.train", "eng.testa"))
@@ -140,10 +137,6 @@ def named_tasks(words: Sequence[str], *, glue=None, ner=None, squad=None) -> lis
         glue: directory of the GLUE files.
         ner: directory with ``eng.train`` and ``eng.testa``.
         squad: directory with ``train-v1.1.json`` and ``dev-v1.1.json``.
-
-    Raises:
-        ValueError: another word, a task twice, or one whose directory is not given.
-        FileNotFoundError: missing files.
     """
     parsed = [_parse(word) for word in words]
     names = [name for name, *_ in parsed]

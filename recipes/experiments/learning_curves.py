@@ -39,10 +39,6 @@ def read_points(run) -> list[Point]:
 
     Args:
         run: its directory, or a history.jsonl.
-
-    Raises:
-        FileNotFoundError: no history there.
-        ValueError: an empty history.
     """
     path = _history(run)
     if not path.is_file():
@@ -61,11 +57,7 @@ def read_points(run) -> list[Point]:
 
 
 def read_curve(run, name: str = "val_mlm_cross_entropy") -> list[tuple[float, float]]:
-    """[(hours of training, score)] of a run; the time of evaluations is not counted.
-
-    Raises:
-        FileNotFoundError, ValueError: as `read_points`; a history without this score.
-    """
+    """[(hours of training, score)] of a run; the time of evaluations is not counted."""
     curve = [(point.hours, point.scores[name]) for point in read_points(run) if name in point.scores]
     if not curve:
         raise ValueError(f"{_history(run)}: expected lines with {name!r}. Received: none")

@@ -49,9 +49,6 @@ class Table:
         reference: name of the row that others are compared with; None: each row names its own, or none.
         feature_columns: feature modes that each row is scored with as well, on the tagging task.
         paper_rows: name → {column: figure}, of systems that no row stands for.
-
-    Raises:
-        ValueError: two rows of a name, or a reference that is no row.
     """
 
     name: str
@@ -268,9 +265,6 @@ def paper_table(name: str, sizes: Sequence[str] = ("tiny", "mini", "small"), nam
         sizes: the sizes of table 6, smallest first.
         names: path of a file of names, of which "masking" then has a row.
 
-    Raises:
-        ValueError: another name or size.
-
     Example::
 
         paper_table("table5").rows[1].pretraining  # {"next_sentence": False}
@@ -295,9 +289,6 @@ def kept_every(steps: int) -> int:
     """The interval of the checkpoints that figure 5 reads: a fifth of the steps, down to three digits.
 
     Numbers with zeros at the end have divisors, as the intervals of checkpoints between them must be.
-
-    Raises:
-        ValueError: fewer steps than it has points.
     """
     if steps < _MILESTONES:
         raise ValueError(f"figure5: expected at least {_MILESTONES} steps, one a point. Received: {steps}")

@@ -123,11 +123,7 @@ class PretrainedRows:
         return {"source": [pathlib.Path(path).name for path in _as_list(self.source)], "pretraining": shown}
 
     def check(self, rows: Iterable[Row]) -> None:
-        """Raises what would otherwise end `path` after hours: before anything is written.
-
-        Raises:
-            FileNotFoundError, ValueError: no such text; fractions of a run by the clock, or of too few steps.
-        """
+        """Raises what would otherwise end `path` after hours: before anything is written."""
         rows = list(rows)
         for row in rows:
             if row.fraction < 1.0:
@@ -174,11 +170,7 @@ class PretrainedRows:
         return path
 
     def source_of(self, row: Row) -> str:
-        """The model that a row fine-tunes, as `kbert.load_pretrained` takes it.
-
-        Raises:
-            ValueError: a fraction of a run by the clock, whose number of steps is not known beforehand.
-        """
+        """The model that a row fine-tunes, as `kbert.load_pretrained` takes it."""
         path = self.path(row)
         return str(path) if row.fraction == 1.0 else f"{path}@{self._step(row)}"
 

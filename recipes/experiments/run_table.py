@@ -26,10 +26,6 @@ def run_table(table: Table, study: Study, results) -> dict:
     Returns:
         dict, the content of ``NAME.json``: ``rows`` with scores, means, deviations and verdicts, the last of them with
         the figures of the most frequent answer, and ``sentences``.
-
-    Raises:
-        ValueError: a table of features without the task of tagging words.
-        As `kbert.pretrain` and `kbert.finetune`.
     """
     columns = study.columns(table)
     study.records.clear()
@@ -94,9 +90,6 @@ def describe_study_plan(study: Study, tables: Iterable[Table]) -> str:
     """Which pre-trainings and fine-tunings of tables are left to do, and what the first pre-training would take.
 
     Nothing is written. Each training is counted at the first row that needs it.
-
-    Raises:
-        ValueError: a table of features without the task of tagging words.
     """
     pretrainings, trainings, left = {}, {}, collections.defaultdict(collections.Counter)
     for table in tables:

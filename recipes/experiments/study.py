@@ -43,10 +43,6 @@ class Study:
         records: folder of a run, or file of a fine-tuning → what says when it was started and with which versions, of
             those that were made or read; `experiments.run_table` empties it before each table.
 
-    Raises:
-        ValueError: no seeds or rates, columns of one name, or `finetuning` with a learning rate or seed.
-        NotADirectoryError: a file where the runs are to go.
-
     Example::
 
         study = Study("records", "runs/ablations", tasks, pretraining={"size": "tiny", "steps": 20_000})
@@ -92,11 +88,7 @@ class Study:
         return json.loads(json.dumps(shared | own | {"processor": processor, "cores": cores}))
 
     def columns(self, table: Table) -> dict[str, tuple[Downstream, str | None]]:
-        """The columns of a table: name → (task, feature mode or None for fine-tuning).
-
-        Raises:
-            ValueError: a table of features without the task of tagging words.
-        """
+        """The columns of a table: name → (task, feature mode or None for fine-tuning)."""
         columns = {task.name: (task, None) for task in self.tasks}
         on_features = any(row.feature_mode for row in table.rows)
         if table.has_features and NER not in columns:
@@ -105,12 +97,7 @@ class Study:
         return columns | {f"{NER} {mode}": (columns[NER][0], mode) for mode in table.feature_columns}
 
     def check(self, table: Table) -> None:
-        """Raises what would otherwise end `experiments.run_table` after hours: before anything is written.
-
-        Raises:
-            FileNotFoundError, ValueError: no such text; a table that does not go with the tasks, or with a run by the
-                clock.
-        """
+        """Raises what would otherwise end `experiments.run_table` after hours: before anything is written."""
         self.columns(table)
         self.pretrainings.check(table.rows)
 
@@ -121,10 +108,6 @@ class Study:
             row: of a table.
             task: the column.
             feature_mode: tag words on features of a frozen encoder instead of fine-tuning.
-
-        Raises:
-            FloatingPointError: some seed diverged with every learning rate; rates with which one did are skipped.
-            As `kbert.finetune`.
         """
         if feature_mode is not None:
             rate = self.feature_training.learning_rate

@@ -15,6 +15,7 @@ import tempfile
 import time
 
 from helpers.fork_server import ForkServer, redirect, serve
+from helpers.paths import ROOT
 
 MODULES = ("tensorflow", "tensorflow_text", "keras", "kbert.training.resume", "kbert.finetuning.finetune")
 _POLL_SECONDS = 0.02
@@ -82,6 +83,21 @@ class ForkedPython:
         for log in self._logs:
             log.seek(0)
         return tuple(log.read() for log in self._logs)
+
+
+_KBERT = """
+import runpy, sys
+from helpers.curves_alone import curves_alone
+
+curves_alone()
+del sys.argv[0]
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+
+
+def start_kbert(*arguments):
+    """Begins ``kbert`` with these arguments, and with `curves_alone`; returns the `ForkedPython`."""
+    return ForkedPython(None, ROOT / "kbert" / "__main__.py", *arguments, code=_KBERT)
 
 
 def _ask(**request):

@@ -5,7 +5,7 @@ accumulation of its optimizers fails under strategies, and takes the mean of mic
 predictions (Keras 3.15). Here the parts share the weights of the whole batch, so that any number of micro-batches and
 replicas gives the gradient of the batch.
 
-Shapes: B batch (of a replica), m micro-batches.
+Shapes: B batch (of a replica), H hidden size, m micro-batches.
 """
 
 import contextlib

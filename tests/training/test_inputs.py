@@ -116,12 +116,12 @@ def test_what_a_model_says_of_its_run_leads_back_to_the_first(tmp_path):
 def test_a_model_of_the_hub_is_the_commit_that_was_found(tmp_path, monkeypatch):
     """In the layout of huggingface_hub's cache, read by itself without a network."""
     pytest.importorskip("huggingface_hub")
-    import huggingface_hub.constants
+    import huggingface_hub
 
-    def no_network(_):
+    def no_network():
         raise ConnectionError
 
-    monkeypatch.setattr("kbert.weights.hub._reach", no_network)
+    monkeypatch.setattr(huggingface_hub, "get_session", no_network)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     repository = tmp_path / "cache" / "models--owner--bert"

@@ -94,7 +94,10 @@ def _convert_plain(value, annotation):
         is_number = isinstance(value, number) and not isinstance(value, bool)
         if not is_number or not -math.inf < value < math.inf:
             raise _Unfit
-        return annotation(value)
+        try:
+            return annotation(value)
+        except OverflowError:  # an integer beyond all floats
+            raise _Unfit from None
     if annotation is None:
         annotation = type(None)
     if issubclass(annotation, Options) and isinstance(value, Mapping):

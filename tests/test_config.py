@@ -94,6 +94,7 @@ def test_a_value_that_no_bert_can_have_is_refused():
         ("attention_dropout", -0.1),
         ("attention_dropout", float("nan")),
         ("attention_dropout", None),
+        ("layer_norm_epsilon", 10**400),
         ("layer_norm_epsilon", 0.0),
         ("layer_norm_epsilon", None),
         ("initializer_stddev", float("nan")),

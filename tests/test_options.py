@@ -69,6 +69,7 @@ def test_a_wrong_value_is_an_error_that_names_the_argument():
         ("keep", "worst", r"one of \('best', 'last'\).*Received: "),
         ("evaluate_every", 0, "'epoch', a positive integer or None.*Received: "),
         ("evaluate_every", False, "'epoch', a positive integer or None.*Received: "),
+        ("learning_rate", 10**400, r"a number in \(0, inf\), the peak.*Received: "),
         ("learning_rate", float("nan"), r"a number in \(0, inf\), the peak.*Received: "),
         ("learning_rate", lambda step: step, r"a number in \(0, inf\), the peak.*Received: "),
         ("names", "one", "a list, each item a string or None.*Received: "),

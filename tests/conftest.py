@@ -156,7 +156,6 @@ _TOGETHER = (  # folders and files that run in one process, as they share
         "tests/training/test_console.py",
         "tests/training/test_divergence.py",
         "tests/training/test_hardware.py",
-        "tests/training/test_memory.py",
         "tests/training/test_mirrored.py",
         "tests/training/test_resume.py",
         "tests/training/test_signals.py",

@@ -54,6 +54,31 @@ def test_docstrings_follow_the_grammar():
     assert not found
 
 
+def test_faults_are_found():
+    source = '''
+class BertConfig:
+    """A summary that
+    runs over.
+
+    Example::
+
+        BertConfig()
+
+    Args:
+        size: int.
+    """
+
+    def check(self):
+        raise ValueError
+'''
+    assert list(faults(source)) == [
+        "BertConfig: the summary runs over its line",
+        "BertConfig: ['Example', 'Args'] are out of order",
+        "BertConfig: raises errors, and does not say which",
+    ]
+    assert not list(faults(source.replace("BertConfig", "_Hidden")))
+
+
 def shape_faults(source):
     """Capital letters in shapes that a module does not explain, or explains otherwise than docs/concepts.md."""
     texts = re.findall(r'"""(.*?)"""', source, re.DOTALL)
@@ -73,3 +98,12 @@ def test_a_shape_letter_has_one_meaning():
     paths = sorted((ROOT / "kbert").rglob("*.py"))
     found = [f"{path.relative_to(ROOT)}: {fault}" for path in paths for fault in shape_faults(path.read_text("utf-8"))]
     assert not found
+
+
+def test_shape_faults_are_found():
+    assert not list(shape_faults('"""Heads.\n\nShapes: B texts, N labels.\n"""\nx = 1  # [B, N]'))
+    assert list(shape_faults('"""Heads.\n\nShapes: N units, Q questions.\n"""\nx = 1  # [N, B * S]')) == [
+        "N units: docs/concepts.md has labels",
+        "Q questions: docs/concepts.md has None",
+        "no meaning of B, S after Shapes:",
+    ]

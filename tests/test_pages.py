@@ -70,7 +70,7 @@ PRETRAIN = {
 }
 
 
-def test_the_first_page(place):
+def test_the_first_page(place, capsys):
     write_table(place / "reviews.csv", sentences(80), header=("review", "stars"))
     smaller = {
         '"saved_models/kbert-mini-sentiment"': repr(str(ROOT / "saved_models/kbert-mini-sentiment")),
@@ -79,6 +79,8 @@ def test_the_first_page(place):
         "epochs=3": "epochs=1",
     }
     names = run("README.md", smaller)
+    said = re.findall(r"^print\(.*  # (\[.*\])$", blocks("README.md")[0], re.M)
+    assert len(said) == 3 and capsys.readouterr().out.splitlines()[:3] == said
     assert set(names["run"].metrics["dev"]) >= {"accuracy", "loss"}
     assert names["run"].pipeline.predict(["the good film ."])["label"][0] in ("bad", "good")
     assert (place / "exported/1/saved_model.pb").is_file()

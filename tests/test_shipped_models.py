@@ -44,9 +44,19 @@ def test_they_are_small():
 TEXTS = ["Paris is the [MASK] of France.", "The battle took place in [MASK] 1815."]
 
 
-@pytest.mark.usefixtures("offline", "eagerly")
+def answers_of(model):
+    """The pipeline of a model, and its answers for TEXTS."""
+    pipeline = kbert.build_pipeline(kbert.load_pretrained(model))
+    return pipeline, pipeline.predict(TEXTS, verbose=0)
+
+
+def served(exported):
+    return ExportedPipeline(exported).predict_on_batch({"text": TEXTS})["probabilities"]
+
+
+@pytest.mark.usefixtures("offline")
 def test_it_is_loaded_and_answers_as_its_export(model):
-    answers = kbert.build_pipeline(kbert.load_pretrained(model)).predict(TEXTS, verbose=0)
+    _, answers = answers_of(model)
     assert answers["count"].tolist() == [1, 1]
     assert len(MONTHS & set(answers["tokens"][1, 0].tolist())) >= 2  # of the five most probable tokens
     card = (model / "README.md").read_text(encoding="utf-8")
@@ -54,11 +64,10 @@ def test_it_is_loaded_and_answers_as_its_export(model):
     [shipped] = [path for path in model.iterdir() if path.name.isdecimal()]
     is_half = read_json(shipped / "card.json")["precision"] == "bfloat16"
     tolerance = 0.02 if is_half else 1e-3  # float16 beside bfloat16, or float32
-    served = ExportedPipeline(shipped).predict_on_batch({"text": TEXTS})
-    np.testing.assert_allclose(served["probabilities"], answers["probabilities"], atol=tolerance)
+    np.testing.assert_allclose(served(shipped), answers["probabilities"], atol=tolerance)
 
 
-@pytest.mark.usefixtures("offline", "eagerly")
+@pytest.mark.usefixtures("offline")
 def test_it_gives_embeddings(model):
     encoder = kbert.build_pipeline(kbert.load_pretrained(model, task="encoder"))
     [one, near, far] = encoder.predict(
@@ -109,7 +118,7 @@ def test_mini_beats_random_weights_on_named_entities(shared_data):
 SENTIMENT = HOME / "kbert-mini-sentiment"
 
 
-@pytest.mark.usefixtures("offline", "eagerly")
+@pytest.mark.usefixtures("offline")
 def test_the_sentiment_model_answers_as_its_card_and_its_export():
     card = (SENTIMENT / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+) \| (positive|negative) \| ([\d.]+)% \|$", card, re.M)
@@ -121,7 +130,6 @@ def test_the_sentiment_model_answers_as_its_card_and_its_export():
     np.testing.assert_allclose(exported["probabilities"], answers["probabilities"], atol=0.02)
 
 
-@pytest.mark.slow  # its answers are those of its card in the test above
 def test_the_sentiment_model_is_as_good_as_its_card_says(shared_data):
     lines = (shared_data / "glue/SST-2/dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
     texts, numbers = zip(*(line.split("\t") for line in lines), strict=True)

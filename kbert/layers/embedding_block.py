@@ -42,6 +42,8 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         super().__init__(
             vocabulary_size,
             hidden_dim,
+            # Of this table alone: Keras draws an initialiser's seed when it is made, so that variables of one shape
+            # that share it start equal. It cuts at two deviations, as Google's ``create_initializer`` does.
             embeddings_initializer=keras.initializers.TruncatedNormal(stddev=initializer_stddev),
             **kwargs,
         )

@@ -5,7 +5,9 @@ accumulation of its optimizers fails under strategies, and takes the mean of mic
 predictions (Keras 3.15). Here the parts share the weights of the whole batch, so that any number of micro-batches and
 replicas gives the gradient of the batch.
 
-Shapes: B batch (of a replica), H hidden size, m micro-batches.
+On JAX devices share every micro-batch, which `keras.distribution` and JAX's compiler arrange.
+
+Shapes: B batch (of a replica; on JAX of all devices), H hidden size, m micro-batches.
 """
 
 import contextlib

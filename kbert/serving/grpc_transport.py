@@ -62,7 +62,7 @@ class GrpcTransport:
         if code == grpc.StatusCode.UNAVAILABLE:
             return ServingError(f"{url} cannot be reached: {details}. {NO_SERVER}", may_retry=True)
         message = f"{url} answered {code.name}: {details} (signature {signature!r})"
-        return ServingError(message, code == grpc.StatusCode.RESOURCE_EXHAUSTED)
+        return ServingError(message, may_retry=code == grpc.StatusCode.RESOURCE_EXHAUSTED)
 
 
 def predict_request(model: ServedModel, signature: str, inputs: dict[str, list]) -> Message:

@@ -111,7 +111,7 @@ class RestTransport:
         if code >= 400:
             asked = f" (signature {signature!r})" if signature else ""
             message = f"{address} answered {code}: {one_line(_reason(content))}{asked}"
-            raise ServingError(message, code in _BUSY)
+            raise ServingError(message, may_retry=code in _BUSY)
         try:
             return parse_json(content, self.model.url)
         except ValueError as error:

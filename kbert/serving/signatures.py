@@ -45,7 +45,15 @@ class ServingLimits:
             raise ValueError(f"export: limits must be less than 2**63, as servers count in int64. Received: {large}")
 
     def max_rows(self, sequence_length: int, values_per_row: int = 1) -> int:
-        """The rows of S tokens that a request may have, each with so many floats in its largest tensor."""
+        """The rows of S tokens that a request may have.
+
+        Args:
+            sequence_length: S.
+            values_per_row: floats of the largest output or intermediate result for each row.
+
+        Raises:
+            ValueError: not even one row is allowed.
+        """
         if sequence_length > self.max_request_tokens:
             raise ValueError(
                 "export: `max_request_tokens` must allow one row of the model's sequence length, "
@@ -61,8 +69,14 @@ class ServingLimits:
         advice = "Send less at once, or export the model with a larger max_request_bytes."
         return at_most(size, self.max_request_bytes, "bytes of text", advice, list(strings))
 
-    def batch(self, preprocessor, inputs: dict[str, tf.Tensor], values_per_row: int) -> dict[str, tf.Tensor]:
-        """The preprocessor's batch of string columns, [B] or [B, C], within the limits."""
+    def batch(self, preprocessor, inputs: dict[str, tf.Tensor], values_per_row: int = 1) -> dict[str, tf.Tensor]:
+        """The preprocessor's batch, within the limits.
+
+        Args:
+            preprocessor: a `kbert.preprocessing.Preprocessor`.
+            inputs: string columns, [B] or [B, C].
+            values_per_row: as for `max_rows`.
+        """
         max_rows = self.max_rows(preprocessor.sequence_length, values_per_row)
         if preprocessor.makes_windows:
             return preprocessor(inputs, max_windows=max_rows)

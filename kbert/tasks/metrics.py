@@ -142,7 +142,7 @@ def search_scores(
 ) -> dict[str, float]:
     """The means over all queries of ``recall@k`` for each k, ``mrr@10`` and ``ndcg@10``.
 
-    Recall is the fraction of the right texts that is found, of k at most. The reciprocal rank is 1 / place of the first
+    Recall is the fraction of the right texts that is among the first k. The reciprocal rank is 1 / place of the first
     right text.
 
     Args:
@@ -162,7 +162,7 @@ def search_scores(
     for row, (row_of_results, right) in enumerate(zip(results, relevant, strict=True)):
         hits[row, : len(row_of_results)] = np.isin(row_of_results, list(right))[: hits.shape[1]]
     counts = np.array([len(right) for right in relevant])
-    recall = {f"recall@{k}": float(np.mean(hits[:, :k].sum(axis=1) / np.minimum(counts, k))) for k in recall_at}
+    recall = {f"recall@{k}": float(np.mean(hits[:, :k].sum(axis=1) / counts)) for k in recall_at}
     hits = hits[:, :_DEPTH]
     gains = 1.0 / np.log2(np.arange(2, _DEPTH + 2))
     best_gains = np.cumsum(gains)[np.minimum(counts, _DEPTH) - 1]

@@ -37,13 +37,32 @@ def test_writes_and_trains(batches, tmp_path, capsys):
     assert kbert.load_pretrained(tmp_path / "run").pretrained.settings.sequence_length == 16
     with pytest.raises(SystemExit, match="holds the finished run"):
         run_kbert("pretrain", *arguments)
+    run_kbert("pretrain", "--config", tmp_path / "run" / "settings.json", "--dry-run")
     more = (*arguments, "--overwrite", "--init", tmp_path / "run", "--steps", 2)
     with pytest.raises(SystemExit, match="init"):
         run_kbert("pretrain", *more, "--size", "tiny")
-    run_kbert("pretrain", "--config", tmp_path / "run" / "settings.json", "--init", tmp_path / "run", "--dry-run")
+    more = (batches, "--output", tmp_path / "next", "--init", tmp_path / "run", "--steps", 2)
+    run_kbert("pretrain", *more)
+    made_by = read_json(tmp_path / "next" / "model" / "manifest.json")["made_by"]
+    assert made_by["inputs"]["init"]["made_by"]["metrics"] == metrics
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_dry_run_writes_nothing(batches, tmp_path, capsys):
+    run_kbert("pretrain", batches, "--output", tmp_path / "run", "--steps", 3, "--dry-run")
     lines = capsys.readouterr().out.splitlines()
-    assert "parameters" in lines[0] and lines[1] == "4 steps of 4 rows of 16 tokens: 256 tokens"
+    assert "parameters" in lines[0] and lines[1] == "3 steps of 4 rows of 16 tokens: 192 tokens"
     assert lines[2].startswith("memory: about") and lines[3].startswith("time: about")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_weight_decay_shrinks_kernels_only(batches):
+    options = {"steps": 2, "learning_rate": 0.1, "dropout": 0}
+    without, decayed = (kbert.pretrain(batches, weight_decay=rate, **options).model for rate in (0.0, 0.5))
+    for before, after in zip(without.weights, decayed.weights, strict=True):
+        same = "bias" in before.path or "gamma" in before.path or "beta" in before.path
+        assert (before.numpy() == after.numpy()).all() == same, before.path
 
 
 @pytest.mark.parametrize(
@@ -74,17 +93,23 @@ def test_the_dtype_policy_is_the_callers_again(batches, tmp_path):
     assert keras.config.dtype_policy().name == "float32"
 
 
-def test_masks_and_packing_are_those_of_kbert_pretrain(records, tmp_path, monkeypatch):  # noqa: F811
-    asked = {}
-    monkeypatch.setattr(real_fractions, "packing_pays", lambda *_, **options: asked.update(options) or False)
+def test_masks_are_those_of_kbert_pretrain(records, tmp_path):  # noqa: F811
     rates = {"mask_rate": 0.3, "random_next_rate": 0.25}
     sizes = {"steps": 1, "batch_size": 2, "sequence_length": 64, "evaluation_batches": 1}
     manifest = write_batches(records, tmp_path / "batches", **sizes, **rates)
     assert manifest["max_predictions"] == default_max_predictions(64, 0.3) == 20
-    assert asked.items() >= rates.items() and manifest["packed"] is False
     with pytest.raises(ValueError, match="expected masked tokens.* Received: left_to_right=True"):
         write_batches(records, tmp_path / "other", left_to_right=True, **sizes)
     assert not (tmp_path / "other").exists()
+
+
+def test_packing_is_decided_with_the_rates(records, tmp_path, monkeypatch):  # noqa: F811
+    given = {}
+    monkeypatch.setattr(real_fractions, "packing_pays", lambda *_, **options: given.update(options) or False)
+    rates = {"mask_rate": 0.3, "random_next_rate": 0.25}
+    write_batches(records, tmp_path / "batches", steps=1, batch_size=2, sequence_length=64, **rates)
+    assert given.items() >= rates.items()
+    sizes = {"steps": 1, "batch_size": 2, "sequence_length": 64, "evaluation_batches": 1}
     filled = write_batches(records, tmp_path / "filled", fill_rows=True, **sizes)
     assert filled["packed"] is filled["fill_rows"] is True
 

@@ -96,6 +96,13 @@ def test_what_is_wrong_is_named(home, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
+def test_columns_have_the_defaults_of_the_task(home, capsys):
+    run_kbert("evaluate", home / "model", "--examples", home / "test.csv", "--json")
+    default = capsys.readouterr().out
+    run_kbert("evaluate", "classification", *_arguments(home, "--text", "text", "--label", "label", "--json"))
+    assert capsys.readouterr().out == default and json.loads(default.splitlines()[-1])["examples"] == 13
+
+
 def test_columns_are_those_that_the_model_was_trained_on(home, tmp_path, capsys):
     task = {"task": "classification", "text": "said", "text_pair": None, "label": "mood"}
     made_by = {"settings": {"task": task}}

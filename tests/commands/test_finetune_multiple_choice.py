@@ -61,7 +61,6 @@ def run(home):
     return home / "run"
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_it_learns_and_answers_strings(run):
     metrics = read_json(run / "metrics.json")
     assert metrics["dev"]["accuracy"] == 1.0 and metrics["dev"]["examples"] == 21

@@ -9,14 +9,19 @@ from helpers.run_recipe import FINETUNED, as_flags, read_json, run_kbert
 from helpers.tiny_directory import write_tiny_directory
 from helpers.tiny_finetuning import prepare
 from helpers.toy_tags import tagged_sentences, write_conll
-from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.tasks.tagging.readers import read_conll
 from kbert.tasks.tagging.tag_scheme import entity_scores
 
-QUICK = as_flags(batch_size=8, sequence_length=16, learning_rate=3e-3, checkpoint_every=10, dropout=0)
-QUICK += as_flags(evaluate_every=60, steps=60)
+QUICK = as_flags(
+    batch_size=8,
+    sequence_length=16,
+    learning_rate=3e-3,
+    checkpoint_every=10,
+    dropout=0,
+    evaluate_every=60,
+)
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +34,12 @@ def home(tmp_path_factory):
 
 
 def _arguments(home, output, *more):
-    data = as_flags(train=home / "train.txt", dev=home / "dev.txt", source=home / "init", output=output)
-    return (*data, *QUICK, *more)
+    return (
+        *as_flags(train=home / "train.txt", dev=home / "dev.txt", source=home / "init", output=output),
+        *QUICK,
+        *as_flags(steps=60),
+        *more,
+    )
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +50,14 @@ def run(home):
     assert "f1: " in printed.getvalue() and "CON: " in printed.getvalue()
     assert "step 60, dev: loss" in logged.getvalue()
     return home / "run"
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_dry_run_counts_sentences_and_windows(home, tmp_path, capsys):
+    run_kbert("finetune", "tagging", *_arguments(home, tmp_path / "run", "--dry-run"))
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("48 examples in ") and lines[2].startswith("60 steps of 8 rows of ")
+    assert not (tmp_path / "run").exists()
 
 
 def test_it_learns_and_writes_its_predictions(run, home):
@@ -54,7 +71,6 @@ def test_it_learns_and_writes_its_predictions(run, home):
     assert {path.name for path in run.iterdir()} == {*FINETUNED, "predictions.txt"}
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_what_it_leaves_finds_entities(run, home):
     model = kbert.load_pretrained(run)
     settings = model.pretrained.settings
@@ -79,17 +95,30 @@ def test_evaluate_and_predict(run, home, tmp_path, capsys):
     assert "PRO f1: " in printed
     assert (tmp_path / "scores" / "predictions.txt").read_bytes() == (run / "predictions.txt").read_bytes()
     (tmp_path / "texts.txt").write_text("the good film .\n\na dull song\n")
-    predict = ("predict", "--source", run, "--input", tmp_path / "texts.txt", "--output")
-    for answer, column, key, expected in (
-        ("entities", "entities", "entity", [["good film"], [], ["dull song"]]),
-        ("tags", "words", "word", [["the", "good", "film", "."], [], ["a", "dull", "song"]]),
-    ):
+    for answer, key in (("entities", "entity"), ("tags", "word")):
         output = tmp_path / f"{answer}.jsonl"
-        run_kbert(*predict, output, "--tagging-output", answer)
+        run_kbert(
+            "predict",
+            "--source",
+            run,
+            "--input",
+            tmp_path / "texts.txt",
+            "--output",
+            output,
+            "--tagging-output",
+            answer,
+        )
         rows = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
-        assert [[one[key] for one in row[column]] for row in rows] == expected
+        found = [[one[key] for one in row["entities" if key == "entity" else "words"]] for row in rows]
+        assert (
+            found
+            == {
+                "entities": [["good film"], [], ["dull song"]],
+                "tags": [["the", "good", "film", "."], [], ["a", "dull", "song"]],
+            }[answer]
+        )
     with pytest.raises(SystemExit, match="entities.* fit no table"):
-        run_kbert(*predict, tmp_path / "a.csv")
+        run_kbert("predict", "--source", run, "--input", tmp_path / "texts.txt", "--output", tmp_path / "a.csv")
 
 
 @pytest.mark.parametrize("rare", [0, 7, 19])
@@ -101,15 +130,18 @@ def test_what_is_held_out_may_have_the_only_entity_of_a_type(home, tmp_path, rar
     assert (len(work.train), len(work.dev)) == (18, 2) and tags == ["O", "B-PRO", "I-PRO", "B-RARE", "I-RARE"]
 
 
+def test_a_stride_that_would_be_shortened_is_an_error(home, tmp_path):
+    with pytest.raises(SystemExit, match="`doc_stride` is at most half a window, 7 of 16 tokens. Received: 8"):
+        run_kbert("finetune", "tagging", *_arguments(home, tmp_path / "run", "--doc-stride", 8))
+
+
 def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path):
     (tmp_path / "other.txt").write_text("the O\ngood B-OTHER\n")
     (tmp_path / "broken.txt").write_text("the O\n\ngood I-PRO\n\na B-PRO\nfilm O\na B-PRO\n")
-    wrong_inputs(
-        lambda flags: run_kbert("finetune", "tagging", *_arguments(home, tmp_path / "run", *flags)),
+    for flags, message in [
         (("--dev", tmp_path / "other.txt"), r"other.txt, line 2: expected one of .* Received: 'B-OTHER'"),
         (("--dev", tmp_path / "broken.txt"), r"broken.txt, line 3: IOB2 allows I-PRO only after"),
-        (("--doc-stride", 8), "`doc_stride` is at most half a window, 7 of 16 tokens. Received: 8"),
-        error=SystemExit,
-        owner="error: .*",
-    )
+    ]:
+        with pytest.raises(SystemExit, match=f"error: .*{message}"):
+            run_kbert("finetune", "tagging", *_arguments(home, tmp_path / "run", *flags))
     assert not (tmp_path / "run").exists()

@@ -14,12 +14,30 @@ from helpers.wrong_values import wrong_inputs
 import kbert
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, describe_scores
 
-SEEDS = ("--train-examples", 16, "--steps", 2, "--seeds", 3, 4, "--dropout", 0)
+SEEDS = ("--train-examples", 40, "--epochs", 1, "--seeds", 3, 4, "--dropout", 0)
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     return write_glue_home(tmp_path_factory.mktemp("home"))
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_one_run_of_a_pair_task(home, tmp_path, capsys):
+    run_kbert("glue", *glue_arguments(home, "mrpc", tmp_path / "run", "--steps", 3, "--json"))
+    printed = capsys.readouterr().out
+    result = read_json(tmp_path / "run" / "glue.json")
+    assert json.loads(printed.splitlines()[-1]) == result
+    grid = result["tasks"]["MRPC"]
+    dev = grid["best"]["dev"]
+    assert set(dev) == {"examples", "loss", "f1", "accuracy"} and result["average"] is None
+    rows = {line[:42].strip(): line[42:].split() for line in printed.splitlines()}
+    assert rows["MRPC"] == ["f1", "accuracy"]
+    assert rows["paper: BERT-base, test"] == ["88.9", "-"]
+    assert rows["paper: BERT-base, dev"] == ["-", "86.7"]
+    assert rows["a constant answer, dev"] == [f"{100 * grid['constant_answer'][m]:.1f}" for m in ("f1", "accuracy")]
+    assert rows["this run, dev (60 examples)"] == [f"{100 * dev[m]:.1f}" for m in ("f1", "accuracy")]
+    assert kbert.load_pretrained(tmp_path / "run" / "MRPC").pretrained.settings.task.pair
 
 
 @pytest.fixture(scope="module")
@@ -31,33 +49,47 @@ def seeds(home):
 
 def test_seeds_are_summed_up_and_the_best_is_kept(seeds):
     grid = read_json(seeds / "SST-2" / "grid.json")
-    dev = [read_json(seeds / "SST-2" / run["folder"] / "metrics.json")["dev"] for run in grid["runs"]]
-    losses = [metrics["loss"] for metrics in dev]
+    runs = {run["seed"]: read_json(seeds / "SST-2" / run["folder"] / "metrics.json") for run in grid["runs"]}
+    losses = [runs[seed]["dev"]["loss"] for seed in (3, 4)]
+    accuracies = [runs[seed]["dev"]["accuracy"] for seed in (3, 4)]
     (settings,) = grid["settings"]
-    assert [run["seed"] for run in grid["runs"]] == [3, 4] and losses[0] != losses[1]
+    assert losses[0] != losses[1]
     assert settings["mean"]["loss"] == pytest.approx(np.mean(losses))
     assert settings["deviation"]["loss"] == pytest.approx(np.std(losses, ddof=1))
-    assert grid["best"]["dev"]["accuracy"] == max(metrics["accuracy"] for metrics in dev)
-    assert (grid["train_examples"], grid["best"]["learning_rate"]) == (16, 0.01)
+    assert grid["best"]["seed"] == (3 if accuracies[0] >= accuracies[1] else 4)
+    assert (grid["train_examples"], grid["best"]["learning_rate"]) == (40, 0.01)
     best = seeds / "SST-2" / grid["best"]["folder"]
     for name in ("config.json", "model.weights.h5", "manifest.json"):
         assert (seeds / "SST-2" / "model" / name).read_bytes() == (best / "model" / name).read_bytes()
-    rates = grid | {"settings": [settings, settings | {"learning_rate": 1e-5}]}
-    lines = describe_scores(GLUE_TASKS["SST-2"], rates).splitlines()
-    assert [line.split(",")[0] for line in lines[-4:-2]] == ["rate 0.01", "rate 1e-05"]
-    assert lines[-2].startswith("the best run, dev") and lines[-1].startswith("this run, dev (16 examples, 2 seeds)")
-    assert " ± " in lines[-1] and len({len(line) for line in lines}) == 1
 
 
-def test_a_killed_call_has_left_only_what_is_not_finished(home, seeds, tmp_path, capsys):
-    """That it then repeats nothing else: tests/finetuning/test_grid.py."""
+@pytest.mark.usefixtures("eagerly")
+def test_a_killed_call_repeats_only_what_is_not_finished(home, seeds, tmp_path, capsys):
     shutil.copytree(seeds, tmp_path / "run")
     (second,) = (tmp_path / "run" / "SST-2").glob("*-seed-4")
     shutil.rmtree(second)
-    run_kbert("glue", *glue_arguments(home, "SST-2", tmp_path / "run", *SEEDS, "--dry-run"))
+    arguments = glue_arguments(home, "SST-2", tmp_path / "run", *SEEDS)
+    run_kbert("glue", *arguments, "--dry-run")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == ["SST-2: 1 runs left", "16 examples in 16 rows"] and lines[-1].startswith("time: about")
+    assert lines[:2] == ["SST-2: 1 runs left", "40 examples in 40 rows"] and lines[-1].startswith("time: about")
     assert not second.exists()
+    (first,) = (tmp_path / "run" / "SST-2").glob("*-seed-3/metrics.json")
+    before = first.read_bytes()
+    run_kbert("glue", *arguments)
+    assert first.read_bytes() == before
+    assert read_json(tmp_path / "run" / "glue.json") == read_json(seeds / "glue.json")
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_rates_are_a_grid(home, tmp_path):
+    more = ("--train-examples", 16, "--steps", 2, "--seeds", 0, 1, "--learning-rates", 1e-2, 1e-5, "--dropout", 0)
+    grid = run_kbert("glue", *glue_arguments(home, "CoLA", tmp_path, *more))["tasks"]["CoLA"]
+    assert [each["learning_rate"] for each in grid["settings"]] == [1e-2, 1e-5] and len(grid["runs"]) == 4
+    assert grid["best"]["dev"]["matthews"] == max(run["dev"]["matthews"] for run in grid["runs"])
+    lines = describe_scores(GLUE_TASKS["CoLA"], grid).splitlines()
+    assert [line.split(",")[0] for line in lines[-4:-2]] == ["rate 0.01", "rate 1e-05"]
+    assert lines[-2].startswith("the best run, dev") and lines[-1].startswith("this run, dev (16 examples, 2 seeds)")
+    assert " ± " in lines[-1] and len({len(line) for line in lines}) == 1
 
 
 @pytest.fixture(scope="module")
@@ -100,28 +132,15 @@ def test_the_submission(home, everything):
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_the_table_of_a_run_and_absent_tasks_are_left_out(home, tmp_path, capsys):
-    for name in ("MRPC", "RTE"):
+def test_absent_tasks_are_left_out(home, tmp_path, capsys):
+    for name in ("CoLA", "RTE"):
         shutil.copytree(home / "glue" / name, tmp_path / "glue" / name)
-    more = ("--directory", tmp_path / "glue", "--steps", 1, "--train-examples", 8, "--submission", "--json")
-    run_kbert("glue", *glue_arguments(home, "all", tmp_path / "run", *more))
-    printed, logged = capsys.readouterr()
-    assert "has no folder for CoLA, SST-2" in logged and "The server also requires CoLA, SST-2" in logged
-    result = read_json(tmp_path / "run" / "glue.json")
-    assert json.loads(printed.splitlines()[-1]) == result
-    assert list(result["tasks"]) == ["MRPC", "RTE"] and result["average"] is None
+    more = ("--directory", tmp_path / "glue", "--steps", 1, "--train-examples", 8, "--submission")
+    result = run_kbert("glue", *glue_arguments(home, "all", tmp_path / "run", *more))
+    logged = capsys.readouterr().err
+    assert "has no folder for SST-2, MRPC" in logged and "The server also requires SST-2, MRPC" in logged
     assert len((tmp_path / "run" / "submission" / "RTE.tsv").read_text().splitlines()) == 1 + TEST_ROWS
-    mrpc = result["tasks"]["MRPC"]
-    dev = mrpc["best"]["dev"]
-    assert set(dev) == {"examples", "loss", "f1", "accuracy"}
-    lines = [(line[:42].strip(), line[42:].split()) for line in printed.splitlines()]
-    first = lines.index(("MRPC", ["f1", "accuracy"]))
-    rows = dict(lines[first : lines.index(("", []), first)])
-    assert rows["paper: BERT-base, test"] == ["88.9", "-"]
-    assert rows["paper: BERT-base, dev"] == ["-", "86.7"]
-    assert rows["a constant answer, dev"] == [f"{100 * mrpc['constant_answer'][m]:.1f}" for m in ("f1", "accuracy")]
-    assert rows["this run, dev (8 examples)"] == [f"{100 * dev[m]:.1f}" for m in ("f1", "accuracy")]
-    assert kbert.load_pretrained(tmp_path / "run" / "MRPC").pretrained.settings.task.pair
+    assert list(result["tasks"]) == ["CoLA", "RTE"] and result["average"] is None
 
 
 def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, monkeypatch):

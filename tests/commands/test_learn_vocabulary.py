@@ -38,6 +38,13 @@ def test_learns_and_says_how(corpus, capsys):
     assert "different" in log and printed[0].startswith("110 tokens in ")
 
 
+def test_the_order_of_files_changes_nothing(corpus):
+    first = learn(corpus, corpus / "a.txt", corpus / "b.txt.gz", "--size", 105, output="1.txt")
+    (corpus / "z.txt").write_bytes((corpus / "a.txt").read_bytes())
+    second = learn(corpus, corpus / "b.txt.gz", corpus / "z.txt", "--size", 105, output="2.txt")
+    assert first == second
+
+
 @pytest.mark.slow  # a process of its own
 def test_the_hashes_of_python_change_nothing(corpus):
     learn(corpus, corpus / "a.txt", corpus / "b.txt.gz", "--size", 105, output="1.txt")
@@ -63,11 +70,11 @@ def test_says_when_there_is_too_little_text(corpus, capsys):
 
 
 def fails(corpus, message, *arguments):
-    """The command fails with this message, and nothing is written."""
     before, said = sorted(corpus.rglob("*")), io.StringIO()
     with contextlib.redirect_stderr(said), pytest.raises(SystemExit) as error:
         run_kbert("vocabulary", *arguments)
-    assert message in f"{error.value} {said.getvalue()}" and sorted(corpus.rglob("*")) == before
+    assert message in f"{error.value} {said.getvalue()}"
+    assert sorted(corpus.rglob("*")) == before
 
 
 def test_nothing_is_overwritten_by_accident(corpus):
@@ -82,21 +89,14 @@ def test_nothing_is_overwritten_by_accident(corpus):
     assert len(read_vocabulary(corpus / "out" / "vocab.txt")) == 105
 
 
-@pytest.mark.parametrize(
-    "message,arguments",
-    [
-        ("No file matches", ["absent*.txt"]),
-        ("empty", ["empty.txt"]),
-        ("contains no words", ["blank.txt"]),
-        ("at least 100", ["a.txt", "--size", 50]),
-        ("is a directory", ["a.txt", "--output", "folder"]),
-        ("is the vocabulary; a .json", ["a.txt", "--output", "vocab.json"]),
-        ("not a directory", ["a.txt", "--output", "a.txt/vocab.txt"]),
-    ],
-)
-def test_bad_input(corpus, monkeypatch, message, arguments):
-    monkeypatch.chdir(corpus)
-    (corpus / "folder").mkdir()
+def test_bad_input(corpus):
+    output = ("--output", corpus / "new" / "vocab.txt")
+    fails(corpus, "No file matches", corpus / "absent*.txt", *output)
     (corpus / "empty.txt").write_text("")
+    fails(corpus, "empty", corpus / "empty.txt", *output)
     (corpus / "blank.txt").write_text("\n \n\x00\n")
-    fails(corpus, message, *arguments, *(() if "--output" in arguments else ("--output", "new/vocab.txt")))
+    fails(corpus, "contains no words", corpus / "blank.txt", *output)
+    fails(corpus, "at least 100", corpus / "a.txt", "--size", 50, *output)
+    fails(corpus, "is a directory", corpus / "a.txt", "--output", corpus)
+    fails(corpus, "is the vocabulary; a .json", corpus / "a.txt", "--output", corpus / "vocab.json")
+    fails(corpus, "not a directory", corpus / "a.txt", "--output", corpus / "a.txt" / "vocab.txt")

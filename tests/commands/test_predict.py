@@ -17,7 +17,7 @@ LABELS = ["bad", "good"]
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """The directory with a model of every kind, and their pipelines."""
-    path, tokenizer, config = tmp_path_factory.mktemp("models"), tiny_tokenizer(), tiny_config(num_layers=1)
+    path, tokenizer, config = tmp_path_factory.mktemp("models"), tiny_tokenizer(), tiny_config()
     pipelines = {
         "single": kbert.build_pipeline(kbert.BertClassifier(config), tokenizer, labels=LABELS),
         "pair": kbert.build_pipeline(kbert.BertClassifier(config), tokenizer, labels=LABELS, pair=True),
@@ -65,7 +65,7 @@ def test_lines_to_jsonl(models, tmp_path):
         assert list(row["probabilities"].values()) == pytest.approx(probabilities, abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", [".csv", pytest.param(".tsv", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", [".csv", pytest.param(".tsv", marks=pytest.mark.slow), ".jsonl"])
 @pytest.mark.usefixtures("eagerly")
 def test_tables_of_pairs_to_csv(models, tmp_path, kind):
     columns = {"id": [f"{i}" for i in range(7)], "one": TEXTS, "two": PAIRS, "other": ["x"] * 7}

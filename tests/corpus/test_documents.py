@@ -40,10 +40,26 @@ def write(path, content):
     return path
 
 
+def test_lines(tmp_path):
+    path = write(tmp_path / "a.txt", LINES)
+    assert list(read_documents(path)) == DOCUMENTS
+    assert list(read_documents([str(path)], "lines")) == DOCUMENTS
+
+
 def test_a_document_ends_with_its_file(tmp_path):
     write(tmp_path / "b.txt", "Third .")
     write(tmp_path / "a.txt", LINES)
     assert list(read_documents(str(tmp_path / "*.txt"))) == [*DOCUMENTS, ["Third ."]]
+
+
+def test_byte_order_mark_and_dos_line_ends(tmp_path):
+    path = write(tmp_path / "a.txt", b"\xef\xbb\xbf" + LINES.replace("\n", "\r\n").encode())
+    assert list(read_documents(path)) == DOCUMENTS
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_compressed(tmp_path, compress):
+    assert list(read_documents(write(tmp_path / "named_anything", compress(LINES.encode())))) == DOCUMENTS
 
 
 def test_archives(tmp_path):
@@ -66,11 +82,32 @@ def test_globs_recursive_sorted_and_each_file_once(tmp_path):
     assert find_files([str(tmp_path / "**" / "*.txt"), outer]) == sorted([str(inner), str(outer)])
 
 
+def test_a_file_whose_name_looks_like_a_pattern(tmp_path):
+    path = write(tmp_path / "a[1].txt", LINES)
+    assert list(read_documents(path)) == DOCUMENTS
+
+
+def test_dirty_text(tmp_path):
+    path = write(tmp_path / "a.txt", b"caf\xe9 \xff\xfe ok .\nnul\x00in\x00side .\n\x00\n")
+    assert list(read_documents(path, "lines")) == [["caf\ufffd \ufffd\ufffd ok .", "nul\x00in\x00side .", "\x00"]]
+
+
 def test_one_megabyte_line(tmp_path):
     path = write(tmp_path / "a.txt", "word " * 200_000 + "\nend .\n")
     [[long, end]] = read_documents(path, "lines")
     assert len(long) == 999_999 and end == "end ."
     assert sum(map(len, next(read_documents(path, "prose")))) > 999_000
+
+
+def test_other_line_separators_stay_in_the_line(tmp_path):
+    path = write(tmp_path / "a.txt", "one\u2028two\x0bthree\x85four\rfive .\nsix .\n")
+    assert list(read_documents(path, "lines")) == [["one\u2028two\x0bthree\x85four\rfive .", "six ."]]
+
+
+def test_wrapped_prose(tmp_path):
+    text = WRAPPED.replace("\n", "\r\n")
+    path = write(tmp_path / "a.txt", text)
+    assert list(read_documents(path, "prose")) == [WRAPPED_SENTENCES] == [prose_sentences(text)]
 
 
 def test_prose_of_one_paragraph_a_line(tmp_path):
@@ -115,43 +152,16 @@ They were the first of many to come.
 """
 
 
-CONTENTS = {
-    "lines": (LINES, "auto", DOCUMENTS),
-    "byte order mark and DOS line ends": (b"\xef\xbb\xbf" + LINES.replace("\n", "\r\n").encode(), "lines", DOCUMENTS),
-    "gzip": (gzip.compress(LINES.encode()), "auto", DOCUMENTS),
-    "bzip2": (bz2.compress(LINES.encode()), "auto", DOCUMENTS),
-    "xz": (lzma.compress(LINES.encode()), "auto", DOCUMENTS),
-    "no UTF-8, and NUL": (
-        b"caf\xe9 \xff\xfe ok .\nnul\x00in\x00side .\n\x00\n",
-        "lines",
-        [["caf\ufffd \ufffd\ufffd ok .", "nul\x00in\x00side .", "\x00"]],
-    ),
-    "other line separators stay in the line": (
-        "one\u2028two\x0bthree\x85four\rfive .\nsix .\n",
-        "lines",
-        [["one\u2028two\x0bthree\x85four\rfive .", "six ."]],
-    ),
-    "wrapped prose": (WRAPPED.replace("\n", "\r\n"), "prose", [WRAPPED_SENTENCES]),
-    "wikiextractor": (
-        gzip.compress(WIKI.encode()),
-        "auto",
+def test_wikiextractor(tmp_path):
+    path = write(tmp_path / "wiki_00.gz", gzip.compress(WIKI.encode()))
+    assert list(read_documents(path)) == [
         [
-            [
-                "Anarchism is a philosophy.",
-                'It has a history; e.g. Proudhon wrote "What is Property?" in 1840.',
-                "The ports of Alabama are many.",
-            ],
-            ["They were the first of many to come."],
+            "Anarchism is a philosophy.",
+            'It has a history; e.g. Proudhon wrote "What is Property?" in 1840.',
+            "The ports of Alabama are many.",
         ],
-    ),
-}
-
-
-@pytest.mark.parametrize("kind", CONTENTS)
-def test_documents_of_a_file(tmp_path, kind):
-    content, format, documents = CONTENTS[kind]
-    path = write(tmp_path / "named[1] like a pattern", content)
-    assert list(read_documents(path, format)) == list(read_documents([str(path)], format)) == documents
+        ["They were the first of many to come."],
+    ]
 
 
 def test_detect_format():

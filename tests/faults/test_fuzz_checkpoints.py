@@ -18,7 +18,7 @@ from kbert.weights.formats.kbert import NAMES as KBERT
 from kbert.weights.formats.kerashub import NAMES as KERASHUB
 from kbert.weights.open_checkpoint import open_checkpoint
 
-COUNTS = pytest.mark.parametrize("count", [20, pytest.param(2_000, marks=pytest.mark.slow)])
+COUNTS = pytest.mark.parametrize("count", [40, pytest.param(2_000, marks=pytest.mark.slow)])
 
 
 def read_all(file):

@@ -2,15 +2,13 @@
 
 import numpy as np
 import pytest
-from helpers.at_step import Killed, killed_at
-from helpers.run_recipe import as_flags, read_json, run_kbert
-from helpers.tiny_directory import NOUNS, VOCABULARY, write_table
+from helpers.tiny_directory import NOUNS, VOCABULARY, write_table, write_tiny_directory
 from helpers.tiny_finetuning import DEV, NO_DEV, ROWS, TASK, calling, prepare, same
 
 import kbert
 from kbert.finetuning.starting_pipeline import ANSWERS
 
-pytestmark = pytest.mark.usefixtures("eagerly")
+CLEAR = dict(teacher_temperature=4.0, hard_fraction=0.0)
 TAGGED = {
     "words": [text.split() for text, _ in ROWS],
     "tags": [["O", "B-X" if label == "good" else "O", "O", "O"] for _, label in ROWS],
@@ -21,29 +19,31 @@ ASKED = [
 ]
 NUMBERS = [(text, 1.0 if label == "good" else -1.0) for text, label in ROWS]
 SETS = [(text, label if n % 2 else f"{label}|odd") for n, (text, label) in enumerate(ROWS)]
+PAIRS = [(text, f"a {label}", label) for text, label in ROWS]
 TASKS = {
     "classification": (TASK, ROWS, {"sequence_length": 9}),
     "multi_label": (kbert.tasks.Classification(label_separator="|"), SETS, {"sequence_length": 9}),
+    "pairs": (kbert.tasks.Classification(text_pair="pair"), PAIRS, {"sequence_length": 12}),
     "windows": (kbert.tasks.Classification(window_pooling="mean", doc_stride=2), ROWS, {"sequence_length": 5}),
     "regression": (kbert.tasks.Regression(), NUMBERS, {"sequence_length": 9}),
     "tagging": (kbert.tasks.Tagging(), TAGGED, {"sequence_length": 7}),
     "span": (kbert.tasks.SpanExtraction(doc_stride=3, max_query_length=3), ASKED, {"sequence_length": 11}),
 }
-TEXTS = [text for text, _ in DEV]
 MORE = {
+    "pairs": {"text": ["the good tale .", "the bad"], "pair": ["a good", "a bad tale"]},
     "span": [("the book", "the good book ."), ("the song", "the dull song .")],
     "tagging": ["the good tale .", "the bad tale"],
 }
 
 
-def kinds(*quick):
-    """All of TASKS; those whose targets are made as those of another one are slow."""
-    return [pytest.param(kind, marks=() if kind in quick else pytest.mark.slow) for kind in TASKS]
+@pytest.fixture(scope="module")
+def init(tmp_path_factory):
+    return write_tiny_directory(tmp_path_factory.mktemp("init"))
 
 
 @pytest.fixture(scope="module")
 def teacher(init):
-    return prepare(init, TASK, ROWS, **NO_DEV).pipeline
+    return kbert.finetune(init, TASK, ROWS, **NO_DEV | {"steps": 40}).pipeline
 
 
 def distances(student, teacher, columns):
@@ -53,28 +53,26 @@ def distances(student, teacher, columns):
     return np.mean([np.abs(one[name] - other[name]).mean() for name in names])
 
 
-@pytest.mark.parametrize("kind", kinds("classification"))
+@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.usefixtures("eagerly")
 def test_a_student_comes_near_its_teacher(init, kind):
     task, rows, length = TASKS[kind]
-    is_quick = kind == "classification"
-    options = NO_DEV | length | {"steps": 3 if is_quick else 6, "dropout": 0.0}
-    learnt = {"learning_rate": 0.02} if is_quick else {"steps": 12}
-    teacher = kbert.finetune(init, task, rows, **options | learnt).pipeline
+    options = NO_DEV | length | {"steps": 6, "dropout": 0.0}
+    teacher = kbert.finetune(init, task, rows, **options | {"steps": 12}).pipeline
     start = prepare(init, task, rows, **options).pipeline
     columns = task.from_memory(rows).columns
     before = distances(start, teacher, columns)
-    more = MORE.get(kind, TEXTS)
-    options |= {"teacher_temperature": 4.0, "hard_fraction": 0.0}
-    run = kbert.finetune(init, task, rows, teacher=teacher, unlabelled=more, **options)
-    assert run.metrics["unlabelled_examples"] == len(more) and run.metrics["train_examples"] == len(ROWS)
+    more = MORE.get(kind, [text for text, _ in DEV])
+    run = kbert.finetune(init, task, rows, teacher=teacher, unlabelled=more, **options, **CLEAR)
+    assert run.metrics["unlabelled_examples"] == len(len(more)) and run.metrics["train_examples"] == len(ROWS)
     assert distances(run.pipeline, teacher, columns) < before
 
 
-@pytest.mark.parametrize("kind", kinds("classification", "windows", "tagging", "span"))
+@pytest.mark.parametrize("kind", TASKS)
 def test_targets_are_the_labels_and_the_answers_to_the_same_rows(init, kind):
     task, rows, length = TASKS[kind]
     teacher = prepare(init, task, rows, **NO_DEV | length).pipeline
-    more = MORE.get(kind, TEXTS)
+    more = MORE.get(kind, [text for text, _ in DEV])
     options = NO_DEV | length | {"group_by_length": True, "batch_size": 4}
     work = prepare(init, task, rows, teacher=teacher, unlabelled=more, **options)
     seen = {True: 0, False: 0}  # the teacher is the student, so its answers are the outputs
@@ -101,43 +99,64 @@ def test_targets_are_the_labels_and_the_answers_to_the_same_rows(init, kind):
     assert all(seen.values())
 
 
-def test_a_killed_run_is_resumed_to_the_same_weights_and_asks_its_teacher_once(init, teacher, tmp_path, monkeypatch):
-    options = NO_DEV | {"steps": 5, "teacher": teacher, "unlabelled": TEXTS, "teacher_temperature": 3.0}
+def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_once(
+    init, teacher, tmp_path, monkeypatch
+):
+    import keras
+
+    class Stop(Exception):
+        pass
+
+    class StopAtStep(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if int(self.model.optimizer.iterations) >= 6:
+                raise Stop
+
+    options = NO_DEV | {"teacher": teacher, "unlabelled": [text for text, _ in DEV], "teacher_temperature": 3.0}
     whole = kbert.finetune(init, TASK, ROWS, None, tmp_path / "whole", **options)
-    with pytest.raises(Killed):
-        kbert.finetune(init, TASK, ROWS, None, tmp_path / "run", **options | calling(killed_at(4)))
+    with pytest.raises(Stop):
+        kbert.finetune(init, TASK, ROWS, None, tmp_path / "run", **options | calling([StopAtStep()]))
     answers = np.load(tmp_path / "run" / ANSWERS)["logits"]
     assert answers.shape == (len(ROWS) + len(DEV), 2)
 
     def never(*arguments):
         raise AssertionError("the answers are there")
 
-    with monkeypatch.context() as patch:
-        patch.setattr(kbert.tasks.Classification, "teacher_answers", never)
-        resumed = kbert.finetune(init, TASK, ROWS, None, tmp_path / "run", **options)
+    monkeypatch.setattr(kbert.tasks.Classification, "teacher_answers", never)
+    resumed = kbert.finetune(init, TASK, ROWS, None, tmp_path / "run", **options)
     assert same(whole.pipeline.model.get_weights(), resumed.pipeline.model.get_weights())
+    losses = resumed.pipeline.model.loss
+    assert {name: loss.get_config()["temperature"] for name, loss in losses.items()} == {"logits": 3.0}
     (tmp_path / "run" / ANSWERS).write_bytes(b"PK damaged")
+    monkeypatch.undo()
     again = prepare(init, TASK, ROWS, None, tmp_path / "run", **options)
     np.testing.assert_array_equal(again.teaching.answers.outputs["logits"], answers)
+    other = prepare(init, TASK, ROWS, None, tmp_path / "whole", **options | {"teacher": whole.pipeline})
+    assert not np.array_equal(other.teaching.answers.outputs["logits"], answers)  # not those that are stored there
 
 
 def test_from_files_in_parts_and_by_the_command(init, teacher, tmp_path, capsys):
+    from helpers.run_recipe import as_flags, read_json, run_kbert
+
     kbert.save_pretrained(teacher, tmp_path / "teacher")
     table = write_table(tmp_path / "train.csv", ROWS)
     texts = tmp_path / "texts.txt"
-    texts.write_text("".join(f"{text}\n" for text in TEXTS))
+    texts.write_text("".join(f"{text}\n" for text, _ in DEV))
     flags = as_flags(source=init, train=table, dev=0.2, teacher=tmp_path / "teacher", unlabelled=texts)
-    flags += as_flags(steps=1, batch_size=4, accumulate=2, sequence_length=9, teacher_temperature=3, hard_fraction=0.2)
+    flags += as_flags(steps=2, batch_size=4, accumulate=2, sequence_length=9, teacher_temperature=3, hard_fraction=0.2)
     run_kbert("finetune", "classification", *flags, "--output", tmp_path / "run")
     said = capsys.readouterr().err
     assert "the teacher answers 33 examples" in said and "9 texts without labels" in said
+    assert kbert.evaluate(tmp_path / "run", TASK, table)["examples"] == len(ROWS)
     settings = read_json(tmp_path / "run" / "settings.json")
     assert (settings["unlabelled"], settings["teacher"]) == (str(texts), str(tmp_path / "teacher"))
     assert settings["distillation"] == {"teacher_temperature": 3.0, "hard_fraction": 0.2}
+    run_kbert("finetune", "--config", tmp_path / "run" / "settings.json", "--output", tmp_path / "again")
+    assert read_json(tmp_path / "again" / "settings.json") == settings
     inputs = read_json(tmp_path / "run" / "inputs.json")
     assert {"source", "train", "teacher", "unlabelled"} <= inputs["inputs"].keys()
-    dry = prepare(init, TASK, table, teacher=tmp_path / "teacher", dry_run=True, **NO_DEV)
-    assert dry.teaching.answers is None
+    estimate = kbert.finetune(init, TASK, table, teacher=tmp_path / "teacher", dry_run=True, **NO_DEV).metrics
+    assert estimate["examples"] == len(ROWS)
 
 
 def test_what_is_refused(init, teacher, tmp_path):
@@ -146,17 +165,31 @@ def test_what_is_refused(init, teacher, tmp_path):
             kbert.finetune(init, task, rows, None, tmp_path / "run", **NO_DEV | options)
         assert not (tmp_path / "run").exists()
 
-    refuse("`unlabelled` needs `teacher`", unlabelled=TEXTS)
-    refuse("`unlabelled` needs .* no `class_weight`", teacher=teacher, unlabelled=TEXTS, class_weight="balanced")
-    another = "`teacher`: expected a regression model. Received: a classification model"
-    refuse(another, kbert.tasks.Regression(), NUMBERS, teacher=teacher)
+    texts = [text for text, _ in DEV]
+    refuse("`unlabelled` needs `teacher`", unlabelled=texts)
+    refuse(
+        "`unlabelled` needs `teacher`, and no `class_weight`",
+        teacher=teacher,
+        unlabelled=texts,
+        class_weight="balanced",
+    )
+    refuse(
+        "`teacher`: expected a regression model. Received: a classification model",
+        kbert.tasks.Regression(),
+        NUMBERS,
+        teacher=teacher,
+    )
     others = [(text, f"very {label}") for text, label in ROWS]
     refuse("`teacher`: expected a model with the labels.*very bad", rows=others, teacher=teacher)
     pairs = [(text, text, label) for text, label in ROWS]
-    of_pairs = kbert.tasks.Classification(text_pair="b")
-    refuse("`teacher`: this model was trained on single texts", of_pairs, pairs, teacher=teacher)
+    refuse(
+        "`teacher`: this model was trained on single texts",
+        kbert.tasks.Classification(text_pair="b"),
+        pairs,
+        teacher=teacher,
+    )
     refuse(r"`hard_fraction` must be a number in \[0, 1\]", teacher=teacher, hard_fraction=2)
-    similarity, same_texts = kbert.tasks.Similarity(text_pair="b"), [(text, text) for text in TEXTS]
+    similarity, same_texts = kbert.tasks.Similarity(text_pair="b"), [(text, text) for text in texts]
     for_texts = prepare(init, similarity, same_texts, **NO_DEV).pipeline
     refuse("`teacher` is for classification, regression", similarity, same_texts, teacher=for_texts)
     task, rows, length = TASKS["span"]

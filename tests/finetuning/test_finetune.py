@@ -5,6 +5,7 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers.at_step import AtStep, Killed, killed_at
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
@@ -17,7 +18,7 @@ from kbert.training.hardware import Hardware
 
 @pytest.fixture(autouse=True, scope="module")
 def op_by_op():
-    """Traced runs: tests/commands."""
+    """All runs but that of `test_what_happens_is_logged`."""
     with run_eagerly():
         yield
 
@@ -30,44 +31,47 @@ class Scripted(kbert.tasks.Classification):
 
     def evaluate(self, pipeline, examples, **options):
         done = int(pipeline.model.optimizer.iterations.numpy())
-        return Evaluation({"accuracy": self.script[done // 2 - 1]}, None)
+        return Evaluation({"accuracy": self.script[done // 3 - 1]}, None)
+
+
+@pytest.fixture(scope="module")
+def run(init, tmp_path_factory):
+    return kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path_factory.mktemp("runs") / "run", **QUICK)
+
+
+def test_metrics_are_those_of_the_file(run):
+    assert read_json(run.path / "metrics.json") == run.metrics
+    assert (
+        set(run.metrics["dev"]) == {"accuracy"} and run.metrics["constant_answer"].keys() >= run.metrics["dev"].keys()
+    )
+
+
+def test_the_best_weights_are_kept(init, run):
+    assert run.metrics["kept_step"] == 6
+    assert [(one["step"], one["accuracy"]) for one in run.metrics["evaluations"]] == [
+        (3, 0.5),
+        (6, 0.9),
+        (9, 0.7),
+        (12, 0.8),
+    ]
+    stored = kbert.load_pretrained(run.path).get_weights()
+    assert same(stored, run.pipeline.model.get_weights())
+    until = []
+    at_best = AtStep(6, lambda model: until.extend(weights(model)))
+    last = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK | calling([at_best]), keep="last")
+    assert last.metrics["kept_step"] == 12 and not same(stored, last.pipeline.model.get_weights())
+    assert same(until, stored)
 
 
 def weights(model):
     return [variable.numpy() for variable in model.weights]
 
 
-@pytest.fixture(scope="module")
-def trained(init, tmp_path_factory):
-    """A run, and the weights that its model had after step 4."""
-    at_best = []
-    at_step = AtStep(4, lambda model: at_best.extend(weights(model)))
-    path = tmp_path_factory.mktemp("runs") / "run"
-    return kbert.finetune(init, Scripted(), ROWS, DEV, path, **QUICK | calling([at_step])), at_best
-
-
-@pytest.fixture
-def run(trained):
-    return trained[0]
-
-
-def test_the_best_weights_are_kept(trained):
-    run, at_best = trained
-    assert read_json(run.path / "metrics.json") == run.metrics
-    assert set(run.metrics["dev"]) == {"accuracy"} and "accuracy" in run.metrics["constant_answer"]
-    scores = [(2, 0.5), (4, 0.9), (6, 0.7), (8, 0.8)]
-    assert [(one["step"], one["accuracy"]) for one in run.metrics["evaluations"]] == scores
-    assert [(r["step"], r["val_accuracy"]) for r in run.history if "val_accuracy" in r] == scores
-    assert run.metrics["kept_step"] == 4
-    assert same(at_best, run.pipeline.model.get_weights())
-    assert same(at_best, kbert.load_pretrained(run.path).get_weights())
-
-
-@pytest.mark.parametrize("step", [pytest.param(5, marks=pytest.mark.slow), 7])
+@pytest.mark.parametrize("step", [pytest.param(7, marks=pytest.mark.slow), 11])
 def test_a_run_killed_after_its_best_epoch_is_resumed_to_the_same_model(init, run, tmp_path, step):
-    with pytest.raises(Killed):  # the last checkpoint is of step 3 or 6: before or after the best evaluation
+    with pytest.raises(Killed):  # the last checkpoint is of step 4 or 8: before or after the best evaluation
         kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path / "run", **QUICK | calling([killed_at(step)]))
-    assert (tmp_path / "run" / "checkpoints" / "best-0000000004.npz").exists()
+    assert (tmp_path / "run" / "checkpoints" / "best-0000000006.npz").exists()
     unfinished = kbert.load_pretrained(tmp_path / "run")  # its last checkpoint
     assert unfinished.task == run.pipeline.model.task
     assert list(unfinished.pretrained.settings.task.labels) == list(run.pipeline.settings()["labels"])
@@ -79,40 +83,54 @@ def test_a_run_killed_after_its_best_epoch_is_resumed_to_the_same_model(init, ru
     assert [record["step"] for record in resumed.history] == [record["step"] for record in run.history]
 
 
+def test_history_has_the_scores(run):
+    assert [r["val_accuracy"] for r in run.history if "val_accuracy" in r] == [0.5, 0.9, 0.7, 0.8]
+
+
 def test_patience(init, run, tmp_path, monkeypatch):
     """Without an output nothing is written, and the best weights are those that a run with one stores."""
     monkeypatch.chdir(tmp_path)
     stopped = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK, patience=1)
-    assert [one["step"] for one in stopped.metrics["evaluations"]] == [2, 4, 6]
-    assert stopped.metrics["kept_step"] == 4 and stopped.history[-1]["step"] == stopped.metrics["steps"] == 6
+    assert [one["step"] for one in stopped.metrics["evaluations"]] == [3, 6, 9]
+    assert stopped.metrics["kept_step"] == 6 and stopped.history[-1]["step"] == stopped.metrics["steps"] == 9
     assert stopped.path is None and not list(tmp_path.iterdir())
     assert same(stopped.pipeline.model.get_weights(), run.pipeline.model.get_weights())
 
 
-def test_neither_evaluation_nor_an_output_changes_anything(init, tmp_path, caplog):
-    caplog.set_level("INFO", logger="kbert")
-    silent = kbert.finetune(init, TASK, ROWS, **NO_DEV)
-    assert "no dev set: nothing is evaluated" in caplog.text
-    caplog.clear()
-    often = kbert.finetune(init, TASK, ROWS, DEV, tmp_path, **NO_DEV | {"evaluate_every": 1}, keep="last")
+def test_neither_evaluation_nor_an_output_changes_anything(init, tmp_path):
+    steps = SHORT | {"steps": 2, "evaluate_every": None}
+    silent = kbert.finetune(init, TASK, ROWS, **steps)
+    often = kbert.finetune(init, TASK, ROWS, DEV, tmp_path, **steps | {"evaluate_every": 1}, keep="last")
     assert same(silent.pipeline.model.get_weights(), often.pipeline.model.get_weights())
     assert len(often.metrics["evaluations"]) == 2 and "dev" not in silent.metrics
+
+
+def test_what_happens_is_logged(init, caplog):
+    caplog.set_level("INFO", logger="kbert")
+    tf.config.run_functions_eagerly(False)
+    run = kbert.finetune(init, TASK, ROWS, DEV, **SHORT)
+    tf.config.run_functions_eagerly(True)
+    assert "no dev set" not in caplog.text
+    assert all(np.isfinite(value).all() for value in run.pipeline.model.get_weights())
     lines = [record.getMessage() for record in caplog.records]
-    for start in ("step 2, dev: loss", "first step done after", "step 2/2"):
-        assert any(line.startswith(start) for line in lines)
+    assert any(line.startswith("step 2, dev: loss") for line in lines)
+    assert any(line.startswith("first step done after") for line in lines)
+    assert any(line.startswith("step 4/4") for line in lines)
 
 
 def test_a_notebook_does_not_print_every_row(run):
-    assert repr(TASK.examples(ROWS)) == "<LabelledText: 30 rows of rows in memory>"
+    examples = TASK.examples(ROWS)
+    assert repr(examples) == "<LabelledText: 30 rows of rows in memory>"
     assert len(repr(run)) < 2000 and "kept_step" in repr(run) and "learning_rate" not in repr(run)
 
 
 @pytest.mark.parametrize("task", [kbert.tasks.Classification, "classification"])
 def test_what_is_no_task_object_is_named(init, run, task):
-    message = r"expected `task` as a task object, such as kbert\.tasks.*Received: .*lassification"
-    with pytest.raises(TypeError, match=f"finetune: {message}"):
+    with pytest.raises(
+        TypeError, match=r"expected `task` as a task object, such as kbert\.tasks.*Received: .*lassification"
+    ):
         kbert.finetune(init, task, ROWS, **NO_DEV)
-    with pytest.raises(TypeError, match=f"evaluate: {message}"):
+    with pytest.raises(TypeError, match=r"evaluate: expected `task` as a task object"):
         kbert.evaluate(run.pipeline, task, ROWS)
 
 
@@ -122,21 +140,17 @@ class Errors(kbert.tasks.Regression):
 
     def evaluate(self, pipeline, examples, **options):
         done = int(pipeline.model.optimizer.iterations.numpy())
-        return Evaluation({"mean_squared_error": 0.1 * done}, None)
+        return Evaluation({"mean_squared_error": {2: 0.1, 4: 9.0}[done]}, None)
 
 
-@pytest.mark.filterwarnings("error:Early stopping")
-def test_the_lowest_error_is_the_best_also_for_callbacks(init):
+def test_the_lowest_error_is_the_best(init):
     rows = [(text, len(label)) for text, label in ROWS]
-    stop = keras.callbacks.EarlyStopping("val_mean_squared_error", patience=9)
-    task = Errors(metrics="mean_squared_error")
-    run = kbert.finetune(init, task, rows, rows[:9], **NO_DEV | {"evaluate_every": 1} | calling(stop))
-    assert [one["step"] for one in run.metrics["evaluations"]] == [1, 2] and run.metrics["kept_step"] == 1
-    assert stop.monitor_op is keras.ops.less
+    run = kbert.finetune(init, Errors(metrics="mean_squared_error"), rows, rows[:9], **SHORT)
+    assert [one["step"] for one in run.metrics["evaluations"]] == [2, 4] and run.metrics["kept_step"] == 2
 
 
-@pytest.mark.parametrize("keep, kept", [("best", 2), ("last", 3)])
-def test_a_run_that_a_callback_stopped(init, keep, kept):
+@pytest.mark.parametrize("keep, step, kept", [("best", 1, 1), ("best", 3, 2), ("last", 3, 3)])
+def test_a_run_that_a_callback_stopped(init, keep, step, kept):
     """The figures are of the steps that were done, and of the weights that the model has."""
     seen = []
 
@@ -144,10 +158,10 @@ def test_a_run_that_a_callback_stopped(init, keep, kept):
         seen.extend(weights(model))
         model.stop_training = True
 
-    run = kbert.finetune(init, TASK, ROWS, DEV, **SHORT | {"keep": keep} | calling(AtStep(3, stop)))
-    assert run.metrics["steps"] == run.history[-1]["step"] == 3
+    run = kbert.finetune(init, TASK, ROWS, DEV, **SHORT | {"keep": keep} | calling(AtStep(step, stop)))
+    assert run.metrics["steps"] == run.history[-1]["step"] == step
     assert run.metrics["kept_step"] == kept
-    assert same(seen, run.pipeline.model.get_weights()) == (kept == 3)
+    assert same(seen, run.pipeline.model.get_weights()) == (kept == step)
     assert run.metrics["dev"]["accuracy"] == kbert.evaluate(run.pipeline, TASK, DEV)["accuracy"]
 
 
@@ -164,9 +178,6 @@ class Seen(keras.callbacks.Callback):
     def on_epoch_begin(self, epoch, logs=None):
         self.calls.append(("from", epoch))
 
-    def on_train_batch_end(self, batch, logs=None):
-        self.calls.append("step")
-
     def on_epoch_end(self, epoch, logs=None):
         self.calls.append(("to", epoch, logs["step"], logs["val_accuracy"]))
 
@@ -175,47 +186,60 @@ class Seen(keras.callbacks.Callback):
 
 
 def test_epochs_of_callbacks_end_with_an_evaluation(init):
-    """Windows of two steps, the second and the last of which, half a window, have an evaluation."""
-    plan = QUICK | {"steps": 5, "evaluate_every": 3}
+    """Windows of two steps, of which three of six, and the last one, which is half a window, have an evaluation."""
+    plan = QUICK | {"steps": 11, "evaluate_every": 3}
     seen, stop = Seen(), keras.callbacks.EarlyStopping("val_accuracy", patience=9)
-    callbacks = {"bookkeeping": {"checkpoint_every": 4, "callbacks": [seen, stop]}}
-    kbert.finetune(init, Scripted(script=(0.9, 0.7)), ROWS, DEV, **plan | callbacks)
-    first = ["begin", ("from", 0), *["step"] * 4, ("to", 0, 4, 0.9)]
-    assert seen.calls == [*first, ("from", 1), "step", ("to", 1, 5, 0.7), "end"]
-    assert (stop.best, stop.wait, stop.monitor_op) == (0.9, 1, keras.ops.greater)
+    kbert.finetune(init, Scripted(script=(0.5, 0.9, 0.7, 0.7)), ROWS, DEV, **plan | calling([seen, stop]))
+    ends = [call for call in seen.calls if call[0] == "to"]
+    assert [(epoch, score) for _, epoch, _, score in ends] == [(0, 0.5), (1, 0.9), (2, 0.7), (3, 0.7)]
+    assert seen.calls[0] == "begin" and seen.calls[-1] == "end" and len(seen.calls) == 10
+    assert [call for call in seen.calls if call[0] == "from"] == [("from", n) for n in range(4)]
+    assert (stop.best, stop.wait) == (0.9, 2)
 
 
-def test_an_estimate_writes_nothing_and_leaves_the_model_as_it_is(init, tmp_path):
+@pytest.mark.filterwarnings("error:Early stopping")
+@pytest.mark.parametrize("lower", [False, True])
+def test_callbacks_watch_official_metrics(init, lower):
+    rows = [(text, len(label)) for text, label in ROWS]
+    task, data = (Errors(metrics="mean_squared_error"), rows) if lower else (TASK, ROWS)
+    stop = keras.callbacks.EarlyStopping("val_mean_squared_error" if lower else "val_macro_f1")
+    kbert.finetune(init, task, data, data[:9], **SHORT | calling(stop))
+    assert stop.monitor_op is (keras.ops.less if lower else keras.ops.greater)
+
+
+@pytest.mark.parametrize("in_pipeline", [False, True])
+def test_an_estimate_leaves_the_model_as_it_is(init, in_pipeline):
     model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
     model.compile("sgd")
     optimizer, before = model.optimizer, model.get_weights()
-    options = {"optimization": {"accumulate": 2}, "machine": {"xla": "on"}}
-    work = prepare(kbert.build_pipeline(model), TASK, ROWS, DEV, tmp_path / "run", **QUICK, **options)
-    assert work.hardware.jit_compile
-    work.hardware = dataclasses.replace(work.hardware, jit_compile=False)  # compiling takes long
-    assert work.pipeline.model is model
-    estimate = work.estimate()
-    assert not (tmp_path / "run").exists()
-    assert (estimate["examples"], estimate["windows"], estimate["steps"]) == (30, 30, 8)
-    assert estimate["parameters"] == estimate["trainable_parameters"] == model.count_params()
-    assert estimate["memory_bytes"] > 16 * model.count_params() and estimate["seconds"] > estimate["seconds_per_step"]
+    work = prepare(
+        kbert.build_pipeline(model) if in_pipeline else model, TASK, ROWS, **NO_DEV, optimization={"accumulate": 2}
+    )
+    assert work.pipeline.model is model and work.estimate()["seconds_per_step"] > 0
     assert same(before, model.get_weights()) and (model.optimizer, model.micro_batches) == (optimizer, 1)
+
+
+def test_xla_where_it_is_asked_for(init):
+    assert prepare(init, TASK, ROWS, **NO_DEV, machine={"xla": "on"}).hardware.jit_compile
+    assert not prepare(init, TASK, ROWS, **NO_DEV, machine={"xla": "off"}).hardware.jit_compile
 
 
 def test_accumulated_batches_are_the_batch(init):
     """Without dropout, in two steps: the rows of a step are the same ones, in two parts."""
-    plan = NO_DEV | {"dropout": 0.0, "warmup_proportion": 0.5, "layer_decay": 0.5, "weight_decay": 0.3}
+    plan = QUICK | {"steps": 2, "dropout": 0.0, "keep": "last", "evaluate_every": None, "warmup_proportion": 0.5}
+    plan |= {"layer_decay": 0.5, "weight_decay": 0.3}
     whole, parts = (kbert.finetune(init, TASK, ROWS, **plan, accumulate=n).pipeline.model for n in (1, 2))
     assert whole.optimizer.layer_decay == parts.optimizer.layer_decay == 0.5
     assert (whole.optimizer.weight_decay, whole.optimizer._learning_rate.warmup_steps) == (0.3, 1)
     assert parts.micro_batches == 2 and int(parts.optimizer.iterations.numpy()) == 2
     for one, other in zip(whole.get_weights(), parts.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=2e-6)
+    with pytest.raises(ValueError, match=r"multiple of `accumulate`, 3. Received: \[8\]"):
+        kbert.finetune(init, TASK, ROWS, **NO_DEV, optimization={"accumulate": 3})
 
 
-@pytest.mark.parametrize("replicas, accumulate, what", [(1, 3, "3"), (2, 8, "8 times the 2 replicas")])
-def test_replicas_divide_their_shares(init, monkeypatch, replicas, accumulate, what):
-    hardware = Hardware(object(), "mirrored", replicas, "float32", False, ())
-    monkeypatch.setattr("kbert.finetuning.run_finetuning.choose_hardware", lambda *arguments, **options: hardware)
-    with pytest.raises(ValueError, match=rf"multiple of `accumulate`, {what}. Received: \[8\]"):
-        kbert.finetune(init, TASK, ROWS, **NO_DEV, optimization={"accumulate": accumulate})
+def test_replicas_divide_their_shares(init, monkeypatch):
+    two = Hardware(object(), "mirrored", 2, "float32", False, ())
+    monkeypatch.setattr("kbert.finetuning.run_finetuning.choose_hardware", lambda *arguments, **options: two)
+    with pytest.raises(ValueError, match=r"multiple of `accumulate`, 8 times the 2 replicas. Received: \[8\]"):
+        kbert.finetune(init, TASK, ROWS, **NO_DEV, optimization={"accumulate": 8})

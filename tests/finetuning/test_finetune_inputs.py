@@ -13,7 +13,6 @@ from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, prepare, sam
 from helpers.wrong_values import wrong_inputs, wrong_values
 
 import kbert
-from kbert.locks import unlock_directory
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -22,13 +21,15 @@ def op_by_op():
         yield
 
 
-def test_models_and_pipelines_are_trained_themselves(init):
+def test_models_and_pipelines_are_trained_themselves(init, caplog):
+    caplog.set_level("INFO", logger="kbert")
     encoder = kbert.load_pretrained(init, "encoder")
     before = encoder.get_weights()
-    run = kbert.finetune(encoder, TASK, ROWS, **NO_DEV)
+    run = kbert.finetune(encoder, TASK, ROWS, DEV, **(QUICK | {"steps": 2}))
     assert run.pipeline.model.encoder is encoder and not same(before, encoder.get_weights())
-    again = kbert.finetune(run.pipeline, TASK, ROWS, **(NO_DEV | {"steps": 1}), class_weight={"good": 2.0})
+    again = kbert.finetune(run.pipeline, TASK, ROWS, **(NO_DEV | {"steps": 2}), class_weight={"good": 2.0})
     assert again.pipeline.model is run.pipeline.model
+    assert "no dev set: nothing is evaluated, and the weights of the last step are kept" in caplog.text
     with pytest.raises(ValueError, match="a source that is loaded"):
         kbert.finetune(encoder, TASK, ROWS, dropout=0.1)
     with pytest.raises(ValueError, match="`class_weight` for the labels.*Received: 'fine'"):
@@ -41,8 +42,9 @@ def test_frames_of_pandas_are_examples_and_texts(init):
     frames = [pandas.DataFrame(rows, columns=["text", "label"]) for rows in (ROWS, DEV)]
     texts = pandas.DataFrame({"text": ["a film", "good ."]})
     options = QUICK | {"steps": 2, "machine": {"strategy": "one"}}
-    teacher = prepare(init, TASK, ROWS, **NO_DEV).pipeline
-    run = kbert.finetune(init, TASK, *frames, teacher=teacher, unlabelled=texts, **options)
+    run = kbert.finetune(
+        init, TASK, *frames, teacher=kbert.finetune(init, TASK, ROWS, **NO_DEV).pipeline, unlabelled=texts, **options
+    )
     assert run.metrics["unlabelled_examples"] == 2
     assert set(run.metrics["dev"]) >= {"accuracy", "loss"}
 
@@ -75,8 +77,8 @@ def test_random_weights_keep_only_the_architecture(init):
     def built(**options):
         return prepare(init, TASK, rows, **(NO_DEV | options)).pipeline.model
 
-    loaded = built()
-    fresh, again, other = (built(random_weights=True, dropout=0.0, seed=seed) for seed in (0, 0, 1))
+    loaded, fresh = built(), built(random_weights=True, dropout=0.0)
+    again, other = (built(random_weights=True, dropout=0.0, seed=seed) for seed in (0, 1))
     kernels = [
         next(v.numpy() for v in m.weights if v.path.endswith("attention/query/kernel"))
         for m in (kbert.load_pretrained(init, task="encoder"), loaded, fresh, again, other)
@@ -94,7 +96,7 @@ def test_other_rows_do_not_resume(init, tmp_path):
     prepare(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK).open()
     for rows, message in ((ROWS[:-1], "other rows in train"), (ROWS, None)):
         work = prepare(init, TASK, rows, DEV, tmp_path / "run", **QUICK)
-        unlock_directory(tmp_path / "run")
+        kbert_locks_free(tmp_path / "run")
         if message:
             with pytest.raises(ValueError, match=message):
                 work.open()
@@ -112,11 +114,11 @@ def test_another_model_does_not_resume(init, tmp_path):
     for number, (first, second) in enumerate(((model, again), pipelines)):
         path = tmp_path / str(number)
         prepare(first, TASK, ROWS, DEV, path, **QUICK).open()
-        unlock_directory(path)
+        kbert_locks_free(path)
         work = prepare(second, TASK, ROWS, DEV, path, **QUICK)
         again.encoder.trainable = False  # once it is opened, what happens to the model is the training itself
         assert work.open().resume
-        unlock_directory(path)
+        kbert_locks_free(path)
         with pytest.raises(FileExistsError, match=r"other settings \(source: \{'sha256': .* there, .* now\)"):
             prepare(second, TASK, ROWS, DEV, path, **QUICK).open()
         again.encoder.trainable = True
@@ -140,6 +142,22 @@ def test_a_run_records_all_that_it_reads(init, tmp_path):
     train, dev = files["train"].split(0.2)
     prepare(init, TASK, train, dev, tmp_path / "split", **QUICK).open()
     assert set(read_json(tmp_path / "split" / "inputs.json")["inputs"]) == {"train", "source"}
+
+
+def kbert_locks_free(path):
+    from kbert.locks import unlock_directory
+
+    unlock_directory(path)
+
+
+def test_an_estimate_writes_nothing(init, tmp_path):
+    work = prepare(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK)
+    estimate = work.estimate()
+    assert not (tmp_path / "run").exists()
+    model = work.pipeline.model
+    assert (estimate["examples"], estimate["windows"], estimate["steps"]) == (30, 30, 12)
+    assert estimate["parameters"] == estimate["trainable_parameters"] == model.count_params()
+    assert estimate["memory_bytes"] > 16 * model.count_params() and estimate["seconds"] > 0
 
 
 def test_wrong_options_are_named(init):
@@ -207,8 +225,8 @@ def test_what_is_no_model_is_named(init, tmp_path):
 
 
 def test_one_warning_where_the_vocabulary_is_of_another_language(init, caplog):
-    prepare(init, TASK, [(f"語 {text} 語", label) for text, label in ROWS], **NO_DEV)
+    kbert.finetune(init, TASK, [(f"語 {text} 語", label) for text, label in ROWS], **(NO_DEV | {"steps": 1}))
     assert caplog.text.count("the training examples: 33 % of the tokens are [UNK]") == 1
     caplog.clear()
-    prepare(init, TASK, ROWS, **NO_DEV)
+    kbert.finetune(init, TASK, ROWS, **(NO_DEV | {"steps": 1}))
     assert "[UNK]" not in caplog.text

@@ -40,9 +40,6 @@ def stored(request, init, tmp_path):
     return make
 
 
-of_two_kinds = pytest.mark.parametrize("stored", ["directory", "model"], indirect=True)
-
-
 def head_of(model):
     return [v.numpy() for v in model.weights if "_head/" in v.path]
 
@@ -67,7 +64,6 @@ def test_a_head_with_the_same_labels_goes_on_in_its_order(stored):
     np.testing.assert_array_equal(factors["logits"], np.where(ids["logits"].numpy() == labels.index("bad"), 3.0, 1.0))
 
 
-@of_two_kinds
 def test_a_head_with_other_labels_is_new(stored, caplog):
     for labels in (["fine", "poor"], ["bad", "good", "so so"]):
         source, head = stored("classification", labels)
@@ -88,20 +84,18 @@ def test_f1_of_three_labels_is_refused_before_training(init, caplog):
         kbert.evaluate(pipeline, task, SINGLE)
 
 
-@of_two_kinds
-def test_a_head_with_default_names_goes_on(stored, caplog):
-    for labels in (["0", "1"], ["LABEL_0", "LABEL_1"]):
-        source, head = stored("classification", labels)
-        caplog.clear()
-        work = prepare(source, TASK, ROWS, **NO_DEV)
-        assert work.pipeline.answers.labels == ("bad", "good") and goes_on(work, head)
-        assert "classifier_head: newly initialised" not in caplog.text
+@pytest.mark.parametrize("labels", [["0", "1"], ["LABEL_0", "LABEL_1"]])
+def test_a_head_with_default_names_goes_on(stored, labels, caplog):
+    source, head = stored("classification", labels)
+    caplog.clear()
+    work = prepare(source, TASK, ROWS, **NO_DEV)
+    assert work.pipeline.answers.labels == ("bad", "good") and goes_on(work, head)
+    assert "classifier_head: newly initialised" not in caplog.text
 
 
-@of_two_kinds
 def test_tags_are_labels_too(stored):
     task = kbert.tasks.Tagging()
-    tags = ["O", "B-X", "I-X", "B-Y", "I-Y"]
+    tags = list(prepare(stored("tagging", ["a", "b"])[0], task, TAGGED, **NO_DEV).pipeline.answers.labels)
     source, head = stored("tagging", tags[::-1])
     work = prepare(source, task, TAGGED, TAGGED, **QUICK)
     assert list(work.pipeline.answers.labels) == tags[::-1] and goes_on(work, head)
@@ -110,7 +104,6 @@ def test_tags_are_labels_too(stored):
     assert list(work.pipeline.answers.labels) == tags and not goes_on(work, others[1])
 
 
-@of_two_kinds
 def test_one_label_a_text_from_a_multi_label_model_and_the_reverse(stored):
     """The head goes on with the same labels, without thresholds; the given model stays what it is."""
     source, head = stored("classification", WORDS, multi_label=True, thresholds=[0.3, 0.4, 0.5])
@@ -144,7 +137,14 @@ def test_a_run_whose_head_goes_on_in_its_own_order_is_resumed_exactly(init, tmp_
     kbert.save_pretrained(kbert.build_pipeline(model, labels=["good", "bad"], sequence_length=9), tmp_path / "it")
     whole = kbert.finetune(tmp_path / "it", TASK, ROWS, DEV, tmp_path / "whole", **short)
     with pytest.raises(Killed):
-        kbert.finetune(tmp_path / "it", TASK, ROWS, DEV, tmp_path / "run", **short | stopping)
+        kbert.finetune(
+            tmp_path / "it",
+            TASK,
+            ROWS,
+            DEV,
+            tmp_path / "run",
+            **short | stopping,
+        )
     assert kbert.load_pretrained(tmp_path / "run").pretrained.settings.task.labels == ("good", "bad")
     resumed = kbert.finetune(tmp_path / "it", TASK, ROWS, DEV, tmp_path / "run", **short)
     assert same(resumed.pipeline.model.get_weights(), whole.pipeline.model.get_weights())
@@ -161,8 +161,13 @@ def test_balanced_classes_weigh_the_same(init):
     factors = class_weights("balanced", work.pipeline, work.train)
     sums = [factors[work.train.labels == n].sum() for n in (0, 1)]
     assert sums == pytest.approx([15, 15])
-    options = {"class_weight": "balanced", "batch_size": 30, "padding": "longest"}
-    _, _, given = next(iter(work.task.training_data(work.pipeline, work.train, **options).make_dataset()))
+    _, _, given = next(
+        iter(
+            work.task.training_data(
+                work.pipeline, work.train, class_weight="balanced", batch_size=30, padding="longest"
+            ).make_dataset()
+        )
+    )
     assert sorted(given["logits"].numpy().tolist()) == pytest.approx(sorted(factors.tolist()))
 
 

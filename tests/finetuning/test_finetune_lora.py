@@ -7,7 +7,7 @@ from helpers.at_step import Killed, killed_at
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.tiny_directory import sentences
-from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, calling, prepare, same
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, calling, prepare, same
 
 import kbert
 from kbert.models.lora import lora_layers
@@ -56,7 +56,7 @@ def test_what_is_stored(init, run, tmp_path):
 
 def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
     with pytest.raises(Killed):
-        kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA | calling(killed_at(7)))
+        kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA | calling(killed_at(11)))
     with pytest.raises(FileNotFoundError, match="as of a run with LoRA; finish the run"):
         kbert.load_pretrained(tmp_path / "run")
     with pytest.raises(FileExistsError, match="lora_rank: 2 there, None now"):
@@ -68,9 +68,9 @@ def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
 
 
 def test_the_seed_determines_the_matrices(init):
-    work = prepare(init, TASK, ROWS, **NO_DEV, lora_rank=2)
+    work = prepare(init, TASK, ROWS, **SHORT | {"evaluate_every": None}, lora_rank=2)
     keras.utils.set_random_seed(9)
-    one, other = work.run(), kbert.finetune(init, TASK, ROWS, **NO_DEV, lora_rank=2)
+    one, other = work.run(), kbert.finetune(init, TASK, ROWS, **SHORT | {"evaluate_every": None}, lora_rank=2)
     assert same(one.pipeline.model.get_weights(), other.pipeline.model.get_weights())
 
 

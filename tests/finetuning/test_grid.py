@@ -51,13 +51,17 @@ def test_the_best_on_dev_is_kept_and_a_killed_grid_goes_on(source, tmp_path, mon
     assert len(started) == 3
 
 
+def test_rates_epochs_and_batch_sizes_are_all_combined(source, tmp_path):
+    values = {"learning_rates": (1e-4, 1e-3), "epochs": (1, 2), "batch_sizes": (8, 16)}
+    assert finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", dry_run=True, **values, **OPTIONS)["runs"] == 8
+
+
 def test_a_fraction_of_the_examples_is_held_out(source, tmp_path):
     values = VALUES | {"learning_rates": (1e-3,)}
     result = finetune_grid(source, TASK, ROWS, 0.25, tmp_path / "grid", **values, **OPTIONS)
-    train, dev = TASK.examples(ROWS).split(0.25)  # as kbert.finetune does
-    examples = read_json(tmp_path / "grid" / result["best"]["folder"] / "inputs.json")["examples"]
-    assert examples == {"train": train.fingerprint(), "dev": dev.fingerprint()}
-    assert result["train_examples"] == len(train)
+    run = kbert.finetune(source, TASK, ROWS, 0.25, learning_rate=1e-3, epochs=1, batch_size=8, **OPTIONS)
+    assert result["train_examples"] == run.metrics["train_examples"] < len(ROWS)
+    assert result["best"]["dev"] == pytest.approx(run.metrics["dev"])
 
 
 def test_what_is_no_grid_is_an_error(source, tmp_path):

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import tracemalloc
+import types
 import zipfile
 
 import numpy as np
@@ -18,6 +19,7 @@ import kbert
 from kbert.files import FullDisk
 from kbert.finetuning.predict_file import predict_file
 from kbert.finetuning.prediction_rows import table_rows
+from kbert.training import callbacks
 
 module = importlib.import_module("kbert.finetuning.predict_file")  # its name means the function
 TEXTS = [f"{word} film {'very ' * (n % 4)}good" for n, word in enumerate(["the", "a", "bad", "never"] * 6)]
@@ -349,6 +351,18 @@ def test_a_directory_beside_the_output_is_left_alone(pipeline, source, tmp_path,
     with pytest.raises(FileExistsError, match=f"{name}, a directory"):
         run(pipeline, source, tmp_path / "a.jsonl")
     assert (tmp_path / name / "precious").is_dir()
+
+
+def test_progress_says_how_much_there_is(pipeline, source, tmp_path, monkeypatch, caplog):
+    stop(pipeline, source, tmp_path / "answers.jsonl", monkeypatch, KeyboardInterrupt())
+    clock = iter(range(0, 1000, 11))
+    monkeypatch.setattr(callbacks, "time", types.SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    caplog.clear()
+    with caplog.at_level("INFO", logger="kbert"):
+        run(pipeline, source, tmp_path / "answers.jsonl")
+    lines = [record.getMessage() for record in caplog.records]
+    # Of 24 rows 10 were done before: five take 11 seconds.
+    assert lines[1] == f"15 of {len(TEXTS)} rows predicted, 0:00:{11 * (len(TEXTS) - 15) // 5:02d} left"
 
 
 def test_an_error_in_the_rows_leaves_nothing(pipeline, tmp_path):

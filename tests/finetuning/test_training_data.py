@@ -36,7 +36,7 @@ def prepared(init):
     return functools.cache(of_task)
 
 
-GROUPED = ("classification", "span")  # texts, and windows; of the others what is not in the same order is slow
+GROUPED = ("classification", "span")  # texts, and windows; the others are slow
 
 
 @pytest.mark.parametrize(

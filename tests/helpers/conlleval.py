@@ -46,10 +46,42 @@ def _split(tag):
 
 
 def _ends(before, tag, type_before, type_):
-    pairs = {("B", "B"), ("B", "O"), ("I", "B"), ("I", "O"), ("E", "E"), ("E", "I"), ("E", "O")}
-    return (before, tag) in pairs or (before not in ("O", ".") and type_before != type_)
+    ends = False
+    if before == "B" and tag == "B":
+        ends = True
+    if before == "B" and tag == "O":
+        ends = True
+    if before == "I" and tag == "B":
+        ends = True
+    if before == "I" and tag == "O":
+        ends = True
+    if before == "E" and tag == "E":
+        ends = True
+    if before == "E" and tag == "I":
+        ends = True
+    if before == "E" and tag == "O":
+        ends = True
+    if before != "O" and before != "." and type_before != type_:
+        ends = True
+    return ends
 
 
 def _starts(before, tag, type_before, type_):
-    pairs = {("B", "B"), ("I", "B"), ("O", "B"), ("O", "I"), ("E", "E"), ("E", "I"), ("O", "E")}
-    return (before, tag) in pairs or (tag not in ("O", ".") and type_before != type_)
+    starts = False
+    if before == "B" and tag == "B":
+        starts = True
+    if before == "I" and tag == "B":
+        starts = True
+    if before == "O" and tag == "B":
+        starts = True
+    if before == "O" and tag == "I":
+        starts = True
+    if before == "E" and tag == "E":
+        starts = True
+    if before == "E" and tag == "I":
+        starts = True
+    if before == "O" and tag == "E":
+        starts = True
+    if tag != "O" and tag != "." and type_before != type_:
+        starts = True
+    return starts

@@ -28,7 +28,7 @@ class ModelServer:
 
     Attributes:
         rest, grpc: URLs for a client.
-        fault: None, or how to misbehave: "slow", "error", "busy" (the next two requests only).
+        fault: None, or how to misbehave: "slow", "error", "busy" (the next two requests only), "malformed", "cut off".
         requests: what was asked, a list of (model, signature).
         waiting: how many requests the fault "slow" has kept waiting; it answers when `answer` is set.
     """
@@ -181,6 +181,10 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
 
     def _fault(self):
         self.models.be_slow()
+        if self.models.fault == "malformed":
+            return 200, b"\xff<html>not JSON"
+        if self.models.fault == "cut off":
+            return 200, {"predictions": []}
         if self.models.is_busy():
             return 503, {"error": "loading"}
         return (400, {"error": "expected something else"}) if self.models.fault == "error" else None
@@ -215,7 +219,7 @@ class _RestHandler(http.server.BaseHTTPRequestHandler):
         return self.models.run(model, version, body.get("signature_name"), {"inputs": serialised})
 
     def _answer(self, code, content):
-        data = json.dumps(content).encode()
+        data = content if isinstance(content, bytes) else json.dumps(content).encode()
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the client may have given up
             self.send_response(code)
             self.send_header("Content-Length", str(len(data)))

@@ -7,10 +7,10 @@ from helpers.tiny_directory import sentences
 from kbert.finetuning.run_finetuning import Finetuning
 
 TASK = kbert.tasks.Classification()
-OFTEN = {"checkpoint_every": 3}
-QUICK = dict(batch_size=8, sequence_length=9, learning_rate=2e-3, steps=8, evaluate_every=2, bookkeeping=OFTEN)
-SHORT = QUICK | {"steps": 4}
-NO_DEV = QUICK | {"steps": 2, "evaluate_every": None}  # which only evaluations on dev use
+OFTEN = {"checkpoint_every": 4}
+QUICK = dict(batch_size=8, sequence_length=9, learning_rate=2e-3, steps=12, evaluate_every=3, bookkeeping=OFTEN)
+SHORT = QUICK | {"steps": 4, "evaluate_every": 2}
+NO_DEV = QUICK | {"evaluate_every": None}  # which only evaluations on dev use
 ROWS, DEV = sentences(30), sentences(9, start=30)
 
 

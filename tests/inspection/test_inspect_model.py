@@ -120,9 +120,8 @@ def test_the_tensorboard_data(found, place):
 def test_a_second_inspection_replaces_the_first(pipeline, place, found):
     with pytest.raises(FileExistsError, match="overwrite=True"):
         kbert.inspect(pipeline, directory=place / "files")
-    again = functools.partial(kbert.inspect, kbert.BertEncoder(tiny_config(num_layers=1)), tokenizer=tiny_tokenizer())
-    again(["a"], directory=place / "again", log_dir=place / "two")
-    again(["a", "the"], directory=place / "again", log_dir=place / "two", overwrite=True)
+    kbert.inspect(pipeline, ["a"], directory=place / "again", log_dir=place / "two")
+    kbert.inspect(pipeline, ["a", "the"], directory=place / "again", log_dir=place / "two", overwrite=True)
     assert len(json.loads((place / "again/figures.json").read_text("utf-8"))["texts"]) == 2
     assert len(list((place / "two/inspection").glob("*tfevents*"))) == 1
 

@@ -1,6 +1,6 @@
-"""A live TensorBoard over real runs, a pre-training and two fine-tunings of it, asked over HTTP.
+"""A live TensorBoard over real runs, asked over HTTP: every dashboard has its data.
 
-Curves, histograms, graphs, pictures and texts in files: board/ and examples/; the tab in a server: browser/.
+One pre-training and two fine-tunings of it. Every view that kbert adds to TensorBoard has a test here.
 """
 
 import pytest
@@ -52,6 +52,12 @@ def make_runs(path):
         )
         for n, (rate, steps) in enumerate(zip(RATES, (6, 2), strict=True))
     ]
+    kbert.inspect(
+        path / "0",
+        [rows[0][0]],
+        {"text": [text for text, _ in rows], "label": [label for _, label in rows]},
+        log_dir=path / "0/logs",
+    )
     return path, pretraining, tunings
 
 
@@ -65,9 +71,28 @@ def curve(live, run, tag):
     return [(step, value) for _, step, value in live.json("data/plugin/scalars/scalars", run=run, tag=tag)]
 
 
+def test_the_runs_are_there(live):
+    parts = ("train", "validation", "baseline", "final", "examples")
+    assert {"0/logs/inspection", *(f"{run}/{part}" for run in RUNS for part in parts)} <= set(live.json("data/runs"))
+
+
 def test_the_dashboards_are_there(live):
     dashboards = "timeseries scalars custom_scalars graphs histograms distributions hparams text kbert"
     assert set(dashboards.split()) <= live.plugins()
+
+
+def test_scalars(live, runs):
+    path, pretraining, tunings = runs
+    assert curve(live, "pretraining/logs/train", "loss/mlm_loss") == [
+        (record["step"], pytest.approx(record["mlm_loss"])) for record in pretraining.history
+    ]
+    unigram = pretraining.metrics["unigram"]
+    for tag, name in (("accuracy/mlm_accuracy", "accuracy"), ("loss/mlm_loss", "cross_entropy")):
+        line = curve(live, "pretraining/logs/baseline", tag)
+        assert line == [(step, pytest.approx(unigram[name])) for step in (0, 2, 4)]
+    assert curve(live, "pretraining/logs/final", "accuracy/mlm_accuracy") == [
+        (4, pytest.approx(pretraining.metrics["mlm_accuracy"]))
+    ]
 
 
 def test_a_fine_tuning_that_overfits_is_seen_to(live, runs):
@@ -86,6 +111,16 @@ def test_a_fine_tuning_that_overfits_is_seen_to(live, runs):
     assert line == [(step, pytest.approx(constant)) for step in (0, 2, 4, 6)]
     kept = (tunings[0].metrics["kept_step"], pytest.approx(tunings[0].metrics["dev"]["accuracy"]))
     assert curve(live, "0/logs/final", "accuracy/accuracy") == [kept]
+
+
+def test_time_series_opens_on_accuracy_and_loss(live):
+    tags = live.json("data/plugin/timeseries/tags")
+    groups = set()
+    for kind in ("scalars", "histograms"):
+        groups |= {tag.split("/")[0] for some in tags[kind]["runTagInfo"].values() for tag in some}
+    groups |= {tag.split("/")[0] for tag in tags["images"]["tagRunSampledInfo"]}
+    assert sorted(groups)[:2] == ["accuracy", "loss"]
+    assert "baseline" in " ".join(tags["scalars"]["tagDescriptions"].values())
 
 
 def test_custom_scalars(live):
@@ -126,3 +161,82 @@ def test_hparams_compare_the_runs(live, runs):
         assert one["hparams"]["learning_rate"] == RATES[n]
         values = {value["name"]["tag"]: value["value"] for value in one["sessions"][0]["metricValues"]}
         assert values["accuracy/accuracy"] == pytest.approx(tuning.metrics["dev"]["accuracy"])
+
+
+def test_graphs(live):
+    runs = live.json("data/plugin/graphs/info")
+    for run in RUNS:
+        about = runs[f"{run}/train"]
+        assert about["run_graph"] and about["tags"]["keras"]["conceptual_graph"]
+    graph = live.get("data/plugin/graphs/graph", run="0/logs/train").decode()
+    assert "MatMul" in graph and "classifier_head" in graph
+    layers = live.get("data/plugin/graphs/graph", run="0/logs/train", tag="keras", conceptual="true").decode()
+    assert "encoder_block_1/attention/query" in layers
+    assert layers.count("input:") > 20  # edges, which Keras' own graph of such a model lacks
+
+
+def test_histograms(live):
+    tags = live.json("data/plugin/histograms/tags")["pretraining/logs/train"]
+    for tag in ("weights/encoder_block_1/feed_forward/output/kernel", "self_attention/entropy/encoder_block_0"):
+        assert tag in tags
+        shown = live.json("data/plugin/histograms/histograms", run="pretraining/logs/train", tag=tag)
+        assert shown and len(shown[0][2]) == 30
+
+
+def test_images(live):
+    tags = live.json("data/plugin/images/tags")["0/logs/examples"]
+    for tag in ("predictions/confusion matrix", "predictions/calibration"):
+        assert tag in tags
+        shown = live.json("data/plugin/images/images", run="0/logs/examples", tag=tag, sample=0)
+        assert [one["step"] for one in shown] == [2, 4, 6]
+        picture = live.get(f"data/plugin/images/individualImage?{shown[-1]['query']}")
+        assert picture.startswith(b"\x89PNG") and len(picture) > 5000
+
+
+def test_text(live):
+    """Held-out examples of the pre-training; what a fine-tuning gets right and wrong, at each evaluation."""
+    tags = live.json("data/plugin/text/tags")
+    expected = {
+        ("pretraining", "masked examples"): [2, 4],
+        ("pretraining", "next sentence examples"): [2, 4],
+        ("0", "predictions/by label"): [2, 4, 6],
+        ("1", "predictions/by label"): [2],
+    }
+    for (run, tag), steps in expected.items():
+        run = f"{run}/logs/examples"
+        assert tag in tags[run]
+        shown = live.json("data/plugin/text/text", run=run, tag=tag)
+        assert [one["step"] for one in shown] == steps and all("<table>" in one["text"] for one in shown)
+
+
+def test_what_inspect_found(live):
+    """The projector's vectors, pictures of attention, and scores of probes by layer."""
+    run = "0/logs/inspection"
+    assert run in live.json("data/plugin/projector/runs")
+    shown = live.json("data/plugin/projector/info", run=run)["embeddings"]
+    names = {one["tensorName"]: one["tensorShape"] for one in shown}
+    assert names == {"word embeddings": [len(VOCABULARY), 128], "texts": [5, 128]}
+    vectors = live.get("data/plugin/projector/tensor", run=run, name="word embeddings")
+    assert len(vectors) == 4 * 128 * len(VOCABULARY)
+    labels = live.get("data/plugin/projector/metadata", run=run, name="word embeddings").decode().splitlines()
+    assert labels[0].split("\t")[0] == "token" and [row.split("\t")[0] for row in labels[1:]] == VOCABULARY
+    tags = live.json("data/plugin/images/tags")[run]
+    assert {"model attention/text 1, layer 1", "model heads/entropy", "model probes/label"} <= set(tags)
+    (picture,) = live.json("data/plugin/images/images", run=run, tag="model probes/label", sample=0)
+    assert live.get(f"data/plugin/images/individualImage?{picture['query']}").startswith(b"\x89PNG")
+    assert [step for step, _ in curve(live, run, "model probe scores/label/accuracy")] == [0, 1, 2]
+
+
+def test_the_kbert_tab(live):
+    """It offers the models of the runs, and the pre-trained one fills the masks that it is shown."""
+    models = {one["name"]: one for one in live.json("data/plugin/kbert/api/models")["models"]}
+    assert {name: one["task"] for name, one in models.items()} == {
+        "pretraining": "pretraining",
+        "0": "classification",
+        "1": "classification",
+    }
+    question = {"model": "pretraining", "text": " ".join(VOCABULARY[-6:]), "mask_rate": 0.5}
+    answer = live.post("data/plugin/kbert/api/masking", question)
+    chosen = [token for token in answer["tokens"] if token["kind"] != "not chosen"]
+    assert len(chosen) == answer["counts"]["chosen"] > 0 and answer["loss"] > 0
+    assert all(len(token["predictions"]) == 5 and token["label"] == token["token"] for token in chosen)

@@ -44,7 +44,7 @@ def classifier(labels=3):
     "labels, loss, explicit",
     [
         (LABELS, "sparse_categorical_crossentropy", SPARSE),
-        pytest.param(LABELS, {"logits": "sparse_categorical_crossentropy"}, SPARSE, marks=pytest.mark.slow),
+        (LABELS, {"logits": "sparse_categorical_crossentropy"}, SPARSE),
         pytest.param(LABELS, ["sparse_categorical_crossentropy"], SPARSE, marks=pytest.mark.slow),
         pytest.param(LABELS, keras.losses.sparse_categorical_crossentropy, SPARSE, marks=pytest.mark.slow),
         (LABELS, "SparseCategoricalCrossentropy", SPARSE),
@@ -219,7 +219,7 @@ def test_what_is_given_wins():
         model.fit(plain_batch(), LABELS, verbose=0)
 
 
-@pytest.mark.parametrize("run_eagerly", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("run_eagerly", [True, False])
 def test_an_empty_dataset_of_unknown_length_is_named(run_eagerly):
     model = classifier()()
     model.compile(run_eagerly=run_eagerly)

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from helpers.batches import config, plain_batch
+from helpers.batches import config, plain_batch, pretraining_batch
 from helpers.run_python import BLOCK_TENSORFLOW, run_python
 
 from kbert.models.classifier import BertClassifier
@@ -110,6 +110,10 @@ def test_lora(on_jax):
     found = on_jax[0]["lora"]
     assert found["start"] == 0.0 and found["again"] < 1e-6 and found["merged"] < 1e-5
     assert found["history"][-1] < 0.9 * found["history"][0]
+
+
+def test_the_batch_of_these_tests_is_a_pretraining_batch():
+    assert set(pretraining_batch()) == {"token_ids", "segment_ids", "padding_mask", "mask_positions"}
 
 
 ON_TORCH = """

@@ -81,3 +81,14 @@ def test_a_part_cannot_see_its_neighbour():
     before, after = (np.array(packed_model(b)["sequence_output"]) for b in (packed, changed))
     np.testing.assert_array_equal(before[packed["part_ids"] == 1], after[packed["part_ids"] == 1])
     assert np.any(before[packed["part_ids"] == 2] != after[packed["part_ids"] == 2])
+
+
+def test_left_to_right_attention_cannot_see_the_future():
+    encoder = twins(causal=True)[1]
+    batch, _ = separate(packed_batch())
+    batch["padding_mask"][:] = True
+    changed = batch | {"token_ids": batch["token_ids"].copy()}
+    changed["token_ids"][:, 4] = (changed["token_ids"][:, 4] + 1) % 37
+    before, after = (np.array(encoder(b)["sequence_output"]) for b in (batch, changed))
+    np.testing.assert_array_equal(before[:, :4], after[:, :4])
+    assert np.all(np.any(before[:, 4:] != after[:, 4:], axis=-1))

@@ -100,3 +100,12 @@ def test_two_models_start_differently_and_a_seed_repeats():
     first = table()
     keras.utils.set_random_seed(11)
     np.testing.assert_array_equal(first, table())
+
+
+def test_no_two_variables_start_alike():
+    """Also where all sizes are the same: Keras draws the seed of an initialiser when it is made."""
+    sizes = dict(vocabulary_size=32, hidden_dim=32, intermediate_dim=32, max_sequence_length=32, num_heads=2)
+    model = BertPretrainer(BertConfig(num_layers=2, **sizes), tied=False)
+    values = [value.numpy().ravel() for value in model.trainable_variables if value.numpy().std() > 0]
+    assert len(values) > 15
+    assert len({value.tobytes() for value in values}) == len(values)

@@ -1,7 +1,5 @@
 """AdamW against a NumPy transcription of the original, and what Keras does with it around that."""
 
-import dataclasses
-
 import keras
 import numpy as np
 import pytest
@@ -150,7 +148,7 @@ def test_no_clipping():
 
 @pytest.mark.usefixtures("eagerly")
 def test_survives_saving_with_its_exclusions(tmp_path):
-    model = BertPretrainer(dataclasses.replace(CONFIG, num_layers=1))
+    model = BertPretrainer(CONFIG)
     optimizer = AdamW(WarmupLinearDecay(0.01, 2, 20), weight_decay=0.3, exclude_from_decay=("layer_norm", "query"))
     optimizer.exclude_from_weight_decay(var_names=["pooler"])
     model.compile(optimizer, weighted_metrics=None)
@@ -162,14 +160,14 @@ def test_survives_saving_with_its_exclusions(tmp_path):
         "mask_positions": rng.integers(0, 7, (3, 2)),
     }
     labels = {"mlm_logits": rng.integers(0, 37, (3, 2)), "nsp_logits": np.array([0, 1, 1])}
-    model.fit(inputs, labels, epochs=2, verbose=0)
+    model.fit(inputs, labels, epochs=3, verbose=0)
     model.save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras")
     assert isinstance(loaded.optimizer, AdamW)
     assert loaded.optimizer.exclude_from_decay == ("layer_norm", "query", "pooler")
     assert loaded.optimizer.get_config() == optimizer.get_config()
     for one in (model, loaded):
-        one.fit(inputs, labels, verbose=0)
+        one.fit(inputs, labels, epochs=2, verbose=0)
     for a, b in zip(model.trainable_variables, loaded.trainable_variables, strict=True):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 

@@ -136,7 +136,7 @@ def train(strategy, micro_batches):
     with strategy.scope():
         config = tiny_config(num_layers=1, hidden_dropout=0.0, attention_dropout=0.0)
         model = randomise(kbert.BertSentenceEncoder(config, symmetric=True), scale=0.3)
-        model.compile(keras.optimizers.SGD(0.1), micro_batches=micro_batches, jit_compile=False)
+        model.compile(keras.optimizers.SGD(0.1), micro_batches=micro_batches)
     rng = np.random.default_rng(0)
     ids, numbers = rng.integers(5, 20, (48, 7)).astype("int32"), 1 + np.arange(48).reshape(24, 2)
     rows = tf.data.Dataset.from_tensor_slices(ids).batch(16, drop_remainder=True)
@@ -147,7 +147,7 @@ def train(strategy, micro_batches):
 
 mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 one = tf.distribute.get_strategy()
-print(json.dumps([train(one, 1), train(mirrored, 1), train(mirrored, 2)]))
+print(json.dumps([train(one, 1), train(mirrored, 1), train(mirrored, 2), train(one, 4)]))
 """
 
 

@@ -49,18 +49,19 @@ def same(one, other):
 
 def test_label_strings_are_numbers_in_every_form():
     expected = weights_after(TEXTS, np.array(IDS))
-    for y in (NAMES, IDS, {"logits": NAMES}, tf.constant(NAMES)):
+    for y in (NAMES, np.array(NAMES), IDS, {"logits": NAMES}, {"logits": np.array(IDS)}, tf.constant(NAMES)):
         assert same(weights_after(TEXTS, y), expected), type(y)
-    for y in (NAMES, {"logits": IDS}):
-        data = tf.data.Dataset.from_tensor_slices((TEXTS, y)).batch(16)
-        assert same(weights_after(data, batch_size=None), expected)
+    for labels in (NAMES, IDS):
+        for y in (labels, {"logits": labels}):
+            data = tf.data.Dataset.from_tensor_slices((TEXTS, y)).batch(16)
+            assert same(weights_after(data, batch_size=None), expected)
 
 
 def test_a_split_callbacks_and_evaluate():
     pipeline, seen = make(), []
     callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(sorted(logs)))
-    history = pipeline.fit(TEXTS, NAMES, epochs=3, validation_split=0.25, callbacks=[callback], verbose=0).history
-    assert history["val_loss"][-1] < history["val_loss"][0] and len(seen) == 3 and "val_accuracy" in seen[0]
+    history = pipeline.fit(TEXTS, NAMES, epochs=6, validation_split=0.25, callbacks=[callback], verbose=0).history
+    assert history["val_loss"][-1] < history["val_loss"][0] and len(seen) == 6 and "val_accuracy" in seen[0]
     scores = pipeline.evaluate(TEXTS, NAMES, verbose=0, return_dict=True)
     assert scores == pytest.approx(pipeline.evaluate(TEXTS, IDS, verbose=0, return_dict=True))
     again = make().fit(TEXTS[:12], NAMES[:12], epochs=1, validation_data=(TEXTS[12:], NAMES[12:]), verbose=0).history
@@ -75,8 +76,9 @@ def test_class_weights_are_sample_weights():
     weight = {"good": 3.0, "bad": 0.5}
     expected = weights_after(TEXTS, np.array(IDS), sample_weight=np.where(IDS, 3.0, 0.5))
     assert not same(weights_after(TEXTS, IDS), expected)
-    for y, class_weight in ((NAMES, weight), (IDS, weight), ({"logits": NAMES}, {1: 3.0, 0: 0.5})):
-        assert same(weights_after(TEXTS, y, class_weight=class_weight), expected)
+    for y in (NAMES, IDS, {"logits": IDS}):
+        for given in (weight, {1: 3.0, 0: 0.5}):
+            assert same(weights_after(TEXTS, y, class_weight=given), expected)
     data = tf.data.Dataset.from_tensor_slices((TEXTS, {"logits": NAMES})).batch(16)
     assert same(weights_after(data, batch_size=None, class_weight=weight), expected)
     halved = weights_after(TEXTS, {"logits": IDS}, class_weight={1: 6.0}, sample_weight={"logits": np.full(16, 0.5)})
@@ -92,7 +94,7 @@ def test_class_weights_are_sample_weights():
 def test_balanced_class_weights_are_those_of_the_labels_that_are_learned():
     names = ["good"] * 3 + ["bad"] * 9 + ["good"] * 4
     expected = weights_after(TEXTS, names, class_weight={"good": 16 / 14, "bad": 16 / 18})
-    for y in ({"logits": names}, [int(name == "good") for name in names]):
+    for y in (names, np.array(names), {"logits": names}, [int(name == "good") for name in names]):
         assert same(weights_after(TEXTS, y, class_weight="balanced"), expected)
     expected = weights_after(TEXTS, names, class_weight={"good": 2.0, "bad": 12 / 18}, validation_split=0.25)
     assert same(weights_after(TEXTS, names, class_weight="balanced", validation_split=0.25), expected)
@@ -147,9 +149,10 @@ RAGGED = tf.ragged.constant(LISTS)
 def test_lists_of_label_strings_of_a_multi_label_model():
     pipeline, texts = several(), TEXTS[:4]
     expected = pipeline.evaluate(texts, IS_ON, verbose=0, return_dict=True)
-    for y in ({"logits": LISTS}, np.array(LISTS, object), RAGGED, RAGGED.to_tensor("")):
+    tuples = [tuple(labels) for labels in LISTS]
+    for y in (LISTS, tuples, {"logits": LISTS}, np.array(LISTS, object), RAGGED, RAGGED.to_tensor(""), IS_ON.tolist()):
         assert pipeline.evaluate(texts, y, verbose=0, return_dict=True) == pytest.approx(expected)
-    for y in ({"logits": RAGGED}, IS_ON):
+    for y in (RAGGED, {"logits": RAGGED}, RAGGED.to_tensor(""), IS_ON):
         data = tf.data.Dataset.from_tensor_slices((texts, y)).batch(2)
         assert pipeline.evaluate(data, verbose=0, return_dict=True) == pytest.approx(expected, rel=1e-4)
     assert pipeline.test_on_batch(texts, LISTS, return_dict=True) == pytest.approx(expected)

@@ -10,6 +10,7 @@ from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs
 
 import kbert
+from kbert.answers.embedding import POOLINGS
 from kbert.pipelines.registry import task_class, task_names
 
 ONE = tiny_config(num_layers=1)
@@ -150,6 +151,11 @@ def test_labels_in_an_array(models, stored):
     labels = np.array(["x", "y"])
     assert kbert.build_pipeline(models["tagging"], tiny_tokenizer(), labels=labels).settings()["labels"] == ["x", "y"]
     assert kbert.load_pretrained(stored("tagging"), labels=labels).pretrained.settings.task.labels == ("x", "y")
+
+
+def test_poolings_are_those_of_the_answers():
+    for pooling in POOLINGS:
+        assert kbert.tasks.Encoder(pooling=pooling).pooling == pooling
 
 
 @pytest.mark.parametrize(

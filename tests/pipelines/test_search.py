@@ -58,9 +58,9 @@ def test_what_it_refuses():
 
 @pytest.fixture(scope="module")
 def sentence_vectors():
-    """kbert-tiny's embeddings of some hundred sentences."""
-    model = kbert.load_pretrained(ROOT / "saved_models/kbert-tiny", "encoder")
-    texts = [sentence for _, _, sentences in installed_documents(("python",), 400) for sentence in sentences]
+    """kbert-mini's embeddings of some 2,000 sentences."""
+    model = kbert.load_pretrained(ROOT / "saved_models/kbert-mini", "encoder")
+    texts = [sentence for _, _, sentences in installed_documents(("python",), 2000) for sentence in sentences]
     return kbert.build_pipeline(model, sequence_length=32).predict(texts, verbose=0)["embedding"]
 
 
@@ -93,7 +93,7 @@ def test_an_index_finds_what_the_exact_search_finds(tmp_path, request):
     wrong_inputs(
         lambda arguments: kbert.search(None, *arguments),
         ((index, queries, len(vectors) + 1), f"`k` of at most {len(vectors)}"),
-        ((index, queries[:, :7], 1), "one length. Received: 128 and 7"),
+        ((index, queries[:, :7], 1), "one length. Received: 256 and 7"),
         ((index, ["a"], 1), "to embed the queries. Received: None"),
     )
 

@@ -68,6 +68,16 @@ def test_pairs(tokenizer, length):
     check(preprocessor(columns), TEXTS, PAIRS, length)
 
 
+def test_in_tf_data(tokenizer):
+    preprocessor = TextPreprocessor(tokenizer, sequence_length=9, pair=True)
+    for apply in (preprocessor, preprocessor.call):
+        dataset = tf.data.Dataset.from_tensor_slices({"text": TEXTS, "text_pair": PAIRS}).batch(3).map(apply)
+        assert {spec.shape.as_list()[1] for spec in dataset.element_spec.values()} == {9}
+        got = list(dataset)
+        check(got[0], TEXTS[:3], PAIRS[:3], 9)
+        check(got[1], TEXTS[3:], PAIRS[3:], 9)
+
+
 def test_columns_of_different_lengths_in_a_graph(tokenizer):
     """A graph for any number of rows would broadcast one row to all rows of the other column."""
     preprocessor = TextPreprocessor(tokenizer, sequence_length=9, pair=True)

@@ -167,7 +167,6 @@ def test_same_batches_in_another_process_and_on_two_replicas(source, records, st
         np.testing.assert_array_equal(np.concatenate(parts), inputs["token_ids"])
 
 
-@mostly_records
 def test_epochs_draw_anew_and_visit_every_document(source, tokenizer, straight):
     """An epoch's end is no end of a batch; the next epoch has the same documents, but not the same rows."""
     first = batches(dataset_of(source, tokenizer, epochs=1))
@@ -218,7 +217,6 @@ def test_held_out_documents_are_never_trained_on(corpus, tokenizer, straight, ev
     assert len(training) > 500 and len(held_out) > 100 and not training & held_out
 
 
-@mostly_records
 def test_evaluation_is_fixed_finite_and_whole(source, tokenizer, evaluation):
     first = batches(evaluation)
     assert_equal(first, batches(evaluation))

@@ -6,10 +6,11 @@ import re
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.pretraining_batches import B, S, batches, dataset_of, originals
+from helpers.pretraining_batches import B, S, assert_equal, batches, dataset_of, originals
 from helpers.tiny_corpus import VOCABULARY, write_lines
 from helpers.wrong_values import wrong_inputs, wrong_values
 
+from kbert.corpus.records import Records
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.text.tokenizer import BertTokenizer
 
@@ -37,7 +38,6 @@ def test_masking_options(corpus, tokenizer):
         assert not (inputs["token_ids"] == tokenizer.mask_id).any()
 
 
-@pytest.mark.slow  # of the layer: test_masking.py
 def test_whole_words(corpus, tokenizer):
     continuation = np.array([token.startswith("##") for token in VOCABULARY])
     some = batches(dataset_of(corpus, tokenizer, whole_word=True, max_predictions=8), 10)
@@ -135,6 +135,7 @@ def test_documents_of_one_sentence_and_no_tokens(tokenizer, tmp_path):
     corpus = write_lines(tmp_path / "a.txt", [["a b c ."], ["\x00"], ["\x00", "d e ."], ["f"]] * 5)
     some = batches(dataset_of(corpus, tokenizer, held_out=0.0), 8)
     assert all((labels["nsp_logits"] == 1).all() for _, labels, _ in some)
+    assert_equal(some[4:], batches(dataset_of(corpus, tokenizer, held_out=0.0, start_step=4), 4))
 
 
 @pytest.mark.slow  # rates of masks: test_masking.py, of random sentences: test_pairs.py
@@ -152,3 +153,8 @@ def test_real_text(shared_data):
     assert report["padding_fraction"] < 0.1 and report["unknown_fraction"] < 0.005
     for name, fraction in (("mask_token_rate", 0.8), ("keep_rate", 0.1), ("random_token_rate", 0.1)):
         assert abs(report[name] - fraction) < 0.01
+
+
+def test_records_are_read_with_their_own_tokenizer(records):
+    opened = Records(records)
+    assert len(batches(dataset_of(records, opened.tokenizer()), 2)) == 2

@@ -86,8 +86,10 @@ def test_what_is_added_is_masked_as_in_rows_of_its_own(records, tokenizer, kind)
 
 
 def test_an_epoch_has_its_pairs_and_more(records, tokenizer, filled):
-    packed = batches(dataset_of(records, tokenizer, epochs=1, batch_size=1, **PACKED))
+    epoch = {"epochs": 1, "batch_size": 1}
+    packed, again = (batches(dataset_of(records, tokenizer, **epoch | kind)) for kind in (PACKED, FILLED))
     assert len(packed) == len(filled)
+    assert_equal(filled, again)
     before, after = Counter(examples(packed)), Counter(examples(filled))
     assert before <= after and len(packed) / 10 < (after - before).total()
     real, more = (np.mean([inputs["padding_mask"].mean() for inputs, _, _ in some]) for some in (packed, filled))

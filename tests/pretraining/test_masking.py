@@ -1,6 +1,7 @@
 """Masking: rates, places, words and entities, and new noise in every batch, on the JAX backend too."""
 
 import functools
+import random
 
 import numpy as np
 import pytest
@@ -138,6 +139,19 @@ def test_the_layer_draws_its_own_keys(tokenizer):
     np.testing.assert_array_equal(first, two(batch)[0]["mask_positions"])
 
 
+def test_own_keys_in_tf_data_and_in_a_model(tokenizer):
+    import keras
+
+    batch = make_batch([[CLS, *[WORD] * 60, SEP]] * 4, 64)
+    dataset = tf.data.Dataset.from_tensors(batch).repeat(2).map(TokenMasking(tokenizer, seed=3))
+    (first, _, _), (second, _, _) = dataset
+    assert (first["mask_positions"] != second["mask_positions"]).numpy().any()
+    inputs = {name: keras.Input([None], dtype=x.dtype.name, name=name) for name, x in batch.items()}
+    model = keras.Model(inputs, TokenMasking(tokenizer, seed=3)(inputs)[0])
+    first, second = model(batch, training=True), model(batch, training=True)
+    assert (first["mask_positions"] != second["mask_positions"]).numpy().any()
+
+
 # Where it works.
 
 
@@ -152,6 +166,27 @@ def test_in_tf_data_and_under_xla(tokenizer, whole_word):
     compiled = tf.function(masking.call, jit_compile=True)(batch, keys)
     for got in (next(iter(dataset)), compiled):
         tf.nest.map_structure(np.testing.assert_array_equal, got, expected)
+
+
+def test_inside_a_functional_model(tokenizer, tmp_path):
+    import keras
+
+    inputs = {
+        "token_ids": keras.Input([None], dtype="int32", name="token_ids"),
+        "padding_mask": keras.Input([None], dtype="bool", name="padding_mask"),
+    }
+    keys = keras.Input([], dtype="int64", name="keys")
+    masked, ids, weights = TokenMasking(tokenizer, max_predictions=4, whole_word=True)(inputs, keys=keys)
+    model = keras.Model([inputs, keys], {"masked": masked, "ids": ids, "weights": weights})
+    batch = make_batch(random_pairs(np.random.default_rng(4), 3, 30), 30)
+    del batch["segment_ids"]
+    expected = model([batch, fold_in(0, tf.range(3))])
+    assert expected["masked"]["mask_positions"].shape == (3, 4)
+    model.save(tmp_path / "masking.keras")
+    loaded = keras.saving.load_model(tmp_path / "masking.keras")
+    tf.nest.map_structure(np.testing.assert_array_equal, loaded([batch, fold_in(0, tf.range(3))]), expected)
+    config = loaded.layers[-1].get_config()
+    assert (config["max_predictions"], config["whole_word"], config["mask_rate"]) == (4, True, 0.15)
 
 
 def test_wrong_rates(tokenizer):
@@ -221,6 +256,38 @@ def test_rule_10_equals_the_sequential_walk(tokenizer, fraction_of_pieces):
     numbers = [reference_number(row, 6, 0.3) for row in rows]
     ordered = order_of_units(masking, rows, length, 0, units)
     assert got == [reference_walk(unit, number) for unit, number in zip(ordered, numbers, strict=True)]
+
+
+def test_rule_10_distribution_of_the_original(tokenizer):
+    """How often each position is masked, against the original with Python's own shuffle."""
+    w, p = WORD, PIECE
+    row = [CLS, w, p, p, w, w, p, SEP, p, w, w, p, p, p, w, SEP]
+    masking = TokenMasking(tokenizer, max_predictions=20, mask_rate=0.3, whole_word=True)
+    n = 8000
+    got = np.zeros(len(row))
+    for positions, _, _ in outcome(masking, [row] * n, 20):
+        got[positions] += 1
+    rng, expected = random.Random(5), np.zeros(len(row))
+    for _ in range(n):
+        units = reference_units(row, whole_word=True)
+        rng.shuffle(units)
+        expected[reference_walk(units, reference_number(row, 20, 0.3))] += 1
+    spread = np.sqrt(2 * n * 0.25)
+    assert (abs(got - expected) < 4 * spread).all(), (got, expected)
+
+
+def test_rule_10_a_word_too_large_for_the_budget_is_skipped(tokenizer):
+    row = [CLS, WORD, PIECE, PIECE, WORD + 1, SEP]  # budget 2 of 6
+    masking = TokenMasking(tokenizer, mask_rate=0.33, whole_word=True)
+    assert {tuple(p) for p, _, _ in outcome(masking, [row] * 50, 6)} == {(4,)}
+
+
+def test_rule_10_a_piece_behind_sep_belongs_to_the_word_before(tokenizer):
+    row = [CLS, PIECE, WORD, SEP, PIECE, WORD, WORD, WORD, WORD, WORD, WORD, WORD, SEP]
+    masking = TokenMasking(tokenizer, mask_rate=0.15, whole_word=True)  # 2 masks
+    chosen = [set(p) for p, _, _ in outcome(masking, [row] * 300, 15)]
+    assert any({2, 4} == c for c in chosen)
+    assert not any(len({2, 4} & c) == 1 for c in chosen)
 
 
 def test_rule_10_corruption_is_drawn_per_piece(tokenizer):

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.pretraining_batches import B, S, batches, dataset_of
+from helpers.pretraining_batches import B, S, batches, dataset_of, originals
 from helpers.tiny_corpus import VOCABULARY, make_tokenizer
 
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
@@ -81,20 +81,29 @@ def test_next_tokens_refuses_no_predictions(tokenizer):
 def test_pairs_and_masks_come_again_after_dupe_factor_epochs(records, tokenizer, packed):
     """With 2 the third epoch has the rows of the first, in another order; a factor of 1 has no other rows at all."""
 
-    def rows_of(epochs, dupe_factor, **options):
-        options |= {"dupe_factor": dupe_factor, "packed": packed, "batch_size": 1, "epochs": epochs}
-        return [predictions(*batch) for batch in batches(dataset_of(records, tokenizer, **options))]
+    def epochs(dupe_factor):
+        """The rows of three epochs; the first and the third have equally many."""
+        options = {"dupe_factor": dupe_factor, "packed": packed, "batch_size": 1}
+        one, three = (batches(dataset_of(records, tokenizer, epochs=count, **options)) for count in (1, 3))
+        epochs = three[: len(one)], three[len(one) : -len(one)], three[-len(one) :]
+        return [[predictions(*batch) for batch in epoch] for epoch in epochs]
 
-    def content(rows):
-        return {key: token for row in rows for key, token in row.items()}
+    def content(epoch):
+        return {key: token for row in epoch for key, token in row.items()}
 
-    number, rows = len(rows_of(1, 2)), rows_of(3, 2)  # the first and the third epoch have equally many
-    first, second, third = rows[:number], rows[number:-number], rows[-number:]
+    first, second, third = epochs(2)
     assert content(first) == content(third) != content(second) and first != third
-    rows = rows_of(3, 1)
-    first, second, third = (rows[start : start + number] for start in (0, number, 2 * number))
-    assert content(first) == content(second) == content(third) and len(rows) == 3 * number
-    assert rows_of(3, 1, start_step=len(rows) - 2) == rows[-2:]
+    first, second, third = epochs(1)
+    assert content(first) == content(second) == content(third)
+
+
+def test_a_skip_counts_the_rows_of_repeated_epochs(records, tokenizer):
+    options = {"dupe_factor": 1, "epochs": 3}
+    whole = batches(dataset_of(records, tokenizer, **options), None)
+    late = batches(dataset_of(records, tokenizer, start_step=len(whole) - 2, **options), None)
+    assert len(late) == 2
+    for (one, _, _), (other, _, _) in zip(whole[-2:], late, strict=True):
+        np.testing.assert_array_equal(one["token_ids"], other["token_ids"])
 
 
 def test_spans_of_a_length():
@@ -103,6 +112,24 @@ def test_spans_of_a_length():
     assert aligned_spans(1)(sentences).flat_values.numpy().tolist() == list(range(1, 9))
     with pytest.raises(ValueError, match="`length` must be an integer of at least 1. Received: 0"):
         aligned_spans(0)
+
+
+def test_spans_are_masked_as_a_whole(records, tokenizer):
+    """Without pairs and truncation at the front, spans begin at the first token of a sentence."""
+    options = {"entity_ids": aligned_spans(2), "mask_rate": 0.3, "max_predictions": 8}
+    lengths = []
+    for inputs, _, weights in batches(dataset_of(records, tokenizer, **options), 10):
+        for row in range(B):
+            places = inputs["mask_positions"][row][weights["mlm_logits"][row] > 0]
+            runs = np.split(places, np.nonzero(np.diff(places) > 1)[0] + 1)
+            lengths += [len(run) for run in runs]
+    assert np.mean([length % 2 == 0 for length in lengths]) > 0.6  # others are cut by the ends of sentences
+    single = []
+    for inputs, _, weights in batches(dataset_of(records, tokenizer, mask_rate=0.3, max_predictions=8), 10):
+        for row in range(B):
+            places = inputs["mask_positions"][row][weights["mlm_logits"][row] > 0]
+            single += [len(run) for run in np.split(places, np.nonzero(np.diff(places) > 1)[0] + 1)]
+    assert np.mean(lengths) > 1.3 * np.mean(single)
 
 
 def reference(sentences, names):
@@ -137,7 +164,7 @@ def test_as_a_loop_finds_them():
     ids = {tuple(one) for one in tokenizer(tf.constant(names)).to_list()}
     find, marked = known_names(names, tokenizer), 0
     usable = {one for one in ids if len(one) >= 2}
-    for _ in range(25):
+    for _ in range(60):
         words = [rng.choice(["a", "b", "c", "d", "ab", "abc", "z", ".", "dc", "q"]) for _ in range(rng.randint(0, 40))]
         sentences = tokenizer(tf.constant([" ".join(words[i : i + 9]) for i in range(0, 40, 9)]))
         found = find(sentences)
@@ -145,7 +172,7 @@ def test_as_a_loop_finds_them():
         expected = reference(sentences.to_list(), usable)
         assert borders(found.to_list()) == borders(expected)
         marked += sum(one > 0 for row in expected for one in row)
-    assert marked > 100
+    assert marked > 300
 
 
 def test_a_name_is_whole_words_whatever_its_case():
@@ -160,3 +187,30 @@ def test_a_name_is_whole_words_whatever_its_case():
 def test_names_that_cannot_be_found():
     with pytest.raises(ValueError, match="expected names of several known tokens. Received: none"):
         known_names(["a", "ω ω", "a b c d e f g h i j k l m"], make_tokenizer())
+
+
+def test_a_name_is_masked_as_a_whole_or_not_at_all(records, tokenizer):
+    """Pairs of letters stand for names; none begins as another ends, so that a truncated row has the same ones."""
+    plain = batches(dataset_of(records, tokenizer, max_predictions=8, mask_rate=0.3), 80)
+    pairs = {}
+    for row in originals(plain).reshape(-1, S):
+        words = [VOCABULARY[token] for token in row]
+        for one, other, after in zip(words, words[1:], words[2:], strict=False):
+            if one in "abcdefghijklm" and other in "nopqrstuvwxyz" and not after.startswith("##"):
+                pairs[f"{one} {other}"] = pairs.get(f"{one} {other}", 0) + 1
+    names = sorted(pairs, key=lambda pair: (-pairs[pair], pair))[:120]
+    find = known_names(names, tokenizer)
+    some = batches(dataset_of(records, tokenizer, entity_ids=find, max_predictions=8, mask_rate=0.3), 80)
+    together = 0
+    for (inputs, _, weights), token_ids in zip(some, originals(some).reshape(80, B, S), strict=True):
+        ids = find(tf.RaggedTensor.from_tensor(token_ids)).to_tensor(shape=[None, S]).numpy()
+        masks = zip(inputs["mask_positions"], weights["mlm_logits"], strict=True)
+        for row, tokens, (positions, weight) in zip(ids, token_ids, masks, strict=True):
+            chosen = set(positions[weight > 0].tolist())
+            for name in set(row[row > 0].tolist()):
+                places = set(np.flatnonzero(row == name).tolist())
+                if tokens[max(places) + 1] == tokenizer.sep_id:
+                    continue  # the word may have been longer before the row was cut
+                together += places <= chosen
+                assert places <= chosen or not places & chosen
+    assert together > 5

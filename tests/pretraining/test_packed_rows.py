@@ -1,7 +1,5 @@
 """Packed rows: which pairs share one, what is in it, the same training, and graphs that datasets share."""
 
-from types import SimpleNamespace
-
 import keras
 import numpy as np
 import pytest
@@ -35,22 +33,6 @@ def evaluation(records, tokenizer):
     return batches(dataset_of(records, tokenizer, evaluation=True, batch_size=1, **PACKED))
 
 
-@pytest.fixture(scope="module")
-def plain_evaluation(records, tokenizer):
-    return batches(dataset_of(records, tokenizer, evaluation=True, batch_size=1, **PLAIN))
-
-
-def epoch_of(records, tokenizer, **options):
-    """The packed and the plain rows of an epoch, one by one."""
-    kinds = (PACKED | options, PLAIN | options)
-    return [batches(dataset_of(records, tokenizer, epochs=1, batch_size=1, **kind)) for kind in kinds]
-
-
-@pytest.fixture(scope="module")
-def epoch(records, tokenizer):
-    return epoch_of(records, tokenizer)
-
-
 def test_structure(straight, records, tokenizer):
     inputs, labels, weights = dataset_of(records, tokenizer, **PACKED).element_spec
     shapes = {name: spec.shape.as_list() for part in (inputs, labels) for name, spec in part.items()}
@@ -73,20 +55,25 @@ def test_structure(straight, records, tokenizer):
     assert padding.mean() < 0.1 and 2 < inputs["part_ids"].max() <= S // 16
 
 
-def assert_same_examples(packed, plain):
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param({}, id="pairs"),
+        pytest.param({"next_sentence": False}, id="singles", marks=pytest.mark.slow),
+        pytest.param({"whole_word": True, "mask_rate": 0.2}, id="words", marks=pytest.mark.slow),
+    ],
+)
+def test_the_examples_are_those_of_plain_rows(records, tokenizer, options):
     """The same pairs with the same masks, each exactly once."""
+    packed, plain = (
+        batches(dataset_of(records, tokenizer, epochs=1, batch_size=1, **kind | options)) for kind in (PACKED, PLAIN)
+    )
     assert sorted(examples(packed)) == sorted(examples(plain)) and len(packed) < 0.9 * len(plain)
 
 
-def test_the_examples_are_those_of_plain_rows(epoch, evaluation, plain_evaluation):
-    assert_same_examples(*epoch)
-    assert_same_examples(evaluation, plain_evaluation)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{"next_sentence": False}, {"whole_word": True, "mask_rate": 0.2}])
-def test_other_examples_are_those_of_plain_rows(records, tokenizer, options):
-    assert_same_examples(*epoch_of(records, tokenizer, **options))
+def test_held_out_examples_are_those_of_plain_rows(records, tokenizer, evaluation):
+    plain = batches(dataset_of(records, tokenizer, evaluation=True, batch_size=1, **PLAIN))
+    assert sorted(examples(evaluation)) == sorted(examples(plain)) and len(evaluation) < 0.9 * len(plain)
 
 
 @pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 27])
@@ -97,6 +84,11 @@ def test_starting_at_step_n_gives_exactly_the_batches_from_n_on(records, tokeniz
 
 def test_rows_do_not_depend_on_the_batch_size(records, tokenizer, straight):
     assert rows(batches(dataset_of(records, tokenizer, batch_size=2 * B, **PACKED), 5)) == rows(straight[:10])
+
+
+def test_another_seed_gives_other_batches(records, tokenizer, straight):
+    other = batches(dataset_of(records, tokenizer, seed=4, **PACKED), 10)
+    assert not set(rows(straight[:10])) & set(rows(other))
 
 
 def test_an_epoch_is_finite_and_the_next_one_draws_anew(records, tokenizer, straight):
@@ -119,10 +111,11 @@ def test_the_last_batch_of_an_evaluation_is_filled_up(records, tokenizer, evalua
     assert sum(weights["nsp_logits"].sum() for *_, weights in some) == len(examples(evaluation))
 
 
-def test_statistics_count_parts(epoch, tokenizer):
+def test_statistics_count_parts(records, tokenizer):
+    epoch = {"epochs": 1, "batch_size": 1}
     packed, plain = (
-        dataset_statistics(SimpleNamespace(as_numpy_iterator=lambda made=made: iter(made)), tokenizer, 10**6)
-        for made in epoch
+        dataset_statistics(dataset_of(records, tokenizer, **epoch | kind), tokenizer, batches=10**6)
+        for kind in (PACKED, PLAIN)
     )
     assert plain["parts_per_sequence"] == 1
     assert packed["sequences"] * packed["parts_per_sequence"] == pytest.approx(plain["sequences"])
@@ -205,7 +198,7 @@ def test_by_hand():
     assert assign_rows_in_graph(empty, empty, 8, 2, 2).numpy().tolist() == []
 
 
-@pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])
+@pytest.mark.parametrize("packed", [False, True])
 def test_datasets_of_the_same_settings_share_their_graphs(records, tokenizer, packed):
     """Whatever their seed and batch size, held out or not: a run has datasets of each kind."""
     dataset_of(records, tokenizer, seed=5, packed=packed)
@@ -241,10 +234,12 @@ def test_what_a_graph_depends_on_is_in_its_key(tokenizer):
 
 
 @pytest.fixture(scope="module")
-def held_out(evaluation, plain_evaluation):
+def held_out(records, tokenizer):
     """All pairs of the held-out documents as one batch of packed rows, and as one of plain rows."""
-    kinds = (evaluation, plain_evaluation)
-    return [keras.tree.map_structure(lambda *rows: np.concatenate(rows), *rows) for rows in kinds]
+    options = {"sequence_length": S, "max_predictions": P, "evaluation": True, "batch_size": 1}
+    packed, plain = (batches(dataset_of(records, tokenizer, packed=p, **options)) for p in (True, False))
+    assert len(packed) < 0.9 * len(plain)
+    return [keras.tree.map_structure(lambda *rows: np.concatenate(rows), *rows) for rows in (packed, plain)]
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,9 @@
-"""Sentence pairs: exactly the original's loops on the same draws, and its distribution on others.
+"""Sentence pairs: exactly the original's loops on the same draws, its distribution on others, and rule by rule.
 
-`helpers.reference_pairs` is a plain-Python transcription of the rules of paper.md C2.
+The rules are those of paper.md C2; `helpers.reference_pairs` is their plain-Python transcription.
 """
 
+import collections
 import random
 
 import numpy as np
@@ -53,13 +54,12 @@ def as_lists(pairs):
     "max_tokens, short, next_rate", [(29, 0.1, 0.5), (125, 0.5, 0.5), (2, 0.1, 0.2), (7, 1.0, 0.9)]
 )
 def test_equals_the_original_on_the_same_draws(max_tokens, short, next_rate):
-    for number, epochs in ((60, (0, 1, 2**33)), (1, (0,)), (2, (0,))):  # one document is its own random one
-        documents = make_documents(number, sizes=(1, 1, 2, 3, 5, 20, 60) if number > 2 else (50,))
-        ids = random.Random(1).sample(range(10**12), number)
-        for epoch in epochs:
-            table = sentence_pairs(make_pool(documents, ids), 7, epoch, max_tokens, short, next_rate)
-            expected = make_pairs(documents, KeyedDraws(7, epoch, ids), max_tokens, short, next_rate)
-            assert as_lists(instances(table)) == as_lists(expected)
+    documents = make_documents(60)
+    ids = random.Random(1).sample(range(10**12), 60)
+    for epoch in (0, 1, 2**33):
+        table = sentence_pairs(make_pool(documents, ids), 7, epoch, max_tokens, short, next_rate)
+        expected = make_pairs(documents, KeyedDraws(7, epoch, ids), max_tokens, short, next_rate)
+        assert as_lists(instances(table)) == as_lists(expected)
 
 
 @pytest.mark.parametrize("max_tokens", [7, 125])
@@ -81,10 +81,11 @@ def test_the_sentences_of_pairs_before_truncation(max_tokens):
             assert len(a) + len(b) == max_tokens and set(a) <= set(whole[0]) and set(b) <= set(whole[1])
 
 
+@pytest.mark.slow  # equal on the same draws: above
 def test_same_distribution_as_the_original():
     """Number of pairs, fraction of random ones, lengths: equal within their standard errors over many visits."""
     documents = make_documents(40, seed=3)
-    pool, epochs = make_pool(documents), range(60)
+    pool, epochs = make_pool(documents), range(150)
     draw = tf.function(lambda epoch: sentence_pairs(pool, 5, epoch, 31))
     keyed = [instances(draw(tf.constant(epoch, tf.int64))) for epoch in epochs]
     sequential = [as_lists(make_pairs(documents, SequentialDraws(epoch), 31)) for epoch in epochs]
@@ -101,12 +102,118 @@ def test_same_distribution_as_the_original():
     assert (np.abs(ours.mean(0) - theirs.mean(0)) < 4 * error).all()
 
 
+def test_rule_3_target_once_a_document_visit():
+    """Sentences of one token: a chunk's size is its target. One a document; short ones uniform; anew each epoch."""
+    documents = make_documents(700, sizes=(60,), lengths=(1,))
+    pool = make_pool(documents)
+    seen = []
+    for epoch in range(3):
+        table = sentence_pairs(pool, 1, epoch, 12, short_sequence_rate=0.4, random_next_rate=0.0)
+        sizes = collections.defaultdict(list)
+        for a, b, _ in instances(table):
+            sizes[a[0] // 60].append(len(a) + len(b))
+        assert all(len(set(chunks[:-1])) == 1 and chunks[-1] <= chunks[0] for chunks in sizes.values())
+        seen.append([sizes[d][0] for d in range(700)])
+    counts = np.bincount(np.concatenate(seen), minlength=13) / 2100
+    assert counts[0] == counts[1] == 0
+    assert abs(counts[12] - (0.6 + 0.4 / 11)) < 0.04
+    assert (np.abs(counts[2:12] - 0.4 / 11) < 0.015).all()
+    assert np.mean(np.array(seen[0]) != seen[1]) > 0.3
+
+
+def test_rule_4_chunks_and_a_end():
+    """Without random next, chunks leave no gap; A ends at a sentence, uniformly among all but the last."""
+    documents = make_documents(900, sizes=(5,), lengths=(4,))
+    table = sentence_pairs(make_pool(documents), 2, 0, 20, short_sequence_rate=0.0, random_next_rate=0.0)
+    pairs = instances(table)
+    assert len(pairs) == 900
+    assert all(a[0] == 20 * d and a[-1] + 1 == b[0] and b[-1] == 20 * d + 19 for d, (a, b, _) in enumerate(pairs))
+    ends = np.bincount([len(a) // 4 for a, _, _ in pairs], minlength=5)
+    assert ends[0] == 0 and (np.abs(ends[1:] - 225) < 50).all()
+
+
+def test_rule_5_share_of_random_pairs():
+    """One sentence left over: always random. Else half of them: so above 50 % over all."""
+    documents = make_documents(300, sizes=(1, 30), lengths=(5, 9))
+    is_random = sentence_pairs(make_pool(documents), 3, 0, 25).is_random.numpy()
+    assert 0.52 < is_random.mean() < 0.8
+    alone = sentence_pairs(make_pool(make_documents(50, sizes=(1,))), 3, 0, 25, random_next_rate=0.0)
+    assert len(alone.keys) == 50 and alone.is_random.numpy().all()
+    never = sentence_pairs(make_pool(make_documents(50, sizes=(2,), lengths=(3,))), 3, 0, 25, random_next_rate=0.0)
+    assert not never.is_random.numpy().any()
+    always = sentence_pairs(make_pool(documents), 3, 0, 25, random_next_rate=1.0)
+    assert always.is_random.numpy().all()
+
+
+def test_rule_5_put_back_and_coverage():
+    """After a random pair the next A starts where A ended, after a true one where B did: each sentence is used once."""
+    documents = make_documents(80, seed=4, lengths=(1,))  # nothing is truncated
+    place = 0
+    for a, b, is_random in instances(sentence_pairs(make_pool(documents), 4, 0, 9)):
+        assert a[0] == place and (is_random or b[0] == a[-1] + 1)
+        place = a[-1] + 1 if is_random else b[-1] + 1
+    assert place == sum(map(len, documents))
+
+
+def test_rule_5_random_document_and_start():
+    """Another document, uniformly; a uniform first sentence; sentences until target - len(A), at least one."""
+    pool = make_pool(make_documents(6, sizes=(40,), lengths=(3,)))
+    draw = tf.function(lambda epoch: sentence_pairs(pool, 5, epoch, 21, 0.0, 1.0))
+    document_of, starts, own = [], [], 0
+    for epoch in range(60):
+        for a, b, _ in instances(draw(tf.constant(epoch, tf.int64))):
+            own += a[0] // 120 == b[0] // 120
+            document_of.append(b[0] // 120)
+            starts.append(b[0] % 120 // 3)
+            cut_at_end = b[-1] % 120 == 119
+            assert b[0] % 3 == 0 or len(a) + len(b) == 21
+            assert len(b) >= 21 - len(a) or cut_at_end
+    assert own < 3  # ten draws in six documents: 6 ** -10 of them
+    assert (np.abs(np.bincount(document_of, minlength=6) / len(document_of) - 1 / 6) < 0.02).all()
+    assert (np.abs(np.bincount(starts, minlength=40) / len(starts) - 1 / 40) < 0.015).all()
+
+
+def test_rule_5_a_single_document_is_its_own_random_one():
+    documents = make_documents(1, sizes=(50,), lengths=(4,))
+    table = sentence_pairs(make_pool(documents), 6, 0, 17)
+    assert 0.3 < table.is_random.numpy().mean() < 0.9
+    assert as_lists(instances(table)) == as_lists(make_pairs(documents, KeyedDraws(6, 0, [0]), 17))
+
+
+def test_rule_5_at_most_ten_draws():
+    """Two documents: the tenth draw still hits the own one with probability 2 ** -10."""
+    documents = make_documents(2, sizes=(30_000,), lengths=(2,))
+    pairs = instances(sentence_pairs(make_pool(documents), 7, 0, 3, 0.0, 1.0))
+    own = np.mean([a[0] // 60_000 == b[0] // 60_000 for a, b, _ in pairs])
+    assert 0.0002 < own < 0.0025  # 1 / 1024
+
+
+def test_rule_6_truncation():
+    """Both longer than half the limit: halves are left, B loses the odd token; fair coins for front and back."""
+    documents = [[range(64 * d, 64 * d + 24), range(64 * d + 24, 64 * d + 64)] for d in range(4000)]
+    pairs = instances(sentence_pairs(make_pool(documents), 8, 0, 31, 0.0, 0.0))
+    assert {(len(a), len(b)) for a, b, _ in pairs} == {(16, 15)} and len(pairs) == 4000
+    front_a = np.array([a[0] % 64 for a, _, _ in pairs])  # of 8 tokens cut
+    front_b = np.array([b[0] % 64 - 24 for _, b, _ in pairs])  # of 25
+    for front, cut in ((front_a, 8), (front_b, 25)):
+        assert abs(front.mean() - cut / 2) < 0.2 and abs(front.var() - cut / 4) < 0.5
+        assert front.min() >= 0 and front.max() <= cut
+    assert abs(np.corrcoef(front_a, front_b)[0, 1]) < 0.06
+
+
+def test_rule_6_only_the_longer_one_is_cut():
+    documents = [[[0, 1, 2], list(range(3, 53))], [list(range(53, 103)), [103, 104, 105]]]
+    table = sentence_pairs(make_pool(documents), 9, 0, 20, 0.0, 0.0)
+    a, b, _ = instances(table)[0]
+    assert (len(a), len(b)) == (3, 17) and list(a) == [0, 1, 2] and b[0] >= 3 and b[-1] < 53
+
+
 def test_coins_are_exact_beyond_a_word():
     keys = fold_in(1, tf.range(5))
     throws = tf.constant([0, 1, 64, 65, 200_000])
     heads = _coin_flips(keys, throws).numpy()
     words = [
-        [word % 2**64 for word in fold_in(key, tf.range((n + 63) // 64)).numpy().tolist()]
+        [int(fold_in(key, w).numpy()) % 2**64 for w in range((n + 63) // 64)]
         for key, n in zip(keys, throws.numpy(), strict=True)
     ]
     expected = [

@@ -7,7 +7,7 @@ import json
 import keras
 import pytest
 from helpers.run_eagerly import run_eagerly
-from helpers.run_recipe import as_flags, import_recipe, run_recipe
+from helpers.run_recipe import as_flags, run_recipe
 from helpers.tiny_corpus import make_documents
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from helpers.toy_glue import write_toy_glue
@@ -16,7 +16,7 @@ from helpers.toy_tags import tagged_sentences, write_conll
 import kbert
 from kbert.corpus.write_records import write_records
 
-SHORT = as_flags(epochs=1, batch_size=8, sequence_length=16, learning_rate=1e-3)
+SHORT = as_flags(epochs=2, batch_size=8, sequence_length=16, learning_rate=1e-3)
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +44,8 @@ def eagerly():
         yield
 
 
-def test_pretrain(home, tmp_path, monkeypatch):
-    dataset = kbert.pretraining.pretraining_dataset
-    few = lambda *arguments, batches=None, **rows: dataset(*arguments, batches=batches and 1, **rows)  # noqa: E731
-    monkeypatch.setattr(kbert.pretraining, "pretraining_dataset", few)
-    flags = as_flags(records=home / "records", output=tmp_path, steps=2, steps_per_epoch=1, batch_size=4)
+def test_pretrain(home, tmp_path):
+    flags = as_flags(records=home / "records", output=tmp_path, steps=4, steps_per_epoch=2, batch_size=4)
     first = run_recipe("pretrain", *flags, *as_flags(sequence_length=16))
     assert len(first["loss"]) == len(first["val_loss"]) == 2
     assert kbert.load_pretrained(tmp_path).task == "pretraining"
@@ -73,25 +70,20 @@ def test_answer_questions(home, tmp_path):
     assert (model.task, model.pretrained.settings.task.doc_stride) == ("span", 4)
 
 
-def test_pairs_of_a_corpus(tmp_path):
-    pairs_of = import_recipe("embeddings").pairs_of
-    articles = [f'<doc id="{n}" title="Film {n}">\nFilm {n}\n\nThe film {n}. Bad.\n\n</doc>\n' for n in range(3)]
-    (tmp_path / "wiki.gz").write_bytes(gzip.compress("".join(articles).encode()))
-    assert pairs_of(str(tmp_path / "wiki.gz"), "titles", 2) == [("Film 0", "The film 0"), ("Film 1", "The film 1")]
-    (tmp_path / "a.txt").write_text("the first is a film\nbad\nthe second is a film\nthe third is a film\n")
-    same = ["the first is a film", "the second is a film", "the third is a film"]
-    assert pairs_of(str(tmp_path / "a.txt"), "same", 9) == same
-    assert pairs_of(str(tmp_path / "a.txt"), "neighbours", 9) == [tuple(same[:2]), tuple(same[1:])]
-
-
-def test_embeddings(home, tmp_path):
-    documents = [[f"the film {n} {m} is good" for m in range(4)] for n in range(4)]
-    (tmp_path / "wiki.gz").write_bytes(gzip.compress("\n\n".join(map("\n".join, documents)).encode()))
+@pytest.mark.parametrize("pairs", ["same", "neighbours", "titles"])
+def test_embeddings(home, tmp_path, pairs):
+    if pairs == "titles":
+        articles = [f'<doc id="{n}" title="Film {n}">\nFilm {n}\n\nThe film {n}. Bad.\n\n</doc>\n' for n in range(24)]
+        with gzip.open(tmp_path / "wiki.gz", "wt") as file:
+            file.writelines(articles)
+    else:
+        documents = [[f"the film {n} {m} is good" for m in range(4)] for n in range(8)]
+        (tmp_path / "wiki.gz").write_bytes(gzip.compress("\n\n".join(map("\n".join, documents)).encode()))
     words = ("good film", "bad", "paris is good", "never", "the capital of france")
-    scored = [(first, second, len(first) % 5) for first in words for second in words]
+    scored = [(one, other, len(one) % 5) for one in words for other in words]
     write_table(tmp_path / "dev.tsv", scored, ("sentence1", "sentence2", "score"))
     flags = as_flags(corpus=tmp_path / "wiki.gz", source=home / "init", output=tmp_path / "run", sts_b=tmp_path)
-    flags += as_flags(pairs="neighbours", batch_size=4, sequence_length=16, examples=8)
+    flags += as_flags(pairs=pairs, batch_size=8, sequence_length=16, examples=16)
     scores = run_recipe("embeddings", *flags)
     assert -1 <= scores["after"]["spearman"] <= 1 and scores["after"] != scores["before"]
     assert kbert.load_pretrained(tmp_path / "run").task == "similarity"
@@ -102,10 +94,11 @@ def test_distill(home, tmp_path):
     write_toy_glue(tmp_path / "glue")
     students = [write_tiny_directory(tmp_path / "student/model").parent]
     flags = as_flags(teacher=home / "init", students=students, glue=tmp_path / "glue", output=tmp_path / "runs")
-    flags += as_flags(tasks="SST-2:24", unlabelled=8, seeds=0, epochs=1, batch_size=8, sequence_length=16)
+    flags += as_flags(tasks=["SST-2:40", "MRPC:16"], unlabelled=8, seeds=0, epochs=1, batch_size=8)
+    flags += as_flags(sequence_length=16)
     results = run_recipe("distill", *flags)
     assert set(results["SST-2"]) >= {"teacher", "student, alone", "student, taught", "student, taught with 8 texts"}
-    assert results["SST-2"]["examples"] == 24 and len(results["SST-2"]["student, taught"]) == 1
+    assert results["SST-2"]["examples"] == 40 and len(results["MRPC"]["student, taught"]) == 1
     assert json.loads((tmp_path / "runs/results.json").read_text())["tasks"] == results
     assert run_recipe("distill", *flags) == results
 

@@ -7,7 +7,6 @@ import pytest
 from helpers.c_api import ask, compile_program, op_libraries
 from helpers.compare import assert_same_answers
 from helpers.served_models import KINDS
-from helpers.slow_but import slow_but
 
 from kbert.serving.write_export import encode_example
 
@@ -30,7 +29,12 @@ def inputs_for(name, signature, columns):
 
 
 # The other kinds' answers out of their SavedModels: test_exported_pipeline.py; their operations: test_audit.py.
-@pytest.mark.parametrize("served", slow_but(("span",), KINDS), indirect=True)
+QUICK = ("single", "span")
+
+
+@pytest.mark.parametrize(
+    "served", [pytest.param(kind, marks=() if kind in QUICK else pytest.mark.slow) for kind in KINDS], indirect=True
+)
 def test_answers_of_every_signature_equal_those_of_python(served, program):
     columns = rows_of(served.columns)
     one, none = rows_of(served.columns, slice(1, 2)), rows_of(served.columns, slice(0, 0))

@@ -22,15 +22,6 @@ PATIENT = 120.0  # seconds: the stand-in loads a model when it is first asked fo
 TEXTS = ["The film is good.", "", "paris é 中 \U0001f600"]
 PAIRS = ["Good?", "never never", "a"]
 CHOICES = [["good", "bad film", "the"], ["a"], ["é", "中"]]
-COLUMNS = {
-    "fill_mask": {"text": ["a [MASK] film", "[MASK] [MASK]", "none"]},
-    "tagging": {"text": ["the capital paris london", "", "film"]},
-    "span": {"question": TEXTS, "context": ["in london .", "", "the film \U0001f600 london é"]},
-    "multiple_choice": {"prompt": TEXTS, "choices": CHOICES},
-    "regression": {"text": TEXTS, "text_pair": PAIRS},
-    "single": {"text": np.array([*TEXTS[:2], b"invalid \xff utf-8"], object)},
-    "encoder": {"text": TEXTS},
-}
 
 
 @pytest.fixture(params=["rest", "grpc"])
@@ -38,44 +29,53 @@ def url(request, server):
     return getattr(server, request.param)
 
 
-def expected_of(served_models, kind):
-    return served_models[kind].pipeline.predict(COLUMNS[kind], verbose=0)
-
-
-def rows_of(columns):
-    return [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
-
-
-def assert_close(values, expected):
-    np.testing.assert_allclose(values, expected, atol=1e-5, rtol=0)
-
-
 def test_answers_equal_those_of_python(server, url, served_models):
-    for kind, columns in COLUMNS.items():
+    texts = {
+        "fill_mask": ["a [MASK] film", "[MASK] [MASK]", "none"],
+        "tagging": ["the capital paris london", "", "film"],
+    }
+    second = {"multiple_choice": CHOICES, "span": ["in london .", "", "the film \U0001f600 london é"]}
+    for kind in served_models:
+        pipeline = served_models[kind].pipeline
+        given = (texts.get(kind, TEXTS), second.get(kind, PAIRS))
+        columns = dict(zip(pipeline.preprocessor.input_names, given, strict=False))
         answers = ServingClient(url, kind, timeout=PATIENT).predict(columns)
-        expected = expected_of(served_models, kind)
+        expected = pipeline.predict(columns, verbose=0)
         assert answers.keys() == expected.keys()
         for name, value in trim_answers({name: value.tolist() for name, value in expected.items()}).items():
             if expected[name].dtype == object:
                 assert answers[name] == value
             else:
                 for row, expected_row in zip(answers[name], value, strict=True):
-                    assert_close(row, expected_row)
+                    np.testing.assert_allclose(row, expected_row, atol=1e-5, rtol=0)
         if server.requests is not None:
             assert server.requests[-1] == (kind, "serving_default")
 
 
+def test_arrays_and_bytes(url, served_models):
+    columns = {"text": np.array([b"The film is good.", b"invalid \xff utf-8"], object)}
+    answers = ServingClient(url, "single", timeout=PATIENT).predict(columns)
+    expected = served_models["single"].pipeline.predict(columns, verbose=0)
+    np.testing.assert_allclose(answers["probabilities"], expected["probabilities"], atol=1e-5, rtol=0)
+    rows = ServingClient(url, "single", timeout=PATIENT).classify([{"text": text} for text in columns["text"]])
+    np.testing.assert_allclose([[score for _, score in row] for row in rows], expected["probabilities"], atol=1e-5)
+
+
 def test_classify_and_regress(url, served_models):
-    rows = ServingClient(url, "single", version=1, timeout=PATIENT).classify(rows_of(COLUMNS["single"]))
+    expected = served_models["single"].pipeline.predict({"text": TEXTS}, verbose=0)["probabilities"]
+    rows = ServingClient(url, "single", version=1, timeout=PATIENT).classify([{"text": text} for text in TEXTS])
     assert [[label for label, _ in row] for row in rows] == [["bad", "good", "ß 中"]] * 3
-    assert_close([[score for _, score in row] for row in rows], expected_of(served_models, "single")["probabilities"])
-    scores = ServingClient(url, "regression", timeout=PATIENT).regress(rows_of(COLUMNS["regression"]))
-    assert_close(scores, expected_of(served_models, "regression")["score"])
+    np.testing.assert_allclose([[score for _, score in row] for row in rows], expected, atol=1e-5, rtol=0)
+    examples = [{"text": a, "text_pair": b} for a, b in zip(TEXTS, PAIRS, strict=True)]
+    expected = served_models["regression"].pipeline.predict({"text": TEXTS, "text_pair": PAIRS}, verbose=0)["score"]
+    np.testing.assert_allclose(
+        ServingClient(url, "regression", timeout=PATIENT).regress(examples), expected, atol=1e-5, rtol=0
+    )
 
 
 def test_what_fills_a_batch_up_is_cut_off(url):
     """[B, M, k] of fill-mask is as wide for every text; a text has as many masks as `count` says."""
-    answers = ServingClient(url, "fill_mask", timeout=PATIENT).predict(COLUMNS["fill_mask"])
+    answers = ServingClient(url, "fill_mask", timeout=PATIENT).predict({"text": ["a [MASK]", "[MASK] [MASK]", "none"]})
     assert answers["count"] == [1, 2, 0]
     assert [len(row) for row in answers["tokens"]] == [len(row) for row in answers["probabilities"]] == [1, 2, 0]
     assert all(token for row in answers["tokens"] for mask in row for token in mask)
@@ -83,6 +83,12 @@ def test_what_fills_a_batch_up_is_cut_off(url):
     assert answers["count"] == [4] and len(answers["features"][0]) == len(answers["tokens"][0]) == 4
     answers = ServingClient(url, "span", timeout=PATIENT).predict({"question": ["good?"], "context": ["in london ."]})
     assert [len(answers[name][0]) for name in ("n_best_answers", "n_best_scores")] == answers["n_best_count"] * 2
+
+
+def test_other_signatures(url, served_models):
+    tokens = ServingClient(url, "encoder", timeout=PATIENT).predict({"text": ["paris é"]}, "tokenize")
+    assert tokens["tokens"][0][:4] == ["[CLS]", "paris", "[UNK]", "[SEP]"] and tokens["count"] == [4]
+    assert tokens["starts"][0][:4] == [-1, 0, 6, -1] and tokens["ends"][0][:4] == [-1, 5, 7, -1]
 
 
 def test_a_slow_server(stand_in, url):
@@ -98,7 +104,7 @@ def test_a_slow_server(stand_in, url):
 def test_no_server(url):
     address = url.split("//")[0] + "//127.0.0.1:9"
     with pytest.raises(
-        ServingError, match="127.0.0.1:9.* cannot be reached: .*[.] Is TensorFlow Serving run"
+        ServingError, match="127.0.0.1:9.* cannot be reached: .*[.] Is TensorFlow Serving running"
     ) as raised:
         ServingClient(address, "single", timeout=5, tries=2).predict({"text": ["a"]})
     assert raised.value.may_retry
@@ -121,6 +127,16 @@ def test_an_error_is_told_in_the_servers_words(stand_in, url):
         ServingClient(url, "single", timeout=PATIENT).predict({"text": ["a"]}, "no_such_signature")
 
 
+def test_malformed_answers(stand_in):
+    client = ServingClient(stand_in.rest, "single")
+    stand_in.fault = "malformed"
+    with pytest.raises(ServingError, match="expected JSON"):
+        client.predict({"text": ["a"]})
+    stand_in.fault = "cut off"
+    with pytest.raises(ServingError, match="expected an answer with 'outputs'"):
+        client.predict({"text": ["a"]})
+
+
 @pytest.mark.parametrize(
     ("url", "rest"),
     [
@@ -135,65 +151,82 @@ def test_the_curl_line_is_for_rest(url, rest):
     assert shlex.split(line)[-1] == f"{rest}/v1/models/reviews:predict"
 
 
-def query(capsys, *arguments):
-    """What ``kbert query`` prints: its answers, and the words of the last curl line as a shell hands them to curl."""
-    run_kbert("query", "--timeout", PATIENT, *arguments)
+def test_the_curl_line_asks_the_same(server, served_models):
+    client = ServingClient(server.rest, "single")
+    line = client.curl({"text": ['it\'s é "good"']})
+    command, *_, body, address = shlex.split(line)  # what a shell would hand to curl
+    assert command == "curl"
+    with urllib.request.urlopen(address, body.encode()) as response:
+        answer = json.loads(response.read())["outputs"]
+    assert answer["label"] == client.predict({"text": ['it\'s é "good"']})["label"]
+
+
+@pytest.mark.parametrize("verb, kind", [("classify", "single"), ("regress", "regression")])
+def test_the_recipe_classifies_and_regresses(server, url, served_models, capsys, tmp_path, verb, kind):
+    """These signatures take tf.Examples; asked with :predict they are an error, and so is the curl line of it."""
+    names = served_models[kind].pipeline.preprocessor.input_names
+    rows = [dict(zip(names, texts, strict=False)) for texts in zip(TEXTS, PAIRS, strict=True)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    asked = ["--input", tmp_path / "rows.jsonl", "--signature", verb, "--timeout", PATIENT, "--url", url]
+    run_kbert("query", *asked, "--model", kind)
     printed = capsys.readouterr()
-    return [json.loads(line) for line in printed.out.splitlines()], shlex.split(printed.err.splitlines()[-1])
-
-
-def test_the_command_asks_with_texts(server, served_models, capsys, tmp_path):
-    """The curl line that it prints asks the same, whatever is in the text."""
-    [answer], (curl, *_, body, address) = query(capsys, 'it\'s é "good"', "--url", server.rest, "--model", "single")
-    with urllib.request.urlopen(address, body.encode()) as response:
-        assert json.loads(response.read())["outputs"]["label"] == [answer["label"]] and curl == "curl"
-    [pair], _ = query(capsys, "--pair", *("The film is good.", "Good?"), "--url", server.rest, "--model", "regression")
-    assert_close(pair["score"], expected_of(served_models, "regression")["score"][0])
-    (tmp_path / "context.txt").write_text("A film \U0001f600 of London.\n", encoding="utf-8")
-    asked = ["--question", "the capital?", "--context-file", tmp_path / "context.txt"]
-    [answer], _ = query(capsys, *asked, "--url", server.grpc, "--model", "span")
-    assert (answer["answer"], answer["start"], answer["end"]) == ("London", 12, 18)
-    asked = ["--prompt", "the film", "--choices", "good", ""]
-    [answer], (*_, address) = query(capsys, *asked, "--url", server.grpc, "--model", "multiple_choice")
-    assert answer["choice"] == 0 and answer["probabilities"] == pytest.approx([1, 0])
-    assert address.startswith("http://") and address.endswith("/v1/models/multiple_choice:predict")
-
-
-@pytest.mark.parametrize(
-    "signature, kind, columns",
-    [
-        ("serving_default", "multiple_choice", COLUMNS["multiple_choice"]),
-        ("classify", "single", {"text": TEXTS}),
-        ("regress", "regression", COLUMNS["regression"]),
-    ],
-)
-def test_the_command_asks_with_the_rows_of_a_file(server, served_models, capsys, tmp_path, signature, kind, columns):
-    """classify and regress take tf.Examples; asked with :predict they are an error, and so is the curl line of it."""
-    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows_of(columns))))
-    common = ["--input", tmp_path / "rows.jsonl", "--signature", signature, "--model", kind]
-    answers, (*_, body, address) = query(capsys, *common, "--url", server.rest)
+    columns = {name: [row[name] for row in rows] for name in names}
     expected = served_models[kind].pipeline.predict(columns, verbose=0)
-    if signature == "classify":
-        assert [list(answer["probabilities"]) for answer in answers] == [["bad", "good", "ß 中"]] * 3
-        assert_close([list(answer["probabilities"].values()) for answer in answers], expected["probabilities"])
+    answers = [json.loads(line) for line in printed.out.splitlines()]
+    if verb == "regress":
+        np.testing.assert_allclose([answer["score"] for answer in answers], expected["score"], atol=1e-5, rtol=0)
     else:
-        output = "score" if signature == "regress" else "probabilities"
-        for answer, row in zip(answers, expected[output], strict=True):
-            assert_close(answer[output], row)
-    with urllib.request.urlopen(address, body.encode()) as response:
-        assert len(response.read()) > 20
-    again, _ = query(capsys, *common, "--url", server.grpc, "--batch-size", 1)
-    assert len(again) == 3
+        assert [list(answer["probabilities"]) for answer in answers] == [["bad", "good", "ß 中"]] * 3
+        found = [list(answer["probabilities"].values()) for answer in answers]
+        np.testing.assert_allclose(found, expected["probabilities"], atol=1e-5, rtol=0)
+    *_, body, address = shlex.split(printed.err)
+    assert address.endswith(f"/v1/models/{kind}:{verb}")
+    if url == server.rest:
+        with urllib.request.urlopen(address, body.encode()) as response:
+            assert len(json.loads(response.read())["results"]) == 3
 
 
-def test_what_the_command_does_not_ask(server, tmp_path):
+def test_the_recipe(server, served_models, capsys, tmp_path):
+    common = ["--timeout", PATIENT, "--url", server.rest, "--model"]
+    run_kbert("query", "good", "bad film", *common, "single")
+    printed = capsys.readouterr()
+    answers = [json.loads(line) for line in printed.out.splitlines()]
+    expected = served_models["single"].pipeline.predict(["good", "bad film"], verbose=0)
+    assert [answer["label"] for answer in answers] == expected["label"].tolist()
+    assert printed.err.startswith("curl ") and "/v1/models/single:predict" in printed.err
+    (tmp_path / "rows.jsonl").write_text('{"text": "a", "text_pair": "b"}\n\n{"text": "c", "text_pair": ""}\n')
+    run_kbert("query", "--input", tmp_path / "rows.jsonl", "--batch-size", 1, *common, "regression")
+    rows = [json.loads(line)["score"] for line in capsys.readouterr().out.splitlines()]
+    expected = served_models["regression"].pipeline.predict({"text": ["a", "c"], "text_pair": ["b", ""]}, verbose=0)
+    np.testing.assert_allclose(rows, expected["score"], atol=1e-5, rtol=0)
+    run_kbert("query", "--pair", "a", "b", *common, "regression")
+    assert json.loads(capsys.readouterr().out)["score"] == pytest.approx(rows[0], abs=1e-6)
     (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n{"words": "b"}\n')
-    common = ["--timeout", PATIENT, "--url", server.rest, "--model", "single"]
     with pytest.raises(SystemExit, match="line 2: expected an object with"):
-        run_kbert("query", "--input", tmp_path / "rows.jsonl", *common)
+        run_kbert("query", "--input", tmp_path / "rows.jsonl", *common, "single")
     for arguments in (["--question", "Who?"], ["--prompt", "x"], ["a", "--pair", "b", "c"], []):
         with pytest.raises(SystemExit):
-            run_kbert("query", *arguments, *common)
+            run_kbert("query", *arguments, *common, "single")
+
+
+def test_questions_and_choices_of_the_recipe(url, served_models, capsys, tmp_path):
+    (tmp_path / "context.txt").write_text("A film \U0001f600 of London.\n", encoding="utf-8")
+    common = ["--timeout", PATIENT, "--url", url, "--model"]
+    asked = ["--question", "the capital?", "--context-file", tmp_path / "context.txt"]
+    run_kbert("query", *asked, *common, "span")
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["answer"], answer["start"], answer["end"]) == ("London", 12, 18)
+    run_kbert("query", "--prompt", "the film", "--choices", "good", "", *common, "multiple_choice")
+    printed = capsys.readouterr()
+    answer = json.loads(printed.out)
+    assert answer["choice"] == 0 and answer["probabilities"] == pytest.approx([1, 0])
+    assert printed.err.startswith("curl ") and "http://" in printed.err and ":predict" in printed.err
+    rows = [{"prompt": text, "choices": choices} for text, choices in zip(TEXTS, CHOICES, strict=True)]
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    run_kbert("query", "--input", tmp_path / "rows.jsonl", *common, "multiple_choice")
+    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    expected = served_models["multiple_choice"].pipeline.predict({"prompt": TEXTS, "choices": CHOICES}, verbose=0)
+    np.testing.assert_allclose([row["probabilities"] for row in answers], expected["probabilities"], atol=1e-5, rtol=0)
 
 
 def test_the_requests_of_the_page(server):
@@ -214,16 +247,25 @@ def test_the_requests_of_the_page(server):
         names = {}
         exec(compile(code.replace("timeout=2.0", f"timeout={PATIENT}"), "docs/serving.md", "exec"), names)
         assert "request" not in names or names["tf"].make_ndarray(names["response"].outputs["label"]).shape == (1,)
-    if server.requests is not None:
-        asked = {kind: set() for kind in ON_THE_PAGE.values()}
-        for kind, signature in server.requests:
-            asked[kind] |= {signature} - {"serving_default", "", None}
-        assert asked == {kind: SIGNATURES[kind] for kind in asked}
+    assert _signatures_asked(server) == _EVERY_SIGNATURE
+
+
+_EVERY_SIGNATURE = {kind: SIGNATURES[kind] for kind in ON_THE_PAGE.values()}
 
 
 def _forget_requests(server):
     if server.requests is not None:
         server.requests.clear()
+
+
+def _signatures_asked(server):
+    """kind → the signatures that were asked for, serving_default left out; of a real server all."""
+    asked = {}
+    if server.requests is None:
+        return _EVERY_SIGNATURE
+    for kind, signature in server.requests:
+        asked.setdefault(kind, set()).add(signature)
+    return {kind: names - {"serving_default", "", None} for kind, names in asked.items()}
 
 
 def test_the_client_needs_no_tensorflow():

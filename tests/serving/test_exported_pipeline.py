@@ -14,7 +14,7 @@ from kbert.serving.saved_model_file import find_export
 
 
 # What comes out of the other kinds' graphs: test_export.py; their rows: the pipelines' own tests.
-@pytest.mark.parametrize("served", slow_but(("span",), KINDS), indirect=True)
+@pytest.mark.parametrize("served", slow_but(("single", "span", "tagging"), KINDS), indirect=True)
 def test_rows_are_those_of_the_pipeline(served):
     exported = ExportedPipeline(served.path)
     pipeline = served.pipeline
@@ -94,11 +94,12 @@ def test_the_limits_of_the_export_hold(served_models):
 def test_a_vocabulary_with_empty_lines_answers_as_the_pipeline(tmp_path):
     """As that of bert-base-japanese has one, whose ids count."""
     tokens = [*VOCABULARY[:7], "", *VOCABULARY[7:12], "", *VOCABULARY[12:]]
-    model = randomise(kbert.BertPretrainer(tiny_config(vocabulary_size=len(tokens), num_layers=1), next_sentence=False))
+    model = randomise(kbert.BertPretrainer(tiny_config(vocabulary_size=len(tokens))))
     (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
     pipeline = kbert.build_pipeline(model, kbert.BertTokenizer(tmp_path / "vocab.txt"), top_k=len(tokens))
     kbert.save_pretrained(pipeline, tmp_path / "model")
-    exported = ExportedPipeline(kbert.export(tmp_path / "model", tmp_path / "exported"))
-    texts = {"text": ["the [MASK] is good.", "paris [MASK] france"]}
-    answers = list(exported.answers.to_dicts(exported.predict_on_batch(texts)))
-    assert _rounded(list(pipeline.answers.to_dicts(pipeline.predict_on_batch(texts)))) == answers
+    for source in (pipeline, tmp_path / "model"):
+        exported = ExportedPipeline(kbert.export(source, tmp_path / "exported"))
+        texts = {"text": ["the [MASK] is good.", "paris [MASK] france"]}
+        found = list(exported.answers.to_dicts(exported.predict_on_batch(texts)))
+        assert _rounded(list(pipeline.answers.to_dicts(pipeline.predict_on_batch(texts)))) == found

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 from helpers.wrong_values import wrong_inputs
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import classification_pb2, predict_pb2, regression_pb2
@@ -76,6 +77,13 @@ def test_a_short_message_stands_for_few_values(shape):
     for tensors in ({"x": tensor(shape)}, {"x": tensor(shape), "y": tensor([-(2**60)])}):
         with pytest.raises(ValueError, match="expected at most as many values as bytes"):
             read_outputs(**tensors)
+
+
+@pytest.mark.parametrize("data", [b"\x0a", b"\x0a\x05ab", b"\xff" * 12, b"\x0f\x01"])
+def test_what_is_no_message(data):
+    for name in ("predict", "classify", "regress"):
+        with pytest.raises(DecodeError):
+            MESSAGES[name].FromString(data)
 
 
 def test_requests_are_official_messages():

@@ -68,9 +68,10 @@ def test_too_many_rows(all_signatures):
 
 def test_too_many_choices(served_models):
     run = served_models["multiple_choice"].loaded["choose"]
-    for prompts, choices in ((1, 100_000), (100_000, 0)):
-        with pytest.raises(tf.errors.InvalidArgumentError, match=f"{REFUSED} .* rows.* Received: 100000"):
-            run(prompt=tf.fill([prompts], "a"), choices=tf.fill([prompts, choices], "x"))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{REFUSED} .* rows.* Received: 100000"):
+        run(prompt=tf.constant(["a"]), choices=tf.constant([["x"] * 100_000]))
+    with pytest.raises(tf.errors.InvalidArgumentError, match=f"{REFUSED} .* rows.* Received: 100000"):
+        run(prompt=tf.constant([""] * 100_000), choices=tf.zeros([100_000, 0], tf.string))
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +95,7 @@ def test_texts_within_the_limits_are_answered_as_before(narrow, kind):
     run = model.signatures["serving_default"]
     other = {"question": "the capital?"} if kind == "span" else {}
     column, allowed = pipeline.preprocessor.input_names[-1], 0
-    for words in range(20, 120, 2):
+    for words in range(10, 120, 2):
         columns = {name: [text] for name, text in {**other, column: "the film " * words + "in London"}.items()}
         try:
             answers = run(**{name: tf.constant(value) for name, value in columns.items()})
@@ -112,7 +113,7 @@ def test_texts_within_the_limits_are_answered_as_before(narrow, kind):
             np.testing.assert_allclose(answers[name], value, atol=1e-5, rtol=0)
 
 
-@pytest.mark.parametrize("kind", slow_but(("span",), ("regression", "span", "multiple_choice")))
+@pytest.mark.parametrize("kind", slow_but(("regression",), ("regression", "span", "multiple_choice")))
 def test_columns_of_different_lengths_are_refused(narrow, kind):
     path, pipeline, model = narrow(kind)
     kbert.audit(path).require_clean()
@@ -136,7 +137,7 @@ def test_windows_are_refused_before_memory_is_taken(tmp_path):
 
 def test_candidates_do_not_copy_their_context():
     """Each of thousands of candidate answers had a copy of the whole context: GBs where it is a megabyte."""
-    model, tokenizer = kbert.BertSpanExtractor(tiny_config(num_layers=1)), tiny_tokenizer()
+    model, tokenizer = kbert.BertSpanExtractor(tiny_config()), tiny_tokenizer()
     randomise(model, scale=1.0)
     ask_for = tf.function(signatures(kbert.build_pipeline(model, tokenizer, sequence_length=16))["answer"].function)
     context = "good film . " * 1000 + " " * 1_000_000 + "London"
@@ -155,8 +156,9 @@ def _peak_megabytes():
 def test_a_long_text_among_many_short_ones(served_models):
     """A tagger's answers are as wide as the longest text, so that one of 4,000 among 4,000 would be 500 MB."""
     run = served_models["tagging"].loaded["tag"]
-    message = rf"{REFUSED} 209\d{{4}} word positions .* Received: 2251500"
-    with pytest.raises(tf.errors.InvalidArgumentError, match=message):
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=rf"{REFUSED} 209\d{{4}} word positions .* Received: 2251500"
+    ):
         run(text=tf.constant(["a " * 1_500] + [""] * 1_500))
 
 
@@ -175,7 +177,7 @@ def test_outputs_of_many_numbers_allow_fewer_rows():
 
 def test_limits_too_small_for_any_text_leave_nothing(tmp_path):
     with pytest.raises(ValueError, match="the limits on requests do not allow this one: .*charming"):
-        kbert.export(make_pipeline("single")[0], tmp_path / "model", max_request_bytes=5)
+        kbert.export(make_pipeline("encoder")[0], tmp_path / "model", max_request_bytes=5)
     assert not list(tmp_path.iterdir())
 
 
@@ -202,6 +204,8 @@ def test_without_python(narrow, served_models, program):
     large, long, answer = ask(program, path, [("answer", columns) for columns in asked])
     assert f"{REFUSED} 2000 bytes of text. Received: 2012" in large and f"{REFUSED} 8 rows of" in long
     assert answer["answer"].tolist() == [b"London"]
-    examples = [("classify", {"inputs": [encode_example({"text": "x" * n})]}) for n in (2**20, 9)]
-    beyond, answer = ask(program, served_models["single"].path, examples)
+    path = served_models["single"].path
+    beyond, answer = ask(
+        program, path, [("classify", {"inputs": [encode_example({"text": "x" * n})]}) for n in (2**20, 9)]
+    )
     assert f"{REFUSED} 1048576 bytes of text" in beyond and answer["scores"].shape == (1, 3)

@@ -18,7 +18,7 @@ def test_answers_in_bfloat16_are_close_to_those_in_float32(served_models, kind, 
     served = served_models[kind]
     path = kbert.export(served.pipeline, tmp_path / "half", precision="bfloat16")
     plain, half = SavedModelFile(served.path), SavedModelFile(path)
-    assert half.signatures == plain.signatures  # the same names, types and shapes
+    assert half.signatures == _renamed(plain.signatures, half.signatures)  # the same names, types and shapes
     assert 0.5 * plain.variable_bytes() == half.variable_bytes()
     assert json.loads((path / "card.json").read_text("utf-8"))["precision"] == "bfloat16"
     columns = {name: tf.constant(values) for name, values in served.columns.items()}
@@ -31,18 +31,26 @@ def test_answers_in_bfloat16_are_close_to_those_in_float32(served_models, kind, 
     assert served.pipeline.model.dtype_policy.name == "float32"  # the pipeline itself is not changed
 
 
+def _renamed(signatures, like):
+    """Signatures with the node names of others, which differ from export to export."""
+    for name, signature in signatures.items():
+        for kind in ("inputs", "outputs"):
+            for key, spec in getattr(signature, kind).items():
+                object.__setattr__(spec, "node", getattr(like[name], kind)[key].node)
+    return signatures
+
+
 def test_a_quantised_pipeline_is_exported_as_it_is(tmp_path):
-    model = randomise(kbert.BertClassifier(tiny_config(num_layers=1), num_labels=2), scale=0.2)
+    model = randomise(kbert.BertClassifier(tiny_config(), num_labels=2), scale=0.2)
     pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["bad", "good"])
-    pipeline.run_eagerly = True
     texts = ["the film is good", "never bad"]
     plain = pipeline.predict(texts, verbose=0)["probabilities"]
-    size = 4 * model.count_params()
+    size = SavedModelFile(kbert.export(pipeline, tmp_path / "float")).variable_bytes()
     pipeline.model.quantize("int8")
     path = kbert.export(pipeline, tmp_path / "int8")
     served = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(texts))
     answers = pipeline.predict(texts, verbose=0)
-    np.testing.assert_allclose(served["probabilities"], answers["probabilities"], atol=1e-6)
+    np.testing.assert_array_equal(served["probabilities"], answers["probabilities"])
     assert 1e-6 < np.abs(answers["probabilities"] - plain).max() < 0.05
     assert SavedModelFile(path).variable_bytes() < size
 

@@ -4,7 +4,6 @@ import hashlib
 
 import pytest
 from helpers.hf_directory import GOLDEN
-from helpers.run_eagerly import run_eagerly
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.tiny_directory import write_tiny_directory
 from helpers.tiny_finetuning import DEV, ROWS, SHORT, TASK
@@ -14,16 +13,17 @@ from kbert.files import read_json, sha256
 from kbert.serving.exported_pipeline import trained_options
 from kbert.serving.write_export import provenance
 
-
-@pytest.fixture(scope="module")
-def init(tmp_path_factory):
-    return write_tiny_directory(tmp_path_factory.mktemp("init"))
+pytestmark = pytest.mark.usefixtures("eagerly")
 
 
-@pytest.fixture(scope="module")
-def run(init, tmp_path_factory):
-    with run_eagerly():
-        return kbert.finetune(init, TASK, ROWS, DEV, tmp_path_factory.mktemp("runs") / "reviews", **SHORT)
+@pytest.fixture
+def init(tmp_path):
+    return write_tiny_directory(tmp_path / "init")
+
+
+@pytest.fixture
+def run(init, tmp_path):
+    return kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "reviews", **SHORT)
 
 
 def test_a_run_and_what_is_stored_of_it_have_the_same_card(run, tmp_path):
@@ -38,10 +38,9 @@ def test_a_run_and_what_is_stored_of_it_have_the_same_card(run, tmp_path):
     card = read_json(exported / "card.json")
     assert card["made_by"] == made_by | {"purpose": "a test"} and card["metrics"] == metrics
     assert trained_options(exported) == {"text": TASK.text, "label": TASK.label}
-    assert str(path) not in (exported / "card.json").read_text("utf-8")
+    assert str(tmp_path) not in (exported / "card.json").read_text("utf-8")
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_of_a_run_without_output_its_settings_and_metrics_are_known(init):
     run = kbert.finetune(init, TASK, ROWS, DEV, **SHORT)
     made_by, metrics = provenance(run.pipeline.model)
@@ -51,7 +50,7 @@ def test_of_a_run_without_output_its_settings_and_metrics_are_known(init):
 
 
 def test_nothing_is_said_of_weights_that_have_changed(run):
-    model = kbert.load_pretrained(run.path)
+    model = run.pipeline.model
     model.compile()
     assert provenance(model)[0]["model"] == "reviews"
     model.set_weights([weight * 2 for weight in model.get_weights()])

@@ -5,18 +5,17 @@ import os
 import pathlib
 import resource
 import signal
+import subprocess
+import sys
 
 import pytest
 import tensorflow as tf
+from helpers.paths import ROOT
 from helpers.served_models import make_pipeline
 
 import kbert
 from kbert.serving.server_ops import TEXT_OPS
 from kbert.serving.write_export import partial_version
-
-
-def export(directory, **options):
-    return kbert.export(make_pipeline("regression")[0], directory, **options)
 
 
 @pytest.fixture
@@ -36,51 +35,42 @@ def _write_little(directory, endpoints):
 
 
 def test_versions(quick_export, tmp_path):
+    pipeline = make_pipeline("regression")[0]
     directory = tmp_path / "models" / "score"
-    assert export(directory) == directory / "1"
-    assert export(str(directory), version=7) == directory / "7"
-    assert export(directory) == directory / "8"
+    assert kbert.export(pipeline, directory) == directory / "1"
+    assert kbert.export(pipeline, str(directory), version=7) == directory / "7"
+    assert kbert.export(pipeline, directory) == directory / "8"
     with pytest.raises(FileExistsError, match=r"version 7 of .* exists. Versions: \[1, 7, 8\]"):
-        export(directory, version=7)
+        kbert.export(pipeline, directory, version=7)
     (directory / "card.json").write_text("{}")
-    assert export(directory) == directory / "9"
-    (tmp_path / "link").symlink_to(directory)
-    assert export(tmp_path / "link") == tmp_path / "link/10"
-    assert (directory / "10/variables/data").is_file()
-
-
-def test_what_is_no_directory_of_versions_stays_as_it_is(quick_export, tmp_path):
+    assert kbert.export(pipeline, directory) == directory / "9"
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis/notes.txt").write_text("precious")
-    (tmp_path / "file").write_text("x")
-    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
-    for name, error, message in (
-        ("thesis", FileExistsError, "notes.txt"),
-        ("file", NotADirectoryError, "which is a file"),
-        ("nowhere", NotADirectoryError, "nowhere is a link to .*gone, which does not exist"),
-    ):
-        with pytest.raises(error, match=message):
-            export(tmp_path / name)
+    with pytest.raises(FileExistsError, match="notes.txt"):
+        kbert.export(pipeline, tmp_path / "thesis")
     with pytest.raises(TypeError, match="build_pipeline"):
-        kbert.export(make_pipeline("regression")[0].model, tmp_path / "other")
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "nowhere", "thesis"]
+        kbert.export(pipeline.model, tmp_path / "other")
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(NotADirectoryError, match="which is a file"):
+        kbert.export(pipeline, tmp_path / "file")
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "models", "thesis"]
 
 
 def test_two_exports_at_once(quick_export, tmp_path, monkeypatch):
-    directory, cards = tmp_path / "score", []
+    pipeline, directory, cards = make_pipeline("regression")[0], tmp_path / "score", []
 
     def rival(path, card):
         cards.append(card)
         if len(cards) % 2:  # has finished first
             (directory / card / "variables").mkdir(parents=True)
 
-    monkeypatch.setattr(quick_export, "write_saved_model", lambda directory, endpoints: None)
+    monkeypatch.setattr(quick_export, "write_saved_model", _write_nothing)
     monkeypatch.setattr(quick_export, "model_card", lambda target, *more: target.name)
     monkeypatch.setattr(quick_export, "write_json", rival)
-    assert export(directory) == directory / "2" and cards == ["1", "2"]
+    assert kbert.export(pipeline, directory) == directory / "2" and cards == ["1", "2"]
     assert (directory / "1/variables").is_dir() and not (directory / "2/variables").exists()
     with pytest.raises(FileExistsError, match="version 7 of .* exists"):
-        export(directory, version=7)
+        kbert.export(pipeline, directory, version=7)
     assert [entry.name for entry in tmp_path.iterdir()] == ["score"]
 
 
@@ -97,7 +87,7 @@ def test_a_model_directory_that_is_a_mounted_volume(quick_export, tmp_path, monk
     volume.mkdir()
     tmp_path.chmod(0o555)  # and nothing can be written beside it
     try:
-        path = export(volume)
+        path = kbert.export(make_pipeline("regression")[0], volume)
     finally:
         tmp_path.chmod(0o755)
     assert path == volume / "1" and (path / "variables/data").read_text() == "weights"
@@ -105,15 +95,25 @@ def test_a_model_directory_that_is_a_mounted_volume(quick_export, tmp_path, monk
     assert [entry.name for entry in volume.iterdir()] == ["1"]
 
 
+def test_what_is_being_written_is_no_version_to_a_server(quick_export, tmp_path, monkeypatch):
+    seen = []
+
+    def look(partial, *_):
+        seen.append(pathlib.Path(partial))
+
+    monkeypatch.setattr(quick_export, "write_warmup", lambda path, _: look(path.parent.parent))
+    kbert.export(make_pipeline("regression")[0], tmp_path / "score")
+    # Of the names there a server takes those that strtoll reads as a number as a whole.
+    assert seen[0].parent == tmp_path / "score" and seen[0].name.startswith(".") and not seen[0].exists()
+
+
 def test_what_killed_exports_left_is_deleted_but_not_what_is_being_written(quick_export, tmp_path):
-    directory = tmp_path / "score"
+    pipeline, directory = make_pipeline("regression")[0], tmp_path / "score"
     (directory / ".0a1b2c3d.tmp/variables").mkdir(parents=True)
     (directory / ".0a1b2c3d.tmp/saved_model.pb").write_text("half")
     with partial_version(directory) as being_written:
-        # To a server it is no version: of the names it takes those that strtoll reads as a number as a whole.
-        assert being_written.parent == directory and being_written.name.startswith(".")
         (being_written / "saved_model.pb").write_text("half")
-        assert export(directory) == directory / "1"
+        assert kbert.export(pipeline, directory) == directory / "1"
         assert sorted(entry.name for entry in directory.iterdir()) == [being_written.name, "1"]
         assert (being_written / "saved_model.pb").is_file()
     assert [entry.name for entry in directory.iterdir()] == ["1"]
@@ -136,13 +136,13 @@ def test_an_export_whose_directory_is_taken_for_abandoned_makes_another(tmp_path
 
 
 def test_a_killed_process_holds_no_lock(tmp_path):
-    if (child := os.fork()) == 0:
-        try:
-            with partial_version(tmp_path):
-                os.kill(os.getpid(), signal.SIGKILL)
-        finally:
-            os._exit(1)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    code = (
+        "import os, pathlib, signal\n"
+        "from kbert.serving.write_export import partial_version\n"
+        f"with partial_version(pathlib.Path({str(tmp_path)!r})):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == -9
     assert len(list(tmp_path.iterdir())) == 1
     with partial_version(tmp_path) as path:
         assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
@@ -162,12 +162,23 @@ def test_all_is_on_the_disk_before_the_version_has_its_name(quick_export, tmp_pa
     monkeypatch.setattr(os, "fsync", noted_fsync)
     monkeypatch.setattr(os, "rename", noted_rename)
     directory = tmp_path / "models/score"
-    export(directory)
+    kbert.export(make_pipeline("regression")[0], directory)
     before, after = calls[: calls.index("rename")], calls[calls.index("rename") + 1 :]
     partial = next(path for path in before if path.endswith(".tmp"))
     files = {"", "/variables", "/variables/data", "/batching_params.pbtxt"}
     assert {path.removeprefix(partial) for path in before if path.startswith(partial)} == files
     assert after == [str(directory), str(directory.parent)]
+
+
+def test_links(quick_export, tmp_path):
+    pipeline = make_pipeline("regression")[0]
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    assert kbert.export(pipeline, tmp_path / "link") == tmp_path / "link/1"
+    assert (tmp_path / "there/1/variables/data").is_file()
+    (tmp_path / "nowhere").symlink_to(tmp_path / "gone")
+    with pytest.raises(NotADirectoryError, match="nowhere is a link to .*gone, which does not exist"):
+        kbert.export(pipeline, tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(
@@ -185,23 +196,27 @@ def test_a_full_disk_is_named_and_leaves_nothing(quick_export, tmp_path, monkeyp
 
     monkeypatch.setattr(quick_export, "write_saved_model", fill)
     with pytest.raises(OSError, match=r"/score/1: not written, no space left.* MB are needed") as raised:
-        export(tmp_path / "score")
+        kbert.export(make_pipeline("regression")[0], tmp_path / "score")
     assert raised.value.errno == errno.ENOSPC
     assert not list(tmp_path.iterdir())
 
 
 def test_a_disk_that_fills_up_while_weights_are_written(tmp_path):
     """With a real limit: no file may be larger than 100 kB. TensorFlow has an error of its own for that."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    pipeline, (soft, hard) = make_pipeline("regression")[0], resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
         with pytest.raises(OSError, match="/score/1: not written, file too large: "):
-            export(tmp_path / "score")
+            kbert.export(pipeline, tmp_path / "score")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
     assert not list(tmp_path.iterdir())
+
+
+def _write_nothing(directory, endpoints):
+    pass
 
 
 class _Anything:
@@ -217,5 +232,5 @@ class _Anything:
 def test_a_model_that_no_server_runs_is_not_written(tmp_path, monkeypatch):
     monkeypatch.setitem(TEXT_OPS, "NormalizeUTF8", "2.20")
     with pytest.raises(ValueError, match="NormalizeUTF8 is in no server before 2.20"):
-        export(tmp_path / "score")
+        kbert.export(make_pipeline("regression")[0], tmp_path / "score")
     assert not list(tmp_path.iterdir())

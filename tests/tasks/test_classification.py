@@ -51,11 +51,21 @@ def test_scores_by_hand():
             metric([0, 1], [0, 1])
 
 
-def test_fine_tuning_evaluation_and_answers(tmp_path):
-    init = write_tiny_directory(tmp_path / "init", dropout=0.0)
-    options = {"batch_size": 8, "sequence_length": 9, "learning_rate": 1e-2, "steps": 30, "evaluate_every": 30}
-    options["optimization"] = {"accumulate": 2}
-    run = kbert.finetune(init, TASK, ROWS, ROWS, tmp_path / "run", **options)
+@pytest.fixture(scope="module")
+def init(tmp_path_factory):
+    return write_tiny_directory(tmp_path_factory.mktemp("home") / "init", dropout=0.0)
+
+
+@pytest.fixture(scope="module")
+def run(init, tmp_path_factory):
+    settings = {"batch_size": 8, "sequence_length": 9, "learning_rate": 1e-2, "steps": 30, "evaluate_every": 30}
+    return kbert.finetune(
+        init, TASK, ROWS, ROWS, tmp_path_factory.mktemp("runs") / "run", **settings, optimization={"accumulate": 2}
+    )
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_fine_tuning_evaluation_and_answers(init, run):
     dev, constant = run.metrics["dev"], run.metrics["constant_answer"]
     assert set(constant) == {"micro_f1", "macro_f1", "subset_accuracy"}
     assert dev["micro_f1"] > constant["micro_f1"]

@@ -57,9 +57,14 @@ def test_class_labels_become_their_names():
 def test_tags_in_lists():
     columns = {"words": [["Ada", "left"], ["No"]], "tags": [[1, 0], [0]]}
     tags = types.SimpleNamespace(feature=ClassLabel("O", "B-PER"))
+    examples = kbert.tasks.Tagging().examples(Dataset(columns, {"tags": tags}))
+    assert [list(one) for one in examples.tags] == [["B-PER", "O"], ["O"]]
+
+
+def test_their_names_of_words_and_tags():
+    columns = {"id": ["0"], "tokens": [["Ada", "left"]], "ner_tags": [[1, 0]]}
+    tags = types.SimpleNamespace(feature=ClassLabel("O", "B-PER"))
     task = kbert.tasks.Tagging()
-    assert task.examples(Dataset(columns, {"tags": tags})).tags == [["B-PER", "O"], ["O"]]
-    columns = {"id": ["0"], "tokens": [["Ada", "left"]], "ner_tags": [[1, 0]]}  # their names of words and tags
     examples = task.examples(Dataset(columns, {"ner_tags": tags}))
     assert list(examples) == [{"words": ["Ada", "left"], "tags": ["B-PER", "O"], "document": 0}]
     assert list(task.examples([{"tokens": ["Ada", "left"], "ner_tags": ["B-PER", "O"]}])) == list(examples)

@@ -43,6 +43,12 @@ def test_universal_dependencies(tmp_path):
     assert found == {"words": [["They", "buy"], ["No"]], "pos": [["PRON", "VERB"], ["INTJ"]], "heads": [[1, -1], [-1]]}
 
 
+def test_lines_between_words_do_not_change_their_numbers(tmp_path):
+    path = write(tmp_path / "en.conllu", CONLLU.replace("VBP\t_\t0", "VBP\t_\tx"))
+    with pytest.raises(ValueError, match="en.conllu, line 5: expected the number of a word's head"):
+        read_labelled_columns(path, {"heads": 6})
+
+
 def test_a_document_ends_a_sentence(tmp_path):
     path = write(tmp_path / "words.txt", "a O\n-DOCSTART- O\nb O\n")
     assert read_labelled_columns(path)["words"] == [["a"], ["b"]]
@@ -56,9 +62,6 @@ def test_tables_of_texts(tmp_path):
 
 
 def test_wrong_files_are_named(tmp_path):
-    lines = CONLLU.replace("VBP\t_\t0", "VBP\t_\tx")  # those between words do not change their numbers
-    with pytest.raises(ValueError, match="en.conllu, line 5: expected the number of a word's head"):
-        read_labelled_columns(write(tmp_path / "en.conllu", lines), {"heads": 6})
     path = tmp_path / "words.txt"
     wrong_inputs(
         lambda file: read_labelled_columns(write(path, file[0]), file[1]),

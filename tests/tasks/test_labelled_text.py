@@ -14,6 +14,11 @@ from kbert.tasks.tagging.readers import TaggedText
 EXAMPLES = LabelledText([f"t{n}" for n in range(17)], np.arange(17, dtype="int32"), [f"p{n}" for n in range(17)])
 
 
+def test_rows_stay_together():
+    some = EXAMPLES.take([4, 2])
+    assert (some.texts, some.text_pairs, some.labels.tolist()) == (["t4", "t2"], ["p4", "p2"], [4, 2])
+
+
 def test_a_split_is_a_partition_and_the_same_each_time():
     rest, few = EXAMPLES.split(5, seed=3)
     assert (len(few), len(rest)) == (5, 12)
@@ -22,6 +27,9 @@ def test_a_split_is_a_partition_and_the_same_each_time():
     assert EXAMPLES.split(5, seed=3)[1].texts == few.texts
     assert EXAMPLES.split(5, seed=4)[1].texts != few.texts
     assert set(EXAMPLES.split(9, seed=3)[1].texts) > set(few.texts)
+
+
+def test_a_split_that_leaves_nothing_is_an_error():
     wrong_inputs(EXAMPLES.split, *((count, f"1 to 16 of 17 examples. Received: {count}") for count in (0, 17, 18)))
 
 
@@ -143,26 +151,35 @@ def test_one_label_is_none():
         task.settings(task.examples([("a", "1"), ("b", "1 ")]))
 
 
-def test_ids_and_scores():
+def test_ids():
     ids = label_ids(_table("b", " a", "b"), "label", ["a", "b"])
-    assert ids.dtype == np.int32 and ids.tolist() == [1, 0, 1]
+    assert ids.dtype == np.int32
+    assert ids.tolist() == [1, 0, 1]
+
+
+def test_an_unknown_label_is_named_by_file_and_line():
+    message = r"dev.csv, line 4: expected 'label' .*\['a', 'b'\]. Received: '{}'"
+    wrong_inputs(
+        lambda bad: label_ids(_table("a", "b", bad), "label", ["a", "b"]),
+        *((bad, message.format(bad)) for bad in ("c", "", "A", "2")),
+    )
+
+
+def test_scores():
     scores = label_scores(_table("3.800", " 5", "-1e-1"), "label")
     assert scores.dtype == np.float32
     np.testing.assert_array_equal(scores, np.array([3.8, 5, -0.1], "float32"))
+
+
+def test_what_is_no_number_is_named_by_file_and_line():
+    message = "dev.csv, line 3: expected a number in 'label'. Received: '{}'"
+    wrong_inputs(
+        lambda bad: label_scores(_table("1", bad), "label"),
+        *((bad, message.format(bad)) for bad in ("x", "", "nan", "inf", "1,5", "1e39")),
+    )
+
+
+def test_a_score_outside_the_range_is_named():
     assert label_scores(_table("0", "5.0"), "label", 0, 5).tolist() == [0, 5]
-
-
-def test_wrong_labels_and_scores_are_named_by_file_and_line():
-    wrong_inputs(
-        lambda bad: label_ids(_table("a", "b", bad), "label", ["a", "b"]),
-        *(
-            (bad, rf"dev.csv, line 4: expected 'label' .*\['a', 'b'\]. Received: '{bad}'")
-            for bad in ("c", "", "A", "2")
-        ),
-    )
-    wrong_inputs(
-        lambda bad: label_scores(_table("1", bad), "label", 0, 5),
-        *((bad, f"expected a number in 'label'. Received: '{bad}'") for bad in ("x", "", "nan", "inf", "1,5", "1e39")),
-        ("5.001", r"expected 'label' in \[0, 5\]. Received: '5.001'"),
-        owner="dev.csv, line 3: ",
-    )
+    with pytest.raises(ValueError, match=r"dev.csv, line 3: expected 'label' in \[0, 5\]. Received: '5.001'"):
+        label_scores(_table("0", "5.001"), "label", 0, 5)

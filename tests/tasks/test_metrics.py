@@ -1,11 +1,9 @@
 """Metrics: hand-made cases, the definitions written out, and scikit-learn and SciPy where they are installed."""
 
 import math
-import re
 
 import numpy as np
 import pytest
-from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.tasks import metrics
@@ -42,6 +40,15 @@ def test_hand_made_numbers():
     assert metrics.mean_absolute_error([1, 2], [1, -4]) == 3
 
 
+def test_two_class_matthews_is_the_phi_coefficient():
+    for seed in range(20):
+        truth, guess = _classes(seed)
+        tp, fp = np.sum((truth == 1) & (guess == 1)), np.sum((truth == 0) & (guess == 1))
+        fn, tn = np.sum((truth == 1) & (guess == 0)), np.sum((truth == 0) & (guess == 0))
+        phi = (tp * tn - fp * fn) / math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
+        assert metrics.matthews(truth, guess) == pytest.approx(phi, abs=1e-12)
+
+
 def test_where_a_metric_is_undefined_it_is_zero():
     assert metrics.f1([0, 0], [0, 0]) == 0.0
     assert metrics.f1([1, 1], [0, 0]) == 0.0
@@ -58,7 +65,7 @@ def test_series_must_match(name):
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(10))
 def test_scikit_learn_agrees(seed):
     sklearn = pytest.importorskip("sklearn.metrics")
     truth, guess = _classes(seed)
@@ -73,12 +80,22 @@ def test_scikit_learn_agrees(seed):
 
 
 @pytest.mark.parity
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(10))
 def test_scipy_agrees(seed):
     stats = pytest.importorskip("scipy.stats")
     truth, guess = _numbers(seed)
     assert metrics.pearson(truth, guess) == pytest.approx(stats.pearsonr(truth, guess)[0], abs=1e-12)
     assert metrics.spearman(truth, guess) == pytest.approx(stats.spearmanr(truth, guess)[0], abs=1e-12)
+
+
+@pytest.mark.parametrize("name", ["Classification", "Regression", "MultipleChoice", "Tagging", "SpanExtraction"])
+def test_a_task_knows_its_metrics(name):
+    task = getattr(kbert.tasks, name)
+    first = task().metrics[0]
+    assert task(metrics=first).metrics == task(metrics=[first]).metrics == (first,)
+    for wrong in ("nope", (first, "nope"), ()):
+        with pytest.raises(ValueError, match=f"{name}: `metrics` must be names of .*{first}.* Received: "):
+            task(metrics=wrong)
 
 
 @pytest.mark.parametrize(
@@ -87,17 +104,14 @@ def test_scipy_agrees(seed):
         ("Classification", CLASS_METRICS, "pearson"),
         ("Regression", NUMBER_METRICS, "accuracy"),
         ("MultipleChoice", ["accuracy"], "f1"),
-        ("Tagging", ["f1", "precision", "recall", "accuracy"], "exact"),
-        ("SpanExtraction", ["f1", "exact"], "accuracy"),
     ],
 )
-def test_a_task_knows_its_metrics(name, known, wrong):
+def test_a_task_takes_only_its_own_metrics(name, known, wrong):
     task = getattr(kbert.tasks, name)
-    first = task().metrics[0]
-    assert task(metrics=first).metrics == task(metrics=[first]).metrics == (first,)
     assert task(metrics=list(known)).metrics == tuple(known)
-    message = re.escape(f"{name}: `metrics` must be names of {list(known)}, at least one. Received: ")
-    wrong_inputs(lambda metrics: task(metrics=metrics), *((bad, message) for bad in (wrong, (first, wrong), ())))
+    with pytest.raises(ValueError) as error:
+        task(metrics=("accuracy", wrong))
+    assert f"{name}: `metrics` must be names of {list(known)}, at least one. Received: " in str(error.value)
 
 
 def test_f1_is_of_two_labels_the_second_of_which_is_positive():

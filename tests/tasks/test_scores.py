@@ -24,7 +24,7 @@ def outputs_of(pipeline, texts=TEXTS):
 
 
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("batch_size, static", [(4, False), (11, True)])
+@pytest.mark.parametrize("batch_size, static", [(2, False), (4, False), (11, True), (16, False)])
 def test_classification(batch_size, static):
     keras.utils.set_random_seed(2)
     pipeline = pipeline_of(kbert.BertClassifier(CONFIG, num_labels=3))

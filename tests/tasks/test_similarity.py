@@ -5,13 +5,11 @@ import pathlib
 
 import numpy as np
 import pytest
+import scipy.stats
 import tensorflow as tf
-from helpers.at_step import Killed, killed_at
-from helpers.compare import assert_arrays_equal
 from helpers.run_recipe import run_kbert
-from helpers.tiny_directory import write_table
-from helpers.tiny_finetuning import OFTEN
-from helpers.wrong_values import wrong_inputs
+from helpers.tiny_directory import write_table, write_tiny_directory
+from helpers.tiny_finetuning import OFTEN, prepare
 
 import kbert
 from kbert.tasks import Similarity, search_scores
@@ -20,16 +18,20 @@ from kbert.tasks.metrics import random_search_scores
 WORDS = ["good", "bad", "paris", "london", "film", "france"]
 PAIRS = [(f"{a} {b}", f"{b} {a} .") for a in WORDS for b in WORDS if a != b]
 QUICK = dict(batch_size=8, sequence_length=9, learning_rate=2e-3, steps=6, evaluate_every=3, bookkeeping=OFTEN)
-NO_DEV = QUICK | {"evaluate_every": None}
 
 
-@pytest.mark.usefixtures("eagerly")
+@pytest.fixture(scope="module")
+def init(tmp_path_factory):
+    return write_tiny_directory(tmp_path_factory.mktemp("init"))
+
+
 def test_pairs_are_learned_scored_exported_and_searched(init, tmp_path, capsys):
     task = Similarity(text_pair="pair", symmetric=True, dimensions=(4,))
     file = write_table(tmp_path / "pairs.csv", PAIRS, ("text", "pair"))
     train, dev = task.read(file).split(10)
     assert dev.columns["text_pair"][0] == PAIRS[dev.lines[0] - 2][1]
-    run = kbert.finetune(init, task, train, dev, tmp_path / "run", **QUICK)
+    options = QUICK | {"optimization": {"accumulate": 2}}
+    run = kbert.finetune(init, task, train, dev, tmp_path / "run", **options)
     assert run.metrics["dev"]["recall@1"] > run.metrics["constant_answer"]["recall@1"] == 1 / len(set(dev.text_pairs))
     assert kbert.evaluate(run.path, task, dev) == pytest.approx(run.metrics["dev"])
     texts = ["good bad", "paris", "never"]
@@ -48,24 +50,63 @@ def test_pairs_are_learned_scored_exported_and_searched(init, tmp_path, capsys):
     np.testing.assert_allclose(rows, expected, atol=1e-5)
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_a_run_that_stopped_is_resumed_to_the_same_weights(init, tmp_path):
-    def run(directory, **changes):
-        return kbert.finetune(init, Similarity(text_pair="pair"), PAIRS, None, directory, **NO_DEV | changes)
+    class Stop(Exception):
+        pass
 
-    whole = run(tmp_path / "whole")
-    with pytest.raises(Killed):
-        run(tmp_path / "resumed", bookkeeping=OFTEN | {"callbacks": [killed_at(5)]})
-    resumed = run(tmp_path / "resumed")
-    assert_arrays_equal(whole.pipeline.model.get_weights(), resumed.pipeline.model.get_weights())
+    import keras
+
+    class StopAtStep(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            if int(self.model.optimizer.iterations) == 5:
+                raise Stop
+
+    task = Similarity(text_pair="pair")
+    whole = kbert.finetune(init, task, PAIRS, None, tmp_path / "whole", **(QUICK | {"evaluate_every": None}))
+    options = QUICK | {"evaluate_every": None}
+    with pytest.raises(Stop):
+        stopping = options | {"bookkeeping": OFTEN | {"callbacks": [StopAtStep()]}}
+        kbert.finetune(init, task, PAIRS, None, tmp_path / "resumed", **stopping)
+    resumed = kbert.finetune(init, task, PAIRS, None, tmp_path / "resumed", **options)
+    for one, other in zip(whole.pipeline.model.get_weights(), resumed.pipeline.model.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+def test_options_reach_the_loss_and_what_is_served(init, tmp_path):
+    loss = {"temperature": 0.2, "symmetric": True, "dimensions": (4,)}
+    task = Similarity(text_pair="pair", pooling="cls", normalize=False, **loss)
+    pipeline = prepare(init, task, PAIRS, **QUICK | {"evaluate_every": None}).pipeline
+    config = pipeline.model.default_loss()["embedding"].get_config()
+    assert {name: config[name] for name in loss} == loss | {"dimensions": [4]}
+    scored = Similarity(text_pair="pair", label="score", dimensions=(3,))
+    rows = [(*pair, 0.5) for pair in PAIRS]
+    model = prepare(init, scored, rows, **QUICK | {"evaluate_every": None}).pipeline.model
+    assert type(model.default_loss()["embedding"]) is kbert.optim.CosineLoss
+    assert model.default_loss()["embedding"].get_config()["dimensions"] == [3]
+    texts = ["good bad", "paris"]
+    states = pipeline.model.encoder(pipeline.preprocessor(texts))["sequence_output"]
+    served = tf.saved_model.load(str(kbert.export(pipeline, tmp_path / "served")))
+    answer = served.signatures["embed"](text=tf.constant(texts))["embedding"]
+    np.testing.assert_allclose(answer, states[:, 0], atol=1e-5)
+
+
+def test_scores_are_ranks_of_cosines_and_a_search_among_negatives_too(init):
+    task = Similarity(text_pair="p", label="s")
+    rows = [(*pair, row % 6 / 5) for row, pair in enumerate(PAIRS)]
+    pipeline = kbert.build_pipeline(kbert.load_pretrained(init, "similarity"), sequence_length=9)
+    embeddings = [pipeline.predict(list(texts), verbose=0)["embedding"] for texts in zip(*PAIRS, strict=True)]
+    cosines = np.sum(embeddings[0] * embeddings[1], axis=1)
+    expected = scipy.stats.spearmanr(cosines, [score for *_, score in rows]).statistic
+    assert kbert.evaluate(pipeline, task, rows)["spearman"] == pytest.approx(expected, abs=1e-6)
+    triplets = [(text, pair, text) for text, pair in PAIRS]  # each text finds itself among the negatives first
+    assert kbert.evaluate(pipeline, Similarity(text_pair="p", negative="n"), triplets)["recall@1"] == 0
 
 
 @pytest.mark.usefixtures("eagerly")
 def test_triplets_scored_pairs_and_single_texts(init):
     triplets = [(*pair, "" if row % 2 else "never") for row, pair in enumerate(PAIRS)]
-    options = QUICK | {"steps": 1, "evaluate_every": 1}
-    task = Similarity(text_pair="p", negative="n")
-    run = kbert.finetune(init, task, triplets, 0.3, group_by_length=True, **options)
+    options = QUICK | {"steps": 2, "evaluate_every": 2, "group_by_length": True}
+    run = kbert.finetune(init, Similarity(text_pair="p", negative="n"), triplets, 0.3, **options)
     assert set(run.metrics["dev"]) == {"examples", "recall@1", "recall@10", "mrr@10", "ndcg@10"}
     scored = Similarity(text_pair="p", label="s", score_range=(0, 5))
     rows = [(*pair, row % 6) for row, pair in enumerate(PAIRS)]
@@ -88,8 +129,11 @@ def test_a_batch_is_the_texts_of_its_examples(init):
     data = task.training_data(pipeline, train, batch_size=3, seed=0, padding="full", group_by_length=False)
     inputs, labels = next(iter(data.make_dataset()))
     numbers = labels["embedding"].numpy()
-    assert inputs["token_ids"].shape == (9, 9)
-    assert sorted(numbers.tolist()) == [[1, 2, 3], [3, 1, 6], [4, 5, 0]]
+    assert inputs["token_ids"].shape == (9, 9) and sorted(map(tuple, numbers.tolist())) == [
+        (1, 2, 3),
+        (3, 1, 6),
+        (4, 5, 0),
+    ]
     by_number = dict(zip(numbers.ravel().tolist(), inputs["token_ids"].numpy().tolist(), strict=True))
     words = {1: "good", 2: "good film", 3: "bad", 4: "paris", 5: "the capital", 6: "never"}
     for number, text in words.items():
@@ -102,7 +146,10 @@ def test_search_metrics_are_those_of_the_field():
     assert scores["recall@1"] == pytest.approx(1 / 3) and scores["mrr@10"] == pytest.approx((1 + 1 / 2 + 0) / 3)
     assert scores["recall@10"] == pytest.approx((1 + 1 + 0) / 3)
     deeper = search_scores(results, [{3}, {4, 9}, {1}], recall_at=(2, 20))
-    assert deeper["recall@2"] == pytest.approx((1 + 1 / 2 + 0) / 3) and deeper["recall@20"] == scores["recall@10"]
+    assert deeper["recall@2"] == pytest.approx((1 + 1 / 2 + 0) / 3) and search_scores(
+        results, [{3, 1, 8}, {4, 9}, {1}]
+    )["recall@1"] == pytest.approx(1 / 9)
+    assert deeper["recall@20"] == scores["recall@10"]
     ideal = 1 + 1 / np.log2(3)
     assert scores["ndcg@10"] == pytest.approx((1 + (1 / np.log2(3) + 1 / np.log2(4)) / ideal) / 3)
     rng = np.random.default_rng(0)
@@ -112,9 +159,9 @@ def test_search_metrics_are_those_of_the_field():
         assert drawn[name] == pytest.approx(value, abs=0.01)
 
 
-def test_wrong_options_are_errors():
-    wrong_inputs(
-        lambda options: Similarity(**options),
+@pytest.mark.parametrize(
+    "options, expected",
+    [
         (dict(negative="n"), "need `text_pair`"),
         (dict(label="s"), "need `text_pair`"),
         (dict(text_pair="p", label="s", negative="n"), "not both"),
@@ -122,8 +169,11 @@ def test_wrong_options_are_errors():
         (dict(score_range=(1, 0)), "`score_range`"),
         (dict(pooling="sum"), "pooling"),
         (dict(temperature=0), "temperature"),
-        error=(ValueError, TypeError),
-    )
+    ],
+)
+def test_wrong_options_are_errors(options, expected):
+    with pytest.raises((ValueError, TypeError), match=expected):
+        Similarity(**options)
 
 
 def test_examples_of_another_kind_are_errors(init, tmp_path):
@@ -136,8 +186,14 @@ def test_examples_of_another_kind_are_errors(init, tmp_path):
     with pytest.raises(ValueError, match="single texts cannot be scored"):
         kbert.finetune(init, Similarity(), [pair[:1] for pair in PAIRS], 0.2, **QUICK)
     with pytest.raises(ValueError, match="embedded twice, with different dropout.*Received: dropout=0"):
-        texts = [text for text, _ in PAIRS]
-        kbert.finetune(init, Similarity(), texts, None, tmp_path / "run", dropout=0.0, **NO_DEV)
+        kbert.finetune(
+            init,
+            Similarity(),
+            [text for text, _ in PAIRS],
+            None,
+            tmp_path / "run",
+            **QUICK | {"dropout": 0.0, "evaluate_every": None},
+        )
     assert not (tmp_path / "run").exists()
     file = pathlib.Path(write_table(tmp_path / "bad.csv", [("a", "b", "7")], ("text", "p", "s")))
     with pytest.raises(ValueError, match=r"bad.csv, line 2: expected 's' in \[0, 1\]. Received: '7'"):

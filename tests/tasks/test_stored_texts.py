@@ -65,7 +65,6 @@ def test_examples_are_those_in_memory(form, small, tmp_path):
     assert isinstance(there.split(0.2)[0].texts, StoredTexts) and there[3] == expected[3]
 
 
-@pytest.mark.slow  # the batches and the fingerprint, of which it is a function, are compared above and below
 def test_a_run_is_that_of_rows_in_memory_and_resumes_exactly(monkeypatch, tmp_path):
     init = write_tiny_directory(tmp_path / "init")
     path = write_table(tmp_path / "rows.csv", ROWS)
@@ -82,13 +81,11 @@ def test_a_run_is_that_of_rows_in_memory_and_resumes_exactly(monkeypatch, tmp_pa
     assert expected.metrics["dev"] == run.metrics["dev"]
 
 
-@pytest.mark.parametrize("group_by_length", [False, True])
-def test_batches_are_the_same(group_by_length, small, tmp_path):
+def test_grouped_batches_are_the_same(small, tmp_path):
     pipeline = kbert.build_pipeline(write_tiny_directory(tmp_path / "model", "classification", num_labels=2))
     batches = []
     for rows in (ROWS, write_json_lines(tmp_path / "rows.jsonl", ROWS)):
-        options = {"batch_size": 8, "seed": 3, "group_by_length": group_by_length}
-        data = TASK.training_data(pipeline, TASK.examples(rows), **options)
+        data = TASK.training_data(pipeline, TASK.examples(rows), batch_size=8, seed=3, group_by_length=True)
         batches.append(list(data.make_dataset(start_step=2).take(3)))
     for one, other in zip(*batches, strict=True):
         tf.nest.map_structure(np.testing.assert_array_equal, one, other)

@@ -32,7 +32,6 @@ def pipeline(registered):
     return kbert.build_pipeline(randomise(BertPoliteness(tiny_config(num_layers=1))), tiny_tokenizer(), threshold=0.1)
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_it_trains(pipeline):
     pipeline.compile(kbert.AdamW(0.01))
     history = pipeline.fit(TEXTS, [1.0, 0.0, 0.0, 1.0], epochs=8, verbose=0).history["loss"]

@@ -35,7 +35,7 @@ def test_the_order_is_a_function_of_the_seed():
     assert _rows(5, seed=8) != _rows(5)
 
 
-@pytest.mark.parametrize("start", [0, 1, 4, 50])
+@pytest.mark.parametrize("start", [0, 1, 3, 4, 11, 50])
 def test_a_run_taken_up_sees_what_it_would_have_seen(start):
     assert _rows(6, start_step=start) == _rows(start + 6)[start:]
 
@@ -93,7 +93,7 @@ def test_grouping_by_length_keeps_the_rows_of_a_window_and_can_be_taken_up():
         )
         lengths = [len(MANY.texts[batch[0]]) for batch in dealt]
         assert lengths != sorted(lengths)  # the batches are shuffled
-    for start in (1, WINDOW + 5):
+    for start in (1, WINDOW, WINDOW + 5):
         assert _grouped(6, start) == _grouped(start + 6)[start:]
     assert _grouped(5, seed=8) != _grouped(5)
 

@@ -80,7 +80,7 @@ def test_the_same_text_gives_the_same_vocabulary_in_any_order(prose, learned, mo
 
 
 def test_reserved_tokens_are_where_bert_has_them():
-    prose = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "kbert").rglob("*.py"))[:150]]
+    prose = [path.read_text(encoding="utf-8") for path in sorted((ROOT / "kbert").rglob("*.py"))]
     reserved = reserved_tokens(30522)
     assert [reserved.index(token) for token in SPECIAL_TOKENS] == [0, 100, 101, 102, 103]
     assert reserved[1:100] == [f"[unused{i}]" for i in range(99)]

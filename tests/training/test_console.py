@@ -9,6 +9,7 @@ import sys
 import types
 
 import keras
+import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
 from helpers.paths import ROOT
@@ -91,14 +92,20 @@ def test_a_line_now_and_then_with_the_time_left(monkeypatch, caplog):
     set_clock(monkeypatch, iter([0.0, 4.0, 20.0, 21.0, 40.0, 60.0]).__next__)
     one = PredictionProgress(3000, 500)
     for batch in range(4):
-        one.on_predict_batch_end(batch)  # after less than ten seconds nothing is said
+        one.on_predict_batch_end(batch)
     one.done(3000)  # nothing is left to say
     lines = [record.getMessage() for record in caplog.records if record.name == "kbert"]
     assert lines == ["1,000 of 3,000 rows predicted, 0:00:40 left", "2,000 of 3,000 rows predicted, 0:00:20 left"]
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_short_predictions_are_silent(monkeypatch, caplog):
+    set_clock(monkeypatch, iter([0.0, 8.0, 9.0]).__next__)
+    model = tiny.model()
+    inputs = {name: np.asarray(value) for name, value in next(iter(tiny.make_dataset()))[0].items()}
     caplog.clear()
-    set_clock(monkeypatch, iter([0.0, 11.0]).__next__)
-    PredictionProgress(25, 5, before=10, what="texts read").done(15)  # of a run that goes on: five in 11 seconds
-    assert [record.getMessage() for record in caplog.records] == ["15 of 25 texts read, 0:00:22 left"]
+    model.predict(inputs, verbose=0, callbacks=[PredictionProgress(4, 2)])
+    assert not [record for record in caplog.records if record.name == "kbert"]
 
 
 def test_clock():
@@ -236,7 +243,13 @@ def test_a_window_has_one_evaluation():
 
 def test_intervals_that_do_not_fit_are_an_error_that_says_what_does():
     check_intervals(300, 100)
+    with pytest.raises(ValueError, match="120 and 100. Give --checkpoint-every 100 or 200, or --log-every 120"):
+        check_intervals(120, 100)
     with pytest.raises(ValueError, match="50 and 100. Give --checkpoint-every 100, or --log-every 50"):
         check_intervals(50, 100)
+
+
+def test_pretraining_takes_no_interval_that_it_would_not_keep():
+    assert log_interval(120, 100) == 120
     with pytest.raises(ValueError, match="Give --checkpoint-every 100 or 200, or --log-every 120"):
         kbert.pretrain("a", vocabulary="b", steps=9, checkpoint_every=120, log_every=100)

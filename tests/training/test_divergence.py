@@ -1,6 +1,7 @@
 """A loss, gradient or weight that is not finite ends the run, names the step, and is never in a checkpoint."""
 
 import json
+import re
 
 import keras
 import numpy as np
@@ -8,11 +9,11 @@ import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
 from helpers.at_step import AtStep
-from helpers.reused import reused
-from helpers.run_recipe import as_flags, run_kbert
+from helpers.forked_kbert import start_kbert
+from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
-from kbert.cli import run_program
+from kbert.models.classifier import BertClassifier
 from kbert.optim.adamw import AdamW
 from kbert.optim.metrics import Perplexity
 from kbert.tasks.scores import check_scores
@@ -46,7 +47,7 @@ def spoil_weight(model):
     weight.assign(value)
 
 
-def bad_loss(step):
+def bad_loss(make_dataset, step):
     """The same batches, with one sample weight that is NaN."""
 
     def make(start_step):
@@ -55,7 +56,7 @@ def bad_loss(step):
             factor = tf.where(n + start_step == step - 1, np.nan, 1.0)
             return inputs, labels, {name: weight * factor for name, weight in weights.items()}
 
-        return tiny.make_dataset(start_step).enumerate().map(lambda n, batch: spoil(tf.cast(n, tf.int32), batch))
+        return make_dataset(start_step).enumerate().map(lambda n, batch: spoil(tf.cast(n, tf.int32), batch))
 
     return make
 
@@ -70,12 +71,30 @@ def pretrainer_in_two_parts(make_optimizer):
     return model
 
 
+def classifier(make_optimizer):
+    keras.utils.set_random_seed(7)
+    model = BertClassifier(tiny.config(), num_labels=3)
+    model.compile(make_optimizer())
+    return model
+
+
 def sgd():
     return keras.optimizers.SGD(0.01)
 
 
 def bad_gradient():
     return BadGradient(0.01)
+
+
+def classifier_dataset(start_step=0):
+    def batch(inputs, labels, weights):
+        inputs = {name: value for name, value in inputs.items() if name != "mask_positions"}
+        return inputs, {"logits": labels["nsp_logits"]}, {"logits": weights["nsp_logits"]}
+
+    return tiny.make_dataset(start_step).map(batch)
+
+
+TASKS = {"pretraining": (pretrainer, tiny.make_dataset), "fine-tuning": (classifier, classifier_dataset)}
 
 
 def assert_checkpoints_are_good(output, model, step):
@@ -89,35 +108,43 @@ def assert_checkpoints_are_good(output, model, step):
     assert not history.exists() or "NaN" not in history.read_text() and "Infinity" not in history.read_text()
 
 
+every_task = pytest.mark.parametrize("task", ["pretraining", pytest.param("fine-tuning", marks=pytest.mark.slow)])
+
+
+@every_task
 @pytest.mark.parametrize("step", [FIRST, MIDDLE, LAST])
-def test_a_loss_that_is_nan(tmp_path, step):
+def test_a_loss_that_is_nan(tmp_path, task, step):
+    build, make_dataset = TASKS[task]
     with pytest.raises(FloatingPointError, match=rf"diverged in step {step}: expected a finite loss. Received: nan"):
-        fit_steps(reused(pretrainer, sgd), bad_loss(step), STEPS, tmp_path, window=WINDOW)
-    assert_checkpoints_are_good(tmp_path, reused(pretrainer, sgd), step)
+        fit_steps(tiny.reused(build, sgd), bad_loss(make_dataset, step), STEPS, tmp_path, window=WINDOW)
+    assert_checkpoints_are_good(tmp_path, tiny.reused(build, sgd), step)
 
 
+@every_task
 @pytest.mark.parametrize("step", [FIRST, MIDDLE, LAST_OF_WINDOW, LAST])
-def test_a_gradient_that_is_nan(tmp_path, step):
-    model = reused(pretrainer, bad_gradient)
+def test_a_gradient_that_is_nan(tmp_path, task, step):
+    build, make_dataset = TASKS[task]
+    model = tiny.reused(build, bad_gradient)
     model.optimizer.bad_step.assign(step)
     with pytest.raises(FloatingPointError, match=rf"diverged in step {step}: expected a finite gradient"):
-        fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
-    assert_checkpoints_are_good(tmp_path, reused(pretrainer, bad_gradient), step)
+        fit_steps(model, make_dataset, STEPS, tmp_path, window=WINDOW)
+    assert_checkpoints_are_good(tmp_path, tiny.reused(build, bad_gradient), step)
 
 
 @pytest.mark.parametrize("step", [LAST_OF_WINDOW, LAST])
 def test_a_weight_that_is_infinite(tmp_path, step):
     """In the last step of a window, so that no loss shows it, by an optimizer that keeps no norm."""
-    model = reused(pretrainer, sgd)
+    model = tiny.reused(pretrainer, sgd)
     with pytest.raises(FloatingPointError, match=rf"in steps \d+ to {step}: expected finite weights. Received.*embed"):
         fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW, callbacks=[AtStep(step, spoil_weight)])
-    assert_checkpoints_are_good(tmp_path, reused(pretrainer, sgd), step)
+    assert_checkpoints_are_good(tmp_path, tiny.reused(pretrainer, sgd), step)
 
 
-def test_gradients_are_found_where_a_batch_is_divided(tmp_path):
-    model = reused(pretrainer_in_two_parts, bad_gradient)
-    model.optimizer.bad_step.assign(3)
-    with pytest.raises(FloatingPointError, match="diverged in step 3: expected a finite gradient"):
+@pytest.mark.parametrize("update", [3, 5])
+def test_gradients_are_found_where_a_batch_is_divided(tmp_path, update):
+    model = tiny.reused(pretrainer_in_two_parts, bad_gradient)
+    model.optimizer.bad_step.assign(update)
+    with pytest.raises(FloatingPointError, match=f"diverged in step {update}: expected a finite gradient"):
         fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
 
 
@@ -135,7 +162,7 @@ class Overflows(keras.optimizers.LossScaleOptimizer):
 
 @pytest.mark.parametrize("build", [pretrainer, pytest.param(pretrainer_in_two_parts, marks=pytest.mark.slow)])
 def test_a_gradient_that_a_loss_scale_skips_is_no_divergence(tmp_path, build):
-    model = reused(build, Overflows)
+    model = tiny.reused(build, Overflows)
     model.optimizer.at.assign(3)  # of a batch in two parts the first part of the second
     model.optimizer.calls.assign(0)
     history = fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
@@ -144,7 +171,7 @@ def test_a_gradient_that_a_loss_scale_skips_is_no_divergence(tmp_path, build):
 
 
 def test_gradients_that_overflow_under_any_loss_scale_are(tmp_path):
-    model = reused(pretrainer, Overflows)
+    model = tiny.reused(pretrainer, Overflows)
     model.optimizer.at.assign(0)
     with pytest.raises(FloatingPointError, match="in steps 1 to 4: expected gradients that are finite under some loss"):
         fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
@@ -172,13 +199,17 @@ def test_perplexity_is_a_number_that_json_holds():
     assert json.loads(json.dumps(float(metric.result()), allow_nan=False)) > 1e38
 
 
-@pytest.mark.usefixtures("eagerly")
-def test_a_command_that_diverges_says_so_in_one_line_and_leaves_no_metrics(tmp_path, monkeypatch):
+def test_a_recipe_that_diverges_says_so_in_one_line_and_leaves_no_metrics(tmp_path):
     write_tiny_directory(tmp_path / "init")
-    write_table(tmp_path / "train.csv", sentences(16))
-    flags = as_flags(train=tmp_path / "train.csv", dev=0.1, source=tmp_path / "init", output=tmp_path / "run")
-    flags += as_flags(steps=20, batch_size=8, sequence_length=9, learning_rate=1e38, checkpoint_every=10)
-    monkeypatch.setattr("kbert.training.signals.take_signals", lambda handler: {})  # those of pytest stay
-    with pytest.raises(SystemExit, match=r"^error: Training diverged in step \d+: expected a finite"):
-        run_program(lambda: run_kbert("finetune", "classification", *flags))
+    write_table(tmp_path / "train.csv", sentences(48))
+    done = start_kbert(
+        "finetune",
+        "classification",
+        *as_flags(train=tmp_path / "train.csv", dev=0.1, source=tmp_path / "init"),
+        *as_flags(steps="20", batch_size="8", sequence_length="9", learning_rate="1e38", checkpoint_every="10"),
+        *as_flags(output=tmp_path / "run"),
+    ).finish()
+    assert done.returncode == 1
+    errors = [line for line in done.stderr.splitlines() if line.startswith(("error", "Traceback", "  File"))]
+    assert len(errors) == 1 and re.search(r"^error: Training diverged in step \d+: expected a finite", errors[0])
     assert not (tmp_path / "run" / "metrics.json").exists() and not (tmp_path / "run" / "model").exists()

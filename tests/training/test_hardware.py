@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from helpers.run_python import run_python
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
-from helpers.wrong_values import wrong_inputs, wrong_values
+from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.inspection.playground.app import PlaygroundApp
@@ -80,17 +80,20 @@ def test_a_model_keeps_its_own_policy(no_accelerator):
     assert choose_hardware(precision="mixed_bfloat16", source="runs/a").precision == "mixed_bfloat16"
 
 
+@pytest.mark.parametrize(
+    "capabilities, policy",
+    [([(9, 0)], "mixed_bfloat16"), ([(8, 0), (7, 5)], "mixed_float16"), ([(6, 1)], "float32"), ([], "float32")],
+)
+def test_precision_of_gpus(capabilities, policy):
+    assert hardware._best_precision("one", capabilities)[0] == policy
+
+
 def test_auto_takes_what_is_there(monkeypatch):
     monkeypatch.delenv("TPU_NAME", raising=False)
-    policies = {(9, 0): "mixed_bfloat16", (7, 5): "mixed_float16", (6, 1): "float32"}
-    for capability, policy in policies.items():
-        assert hardware._best_precision("one", [(9, 0), capability])[0] == policy
     assert hardware._choose_name("auto", [(8, 0)] * 4) == ("mirrored", "auto: there are 4 GPUs")
     assert hardware._choose_name("auto", [(8, 0)]) == ("one", "auto: there is one GPU")
     assert hardware._choose_xla("auto", "one", [(8, 0)])[0] is True
-    assert hardware._choose_xla("auto", "mirrored", [(8, 0)] * 2) == (False, "auto: several replicas")
-    inside = "asked for: forward and backward pass, inside each replica"
-    assert hardware._choose_xla("on", "mirrored", []) == (True, inside)
+    assert hardware._choose_xla("auto", "mirrored", [(8, 0)] * 2)[0] is False
     monkeypatch.setenv("TPU_NAME", "my-tpu")
     assert hardware._choose_name("auto", [])[0] == "tpu"
     assert hardware._best_precision("tpu", [])[0] == "mixed_bfloat16"
@@ -105,14 +108,19 @@ def test_freed_memory_is_kept_where_the_cpu_computes(no_accelerator, monkeypatch
     assert len(calls) == kept
 
 
-def test_unknown_choices():
-    wrong_values(
-        choose_hardware,
-        ("strategy", "two", r"one of \('auto', 'one', .* Received: 'two'"),
-        ("precision", "float8", r"one of \('auto', 'float32', .* Received: 'float8'"),
-        ("xla", "maybe", r"one of \('auto', 'on', 'off'\). Received: 'maybe'"),
-        owner="choose_hardware: ",
+def test_xla_with_replicas_is_on_where_asked_for():
+    assert hardware._choose_xla("auto", "mirrored", [(8, 0)] * 2) == (False, "auto: several replicas")
+    assert hardware._choose_xla("on", "mirrored", []) == (
+        True,
+        "asked for: forward and backward pass, inside each replica",
     )
+    assert hardware._choose_xla("on", "one", []) == (True, "asked for")
+
+
+@pytest.mark.parametrize("arguments", [{"strategy": "two"}, {"precision": "float8"}, {"xla": "maybe"}])
+def test_unknown_choices(arguments):
+    with pytest.raises(ValueError, match="must be one of.*Received"):
+        choose_hardware(**arguments)
 
 
 def test_devices_cannot_be_split_after_the_start():
@@ -126,18 +134,25 @@ def test_no_tpu(no_accelerator):
         choose_hardware("tpu")
 
 
-def test_malformed_tf_config(no_accelerator):
+def test_multiworker_without_tf_config(no_accelerator):
     with pytest.raises(ValueError, match="TF_CONFIG.*Received: none"):
         choose_hardware("multiworker")
-    check_tf_config(json.dumps(CLUSTER))
+
+
+def test_malformed_tf_config():
     wrong_inputs(
         check_tf_config,
+        (None, "Received: none"),
         ("{", "not JSON"),
         ('{"cluster": {}}', "KeyError: 'worker'"),
         (json.dumps(CLUSTER | {"cluster": {"worker": "a:1"}}), "must list"),
         (json.dumps(CLUSTER | {"task": {"type": "worker", "index": 2}}), "`task` must be one of the cluster's"),
         (json.dumps(CLUSTER | {"task": {"type": "ps", "index": 0}}), "`task` must be one of the cluster's"),
     )
+
+
+def test_well_formed_tf_config():
+    check_tf_config(json.dumps(CLUSTER))
 
 
 @pytest.mark.parity

@@ -116,12 +116,12 @@ def test_what_a_model_says_of_its_run_leads_back_to_the_first(tmp_path):
 def test_a_model_of_the_hub_is_the_commit_that_was_found(tmp_path, monkeypatch):
     """In the layout of huggingface_hub's cache, read by itself without a network."""
     pytest.importorskip("huggingface_hub")
-    import huggingface_hub
+    import huggingface_hub.constants
 
-    def no_network():
+    def no_network(_):
         raise ConnectionError
 
-    monkeypatch.setattr(huggingface_hub, "get_session", no_network)
+    monkeypatch.setattr("kbert.weights.hub._reach", no_network)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     repository = tmp_path / "cache" / "models--owner--bert"
@@ -308,21 +308,20 @@ def _model():
 def _train(path, steps):
     """What a recipe does: opens the run, trains, finishes. Returns all weights and states."""
     run = open_run(path, {"steps": steps}, schedule=_schedule)
-    model = _model()
-    history = fit_steps(model, tiny.make_dataset, steps, path, window=2)
+    model = tiny.reused(_model)
+    history = fit_steps(model, tiny.make_dataset, steps, path, window=tiny.WINDOW)
     run.finish({"loss": history[-1]["loss"]}, keep_checkpoint=True)
     return [variable.numpy() for variable in model.variables], history
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_a_finished_run_that_is_extended_is_the_longer_run(tmp_path):
-    whole, expected = _train(tmp_path / "whole", 6)
-    _train(tmp_path / "extended", 3)  # no multiple of the window
-    extended, history = _train(tmp_path / "extended", 6)
+    whole, expected = _train(tmp_path / "whole", 11)
+    _train(tmp_path / "extended", 6)  # no multiple of the window
+    extended, history = _train(tmp_path / "extended", 11)
     assert_arrays_equal(extended, whole)
-    assert [record["step"] for record in history] == [2, 3, 4, 6] and history[-1]["loss"] == expected[-1]["loss"]
+    assert [record["step"] for record in history] == [4, 6, 8, 11] and history[-1]["loss"] == expected[-1]["loss"]
     left = [entry.name for entry in (tmp_path / "extended" / "checkpoints").iterdir()]
-    assert left == ["step-0000000006"]
+    assert left == ["step-0000000011"]
 
 
 def test_the_decay_of_the_paper_depends_on_the_number_of_steps_but_its_warmup_does_not():

@@ -57,8 +57,7 @@ def on_tensorflow(batches, start):
 
 @pytest.fixture(scope="module")
 def packed_on_tensorflow(packed_batches, start):
-    with run_eagerly():
-        return kbert.pretrain(packed_batches, init=start, **TRAINING)
+    return kbert.pretrain(packed_batches, init=start, **TRAINING)
 
 
 def test_written_batches_are_those_of_the_dataset(batches, records, tokenizer):  # noqa: F811

@@ -12,7 +12,8 @@ import keras
 import pytest
 from helpers import tiny_pretraining as tiny
 from helpers.compare import assert_arrays_equal
-from helpers.forked_python import ForkedPython, start_kbert
+from helpers.forked_kbert import start_kbert
+from helpers.forked_python import ForkedPython
 from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
@@ -56,53 +57,76 @@ def steps_saved(output):
     return [int(path.name.removeprefix("step-")) for path in sorted((output / "checkpoints").glob("step-*"))]
 
 
-VALIDATION = {"validation_data": tiny.make_dataset(300), "validation_steps": 2}
-
-
 @pytest.fixture(scope="module")
 def uninterrupted(tmp_path_factory):
-    return tiny.run(tmp_path_factory.mktemp("uninterrupted"), **VALIDATION)
+    return tiny.run(tmp_path_factory.mktemp("uninterrupted"))
 
 
-def resume(output, *callbacks):
-    model = tiny.model()
-    window = {"window": tiny.WINDOW, "callbacks": list(callbacks)} | VALIDATION
-    return fit_steps(model, tiny.make_dataset, tiny.STEPS, output, **window)
+_SLOW = pytest.mark.slow  # the same with the other signal
 
 
-def assert_completed(output, uninterrupted):
-    for _ in range(2):  # the second time nothing is left to do
-        history, weights = tiny.run(output, **VALIDATION)
-        assert_arrays_equal(weights, uninterrupted[1])
-        assert without_times(history) == without_times(uninterrupted[0])
-        assert without_times(read_history(output / "history.jsonl")) == without_times(history)
-
-
-def test_the_step_is_finished_and_saved_and_the_run_resumes(tmp_path, caplog, uninterrupted):
-    """Interrupted twice in a window, at its end and at that of the run."""
+@pytest.mark.parametrize(
+    "step, number",
+    [
+        (2, signal.SIGINT),
+        (6, signal.SIGTERM),
+        (8, signal.SIGINT),
+        (11, signal.SIGTERM),
+        pytest.param(2, signal.SIGTERM, marks=_SLOW),
+        pytest.param(6, signal.SIGINT, marks=_SLOW),
+        pytest.param(8, signal.SIGTERM, marks=_SLOW),
+        pytest.param(11, signal.SIGINT, marks=_SLOW),
+    ],
+)
+def test_the_step_is_finished_and_saved_and_the_run_resumes(tmp_path, caplog, uninterrupted, number, step):
     handlers = {one: signal.getsignal(one) for one in STATUS}
-    for number, step in zip([*STATUS, *STATUS], (2, 4, 6, 11), strict=True):
-        caplog.clear()
-        message = f"after step {step}. The same command resumes from the checkpoint of"
-        with pytest.raises(Interrupted, match=message) as raised:
-            resume(tmp_path, Send(number, step))
-        assert isinstance(raised.value, KeyboardInterrupt) and raised.value.status == STATUS[number]
-        assert {one: signal.getsignal(one) for one in STATUS} == handlers
-        *_, message = [record.getMessage() for record in caplog.records if record.name == "kbert"]
-        assert message.count("\n") == 1  # an empty line before it
-        assert steps_saved(tmp_path)[-1] == step
-    assert_completed(tmp_path, uninterrupted)
+    model = tiny.model()
+    with pytest.raises(Interrupted, match=f"after step {step}. The same command resumes from the checkpoint of") as e:
+        fit_steps(model, tiny.make_dataset, tiny.STEPS, tmp_path, window=tiny.WINDOW, callbacks=[Send(number, step)])
+    assert isinstance(e.value, KeyboardInterrupt) and e.value.status == STATUS[number]
+    assert {one: signal.getsignal(one) for one in STATUS} == handlers
+    [message] = [record.getMessage() for record in caplog.records if record.name == "kbert"]
+    assert message.count("\n") == 1  # an empty line before it
+    assert steps_saved(tmp_path)[-1] == step
+    history, weights = tiny.run(tmp_path)
+    assert_arrays_equal(weights, uninterrupted[1])
+    assert without_times(history) == without_times(uninterrupted[0])
+    assert without_times(read_history(tmp_path / "history.jsonl")) == without_times(history)
 
 
-def test_validation_is_interrupted_too(tmp_path, uninterrupted):
+def test_validation_is_interrupted_too(tmp_path):
     class InValidation(keras.callbacks.Callback):
         def on_test_batch_begin(self, batch, logs=None):
             os.kill(os.getpid(), signal.SIGTERM)
 
     with pytest.raises(Interrupted):
-        resume(tmp_path, InValidation())
-    assert steps_saved(tmp_path) == [4] and "val_loss" in uninterrupted[0][0]
-    assert_completed(tmp_path, uninterrupted)
+        fit_steps(
+            tiny.model(),
+            tiny.make_dataset,
+            8,
+            tmp_path / "interrupted",
+            window=4,
+            validation_data=tiny.make_dataset(300),
+            validation_steps=3,
+            callbacks=[InValidation()],
+        )
+    assert steps_saved(tmp_path / "interrupted") == [4]
+    validation = {"validation_data": tiny.make_dataset(300), "validation_steps": 3}
+    history, _ = tiny.run(tmp_path / "interrupted", **validation)
+    undisturbed, _ = tiny.run(tmp_path / "whole", **validation)
+    assert len(undisturbed) == 3 and "val_loss" in undisturbed[0]
+    assert without_times(history) == without_times(undisturbed)
+
+
+def test_the_second_interruption_of_a_window(tmp_path, uninterrupted):
+    for number, step in zip([*STATUS, *STATUS], (2, 4, 6, 11), strict=True):
+        with pytest.raises(Interrupted, match=f"after step {step}"):
+            callbacks = [Send(number, step)]
+            fit_steps(tiny.model(), tiny.make_dataset, tiny.STEPS, tmp_path, window=tiny.WINDOW, callbacks=callbacks)
+    for _ in range(2):  # the second time nothing is left to do
+        history, weights = tiny.run(tmp_path)
+        assert_arrays_equal(weights, uninterrupted[1])
+        assert without_times(history) == without_times(uninterrupted[0])
 
 
 def test_handlers_of_the_program_are_left_alone(tmp_path):
@@ -164,18 +188,20 @@ def lines_about(printed):
     return [line for line in printed.splitlines() if "nterrupt" in line or "Traceback" in line or "  File" in line]
 
 
-def test_a_recipe_that_trains(home, tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=_SLOW)])
+def test_a_recipe_that_trains(home, tmp_path, number):
     process = start_kbert(*training(home, tmp_path / "run"))
     wait_for(tmp_path / "run" / "history.jsonl", process)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     out, errors = process.communicate()
-    assert process.returncode == STATUS[signal.SIGINT], errors
+    assert process.returncode == STATUS[number], errors
     (line,) = lines_about(out + errors)
     step = steps_saved(tmp_path / "run")[-1]
     assert line.startswith(f"Interrupted after step {step}. The same command resumes from the checkpoint of step ")
     assert not [path for path in (tmp_path / "run").rglob("*") if path.name.endswith((".part", ".tmp"))]
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=_SLOW)])
 @pytest.mark.parametrize(
     "recipe, name, hint",
     [
@@ -184,14 +210,15 @@ def test_a_recipe_that_trains(home, tmp_path):
     ],
     ids=["resumes", "does not"],
 )
-def test_a_recipe_without_checkpoints(home, tmp_path, recipe, name, hint):
+def test_a_recipe_without_checkpoints(home, tmp_path, recipe, name, hint, number):
     output = tmp_path / "new" / name
     process = start_kbert(*recipe, "--source", home / "classifier", "--input", home / "texts.txt", "--output", output)
     wait_for(output.parent, process)
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     out, errors = process.communicate()
-    assert process.returncode == STATUS[signal.SIGTERM], errors
-    assert lines_about(out + errors) == [f"Interrupted by SIGTERM. {hint}"]
+    assert process.returncode == STATUS[number], errors
+    (line,) = lines_about(out + errors)
+    assert line == f"Interrupted by {signal.Signals(number).name}. {hint}"
     assert not output.exists()
     left = list(output.parent.iterdir()) if output.parent.exists() else []
     assert bool(left) == ("resumes" in hint)  # what is answered so far, or nothing

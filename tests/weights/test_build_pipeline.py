@@ -18,16 +18,16 @@ def loaded(tmp_path, model, **settings):
 
 
 def test_defaults():
-    pipeline = kbert.build_pipeline(kbert.BertClassifier(tiny_config(num_layers=1), num_labels=3), tiny_tokenizer())
+    pipeline = kbert.build_pipeline(kbert.BertClassifier(tiny_config(), num_labels=3), tiny_tokenizer())
     settings = pipeline.settings()
     assert (settings["labels"], settings["sequence_length"], settings["pair"]) == (["0", "1", "2"], 19, False)
-    long = kbert.BertPretrainer(tiny_config(num_layers=1, max_sequence_length=200))
+    long = kbert.BertPretrainer(tiny_config(max_sequence_length=200))
     settings = kbert.build_pipeline(long, tiny_tokenizer()).settings()
     assert (settings["sequence_length"], settings["max_masks"], settings["top_k"]) == (128, 8, 5)
 
 
 def test_what_was_stored_is_used_and_arguments_replace_it(tmp_path):
-    model = loaded(tmp_path, kbert.BertClassifier(tiny_config(num_layers=1)), labels=["a", "b"], pair=True)
+    model = loaded(tmp_path, kbert.BertClassifier(tiny_config()), labels=["a", "b"], pair=True)
     pipeline = kbert.build_pipeline(model)
     assert pipeline.settings() == {
         "labels": ["a", "b"],
@@ -44,26 +44,27 @@ def test_what_was_stored_is_used_and_arguments_replace_it(tmp_path):
 
 
 def test_a_stored_length_beyond_the_position_table_is_cut(tmp_path):
-    model = loaded(tmp_path, kbert.BertRegressor(tiny_config(num_layers=1)))
+    model = loaded(tmp_path, kbert.BertRegressor(tiny_config()))
     settings = dataclasses.replace(model.pretrained.settings, sequence_length=512)
     model.pretrained = dataclasses.replace(model.pretrained, settings=settings)
     assert kbert.build_pipeline(model).preprocessor.sequence_length == 19
 
 
 def test_questions_have_windows_that_overlap_saved_or_not(tmp_path):
-    model = kbert.BertSpanExtractor(tiny_config(num_layers=1, max_sequence_length=500))
+    model = kbert.BertSpanExtractor(tiny_config(max_sequence_length=500))
     assert kbert.build_pipeline(model, tiny_tokenizer()).preprocessor.sequence_length == 384
     kbert.save_pretrained(model, tmp_path / "span", tokenizer=tiny_tokenizer())
-    assert kbert.build_pipeline(tmp_path / "span").preprocessor.sequence_length == 384
-    encoder = kbert.BertEncoder(tiny_config(num_layers=1, max_sequence_length=300))
-    kbert.save_pretrained(encoder, tmp_path / "encoder", tokenizer=tiny_tokenizer())
+    assert kbert.build_pipeline(kbert.load_pretrained(tmp_path / "span")).preprocessor.sequence_length == 384
+    kbert.save_pretrained(
+        kbert.BertEncoder(tiny_config(max_sequence_length=300)), tmp_path / "encoder", tokenizer=tiny_tokenizer()
+    )
     for length, more in ((300, {}), (200, {"sequence_length": 200})):
         model = kbert.load_pretrained(tmp_path / "encoder", task="span", **more)
-        assert model.pretrained.settings.sequence_length == length
+        assert kbert.build_pipeline(model).preprocessor.sequence_length == length
 
 
 def test_errors(tmp_path):
-    model, tokenizer = kbert.BertClassifier(tiny_config(num_layers=1)), tiny_tokenizer()
+    model, tokenizer = kbert.BertClassifier(tiny_config()), tiny_tokenizer()
     wrong_inputs(
         lambda arguments: kbert.build_pipeline(*arguments),
         ((model,), "pass `tokenizer`"),
@@ -86,4 +87,4 @@ def test_errors(tmp_path):
         with pytest.raises(TypeError, match=f"^build_pipeline: `model` must be .* Received: {received}$"):
             kbert.build_pipeline(other, tokenizer)
     with pytest.raises(ValueError, match="^build_pipeline: `top_k` must be at most the vocabulary's 25 tokens"):
-        kbert.build_pipeline(kbert.BertPretrainer(tiny_config(num_layers=1)), tokenizer, top_k=26)
+        kbert.build_pipeline(kbert.BertPretrainer(tiny_config()), tokenizer, top_k=26)

@@ -20,7 +20,7 @@ def model(tmp_path_factory):
     return kbert.load_pretrained(path)
 
 
-def test_words_take_unused_places_then_new_rows(model):
+def test_words_take_unused_places_then_new_rows(model, tmp_path):
     extended = extend_vocabulary(model, ["abc", "xy", "a", "abc"])
     tokenizer = extended.pretrained.tokenizer
     expected = [token if token != "[unused0]" else "abc" for token in VOCABULARY] + ["xy"]
@@ -37,10 +37,12 @@ def test_words_take_unused_places_then_new_rows(model):
             np.testing.assert_allclose(new[path][i], old[path][ids].mean(axis=0), rtol=1e-6, atol=1e-9)
         others = [i for i in range(len(VOCABULARY)) if i != 1]
         np.testing.assert_array_equal(new[path][others], old[path][others])
+    kbert.save_pretrained(extended, tmp_path / "saved")
+    again = kbert.load_pretrained(tmp_path / "saved")
+    assert again.pretrained.tokenizer.vocabulary == expected
     assert model.pretrained.tokenizer.vocabulary == VOCABULARY
 
 
-@pytest.mark.slow  # of a model in memory: tests/pretraining/run/test_given_models.py
 @pytest.mark.usefixtures("eagerly")
 def test_its_pre_training_goes_on(model):
     extended = extend_vocabulary(model, ["abc", "xy"])

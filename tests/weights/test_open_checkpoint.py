@@ -4,8 +4,8 @@ import shutil
 
 import pytest
 from helpers.hf_directory import GOLDEN
-from helpers.stored_models import load, make_model
-from helpers.tiny_bert import VOCABULARY
+from helpers.stored_models import load, make_model, save
+from helpers.tiny_bert import VOCABULARY, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs
 
 import kbert
@@ -13,34 +13,46 @@ from kbert.weights.open_checkpoint import open_checkpoint
 
 
 def format_of(path):
-    return open_checkpoint(path).names.format
-
-
-FORMATS = ("kbert", "huggingface", "google", "kerashub")
-TOKENS = ["" if token == "bad" else token for token in VOCABULARY]  # an empty line, as bert-base-japanese has one
+    return open_checkpoint(path).format
 
 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     """The same encoder in every format."""
     path = tmp_path_factory.mktemp("saved")
-    for format in FORMATS:
-        model = make_model("encoder", num_layers=1)
-        kbert.save_pretrained(model, path / format, format=format, tokenizer=kbert.BertTokenizer(TOKENS))
+    for format in ("kbert", "huggingface", "google", "kerashub"):
+        save(make_model("encoder"), path / format, format)
     return path
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_every_format_is_recognised_by_content(format, saved, tmp_path):
-    shutil.copytree(saved / format, tmp_path / "run/model")
-    assert format_of(tmp_path / "run/model") == format_of(str(tmp_path / "run")) == format
-    tokenizer = load(tmp_path / "run").pretrained.tokenizer
-    assert tokenizer.vocabulary == TOKENS
-    assert tokenizer(["a bad film"]).to_list() == [[TOKENS.index(token) for token in ("a", "[UNK]", "film")]]
+@pytest.mark.parametrize("format", ["kbert", "huggingface", "google", "kerashub"])
+@pytest.mark.parametrize("place", ["it", "run/model"])
+def test_every_format_is_recognised_by_content(format, place, saved, tmp_path):
+    shutil.copytree(saved / format, tmp_path / place)
+    assert format_of(tmp_path / place.split("/")[0]) == format
+    assert format_of(str(tmp_path / place)) == format
 
 
-@pytest.mark.parametrize("format", ["kbert", "kerashub"])
-@pytest.mark.parametrize("file", ["model.weights.h5", "config.json"])
+@pytest.mark.parametrize("format", ["kbert", "huggingface", "google", "kerashub"])
+def test_every_format_keeps_a_vocabulary_with_an_empty_line(format, tmp_path):
+    """As that of bert-base-japanese, whose other tokens keep their ids."""
+    tokens = ["" if token == "bad" else token for token in VOCABULARY]
+    tokenizer = kbert.BertTokenizer(tokens)
+    kbert.save_pretrained(make_model("encoder"), tmp_path / "model", format=format, tokenizer=tokenizer)
+    read = load(tmp_path / "model").pretrained.tokenizer
+    assert read.vocabulary == tokens
+    assert read(["a very bad film"]).to_list() == [[VOCABULARY.index(t) for t in ("a", "very", "[UNK]", "film")]]
+
+
+@pytest.mark.parametrize(
+    "format,file",
+    [
+        ("kbert", "model.weights.h5"),
+        ("kbert", "config.json"),
+        ("kerashub", "model.weights.h5"),
+        ("kerashub", "config.json"),
+    ],
+)
 def test_a_file_stands_for_its_directory(saved, format, file):
     assert format_of(saved / format / file) == format
 
@@ -59,10 +71,11 @@ def test_a_directory_of_two_formats(tmp_path):
 def test_something_else(tmp_path):
     def open_directory_with(files):
         shutil.rmtree(tmp_path / "it", ignore_errors=True)
-        (tmp_path / "it").mkdir()
+        (tmp_path / "it" / "2").mkdir(parents=True)
         for name in files:
-            (tmp_path / "it" / name).parent.mkdir(exist_ok=True)
             (tmp_path / "it" / name).write_text("{}")
+        if not (tmp_path / "it" / "2" / "saved_model.pb").exists():
+            (tmp_path / "it" / "2").rmdir()
         open_checkpoint(tmp_path / "it")
 
     wrong_inputs(
@@ -80,6 +93,7 @@ def test_something_else(tmp_path):
             open_checkpoint(tmp_path / name)
 
 
-def test_a_kbert_directory_has_its_own_vocabulary(saved):
+def test_a_kbert_directory_has_its_own_vocabulary(tmp_path):
+    kbert.save_pretrained(make_model("encoder"), tmp_path / "it", tokenizer=tiny_tokenizer())
     with pytest.raises(ValueError, match="has a vocabulary of its own"):
-        load(saved / "kbert", vocabulary=saved / "kbert/vocab.txt")
+        load(tmp_path / "it", vocabulary=tmp_path / "it/vocab.txt")

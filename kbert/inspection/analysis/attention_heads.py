@@ -118,7 +118,7 @@ def head_accuracy(attention: Sequence, heads: Sequence) -> dict[str, np.ndarray]
 
 
 def entity_attention(attention: Sequence, tags: Sequence[Sequence[str]]) -> dict[str, np.ndarray]:
-    """How much of their attention to other words the words of an entity of several words give to it.
+    """How much of their attention the words of a longer entity give to its other words, themselves left out.
 
     `attention` has [..., w, w] for each sentence, `tags` w tags in IOB2. ``fraction`` is [...], ``uniform`` what even
     attention would give, ``words`` how many words were counted.

@@ -62,13 +62,13 @@ def labelled_data(data, argument: str) -> LabelledData:
     owner = f"inspect: `{argument}`"
     if isinstance(data, Mapping):
         columns = dict(data)
-    elif hasattr(data, "words") and hasattr(data, "tags"):  # by its fields: tasks come after this in the house
+    elif hasattr(data, "words") and hasattr(data, "tags"):  # kbert.tasks comes later in the order of imports
         columns = {"words": data.words, "tags": data.tags}
     elif hasattr(data, "texts") and hasattr(data, "labels"):
-        names = data.label_names
+        names = getattr(data, "label_names", None)  # a task of a user may have neither
         columns = {"text": data.texts, "label": [names[n] if names else str(n) for n in data.labels]}
-        if data.text_pairs is not None:
-            columns["text_pair"] = data.text_pairs
+        if (pairs := getattr(data, "text_pairs", None)) is not None:
+            columns["text_pair"] = pairs
     else:
         raise TypeError(f"{owner} must be {_TAKES}. Received: {type(data).__name__}")
     if not {"words", "text"} & set(columns):

@@ -33,9 +33,11 @@ class Embeddings:
 
 
 def word_embeddings(encoder, tokenizer, counts=None, max_vectors: int = 4000) -> Embeddings:
-    """The rows of the embedding table: with `counts`, ints [V], of the most frequent tokens, else of the first ones.
+    """The rows of the embedding table, with the columns ``token``, ``id`` and ``kind`` (special …).
 
-    In most vocabularies these are the most frequent ones after the single characters.
+    With `counts`, ints [V], those of the `max_vectors` most frequent tokens, with the columns ``count`` and ``per
+    million``, too. Without, those of the first tokens, which in most vocabularies are single characters, then the most
+    frequent tokens.
     """
     vocabulary = tokenizer.vocabulary
     table = keras.ops.convert_to_numpy(encoder.token_embedding.embeddings).astype("float32")

@@ -142,7 +142,12 @@ class TensorBoard(keras.callbacks.Callback):
         self._close()
 
     def finish(self, metrics: dict[str, Any], step: int) -> None:
-        """Writes a run's final scores, by their names in the logs, for the HParams tab, and marks the run as done."""
+        """Writes a run's final scores, which the HParams tab compares, and marks the run as done.
+
+        Args:
+            metrics: names as in the logs → floats; other values are skipped.
+            step: that of the weights that were scored.
+        """
         self._write_scalars("final", step, {name: value for name, value in metrics.items() if isinstance(value, float)})
         self._file("final").write(step, [session_end()])
         self._close()

@@ -52,8 +52,8 @@ def found_sources(log_dirs: Iterable[str | os.PathLike]) -> list[ModelSource]:
     """The models below log directories: kbert's runs and their checkpoints, kbert directories, SavedModels.
 
     An unfinished run is offered by its own name, which means its latest checkpoint, and each checkpoint as RUN@STEP.
-    The ``logs`` of a run stand for that run. Symbolic links that lead out are not followed; places that are not here,
-    such as buckets, are skipped.
+    The ``logs`` of a run stand for that run. Symbolic links are not followed, and models with links that lead
+    out are skipped, as are places that are not here, such as buckets.
     """
     sources = []
     for log_dir in log_dirs:

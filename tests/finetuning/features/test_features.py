@@ -211,19 +211,25 @@ def test_curves_of_dev(tmp_path):
     rows = tagged_sentences(20)
     texts = {"train": _text(rows[:16]), "dev": _text(rows[16:])}
     tags = kbert.tasks.Tagging().settings(texts["train"])["labels"]
-    training = FeatureTraining(steps=3, batch_size=4, units=3, learning_rate=0.05, evaluate_every=2)
-    options = {"sequence_length": 16, "training": training, "features": tmp_path / "features"}
-    done = train_feature_taggers(encoder, texts, tags, tmp_path / "run", [MODE], **options)[MODE]
-    run = tmp_path / "run" / MODE
-    evaluations = [json.loads(line) for line in (run / "evaluations.jsonl").open()]
-    assert [one["step"] for one in evaluations] == [2, 3] and evaluations == done["evaluations"]
-    assert all(evaluations[-1][name] == done["dev"][name] for name in ("loss", "f1", "accuracy"))
-    assert (run / "predictions.txt").is_file()
-    shown = read_scalars(run / "logs")
+    done = {}
+    for every in (2, None):
+        training = FeatureTraining(steps=3, batch_size=4, units=3, learning_rate=0.05, evaluate_every=every)
+        run = tmp_path / str(every)
+        done[every] = train_feature_taggers(
+            encoder, texts, tags, run, [MODE], sequence_length=16, training=training, features=tmp_path / "features"
+        )[MODE]
+    assert done[2]["dev"] == done[None]["dev"]
+    evaluations = [json.loads(line) for line in (tmp_path / "2" / MODE / "evaluations.jsonl").open()]
+    assert [one["step"] for one in evaluations] == [2, 3] and evaluations == done[2]["evaluations"]
+    assert [one["step"] for one in done[None]["evaluations"]] == [3]
+    assert all(evaluations[-1][name] == done[2]["dev"][name] for name in ("loss", "f1", "accuracy"))
+    assert (tmp_path / "2" / MODE / "predictions.txt").is_file()
+
+    shown = read_scalars(tmp_path / "2" / MODE / "logs")
     for tag in ("loss/loss", "accuracy/f1", "accuracy/accuracy"):
         assert [step for step, _ in shown["validation", tag]] == [2, 3]
     assert [step for step, _ in shown["train", "loss/loss"]] == [2, 3]
     gold = [tag for _, sentence in rows[16:] for tag in sentence]
     line = shown["baseline", "accuracy/accuracy"]
     assert [value for _, value in line] == [pytest.approx(gold.count("O") / len(gold))] * len(line)
-    assert ("examples", "predictions/sentences") in tags_of(run / "logs", "text")
+    assert ("examples", "predictions/sentences") in tags_of(tmp_path / "2" / MODE / "logs", "text")

@@ -13,7 +13,7 @@ import pytest
 from kbert.inspection.analysis.attention_heads import mean_statistics
 from kbert.inspection.analysis.attributions import TokenAttributions
 from kbert.inspection.analysis.probes import LayerProbes
-from kbert.inspection.analysis.report import Inspection, markdown_texts, pictures, report_html
+from kbert.inspection.analysis.report import DRAWN_ATTRIBUTIONS, Inspection, markdown_texts, pictures, report_html
 from kbert.inspection.analysis.states import TextStates
 from kbert.inspection.charts import MOST_BARS, attention_picture, attribution_picture
 
@@ -118,11 +118,11 @@ def test_attention_is_drawn_of_the_first_texts_and_the_report_has_all(found):
     assert len(json.loads(page.all("script")[0]["text"])["texts"]) == 3
 
 
-def test_pictures_of_attributions_do_not_grow_with_texts(found, monkeypatch):
+def test_pictures_of_attributions_do_not_grow_with_texts(found):
     """Neither in number nor in height; of a long text the tokens with the longest bars are drawn, in their order."""
-    monkeypatch.setattr("kbert.inspection.analysis.report.DRAWN_ATTRIBUTIONS", 2)
-    more = Inspection("x", found.model, [], {}, [found.attributions[0]] * 4)
-    assert list(pictures(more)) == ["attributions/text 1", "attributions/text 2"]
+    one = found.attributions[0]
+    more = dataclasses.replace(found, texts=[], attributions=[one] * (DRAWN_ATTRIBUTIONS + 5))
+    assert sum(name.startswith("attributions/") for name in pictures(more)) == DRAWN_ATTRIBUTIONS
     tokens, values = [f"t{n}" for n in range(300)], np.where(np.arange(300) % 5, 1e-3, 1.0) * (-1) ** np.arange(300)
     long = attribution_picture(tokens, values.tolist(), "a label")
     strongest = np.argsort(-np.abs(values), kind="stable")[:MOST_BARS]

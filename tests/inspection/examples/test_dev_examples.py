@@ -47,11 +47,11 @@ def shown(directory):
 
 def test_evaluations_of_a_run(model, tmp_path):
     evaluate = Evaluator()
-    evaluation = DevEvaluation(evaluate, [1, 3, 4], "accuracy")
+    evaluation = DevEvaluation(evaluate, [1, 3, 4, 5], "accuracy")
     callbacks = [DevExamples(evaluation, tmp_path)]
-    fit_steps(model, make_dataset, 4, window=2, evaluation=evaluation, callbacks=callbacks)
-    assert evaluate.done == 3
-    assert shown(tmp_path) == [(1, "evaluation 1"), (3, "evaluation 2"), (4, "evaluation 3")]
+    fit_steps(model, make_dataset, 5, window=2, evaluation=evaluation, callbacks=callbacks)
+    assert evaluate.done == 4
+    assert shown(tmp_path) == [(1, "evaluation 1"), (3, "evaluation 2"), (4, "evaluation 3"), (5, "evaluation 4")]
 
 
 def test_showing_takes_no_time_of_the_training(model, tmp_path):
@@ -77,8 +77,8 @@ def test_a_plain_fit(model, tmp_path):
     evaluate = Evaluator()
     before = int(model.optimizer.iterations)
     callbacks = [DevExamples(evaluate, tmp_path, every=2)]
-    model.fit(make_dataset(), epochs=5, steps_per_epoch=1, callbacks=callbacks, verbose=0)
-    assert shown(tmp_path) == [(before + 2, "evaluation 1"), (before + 4, "evaluation 2")] and evaluate.done == 2
+    model.fit(make_dataset(), epochs=5, steps_per_epoch=2, callbacks=callbacks, verbose=0)
+    assert shown(tmp_path) == [(before + 4, "evaluation 1"), (before + 8, "evaluation 2")] and evaluate.done == 2
 
 
 def test_nothing_to_show(model, tmp_path):

@@ -4,7 +4,6 @@ import html
 import string
 
 import numpy as np
-import pytest
 from helpers import tiny_pretraining as tiny
 from helpers.event_files import event_values
 from helpers.shown_text import shown_cells, table_rows
@@ -88,7 +87,6 @@ def test_pieces_that_are_markdown_are_shown_as_they_are():
         assert predicted[1] == " ".join([*shown[:place], f"✗ <em>[CLS]</em> {fraction}", *shown[place + 1 :]])
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_while_training(tmp_path):
     callback = MaskedExamples(VOCABULARY, next(iter(tiny.make_dataset(77))), tmp_path / "logs", examples=3, every=2)
     model = tiny.model()
@@ -137,12 +135,15 @@ def test_pairs_of_packed_rows():
     ]
 
 
-def test_a_model_with_one_head_has_one_table():
+def test_a_model_of_pairs_alone_has_one_table():
     inputs, *others = next(iter(tiny.make_dataset(77)))
     inputs = {name: value for name, value in inputs.items() if name != "mask_positions"}
-    pairs = MaskedExamples(VOCABULARY, (inputs, *others), "unused", examples=2)
-    pairs.set_model(kbert.BertPretrainer(tiny.config(), masked_lm=False))
-    assert [view.tag for view in pairs.views()] == ["next sentence examples"]
-    masks = MaskedExamples(VOCABULARY, batch(), "unused", examples=1)
-    masks.set_model(Guesser([[6, 5, 5]]))
-    assert [view.tag for view in masks.views()] == ["masked examples"]
+    callback = MaskedExamples(VOCABULARY, (inputs, *others), "unused", examples=2)
+    callback.set_model(kbert.BertPretrainer(tiny.config(), masked_lm=False))
+    assert [view.tag for view in callback.views()] == ["next sentence examples"]
+
+
+def test_a_model_without_pairs_has_one_table():
+    callback = MaskedExamples(VOCABULARY, batch(), "unused", examples=1)
+    callback.set_model(Guesser([[6, 5, 5]]))
+    assert [view.tag for view in callback.views()] == ["masked examples"]

@@ -80,7 +80,7 @@ def test_names_with_markup():
     assert [row[0] for row in cells[1:]] == cells[0][1:] == cut
 
 
-@pytest.mark.parametrize("number", [2, 21])
+@pytest.mark.parametrize("number", [2, 5, 21])
 def test_cells_of_the_picture_are_as_dark_as_their_share(number):
     names = [f"label {n}" for n in range(number)]
     labels = np.repeat(np.arange(number), 4)

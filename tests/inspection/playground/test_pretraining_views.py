@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.served_models import make_pipeline
+from helpers.slow_but import slow_but
 
 from kbert.corpus.pool import make_pool
 from kbert.preprocessing.preprocessor import TextPreprocessor
@@ -29,13 +30,14 @@ def training(seed, pair=PAIR, **options):
     return batch, inputs, dict(zip(positions, mask_ids[0, :count].numpy().tolist(), strict=True))
 
 
+@pytest.mark.parametrize("seed", slow_but((1, 2**62), (0, 1, -5, 2**62)))
 @pytest.mark.parametrize(
-    "seed, asked",
+    "asked",
     [
-        (0, {}),
-        (1, {"mask_rate": 0.5, "whole_word": True}),
-        (-5, {"mask_rate": 1.0, "mask_token_rate": 0.2, "random_token_rate": 0.7}),
-        (2**62, {"mask_rate": 0.9, "max_predictions": 3}),
+        {},
+        {"mask_rate": 0.5, "whole_word": True},
+        {"mask_rate": 1.0, "mask_token_rate": 0.2, "random_token_rate": 0.7},
+        {"mask_rate": 0.9, "max_predictions": 3},
     ],
 )
 def test_masks_are_those_of_training(ask, seed, asked):
@@ -44,23 +46,30 @@ def test_masks_are_those_of_training(ask, seed, asked):
         options["keep_rate"] = 1 - asked["mask_token_rate"] - asked["random_token_rate"]
     batch, inputs, labels = training(seed, **options)
     answer = ask("masking", model="fill_mask", text=TEXT, text_pair=PAIR, seed=seed, **asked)
-    vocabulary, tokens = make_pipeline("fill_mask")[0].tokenizer.vocabulary, answer["tokens"]
+    vocabulary = make_pipeline("fill_mask")[0].tokenizer.vocabulary
     size = int(tf.reduce_sum(tf.cast(batch["padding_mask"], tf.int32)))
-    read = inputs["token_ids"][0, :size].numpy().tolist()
+    tokens = answer["tokens"]
     assert [token["id"] for token in tokens] == batch["token_ids"][0, :size].numpy().tolist()
     assert [token["segment"] for token in tokens] == batch["segment_ids"][0, :size].numpy().tolist()
+    read = inputs["token_ids"][0, :size].numpy().tolist()
     assert [token["corrupted"] for token in tokens] == [vocabulary[n] for n in read]
-    for position, (token, now) in enumerate(zip(tokens, read, strict=True)):
-        if position not in labels:
-            assert token["kind"] == "not chosen"
+    kinds = {}
+    for token, now in zip(tokens, read, strict=True):
+        if token["position"] in labels:
+            assert token["label"] == token["token"] == vocabulary[labels[token["position"]]]
+            expected = "kept" if now == token["id"] else "[MASK]" if vocabulary[now] == "[MASK]" else "random"
+            kinds[expected] = kinds.get(expected, 0) + 1
+        else:
+            expected = "not chosen"
             assert token["label"] is token["predictions"] is token["label_probability"] is None
-            continue
-        assert token["label"] == token["token"] == vocabulary[labels[position]]
-        other = "[MASK]" if vocabulary[now] == "[MASK]" else "random"
-        assert token["kind"] == ("kept" if now == token["id"] else other)
-    kinds = [token["kind"] for token in tokens]
-    counts = {"masked": kinds.count("[MASK]"), "random": kinds.count("random"), "kept": kinds.count("kept")}
-    assert answer["counts"] == counts | {"chosen": len(labels), "candidates": size - 3}
+        assert token["kind"] == expected
+    assert answer["counts"] == {
+        "chosen": len(labels),
+        "masked": kinds.get("[MASK]", 0),
+        "random": kinds.get("random", 0),
+        "kept": kinds.get("kept", 0),
+        "candidates": size - 3,
+    }
     assert answer["truncated"] == 0 and len(labels) > 0
 
 
@@ -127,10 +136,14 @@ def test_a_text_without_words(ask, text):
 
 DOCUMENT = "The film is good. It was never very bad! A\ncapital of France.\n\nParis is the film. The film was good."
 OTHER = "London is a capital.\n\n\u200d\n\nThe capital was never good."
-SENTENCES = [
-    "The film is good.|It was never very bad!|A capital of France.|Paris is the film.|The film was good.".split("|"),
-    ["London is a capital.", "The capital was never good."],
+FIRST = [
+    "The film is good.",
+    "It was never very bad!",
+    "A capital of France.",
+    "Paris is the film.",
+    "The film was good.",
 ]
+SENTENCES = [FIRST, ["London is a capital.", "The capital was never good."]]
 
 
 @pytest.fixture(scope="module")
@@ -157,19 +170,25 @@ def test_pairs_are_those_of_training(ask, tokenizer):
 
 
 def test_every_token_of_the_sentences_is_there_or_dropped(ask, tokenizer):
-    for seed in range(4):
+    for seed in range(6):
         answer = ask("next_sentence", model=None, document=DOCUMENT, other=OTHER, seed=seed, max_length=13)
         assert answer["sentences"] == SENTENCES
         pair = answer["pair"]
         assert pair["first"][0] == 0
-        first, second = pair["first"], pair["second"]
-        assert pair["label"] == "NotNext" or (second["document"], second["sentences"][0]) == (0, first[-1] + 1)
-        chosen = SENTENCES[0][: first[-1] + 1], [SENTENCES[second["document"]][n] for n in second["sentences"]]
-        rows = pair["dropped"]["front"], pair["tokens"], pair["dropped"]["back"]
+        if pair["label"] == "IsNext":
+            assert pair["second"]["document"] == 0
+            assert pair["second"]["sentences"][0] == pair["first"][-1] + 1
+        chosen = (
+            SENTENCES[0][: pair["first"][-1] + 1],
+            [SENTENCES[pair["second"]["document"]][n] for n in pair["second"]["sentences"]],
+        )
         for segment, sentences in enumerate(chosen):
-            tokens = [token for row in rows for token in row if token["segment"] == segment]
-            ids = [token["id"] for token in tokens if token["token"] not in ("[CLS]", "[SEP]")]
-            assert ids == tokenizer(sentences).flat_values.numpy().tolist()
+            front, back = (
+                [token["id"] for token in pair["dropped"][side] if token["segment"] == segment]
+                for side in ("front", "back")
+            )
+            kept = [t["id"] for t in pair["tokens"] if t["segment"] == segment and t["token"] not in ("[CLS]", "[SEP]")]
+            assert front + kept + back == tokenizer(sentences).flat_values.numpy().tolist()
         lost = len(pair["dropped"]["front"]) + len(pair["dropped"]["back"])
         assert any(f"{lost} token" in step for step in answer["steps"]) or lost == 0
         assert answer["verdict"] is None
@@ -194,7 +213,7 @@ def test_one_sentence_has_no_next_one(ask):
 
 def test_the_label_that_is_asked_for_keeps_a(ask):
     """B and the label change, A does not; with one of the two the pair is the one that is drawn."""
-    for seed in range(2):
+    for seed in range(4):
         question = {"model": None, "document": DOCUMENT, "other": OTHER, "seed": seed, "max_length": 40}
         drawn, is_next, not_next = (
             ask("next_sentence", label=label, **question) for label in (None, "IsNext", "NotNext")

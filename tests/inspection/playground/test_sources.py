@@ -42,15 +42,28 @@ def listed(app):
 def test_what_is_said_of_a_model(app, home):
     models = listed(app)
     assert list(models) == ["fill_mask", "encoder", "span", "tagging", "single", "pair", "regression", "left_to_right"]
-    sizes = {"layers": 1, "heads": 2, "hidden_dim": 96, "max_length": 19}
-    views = ["masking", "next_sentence", "input_representation", "attention", "fill_mask"]
-    path = str(home / "models" / "fill_mask")
-    said = {"name": "fill_mask", "path": path, "kind": "kbert", "task": "pretraining", "views": views, "note": ""}
-    assert models["fill_mask"] == sizes | said
+    assert models["fill_mask"] == {
+        "name": "fill_mask",
+        "path": str(home / "models" / "fill_mask"),
+        "kind": "kbert",
+        "task": "pretraining",
+        "layers": 1,
+        "heads": 2,
+        "hidden_dim": 96,
+        "max_length": 19,
+        "views": ["masking", "next_sentence", "input_representation", "attention", "fill_mask"],
+        "note": "",
+    }
     extra = {name: model["views"][4:] for name, model in models.items() if name != "fill_mask"}
-    texts = dict.fromkeys(("single", "pair", "regression"), ["classification"])
-    others = {"encoder": [], "span": ["question_answering"], "tagging": ["entities"], "left_to_right": ["fill_mask"]}
-    assert extra == texts | others
+    assert extra == {
+        "encoder": [],
+        "span": ["question_answering"],
+        "tagging": ["entities"],
+        "single": ["classification"],
+        "pair": ["classification"],
+        "regression": ["classification"],
+        "left_to_right": ["fill_mask"],
+    }
 
 
 def test_listing_loads_no_weights(app, home, monkeypatch):
@@ -70,8 +83,14 @@ def test_names(tmp_path):
 def test_models_below_a_log_directory(runs, home):
     app = PlaygroundApp([home / "models" / "single"], log_dirs=[runs])
     models = listed(app)
-    checkpoints = ["deep/unfinished", "deep/unfinished@200", "deep/unfinished@1000"]
-    assert list(models) == ["single", *checkpoints, "finished", "tagger"]
+    assert list(models) == [
+        "single",
+        "deep/unfinished",
+        "deep/unfinished@200",
+        "deep/unfinished@1000",
+        "finished",
+        "tagger",
+    ]
     assert models["deep/unfinished@200"]["task"] == "encoder" and models["deep/unfinished@200"]["layers"] == 3
     assert models["deep/unfinished"]["note"].startswith("The latest checkpoint, now of step 1000:")
     assert models["deep/unfinished@1000"]["note"] == models["finished"]["note"] == ""

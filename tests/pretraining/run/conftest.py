@@ -1,4 +1,4 @@
-"""Small records, which no test changes, and what the runs of this folder make of their data once."""
+"""Small records, which no test changes, and what several files make of them once."""
 
 import pytest
 from helpers.data_once import data_once
@@ -14,8 +14,9 @@ def records(tmp_path_factory):
     return path
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _same_data():
+@pytest.fixture(scope="module")
+def same_data():
+    """`data_once`, for the tests of a file."""
     with pytest.MonkeyPatch.context() as patch:
         data_once(patch.setattr)
         yield

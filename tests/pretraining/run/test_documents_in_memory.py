@@ -1,11 +1,10 @@
-"""`kbert.pretrain` on documents in memory: the batches of the same text in a file, resumed with the same ones only."""
+"""`kbert.pretrain` on documents in memory: the run of the same text in a file, resumed only with the same documents."""
 
 import pytest
 import tensorflow as tf
 from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
-from helpers.pretraining_fields import pretraining_settings
-from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer, write_lines
+from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from helpers.wrong_values import wrong_inputs
 
 import kbert
@@ -13,7 +12,6 @@ from kbert.corpus.documents import DocumentList, read_documents, texts_as_docume
 from kbert.files import read_json
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import token_counts
-from kbert.pretraining.run.corpus_data import CorpusData
 from kbert.pretraining.run.pretraining_settings import corpus_source
 
 DOCUMENTS = make_documents(60)
@@ -21,21 +19,20 @@ SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_a_run_resumes_with_the_same_documents_only(tmp_path):
-    options = {
-        "vocabulary": make_tokenizer(),
-        "log_every": 1,
-        "checkpoint_every": 1,
-        "output": tmp_path / "run",
-    } | SHORT
+def test_they_are_the_run_of_a_file_and_resume_with_themselves_only(tmp_path):
+    write_lines(tmp_path / "corpus.txt", DOCUMENTS)
+    options = {"vocabulary": make_tokenizer(), "log_every": 1, "checkpoint_every": 1} | SHORT
+    expected = kbert.pretrain(tmp_path / "corpus.txt", **options)
+
     with pytest.raises(Killed):
-        kbert.pretrain(DOCUMENTS, init=make_pretrainer(16), callbacks=killed_at(2), **options)
+        kbert.pretrain(DOCUMENTS, output=tmp_path / "run", callbacks=killed_at(2), **options)
     settings = read_json(tmp_path / "run" / "settings.json")
     assert settings["corpus_or_records"]["documents"] == 60 and len(settings["corpus_or_records"]["sha256"]) == 64
     with pytest.raises(FileExistsError, match="corpus"):
-        kbert.pretrain(DOCUMENTS[:-1], init=make_pretrainer(16), **options)
-    resumed = kbert.pretrain(DOCUMENTS, init=make_pretrainer(16), **options)
-    assert [record["step"] for record in resumed.history] == [0, 1, 2]
+        kbert.pretrain(DOCUMENTS[:-1], output=tmp_path / "run", **options)
+    resumed = kbert.pretrain(DOCUMENTS, output=tmp_path / "run", **options)
+    assert [record["step"] for record in resumed.history] == [1, 2]
+    assert_arrays_equal(expected.model.get_weights(), resumed.model.get_weights())
 
 
 def test_documents_are_those_of_a_file(tmp_path):
@@ -69,14 +66,13 @@ def test_files_and_mistyped_names_are_no_texts(tmp_path):
         read_documents(sources[2])
 
 
-def test_texts_and_documents_are_a_pretraining_dataset_and_counted(tmp_path):
+def test_texts_are_a_pretraining_dataset_and_counted():
     texts, tokenizer = [" ".join(document) for document in DOCUMENTS], make_tokenizer()
     assert isinstance(texts_as_documents(texts), DocumentList)
+    options = {"batch_size": 4, "sequence_length": 16, "held_out": 0.2}
     counts = [token_counts(source, tokenizer, held_out=0.2) for source in (texts, texts_as_documents(texts))]
     assert_arrays_equal(counts[:1], counts[1:])
-    file = write_lines(tmp_path / "corpus.txt", DOCUMENTS)
-    options = {"batch_size": 4, "sequence_length": 16, "held_out": 0.2}
-    for sources in [(texts, texts_as_documents(texts)), (DOCUMENTS, file)]:
+    for sources in [(texts, texts_as_documents(texts)), (DOCUMENTS, DocumentList(DOCUMENTS))]:
         batches = [next(iter(pretraining_dataset(source, tokenizer, **options))) for source in sources]
         assert_arrays_equal(*[tf.nest.flatten(batch) for batch in batches])
 
@@ -106,10 +102,11 @@ def test_what_is_no_corpus_is_named():
     )
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_one_warning_where_the_vocabulary_is_of_another_language(caplog):
-    for words, warnings in (("", 0), ("語語語語 ", 1)):
-        documents = DocumentList([[words + sentence for sentence in document] for document in DOCUMENTS])
-        data = CorpusData(pretraining_settings(documents, vocabulary=make_tokenizer(), **SHORT))
-        data.take_tokenizer(make_tokenizer())
-        data.describe(data.evaluations()[0])
-        assert caplog.text.count("the corpus: ") == caplog.text.count("of the tokens are [UNK]") == warnings
+    documents = [[f"語語語語 {sentence}" for sentence in document] for document in make_documents(60)]
+    kbert.pretrain(documents, vocabulary=make_tokenizer(), **SHORT)
+    assert caplog.text.count("of the tokens are [UNK]") == 1 and "the corpus: " in caplog.text
+    caplog.clear()
+    kbert.pretrain(DOCUMENTS, vocabulary=make_tokenizer(), **SHORT)
+    assert "[UNK], of which" not in caplog.text

@@ -5,13 +5,13 @@ import json
 import keras
 import numpy as np
 import pytest
-from helpers.run_recipe import as_flags, run_kbert
+from helpers.run_recipe import run_kbert
 from helpers.tiny_bert import randomise, tiny_config
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from helpers.wrong_values import wrong_inputs
 
 import kbert
-from kbert.pretraining import evaluate_pretraining, pretraining_dataset
+from kbert.pretraining import evaluate_pretraining, pretraining_dataset, token_counts
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 OPTIONS = {"sequence_length": 16, "batch_size": 4}
@@ -26,46 +26,52 @@ def store(path, model_class=kbert.BertPretrainer, tokenizer=None, causal=False, 
 
 
 def test_the_scores_are_those_of_the_logits(tmp_path, records):
-    """In batches of another size."""
     model = store(tmp_path / "model")
-    scores = evaluate_pretraining(tmp_path / "model", records, sequence_length=16, batch_size=7)
-    labels, losses, hits = ({"mlm_logits": [], "nsp_logits": []} for _ in range(3))
-    dataset = pretraining_dataset(records, make_tokenizer(), evaluation=True, max_predictions=3, **OPTIONS)
-    for inputs, batch_labels, weights in dataset:
-        for name, logits in model(inputs).items():
-            real = weights[name].numpy() > 0
-            ids = batch_labels[name].numpy()[real]
-            surprise = -keras.ops.log_softmax(logits).numpy()[real]
-            labels[name].extend(ids)
-            losses[name].extend(surprise[range(len(ids)), ids])
-            hits[name].extend(surprise.argmin(-1) == ids)
-    loss, random_next = np.mean(losses["mlm_logits"]), np.mean(labels["nsp_logits"])
-    accuracies = {name: np.mean(of_head) for name, of_head in hits.items()}
-    errors = {name: np.std(of_head) / np.sqrt(len(of_head)) for name, of_head in hits.items()}
-    assert len(hits["nsp_logits"]) > 30
-    assert scores == pytest.approx(
+    found = evaluate_pretraining(tmp_path / "model", records, **OPTIONS)
+    log_softmax = keras.ops.log_softmax
+    losses, hits, nsp_hits, nsp_labels = [], [], [], []
+    for inputs, labels, weights in pretraining_dataset(
+        records, make_tokenizer(), evaluation=True, max_predictions=3, **OPTIONS
+    ):
+        outputs = model(inputs)
+        real = weights["mlm_logits"].numpy() > 0
+        ids = labels["mlm_logits"].numpy()[real]
+        surprise = -log_softmax(outputs["mlm_logits"]).numpy()[real]
+        losses.extend(surprise[range(len(ids)), ids])
+        hits.extend(surprise.argmin(-1) == ids)
+        real = weights["nsp_logits"].numpy() > 0
+        truth = labels["nsp_logits"].numpy()[real]
+        surprise = -log_softmax(outputs["nsp_logits"]).numpy()[real]
+        nsp_hits.extend(surprise.argmin(-1) == truth)
+        nsp_labels.extend(truth)
+    assert (found["masks"], found["pairs"]) == (len(hits), len(nsp_hits)) and len(nsp_hits) > 30
+    fraction, pairs = np.mean(nsp_hits), len(nsp_hits)
+    assert found == pytest.approx(
         {
-            "mlm_accuracy": accuracies["mlm_logits"],
-            "mlm_cross_entropy": loss,
-            "mlm_perplexity": np.exp(loss),
-            "nsp_accuracy": accuracies["nsp_logits"],
-            "masks": len(hits["mlm_logits"]),
-            "pairs": len(hits["nsp_logits"]),
-            "most_frequent_nsp": max(random_next, 1 - random_next),
-            "mlm_standard_error": errors["mlm_logits"],
-            "nsp_standard_error": errors["nsp_logits"],
-            "unigram_accuracy": scores["unigram_accuracy"],
-            "unigram_cross_entropy": scores["unigram_cross_entropy"],
+            "mlm_accuracy": np.mean(hits),
+            "mlm_cross_entropy": np.mean(losses),
+            "mlm_perplexity": np.exp(np.mean(losses)),
+            "nsp_accuracy": fraction,
+            "masks": len(hits),
+            "pairs": pairs,
+            "most_frequent_nsp": max(np.mean(nsp_labels), 1 - np.mean(nsp_labels)),
+            "mlm_standard_error": np.std(hits) / np.sqrt(len(hits)),
+            "nsp_standard_error": np.sqrt(fraction * (1 - fraction) / pairs),
+            "unigram_accuracy": found["unigram_accuracy"],
+            "unigram_cross_entropy": found["unigram_cross_entropy"],
         },
         rel=1e-4,
     )
-    assert 0 < scores["unigram_accuracy"] < 0.5 < scores["unigram_cross_entropy"]
+    most_frequent = token_counts(records, make_tokenizer()).argmax()
+    assert 0 < found["unigram_accuracy"] < 0.5 and most_frequent > 4
 
 
-def test_a_model_without_next_sentences(tmp_path):
+def test_batches_do_not_change_the_scores(tmp_path, records):
     store(tmp_path / "model", next_sentence=False)
-    scores = evaluate_pretraining(tmp_path / "model", make_documents(20), held_out=0.3, **OPTIONS)
-    assert scores["masks"] > 0 and not any("nsp" in name or "pairs" in name for name in scores)
+    first, second = (
+        evaluate_pretraining(tmp_path / "model", records, sequence_length=16, batch_size=n) for n in (4, 7)
+    )
+    assert first == pytest.approx(second, rel=1e-5) and "pairs" not in first
 
 
 def test_what_cannot_be_scored(tmp_path, records):
@@ -93,7 +99,16 @@ def test_what_cannot_be_scored(tmp_path, records):
 def test_the_recipe(tmp_path, capsys):
     store(tmp_path / "model")
     write_lines(tmp_path / "corpus.txt", make_documents(60))
-    flags = as_flags(source=tmp_path / "model", held_out=0.2, sequence_length=16, output=tmp_path / "s.json")
+    flags = (
+        "--source",
+        tmp_path / "model",
+        "--held-out",
+        0.2,
+        "--sequence-length",
+        16,
+        "--output",
+        tmp_path / "s.json",
+    )
     run_kbert("evaluate-pretraining", tmp_path / "corpus.txt", *flags, "--json")
     printed = capsys.readouterr().out
     scores = json.loads(printed.splitlines()[-1])

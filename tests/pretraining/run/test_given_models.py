@@ -7,7 +7,6 @@ import pytest
 from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
 from helpers.google_checkpoints import ORIGINAL
-from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer
 
 import kbert
@@ -15,6 +14,8 @@ from kbert.keras_compat import adam_moments
 from kbert.pretraining.run import run_pretraining
 from kbert.pretraining.run.corpus_data import CorpusData
 from kbert.weights import load_slots
+
+pytestmark = pytest.mark.usefixtures("same_data")
 
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False}
 DOCUMENTS = make_documents(60)
@@ -70,14 +71,11 @@ def test_text_and_records_have_the_tokenizer_of_the_model(records, loaded, init,
 @pytest.mark.usefixtures("eagerly")
 def test_the_same_tokenizer_may_be_given_again(records, monkeypatch):
     monkeypatch.setattr(run_pretraining, "estimate_pretraining", lambda *arguments: {})
-    text = {"vocabulary": VOCABULARY, "held_out": 0.2}
-    for init, source, options in (
-        (given(strip_accents=True), records, {}),
-        (given(loaded=True), DOCUMENTS, text),
-        (make_pretrainer(16), DOCUMENTS, text),
-    ):
-        run = kbert.pretrain(source, init=init, dry_run=True, **options, **SHORT)
-        assert run.tokenizer.vocabulary == VOCABULARY
+    for init in (given(strip_accents=True), given(loaded=True), make_pretrainer(16)):
+        text = {"vocabulary": VOCABULARY, "held_out": 0.2}
+        for source, options in ((records, {}), (DOCUMENTS, text)):
+            found = kbert.pretrain(source, init=init, dry_run=True, **options, **SHORT)
+            assert found.tokenizer.vocabulary == VOCABULARY
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -153,35 +151,34 @@ def test_a_run_from_googles_checkpoint_takes_over_its_moments_where_they_fit(mon
     assert "moments" not in caplog.text
 
 
-OFTEN = {"log_every": 1, "checkpoint_every": 1, "keep_best": True}
-BEST = SHORT | OFTEN | {"steps": 5, "warmup_steps": 1, "learning_rate": 0.5}  # so that it soon becomes worse
-
-
-@pytest.fixture(scope="module")
-def best_of(records, tmp_path_factory):
-    with run_eagerly():
-        return kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path_factory.mktemp("best") / "run", **BEST)
-
-
-def test_the_best_checkpoint_is_kept_on_request(records, best_of, tmp_path):
-    losses = {record["step"]: record["val_loss"] for record in best_of.history if record["step"]}
-    best = best_of.metrics["best_step"]
+@pytest.mark.usefixtures("eagerly")
+def test_the_best_checkpoint_is_kept_on_request(records, tmp_path):
+    often = {"log_every": 1, "checkpoint_every": 1, "keep_best": True}
+    options = SHORT | often | {"steps": 5, "warmup_steps": 1, "learning_rate": 0.5}  # so that it soon becomes worse
+    run = kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "run", **options)
+    losses = {record["step"]: record["val_loss"] for record in run.history if record["step"]}
+    best = run.metrics["best_step"]
     assert best == min(losses, key=losses.get) and best < 4
-    assert [path.name for path in (best_of.path / "checkpoints").glob("step-*")] == [f"step-{best:010d}"]
+    assert [path.name for path in (tmp_path / "run/checkpoints").glob("step-*")] == [f"step-{best:010d}"]
+    assert kbert.load_pretrained(f"{tmp_path}/run@{best}").task == "pretraining"
     for wrong in ({"output": None}, {"output": tmp_path / "new", "sequence_length": None, "phases": [(16, 1.0)]}):
         with pytest.raises(ValueError, match="`keep_best` needs `output` and rows of one length"):
-            kbert.pretrain(records, init=make_pretrainer(16), **BEST | wrong)
+            kbert.pretrain(records, init=make_pretrainer(16), **options | wrong)
 
 
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("kill_at", [2, pytest.param(4, marks=pytest.mark.slow)])  # before a better one, and after
-def test_a_killed_run_keeps_the_same_best_checkpoint(kill_at, records, best_of, tmp_path):
+@pytest.mark.parametrize("kill_at", [2, pytest.param(5, marks=pytest.mark.slow)])  # before a better one, and after
+def test_a_killed_run_keeps_the_same_best_checkpoint(kill_at, records, tmp_path):
+    often = {"log_every": 1, "checkpoint_every": 1, "keep_best": True}
+    options = SHORT | often | {"steps": 6, "warmup_steps": 1, "learning_rate": 0.5}
+    whole = kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "whole", **options)
     with pytest.raises(Killed):
-        kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path, callbacks=killed_at(kill_at), **BEST)
-    run = kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path, **BEST)
-    step = best_of.metrics["best_step"]
-    assert run.metrics["best_step"] == step
-    assert [path.name for path in (tmp_path / "checkpoints").glob("step-*")] == [f"step-{step:010d}"]
-    best = [kbert.load_pretrained(f"{path}@{step}") for path in (tmp_path, best_of.path)]
-    assert best[0].task == "pretraining"
-    assert_arrays_equal(*(model.get_weights() for model in best))
+        kbert.pretrain(
+            records, init=make_pretrainer(16), output=tmp_path / "run", callbacks=killed_at(kill_at), **options
+        )
+    run = kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "run", **options)
+    assert run.metrics["best_step"] == whole.metrics["best_step"]
+    names = [[path.name for path in (tmp_path / one / "checkpoints").glob("step-*")] for one in ("whole", "run")]
+    assert names[0] == names[1] == [f"step-{run.metrics['best_step']:010d}"]
+    best = [kbert.load_pretrained(f"{tmp_path / one}@{run.metrics['best_step']}") for one in ("whole", "run")]
+    assert_arrays_equal(*(one.get_weights() for one in best))

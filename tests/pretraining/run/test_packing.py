@@ -71,8 +71,7 @@ def test_the_model_of_rows(records, model):
 
 def test_a_packed_run_has_a_plain_model(records, model, tmp_path):
     before = model.get_weights()
-    pipeline = kbert.build_pipeline(model, make_tokenizer(), sequence_length=64)
-    run = kbert.pretrain(records, init=pipeline, output=tmp_path / "run", learning_rate=0.01, **SHORT)
+    run = kbert.pretrain(records, init=model, output=tmp_path / "run", learning_rate=0.01, **SHORT)
     assert read_json(tmp_path / "run" / "settings.json")["packed"] is True
     assert run.metrics["data"]["parts_per_sequence"] > 1.05 and run.metrics["data"]["padding_fraction"] < 0.2
     assert run.model is model and sorted(model.input) == ["mask_positions", "padding_mask", "segment_ids", "token_ids"]

@@ -2,6 +2,7 @@
 
 import functools
 import re
+import shutil
 
 import keras
 import numpy as np
@@ -18,16 +19,19 @@ from kbert.files import read_json
 from kbert.pretraining.run import run_pretraining
 from kbert.training.dry_run import count_sequences, format_estimate
 
+pytestmark = pytest.mark.usefixtures("same_data")
+
 # Packed rows, and whether they pay: test_packing.py.
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False}
 TEXT = SHORT | {"held_out": 0.2}
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory):
+def home(records, tmp_path_factory):
     path = tmp_path_factory.mktemp("home")
     write_lines(path / "corpus.txt", make_documents(60))
     (path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
+    shutil.copytree(records, path / "records")
     return path
 
 
@@ -75,21 +79,21 @@ def test_a_run_that_a_callback_stopped(home, run):
         on_train_batch_end=lambda batch, logs: setattr(stop.model, "stop_training", True)
     )
     arguments = {"vocabulary": make_tokenizer(), "log_every": 1, "checkpoint_every": 1, "callbacks": stop}
-    stopped = kbert.pretrain(home / "corpus.txt", init=make_pretrainer(16), **arguments, **TEXT)
+    stopped = kbert.pretrain(home / "corpus.txt", **arguments, **TEXT)
     assert stopped.metrics["steps"] == stopped.history[-1]["step"] == 1
     assert stopped.metrics["epochs"] == pytest.approx(run.metrics["epochs"] / 2)
 
 
-def test_an_occupied_output_is_refused_before_long_work(records, tmp_path, monkeypatch):
+def test_an_occupied_output_is_refused_before_long_work(home, tmp_path, monkeypatch):
     monkeypatch.setattr("kbert.pretraining.run.corpus_data.starting_model", None)
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(FileExistsError, match="other files than a run's"):
-        kbert.pretrain(records, output=tmp_path, **{**SHORT, "packed": None})
+        kbert.pretrain(home / "records", output=tmp_path, **{**SHORT, "packed": None})
 
 
-def test_wrong_options(records):
+def test_wrong_options(home):
     wrong_values(
-        functools.partial(kbert.pretrain, records, **SHORT),
+        functools.partial(kbert.pretrain, home / "records", **SHORT),
         ("checkpoint_every", 0, "a positive integer or None. Received: 0"),
         ({"keep_every": 500}, "`keep_every` needs `output`. Received: keep_every=500"),
         ("overwrite", "no", "True or False. Received: 'no'"),
@@ -97,12 +101,20 @@ def test_wrong_options(records):
     )
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_a_given_model_is_trained_itself(home, run):
+    before = run.model.get_weights()
+    found = kbert.pretrain(home / "corpus.txt", init=run.pipeline, learning_rate=1e-2, **TEXT)
+    assert found.model is run.model and found.tokenizer.settings() == run.tokenizer.settings()
+    assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(before, run.model.get_weights(), strict=True))
+
+
 @pytest.mark.slow  # the same of kbert.finetune: finetuning/test_finetune.py
-def test_accumulated_batches_are_the_batch(records):
+def test_accumulated_batches_are_the_batch(home):
     with run_eagerly():
         whole, parts = (
             kbert.pretrain(
-                records,
+                home / "records",
                 init=make_pretrainer(16, hidden_dropout=0.0, attention_dropout=0.0),
                 accumulate=n,
                 learning_rate=0.01,
@@ -127,50 +139,50 @@ def no_estimate(monkeypatch):
 
 
 @pytest.mark.usefixtures("no_estimate")
-def test_a_batch_is_divided(records):
-    found = kbert.pretrain(records, init=make_pretrainer(16), accumulate=2, dry_run=True, **SHORT)
+def test_a_batch_is_divided(home):
+    found = kbert.pretrain(home / "records", init=make_pretrainer(16), accumulate=2, dry_run=True, **SHORT)
     assert found.model.micro_batches == 2
     with pytest.raises(ValueError, match=r"multiple of `accumulate`, 2. Received: \[1\]"):
-        kbert.pretrain(records, accumulate=2, batch_size_ramp=(1, 0.5), **SHORT)
+        kbert.pretrain(home / "records", accumulate=2, batch_size_ramp=(1, 0.5), **SHORT)
 
 
-def test_a_given_model_must_fit(records, home, run):
+def test_a_given_model_must_fit(home, run):
     for change, message in (({"sequence_length": 600}, "at most 512 .* Received: 600"), ({"dropout": 0.0}, "dropout")):
         with pytest.raises(ValueError, match=message):
             kbert.pretrain(home / "corpus.txt", init=run.pipeline, **TEXT | change)
     with pytest.raises(ValueError, match="needs `vocabulary`"):
         kbert.pretrain(home / "corpus.txt", init=run.model, **TEXT)
     with pytest.raises(ValueError, match="BertPretrainer with task 'masked_lm'. Received: 'pretraining'"):
-        kbert.pretrain(records, init=run.model, next_sentence=False, **SHORT)
+        kbert.pretrain(home / "records", init=run.model, next_sentence=False, **SHORT)
 
 
 @pytest.mark.usefixtures("no_estimate")
-def test_the_dtype_policy_is_the_callers_again(records, monkeypatch):
+def test_the_dtype_policy_is_the_callers_again(home, monkeypatch):
     def policy():
         return keras.config.dtype_policy().name
 
-    half = kbert.pretrain(records, precision="mixed_bfloat16", dry_run=True, **SHORT).model
+    half = kbert.pretrain(home / "records", precision="mixed_bfloat16", dry_run=True, **SHORT).model
     assert (half.encoder.dtype_policy.name, policy()) == ("mixed_bfloat16", "float32")
-    assert kbert.pretrain(records, init=half, dry_run=True, **SHORT).model.dtype_policy == half.dtype_policy
+    assert kbert.pretrain(home / "records", init=half, dry_run=True, **SHORT).model.dtype_policy == half.dtype_policy
     with pytest.raises(ValueError, match=r"`precision` must be 'mixed_bfloat16' or .* Received: 'float32'"):
-        kbert.pretrain(records, init=half, precision="float32", **SHORT)
+        kbert.pretrain(home / "records", init=half, precision="float32", **SHORT)
     with monkeypatch.context() as patch, pytest.raises(TypeError, match="NoneType"):
         patch.setattr(run_pretraining, "compile_models", None)  # fails once the model is there
-        kbert.pretrain(records, precision="mixed_bfloat16", **SHORT)
+        kbert.pretrain(home / "records", precision="mixed_bfloat16", **SHORT)
     assert policy() == "float32"
     keras.config.set_dtype_policy("mixed_bfloat16")
     try:
-        found = kbert.pretrain(records, dry_run=True, **SHORT)
+        found = kbert.pretrain(home / "records", dry_run=True, **SHORT)
         assert found.model.dtype_policy.name == policy() == "mixed_bfloat16"
     finally:
         keras.config.set_dtype_policy("float32")
 
 
 @pytest.mark.usefixtures("no_estimate")
-def test_a_loaded_model_grows_to_a_larger_size(records, tmp_path):
+def test_a_loaded_model_grows_to_a_larger_size(home, tmp_path):
     smaller = kbert.BertPretrainer(BertConfig.from_size("tiny", vocabulary_size=len(VOCABULARY)))
     kbert.save_pretrained(smaller, tmp_path / "tiny", tokenizer=make_tokenizer())
-    found = kbert.pretrain(records, init=tmp_path / "tiny", size="mini", dry_run=True, **SHORT)
+    found = kbert.pretrain(home / "records", init=tmp_path / "tiny", size="mini", dry_run=True, **SHORT)
     assert (found.model.config.hidden_dim, found.model.config.num_layers) == (256, 4)
     table = keras.ops.convert_to_numpy(smaller.encoder.token_embedding.embeddings)
     grown = keras.ops.convert_to_numpy(found.model.encoder.token_embedding.embeddings)
@@ -178,63 +190,64 @@ def test_a_loaded_model_grows_to_a_larger_size(records, tmp_path):
     with pytest.raises(
         ValueError, match="`init` has an architecture and weights of its own. Received: {'size': 'mini'}"
     ):
-        kbert.pretrain(records, init=smaller, size="mini", dry_run=True, **SHORT)
+        kbert.pretrain(home / "records", init=smaller, size="mini", dry_run=True, **SHORT)
 
 
-def test_records_of_another_vocabulary_name_that_of_the_model(records, tmp_path):
+def test_records_of_another_vocabulary_name_that_of_the_model(home, tmp_path):
     tokenizer = kbert.BertTokenizer([*VOCABULARY[:-1], "Another"], lowercase=False)
     kbert.save_pretrained(make_pretrainer(16), tmp_path / "other", tokenizer=tokenizer)
     advice = f"Prepare the records again: kbert records --vocabulary {tmp_path / 'other' / 'vocab.txt'} --no-lowercase"
     with pytest.raises(ValueError, match=re.escape(advice)):
-        kbert.pretrain(records, init=tmp_path / "other", **SHORT)
+        kbert.pretrain(home / "records", init=tmp_path / "other", **SHORT)
 
 
 @pytest.mark.usefixtures("no_estimate")  # left-to-right models are trained in experiments/test_study.py
-def test_a_model_is_continued_in_its_direction(records, tmp_path):
+def test_a_model_is_continued_in_its_direction(home, tmp_path):
     left_to_right = SHORT | {"next_sentence": False, "left_to_right": True, "dry_run": True}
-    first = kbert.pretrain(records, **left_to_right).model
+    first = kbert.pretrain(home / "records", **left_to_right).model
     assert (first.config.causal, first.config.pooled_token) == (True, "last")
     kbert.save_pretrained(first, tmp_path / "first", tokenizer=make_tokenizer())
     for init in (tmp_path / "first", first):
         with pytest.raises(ValueError, match="must be a bidirectional model .* Received: a left-to-right model"):
-            kbert.pretrain(records, init=init, **left_to_right | {"left_to_right": False})
-    assert kbert.pretrain(records, init=tmp_path / "first", **left_to_right).model.config.causal
+            kbert.pretrain(home / "records", init=init, **left_to_right | {"left_to_right": False})
+    assert kbert.pretrain(home / "records", init=tmp_path / "first", **left_to_right).model.config.causal
     with pytest.raises(ValueError, match="must be a left-to-right model .* Received: a bidirectional model"):
         keras.utils.set_random_seed(3)
         config = make_pretrainer(16, hidden_dropout=0.0, attention_dropout=0.0).config
-        kbert.pretrain(records, init=kbert.BertPretrainer(config, next_sentence=False), **left_to_right)
+        kbert.pretrain(home / "records", init=kbert.BertPretrainer(config, next_sentence=False), **left_to_right)
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_a_dry_run_says_what_it_would_take(records, tmp_path, monkeypatch):
+def test_a_dry_run_says_what_it_would_take(home, tmp_path, monkeypatch):
     to_the_end = functools.partial(count_sequences, seconds=float("inf"))
     monkeypatch.setattr("kbert.pretraining.run.corpus_data.count_sequences", to_the_end)
-    monkeypatch.setattr("kbert.training.dry_run._STEPS", 1)
     plan = SHORT | {"steps": 1000, "sequence_length": None, "phases": [(16, 0.75), (24, 0.25)]}
-    found = kbert.pretrain(records, init=make_pretrainer(24), dry_run=True, output=tmp_path / "run", **plan)
+    plan["position_embedding"] = "sinusoidal"
+    found = kbert.pretrain(home / "records", dry_run=True, output=tmp_path / "run", **plan)
     metrics = found.metrics
     assert [(one["steps"], one["sequence_length"]) for one in metrics["stages"]] == [(750, 16), (250, 24)]
     assert "750 steps of 4 rows of 16 tokens: 48,000 tokens\n250 steps of" in format_estimate(metrics)
     assert not (tmp_path / "run").exists() and found.history == []
+    assert found.model.config.position_embedding == "sinusoidal"
     assert metrics["steps"] == 1000 and metrics["tokens"] == 750 * 4 * 16 + 250 * 4 * 24
     assert metrics["sequences_are_all"] and metrics["sequences_per_epoch"] > 60
-    assert metrics["parameters"] == found.model.count_params()
+    assert metrics["parameters"] == found.model.count_params() > 100_000
     assert metrics["seconds"] == pytest.approx(1000 * metrics["seconds_per_step"]) and metrics["seconds"] > 0
     assert metrics["memory_bytes"] > 16 * metrics["parameters"]
 
 
-def test_the_share_that_is_held_out_is_of_text(records):
+def test_the_share_that_is_held_out_is_of_text(home):
     assert pretraining_settings(**pretraining_fields(steps=2)).held_out == 0.01
-    records = pretraining_fields(source=records, vocabulary=None, steps=2)
+    records = pretraining_fields(source=home / "records", vocabulary=None, steps=2)
     assert pretraining_settings(**records).to_dict()["held_out"] is None
     with pytest.raises(ValueError, match="pretrain: records have held-out documents of their own.* held_out=0.01"):
         pretraining_settings(**records | {"held_out": 0.01})
 
 
 @pytest.mark.usefixtures("no_estimate")
-def test_the_blocks_of_a_given_model_stay_as_they_are(records):
+def test_the_blocks_of_a_given_model_stay_as_they_are(home):
     model = make_pretrainer(16)
     model.encoder.blocks[0].rematerialize = True
     for given, expected in (({}, True), ({"rematerialize": False}, False)):
-        copy = kbert.pretrain(records, init=model, dry_run=True, **given, **SHORT).model
+        copy = kbert.pretrain(home / "records", init=model, dry_run=True, **given, **SHORT).model
         assert copy.encoder.blocks[0].rematerialize is expected and model.encoder.blocks[0].rematerialize

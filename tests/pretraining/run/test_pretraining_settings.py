@@ -36,17 +36,21 @@ def test_settings_are_complete_and_identify_objects():
         3,
     )
     assert len(settings["vocabulary"]["sha256"]) == 64 and settings["vocabulary"]["lowercase"] is True
+    for name, value in (
+        ("schedule", "cosine"),
+        ("learning_rate", 0.0),
+        ("dropout", 1.0),
+        ("steps", 0),
+        ("layer_decay", 2.0),
+        ("weight_decay", -0.1),
+    ):
+        with pytest.raises(ValueError, match=f"`{name}`"):
+            pretraining_settings(**fields | {name: value})
     phases = fields | {"phases": [(16, 0.5), (24, 0.5)], "steps": 10}
     for length in (None, 24):  # settings.json has the longest, too
         assert pretraining_settings(**phases | {"sequence_length": length}).sequence_length == 24
     wrong_inputs(
         lambda change: pretraining_settings(**fields | change),
-        ({"schedule": "cosine"}, "`schedule`"),
-        ({"learning_rate": 0.0}, "`learning_rate`"),
-        ({"dropout": 1.0}, "`dropout`"),
-        ({"steps": 0}, "`steps`"),
-        ({"layer_decay": 2.0}, "`layer_decay`"),
-        ({"weight_decay": -0.1}, "`weight_decay`"),
         ({"hours": 1.0}, "either `steps` or `hours`"),
         ({"steps": None}, "either `steps` or `hours`"),
         ({"steps": None, "hours": -1.0}, r"`hours` must be a number in \(0, inf\) or None. Received: -1.0"),
@@ -140,8 +144,6 @@ def test_new_weights():
     np.testing.assert_allclose(tables[2][:, 1::2], 0.09 * np.cos(angles), atol=1e-4)
     assert waves.config.position_embedding == "learned" and waves.config.initializer_stddev == 0.09
     assert layers[2].trainable
-    fixed, _ = starting_model(pretraining_settings(**fields | {"position_embedding": "sinusoidal"}), hardware)
-    assert fixed.config.position_embedding == "sinusoidal"
     small, _ = starting_model(pretraining_settings(**fields | {"settings": "small-budget", "size": "mini"}), hardware)
     assert small.config.initializer_stddev == pytest.approx(0.02 * 3**0.5)
     assert keras.ops.convert_to_numpy(small.encoder.embeddings.position_embedding.embeddings)[0, 0] == 0.0

@@ -102,6 +102,12 @@ def _sst2(tmp_path, content):
     return tmp_path
 
 
+def test_windows_line_ends(tmp_path):
+    examples = GLUE_TASKS["SST-2"].read(_sst2(tmp_path, b"sentence\tlabel\r\nfine \t1\r\nbad\t0\r\n"), "dev")
+    assert examples.texts == ["fine ", "bad"]
+    assert examples.labels.tolist() == [1, 0]
+
+
 def test_what_is_wrong_is_named(tmp_path):
     wrong_inputs(
         lambda content: GLUE_TASKS["SST-2"].read(_sst2(tmp_path, content), "dev"),
@@ -112,13 +118,14 @@ def test_what_is_wrong_is_named(tmp_path):
 
 
 def test_a_missing_file_is_named(tmp_path):
-    wrong_inputs(
-        lambda call: getattr(GLUE_TASKS[call[0]], call[1])(tmp_path, call[2]),
-        (("SST-2", "read", "train"), "with SST-2/train.tsv in it"),
-        (("SST-2", "read", "test"), r"labelled splits \['train', 'dev'\]. Received: 'test'"),
-        (("MNLI", "read_test", "AX"), "with diagnostic/diagnostic.tsv in it .or AX/AX.tsv or"),
-        error=(ValueError, FileNotFoundError),
-    )
+    with pytest.raises(FileNotFoundError, match="with SST-2/train.tsv in it"):
+        GLUE_TASKS["SST-2"].read(tmp_path, "train")
+    with pytest.raises(ValueError, match=r"labelled splits \['train', 'dev'\]. Received: 'test'"):
+        GLUE_TASKS["SST-2"].read(tmp_path, "test")
+    with pytest.raises(FileNotFoundError, match="with diagnostic/diagnostic.tsv in it .or AX/AX.tsv or"):
+        GLUE_TASKS["MNLI"].read_test(tmp_path, "AX")
+    with pytest.raises(ValueError, match=r"answers the test files \['SST-2'\]. Received: 'AX'"):
+        GLUE_TASKS["SST-2"].read_test(tmp_path, "AX")
 
 
 @pytest.mark.parametrize("name", ["RTE", "MNLI", "STS-B"])

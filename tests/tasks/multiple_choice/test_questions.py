@@ -13,6 +13,10 @@ ROWS = [("Which?", "one", "two, or so", "", "two, or so"), ("", "a", "b", "c", "
 LABELS = [1, 0, 1]  # the third is the text "1", not the number, and the first of two that have it
 
 
+def read_table_of(path, prompt, choices, label):
+    return read_questions(path, prompt=prompt, choices=choices, label=label)
+
+
 def _swag(path, items):
     names = ("video-id", "fold-ind", "startphrase", "sent1", "sent2", "gold-source", *(f"ending{i}" for i in range(4)))
     rows = []
@@ -22,17 +26,13 @@ def _swag(path, items):
     return write_table(path, rows, ("", *names, "label"))
 
 
-def read_table_of(path, choices):
-    return read_questions(path, prompt="q", choices=choices, label="right")
-
-
 def test_columns_and_lists_give_the_same(tmp_path):
     table = write_table(tmp_path / "quiz.csv", ROWS, ("q", "a", "b", "c", "right"))
     lines = [json.dumps({"q": q, "all": [a, b, c] if c else [a, b], "right": y}) for q, a, b, c, y in ROWS]
     (tmp_path / "quiz.jsonl").write_text("\r\n".join(lines) + "\r\n")
     for examples in (
-        read_table_of(table, ["a", "b", "c"]),
-        read_table_of(tmp_path / "quiz.jsonl", ["all"]),
+        read_table_of(table, "q", ["a", "b", "c"], "right"),
+        read_table_of(tmp_path / "quiz.jsonl", "q", ["all"], "right"),
     ):
         assert examples.prompts == ["Which?", "", "Sum"]
         assert examples.choices == [["one", "two, or so"], ["a", "b", "c"], ["2", "1", "1"]]
@@ -53,8 +53,8 @@ def test_swag(tmp_path, shared_data):
     assert examples.labels.tolist() == [item["label"] for item in items]
     unlabelled = (tmp_path / "val.csv").read_text("utf-8").replace("label", "other")  # as its test.csv has none
     (tmp_path / "test.csv").write_text(unlabelled, "utf-8")
-    read = read_questions(tmp_path / "test.csv", "swag", label=None)
-    assert (read.prompts, read.choices) == (examples.prompts, examples.choices)
+    unlabelled = read_questions(tmp_path / "test.csv", "swag", label=None)
+    assert (unlabelled.prompts, unlabelled.choices) == (examples.prompts, examples.choices)
     items[1]["label"] = 4
     with pytest.raises(ValueError, match=r"val.csv, line 3: .*'3'\]. Received: '4'"):
         read_questions(_swag(tmp_path / "val.csv", items), "swag")
@@ -101,9 +101,7 @@ def test_what_is_wrong_in_dream(tmp_path):
 def test_what_is_wrong_in_a_table(tmp_path):
     names = ("q", "a", "b", "c", "right")
     wrong_inputs(
-        lambda row: read_questions(
-            write_table(tmp_path / "quiz.csv", [row], names), "table", "q", ["a", "b", "c"], "right"
-        ),
+        lambda row: read_table_of(write_table(tmp_path / "quiz.csv", [row], names), "q", ["a", "b", "c"], "right"),
         (("q", "a", "", "", "a"), "line 2: expected at least two choices"),
         (("q", "a", " ", "b", "a"), "none of them blank"),
         (("q", "a", "b", "", "c"), r"line 2: expected the text .*\['a', 'b'\]. Received: 'c'"),
@@ -117,9 +115,7 @@ def test_what_is_wrong_in_a_table(tmp_path):
 def test_what_is_wrong_in_json_lines(tmp_path):
     path = tmp_path / "quiz.jsonl"
     wrong_inputs(
-        lambda entry: (
-            path.write_text(json.dumps(entry) + "\n") and read_questions(path, "table", "q", ["all"], "right")
-        ),
+        lambda entry: path.write_text(json.dumps(entry) + "\n") and read_table_of(path, "q", ["all"], "right"),
         ({"q": "x", "all": "a", "right": 0}, "list of strings in 'all'"),
         ({"q": "x", "all": ["a", ["b"]], "right": 0}, "list of strings in 'all'"),
         ({"q": "x", "all": ["a", "\ud83d"], "right": 0}, "line 1: expected characters. Received: half a surrogate"),
@@ -128,9 +124,14 @@ def test_what_is_wrong_in_json_lines(tmp_path):
     )
 
 
-def test_wrong_labels_in_memory():
-    wrong_inputs(
-        lambda labels: LabelledChoices(["a"], [["b", "c"]], np.array(labels, "int32")),
-        ([0, 0], "1 prompts, 1 choices, 2 labels"),
-        ([2], "label of example 0 .* Received: 2"),
-    )
+def test_examples_stay_together():
+    examples = LabelledChoices([f"p{n}" for n in range(7)], [["x", f"c{n}"] for n in range(7)], np.ones(7, "int32"))
+    rest, few = examples.split(3, seed=1)
+    assert sorted(few.prompts + rest.prompts) == examples.prompts
+    assert all(p[1:] == c[1][1:] for p, c in zip(few.prompts, few.choices, strict=True))
+    with pytest.raises(ValueError, match="1 to 6 of 7"):
+        examples.split(7)
+    with pytest.raises(ValueError, match="1 prompts, 1 choices, 2 labels"):
+        LabelledChoices(["a"], [["b", "c"]], np.zeros(2, "int32"))
+    with pytest.raises(ValueError, match="label of example 0 .* Received: 2"):
+        LabelledChoices(["a"], [["b", "c"]], np.array([2], "int32"))

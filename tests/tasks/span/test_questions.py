@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-from helpers.wrong_values import wrong_inputs
 
 from kbert.tasks.span.questions import Questions, locate, read_questions, read_squad
 from kbert.tasks.span.task import SpanExtraction
@@ -53,24 +52,27 @@ def test_version_1_1_has_no_is_impossible(tmp_path):
     assert asked.has_answer.all() and asked.answer_starts.tolist() == [0]
 
 
-def test_the_nearest_occurrence():
-    for start, place in [(0, 0), (3, 0), (9, 16), (16, 16), (99, 16), (None, 0), (-5, 0)]:
-        assert locate(CONTEXT, "Ada", start) == place
-        assert locate(CONTEXT, "nobody", start) == locate(CONTEXT, "", start) == -1
+@pytest.mark.parametrize("start, found", [(0, 0), (3, 0), (9, 16), (16, 16), (99, 16), (None, 0), (-5, 0)])
+def test_the_nearest_occurrence(start, found):
+    assert locate(CONTEXT, "Ada", start) == found
+    assert locate(CONTEXT, "nobody", start) == locate(CONTEXT, "", start) == -1
     assert locate("aaaa", "aa", 1) == 1
 
 
-def test_without_a_start_a_whole_word_comes_first():
-    for context, answer, place in [
+@pytest.mark.parametrize(
+    "context, answer, found",
+    [
         ("Bart Simpson likes art.", "art", 19),
         ("In 1995 there were 5.", "5", 19),
         ("Bart", "art", 1),
         ("a-b, ab", "b", 2),
         ("中国的首都", "首", 3),
         ("smart (art)", "(art)", 6),
-    ]:
-        assert locate(context, answer, None) == place
-        assert locate(context, answer, 0) == context.index(answer)  # what the file says is near
+    ],
+)
+def test_without_a_start_a_whole_word_comes_first(context, answer, found):
+    assert locate(context, answer, None) == found
+    assert locate(context, answer, 0) == context.index(answer)  # what the file says is near
 
 
 def test_questions_to_be_answered_need_no_answers(tmp_path):
@@ -140,13 +142,12 @@ BAD = [
 ]
 
 
-def test_what_is_wrong_is_named(tmp_path):
-    def read(file):
-        name, content = file
-        read_questions(tmp_path / name if content is None else write(tmp_path / name, content))
-
-    rows = (((name, content), message) for name, content, message in BAD)
-    wrong_inputs(read, *rows, error=(ValueError, FileNotFoundError))
+@pytest.mark.parametrize("name, content, message", BAD)
+def test_what_is_wrong_is_named(tmp_path, name, content, message):
+    if content is not None:
+        write(tmp_path / name, content)
+    with pytest.raises((ValueError, FileNotFoundError), match=message):
+        read_questions(tmp_path / name)
 
 
 def test_columns_of_other_lengths():

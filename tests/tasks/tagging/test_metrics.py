@@ -43,28 +43,44 @@ def test_random_sequences_that_keep_no_scheme(tags):
     assert seen > 50 or tags == ("O",)
 
 
-CORNERS = [
-    ("B-PER I-PER O", "B-PER O O"),  # too short
-    ("B-PER O O", "B-PER I-PER O"),  # too long
-    ("B-PER I-PER", "I-PER I-PER"),  # another scheme, the same entity
-    ("B-PER B-PER", "B-PER I-PER"),
-    ("I-PER B-PER", "I-PER I-PER"),
-    ("B-PER I-LOC", "B-PER I-LOC"),  # broken, read as two entities
-    ("B-PER I-LOC", "B-PER B-LOC"),
-    ("O I-PER O", "O B-PER O"),
-    ("O O", "B-PER I-PER"),  # nothing there
-    ("B-PER I-PER", "O O"),  # nothing found
-    ("O", "O"),
-    ("B-PER", "B-LOC"),
-    ("B-A-B I-A-B", "B-A-B I-A-B"),  # hyphens in the type
-    ("B-PER | I-PER O", "B-PER | B-PER O"),  # entities end with the sentence
-]
+@pytest.mark.parametrize(
+    "gold, predicted",
+    [
+        ("B-PER I-PER O", "B-PER O O"),  # too short
+        ("B-PER O O", "B-PER I-PER O"),  # too long
+        ("B-PER I-PER", "I-PER I-PER"),  # another scheme, the same entity
+        ("B-PER B-PER", "B-PER I-PER"),
+        ("I-PER B-PER", "I-PER I-PER"),
+        ("B-PER I-LOC", "B-PER I-LOC"),  # broken, read as two entities
+        ("B-PER I-LOC", "B-PER B-LOC"),
+        ("O I-PER O", "O B-PER O"),
+        ("O O", "B-PER I-PER"),  # nothing there
+        ("B-PER I-PER", "O O"),  # nothing found
+        ("O", "O"),
+        ("B-PER", "B-LOC"),
+        ("B-A-B I-A-B", "B-A-B I-A-B"),  # hyphens in the type
+    ],
+)
+def test_corner_cases(gold, predicted):
+    gold, predicted = [gold.split()], [predicted.split()]
+    assert entity_scores(gold, predicted) == expected_scores(gold, predicted)
 
 
-def test_corner_cases():
-    for row in CORNERS:
-        gold, predicted = ([part.split() for part in text.split("|")] for text in row)
-        assert entity_scores(gold, predicted) == expected_scores(gold, predicted), row
+def test_entities_end_with_the_sentence():
+    gold, predicted = [["B-PER"], ["I-PER", "O"]], [["B-PER"], ["B-PER", "O"]]
+    scores = entity_scores(gold, predicted)
+    assert scores == expected_scores(gold, predicted)
+    assert (scores["entities"], scores["f1"]) == (2, 1.0)
+
+
+def test_hand_made_figures():
+    gold = ["B-PER I-PER O B-LOC O B-ORG".split()]
+    predicted = ["B-PER I-PER O B-ORG O B-ORG".split()]
+    scores = entity_scores(gold, predicted)
+    assert (scores["precision"], scores["recall"], scores["f1"]) == pytest.approx((2 / 3, 2 / 3, 2 / 3))
+    assert scores["accuracy"] == 5 / 6
+    assert scores["types"]["ORG"]["precision"] == 0.5 and scores["types"]["ORG"]["recall"] == 1.0
+    assert scores["types"]["LOC"] == {"precision": 0, "recall": 0, "f1": 0, "entities": 1, "predicted_entities": 0}
 
 
 def test_chunks():
@@ -80,6 +96,8 @@ def test_chunks():
 def test_errors():
     wrong_inputs(
         lambda tags: entity_scores(*tags),
+        (([["O"]], [["O", "O"]]), "a predicted tag for every tag"),
+        (([["O"]], []), "a predicted tag for every tag"),
         (([[]], [[]]), "at least one word"),
         (([["S-PER"]], [["O"]]), "prefixes B, I, E and O. Received: 'S-PER'"),
     )

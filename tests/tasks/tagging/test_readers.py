@@ -42,7 +42,7 @@ def random_entities(draw, length):
 @pytest.mark.parametrize("scheme", ["iob1", "iob2", "bioes", "bilou"])
 def test_every_scheme_becomes_iob2_exactly(scheme, tmp_path):
     draw = random.Random(scheme)
-    cases = [(n, random_entities(draw, n)) for n in (draw.randint(1, 9) for _ in range(100))]
+    cases = [(n, random_entities(draw, n)) for n in (draw.randint(1, 9) for _ in range(200))]
     wanted = [encode(entities, n, "iob2") for n, entities in cases]
     written = [encode(entities, n, scheme) for n, entities in cases]
     assert recognise_scheme(written) == scheme
@@ -83,9 +83,12 @@ def test_columns_documents_and_lines(tmp_path):
         check_tags(read, ["O", "B-ORG", "I-ORG"])
 
 
-def test_a_needless_b_in_iob1_and_no_document_lines(tmp_path):
+def test_a_needless_b_in_iob1_is_read_as_in_the_real_file(tmp_path):
     read = read_conll(write(tmp_path / "a.txt", "a I-X", "b I-Y", "", "c B-Y", "d I-Y"))
     assert read.tags == [["B-X", "B-Y"], ["B-Y", "I-Y"]]
+
+
+def test_without_document_lines_sentences_stand_alone(tmp_path):
     read = read_conll(write(tmp_path / "a.tsv", "a b\tO", "", "c\tO"))
     assert read.words == [["a b"], ["c"]]
     assert len(read.texts("document")) == 2
@@ -117,6 +120,8 @@ def test_more_errors(tmp_path):
     for column in (0, -2, 5):
         with pytest.raises(ValueError, match=f"expected a tag in column {column} "):
             read_conll(path, tag_column=column)
+    with pytest.raises(ValueError, match="`scheme` must be one of"):
+        read_conll(path, scheme="iob3")
     with pytest.raises(FileNotFoundError, match="is not a file"):
         read_conll(tmp_path / "b.txt")
     path.write_bytes(b"a O\n\xff O\n")
@@ -179,6 +184,8 @@ def test_predictions_are_read_back(tmp_path):
     gold, guess = (read_conll(tmp_path / "p.txt", tag_column=n) for n in (1, 2))
     assert (gold.tags, guess.tags) == (tagged.tags, predicted)
     assert [len(text) for text in gold.texts()] == [len(text) for text in tagged.texts()] == [2, 1]
+    with pytest.raises(ValueError, match="expected tags for 3 sentences"):
+        write_predictions(tmp_path / "p.txt", tagged, predicted[:2])
 
 
 def test_white_space_does_not_break_the_columns_of_predictions(tmp_path):
@@ -193,12 +200,19 @@ def test_the_real_files(shared_data):
     dev = read_conll(shared_data / "conll2003" / "eng.testa")
     assert (len(train), sum(map(len, train.words)), len(train.texts())) == (14041, 203621, 946)
     assert (len(dev), sum(map(len, dev.words)), len(dev.texts())) == (3250, 51362, 216)
-    assert learn_tags(train) == learn_tags(dev)
-    assert learn_tags(dev) == ["O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-ORG", "I-ORG", "B-PER", "I-PER"]
+    assert (
+        learn_tags(train)
+        == learn_tags(dev)
+        == ["O", "B-LOC", "I-LOC", "B-MISC", "I-MISC", "B-ORG", "I-ORG", "B-PER", "I-PER"]
+    )
     scores = entity_scores(dev.tags, dev.tags)
     assert (scores["entities"], scores["f1"]) == (5942, 1.0)  # the published counts
-    counts = {name: of_type["entities"] for name, of_type in scores["types"].items()}
-    assert counts == {"LOC": 1837, "MISC": 922, "ORG": 1341, "PER": 1842}
+    assert {name: one["entities"] for name, one in scores["types"].items()} == {
+        "LOC": 1837,
+        "MISC": 922,
+        "ORG": 1341,
+        "PER": 1842,
+    }
 
 
 def test_texts_and_spans_in_memory_are_read_as_from_a_file(tmp_path):

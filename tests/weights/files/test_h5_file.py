@@ -1,7 +1,6 @@
 """HDF5: only what Keras writes is read, and only out of the file itself."""
 
 import errno
-import shutil
 
 import h5py
 import numpy as np
@@ -20,17 +19,10 @@ PLACE = "layers/encoder_block/feed_forward/intermediate/vars/0"
 SHAPE = (12, 20)
 
 
-@pytest.fixture(scope="module")
-def _saved(tmp_path_factory):
-    path = tmp_path_factory.mktemp("saved") / "it"
-    save(make_model("encoder"), path, "kbert")
-    return path
-
-
 @pytest.fixture
-def weights(_saved, tmp_path):
-    """A file of weights, to be changed."""
-    return shutil.copytree(_saved, tmp_path / "it") / "model.weights.h5"
+def weights(tmp_path):
+    save(make_model("encoder"), tmp_path / "it", "kbert")
+    return tmp_path / "it/model.weights.h5"
 
 
 @pytest.fixture

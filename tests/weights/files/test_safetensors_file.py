@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from helpers.hf_directory import GOLDEN
 from helpers.wrong_values import wrong_inputs
 from safetensors import safe_open
 from safetensors.numpy import load_file
@@ -17,7 +18,13 @@ def write_raw(path, header, data):
 
 
 def test_round_trip(tmp_path):
-    arrays = {"a": np.arange(15.0).reshape(3, 5), "b.c": np.arange(7.0), "scalar": 2.5, "none": np.zeros((0, 4))}
+    rng = np.random.default_rng(0)
+    arrays = {
+        "a": rng.normal(size=(3, 5)),
+        "b.c": rng.normal(size=7),
+        "scalar": np.float32(2.5),
+        "none": np.zeros((0, 4)),
+    }
     arrays = {name: np.asarray(value, "float32") for name, value in arrays.items()}
     arrays["transposed"] = arrays["a"].T
     reads = []
@@ -32,6 +39,14 @@ def test_round_trip(tmp_path):
         np.testing.assert_array_equal(theirs[name], value)
     with safe_open(tmp_path / "it.safetensors", framework="np") as opened:
         assert opened.metadata() == {"format": "pt"}
+
+
+def test_what_transformers_wrote():
+    theirs = load_file(GOLDEN / "hf_safetensors/model.safetensors")
+    ours = SafetensorsFile(GOLDEN / "hf_safetensors/model.safetensors")
+    assert set(theirs) == set(ours.tensors)
+    for name, value in theirs.items():
+        np.testing.assert_array_equal(ours.read(name), value)
 
 
 def test_a_wrong_announcement_and_no_file(tmp_path):

@@ -21,8 +21,10 @@ from kbert.weights.files.torch_pickle import TorchPickleFile
 
 @pytest.mark.parametrize("form", ["bin", "old_bin"])
 def test_it_reads_what_torch_wrote(form):
-    file = TorchPickleFile(GOLDEN / f"hf_{form}/pytorch_model.bin")
-    other = SafetensorsFile(GOLDEN / "hf_safetensors/model.safetensors")
+    file, other = (
+        TorchPickleFile(GOLDEN / f"hf_{form}/pytorch_model.bin"),
+        SafetensorsFile(GOLDEN / "hf_safetensors/model.safetensors"),
+    )
     twice = {
         "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
         "cls.predictions.decoder.bias": "cls.predictions.bias",
@@ -41,8 +43,8 @@ class Malicious:
         return os.system, (f"touch {self.path}",)
 
 
-def zip_with(path, entries, mode="w", compression=zipfile.ZIP_STORED):
-    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path, mode, compression) as archive:
+def zip_with(path, entries):
+    with warnings.catch_warnings(action="ignore"), zipfile.ZipFile(path, "w") as archive:
         for name, content in entries:
             archive.writestr("archive/" + name, content)
 
@@ -73,7 +75,9 @@ def test_a_malicious_pickle_is_refused_and_nothing_executed(tmp_path, form):
         with zipfile.ZipFile(GOLDEN / "hf_bin/pytorch_model.bin") as archive:
             (name,) = [name for name in archive.namelist() if name.endswith("data.pkl")]
             good = archive.read(name)
-        write_zip(target, pickle.dumps(Malicious(trap))[:-1] + b"0" + good[2:])  # called, dropped, then the weights
+        write_zip(
+            target, pickle.dumps(Malicious(trap))[:-1] + b"0" + good[2:]
+        )  # called, dropped, then the real weights
     with pytest.raises(ValueError, match="refused: its pickle names (posix|nt).system.*Nothing of it was executed"):
         TorchPickleFile(target)
     assert not trap.exists()
@@ -117,7 +121,7 @@ def tensor_pickle(monkeypatch, offset, size, stride, elements):
 def test_a_tensor_cannot_reach_beyond_its_data(read_pickle, monkeypatch):
     wrong_inputs(
         lambda tensor: read_pickle(tensor_pickle(monkeypatch, *tensor)),
-        ((13, (4,), (1,), 16), "reaches to element 16 of 16"),
+        ((13, (4,), (1,), 16), "reaches to element 16 of data that has 16"),
         ((0, (2, 9), (9, 1), 16), "reaches to element 17"),
         ((-1, (2,), (1,), 16), "makes no sense"),
         ((0, (2,), (-1,), 16), "makes no sense"),
@@ -160,26 +164,51 @@ def test_a_flipped_bit_is_noticed(tmp_path):
         file.read("bert.pooler.dense.weight")
 
 
+@pytest.mark.parametrize("form", ["bin", "old_bin"])
+def test_any_damage_is_an_error_that_names_the_file(form, tmp_path):
+    """Bytes changed at random, most of all where the pickle is: a ValueError with the path, or other numbers."""
+    original, rng, noticed = (GOLDEN / f"hf_{form}/pytorch_model.bin").read_bytes(), np.random.default_rng(0), 0
+    for _ in range(60):
+        content = bytearray(original)
+        for place in rng.integers(0, min(6000, len(content)), 3):
+            content[place] = rng.integers(256)
+        (tmp_path / "it.bin").write_bytes(content)
+        try:
+            file = TorchPickleFile(tmp_path / "it.bin")
+            for name in file.tensors:
+                file.read(name)
+        except ValueError as error:
+            noticed += 1
+            assert "it.bin" in str(error), error
+    assert noticed > 20
+
+
 # What is packed into the file, and how large it says it is.
 
 
 @pytest.mark.parametrize(
-    "entry,content,compression,message",
+    "entries,compression,message",
     [
-        ("byteorder", b"l" * 10_000_000, zipfile.ZIP_STORED, "byteorder must have at most 6 bytes. Received: 1"),
-        ("byteorder", b"l" * 10_000_000, zipfile.ZIP_DEFLATED, "byteorder' is compressed"),
-        ("byteorder", b"middle", zipfile.ZIP_STORED, "byteorder must be little or big. Received: b'middle'"),
-        ("version", b"3" * 10_000_000, zipfile.ZIP_DEFLATED, "version' is compressed"),
-        ("data.pkl", b"\x80\x02}.", zipfile.ZIP_STORED, "data.pkl' occurs twice"),
-        ("data/0", b"", zipfile.ZIP_STORED, "data/0' occurs twice"),
-        ("data/1", bytes(10_000_000), zipfile.ZIP_DEFLATED, "data/1' is compressed"),
+        ([("byteorder", b"l" * 10_000_000)], zipfile.ZIP_STORED, "byteorder must have at most 6 bytes. Received: 1"),
+        ([("byteorder", b"l" * 10_000_000)], zipfile.ZIP_DEFLATED, "byteorder' is compressed"),
+        ([("byteorder", b"middle")], zipfile.ZIP_STORED, "byteorder must be little or big. Received: b'middle'"),
+        ([("version", b"3" * 10_000_000)], zipfile.ZIP_DEFLATED, "version' is compressed"),
+        ([("data.pkl", b"\x80\x02}.")], zipfile.ZIP_STORED, "data.pkl' occurs twice"),
+        ([("data/0", b"")], zipfile.ZIP_STORED, "data/0' occurs twice"),
+        ([("data/1", bytes(10_000_000))], zipfile.ZIP_DEFLATED, "data/1' is compressed"),
     ],
 )
-def test_every_entry_is_bounded(tmp_path, monkeypatch, entry, content, compression, message):
+def test_every_entry_is_bounded(tmp_path, monkeypatch, entries, compression, message):
     sound = [("data.pkl", tensor_pickle(monkeypatch, 0, (16,), (1,), 16)), ("data/0", bytes(64))]
     zip_with(tmp_path / "it.bin", sound)
     TorchPickleFile(tmp_path / "it.bin")
-    zip_with(tmp_path / "it.bin", [(entry, content)], "a", compression)
+    if compression == zipfile.ZIP_STORED:
+        zip_with(tmp_path / "it.bin", sound + entries)
+    else:  # the entry alone is compressed
+        zip_with(tmp_path / "it.bin", sound)
+        with zipfile.ZipFile(tmp_path / "it.bin", "a", compression) as archive:
+            for name, content in entries:
+                archive.writestr("archive/" + name, content)
     before = peak_memory(begin=True)
     with pytest.raises(ValueError, match=f"it.bin.*{message}"):
         TorchPickleFile(tmp_path / "it.bin")
@@ -204,7 +233,7 @@ def test_entries_that_do_not_fit(tmp_path, monkeypatch):
 def test_more_elements_than_data(tmp_path, monkeypatch, size, stride):
     """As torch's `expand` gives them: a number that stands for a million."""
     write_zip(tmp_path / "it.bin", tensor_pickle(monkeypatch, 0, size, stride, 4), np.zeros(4, "float32"))
-    with pytest.raises(ValueError, match="has more elements than its data|reaches to element 8 of 4"):
+    with pytest.raises(ValueError, match="has more elements than its data, 4|reaches to element 8"):
         TorchPickleFile(tmp_path / "it.bin")
 
 

@@ -14,7 +14,6 @@ from golden.google_make import VOCABULARY as GOLDEN_VOCABULARY
 from helpers.hf_directory import GOLDEN, edit, rewrite
 from helpers.stored_models import load, make_model, save
 from helpers.tiny_bert import VOCABULARY
-from safetensors.numpy import load_file, save_file
 
 from kbert.weights.description import ModelDescription
 from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
@@ -34,6 +33,11 @@ def put(name, content):
 
 def put_lines(name, lines):
     return put(name, "".join(f"{line}\n" for line in lines))
+
+
+def replaced(name, old, new):
+    """Other bytes where some stand first."""
+    return lambda path: (path / name).write_bytes((path / name).read_bytes().replace(old, new, 1))
 
 
 def deleted(name):
@@ -77,16 +81,6 @@ def rename_all(values):
         values[f"m/{name}"] = values.pop(name)
 
 
-def with_integers(dtype):
-    """Weights of Hugging Face that are integers."""
-
-    def damage(path):
-        tensors = load_file(path / "model.safetensors")
-        save_file(tensors | {"bert.pooler.dense.bias": np.zeros(12, dtype)}, path / "model.safetensors")
-
-    return damage
-
-
 GOOGLE_CONFIG, DATA = "bert_config.json", "bert_model.ckpt.data-00000-of-00001"
 GOOGLE = {
     "truncated data": (cut(DATA, -4000), r"truncated: the tensors named in the index take \d+ bytes. Received: \d+"),
@@ -113,9 +107,14 @@ WEIGHTS, UNREADABLE = "model.safetensors", "model.safetensors' cannot be read as
 LFS = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 133466304\n"
 HUGGINGFACE = {
     "truncated": (cut(WEIGHTS, -100), f"{UNREADABLE}, it is truncated.*not fully covered"),
+    "truncated header": (cut(WEIGHTS, 500), f"{UNREADABLE}, it is truncated.*invalid header length"),
     "empty": (put(WEIGHTS, ""), "is empty"),
     "git lfs": (put(WEIGHTS, LFS), "Git LFS pointer"),
     "a web page": (put(WEIGHTS, "<!doctype html><html>404</html>"), f"{UNREADABLE}.*header too large"),
+    "no header": (put(WEIGHTS, (20).to_bytes(8, "little") + b"x" * 40), f"{UNREADABLE}.*invalid JSON in header"),
+    "overlapping sizes": (replaced(WEIGHTS, b'"shape":[12]', b'"shape":[13]'), f"{UNREADABLE}.*invalid shape"),
+    "unknown type": (replaced(WEIGHTS, b'"F32"', b'"F8!"'), f"{UNREADABLE}.*F8!"),
+    "broken config": (put("config.json", '{"model_type": "bert",'), "config.json.*: not JSON"),
     "broken tokenizer": (put("tokenizer.json", "[]"), "tokenizer.json: expected a JSON object"),
     "missing variable": (
         lambda path: rewrite(path, drop=["bert.encoder.layer.1.output.dense.bias"]),
@@ -125,39 +124,6 @@ HUGGINGFACE = {
         lambda path: rewrite(path, add={"embeddings.LayerNorm.gamma": np.zeros(12)}),
         "two names of the same variable",
     ),
-    "int8": (with_integers("int8"), r"weights that are integers: bert.pooler.dense.bias \(int8\)"),
-    "int64": (with_integers("int64"), r"weights that are integers: bert.pooler.dense.bias \(int64\)"),
-    "relative positions": (
-        edited("config.json", position_embedding_type="relative_key"),
-        "position_embedding_type='relative_key' cannot be represented",
-    ),
-    "cross attention": (edited("config.json", add_cross_attention=True, is_decoder=True), "no cross attention"),
-    "encoder-decoder": (edited("config.json", is_encoder_decoder=True), "encoder-decoders"),
-    "roberta": (edited("config.json", model_type="roberta"), "model_type \"bert\". Received: 'roberta'"),
-    "distilbert": (edited("config.json", model_type=..., architectures=["DistilBertModel"]), "Received: None"),
-    "unknown activation": (
-        edited("config.json", hidden_act="quick_gelu"),
-        "hidden_act='quick_gelu' is an activation that kbert does not have",
-    ),
-    "pruned": (edited("config.json", pruned_heads={"0": [1]}), "pruned heads"),
-    "quantised": (edited("config.json", quantization_config={"bits": 8}), "quantised"),
-    "impossible dropout": (edited("config.json", hidden_dropout_prob=1.5), "config.json: .*hidden_dropout"),
-    "more tokens": (
-        edited("config.json", vocab_size=30),
-        r"`vocab_size` is 30, but .* has 29 \(.*word_embeddings.weight of shape \(29, 12\)",
-    ),
-}
-INDEX = "model.safetensors.index.json"
-SHARDED = {
-    "shard elsewhere": (
-        with_entry(INDEX, "weight_map", **{"bert.pooler.dense.bias": "../elsewhere.safetensors"}),
-        "shards must lie beside their index",
-    ),
-    "other index": (
-        with_entry(INDEX, "weight_map", **{"bert.more": "model-00001-of-00003.safetensors"}),
-        "bert.more.*do not belong together",
-    ),
-    "no shard": (deleted("model-00002-of-00003.safetensors"), "model-00002-of-00003"),
 }
 H5 = "model.weights.h5"
 KERASHUB = {
@@ -183,6 +149,10 @@ KBERT = {
     "truncated weights": (cut(H5, -100), f"{H5} is damaged: expected \\d+ bytes. Received: \\d+"),
     "changed weights": (flip, f"{H5} is damaged or was changed"),
     "other vocabulary": (put_lines("vocab.txt", reversed(VOCABULARY)), "vocab.txt is damaged or was changed"),
+    "vocabulary size": (
+        with_entry("config.json", "architecture", vocabulary_size=99),
+        f"config.json: `vocabulary_size` is 99, but .*{H5} has 25",
+    ),
     "unknown key": (edited("config.json", lables=["a"]), r"config.json: .*unknown fields \['lables'\]"),
     "unknown architecture key": (
         edited("config.json", architecture={"hiden_dim": 12}),
@@ -194,10 +164,9 @@ KBERT = {
     "broken manifest": (put("manifest.json", "{}"), "manifest.json is damaged"),
     "not a directory of ours": (edited("config.json", format="other"), "Expected a kbert directory"),
 }
-DAMAGE = {"google": GOOGLE, "huggingface": HUGGINGFACE, "sharded": SHARDED, "kerashub": KERASHUB, "kbert": KBERT}
+DAMAGE = {"google": GOOGLE, "huggingface": HUGGINGFACE, "kerashub": KERASHUB, "kbert": KBERT}
 CASES = [(format, kind) for format, kinds in DAMAGE.items() for kind in kinds]
-MISSING = {"no data", "no config", "no shard", "no head", "missing file"}
-GOLDENS = {"google": "google_pretraining", "huggingface": "hf_safetensors", "sharded": "hf_sharded"}
+MISSING = {"no data", "no config", "no head", "missing file"}
 
 
 @pytest.fixture(scope="module")
@@ -206,12 +175,12 @@ def sound(tmp_path_factory):
 
     @functools.cache
     def checkpoint(format):
-        if format in GOLDENS:
-            return GOLDEN / GOLDENS[format]
+        if format in ("google", "huggingface"):
+            return GOLDEN / {"google": "google_pretraining", "huggingface": "hf_safetensors"}[format]
         if format == "kerashub":
             pytest.importorskip("keras_hub")
         path = tmp_path_factory.mktemp("sound") / format
-        save(make_model("classification", num_layers=1), path, format)
+        save(make_model("classification"), path, format)
         return path
 
     return checkpoint
@@ -220,7 +189,8 @@ def sound(tmp_path_factory):
 @pytest.mark.parametrize("format,kind", CASES)
 def test_damage_is_named_before_anything_is_built(sound, format, kind, tmp_path, monkeypatch):
     damage, message = DAMAGE[format][kind]
-    path = shutil.copytree(sound(format), tmp_path / "it")
+    path = tmp_path / "it"
+    shutil.copytree(sound(format), path)
     damage(path)
     monkeypatch.setattr(ModelDescription, "build", None)  # building would fail otherwise
     with pytest.raises(FileNotFoundError if kind in MISSING else ValueError, match=message):
@@ -228,7 +198,8 @@ def test_damage_is_named_before_anything_is_built(sound, format, kind, tmp_path,
 
 
 def test_values_that_are_no_numbers(sound, tmp_path):
-    path = shutil.copytree(sound("google"), tmp_path / "it")
+    path = tmp_path / "it"
+    shutil.copytree(sound("google"), path)
     with_tensors(lambda values: values["bert/pooler/dense/bias"].fill(np.nan))(path)
     with pytest.raises(ValueError, match="bert/pooler/dense/bias.*not finite"):
         load(path)
@@ -236,7 +207,8 @@ def test_values_that_are_no_numbers(sound, tmp_path):
 
 def test_a_flipped_bit_in_googles_is_noticed(sound, tmp_path):
     """TensorFlow keeps a checksum of every tensor."""
-    path = shutil.copytree(sound("google"), tmp_path / "it")
+    path = tmp_path / "it"
+    shutil.copytree(sound("google"), path)
     content = bytearray((path / DATA).read_bytes())
     for place in range(0, len(content), 40):
         content[place] ^= 1
@@ -253,7 +225,7 @@ def test_a_checkpoint_of_objects_is_no_checkpoint_of_names(sound, tmp_path):
 
 
 def test_damaged_settings_beside_a_checkpoint_are_named_and_may_be_deleted(tmp_path):
-    save(make_model("classification", num_layers=1), tmp_path / "out", "google")
+    save(make_model("classification"), tmp_path / "out", "google")
     settings = tmp_path / "out/kbert_settings.json"
     settings.write_text('{"lables": []}')
     with pytest.raises(ValueError, match="kbert_settings.json is damaged.*lables"):

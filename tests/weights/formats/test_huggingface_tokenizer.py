@@ -5,12 +5,11 @@ import json
 import pytest
 from golden.google_make import VOCABULARY
 from helpers.hf_directory import GOLDEN, edit
-from helpers.stored_models import assert_same_weights, load, make_model
-from helpers.tiny_bert import tiny_tokenizer
+from helpers.stored_models import assert_same_weights, load
+from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.weights.formats.huggingface_tokenizer import read_huggingface_tokenizer
-from kbert.weights.open_checkpoint import open_checkpoint
 
 CASED = [token.capitalize() if token.isalpha() else token for token in VOCABULARY]
 
@@ -38,30 +37,28 @@ def test_no_tokenizer_at_all(caplog):
     assert "hf_bin: no vocabulary (vocab.txt): the model takes token ids, but no strings" in caplog.text
 
 
-def settings_in(directory):
-    """The tokenizer's arguments, without the one that is always there."""
-    settings = read_huggingface_tokenizer(directory).settings
-    return settings.pop("max_word_length"), settings
-
-
 def test_its_settings(directory):
     config, fast = directory / "tokenizer_config.json", directory / "tokenizer.json"
     edit(config, do_lower_case=False, strip_accents=True, tokenize_chinese_chars=False)
-    assert settings_in(directory) == (100, {"lowercase": False, "strip_accents": True, "split_on_cjk": False})
+    settings = read_huggingface_tokenizer(directory).settings
+    assert settings == {"lowercase": False, "strip_accents": True, "split_on_cjk": False, "max_word_length": 100}
     edit(config, do_lower_case=..., strip_accents=..., tokenize_chinese_chars=...)
     content = json.loads(fast.read_text())
     content["normalizer"] |= {"lowercase": True, "strip_accents": False}
     content["model"]["max_input_chars_per_word"] = 77
     fast.write_text(json.dumps(content))
-    assert settings_in(directory) == (77, {"lowercase": True, "strip_accents": False, "split_on_cjk": True})
+    settings = read_huggingface_tokenizer(directory).settings
+    assert settings == {"lowercase": True, "strip_accents": False, "split_on_cjk": True, "max_word_length": 77}
 
 
 def test_flags_as_numbers(directory):
     config = directory / "tokenizer_config.json"
     edit(config, do_lower_case=0, strip_accents=1, tokenize_chinese_chars=0)
-    _, settings = settings_in(directory)
-    assert settings == {"lowercase": False, "strip_accents": True, "split_on_cjk": False}
-    assert all(type(value) is bool for value in settings.values())
+    settings = read_huggingface_tokenizer(directory).settings
+    assert settings == {"lowercase": False, "strip_accents": True, "split_on_cjk": False, "max_word_length": 100}
+    assert all(type(settings[name]) is bool for name in ("lowercase", "strip_accents", "split_on_cjk"))
+    edit(config, do_lower_case=1, strip_accents=None, tokenize_chinese_chars=1)
+    assert load(directory, task="encoder").pretrained.tokenizer.lowercase is True
     edit(config, do_basic_tokenize=0)
     assert read_huggingface_tokenizer(directory).vocabulary is None
     for wrong in ("false", 2, 0.0):
@@ -78,7 +75,8 @@ def test_a_null_says_nothing(directory, tokens, lowercase):
     content = json.loads(fast.read_text())
     content["normalizer"] |= {"lowercase": lowercase, "handle_chinese_chars": False}
     fast.write_text(json.dumps(content))
-    assert settings_in(directory) == (100, {"lowercase": lowercase, "strip_accents": None, "split_on_cjk": False})
+    settings = read_huggingface_tokenizer(directory).settings
+    assert settings == {"lowercase": lowercase, "strip_accents": None, "split_on_cjk": False, "max_word_length": 100}
     fast.unlink()
     write_vocabulary(directory, tokens)
     found = read_huggingface_tokenizer(directory)
@@ -94,15 +92,14 @@ def test_tokens_that_were_added_after_training(directory):
 
 
 @pytest.mark.parametrize(
-    "file,change,remark",
+    "change,remark",
     [
-        ("tokenizer_config.json", {"tokenizer_class": "BertJapaneseTokenizer"}, "is not a WordPiece tokenizer"),
-        ("tokenizer_config.json", {"do_basic_tokenize": False}, "do_basic_tokenize is false"),
-        ("tokenizer.json", {"model": {"type": "BPE", "vocab": {}}}, "BPE tokenizer, not WordPiece"),
+        ({"tokenizer_class": "BertJapaneseTokenizer"}, "BertJapaneseTokenizer is not a WordPiece tokenizer"),
+        ({"do_basic_tokenize": False}, "do_basic_tokenize is false"),
     ],
 )
-def test_another_tokenizer_is_none_that_kbert_has(directory, file, change, remark):
-    edit(directory / file, **change)
+def test_another_tokenizer_is_none_that_kbert_has(directory, change, remark):
+    edit(directory / "tokenizer_config.json", **change)
     found = read_huggingface_tokenizer(directory)
     assert found.vocabulary is None and remark in found.remarks[0] and "but no strings" in found.remarks[0]
     assert read_huggingface_tokenizer(directory, GOLDEN / "google_pretraining/vocab.txt").vocabulary == VOCABULARY
@@ -122,9 +119,14 @@ def test_a_vocabulary_that_contradicts_tokenizer_json(directory, change):
     assert read_huggingface_tokenizer(directory).vocabulary == tokens
 
 
+def test_a_bpe_tokenizer_is_none_that_kbert_has(directory):
+    edit(directory / "tokenizer.json", model={"type": "BPE", "vocab": {}})
+    assert "BPE tokenizer, not WordPiece" in read_huggingface_tokenizer(directory).remarks[0]
+
+
 def test_a_model_without_a_tokenizer(directory):
     (directory / "tokenizer.json").unlink()
-    model = load(directory, task="encoder")
+    model = load(directory)
     assert model.pretrained.tokenizer is None
     for use in (kbert.build_pipeline, lambda model: kbert.save_pretrained(model, directory.parent / "out")):
         with pytest.raises(ValueError, match="tokenizer"):
@@ -149,10 +151,9 @@ def test_holes_in_the_vocabulary(directory):
 
 def test_what_kbert_writes_comes_back(tmp_path):
     tokenizer = tiny_tokenizer(lowercase=True, strip_accents=False, split_on_cjk=False, max_word_length=55)
-    kbert.save_pretrained(
-        make_model("encoder", num_layers=1), tmp_path / "out", format="huggingface", tokenizer=tokenizer
-    )
-    assert open_checkpoint(tmp_path / "out").settings.tokenizer == tokenizer.settings()
+    encoder = kbert.BertEncoder(tiny_config())
+    kbert.save_pretrained(encoder, tmp_path / "out", format="huggingface", tokenizer=tokenizer)
+    assert load(tmp_path / "out").pretrained.tokenizer.settings() == tokenizer.settings()
     (tmp_path / "out/vocab.txt").unlink()
     found = read_huggingface_tokenizer(tmp_path / "out")
     assert found.vocabulary == tokenizer.vocabulary

@@ -7,8 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 from helpers.stored_models import assert_same_weights, load, make_model, save, weights
-from helpers.tiny_bert import tiny_config
-from helpers.wrong_values import wrong_inputs
+from helpers.tiny_bert import TEXTS, randomise, tiny_config, tiny_tokenizer
 
 import kbert
 
@@ -16,16 +15,17 @@ TYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
 
 
 @pytest.mark.parametrize(
-    "name,dtype",
+    "name, dtype",
     [
         ("pretraining, untied", "bfloat16"),
         ("classification", "float16"),
         pytest.param("pretraining, untied", "float16", marks=pytest.mark.slow),
-        pytest.param("span with pooler", "bfloat16", marks=pytest.mark.slow),
+        pytest.param("classification", "bfloat16", marks=pytest.mark.slow),
+        *(pytest.param(n, d, marks=pytest.mark.slow) for n in ("encoder", "span with pooler") for d in TYPES),
     ],
 )
 def test_what_comes_back_is_what_was_rounded(name, dtype, tmp_path):
-    model = make_model(name, num_layers=1, hidden_dim=48, intermediate_dim=192)
+    model = make_model(name, hidden_dim=48, intermediate_dim=192)
     save(model, tmp_path / "whole", "kbert")
     save(model, tmp_path / "half", "kbert", storage_dtype=dtype)
     loaded = load(tmp_path / "half")
@@ -34,28 +34,49 @@ def test_what_comes_back_is_what_was_rounded(name, dtype, tmp_path):
         assert found.dtype == np.float32
         np.testing.assert_array_equal(found, value.astype(TYPES[dtype]).astype(np.float32), err_msg=path)
     sizes = [(tmp_path / form / "model.weights.h5").stat().st_size for form in ("whole", "half")]
-    assert sizes[0] - sizes[1] >= 1.9 * model.count_params()  # bytes; blocks are filled up
+    assert sizes[0] - sizes[1] >= 2 * model.count_params()
     manifests = [json.loads((tmp_path / form / "manifest.json").read_text()) for form in ("whole", "half")]
     assert [manifest["storage_dtype"] for manifest in manifests] == ["float32", dtype]
     assert not loaded.pretrained.report.newly_initialised and not loaded.pretrained.report.unused
     save(loaded, tmp_path / "again", "kbert", storage_dtype=dtype)  # rounded numbers stay as they are
-    other = type(model).from_config(model.get_config())
-    other.load_weights(tmp_path / "again/model.weights.h5")  # by Keras alone
-    assert_same_weights(other, loaded)
+    assert_same_weights(load(tmp_path / "again"), loaded)
+
+
+def test_another_task_takes_the_encoder(tmp_path):
+    model = make_model("pretraining")
+    save(model, tmp_path / "half", "kbert", storage_dtype="bfloat16")
+    loaded, whole = load(tmp_path / "half", task="classification", num_labels=2), weights(model)
+    for path, value in weights(loaded.encoder).items():
+        np.testing.assert_array_equal(value, whole[path].astype(ml_dtypes.bfloat16).astype(np.float32))
+    assert load(tmp_path / "half", dtype="mixed_bfloat16").dtype_policy.name == "mixed_bfloat16"
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_pipeline_and_the_files_that_keras_reads(tmp_path):
+    model = randomise(kbert.BertClassifier(tiny_config(), num_labels=2))
+    pipeline = kbert.build_pipeline(model, tiny_tokenizer(), sequence_length=9)
+    kbert.save_pretrained(pipeline, tmp_path / "it", storage_dtype="bfloat16")
+    found = kbert.build_pipeline(load(tmp_path / "it")).predict(TEXTS, verbose=0)
+    np.testing.assert_allclose(found["probabilities"], pipeline.predict(TEXTS, verbose=0)["probabilities"], atol=0.02)
+    other = kbert.BertClassifier(tiny_config(), num_labels=2)
+    other.load_weights(tmp_path / "it/model.weights.h5")
+    assert_same_weights(other, load(tmp_path / "it"))
 
 
 def test_what_is_refused(tmp_path):
-    model = make_model("encoder", num_layers=1)
-    quantised, large = (kbert.BertEncoder(tiny_config(num_layers=1)) for _ in range(2))
-    quantised.quantize("int8")
-    large.weights[0].assign(keras.ops.full(large.weights[0].shape, 70_000.0))
-    wrong_inputs(
-        lambda wrong: save(wrong[0], tmp_path / "it", wrong[1], storage_dtype=wrong[2]),
-        ((model, "kbert", "int4"), r"`storage_dtype` must be one of \('float32', .*Received: 'int4'"),
-        ((model, "google", "bfloat16"), r"format='google' takes no `storage_dtype`. Only \['kbert'\] take it"),
-        ((quantised, "kbert", "bfloat16"), "must be float32 for a quantised model"),
-        ((large, "kbert", "float16"), 'numbers that float16 can hold. Received: one of 7e.04. Take "bfloat16"'),
-    )
+    model = make_model("encoder")
+    with pytest.raises(ValueError, match=r"`storage_dtype` must be one of \('float32', .*Received: 'int4'"):
+        save(model, tmp_path / "it", "kbert", storage_dtype="int4")
+    with pytest.raises(ValueError, match=r"format='google' takes no `storage_dtype`. Only \['kbert'\] take it"):
+        save(model, tmp_path / "it", "google", storage_dtype="bfloat16")
     with pytest.raises(ValueError, match="takes no `compression`. Known: .*storage_dtype"):
         save(model, tmp_path / "it", "kbert", compression="gzip")
+    large = randomise(kbert.BertEncoder(tiny_config()))
+    large.encoder.blocks[0].weights[0].assign(keras.ops.full(large.encoder.blocks[0].weights[0].shape, 70_000.0))
+    with pytest.raises(ValueError, match='numbers that float16 can hold. Received: one of 7e.04. Take "bfloat16"'):
+        save(large, tmp_path / "it", "kbert", storage_dtype="float16")
+    quantised = randomise(kbert.BertEncoder(tiny_config()))
+    quantised.quantize("int8")
+    with pytest.raises(ValueError, match="must be float32 for a quantised model"):
+        save(quantised, tmp_path / "it", "kbert", storage_dtype="bfloat16")
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""Makes saved_models/kbert-mini-sentiment: kbert-mini, fine-tuned on SST-2's training set, of which 1,000 sentences choose the epoch.
+"""Makes saved_models/kbert-mini-sentiment: kbert-mini, fine-tuned on SST-2's training set.
 
     PYTHONPATH=.:recipes python recipes/experiments/sentiment_model.py --glue glue --run runs/sentiment
 

@@ -8,7 +8,7 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
 from kbert.files import sha256
-from kbert.weights.formats.kbert import read_kbert_directory
+from kbert.weights.open_checkpoint import open_checkpoint
 
 QUICK = as_flags(batch_size=8, sequence_length=9, learning_rate=2e-3, checkpoint_every=10, evaluate_every=30)
 
@@ -105,7 +105,7 @@ def test_pairs_from_tsv_and_a_held_out_share(home, tmp_path):
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert (metrics["train_examples"], metrics["dev"]["examples"], metrics["steps"]) == (36, 4, 4)
     assert list(metrics["constant_answer"]) == metrics["task"]["metrics"] == ["f1", "accuracy"]
-    stored = read_kbert_directory(tmp_path / "run" / "model")
+    stored = open_checkpoint(tmp_path / "run" / "model")
     assert stored.settings.task.pair
     assert stored.settings.task.labels == ("0", "1")
 

@@ -9,7 +9,7 @@ import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
 from helpers.at_step import AtStep
-from helpers.forked_kbert import start_kbert
+from helpers.forked_python import start_kbert
 from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 

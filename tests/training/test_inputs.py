@@ -118,10 +118,10 @@ def test_a_model_of_the_hub_is_the_commit_that_was_found(tmp_path, monkeypatch):
     pytest.importorskip("huggingface_hub")
     import huggingface_hub.constants
 
-    def no_network(_):
+    def no_network():
         raise ConnectionError
 
-    monkeypatch.setattr("kbert.weights.hub._reach", no_network)
+    monkeypatch.setattr("huggingface_hub.get_session", no_network)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
     monkeypatch.chdir(tmp_path)
     repository = tmp_path / "cache" / "models--owner--bert"

@@ -12,8 +12,7 @@ import keras
 import pytest
 from helpers import tiny_pretraining as tiny
 from helpers.compare import assert_arrays_equal
-from helpers.forked_kbert import start_kbert
-from helpers.forked_python import ForkedPython
+from helpers.forked_python import ForkedPython, start_kbert
 from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 

@@ -63,7 +63,7 @@ def serve(monkeypatch):
 def test_a_name_on_the_hub(serve):
     hub = serve(GOLDEN / "hf_safetensors")
     stored = open_checkpoint("owner/name")
-    assert stored.format == "huggingface" and stored.description.task == "pretraining"
+    assert stored.names.format == "huggingface" and stored.description.task == "pretraining"
     assert sorted(hub.wanted) == [
         "1_Pooling/config.json",
         "config.json",
@@ -92,7 +92,7 @@ def test_offline_only_the_cache_is_there(serve):
     with pytest.raises(FileNotFoundError, match=message):
         open_checkpoint("owner/name")
     serve(None, NO_NETWORK, cached=GOLDEN / "hf_safetensors")
-    assert open_checkpoint("owner/name").format == "huggingface"
+    assert open_checkpoint("owner/name").names.format == "huggingface"
 
 
 def test_no_huggingface_hub(monkeypatch):

@@ -13,7 +13,7 @@ from kbert.weights.open_checkpoint import open_checkpoint
 
 
 def format_of(path):
-    return open_checkpoint(path).format
+    return open_checkpoint(path).names.format
 
 
 @pytest.fixture(scope="module")

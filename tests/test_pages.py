@@ -80,7 +80,8 @@ def test_the_first_page(place, capsys):
     }
     names = run("README.md", smaller)
     said = re.findall(r"^print\(.*  # (\[.*\])$", blocks("README.md")[0], re.M)
-    assert len(said) == 3 and capsys.readouterr().out.splitlines()[:3] == said
+    printed = [line for line in capsys.readouterr().out.splitlines() if line.startswith("[")]  # not Keras's progress
+    assert len(said) == 3 and printed == said
     assert set(names["run"].metrics["dev"]) >= {"accuracy", "loss"}
     assert names["run"].pipeline.predict(["the good film ."])["label"][0] in ("bad", "good")
     assert (place / "exported/1/saved_model.pb").is_file()

@@ -81,6 +81,7 @@ def test_wrong_fields():
         ((Encoder, {"pooling": "medoid"}), "`pooling` must be one of .*Received: 'medoid'"),
         ((SpanExtraction, {"null_threshold": "1"}), "`null_threshold` must be a number .*Received: '1'"),
         ((SpanExtraction, {"null_threshold": float("nan")}), "null_threshold.*Received: nan"),
+        ((SpanExtraction, {"version": "3"}), r"`version` must be one of .'1.1', '2.0'.*Received: '3'"),
         ((SpanExtraction, {"n_best": 0}), "n_best.*Received: 0"),
         ((SpanExtraction, {"max_answer_length": True}), "max_answer_length.*Received: True"),
         ((Tagging, {"scheme": "iob"}), "`scheme` must be one of .*Received: 'iob'"),

@@ -113,11 +113,11 @@ def write_predictions(path, tagged: TaggedText, predicted: Sequence[Sequence[str
     has_documents = len(tagged.texts("document")) < len(tagged)
     lines = []
     document = None
-    for row in range(len(tagged)):
+    for row, guesses in zip(range(len(tagged)), predicted, strict=True):
         if has_documents and tagged.documents[row] != document:
             document = tagged.documents[row]
             lines += [f"{DOCUMENT_START} O O", ""]
-        for word, tag, guess in zip(tagged.words[row], tagged.tags[row], predicted[row], strict=True):
+        for word, tag, guess in zip(tagged.words[row], tagged.tags[row], guesses, strict=True):
             lines.append(" ".join("_".join(cell.split()) or "_" for cell in (word, tag, guess)))
         lines.append("")
     with atomic_file(path) as file:

@@ -96,8 +96,8 @@ def test_chunks():
 def test_errors():
     wrong_inputs(
         lambda tags: entity_scores(*tags),
-        (([["O"]], [["O", "O"]]), "a predicted tag for every tag"),
-        (([["O"]], []), "a predicted tag for every tag"),
+        (([["O"]], [["O", "O"]]), "argument 2 is longer"),
+        (([["O"]], []), "argument 2 is shorter"),
         (([[]], [[]]), "at least one word"),
         (([["S-PER"]], [["O"]]), "prefixes B, I, E and O. Received: 'S-PER'"),
     )

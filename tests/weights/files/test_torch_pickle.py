@@ -121,7 +121,7 @@ def tensor_pickle(monkeypatch, offset, size, stride, elements):
 def test_a_tensor_cannot_reach_beyond_its_data(read_pickle, monkeypatch):
     wrong_inputs(
         lambda tensor: read_pickle(tensor_pickle(monkeypatch, *tensor)),
-        ((13, (4,), (1,), 16), "reaches to element 16 of data that has 16"),
+        ((13, (4,), (1,), 16), "reaches to element 16 of 16\\."),
         ((0, (2, 9), (9, 1), 16), "reaches to element 17"),
         ((-1, (2,), (1,), 16), "makes no sense"),
         ((0, (2,), (-1,), 16), "makes no sense"),
@@ -233,7 +233,9 @@ def test_entries_that_do_not_fit(tmp_path, monkeypatch):
 def test_more_elements_than_data(tmp_path, monkeypatch, size, stride):
     """As torch's `expand` gives them: a number that stands for a million."""
     write_zip(tmp_path / "it.bin", tensor_pickle(monkeypatch, 0, size, stride, 4), np.zeros(4, "float32"))
-    with pytest.raises(ValueError, match="has more elements than its data, 4|reaches to element 8"):
+    with pytest.raises(
+        ValueError, match=r"has more elements than its data\. Received: .*size=4\)|reaches to element 8 of 4\."
+    ):
         TorchPickleFile(tmp_path / "it.bin")
 
 

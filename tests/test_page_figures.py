@@ -14,9 +14,10 @@ from kbert.files import read_json
 
 FIGURES = {  # page → figures that it has, between other characters than digits
     "README.md": """
-        {tiny[scores][STS-B]:.1f} {tiny[scores][NER]:.1f} {tiny[random][STS-B]:.1f} {tiny[random][NER]:.1f}""",
+        {tiny[scores][STS-B]:.1f} {tiny[scores][NER]:.1f} {tiny[random][STS-B]:.1f} {tiny[random][NER]:.1f}
+        {all_mini[mlm_accuracy]:.1f} {gpu[minutes]:.0f} {sentiment}""",
     "docs/results.md": """
-        {tiny[all_steps]:,} {mini[all_steps]:,} {mini[steps]:,} {tiny[constant][MRPC]:.1f}
+        {tiny[all_steps]:,} {mini[all_steps]:,} {mini[steps]:,} {gpu[steps]:,} {tiny[constant][MRPC]:.1f}
         {random[STS-B][mean]:.1f} {random[NER][mean]:.1f}""",
     "docs/fine-tuning.md": """
         {tiny[grid][NER 0.0001 6]:.1f} {tiny[grid][NER 0.0003 6]:.1f} {tiny[grid][NER 0.001 6]:.1f}
@@ -31,7 +32,7 @@ FIGURES = {  # page → figures that it has, between other characters than digit
     "docs/size-and-time.md": """
         {shards[tokens]:.0f} {shards[hours]:.1f} {shards[val_mlm_accuracy]:.1f}
         {all_tokens:.0f} {all_hours:.1f} {all_tiny[mlm_accuracy]:.1f}
-        {mini[tokens]:.0f} {mini[hours]:.1f} {mini[mlm_accuracy]:.1f}""",
+        {mini[tokens]:.0f} {mini[hours]:.1f} {mini[mlm_accuracy]:.1f} {all_mini[mlm_accuracy]:.1f} {gpu[minutes]:.0f}""",
     "docs/embeddings.md": "{embeddings}",
     "docs/distillation.md": "{distillation}",
     "saved_models/kbert-tiny/README.md": """
@@ -89,23 +90,27 @@ def values():
         manifests[name] = read_json(folder / "model" / "manifest.json")
         for line in map(json.loads, (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()):
             curves.setdefault(line["run"], []).append(line)
-    last, mini = manifests["tiny"]["made_by"], manifests["mini"]["made_by"]
+    last, gpu = manifests["tiny"]["made_by"], manifests["mini"]["made_by"]
+    mini = gpu["inputs"]["init"]["made_by"]
     runs = {
         "first": pretraining(last["inputs"]["init"]["made_by"], curves["tiny"]),
         "last": pretraining(last, curves["tiny-annealed"]),
         "mini": pretraining(mini, curves["mini"]),
+        "gpu": pretraining(gpu, curves["mini-h200"]),
     }
     [shards] = read_json(ROOT / "results" / "pretraining-shards-of-250000.json")["runs"]
     embeddings = read_json(ROOT / "results" / "embeddings.json")["rows"].values()
     distillation = read_json(ROOT / "results" / "distillation.json")["tasks"].values()
     scores = [np.mean(score) for task in distillation for score in task.values() if isinstance(score, float | list)]
     [random] = [row for row in read_json(ROOT / "results/pretraining.json")["rows"] if row["name"] == "random weights"]
+    card = (ROOT / "saved_models/kbert-mini-sentiment/README.md").read_text(encoding="utf-8")
     every = {name: read_json(ROOT / "results" / f"held-out-kbert-{name}.json") for name in ("tiny", "mini")}
     return runs | {
         **{f"all_{name}": percent(scores) for name, scores in every.items()},
         "tiny": runs["last"] | finetuning("kbert-tiny"),
         "mini": runs["mini"] | finetuning("kbert-mini"),
         "random": random["scores"],
+        "sentiment": re.search(r"\*\*([\d.]+)%\*\*", card).group(1),
         "embeddings": " ".join(f"{100 * scores['spearman']:.1f}" for scores in embeddings),
         "distillation": " ".join(f"{100 * score:.1f}" for score in scores),
         "all_tokens": runs["first"]["tokens"] + runs["last"]["tokens"],

@@ -112,6 +112,7 @@ def _card(name, pipeline, points, makers, records, results):
         sentences=text["sentences"],
         text_tokens=text["tokens"] / 1e6,
         steps=sum(end.step for end in ends),
+        devices=_devices(makers.values()),
         earlier=_earlier(list(makers.values())[0]),
         tokens=sum(end.tokens for end in ends) / 1e6,
         hours=sum(end.hours for end in ends),
@@ -123,7 +124,7 @@ def _card(name, pipeline, points, makers, records, results):
         compared=comparison_table(read_json(scores)) if scores.is_file() else "Not measured yet.\n",
         published=_published(name, config, read_json(scores) if scores.is_file() else {"rows": []}),
         length=pipeline.preprocessor.sequence_length,
-        positions="" if config.position_embedding == "sinusoidal" else ", so later positions are untrained",
+        positions="" if config.position_embedding == "sinusoidal" else _later_positions(list(makers.values())[-1]),
     )
 
 
@@ -136,7 +137,7 @@ def _published(name, config, result):
         return ""
     other, score = PUBLISHED[config.num_layers, config.hidden_dim]
     return (
-        f"Google's {other}, of this depth and width, was trained on hundreds of times as much, and has a Spearman "
+        f"Google's {other}, of this depth and width, was trained on far more text, and has a Spearman "
         f"correlation of {score} on the test set of STS-B. {name} has {ours[0]:.1f} on the dev set ([published figures]"
         "(../../docs/results.md#what-published-models-of-these-sizes-reach)). "
     )
@@ -153,6 +154,20 @@ def _earlier(made_by):
     """Which steps the table of results counts besides those of the card's runs."""
     other = _init(made_by)
     return f" (without those of {other}, which are counted too in the table of fine-tunings)" if other else ""
+
+
+def _devices(makers):
+    """What the runs were trained on, such as "a CPU and one NVIDIA H200"."""
+    found = dict.fromkeys(made_by.get("settings", {}).get("device") for made_by in makers)
+    return " and ".join("a CPU" if device is None else f"one {device}" for device in found)
+
+
+def _later_positions(made_by):
+    """What the model knows of positions behind those of its rows."""
+    accuracy = made_by.get("metrics", {}).get("mlm_accuracy_512")
+    if accuracy is None:
+        return ", so later positions are untrained"
+    return f", but for its last steps, of 512 tokens. There it predicts only {accuracy:.0%} of the masked tokens"
 
 
 def _init(made_by):

@@ -32,7 +32,8 @@ FIGURES = {  # page → figures that it has, between other characters than digit
     "docs/size-and-time.md": """
         {shards[tokens]:.0f} {shards[hours]:.1f} {shards[val_mlm_accuracy]:.1f}
         {all_tokens:.0f} {all_hours:.1f} {all_tiny[mlm_accuracy]:.1f}
-        {mini[tokens]:.0f} {mini[hours]:.1f} {mini[mlm_accuracy]:.1f} {all_mini[mlm_accuracy]:.1f} {gpu[minutes]:.0f}""",
+        {mini[tokens]:.0f} {mini[hours]:.1f} {mini[mlm_accuracy]:.1f}
+        {all_mini[mlm_accuracy]:.1f} {gpu[minutes]:.0f}""",
     "docs/embeddings.md": "{embeddings}",
     "docs/distillation.md": "{distillation}",
     "saved_models/kbert-tiny/README.md": """

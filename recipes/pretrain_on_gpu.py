@@ -1,43 +1,56 @@
 """Pre-train models side by side on one GPU, with JAX: rows, masks and updates are one compiled loop.
 
     python recipes/pretrain_on_gpu.py rows records --output rows --lengths 128 512 --epochs 6
-    python recipes/pretrain_on_gpu.py train rows --init saved_models/kbert-mini/model --phases 128:0.9 512:0.1 \\
-        --batch-size 256 --steps 56000 --learning-rates 2e-3 --schedule linear --warmup 0.02 --output runs/mini
-    python recipes/pretrain_on_gpu.py models runs/mini --vocabulary rows/vocab.txt
+    KERAS_BACKEND=jax python recipes/pretrain_on_gpu.py train rows --init saved_models/kbert-mini --output runs/mini \\
+        --phases 128:0.9 512:0.1 --batch-size 256 --steps 56000 --learning-rates 2e-3 --schedule linear --warmup 0.02
 
 `rows` needs TensorFlow: it writes the tokens of the records and the pairs that kbert draws from them. `train` needs
-JAX, Keras and NumPy alone; masks are new at every visit. It trains a model for each of --learning-rates and --masks at
-once, and keeps of each mixture of masks the model with the lowest held-out loss at the end. `models` needs TensorFlow
-again and makes kbert directories.
+JAX, Keras and NumPy alone; masks of single tokens are new at every visit. It trains a model for each of
+--learning-rates and --masks at once. Of each mixture of masks it writes the model with the lowest held-out loss at the
+end, and the same model after each fifth of the run: kbert directories, with weights in float16.
 
 `kbert pretrain` trains the same models by `model.fit`. Here no step returns to Python: tiny's steps take less time than
-a call. A killed run begins anew.
+a call. A killed run leaves nothing to continue.
 
 Shapes: B batch, S sequence, P predictions, M models, n steps of a chunk, R rows.
 """
 
 import argparse
 import json
-import os
 import pathlib
 import time
+import types
 
+import keras
 import numpy as np
 
-from kbert.pretraining.run.phases import default_max_predictions
-from kbert.pretraining.run.stored_batches import VOCABULARY
+from kbert.config import default_max_predictions
+from kbert.corpus.records_manifest import MANIFEST, VOCABULARY
+from kbert.files import read_json, sha256, write_directory, write_json
+from kbert.pipelines.settings import ModelSettings
+from kbert.pretraining.run.new_model import new_model
+from kbert.pretraining.run.phases import read_phases
+from kbert.pretraining.run.stored_batches import stored_model
 from kbert.text.vocabulary import read_vocabulary
+from kbert.training.made_by import describe_maker
+from kbert.versions import versions
+from kbert.weights.formats.kbert import KbertFormat
 
-COLUMNS = ("a_start", "a_length", "b_start", "b_length", "is_random")  # of a table of pairs
+ROWS = "rows.json"
 HELD_OUT_TOKENS = 6400 * 128  # that are scored
 
 
 def write_rows(arguments) -> None:
-    """Tokens [t] and tables of pairs of the records, for training and held out."""
+    """Tokens [t] and tables of pairs of the records, for training and held out.
+
+    A table [5, R] has start and length of A, start and length of B, and whether B is random.
+    """
     from kbert.corpus.records import Records
     from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
 
     records, output = Records(arguments.records), pathlib.Path(arguments.output)
+    if not records.held_out:
+        raise ValueError(f"{records.directory} holds out no documents, which show how training goes")
     output.mkdir(parents=True)
     (output / VOCABULARY).write_bytes((records.directory / VOCABULARY).read_bytes())
     for held_out, shards in ((False, records.training), (True, records.held_out)):
@@ -59,6 +72,9 @@ def write_rows(arguments) -> None:
                 tables.append(np.concatenate(found, axis=1)[:, order])
             np.save(output / f"{word}-{length}.npy", np.concatenate(tables, axis=1))  # [5, R]
             print(f"{word}, {length} tokens: {tables[0].shape[1]:,} rows an epoch")
+    about = {name: getattr(arguments, name) for name in ("next_sentence", "lengths", "epochs", "seed")}
+    about |= {"tokenizer": records.manifest["tokenizer"], "records": sha256(records.directory / MANIFEST)}
+    write_json(output / ROWS, about)
 
 
 def lay_out(tokens, rows, length, next_sentence, cls_id, sep_id):
@@ -86,7 +102,9 @@ def mask_tokens(key, token_ids, is_candidate, lengths, predictions, rates, mask_
     import jax.numpy as jnp
 
     choice, corruption, replacement = jax.random.split(key, 3)
-    wanted = jnp.clip(jnp.round(0.15 * lengths).astype("int32"), 1, predictions)
+    # Of each length by Python: products in float32 round differently at 190 tokens, for example.
+    wanted = [min(max(1, round(0.15 * length)), predictions) for length in range(token_ids.shape[1] + 1)]
+    wanted = jnp.asarray(wanted)[lengths]
     noise = jnp.where(is_candidate, jax.random.uniform(choice, token_ids.shape), 2.0)
     order = jax.lax.top_k(-noise, predictions)[1]
     is_mask = jnp.arange(predictions)[None] < jnp.minimum(wanted, is_candidate.sum(1))[:, None]
@@ -118,19 +136,19 @@ class Loop:
         model: `BertPretrainer` with the weights of the first step.
         special_ids: of [CLS], [SEP] and [MASK].
         rates: peaks of the learning rate [M].
-        mixtures: fractions of masked tokens that become [MASK] or stay [M, 2].
-        left_to_right: whether every token predicts the next one.
+        mixtures: fractions of masked tokens that become [MASK] or stay [M, 2]. Unused by a left-to-right model, whose
+            every token predicts the next one.
         stable: whether the rate falls in the last fifth only.
     """
 
-    def __init__(self, model, special_ids, rates, mixtures, left_to_right=False, stable=True):
+    def __init__(self, model, special_ids, rates, mixtures, stable):
         import jax
         import jax.numpy as jnp
 
         from kbert.optim.adamw import AdamW
 
         self.model, self.special_ids = model, special_ids
-        self.left_to_right, self.stable = left_to_right, stable
+        self.left_to_right, self.stable = model.config.causal, stable
         self.optimizer = AdamW(rates[0], bias_correction=True)
         self.optimizer.build(model.trainable_variables)
         self.rate = [variable.name for variable in self.optimizer.variables].index("learning_rate")
@@ -211,104 +229,140 @@ class Loop:
         return jnp.stack([total[:, 0] / total[:, 2], total[:, 1] / total[:, 2], total[:, 3] / order.size], 1)
 
 
+def read_plan(arguments, chunk: int) -> list[tuple[int, int, int]]:
+    """(length, rows of an update, last step) of each phase; updates of all phases have as many tokens."""
+    plan, fraction, begin, rows = [], 0.0, 0, pathlib.Path(arguments.rows)
+    phases = read_phases(arguments.phases, arguments.batch_size)
+    for length, part, *_ in phases:
+        fraction += part
+        size, end = arguments.batch_size * phases[0][0] // length, round(fraction * arguments.steps)
+        if size < 1 or end == begin or end % chunk:
+            raise ValueError(
+                f"train: expected phases of whole chunks of {chunk} steps, with a row an update or more. Received: "
+                f"{arguments.phases}, {arguments.steps} steps of {arguments.batch_size} rows"
+            )
+        for word in ("train", "held-out"):
+            if not (rows / f"{word}-{length}.npy").is_file():
+                raise ValueError(f"{rows} has no rows of {length} tokens: `rows` writes them with --lengths {length}")
+        plan.append((length, size, end))
+        begin = end
+    return plan
+
+
+def read_mixture(text: str) -> list[float]:
+    """The fractions of [MASK] and of the same token in a mixture such as 80/10/10."""
+    parts = [int(part) for part in text.split("/")]
+    if len(parts) != 3 or sum(parts) != 100:
+        raise ValueError(f"--masks: expected three percentages that add up to 100. Received: {text}")
+    return [part / 100 for part in parts[:2]]
+
+
 def train(arguments) -> None:
-    """Trains, and writes the weights of the best model of each mixture, of fifths of the run, and the history."""
-    os.environ.setdefault("KERAS_BACKEND", "jax")
+    """Trains, and writes for each mixture the best model at the end and after each fifth, and the history."""
+    if keras.backend.backend() != "jax":
+        raise ValueError(f"train: expected KERAS_BACKEND=jax. Received: {keras.backend.backend()}")
     import jax
     import jax.numpy as jnp
-    import keras
 
-    keras.config.set_dtype_policy(arguments.precision)
     rows, output = pathlib.Path(arguments.rows), pathlib.Path(arguments.output)
-    mixtures = [[int(part) / 100 for part in mixture.split("/")[:2]] for mixture in arguments.masks]
-    rates = [rate for rate in arguments.learning_rates for _ in mixtures]
-    vocabulary = read_vocabulary(rows / VOCABULARY)
-    special_ids = [vocabulary.index(token) for token in ("[CLS]", "[SEP]", "[MASK]")]
-    more = mixtures * len(arguments.learning_rates), arguments.left_to_right, arguments.schedule == "stable"
-    loop = Loop(_model(arguments, len(vocabulary)), special_ids, rates, *more)
-    tokens, held_out = (jnp.asarray(np.load(rows / f"{word}-tokens.npy")) for word in ("train", "held-out"))
-    output.mkdir(parents=True)
-    key, step, kept, history, seconds = jax.random.PRNGKey(arguments.seed), 0, {}, [], 0.0
+    about, vocabulary = read_json(rows / ROWS), read_vocabulary(rows / VOCABULARY)
     chunk = min(arguments.chunk, arguments.steps)
-    for length, fraction in (phase.split(":") for phase in arguments.phases):
-        length, end = int(length), step + round(float(fraction) * arguments.steps / chunk) * chunk
-        size = arguments.batch_size * int(arguments.phases[0].split(":")[0]) // length  # as many tokens an update
-        table, scored = (jnp.asarray(np.load(rows / f"{word}-{length}.npy")) for word in ("train", "held-out"))
-        count = min(scored.shape[1], HELD_OUT_TOKENS // length) // 32 * 32 or scored.shape[1]
-        order = jnp.asarray(np.linspace(0, scored.shape[1] - 1, count, dtype="i4").reshape(-1, min(32, count)))
-        for first in range(step, end, chunk):
-            index = np.arange((first - step) * size, (first - step + chunk) * size) % table.shape[1]
-            index, begin = jnp.asarray(index.reshape(chunk, size).astype("i4")), time.monotonic()
-            plan = jnp.asarray(first), index, key, float(arguments.steps), arguments.warmup * arguments.steps
-            loop.state, loss = loop.train(loop.state, tokens, table, *plan, length=length)
+    plan, mixtures = read_plan(arguments, chunk), [read_mixture(mixture) for mixture in arguments.masks]
+    keras.config.set_dtype_policy(arguments.precision)
+    model = first_model(arguments, about, vocabulary)
+    output.mkdir(parents=True)
+    rates = [rate for rate in arguments.learning_rates for _ in mixtures]
+    special_ids = [vocabulary.index(token) for token in ("[CLS]", "[SEP]", "[MASK]")]
+    loop = Loop(model, special_ids, rates, mixtures * len(arguments.learning_rates), arguments.schedule == "stable")
+    tokens = jnp.asarray(np.load(rows / "train-tokens.npy"))
+    held_out = jnp.asarray(np.load(rows / "held-out-tokens.npy"))
+    key, step, seconds, kept, history = jax.random.PRNGKey(arguments.seed), 0, 0.0, {}, []
+    for length, size, end in plan:
+        table = jnp.asarray(np.load(rows / f"train-{length}.npy"))
+        scored = jnp.asarray(np.load(rows / f"held-out-{length}.npy"))
+        order = _evaluation_order(scored.shape[1], length)
+        start = step
+        while step < end:
+            begin = time.monotonic()
+            index = np.arange((step - start) * size, (step - start + chunk) * size) % table.shape[1]
+            index = jnp.asarray(index.reshape(chunk, size).astype("i4"))
+            schedule = float(arguments.steps), arguments.warmup * arguments.steps
+            loop.state, loss = loop.train(
+                loop.state, tokens, table, jnp.asarray(step), index, key, *schedule, length=length
+            )
             loss = np.asarray(loss)  # waits
             seconds += time.monotonic() - begin
+            step += chunk
             scores = np.asarray(loop.evaluate(loop.state, held_out, scored, order, length=length))
-            record = {"step": first + chunk, "length": length, "seconds": seconds, "loss": loss.tolist()}
-            history.append(record | {"held_out": scores.tolist()})
-            print(first + chunk, *(f"{a:.3f} {b:.1%} {c:.1%}" for a, b, c in scores), f"{seconds:.0f} s", flush=True)
-            if (first + chunk) * 5 % arguments.steps == 0:
-                kept[first + chunk] = [np.asarray(values) for values in loop.state[0]]
-        step = end
-    kept[step] = [np.asarray(values) for values in loop.state[0]]
-    settings = vars(arguments) | {
-        "device": jax.devices()[0].device_kind,
-        "versions": {"jax": jax.__version__, "keras": keras.__version__},
-    }
+            history.append((step, length, seconds, loss, scores))
+            print(step, *(f"{a:.3f} {b:.1%} {c:.1%}" for a, b, c in scores), f"{seconds:.0f} s", flush=True)
+            if step * 5 % arguments.steps == 0:
+                kept[step] = [np.asarray(values) for values in loop.state[0]]
+    final = np.nan_to_num(history[-1][-1][:, 0], nan=np.inf)
     for number, mixture in enumerate(arguments.masks):
-        best = min(
-            range(number, len(rates), len(mixtures)),
-            key=lambda one: np.nan_to_num(history[-1]["held_out"][one][0], nan=np.inf),
-        )
-        name = mixture.replace("/", "-")
-        for at, weights in kept.items():
-            arrays = {v.path: values[best] for v, values in zip(loop.model.trainable_variables, weights, strict=True)}
-            np.savez(output / (f"{name}.npz" if at == step else f"{name}@{at}.npz"), **arrays)
-        one = [record | {"loss": record["loss"][best], "held_out": record["held_out"][best]} for record in history]
-        told = settings | {"function": None, "learning_rate": rates[best], "history": one}
-        (output / f"{name}.json").write_text(json.dumps(told, indent=1) + "\n")
+        best = min(range(number, len(rates), len(mixtures)), key=final.__getitem__)
+        _write(arguments, about, vocabulary, loop.model, kept, history, best, rates[best], mixture)
 
 
-def _model(arguments, vocabulary_size):
-    import types
-
-    import keras
-
-    from kbert.config import BertConfig
-    from kbert.models.pretrainer import BertPretrainer
-    from kbert.pretraining.run.new_model import new_model
-
-    if arguments.init is None:
-        keras.utils.set_random_seed(arguments.seed)
-        new = {"size": arguments.size, "dropout": 0.0, "initializer_stddev": "scaled", "position_embedding": None}
-        new |= {"position_initializer": "sinusoidal", "sequence_length": 512, "left_to_right": arguments.left_to_right}
-        settings = types.SimpleNamespace(**new, next_sentence=arguments.next_sentence)
-        return new_model(settings, vocabulary_size)
-    init = pathlib.Path(arguments.init)
-    content = json.loads((init / "config.json").read_text())
-    config = BertConfig.from_dict(content["architecture"] | {"hidden_dropout": 0.0, "attention_dropout": 0.0})
-    model = BertPretrainer(config, next_sentence=arguments.next_sentence, **content["model"])
-    model.load_weights(init / "model.weights.h5")
-    return model
+def first_model(arguments, about, vocabulary):
+    """The model that all begin as: new, with the settings "small-budget", or that of `--init`."""
+    if arguments.init is not None:
+        if arguments.left_to_right or arguments.size:
+            raise ValueError(
+                "train: --init has its own size and direction. Received: --size or --left-to-right as well"
+            )
+        no_dropout = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
+        return stored_model(arguments.init, about["next_sentence"], vocabulary, about["tokenizer"], no_dropout)
+    keras.utils.set_random_seed(arguments.seed)
+    new = {"size": arguments.size, "dropout": 0.0, "initializer_stddev": "scaled", "position_embedding": None}
+    new |= {"position_initializer": "sinusoidal", "sequence_length": max(about["lengths"])}
+    new |= {"left_to_right": arguments.left_to_right, "next_sentence": about["next_sentence"]}
+    return new_model(types.SimpleNamespace(**new), len(vocabulary))
 
 
-def write_models(arguments) -> None:
-    """A kbert directory beside each file of weights."""
-    import kbert
-    from kbert.text.tokenizer import BertTokenizer
+def _evaluation_order(rows, length):
+    """The held-out rows that are scored, spread over all of them: [n, B]."""
+    import jax.numpy as jnp
 
-    for path in sorted(pathlib.Path(arguments.run).glob("*.npz")):
-        settings = json.loads((path.parent / f"{path.stem.partition('@')[0]}.json").read_text())
-        tokenizer = BertTokenizer(arguments.vocabulary)
-        model = _model(argparse.Namespace(**settings), tokenizer.vocabulary_size)
-        with np.load(path) as weights:
-            for variable in model.trainable_variables:
-                variable.assign(weights[variable.path])
-        made_by = {"recipe": "pretrain_on_gpu.py", "settings": {k: v for k, v in settings.items() if k != "history"}}
-        kbert.save_pretrained(
-            model, path.with_suffix(""), tokenizer=tokenizer, made_by=made_by, storage_dtype="float16"
-        )
-        print(path.with_suffix(""))
+    size = min(32, rows)
+    count = min(rows, HELD_OUT_TOKENS // length) // size * size
+    return jnp.asarray(np.linspace(0, rows - 1, count, dtype="i4").reshape(-1, size))
+
+
+def _write(arguments, about, vocabulary, model, kept, history, best, rate, mixture):
+    """A run directory of one mixture: model/, history.jsonl and a folder for each fifth."""
+    import jax
+
+    names = ("seconds", "loss", "val_mlm_cross_entropy", "val_mlm_accuracy", "val_nsp_accuracy")
+    run, before, lines = pathlib.Path(arguments.output) / mixture.replace("/", "-"), 0.0, []
+    run.mkdir()
+    for step, length, seconds, loss, scores in history:
+        values = dict(zip(names, (seconds - before, loss[best], *scores[best]), strict=True))
+        lines.append({"step": step, "sequence_length": length} | {name: float(x) for name, x in values.items()})
+        before = seconds
+    (run / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+    settings = {name: value for name, value in vars(arguments).items() if name not in ("function", "rows", "output")}
+    settings |= {"learning_rate": rate, "masks": mixture, "device": jax.devices()[0].device_kind, "init": None}
+    made_by = {"recipe": "pretrain_on_gpu.py", "versions": {**versions(), "jax": jax.__version__}}
+    made_by |= {"settings": settings, "inputs": {"rows": about}}
+    if arguments.init is not None:
+        made_by["inputs"]["init"] = {
+            "name": pathlib.Path(arguments.init).name,
+            "made_by": describe_maker(arguments.init),
+        }
+    last = {name.removeprefix("val_"): value for name, value in lines[-1].items() if name.startswith("val_")}
+    stored = ModelSettings(task=model.task, sequence_length=lines[0]["sequence_length"], tokenizer=about["tokenizer"])
+    for step, weights in kept.items():
+        for variable, values in zip(model.trainable_variables, weights, strict=True):
+            variable.assign(values[best])
+        metrics = {"steps": step, "minutes": history[-1][2] / 60, "parameters": model.count_params()}
+        made = made_by | {"metrics": metrics | (last if step == arguments.steps else {})}
+
+        def write(partial, made=made):
+            KbertFormat().write(partial, model, stored, vocabulary, made_by=made, storage_dtype="float16")
+
+        write_directory(run / ("model" if step == arguments.steps else f"model@{step}"), write)
+    print(run)
 
 
 def main(argv=None) -> None:
@@ -318,12 +372,13 @@ def main(argv=None) -> None:
     rows.add_argument("records")
     rows.add_argument("--lengths", type=int, nargs="+", default=[128])
     rows.add_argument("--epochs", type=int, default=2, help="visits to each document, with new pairs (default: 2)")
+    rows.add_argument("--no-next-sentence", dest="next_sentence", action="store_false")
     rows.set_defaults(function=write_rows)
     loop = commands.add_parser("train")
     loop.add_argument("rows")
-    loop.add_argument("--size", default="tiny")
+    loop.add_argument("--size", help="of a new model, such as tiny")
+    loop.add_argument("--left-to-right", action="store_true", help="a new model in which every token predicts the next")
     loop.add_argument("--init", help="a kbert directory, instead of new weights")
-    loop.add_argument("--left-to-right", action="store_true")
     loop.add_argument("--phases", nargs="+", default=["128:1"], metavar="LENGTH:FRACTION")
     loop.add_argument("--batch-size", type=int, default=16, help="of the first phase; others have as many tokens")
     loop.add_argument("--steps", type=int, default=40_000)
@@ -332,18 +387,16 @@ def main(argv=None) -> None:
     loop.add_argument("--masks", nargs="+", default=["80/10/10"], metavar="MASK/SAME/RANDOM")
     loop.add_argument("--schedule", choices=("stable", "linear"), default="stable")
     loop.add_argument("--warmup", type=float, default=0.05, help="fraction of the steps (default: 0.05)")
-    loop.add_argument("--precision", default="mixed_bfloat16")
+    loop.add_argument("--precision", choices=("mixed_bfloat16", "float32"), default="mixed_bfloat16")
     loop.set_defaults(function=train)
-    models = commands.add_parser("models")
-    models.add_argument("run")
-    models.add_argument("--vocabulary", required=True)
-    models.set_defaults(function=write_models)
     for one in (rows, loop):
         one.add_argument("--output", required=True)
         one.add_argument("--seed", type=int, default=0)
-        one.add_argument("--no-next-sentence", dest="next_sentence", action="store_false")
     arguments = parser.parse_args(argv)
-    arguments.function(arguments)
+    try:
+        arguments.function(arguments)
+    except (ValueError, OSError) as error:
+        raise SystemExit(f"error: {error}") from None
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """The recipe that pre-trains several models in one loop on JAX: its rows and masks, and a whole run."""
 
 import json
+import os
 import subprocess
 import sys
 
@@ -9,10 +10,11 @@ import pytest
 from helpers.paths import ROOT
 from helpers.run_python import BLOCK_TENSORFLOW, run_python
 from helpers.run_recipe import read_json
-from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
+from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, write_lines
 
 import kbert
 from kbert.corpus.records import Records
+from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import sentence_pairs
 
 pytestmark = pytest.mark.parity
@@ -106,14 +108,117 @@ def test_masks(written, jax, monkeypatch):
         assert abs(count / n - rate) < 4 * (rate * (1 - rate) / n) ** 0.5
 
 
+def test_the_number_of_masks_is_rounded_as_by_kbert(jax, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "recipes")
+    from pretrain_on_gpu import mask_tokens
+
+    lengths = np.arange(3, 513)
+    candidates = (np.arange(512) > 0) & (np.arange(512) < lengths[:, None] - 1)
+    token_ids = jax.numpy.full((len(lengths), 512), 7)
+    arrays = token_ids, jax.numpy.asarray(candidates), jax.numpy.asarray(lengths)
+    weights = mask_tokens(jax.random.PRNGKey(0), *arrays, 80, (0.8, 0.1), MASK, len(VOCABULARY))[3]
+    expected = TokenMasking(make_tokenizer(), 80).most_masks(lengths).numpy()
+    np.testing.assert_array_equal(weights.sum(1), np.minimum(expected, lengths - 2))
+
+
+def test_next_tokens_are_those_of_kbert(written, jax, monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "recipes")
+    from pretrain_on_gpu import lay_out, next_tokens
+
+    rows = written / "single"
+    numbers = (jax.numpy.asarray(np.load(rows / name)) for name in ("train-tokens.npy", f"train-{LENGTH}.npy"))
+    token_ids, _, padding = lay_out(*numbers, LENGTH, False, CLS, SEP)
+    is_candidate = padding & (token_ids != CLS) & (token_ids != SEP)
+    found = next_tokens(token_ids, is_candidate, LENGTH - 2)
+    batch = {"token_ids": np.asarray(token_ids), "padding_mask": np.asarray(padding)}
+    inputs, labels, weights = NextTokens(make_tokenizer(), LENGTH - 2).call(batch)
+    for one, expected in zip(found, (inputs["mask_positions"], labels, weights), strict=True):
+        np.testing.assert_array_equal(one, expected)
+
+
+UPDATES = (
+    BLOCK_TENSORFLOW
+    + """
+import sys
+sys.path.insert(0, sys.argv[1])
+import json
+import jax
+import jax.numpy as jnp
+import keras
+import numpy as np
+from pretrain_on_gpu import Loop
+from kbert.config import BertConfig
+from kbert.models.pretrainer import BertPretrainer
+from kbert.optim.adamw import AdamW
+from kbert.optim.schedule import WarmupLinearDecay
+from kbert.optim.warmup_stable_decay import WarmupStableDecay
+
+rows, special, steps, length = sys.argv[2], [int(x) for x in sys.argv[3:6]], 10, 32
+sizes = {"num_layers": 1, "hidden_dim": 8, "num_heads": 2, "intermediate_dim": 12, "max_sequence_length": 48}
+config = BertConfig(vocabulary_size=int(sys.argv[6]), hidden_dropout=0.0, attention_dropout=0.0, **sizes)
+tokens, table = (jnp.asarray(np.load(f"{rows}/{name}.npy")) for name in ("train-tokens", f"train-{length}"))
+order, key, result = jnp.arange(steps * 4).reshape(steps, 4), jax.random.PRNGKey(1), {}
+rates, mixtures = [3e-3, 1e-2], [[0.8, 0.1], [0.0, 1.0]]
+for stable in (False, True):
+    keras.utils.set_random_seed(2)
+    loop = Loop(BertPretrainer(config), special, rates, mixtures, stable)
+    first = [np.asarray(variable) for variable in loop.model.trainable_variables]
+    state, _ = loop.train(loop.state, tokens, table, jnp.asarray(0), order, key, float(steps), 3.0, length=length)
+    differences = []
+    for number, rate in enumerate(rates):
+        model = BertPretrainer(config)
+        for variable, value in zip(model.trainable_variables, first, strict=True):
+            variable.assign(value)
+        schedule = WarmupStableDecay(rate, 3, steps, 2) if stable else WarmupLinearDecay(rate, 3, steps)
+        model.compile(AdamW(schedule, bias_correction=True))
+        for step in range(steps):
+            keys = jax.random.split(jax.random.fold_in(key, step), len(rates))
+            batch = loop._batch(tokens, table[:, order[step]], keys[number], loop.mixtures[number], length)
+            inputs, labels, weights = jax.tree.map(np.asarray, batch)
+            more = {"mlm_logits": weights, "nsp_logits": np.ones(4, "float32")}
+            model.train_on_batch(inputs, labels, sample_weight=more)
+        for variable, values, begin in zip(model.trainable_variables, state[0], first, strict=True):
+            value = np.asarray(values[number])
+            differences.append([np.abs(np.asarray(variable) - value).max(), np.abs(value - begin).max()])
+    result[str(stable)] = np.max(differences, axis=0).tolist()
+print(json.dumps(result))
+"""
+)
+
+
+def test_updates_are_those_of_compile_and_train_on_batch(written, jax):
+    arguments = ROOT / "recipes", written / "rows", CLS, SEP, MASK, len(VOCABULARY)
+    for difference, movement in run_python(UPDATES, *arguments, backend="jax").values():
+        assert difference < 1e-5 < 1e-2 < movement
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--phases", "32:0.9", "48:0.1", "--steps", "60"], "whole chunks of 60 steps"),
+        (["--phases", "32:0.5"], "must have the sum 1"),
+        (["--phases", "64:1"], "no rows of 64 tokens: `rows` writes them with --lengths 64"),
+        (["--phases", "32:0.5", "48:0.5", "--batch-size", "1", "--steps", "4", "--chunk", "2"], "with a row an update"),
+        (["--phases", "32:1", "--masks", "80/10"], "three percentages that add up to 100"),
+        (["--phases", "32:1", "--init", "absent"], "must be a kbert directory"),
+        (["--phases", "32:1", "--init", "absent", "--size", "tiny"], "--size or --left-to-right as well"),
+    ],
+)
+def test_wrong_arguments(written, jax, tmp_path, options, message):
+    command = [sys.executable, RECIPE, "train", written / "rows", "--output", tmp_path / "run", *options]
+    run = subprocess.run(command, env=os.environ | {"KERAS_BACKEND": "jax"}, cwd=ROOT, capture_output=True, text=True)
+    assert run.returncode == 1 and run.stderr.splitlines()[-1].startswith("error: ") and message in run.stderr
+    assert not (tmp_path / "run").exists()
+
+
 TRAIN = (
     BLOCK_TENSORFLOW
     + """
-import json, sys
+import sys
 sys.path.insert(0, sys.argv[1])
 import pretrain_on_gpu
 pretrain_on_gpu.main(["train", *sys.argv[2:]])
-print(json.dumps([name for name in sys.modules if name.split(".")[0] == "tensorflow"]))
+print("null")
 """
 )
 
@@ -122,18 +227,26 @@ print(json.dumps([name for name in sys.modules if name.split(".")[0] == "tensorf
 def test_a_run_and_its_models(written, jax, tmp_path):
     options = ["--steps", "60", "--chunk", "6", "--learning-rates", "3e-3", "0", "--masks", "80/10/10", "100/0/0"]
     options += ["--phases", f"{LENGTH}:0.8", "48:0.2", "--precision", "float32", "--output", tmp_path / "run"]
-    assert run_python(TRAIN, ROOT / "recipes", written / "rows", *options, backend="jax") == []
-    command = [sys.executable, RECIPE, "models", tmp_path / "run", "--vocabulary", written / "rows" / "vocab.txt"]
-    subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
+    run_python(TRAIN, ROOT / "recipes", written / "rows", *options, backend="jax")
     for name in ("80-10-10", "100-0-0"):
-        told = read_json(tmp_path / "run" / f"{name}.json")
-        history = told["history"]
-        assert told["learning_rate"] == 3e-3 and [one["length"] for one in history] == [LENGTH] * 8 + [48] * 2
-        assert history[7]["held_out"][0] < history[0]["held_out"][0] - 0.1  # a rate of 0 learns nothing
-        model = kbert.load_pretrained(tmp_path / "run" / name)
+        run = tmp_path / "run" / name
+        history = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
+        assert [line["sequence_length"] for line in history] == [LENGTH] * 8 + [48] * 2
+        assert history[7]["val_mlm_cross_entropy"] < history[0]["val_mlm_cross_entropy"] - 0.1  # a rate of 0 stays
+        model = kbert.load_pretrained(run)
         assert model.next_sentence and model.pretrained.tokenizer.vocabulary == VOCABULARY
-        scores = kbert.pretraining.evaluate_pretraining(model, written / "records", sequence_length=48)
-        if name == "80-10-10":  # the loop's own masks differ from kbert's
-            assert abs(scores["mlm_cross_entropy"] - history[-1]["held_out"][0]) < 0.1
-        assert (tmp_path / "run" / f"{name}@12" / "model.weights.h5").is_file()
-    assert json.loads((tmp_path / "run" / name / "manifest.json").read_text())["made_by"]["recipe"] == RECIPE.name
+        made_by = read_json(run / "model" / "manifest.json")["made_by"]
+        assert made_by["settings"]["learning_rate"] == 3e-3 and made_by["metrics"]["steps"] == 60
+        assert sorted(path.name for path in run.iterdir()) == [
+            "history.jsonl",
+            *("model", "model@12", "model@24", "model@36", "model@48"),
+        ]
+    scores = kbert.pretraining.evaluate_pretraining(tmp_path / "run/80-10-10", written / "records", sequence_length=48)
+    last = read_json(tmp_path / "run/80-10-10/model/manifest.json")["made_by"]["metrics"]
+    assert abs(scores["mlm_cross_entropy"] - last["mlm_cross_entropy"]) < 0.1  # other masks
+    assert abs(scores["mlm_accuracy"] - last["mlm_accuracy"]) < 0.03
+    assert abs(scores["nsp_accuracy"] - last["nsp_accuracy"]) < 0.15
+    more = ["--init", tmp_path / "run/80-10-10", "--phases", "32:1", "--steps", "2", "--output", tmp_path / "more"]
+    run_python(TRAIN, ROOT / "recipes", written / "rows", *more, backend="jax")
+    inputs = read_json(tmp_path / "more/80-10-10/model/manifest.json")["made_by"]["inputs"]
+    assert inputs["init"]["made_by"]["metrics"] == last

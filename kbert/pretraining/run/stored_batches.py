@@ -147,6 +147,35 @@ def _read_arrays(path, file):
         raise UnreadableInput(f"{path} is not a NumPy archive ({error}). Write the batches again.") from error
 
 
+def stored_model(init, next_sentence: bool, vocabulary, tokenizer_settings, changes=()) -> BertPretrainer:
+    """The model in a kbert directory, or in ``model/`` below it, to train on rows of this vocabulary.
+
+    Without `kbert.load_pretrained`, which knows all tasks and formats and needs TensorFlow for its tokenizer. `changes`
+    are fields of its `BertConfig`.
+    """
+    paths = (pathlib.Path(init), pathlib.Path(init) / "model") if isinstance(init, str | os.PathLike) else ()
+    path = next((path for path in paths if is_kbert_directory(path)), None)
+    if path is None:
+        received = repr(os.fspath(init)) if paths else type(init).__name__
+        raise ValueError(
+            "pretrain: `init` must be a kbert directory for a training on batches (kbert convert makes one). "
+            f"Received: {received}"
+        )
+    content, task = read_json(path / CONFIG), "pretraining" if next_sentence else "masked_lm"
+    if (stored := content["task"]["name"]) != task:
+        raise ValueError(f"pretrain: the batches are for a {task} model. Received: {path}, a {stored} model")
+    if content.get("quantized_layers"):
+        raise ValueError(f"pretrain: training needs float weights. Received: {path}, a quantised model")
+    if sha256(path / WEIGHTS) != read_json(path / "manifest.json")["files"][WEIGHTS]["sha256"]:
+        raise ValueError(f"{path / WEIGHTS} is damaged: its sha256 is not the one in manifest.json")
+    config = BertConfig.from_dict(content["architecture"] | dict(changes))
+    own = read_kbert_vocabulary(path, config), content["tokenizer"]
+    check_same_tokenizer("pretrain: the batches", own, (vocabulary, tokenizer_settings))
+    model = BertPretrainer(config, next_sentence=next_sentence, **content["model"])
+    model.load_weights(path / WEIGHTS)
+    return model
+
+
 class StoredBatches:
     """A directory of batches as a run learns from it, in place of a `corpus_data.CorpusData`.
 
@@ -170,35 +199,13 @@ class StoredBatches:
         with hardware.scope():
             if settings.init is None:
                 return new_model(settings, len(self.vocabulary))
-            model = self._stored_model()
+            tokenizer = self.vocabulary, self.tokenizer_settings
+            model = stored_model(settings.init, settings.next_sentence, *tokenizer, dropout_of(settings))
+            if model.config.causal:
+                raise ValueError(
+                    f"pretrain: `init` must be a bidirectional model. Received: {settings.init}, a left-to-right one"
+                )
             return model if settings.size is None else grow_model(model, settings.size, seed=settings.seed)
-
-    def _stored_model(self):
-        """Without `kbert.load_pretrained`, which knows all tasks and formats and needs TensorFlow for its tokenizer."""
-        settings, init = self.settings, self.settings.init
-        paths = (pathlib.Path(init), pathlib.Path(init) / "model") if isinstance(init, str | os.PathLike) else ()
-        path = next((path for path in paths if is_kbert_directory(path)), None)
-        if path is None:
-            received = repr(os.fspath(init)) if paths else type(init).__name__
-            raise ValueError(
-                "pretrain: `init` must be a kbert directory for a training on batches (kbert convert makes one). "
-                f"Received: {received}"
-            )
-        content, task = read_json(path / CONFIG), "pretraining" if settings.next_sentence else "masked_lm"
-        if (stored := content["task"]["name"]) != task:
-            raise ValueError(f"pretrain: the batches are for a {task} model. Received: {path}, a {stored} model")
-        if content.get("quantized_layers"):
-            raise ValueError(f"pretrain: training needs float weights. Received: {path}, a quantised model")
-        if sha256(path / WEIGHTS) != read_json(path / "manifest.json")["files"][WEIGHTS]["sha256"]:
-            raise ValueError(f"{path / WEIGHTS} is damaged: its sha256 is not the one in manifest.json")
-        config = BertConfig.from_dict(content["architecture"] | dropout_of(settings))
-        own = read_kbert_vocabulary(path, config), content["tokenizer"]
-        check_same_tokenizer("pretrain: the batches", own, (self.vocabulary, self.tokenizer_settings))
-        if config.causal:
-            raise ValueError(f"pretrain: `init` must be a bidirectional model. Received: {path}, a left-to-right one")
-        model = BertPretrainer(config, next_sentence=settings.next_sentence, **content["model"])
-        model.load_weights(path / WEIGHTS)
-        return model
 
     def batches(self, stage: Stage) -> BatchFiles:
         """The batches of training."""

@@ -1,7 +1,8 @@
 """What is done when Keras or TensorFlow is imported, whenever that is: `import kbert` imports neither.
 
 Keras looks up the classes in a .keras file in its table of custom objects, to which a class is added when its module is
-imported. As soon as Keras is imported, a placeholder for each class of kbert is added to it, which imports the class
+imported, and asks nobody about a name that it does not have. Importing all classes beforehand would import Keras with
+kbert. So as soon as Keras is imported, a placeholder for each class of kbert is added to it, which imports the class
 when a file needs it. And TensorFlow's start-up messages are hidden.
 """
 

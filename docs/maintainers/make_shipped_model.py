@@ -167,7 +167,8 @@ def _later_positions(made_by):
     accuracy = made_by.get("metrics", {}).get("mlm_accuracy_512")
     if accuracy is None:
         return ", so later positions are untrained"
-    return f", but for its last steps, of 512 tokens. There it predicts only {accuracy:.0%} of the masked tokens"
+    only = f"{100 * accuracy:.0f} % of the masked tokens"
+    return f", except in its last updates, of 512 tokens. In rows of 512 it predicts only {only}"
 
 
 def _init(made_by):

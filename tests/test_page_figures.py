@@ -15,7 +15,7 @@ from kbert.files import read_json
 FIGURES = {  # page → figures that it has, between other characters than digits
     "README.md": """
         {tiny[scores][STS-B]:.1f} {tiny[scores][NER]:.1f} {tiny[random][STS-B]:.1f} {tiny[random][NER]:.1f}
-        {all_mini[mlm_accuracy]:.1f} {gpu[minutes]:.0f} {sentiment}""",
+        {all_mini[mlm_accuracy]:.1f} {mini[scores][NER]:.1f} {gpu[minutes]:.0f} {sentiment}""",
     "docs/results.md": """
         {tiny[all_steps]:,} {mini[all_steps]:,} {mini[steps]:,} {gpu[steps]:,} {tiny[constant][MRPC]:.1f}
         {random[STS-B][mean]:.1f} {random[NER][mean]:.1f}""",
@@ -23,7 +23,7 @@ FIGURES = {  # page → figures that it has, between other characters than digit
         {tiny[grid][NER 0.0001 6]:.1f} {tiny[grid][NER 0.0003 6]:.1f} {tiny[grid][NER 0.001 6]:.1f}
         {tiny[grid][STS-B 0.0001 6]:.1f} {tiny[grid][STS-B 0.0003 6]:.1f} {tiny[grid][STS-B 0.001 6]:.1f}
         {tiny[constant][MRPC]:.1f} {tiny[grid][MRPC 0.0003 6]:.1f} {tiny[grid][MRPC 0.001 3]:.1f}
-        {mini[grid][NER 0.0003 3]:.1f} {mini[grid][NER 0.001 3]:.0f}""",
+        {mini[grid][NER 0.0001 3]:.1f} {mini[grid][NER 0.0003 3]:.1f} {mini[grid][NER 0.001 3]:.1f}""",
     "docs/reading-runs.md": """
         {plateau[mlm_cross_entropy]:.1f} {after[mlm_cross_entropy]:.1f}
         {plateau[mlm_accuracy]:.0f} {after[mlm_accuracy]:.0f} {first[mlm_accuracy]:.1f}""",

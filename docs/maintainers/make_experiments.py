@@ -80,13 +80,21 @@ def _section(path, told):
     parts = [
         ("Pre-trainings", pretraining),
         ("Fine-tunings", finetuning),
-        ("Taggers on features", _given(settings["feature_training"]) if table.has_features else ""),
+        ("Taggers on features", _given(settings["feature_training"]) if _has_features(table, result) else ""),
         ("Examples for training and dev", describe_examples(result)),
     ]
     title = result["title"].split(":")[0]
-    return (
-        f"{_head(result, path)}{_once(parts, title, told)}{' to '.join(minutes)} minutes each. {_made(result, told)}\n"
-    )
+    return f"{_head(result, path)}{_once(parts, title, told)}{_minutes(minutes)} each. {_made(result, told)}\n"
+
+
+def _has_features(table, result):
+    """Whether some figure of a result is of a tagger on features: not every run has those columns."""
+    columns = {f"NER {mode}" for mode in table.feature_columns}
+    return any(row.feature_mode for row in table.rows) or bool(columns & set(result["columns"]))
+
+
+def _minutes(numbers):
+    return f"{' to '.join(numbers)} minute{'' if list(numbers) == ['1'] else 's'}"
 
 
 def _once(parts, title, told):

@@ -365,7 +365,7 @@ def _write(arguments, about, vocabulary, model, kept, history, best, rate, mixtu
     print(run)
 
 
-def main(argv=None) -> None:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(required=True)
     rows = commands.add_parser("rows")
@@ -392,7 +392,11 @@ def main(argv=None) -> None:
     for one in (rows, loop):
         one.add_argument("--output", required=True)
         one.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args(argv)
+    return parser
+
+
+def main(argv=None) -> None:
+    arguments = make_parser().parse_args(argv)
     try:
         arguments.function(arguments)
     except (ValueError, OSError) as error:

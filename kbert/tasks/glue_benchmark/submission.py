@@ -114,6 +114,8 @@ def predictions(task: GlueTask, scores: np.ndarray) -> list[str]:
 
 def write_submission(directory, answers: Mapping[str, Sequence[str]]) -> tuple[pathlib.Path, list[str]]:
     """Writes ``<file>.tsv`` for each file, and a zip of all; returns its path and the names of the files it lacks."""
+    if unknown := sorted(set(answers) - set(SUBMISSION_FILES)):
+        raise ValueError(f"A submission has the files {list(SUBMISSION_FILES)}. Received: {unknown}")
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     contents = {f"{file}.tsv": HEADER + "".join(line + "\n" for line in lines) for file, lines in answers.items()}

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+VERSIONS = ("1.1", "2.0")
+
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 
@@ -38,6 +40,10 @@ def raw_scores(golds: Sequence[Sequence[str]], answers: Sequence[str], version: 
     `golds` are the right answers of each question. If there are none, "" is right, which also means "no answer". The
     versions "1.1" and "2.0" differ for answers that are empty after normalisation.
     """
+    if version not in VERSIONS:
+        raise ValueError(f"raw_scores: `version` must be one of {VERSIONS}. Received: {version!r}")
+    if len(golds) != len(answers):
+        raise ValueError(f"raw_scores: expected an answer to each question. Received: {len(golds)}, {len(answers)}")
     exact = np.zeros(len(golds))
     f1 = np.zeros(len(golds))
     for row, (right, answer) in enumerate(zip(golds, answers, strict=True)):

@@ -102,3 +102,5 @@ def test_the_zip_is_the_same_each_time_and_says_what_is_missing(toy, tmp_path):
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
         assert archive.read("RTE.tsv").decode().splitlines()[:2] == ["index\tprediction", "0\tentailment"]
+    with pytest.raises(ValueError, match=r"Received: \['SNLI'\]"):
+        write_submission(tmp_path / "a", {"SNLI": []})

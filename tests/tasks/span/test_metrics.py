@@ -137,7 +137,9 @@ def test_corner_cases():
     assert (scores["HasAns_total"], scores["NoAns_total"]) == (2, 1)
     assert squad_scores([("!!!",)], ["the"], version="1.1") == {"exact": 100, "f1": 0, "total": 1}
     assert squad_scores([("b c d",)], ["c d e f"])["f1"] == pytest.approx(200 * 0.5 * (2 / 3) / (0.5 + 2 / 3))
-    with pytest.raises(ValueError, match="argument 2 is longer"):  # an answer too many
+    with pytest.raises(ValueError, match="one of .'1.1', '2.0'.. Received: '3'"):
+        squad_scores([()], [""], version="3")
+    with pytest.raises(ValueError, match="an answer to each question. Received: 1, 2"):
         squad_scores([()], ["", ""])
 
 

@@ -29,9 +29,6 @@ _NAMED = re.compile(r"`(kbert|recipes/\w+\.py) ([^`\n]*)`")
 _ENDS = re.compile(r" (?:#|\||>|&&|;).*")
 
 
-_OF_ITS_OWN = "recipes/pretrain_on_gpu.py"  # two commands in one file, with a parser of its own
-
-
 def _shown(pattern):
     """The commands of a pattern in all pages and in the helps of recipes: (page, program, arguments)."""
     for path in [*PAGES, *sorted(RECIPES.glob("*.py"))]:
@@ -56,10 +53,7 @@ def test_every_command_that_is_shown_is_understood(page, program, arguments, cap
     if "$" in arguments:  # of a loop
         return
     try:
-        if program == _OF_ITS_OWN:
-            import_recipe("pretrain_on_gpu").make_parser().parse_args(words)
-        else:
-            parse_call(program, *_command(program, words))
+        parse_call(program, *_command(program, words))
     except SystemExit as stop:
         assert not stop.code, f"{page}: {program} {arguments}: {capsys.readouterr().err}"
 

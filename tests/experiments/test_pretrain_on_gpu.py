@@ -18,9 +18,9 @@ from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import sentence_pairs
 
 pytestmark = pytest.mark.parity
-RECIPE = ROOT / "recipes" / "pretrain_on_gpu.py"
+RECIPES = ROOT / "recipes"
 CLS, SEP, MASK = (VOCABULARY.index(token) for token in ("[CLS]", "[SEP]", "[MASK]"))
-LENGTH = 32
+LENGTH, JAX = 32, {"KERAS_BACKEND": "jax"}
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +38,8 @@ def written(tmp_path_factory):
     kbert.pretraining.prepare_records(path / "text.txt", path / "vocab.txt", path / "records", **more)
     for name, options in (("rows", ()), ("single", ("--no-next-sentence",))):
         lengths = ("--lengths", str(LENGTH), "48", "--epochs", "2")
-        command = [sys.executable, RECIPE, "rows", path / "records", "--output", path / name, *lengths, *options]
-        subprocess.run(command, check=True, cwd=ROOT, capture_output=True)
+        arguments = (path / "records", "--output", path / name, *lengths, *options)
+        subprocess.run([sys.executable, RECIPES / "gpu_rows.py", *arguments], check=True, capture_output=True)
     return path
 
 
@@ -66,8 +66,8 @@ def test_rows_are_the_pairs_of_the_records(written, name):
 
 @pytest.mark.parametrize("name", ["rows", "single"])
 def test_the_layout_of_rows(written, name, jax, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "recipes")
-    from pretrain_on_gpu import lay_out
+    monkeypatch.syspath_prepend(RECIPES)
+    from experiments.jax_loop import lay_out
 
     tokens, table = np.load(written / name / "train-tokens.npy"), np.load(written / name / f"train-{LENGTH}.npy")
     numbers = jax.numpy.asarray(tokens), jax.numpy.asarray(table)
@@ -82,8 +82,8 @@ def test_the_layout_of_rows(written, name, jax, monkeypatch):
 
 
 def test_masks(written, jax, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "recipes")
-    from pretrain_on_gpu import lay_out, mask_tokens
+    monkeypatch.syspath_prepend(RECIPES)
+    from experiments.jax_loop import lay_out, mask_tokens
 
     tokens, table = np.load(written / "rows" / "train-tokens.npy"), np.load(written / "rows" / f"train-{LENGTH}.npy")
     before, _, padding = lay_out(jax.numpy.asarray(tokens), jax.numpy.asarray(table), LENGTH, True, CLS, SEP)
@@ -109,8 +109,8 @@ def test_masks(written, jax, monkeypatch):
 
 
 def test_the_number_of_masks_is_rounded_as_by_kbert(jax, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "recipes")
-    from pretrain_on_gpu import mask_tokens
+    monkeypatch.syspath_prepend(RECIPES)
+    from experiments.jax_loop import mask_tokens
 
     lengths = np.arange(3, 513)
     candidates = (np.arange(512) > 0) & (np.arange(512) < lengths[:, None] - 1)
@@ -122,8 +122,8 @@ def test_the_number_of_masks_is_rounded_as_by_kbert(jax, monkeypatch):
 
 
 def test_next_tokens_are_those_of_kbert(written, jax, monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "recipes")
-    from pretrain_on_gpu import lay_out, next_tokens
+    monkeypatch.syspath_prepend(RECIPES)
+    from experiments.jax_loop import lay_out, next_tokens
 
     rows = written / "single"
     numbers = (jax.numpy.asarray(np.load(rows / name)) for name in ("train-tokens.npy", f"train-{LENGTH}.npy"))
@@ -146,7 +146,7 @@ import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
-from pretrain_on_gpu import Loop
+from experiments.jax_loop import Loop
 from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
@@ -187,7 +187,7 @@ print(json.dumps(result))
 
 
 def test_updates_are_those_of_compile_and_train_on_batch(written, jax):
-    arguments = ROOT / "recipes", written / "rows", CLS, SEP, MASK, len(VOCABULARY)
+    arguments = RECIPES, written / "rows", CLS, SEP, MASK, len(VOCABULARY)
     for difference, movement in run_python(UPDATES, *arguments, backend="jax").values():
         assert difference < 1e-5 < 1e-2 < movement
 
@@ -197,18 +197,32 @@ def test_updates_are_those_of_compile_and_train_on_batch(written, jax):
     [
         (["--phases", "32:0.9", "48:0.1", "--steps", "60"], "whole chunks of 60 steps"),
         (["--phases", "32:0.5"], "must have the sum 1"),
-        (["--phases", "64:1"], "no rows of 64 tokens: `rows` writes them with --lengths 64"),
+        (["--phases", "64:1"], "no rows of 64 tokens: gpu_rows.py writes some: --lengths 64"),
         (["--phases", "32:0.5", "48:0.5", "--batch-size", "1", "--steps", "4", "--chunk", "2"], "with a row an update"),
         (["--phases", "32:1", "--masks", "80/10"], "three percentages that add up to 100"),
+        (["--phases", "32:1", "--masks", "110/-10/0"], "three percentages that add up to 100"),
+        (["--phases", "32:1", "--steps", "0"], "--steps must be"),
+        (["--phases", "32:1", "--size", "tiny", "--steps", "9", "--output", __file__ + "/run"], "Not a directory"),
         (["--phases", "32:1", "--init", "absent"], "must be a kbert directory"),
-        (["--phases", "32:1", "--init", "absent", "--size", "tiny"], "--size or --left-to-right as well"),
+        (["--phases", "32:1", "--init", "absent", "--size", "tiny"], "`size` or `left_to_right` as well"),
     ],
 )
 def test_wrong_arguments(written, jax, tmp_path, options, message):
-    command = [sys.executable, RECIPE, "train", written / "rows", "--output", tmp_path / "run", *options]
-    run = subprocess.run(command, env=os.environ | {"KERAS_BACKEND": "jax"}, cwd=ROOT, capture_output=True, text=True)
-    assert run.returncode == 1 and run.stderr.splitlines()[-1].startswith("error: ") and message in run.stderr
-    assert not (tmp_path / "run").exists()
+    said = wrong(written / "rows", "--output", tmp_path / "run", *options)
+    assert message in said and not (tmp_path / "run").exists()
+
+
+def wrong(*arguments):
+    """The one line that a call of the recipe ends with."""
+    command, environment = [sys.executable, RECIPES / "pretrain_on_gpu.py", *arguments], os.environ | JAX
+    run = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert run.returncode and run.stderr.splitlines()[-1].startswith("error: "), run.stderr
+    return run.stderr.splitlines()[-1]
+
+
+def test_wrong_paths_are_named(written, jax, tmp_path):
+    assert "absent" in wrong(tmp_path / "absent", "--output", tmp_path / "run")
+    assert "text.txt" in wrong(written / "text.txt", "--output", tmp_path / "run")
 
 
 TRAIN = (
@@ -216,8 +230,9 @@ TRAIN = (
     + """
 import sys
 sys.path.insert(0, sys.argv[1])
-import pretrain_on_gpu
-pretrain_on_gpu.main(["train", *sys.argv[2:]])
+from kbert.cli import run_command
+from pretrain_on_gpu import COMMAND
+run_command(COMMAND, sys.argv[2:])
 print("null")
 """
 )
@@ -227,7 +242,7 @@ print("null")
 def test_a_run_and_its_models(written, jax, tmp_path):
     options = ["--steps", "60", "--chunk", "6", "--learning-rates", "3e-3", "0", "--masks", "80/10/10", "100/0/0"]
     options += ["--phases", f"{LENGTH}:0.8", "48:0.2", "--precision", "float32", "--output", tmp_path / "run"]
-    run_python(TRAIN, ROOT / "recipes", written / "rows", *options, backend="jax")
+    run_python(TRAIN, RECIPES, written / "rows", *options, backend="jax")
     for name in ("80-10-10", "100-0-0"):
         run = tmp_path / "run" / name
         history = [json.loads(line) for line in (run / "history.jsonl").read_text().splitlines()]
@@ -247,6 +262,6 @@ def test_a_run_and_its_models(written, jax, tmp_path):
     assert abs(scores["mlm_accuracy"] - last["mlm_accuracy"]) < 0.03
     assert abs(scores["nsp_accuracy"] - last["nsp_accuracy"]) < 0.15
     more = ["--init", tmp_path / "run/80-10-10", "--phases", "32:1", "--steps", "2", "--output", tmp_path / "more"]
-    run_python(TRAIN, ROOT / "recipes", written / "rows", *more, backend="jax")
+    run_python(TRAIN, RECIPES, written / "rows", *more, backend="jax")
     inputs = read_json(tmp_path / "more/80-10-10/model/manifest.json")["made_by"]["inputs"]
     assert inputs["init"]["made_by"]["metrics"] == last

@@ -73,6 +73,7 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
         *as_flags(sequence_length=16),
     ),
     "glue-submission": ("--directory", "<glue>", "--constant", "SST-2", "--output", "<new>"),
+    "gpu_rows": ("<records>", "--output", "<new>"),
     "inspect": ("--source", "<init>", "--output", "<new>", "--data", "<tags.conll>", "--dev", "<tags.conll>"),
     "names": ("<corpus.txt>", "--output", "<new.txt>"),
     "playground": ("<init>", "--vocabulary", "<vocab.txt>"),
@@ -114,7 +115,7 @@ MORE = {  # other flags that take a path
     ],
     "benchmark": [("serve", "--model", "<init>"), ("input", "--vocabulary", "<vocab.txt>", "--corpus", "<corpus.txt>")],
 }
-NO_PATHS = {"serve-data"}
+NO_PATHS = {"serve-data", "pretrain_on_gpu"}  # the latter on JAX: tests/experiments/test_pretrain_on_gpu.py
 PRETRAINING, CORPUS = "kbert.pretraining.run.run_pretraining", "kbert.pretraining.run.corpus_data"
 TRAINERS = ("kbert.finetuning.run_finetuning", "kbert.finetuning.features.train", PRETRAINING)
 BEFORE_AN_OUTPUT = {

@@ -88,8 +88,6 @@ def choose_packing(settings, tokenizer, source=None):
         return settings.with_packing(False)
     if settings.fill_rows:
         return settings.with_packing(True)
-    names = ("next_sentence", "random_next_rate", "mask_rate", "left_to_right")
-    objective = {name: value for name, value in settings.objective().items() if name in names}
     pays = packing_pays(
         settings.source if source is None else source,
         tokenizer,
@@ -97,7 +95,10 @@ def choose_packing(settings, tokenizer, source=None):
         num_parts=settings.num_parts,
         seed=settings.seed,
         held_out=settings.held_out,
-        **objective,
+        next_sentence=settings.next_sentence,
+        random_next_rate=settings.random_next_rate,
+        mask_rate=settings.mask_rate,
+        left_to_right=settings.left_to_right,
     )
     return settings.with_packing(pays)
 

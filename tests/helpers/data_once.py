@@ -1,5 +1,9 @@
 """Pre-trainings on the same rows without making again what is not their batches of training."""
 
+import dataclasses
+
+from kbert.pretraining.run.pretrain import Masking, Objective, Rows
+
 
 def data_once(set_attribute):
     """From now on runs of `kbert.pretrain` with the same data share their held-out batches and statistics.
@@ -17,8 +21,9 @@ def _once(make):
 
     def make_once(data, *others):
         settings, tokenizer, stages = data.settings, data.tokenizer, data.settings.stages()
-        names = ("source", "packed", "num_parts", "held_out", "evaluation_batches", "accumulate", "seed")
-        key = repr((stages, settings.objective(), [getattr(settings, name) for name in names], tokenizer.settings()))
+        names = [field.name for group in (Masking, Objective, Rows) for field in dataclasses.fields(group)]
+        of_data = [getattr(settings, name) for name in (*names, "source", "num_parts", "accumulate", "seed")]
+        key = repr((stages, of_data, tokenizer.settings()))
         if key not in made:
             made[key] = make(data, *others)
         return made[key]

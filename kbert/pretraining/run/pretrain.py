@@ -31,9 +31,9 @@ class Masking(Options):
     """Which tokens are predicted, and what becomes of them.
 
     Args:
-        mask_rate: the fraction of the tokens that are predicted, 0.15 by default.
+        mask_rate: the fraction of the tokens that are predicted.
         mask_token_rate, keep_rate, random_token_rate: the fractions of these that become [MASK], stay as they are and
-            become random tokens, 0.8, 0.1 and 0.1 by default; they add up to 1 (table 8 of the paper).
+            become random tokens; they add up to 1 (table 8 of the paper).
         whole_word: mask whole words (Google's release of May 2019).
         span_length: mask spans of that many tokens as a whole (`kbert.pretraining.aligned_spans`).
         names: path of a file with a name a line: mask them as a whole (`kbert.pretraining.known_names`).
@@ -42,10 +42,10 @@ class Masking(Options):
         dupe_factor: after how many epochs the same pairs and masks are repeated, 10 in the original; None: never.
     """
 
-    mask_rate: NonzeroFraction | None = None
-    mask_token_rate: Fraction | None = None
-    keep_rate: Fraction | None = None
-    random_token_rate: Fraction | None = None
+    mask_rate: NonzeroFraction = 0.15
+    mask_token_rate: Fraction = 0.8
+    keep_rate: Fraction = 0.1
+    random_token_rate: Fraction = 0.1
     whole_word: bool = False
     span_length: Count | None = None
     names: PathLike | None = None
@@ -59,20 +59,20 @@ class Objective(Options):
 
     Args:
         next_sentence: whether next sentences are predicted; without is the "No NSP" ablation of section 5.1.
-        random_next_rate: the fraction of pairs with a random second segment, 0.5 by default.
+        random_next_rate: the fraction of pairs with a random second segment.
         left_to_right: the "LTR" of section 5.1: left-only attention, and every token predicts the next one instead of
             masks; `init` must be such a model, too. A text is then pooled at its last token, the only one that attends
             to all others.
     """
 
     next_sentence: bool = True
-    random_next_rate: Fraction | None = None
+    random_next_rate: Fraction = 0.5
     left_to_right: bool = False
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingOptimization(Optimization):
-    """The update of the weights, and the course of learning rate and batch size; the defaults are the paper's.
+    """The update of the weights, and the course of the run; the defaults are the paper's.
 
     Args:
         optimizer: "adamw", or "lamb" for batches of thousands of sequences.
@@ -87,6 +87,11 @@ class PretrainingOptimization(Optimization):
             and the same call with more `steps` and the same `warmup_steps` extends it.
         warmup_steps: steps of rising learning rate; a tenth of `steps` by default, at most 10,000.
         warmup_proportion: instead of `warmup_steps`, a fraction of the run; a tenth of `hours` by default.
+        hours: instead of `steps`: hours to train; warm-up, decay and phases, each at least a step, are fractions of
+            this time. The time of a run that was killed continues from its last step.
+        phases: instead of `sequence_length`, parts of the run in order, each (sequence length, fraction of the run),
+            and if given its own batch size and `max_predictions`: the paper's are [(128, 0.9), (512, 0.1)], on the
+            command line 128:0.9 512:0.1.
         batch_size_ramp: (first batch size, fraction of the run in which it is doubled up to `batch_size`); on the
             command line 8:0.3.
     """
@@ -95,14 +100,17 @@ class PretrainingOptimization(Optimization):
     schedule: Literal["linear", "stable", "constant"] | None = None
     warmup_steps: Count | None = None
     warmup_proportion: Fraction | None = None
+    hours: Positive | None = None
+    phases: list[str] | list[tuple] | Any = None
     batch_size_ramp: tuple[Count, NonzeroFraction] | str | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class NewWeights(Options):
+class NewModel(Options):
     """How a new model begins.
 
     Args:
+        lowercase: of the tokenizer, where `vocabulary` is not one; False for cased text.
         position_embedding: "learned" (the default) or "sinusoidal", as in the Transformer.
         position_initializer: of learned positions, "normal" (the default) or "sinusoidal": they start as the
             Transformer's.
@@ -111,6 +119,7 @@ class NewWeights(Options):
         dropout: instead of 0.1; of a model that is loaded, too.
     """
 
+    lowercase: bool = True
     position_embedding: Literal["learned", "sinusoidal"] | None = None
     position_initializer: Literal["normal", "sinusoidal"] | None = None
     initializer_stddev: Positive | Literal["scaled"] | None = None
@@ -174,10 +183,12 @@ class PretrainingBookkeeping(Bookkeeping):
             ``kbert.load_pretrained("runs/tiny@20000")`` loads the model of one.
         keep_best: keep the checkpoint with the lowest held-out loss for good: `metrics["best_step"]` names it, and
             ``RUN@STEP`` loads it. The run's own model is that of its last step in any case.
+        overwrite: delete another run in `output`.
     """
 
     keep_every: Annotated[Count | None, PASSING] = None
     keep_best: Annotated[bool, PASSING] = False
+    overwrite: Annotated[bool, PASSING] = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,13 +232,10 @@ def pretrain(
     corpus_or_records: list[PathLike] | PathLike | Any,
     *,
     vocabulary: PathLike | Any = None,
-    lowercase: bool = True,
     size: SIZES | None = None,
     init: PathLike | Any = None,
     settings: Literal["paper", "small-budget"] | None = None,
     steps: Count | None = None,
-    hours: Positive | None = None,
-    phases: list[str] | list[tuple] | Any = None,
     batch_size: Count | None = None,
     sequence_length: Count | None = None,
     learning_rate: Peak | None = None,
@@ -235,12 +243,11 @@ def pretrain(
     masking: Masking = Masking(),
     objective: Objective = Objective(),
     optimization: PretrainingOptimization = PretrainingOptimization(),
-    new_weights: NewWeights = NewWeights(),
+    new_model: NewModel = NewModel(),
     rows: Rows = Rows(),
     machine: Execution = Execution(),
     bookkeeping: PretrainingBookkeeping = PretrainingBookkeeping(),
     output: Annotated[PathLike | None, PASSING] = None,
-    overwrite: Annotated[bool, PASSING] = False,
     dry_run: Annotated[bool, PASSING] = False,
 ) -> PretrainingRun:
     """Pre-trains BERT: masked language model and next sentence prediction, with the paper's optimizer.
@@ -259,7 +266,6 @@ def pretrain(
             `objective`, `rows`, batch size, length and order, and `init` is a kbert directory.
         vocabulary: for text: path of a vocab.txt, list of tokens, or `kbert.BertTokenizer`. `init` and records have
             their own. Where several are given, tokens and settings must be the same.
-        lowercase: for a vocabulary that is not a tokenizer: False for cased text.
         size: the size of a new model, "tiny" to "large"; "tiny" by default. With an `init` that is loaded: the
             larger size to which that model is grown first (`kbert.models.grow_model`).
         init: the model to start from instead of new weights: a source for `kbert.load_pretrained`, or a
@@ -269,24 +275,18 @@ def pretrain(
             begins anew.
         settings: a set of defaults for what is not given, "paper" or "small-budget".
         steps: weight updates; the paper: 1,000,000. Of batches all that there are, if nothing is given.
-        hours: instead of `steps`: hours to train; warm-up, decay and phases, each at least a step, are fractions of
-            this time. The time of a run that was killed continues from its last step.
-        phases: instead of `sequence_length`, parts of the run in order, each (sequence length, fraction of the run),
-            and if given its own batch size and `max_predictions`: the paper's are [(128, 0.9), (512, 0.1)], on the
-            command line 128:0.9 512:0.1.
         batch_size: sequences per update, over all replicas, 32 by default; the paper: 256.
         sequence_length: tokens of a row, 128 by default.
         learning_rate: the peak, 1e-4 by default; `schedule` chooses its course.
         seed: determines new weights, dropout, pairs, masks and order.
         masking: `Masking`: which tokens are predicted, and what becomes of them.
         objective: `Objective`: next sentences, or left to right.
-        optimization: `PretrainingOptimization`: optimizer, schedule, warm-up, weight decay, micro-batches.
-        new_weights: `NewWeights`: of a new model.
+        optimization: `PretrainingOptimization`: optimizer, schedule, warm-up, phases, hours, micro-batches.
+        new_model: `NewModel`: its tokenizer, positions and first weights.
         rows: `Rows`: how rows are filled, and what is held out.
         machine: `Execution`: strategy, precision, XLA, memory.
-        bookkeeping: `PretrainingBookkeeping`: checkpoints, TensorBoard, your own callbacks.
+        bookkeeping: `PretrainingBookkeeping`: checkpoints, TensorBoard, your own callbacks, `overwrite`.
         output: path of a directory.
-        overwrite: delete another run in `output`.
         dry_run: train and write nothing, and leave `init` as it is: `metrics` has the number of sequences of an
             epoch, of parameters and of tokens, and estimates of memory and time.
 

@@ -31,9 +31,7 @@ from kbert.weights.source import local_source
 
 _WARMUP_PROPORTION, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
 SEQUENCE_LENGTH = 128
-_MASK_RATE = 0.15
-_RATES = ("mask_rate", "mask_token_rate", "keep_rate", "random_token_rate")
-_OF_MASKS = (*_RATES, "span_length", "whole_word", "names")
+_NOT_OF_MASKS = ("max_predictions", "dupe_factor")  # fields of `Masking` that left-to-right models have, too
 _OF_BATCHES = ("vocabulary", "lowercase", "hours", "phases", "batch_size", "sequence_length", "batch_size_ramp")
 _OF_BATCHES += tuple(field.name for group in (Masking, Objective, Rows) for field in dataclasses.fields(group))
 _OF_NEW_WEIGHTS = ("size", "position_embedding", "position_initializer", "initializer_stddev")
@@ -84,7 +82,7 @@ class PretrainingSettings:
         self.batches = read_manifest(source) if is_batches(source) else None
         if self.batches is not None:
             fields |= _decided(self.batches, fields)
-        vars(self).update(fields)
+        self._set(fields)
         self._check_objective()
         named = complete_settings(self.settings, fields)
         if self.init is not None:  # a model that is given has its own
@@ -92,11 +90,15 @@ class PretrainingSettings:
             named = {name: value for name, value in named.items() if name not in not_its}
         if self.position_embedding == "sinusoidal":
             named.pop("position_initializer", None)
-        vars(self).update(named)
+        self._set(named)
         self._complete_phases()
         self._complete_warmup()
         self._check_batches()
         self._check_combinations()
+
+    def _set(self, values):
+        for name, value in values.items():
+            setattr(self, name, value)
 
     @property
     def source(self):
@@ -127,29 +129,26 @@ class PretrainingSettings:
         self.sequence_length = longest
 
     def _default_predictions(self, length):
-        return default_max_predictions(length, self.mask_rate or _MASK_RATE, self.left_to_right)
+        return default_max_predictions(length, self.mask_rate, self.left_to_right)
 
     def _check_objective(self):
         """What is predicted, and from which rows."""
-        given = {name: value for name, value in self._given(*_OF_MASKS).items() if value is not False}
+        masking = {field.name: field.default for field in dataclasses.fields(Masking)}
+        given = {name: getattr(self, name) for name in masking if name not in _NOT_OF_MASKS}
+        given = {name: value for name, value in given.items() if value != masking[name]}
         if self.left_to_right and given:
             raise ValueError(
                 f"pretrain: `left_to_right` predicts every token and masks none. Received: {given} as well"
             )
         self._check_either("span_length", "whole_word")
         self._check_either("span_length", "names")
-        if self.random_next_rate is not None and not self.next_sentence:
+        if self.random_next_rate != Objective().random_next_rate and not self.next_sentence:
             raise ValueError(
                 "pretrain: `random_next_rate` is for next sentence prediction. "
                 f"Received: {self.random_next_rate} and next_sentence={self.next_sentence}"
             )
         if self.fill_rows and self.packed is False:
             raise ValueError("pretrain: `fill_rows` is for packed rows. Received: packed=False as well")
-
-    def objective(self) -> dict:
-        """What the rows of a run predict, as arguments of `pretraining_dataset`, without those that were not given."""
-        names = ("next_sentence", "whole_word", "left_to_right", "random_next_rate", "dupe_factor", "fill_rows")
-        return self._given(*names, *_RATES)
 
     def _complete_warmup(self):
         """Checks the length of the run, and gives it a warm-up."""

@@ -60,7 +60,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     is_extendable = settings.hours is None and len(stages) == 1
     schedule = make_schedule if is_extendable else None
     # Before what takes long; of several workers the first tells the others in `open_run`.
-    if asked.output is not None and not asked.overwrite and not asked.dry_run and hardware.name != "multiworker":
+    if asked.output is not None and not bookkeeping.overwrite and not asked.dry_run and hardware.name != "multiworker":
         undecided = ["packed"] if settings.packed is None else []
         check_output(asked.output, settings.to_dict(), schedule, undecided)
 
@@ -92,7 +92,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
         directory = open_run(
             asked.output,
             settings.to_dict(),
-            asked.overwrite,
+            bookkeeping.overwrite,
             hardware,
             inputs=settings.inputs(),
             recipe="kbert.pretrain",

@@ -64,7 +64,7 @@ def test_settings_are_complete_and_identify_objects():
         ({"span_length": 3, "whole_word": True}, "either `span_length` or `whole_word`"),
         ({"span_length": 3, "names": "names.txt"}, "either `span_length` or `names`"),
         ({"left_to_right": True, "names": "names.txt"}, "masks none. Received: {'names': 'names.txt'}"),
-        ({"random_next_rate": 0.5, "next_sentence": False}, "`random_next_rate` is for next sentence prediction"),
+        ({"random_next_rate": 0.4, "next_sentence": False}, "`random_next_rate` is for next sentence prediction"),
         ({"mask_rate": 0.0}, r"`mask_rate` must be a number in \(0, 1\]"),
         (
             {"learning_rate": WarmupLinearDecay(1e-3, 1, 9)},

@@ -131,10 +131,14 @@ class BertModel(CompatibleModel):
                 on another backend than TensorFlow and JAX or with an optimizer that accumulates gradients itself.
         """
         if weighted_metrics == "auto":
-            weighted_metrics = self.default_metrics() or None if loss == "auto" and metrics is None else None
-        loss = self.default_loss() or None if loss == "auto" else loss
-        optimizer = self.default_optimizer() if optimizer == "auto" else optimizer
-        metrics, weighted_metrics = (metrics_from_logits(some, self.output) for some in (metrics, weighted_metrics))
+            is_default = loss == "auto" and metrics is None
+            weighted_metrics = (self.default_metrics() or None) if is_default else None
+        if loss == "auto":
+            loss = self.default_loss() or None
+        if optimizer == "auto":
+            optimizer = self.default_optimizer()
+        metrics = metrics_from_logits(metrics, self.output)
+        weighted_metrics = metrics_from_logits(weighted_metrics, self.output)
         loss = losses_from_logits(loss)
         check_micro_batches(micro_batches, optimizer)
         self.micro_batches, self.compiles_gradient = int(micro_batches), jit_compile is True and has_replicas(self)
@@ -326,19 +330,16 @@ class BertModel(CompatibleModel):
 
     def get_config(self):
         # Not the graph of layers that keras.Model would store, but the arguments that build it again.
-        lora, own = lora_layers(self), {name: getattr(self, name) for name in self.own_arguments}
+        config = {name: getattr(self, name) for name in self.own_arguments}
         if self.encoder is not self:
-            own["encoder"] = serialize_shared(self.encoder)
-        return (
-            own
-            | {
-                "name": self.name,
-                "trainable": self.trainable,
-                "trainability": trainability(self),
-                "quantized_layers": quantized_layers(self),
-            }
-            | ({"lora_layers": lora} if lora else {})
-        )
+            config["encoder"] = serialize_shared(self.encoder)
+        config["name"] = self.name
+        config["trainable"] = self.trainable
+        config["trainability"] = trainability(self)
+        config["quantized_layers"] = quantized_layers(self)
+        if lora := lora_layers(self):
+            config["lora_layers"] = lora
+        return config
 
     @classmethod
     def from_config(cls, config, custom_objects=None):

@@ -56,16 +56,20 @@ def checked_dataset(model, dataset):
     return dataset.map(check) if is_labelled and keras.backend.backend() == "tensorflow" else dataset
 
 
+def _of_output(part, name, num_outputs):
+    if isinstance(part, dict):
+        return part.get(name)
+    return part if num_outputs == 1 else None
+
+
 def _targets(model, labels, weights=None):
     """Yields (output, labels, weights, loss) of the outputs whose labels can be checked."""
-    losses, outputs = getattr(model, "loss", None), sorted(model.output)
+    losses = getattr(model, "loss", None)
+    outputs = sorted(model.output)
     if isinstance(losses, (list, tuple)):
         losses = dict(zip(outputs, losses, strict=False))  # in the order in which Keras takes a dict's entries
     for name in outputs:
-        loss, values, weight = (
-            part.get(name) if isinstance(part, dict) else part if len(outputs) == 1 else None
-            for part in (losses, labels, weights)
-        )
+        loss, values, weight = (_of_output(part, name, len(outputs)) for part in (losses, labels, weights))
         is_score = name == "score" and loss is not None and not isinstance(loss, DistillationLoss)
         is_known = is_score or isinstance(loss, (*_CLASS_LOSSES, MultiLabelLoss))
         if values is not None and is_known:

@@ -48,7 +48,7 @@ def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
     if compiled:
         gradient = tf.function(gradient, jit_compile=True, autograph=False)
     gradients = gradient(data, totals)
-    model.optimizer.apply([one if some else None for one, some in zip(gradients, reached, strict=True)], variables)
+    model.optimizer.apply(_of_reached(gradients, reached), variables)
     return model.get_metrics_result()
 
 
@@ -133,8 +133,13 @@ def train_with_cached_embeddings(model, data, parts: int) -> dict:
         return tape.gradient(part_embeddings, variables, output_gradients=cached[part])
 
     sums = _sum_of_parts(gradient_of, variables, parts, reached)
-    model.optimizer.apply([one if some else None for one, some in zip(sums, reached, strict=True)], variables)
+    model.optimizer.apply(_of_reached(sums, reached), variables)
     return model.get_metrics_result()
+
+
+def _of_reached(gradients, reached):
+    """The gradients, None of the weights that the loss does not reach."""
+    return [gradient if is_reached else None for gradient, is_reached in zip(gradients, reached, strict=True)]
 
 
 def _sum_of_parts(gradient_of, variables, parts, reached):

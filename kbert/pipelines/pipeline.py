@@ -485,7 +485,9 @@ def count_batches(x, batch_size, steps=None) -> int | None:
         count = len(x)
     else:
         count = int(x.cardinality()) if isinstance(x, tf.data.Dataset) else -1  # below 0: not known
-    return steps if count < 0 else count if steps is None else min(count, steps)
+    if count < 0:
+        return steps
+    return count if steps is None else min(count, steps)
 
 
 def join_padded(answers, pad_values):

@@ -33,9 +33,11 @@ def plain_rows(masking, values, table, *, sequence_length, next_sentence=True):
 
 def mask_pairs(masking, values, table, sequence_length, next_sentence):
     """What `TokenMasking` returns for each pair in a row of its own."""
-    tokenizer, ranges = masking.tokenizer, table[:4] if next_sentence else table[:2]
-    special = {name: getattr(tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
-    batch, entity_ids = pack_ranges(values["token_ids"], *ranges, sequence_length=sequence_length, **special), None
+    tokenizer = masking.tokenizer
+    special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
+    ranges = table[:4] if next_sentence else table[:2]
+    batch = pack_ranges(values["token_ids"], *ranges, sequence_length=sequence_length, **special)
+    entity_ids = None
     if "entity_ids" in values:
         zeros = dict.fromkeys(special, 0)
         entity_ids = pack_ranges(values["entity_ids"], *ranges, sequence_length=sequence_length, **zeros)["token_ids"]

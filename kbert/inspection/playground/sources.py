@@ -139,10 +139,14 @@ def describe(source: ModelSource) -> dict[str, Any]:
     if source.is_saved_model:
         return _describe_saved_model(source)
     stored = open_checkpoint(source.path)
-    config, task = stored.description.config, stored.description.task
-    views, note = (*_WITHOUT_MODEL, "attention", *views_of_task(task)), ""
+    config = stored.description.config
+    task = stored.description.task
     if stored.vocabulary is None:
-        views, note = (), "It has no vocabulary: write a kbert directory with one by kbert.save_pretrained."
+        views = ()
+        note = "It has no vocabulary: write a kbert directory with one by kbert.save_pretrained."
+    else:
+        views = (*_WITHOUT_MODEL, "attention", *views_of_task(task))
+        note = ""
     return {
         "kind": "kbert",
         "task": task,

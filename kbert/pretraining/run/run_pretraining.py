@@ -232,7 +232,9 @@ def _load_moments(model, settings):
 
 def make_schedule(settings):
     """The learning rate schedule of these settings: that of appendix A.2, or with a constant rate after the warm-up."""
-    peak, warmup, steps = (settings[name] for name in ("learning_rate", "warmup_steps", "steps"))
+    peak = settings["learning_rate"]
+    warmup = settings["warmup_steps"]
+    steps = settings["steps"]
     if settings["schedule"] == "linear":
         return WarmupLinearDecay(peak, warmup, steps)
     if settings["schedule"] == "constant":

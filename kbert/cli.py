@@ -106,7 +106,8 @@ def read_word(text: str, annotation):
 
 def _members(annotation) -> tuple:
     """The types of a union; of another annotation itself alone."""
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
     if origin is typing.Annotated:
         return _members(arguments[0])
     if origin in (typing.Union, types.UnionType):
@@ -206,7 +207,8 @@ def _add_flag(group, flag: Flag, is_positional: bool, name: str | None = None) -
     text = flag.help.replace("%", "%%").replace("``", "")
     if flag.default is not REQUIRED and flag.default is not None and flag.default != ():
         text += f" (default: {to_json(flag.default)})"
-    item, options = _item_type(flag.annotation), {"default": argparse.SUPPRESS, "help": text}
+    item = _item_type(flag.annotation)
+    options = {"default": argparse.SUPPRESS, "help": text}
     if is_positional:
         options["nargs"] = "*" if item is not None else "?"
         group.add_argument(".".join(flag.path), metavar=flag.path[-1].upper(), type=_parse_item(flag, item), **options)

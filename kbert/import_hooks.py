@@ -94,7 +94,9 @@ class _Finder:
     """Finds a package as Python does, and executes it by `run`."""
 
     def __init__(self, package, run):
-        self.package, self._run, self._is_searching = package, run, False
+        self.package = package
+        self._run = run
+        self._is_searching = False
 
     def find_spec(self, name, path=None, target=None):
         if name != self.package or self._is_searching:

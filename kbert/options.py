@@ -61,7 +61,8 @@ class _Unfit(Exception):
 
 
 def _convert(value, annotation):
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
     if origin is Annotated:
         value = _convert(value, arguments[0])
         for bounds in arguments[1:]:
@@ -147,7 +148,8 @@ _WORDS = {
 
 def describe_type(annotation) -> str:
     """What a value of the type is, in words: "a positive integer", "one of ('best', 'last')", "a number or None"."""
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
     if origin is Annotated:
         bounds = [item for item in arguments[1:] if isinstance(item, Bounds)]
         return _describe_bounds(arguments[0], bounds[0]) if bounds else describe_type(arguments[0])

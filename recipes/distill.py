@@ -72,7 +72,8 @@ def distill(
     results = {}
     for name, _, count in (task.partition(":") for task in tasks):
         task = kbert.tasks.glue(name)
-        train, dev = task.read(glue, "train"), task.read(glue, "dev")
+        train = task.read(glue, "train")
+        dev = task.read(glue, "dev")
         kinds = {"alone": {}, "taught": taught | {"teacher": output / name / "teacher"}}
         if count:
             others, train = train.split(int(count))

@@ -70,7 +70,8 @@ def pretrain_on_gpu(
     from kbert.text.vocabulary import read_vocabulary
 
     rows, output = pathlib.Path(rows), pathlib.Path(output)
-    about, vocabulary = read_json(rows / "rows.json"), read_vocabulary(rows / "vocab.txt")
+    about = read_json(rows / "rows.json")
+    vocabulary = read_vocabulary(rows / "vocab.txt")
     chunk = min(chunk, steps)
     plan = read_plan(rows, phases, batch_size, steps, chunk)
     mixtures = [read_mixture(mixture) for mixture in masks]
@@ -85,15 +86,21 @@ def pretrain_on_gpu(
 
     # The data stay on the device; a chunk is the numbers of its rows.
     tokens, held_out = (jnp.asarray(np.load(rows / f"{word}-tokens.npy")) for word in ("train", "held-out"))
-    key, step, seconds, kept, history = jax.random.PRNGKey(seed), 0, 0.0, {}, []
+    key = jax.random.PRNGKey(seed)
+    step = 0
+    seconds = 0.0
+    kept = {}
+    history = []
     for length, batch, end in plan:
         table, scored = (jnp.asarray(np.load(rows / f"{word}-{length}.npy")) for word in ("train", "held-out"))
-        order, start = evaluation_order(scored.shape[1], length), step
+        order = evaluation_order(scored.shape[1], length)
+        start = step
         while step < end:
             begin = time.monotonic()
             index = np.arange((step - start) * batch, (step - start + chunk) * batch) % table.shape[1]
             index = jnp.asarray(index.reshape(chunk, batch).astype("i4"))
-            first, times = jnp.asarray(step), (float(steps), warmup * steps)
+            first = jnp.asarray(step)
+            times = (float(steps), warmup * steps)
             loop.state, loss = loop.train(loop.state, tokens, table, first, index, key, *times, length=length)
             loss = np.asarray(loss)  # waits
             seconds += time.monotonic() - begin

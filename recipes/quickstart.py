@@ -51,7 +51,8 @@ def run(output: pathlib.Path, steps: int) -> dict:
     majority = write_library_sentences(output)
 
     print("\n2. A vocabulary of 4,000 word pieces", flush=True)
-    corpus, vocabulary = output / "corpus.txt", output / "vocab.txt"
+    corpus = output / "corpus.txt"
+    vocabulary = output / "vocab.txt"
     write_vocabulary(vocabulary, learn_vocabulary(corpus.read_text("utf-8").split("\n"), 4000))
 
     print("\n3. Pre-training of BERT-tiny", flush=True)
@@ -67,7 +68,8 @@ def run(output: pathlib.Path, steps: int) -> dict:
 
     print("\n4. Fine-tuning, and the same from random weights", flush=True)
     task = kbert.tasks.Classification(text="text", label="library")
-    train, test = task.read(output / "train.csv"), task.read(output / "test.csv")
+    train = task.read(output / "train.csv")
+    test = task.read(output / "test.csv")
     runs = finetune_both(
         "pre-trained", output / "pretrained", task, train, test, output / "finetuned", evaluate_every=50, **LIBRARY
     )
@@ -120,7 +122,9 @@ def write_library_sentences(output) -> float:
         float, the accuracy of always answering the most frequent library of test.csv.
     """
     output = pathlib.Path(output)
-    corpus, train, test = [], {}, {}
+    corpus = []
+    train = {}
+    test = {}
     shuffled = random.Random(0)
     for number, (library, _, sentences) in enumerate(installed_documents(LIBRARIES, SENTENCES_OF_A_LIBRARY)):
         (test if number % 3 == 0 else train).setdefault(library, []).extend(sentences)
@@ -156,7 +160,8 @@ def write_shuffled_sentences(output) -> None:
     The split is by module, not by sentence: every third module is for testing. The same installation gives the same
     files.
     """
-    parts, shuffled = {"train": set(), "test": set()}, random.Random(0)
+    parts = {"train": set(), "test": set()}
+    shuffled = random.Random(0)
     for number, (_, _, sentences) in enumerate(installed_documents(LIBRARIES, SENTENCES_OF_A_LIBRARY)):
         found = (tuple(_WORD.findall(sentence)) for sentence in sentences)
         parts["train" if number % 3 else "test"].update(words for words in found if _fits(words))
@@ -236,7 +241,8 @@ def try_shipped_model(model: pathlib.Path, output: pathlib.Path) -> dict:
     write_shuffled_sentences(output)
     text, label = ORDER_COLUMNS
     task = kbert.tasks.Classification(text=text, label=label)
-    train, test = task.read(output / "train_order.csv"), task.read(output / "test_order.csv")
+    train = task.read(output / "train_order.csv")
+    test = task.read(output / "test_order.csv")
     runs = finetune_both(model.name, model, task, train, test, output / "order", **ORDER)
     return {"filled": filled, "accuracy": accuracies(runs)}
 
@@ -265,7 +271,8 @@ def describe_accuracies(question: str, majority: float, accuracies: dict[str, li
     """Mean and deviation over the seeds as a table, the best model last."""
     lines = [f"{question} (accuracy on modules never seen)", f"  {'majority class':16s} {majority:6.1%}"]
     for name, each in sorted(accuracies.items(), key=lambda item: statistics.mean(item[1])):
-        mean, deviation = statistics.mean(each), statistics.stdev(each)
+        mean = statistics.mean(each)
+        deviation = statistics.stdev(each)
         lines.append(f"  {name:16s} {mean:6.1%}  ± {deviation:.1%} over {len(each)} seeds")
     return "\n".join(lines)
 

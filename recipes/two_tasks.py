@@ -56,10 +56,12 @@ def two_tasks(
     of_labels = kbert.tasks.Classification(text=text, label=label).read(table)
     of_numbers = kbert.tasks.Regression(text=text, label=number).read(table)
     names = list(of_labels.label_names)
-    texts, classes = np.array(of_labels.columns["text"], object), np.asarray(of_labels.labels)
+    texts = np.array(of_labels.columns["text"], object)
+    classes = np.asarray(of_labels.labels)
     numbers = np.asarray(of_numbers.labels, "float32")
     order = np.random.default_rng(seed).permutation(len(texts))
-    dev, train = order[: max(1, len(order) // 10)], order[max(1, len(order) // 10) :]
+    dev = order[: max(1, len(order) // 10)]
+    train = order[max(1, len(order) // 10) :]
 
     # The model: one encoder, two heads. The second one learns how much each token counts.
     encoder = kbert.load_pretrained(source, task="encoder")

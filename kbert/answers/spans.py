@@ -117,7 +117,9 @@ class SpanAnswers(Answers):
         tokens_behind = end_at[:, tf.newaxis, :] - start_at[:, :, tf.newaxis]  # [W, n, n]
         allowed = may_start & may_end & (tokens_behind >= 0) & (tokens_behind < self.max_answer_length)
         at = tf.where(allowed)  # [m, 3], in the original's order: window, start, end
-        window, first, last = at[:, 0], at[:, 1], at[:, 2]
+        window = at[:, 0]
+        first = at[:, 1]
+        last = at[:, 2]
         row = tf.gather(batch["window_row"], window)
         score = _at(start_best, window, first) + _at(end_best, window, last)
         start = _at(batch["token_starts"], window, _at(start_at, window, first))

@@ -89,7 +89,8 @@ def glue_submission(
 
     if not (runs or models or constant):
         raise ValueError("glue-submission: expected `runs`, `models` or `constant`. Received: none of them")
-    given, constant = parse_models(models), [glue_name(name) for name in constant]
+    given = parse_models(models)
+    constant = [glue_name(name) for name in constant]
     collected = collect_models(runs, given, constant)
     hardware = choose_hardware(machine.strategy, machine.precision, logical_cpus=machine.logical_cpus)
     settings = {"directory": directory, "runs": runs, "models": list(models), "constant": constant}

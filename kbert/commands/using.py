@@ -203,7 +203,8 @@ def _embed(asked) -> dict[str, Any]:
     if not sentences:
         raise ValueError(f"{asked.input} holds no sentence")
     options = given(sequence_length=asked.sequence_length, pooling=asked.pooling, normalize=asked.normalize)
-    pipeline, run = encoder.embedding_pipeline(asked.source, sentences, **options), None
+    pipeline = encoder.embedding_pipeline(asked.source, sentences, **options)
+    run = None
     if asked.output is not None:
         inputs = {"source": asked.source, "input": asked.input}
         inputs["sts_b"] = asked.sts_b and GLUE_TASKS["STS-B"].path(asked.sts_b, "dev")

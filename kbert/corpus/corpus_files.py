@@ -142,7 +142,8 @@ def _lines(name, stream) -> Iterator[str]:
             window_size += len(line)
             if window_size >= _WINDOW or not line:
                 in_window = _unreadable(b"".join(window))
-                size, unreadable = size + window_size, unreadable + in_window
+                size = size + window_size
+                unreadable = unreadable + in_window
                 if not line:
                     break
                 _check_readable(name, in_window, window_size)
@@ -249,7 +250,9 @@ class _Decompressed(io.RawIOBase):
 
     def __init__(self, file, make_decompressor, padding=b""):
         super().__init__()
-        self._file, self._make, self._padding = file, make_decompressor, padding
+        self._file = file
+        self._make = make_decompressor
+        self._padding = padding
         self._decompressor = make_decompressor()
 
     def readable(self):

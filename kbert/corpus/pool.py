@@ -100,7 +100,9 @@ def sufficient_fraction(documents):
 
 def text_chunks(documents, pool_sentences=POOL_SENTENCES):
     """Yields (epoch, sentences [n], sentences of each document [d], number of each document [d]) of each pool."""
-    strings, lengths, numbers = [], [], []
+    strings = []
+    lengths = []
+    numbers = []
     size = 0  # bytes
     current = None  # epoch
 
@@ -113,7 +115,9 @@ def text_chunks(documents, pool_sentences=POOL_SENTENCES):
     for epoch, number, sentences in documents:
         if lengths and (epoch != current or pool_is_full(len(strings), size, pool_sentences)):
             yield chunk()
-            strings, lengths, numbers = [], [], []
+            strings = []
+            lengths = []
+            numbers = []
             size = 0
         current = epoch
         encoded = [sentence.encode("utf-8", "replace") for sentence in sentences]

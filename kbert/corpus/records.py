@@ -152,7 +152,8 @@ class Records:
         return token_ids
 
     def _check_vocabulary(self):
-        path, expected = self.directory / VOCABULARY, self.manifest["vocabulary"]
+        path = self.directory / VOCABULARY
+        expected = self.manifest["vocabulary"]
         if not path.is_file():
             raise ValueError(f"{path} is missing. Prepare the records again.")
         vocabulary = read_vocabulary(path)
@@ -177,8 +178,10 @@ def read_index(directory, shard):
     """The lengths of a shard's sentences in tokens, int32 [n], and of its documents in sentences, int32 [d]."""
     path = directory / f"{shard['name']}.index"
     numbers = np.frombuffer(_read_hashed(path, shard["index_sha256"]), "<i4")
-    sentences, documents = shard["sentences"], shard["documents"]
-    lengths, sizes = numbers[2 : 2 + sentences], numbers[2 + sentences :]
+    sentences = shard["sentences"]
+    documents = shard["documents"]
+    lengths = numbers[2 : 2 + sentences]
+    sizes = numbers[2 + sentences :]
     found = (*numbers[:2].tolist(), len(sizes), int(lengths.sum(dtype=np.int64)), int(sizes.sum(dtype=np.int64)))
     if found != (sentences, documents, documents, shard["tokens"], sentences) or min(lengths.min(), sizes.min()) < 1:
         raise ValueError(

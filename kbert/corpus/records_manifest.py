@@ -10,7 +10,9 @@ import re
 from kbert.files import check_signature, read_json
 
 FORMAT = "kbert records 2"
-MANIFEST, UNFINISHED, VOCABULARY = "manifest.json", "unfinished.json", "vocab.txt"
+MANIFEST = "manifest.json"
+UNFINISHED = "unfinished.json"
+VOCABULARY = "vocab.txt"
 KINDS = {False: "train", True: "held-out"}  # by `held_out` of a shard
 _ADVICE = "Prepare the records again."
 _COUNTS = ("documents", "sentences", "tokens")

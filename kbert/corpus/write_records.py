@@ -113,7 +113,9 @@ def _write_shards(writer, documents):
                 held.add(number)
             yield 0, number, sentences
 
-    begin, tokens, read = time.monotonic(), 0, start
+    begin = time.monotonic()
+    tokens = 0
+    read = start
     logged = begin
     gathered = []
     for _, read, pool in text_pools(numbered, writer.tokenizer).as_numpy_iterator():
@@ -164,7 +166,8 @@ class RecordsWriter:
 
     def __init__(self, directory, tokenizer, *, shard_tokens, shuffle_shards, held_out, seed, settings):
         division = checked_division("write_records", shard_tokens, shuffle_shards, held_out, seed)
-        self.directory, self.tokenizer = check_directory(directory, "write_records: `directory`"), tokenizer
+        self.directory = check_directory(directory, "write_records: `directory`")
+        self.tokenizer = tokenizer
         self.shard_tokens, self.shuffle_shards, self.held_out, self.seed = division.values()
         self.token_type = token_type(tokenizer.vocabulary_size)
         self.made_by = {

@@ -219,7 +219,9 @@ def _write_round(job, element):
     shared = job.shared
     if shared.exists(_round(number)):
         return number
-    documents, held, shards = [], [], []
+    documents = []
+    held = []
+    shards = []
     for part in parts:
         for document, is_held in _read_documents(shared, *part, writer.token_type):
             documents.append(document)

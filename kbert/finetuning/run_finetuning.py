@@ -343,7 +343,8 @@ class Finetuning:
         step, result = evaluation.last
         if result is None or step != evaluation.kept_step:
             result = self._score_dev()
-        scores, constant = dict(result.scores), dict(self._constant_answer(self.dev))
+        scores = dict(result.scores)
+        constant = dict(self._constant_answer(self.dev))
         for suffix, examples in self.more_dev.items():
             more = self._score(examples).scores
             baseline = self._constant_answer(examples)

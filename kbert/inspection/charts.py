@@ -160,7 +160,8 @@ def reliability_picture(
     bins = len(calibration.counts)
     used = np.flatnonzero(calibration.counts)
     middles = (used + 0.5) / bins
-    confidence, accuracy = calibration.confidence[used], calibration.accuracy[used]
+    confidence = calibration.confidence[used]
+    accuracy = calibration.accuracy[used]
 
     def draw(figure):
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))

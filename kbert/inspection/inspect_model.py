@@ -164,7 +164,9 @@ def _resolve(model, tokenizer, argument, default=None):
         model = load_pretrained(model)
     labels = None
     if isinstance(model, Pipeline):
-        labels, tokenizer, model = model.answers.labels, tokenizer or model.tokenizer, model.model
+        labels = model.answers.labels
+        tokenizer = tokenizer or model.tokenizer
+        model = model.model
     if not isinstance(model, BertModel):
         raise TypeError(
             f"inspect: `{argument}` must be a kbert model, a pipeline, or the path of one. Received: "

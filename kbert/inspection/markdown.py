@@ -56,7 +56,8 @@ def mark_spans(text: str, gold=None, predicted=None, around: int = _AROUND) -> s
         return escape(text, 2 * around)
     windows = []
     for start, end in sorted(spans.values()):
-        start, end = max(0, start - around), min(len(text), end + around)
+        start = max(0, start - around)
+        end = min(len(text), end + around)
         if windows and start <= windows[-1][1]:
             windows[-1][1] = max(windows[-1][1], end)
         else:
@@ -80,7 +81,8 @@ def _window(text, start, end, spans):
 def _styled(text, stars):
     """Text with emphasis, which in Markdown must not begin or end with white space."""
     inner = escape(text)
-    before, after = " " * text[:1].isspace(), " " * text[-1:].isspace()
+    before = " " * text[:1].isspace()
+    after = " " * text[-1:].isspace()
     return f"{before}{'*' * stars}{inner}{'*' * stars}{after}" if inner else " " * bool(text)
 
 

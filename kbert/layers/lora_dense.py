@@ -75,7 +75,9 @@ class LoraDense(keras.layers.Dense):
         kernel.assign_add(ops.cast(change, kernel.dtype))
         kernel.trainable = True
         del self.lora_kernel_a, self.lora_kernel_b
-        self.lora_enabled, self.lora_rank, self.lora_alpha = False, None, None
+        self.lora_enabled = False
+        self.lora_rank = None
+        self.lora_alpha = None
 
     def quantize(self, mode=None, type_check=True, config=None):
         if self.lora_enabled:

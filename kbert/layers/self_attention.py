@@ -76,7 +76,9 @@ class SelfAttention(keras.layers.Layer):
         batch, length, hidden_dim = ops.shape(x)
         rows = ops.reshape(x, (-1, hidden_dim))  # [B * S, H]: plain matmuls, whose bias TensorFlow fuses
         heads = (batch, length, self.num_heads, self.head_dim)
-        query, key, value = self.query(rows) * (self.head_dim**-0.5), self.key(rows), self.value(rows)
+        query = self.query(rows) * (self.head_dim**-0.5)
+        key = self.key(rows)
+        value = self.value(rows)
         is_dropping = training and self.attention_dropout > 0.0
         if not return_probs and not is_dropping and can_fuse_attention(self.compute_dtype):
             context = fused_attention(*(ops.reshape(part, heads) for part in (query, key, value)), bias)  # [B, S, A, D]

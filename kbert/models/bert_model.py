@@ -344,7 +344,8 @@ class BertModel(CompatibleModel):
     @classmethod
     def from_config(cls, config, custom_objects=None):
         config = dict(config)
-        quantized, steps = config.pop("quantized_layers", {}), config.pop("trainability", [])
+        quantized = config.pop("quantized_layers", {})
+        steps = config.pop("trainability", [])
         lora = config.pop("lora_layers", {})
         model = cls(**cls.deserialize_arguments(config))
         add_lora(model, lora)

@@ -61,7 +61,8 @@ def check_inputs(model, inputs) -> None:
         )
     if not isinstance(inputs, dict):
         return
-    missing, surplus = model.input.keys() - inputs.keys() - {*OPTIONAL}, inputs.keys() - model.input.keys()
+    missing = model.input.keys() - inputs.keys() - {*OPTIONAL}
+    surplus = inputs.keys() - model.input.keys()
     if missing or surplus:
         theirs = [f"{name} is {_HUGGING_FACE[name]} here" for name in sorted(surplus) if name in _HUGGING_FACE]
         raise ValueError(

@@ -19,7 +19,9 @@ def write_saved_model(directory, endpoints) -> None:
     """
     import tensorflow as tf
 
-    root, traced, signatures = tf.Module(), {}, {}
+    root = tf.Module()
+    traced = {}
+    signatures = {}
     for name, (function, specs) in endpoints.items():
         specs = keras.tree.map_structure(_tensor_spec, specs)
         if function not in traced:

@@ -159,7 +159,8 @@ class AdamW(OptimizerOfAll):
 
     def _last_adam(self, variable):
         """The last step's m / (sqrt(v) + epsilon), with bias correction where there is one."""
-        index, step = self.index_of(variable), int(self.iterations.numpy())
+        index = self.index_of(variable)
+        step = int(self.iterations.numpy())
         correction = (1.0 - self.beta_2**step) ** 0.5 / (1.0 - self.beta_1**step) if self.bias_correction else 1.0
         return correction * _dense(self._momentums[index]) / (ops.sqrt(_dense(self._velocities[index])) + self.epsilon)
 
@@ -326,7 +327,8 @@ def layer_factors(paths, layer_decay) -> list[float]:
         return [1.0] * len(paths)
     blocks = [found and int(found[1]) for found in map(_BLOCK.search, paths)]
     above = max((number + 1 for number in blocks if number is not None), default=0)  # L
+    below_top = {None: 0} | {number: above - number for number in range(above)}
     return [
-        layer_decay ** (above + 1 if _EMBEDDINGS.search(path) else 0 if number is None else above - number)
+        layer_decay ** (above + 1 if _EMBEDDINGS.search(path) else below_top[number])
         for path, number in zip(paths, blocks, strict=True)
     ]

@@ -94,7 +94,8 @@ def on_or_off(labels, logits, weights=None):
     Returns (labels, logits, weights; float32 [..., N], the weights 0 where a label is not known; is_wrong bool [...,
     N]: whether a label of non-zero weight is outside [0, 1]).
     """
-    labels, logits = ops.cast(labels, "float32"), ops.cast(logits, "float32")
+    labels = ops.cast(labels, "float32")
+    logits = ops.cast(logits, "float32")
     weights = broadcast_weights(weights, logits) * ops.cast(labels != IGNORED_LABEL, "float32")
     is_between = ops.logical_and(labels >= 0.0, labels <= 1.0)
     is_wrong = ops.logical_and(ops.logical_not(is_between), weights != 0)
@@ -131,8 +132,11 @@ def without_padding(labels, logits):
     """
     if len(labels.shape) < 2 or labels.shape[-1] != 2:
         return labels, logits
-    labels, logits = ops.cast(labels, "int32"), ops.cast(logits, "float32")
-    position, length, size = labels[:, 0], labels[:, 1], ops.shape(logits)[-1]
+    labels = ops.cast(labels, "int32")
+    logits = ops.cast(logits, "float32")
+    position = labels[:, 0]
+    length = labels[:, 1]
+    size = ops.shape(logits)[-1]
     is_token = ops.arange(size, dtype="int32") < labels[:, 1:]  # [B, S]
     return ops.where(position < length, position, size), ops.where(is_token, logits, -1e9)
 

@@ -75,7 +75,9 @@ class DistillationLoss(WeightedMeanLoss):
     def _distance(self, labels, answers, outputs):
         if isinstance(self.loss, RegressionLoss):
             return ops.square(outputs - answers)
-        answers, outputs, scale = answers / self.temperature, outputs / self.temperature, self.temperature**2
+        answers = answers / self.temperature
+        outputs = outputs / self.temperature
+        scale = self.temperature**2
         if isinstance(self.loss, MultiLabelLoss):
             likely = ops.sigmoid(answers)
             on = ops.log_sigmoid(answers) - ops.log_sigmoid(outputs)

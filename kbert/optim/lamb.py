@@ -53,7 +53,8 @@ class Lamb(AdamW):
 
     def _update(self, variable, gradient, scale, learning_rate, correction):
         index = self.index_of(variable)
-        momentum, velocity = self._momentums[index], self._velocities[index]
+        momentum = self._momentums[index]
+        velocity = self._velocities[index]
         scale, rate, correction = (ops.cast(x, variable.dtype) for x in (scale, learning_rate, correction))
         gradient = ops.cast(gradient, variable.dtype) * scale
         weight = ops.convert_to_tensor(variable)
@@ -68,6 +69,7 @@ class Lamb(AdamW):
 
 
 def _trust_ratio(weight, update):
-    norm, length = ops.sqrt(ops.sum(ops.square(weight))), ops.sqrt(ops.sum(ops.square(update)))
+    norm = ops.sqrt(ops.sum(ops.square(weight)))
+    length = ops.sqrt(ops.sum(ops.square(update)))
     both = ops.logical_and(norm > 0.0, length > 0.0)
     return ops.where(both, norm / ops.where(both, length, 1.0), 1.0)

@@ -13,7 +13,7 @@ from kbert.config import default_max_predictions
 from kbert.corpus.documents import DocumentList
 from kbert.keras_compat import with_known_length
 from kbert.preprocessing.preprocessor import Preprocessor, tokens_of
-from kbert.preprocessing.strings import check_batches, string_columns
+from kbert.preprocessing.strings import check_batches, column_names, string_columns
 from kbert.preprocessing.windows import sliding_windows
 from kbert.pretraining.dataset import filled_batches, masked_rows, pretraining_dataset, with_options
 from kbert.pretraining.masking import OPTIONS, NextTokens, TokenMasking
@@ -118,7 +118,9 @@ class FillMaskPreprocessor(Preprocessor):
         masking = self._masking()
         seed = self.masking.get("seed", 0)
         if step is None:
-            seed, step, shuffle = _FIXED_SEED, lambda: 0, False
+            seed = _FIXED_SEED
+            step = int  # is called without arguments and gives 0
+            shuffle = False
         if batch_size is None and (_are_documents(x) or isinstance(x, tf.data.Dataset)):
             raise TypeError("Pipeline: a single batch is of texts or pairs; documents and datasets are for `fit`.")
         if isinstance(x, tf.data.Dataset) and (y is not None or weights is not None):
@@ -163,7 +165,7 @@ class FillMaskPreprocessor(Preprocessor):
             raise ValueError(
                 "Pipeline: `validation_split` divides texts and pairs. Give some of the documents as `validation_data`."
             )
-        is_pair = "text_pair" in (x.columns if hasattr(x, "columns") else x if isinstance(x, dict) else ())
+        is_pair = "text_pair" in column_names(x)
         names = ("text", "text_pair") if is_pair else ("text",)
         return dict(zip(names, string_columns(x, names, "Pipeline"), strict=True))
 

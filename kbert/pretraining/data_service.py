@@ -30,7 +30,8 @@ class DataService:
     def __init__(self, port=0, host=None):
         import tensorflow_text  # noqa: F401 - registers the operations that a trainer's graph may have
 
-        service, host = tf.data.experimental.service, host or socket.getfqdn()
+        service = tf.data.experimental.service
+        host = host or socket.getfqdn()
         try:
             self._dispatcher = service.DispatchServer(service.DispatcherConfig(port=port, protocol="grpc"))
             dispatcher = self._dispatcher.target.removeprefix("grpc://")

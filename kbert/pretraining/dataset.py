@@ -167,7 +167,8 @@ def pretraining_dataset(
     rates = {"mask_rate": mask_rate, "mask_token_rate": mask_token_rate}
     rates |= {"keep_rate": keep_rate, "random_token_rate": random_token_rate}
     if left_to_right:
-        masking, entity_ids = NextTokens(tokenizer, max_predictions), None
+        masking = NextTokens(tokenizer, max_predictions)
+        entity_ids = None
     else:
         masking = TokenMasking(tokenizer, max_predictions, whole_word=whole_word, **rates)
     if evaluation:

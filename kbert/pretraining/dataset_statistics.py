@@ -38,7 +38,9 @@ def dataset_statistics(dataset, tokenizer, batches=200, left_to_right=False):
     Raises:
         ValueError: the dataset gives no batch, or reads a damaged file.
     """
-    counts, masks_of_rows, rate = collections.Counter(), [], {}
+    counts = collections.Counter()
+    masks_of_rows = []
+    rate = {}
     iterator = dataset.as_numpy_iterator()
     started = None
     with reading_errors():
@@ -55,7 +57,8 @@ def dataset_statistics(dataset, tokenizer, batches=200, left_to_right=False):
     masks, rows = counts["masks"], np.concatenate(masks_of_rows)
     rates = dict.fromkeys(("mask_token_rate", "keep_rate", "random_token_rate"))
     if not left_to_right:
-        rates["mask_token_rate"], rates["keep_rate"] = counts["masked"] / masks, counts["kept"] / masks
+        rates["mask_token_rate"] = counts["masked"] / masks
+        rates["keep_rate"] = counts["kept"] / masks
         rates["random_token_rate"] = (masks - counts["masked"] - counts["kept"]) / masks
     return {
         "sequences": len(rows),

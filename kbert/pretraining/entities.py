@@ -40,7 +40,8 @@ def known_names(names: Sequence[str], tokenizer):
     continues = np.array([token.startswith("##") for token in tokenizer.vocabulary])
 
     def entity_ids(sentences):
-        tokens, row = sentences.flat_values, sentences.value_rowids()
+        tokens = sentences.flat_values
+        row = sentences.value_rowids()
         flat = _mark(tf.cast(tokens, tf.int64), tf.cast(row, tf.int64), tables, tf.constant(continues))
         return sentences.with_flat_values(flat)
 

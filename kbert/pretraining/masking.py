@@ -219,7 +219,8 @@ class TokenMasking(keras.layers.Layer):
 
 def _rows_of_whole_batch(number):
     """The numbers of this replica's rows in the batch of all replicas, int32 [B]."""
-    context, rows = tf.distribute.get_replica_context(), tf.range(number)
+    context = tf.distribute.get_replica_context()
+    rows = tf.range(number)
     if context is None or context.num_replicas_in_sync == 1:
         return rows
     return rows + number * tf.cast(context.replica_id_in_sync_group, tf.int32)

@@ -226,7 +226,8 @@ def _random_chunk(pool, chunks, wanted):
     draws = tf.cast(draws, tf.int32)
     other = tf.argmax(tf.cast(draws != chunks.document[:, tf.newaxis], tf.int32), axis=1)  # 0 if every draw is this one
     document = tf.gather(draws, other, batch_dims=1)
-    start, stop = tf.gather(pool.document_splits, document), tf.gather(pool.document_splits, document + 1)
+    start = tf.gather(pool.document_splits, document)
+    stop = tf.gather(pool.document_splits, document + 1)
     offset = random_integers(fold_in(chunks.keys, _START), 1, 0, (stop - start)[:, tf.newaxis])[:, 0]
     first = start + tf.cast(offset, tf.int32)
     limit = tf.gather(chunks.totals, first) + tf.maximum(wanted, 1)  # one sentence is always taken

@@ -24,7 +24,8 @@ def plain_rows(masking, values, table, *, sequence_length, next_sentence=True):
     `values` are a pool's columns with one value per token: ``token_ids``, and ``entity_ids`` if there are any.
     """
     inputs, mask_ids, mask_weights = mask_pairs(masking, values, table, sequence_length, next_sentence)
-    labels, weights = {"mlm_logits": mask_ids}, {"mlm_logits": mask_weights}
+    labels = {"mlm_logits": mask_ids}
+    weights = {"mlm_logits": mask_weights}
     if next_sentence:
         labels["nsp_logits"] = tf.cast(table.is_random, tf.int32)
         weights["nsp_logits"] = tf.ones_like(table.is_random, tf.float32)
@@ -89,7 +90,8 @@ def packed_rows(masking, values, table, splits, *, sequence_length, num_parts, n
 
     Source: Krell et al. 2021 (arXiv 2107.02027), section 3.2.
     """
-    number, predictions = tf.size(splits) - 1, masking.max_predictions
+    number = tf.size(splits) - 1
+    predictions = masking.max_predictions
     row = tf.repeat(tf.range(number), splits[1:] - splits[:-1])  # [p]
     first = tf.gather(splits, row)  # [p], the row's first part
     part = tf.range(tf.size(row)) - first  # [p], within the row
@@ -124,7 +126,8 @@ def packed_rows(masking, values, table, splits, *, sequence_length, num_parts, n
         "part_ids": part_ids,
         "mask_positions": positions,
     }
-    labels, weights = {"mlm_logits": mask_ids}, {"mlm_logits": tf.cast(is_mask, tf.float32)}
+    labels = {"mlm_logits": mask_ids}
+    weights = {"mlm_logits": tf.cast(is_mask, tf.float32)}
     if next_sentence:
         columns = tf.stack([tf.cast(table.is_random, tf.int32), tf.ones_like(part)], 1)
         columns = tf.scatter_nd((row * num_parts + part)[:, tf.newaxis], columns, [number * num_parts, 2])
@@ -171,7 +174,8 @@ def add_further_parts(
     The pairs that are there stay as they are, and so does the number of rows; what is added stands at the ends. A row
     is filled if a part of `LEAST_TOKENS` tokens with its masks still fits in.
     """
-    number, lengths = count_rows(rows), part_lengths(table, next_sentence)
+    number = count_rows(rows)
+    lengths = part_lengths(table, next_sentence)
 
     def total(values):
         return tf.math.unsorted_segment_sum(values, rows, number)  # [r]
@@ -217,7 +221,9 @@ def assign_rows(lengths, masks, sequence_length, max_predictions, num_parts):
     for parts in np.split(order, starts[1:]):
         if not len(parts):
             continue
-        length, needed, space = int(lengths[parts[0]]), int(masks[parts[0]]), int(lengths[parts[0]])
+        length = int(lengths[parts[0]])
+        needed = int(masks[parts[0]])
+        space = int(lengths[parts[0]])
         while len(parts):
             space = by_space.least(space)
             if space is None:
@@ -281,12 +287,15 @@ def assign_rows_in_graph(lengths, masks, sequence_length, max_predictions, num_p
         same = tf.cast(tf.where(tf.equal(space_of, space))[:, 0], tf.int32)
         same = tf.gather(same, tf.argsort(tf.gather(turn_of, same), stable=True))  # as they got this space
         rows = tf.cond(is_new, lambda: tf.range(number, number + count), lambda: same)  # [r]
-        masks_left, parts_left = tf.gather(free_masks, rows), tf.gather(free_parts, rows)
+        masks_left = tf.gather(free_masks, rows)
+        parts_left = tf.gather(free_parts, rows)
         capacities = tf.minimum(tf.minimum(space // length, masks_left // needed), parts_left)
         ends = tf.cumsum(capacities)
         placed = tf.searchsorted(ends, tf.range(tf.minimum(remaining, ends[-1])), side="right")
         added = tf.math.bincount(placed, minlength=tf.size(rows))[: tf.size(rows)]
-        masks_left, parts_left, left = masks_left - added * needed, parts_left - added, space - added * length
+        masks_left = masks_left - added * needed
+        parts_left = parts_left - added
+        left = space - added * length
         is_open = (left >= shortest) & (masks_left > 0) & (parts_left > 0)
         at = rows[:, tf.newaxis]
         order_now = turn + tf.range(tf.size(rows), dtype=tf.int64)

@@ -33,7 +33,8 @@ def shared_pairs(max_tokens, short_sequence_rate, random_next_rate, next_sentenc
 
 def shared_rows(masking, element_spec, *, sequence_length, next_sentence, num_parts):
     """`packed_rows`, or without `num_parts` `plain_rows`, with these arguments, of elements of this specification."""
-    names, flat = tuple(sorted(element_spec[0])), tuple(tf.nest.flatten(element_spec))
+    names = tuple(sorted(element_spec[0]))
+    flat = tuple(tf.nest.flatten(element_spec))
     graph = _rows_graph(_Masking(_identity(masking), masking), names, flat, sequence_length, next_sentence, num_parts)
 
     def lay_out(*element):

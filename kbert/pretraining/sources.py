@@ -123,9 +123,11 @@ def _are_records(source):
 
 def check_reading(owner: str, source, **options) -> None:
     """Raises ValueError for ``format``, ``language`` or ``pool_sentences`` that would be ignored."""
-    kind = "records" if _are_records(source) else "documents in memory" if isinstance(source, DocumentList) else None
+    if not _are_records(source) and not isinstance(source, DocumentList):
+        return
+    kind = "records" if _are_records(source) else "documents in memory"
     for name, value in options.items():
-        is_used = kind is None or (kind != "records" and name == "pool_sentences")
+        is_used = kind != "records" and name == "pool_sentences"
         if not is_used and value != _READING[name]:
             raise ValueError(f"{owner}: {kind} are no files of text and take no `{name}`. Received: {name}={value!r}")
 
@@ -146,7 +148,10 @@ def text_documents(source: TextSource, tokenizer, seed, epochs, evaluation, held
     document = _first_document(source.documents(files), held_out, evaluation)
 
     def documents(epochs=epochs):
-        numbers = epochs() if callable(epochs) else itertools.count() if epochs is None else range(epochs)
+        if callable(epochs):
+            numbers = epochs()
+        else:
+            numbers = itertools.count() if epochs is None else range(epochs)
         for epoch in numbers:
             order = files if evaluation else file_order(files, seed, epoch)
             for number, sentences in enumerate(source.documents(order)):
@@ -173,12 +178,16 @@ def _first_document(documents, held_out, evaluation):
     """The first document for training or evaluation; raises ValueError if there is none."""
     if evaluation and not held_out:
         raise ValueError("Evaluation needs held-out documents. Received: held_out=0 (--held-out 0)")
-    count, lowest, highest = 0, math.inf, 0
+    count = 0
+    lowest = math.inf
+    highest = 0
     for document in documents:
         if is_held_out(document, held_out) == evaluation:
             return document
         rank = held_out_rank(document) / 2.0**64
-        count, lowest, highest = count + 1, min(lowest, rank), max(highest, rank)
+        count = count + 1
+        lowest = min(lowest, rank)
+        highest = max(highest, rank)
     enough = (math.floor(100 * lowest) + 1) / 100  # holds out the document with the lowest rank
     if not evaluation:
         advice = "Give a smaller fraction (--held-out)"
@@ -206,14 +215,16 @@ def record_pools(records, seed, epochs, evaluation, count_rows, rows_before):
     shards = _check_shards(records, evaluation)
 
     def epoch_and_shard(position):
-        epoch, number = position // shards, tf.cast(position % shards, tf.int32)
+        epoch = position // shards
+        number = tf.cast(position % shards, tf.int32)
         return epoch, number if evaluation else permutation(fold_in(seed, _SHARDS, epoch), shards)[number]
 
     def count(position):
         epoch, shard = epoch_and_shard(position)
         return count_rows(records.index(shard, evaluation), epoch)
 
-    first, last = 0, shards * epochs if epochs is not None else _FOREVER
+    first = 0
+    last = shards * epochs if epochs is not None else _FOREVER
     if rows_before:
         counts = tf.data.Dataset.range(last).map(_graph(count), num_parallel_calls=2, deterministic=True)
         with reading_errors():

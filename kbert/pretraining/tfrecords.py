@@ -65,7 +65,8 @@ def tfrecord_rows(
     Files are visited in an order of their own in each epoch, and the rows of a file are shuffled in pools of 4096. A
     row is held out by a hash of its text: the same text with other masks is held out, too.
     """
-    files, lengths = find_files(source, are_texts=False), (sequence_length, max_predictions)
+    files = find_files(source, are_texts=False)
+    lengths = (sequence_length, max_predictions)
     specification = (tf.TensorSpec([], tf.int64), tf.TensorSpec([], tf.int64), tf.TensorSpec([None], tf.string))
     pools = tf.data.Dataset.from_generator(
         lambda: _raw_pools(files, seed, epochs, evaluation), output_signature=specification
@@ -235,7 +236,8 @@ def _as_batch(rows, next_sentence):
         "padding_mask": rows["input_mask"] > 0,
         "mask_positions": rows["masked_lm_positions"],
     }
-    labels, weights = {"mlm_logits": rows["masked_lm_ids"]}, {"mlm_logits": rows["masked_lm_weights"]}
+    labels = {"mlm_logits": rows["masked_lm_ids"]}
+    weights = {"mlm_logits": rows["masked_lm_weights"]}
     if next_sentence:
         labels["nsp_logits"] = rows["next_sentence_labels"][:, 0]
         weights["nsp_logits"] = tf.ones_like(labels["nsp_logits"], tf.float32)

@@ -87,7 +87,9 @@ def reserved_tokens(size: int) -> list[str]:
 
 def count_words(lines, normalizer):
     """Counts the words of texts: normalised strings, split at spaces."""
-    counts, total, characters = Counter(), 0, 0
+    counts = Counter()
+    total = 0
+    characters = 0
     shown = time.monotonic()
     normalize = tf.function(normalizer, input_signature=[tf.TensorSpec([None], tf.string)])
     for batch in _batches(lines):

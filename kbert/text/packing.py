@@ -39,7 +39,9 @@ def pack(segments, sequence_length, *, cls_id, sep_id, pad_id):
     budget = content_length(sequence_length, len(segments))
     lengths = [tf.minimum(lengths[0], budget)] if len(segments) == 1 else truncated_lengths(*lengths, budget)
     # One leading filler keeps gathers valid when there are no tokens.
-    values, ranges, first = [tf.fill([1], tf.cast(pad_id, tf.int32))], [], 1
+    values = [tf.fill([1], tf.cast(pad_id, tf.int32))]
+    ranges = []
+    first = 1
     for segment, length in zip(segments, lengths, strict=True):
         ranges += [first + tf.cast(segment.row_starts(), tf.int32), length]
         values.append(tf.cast(segment.values, tf.int32))
@@ -64,7 +66,8 @@ def pack_ranges(values, a_start, a_length, b_start=None, b_length=None, *, seque
     index = a_start + position - 1  # [B, S]
     last_sep = first_sep
     if paired:
-        b_start, b_length = tf.cast(b_start, index_type)[:, tf.newaxis], tf.cast(b_length, index_type)[:, tf.newaxis]
+        b_start = tf.cast(b_start, index_type)[:, tf.newaxis]
+        b_length = tf.cast(b_length, index_type)[:, tf.newaxis]
         index = tf.where(position <= first_sep, index, b_start + position - first_sep - 1)
         last_sep = first_sep + b_length + 1
     padding_mask = position <= last_sep  # [B, S]

@@ -38,7 +38,7 @@ def plain_special_tokens(value: bool | tuple[str, ...]) -> bool | list[str]:
 
 def tokens_in_text(value: bool | tuple[str, ...]) -> tuple[str, ...]:
     """The tokens that are read in text (True: BERT's five); a longer one before its own beginnings."""
-    tokens = (SPECIAL_TOKENS if value else ()) if isinstance(value, bool) else value
+    tokens = {True: SPECIAL_TOKENS, False: ()}[value] if isinstance(value, bool) else value
     return tuple(sorted(tokens, key=len, reverse=True))
 
 

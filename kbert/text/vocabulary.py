@@ -103,6 +103,7 @@ def check_same_tokenizer(name: str, own: tuple[Sequence[str], dict], other: tupl
             f"{name} must have the vocabulary of `init`, whose embeddings are in its order. Received: "
             f"{len(tokens):,} tokens, which are not the {len(own_tokens):,} of `init`"
         )
-    made, received = resolve_settings(made), resolve_settings(received)
+    made = resolve_settings(made)
+    received = resolve_settings(received)
     if different := [f"{one}={received[one]!r} instead of {made[one]!r}" for one in made if made[one] != received[one]]:
         raise ValueError(f"{name} must have the tokenizer settings of `init`. Received: {', '.join(different)}")

@@ -223,6 +223,7 @@ class EvaluationEpochs(keras.callbacks.CallbackList):
             self._in_epoch = False
 
     def on_train_end(self, logs=None):
-        records, last = self.evaluation.records, max(self.evaluation.steps)
+        records = self.evaluation.records
+        last = max(self.evaluation.steps)
         if self.model.stop_training or (records and records[-1]["step"] == last):
             super().on_train_end(logs)

@@ -53,7 +53,10 @@ def matmul_peak(precision: str = "float32", size: int | None = None, seconds: fl
     The `size` is by default 1024 and 2048, on an accelerator 8192. A mixed Keras policy as `precision` means its
     compute dtype.
     """
-    sizes = (size,) if size else (1024, 2048) if device_name() == "CPU" else (8192,)
+    if size:
+        sizes = (size,)
+    else:
+        sizes = (1024, 2048) if device_name() == "CPU" else (8192,)
     return max(matmul_speed((n, n), (n, n), precision, seconds=seconds / len(sizes)) for n in sizes)
 
 

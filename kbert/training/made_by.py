@@ -21,7 +21,9 @@ from kbert.weights.origin import Origin, set_origin, stored_origin
 from kbert.weights.source import checkpoint_step, is_step_checkpoint
 from kbert.weights.step_checkpoint import ARRAYS
 
-SETTINGS, INPUTS, METRICS = "settings.json", "inputs.json", "metrics.json"
+SETTINGS = "settings.json"
+INPUTS = "inputs.json"
+METRICS = "metrics.json"
 MODEL = "model"
 _SETTINGS = ("*.json", "*.txt", "assets/tokenizer/*", "1_Pooling/*")
 _MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.h5", "*.index", "*.data-*-of-*", "checkpoint", ARRAYS)
@@ -115,10 +117,13 @@ def check_inputs(run, recorded: Mapping, now: Mapping, since: str) -> None:
     """Raises a ValueError that names the files, unless a run has the inputs that it was started with."""
     changes = []
     for argument in sorted(recorded.keys() | now.keys()):
-        before, after = recorded.get(argument, {}), now.get(argument, {})
+        before = recorded.get(argument, {})
+        after = now.get(argument, {})
         for file in sorted(before.keys() | after.keys()):
             if before.get(file) != after.get(file):
-                change = "is new" if file not in before else "is gone" if file not in after else "has changed"
+                change = "has changed" if file in before else "is new"
+                if file not in after:
+                    change = "is gone"
                 changes.append(f"{file} ({_flag(argument)}) {change}")
     if changes:
         more = f" and {len(changes) - 3} more" if len(changes) > 3 else ""

@@ -30,7 +30,8 @@ def check_batch_memory(model: keras.Model, batch_size: int, sequence_length: int
     nothing and are not counted, nor are attention probabilities, logits and the optimizer. Of a model compiled with
     `micro_batches` only one of them is counted. With a GPU or TPU, or several machines, nothing is checked.
     """
-    config, available = getattr(model, "config", None), machine_memory()
+    config = getattr(model, "config", None)
+    available = machine_memory()
     if config is None or available is None or "TF_CONFIG" in os.environ or _has_accelerator():
         return
     needed = activation_bytes(model, batch_size, sequence_length or _SHORTEST)

@@ -44,7 +44,8 @@ def _send_again(handlers, hook, ignored):
         return
     sys.unraisablehook = hook
     _set(handlers)
-    main, number = threading.main_thread().ident, ignored.exc_value.number
+    main = threading.main_thread().ident
+    number = ignored.exc_value.number
     timer = threading.Timer(_LATER, signal.pthread_kill, (main, number))
     timer.daemon = True
     timer.start()

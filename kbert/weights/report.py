@@ -8,7 +8,9 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 _LOGGER = logging.getLogger("kbert")
-LOADED, NEW, UNUSED = "loaded", "newly initialised", "unused"
+LOADED = "loaded"
+NEW = "newly initialised"
+UNUSED = "unused"
 # The part of the model in a variable's name, in all formats; the encoder's parts may be in "bert".
 _PART = re.compile(r"(?:bert[/.])?[^/.]*")
 _LAYER = re.compile(r"((?:encoder_block|layer)[_.])\d+")  # in the names of all formats

@@ -35,7 +35,8 @@ def encode(settings):
         """With and without XLA and with weights as constants; in bfloat16, weights stored in float32 or in bfloat16."""
         found = {}
         for dtype in (None, "bfloat16") if settings.precision == "mixed_bfloat16" else (None,):
-            model, stored = build(config, dtype=dtype), f", weights in {dtype}" if dtype else ""
+            model = build(config, dtype=dtype)
+            stored = f", weights in {dtype}" if dtype else ""
             ways = with_and_without_xla(lambda jit, model=model: _forward(model, inputs, jit, tokens))
             ways["XLA off, frozen weights"] = _forward(model, inputs, False, tokens, frozen_weights=True)
             found |= {setting + stored: run for setting, run in ways.items()}
@@ -106,7 +107,8 @@ def operations(settings):
         settings.hardware()
         model = BertEncoder(settings.config())
         call = forward_pass(model, encoder_inputs(settings), frozen_weights=settings.frozen_weights)
-        found, about = _measure(call, settings.seconds), settings.of_model()
+        found = _measure(call, settings.seconds)
+        about = settings.of_model()
     else:
         with tempfile.TemporaryDirectory() as directory:
             path = export_encoder(settings, f"{directory}/model")
@@ -139,7 +141,8 @@ def _operations(directory, calls):
     space = xplane_pb2.XSpace()
     (path,) = pathlib.Path(directory).rglob("*.xplane.pb")
     space.ParseFromString(path.read_bytes())
-    picoseconds, numbers = collections.Counter(), collections.Counter()
+    picoseconds = collections.Counter()
+    numbers = collections.Counter()
     for plane in (plane for plane in space.planes if "CPU" in plane.name):
         for event in (event for line in plane.lines for event in line.events):
             name, _, kind = plane.event_metadata[event.metadata_id].name.rpartition(":")  # "layer/MatMul:MatMul"

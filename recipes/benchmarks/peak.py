@@ -26,8 +26,11 @@ def model_products(config, batch_size, sequence_length, predictions=0) -> list[P
         batch_size, sequence_length: B and S.
         predictions: P; 0 for an encoder without the masked-LM head.
     """
-    tokens, heads = batch_size * sequence_length, config.num_heads
-    hidden, inner, layers = config.hidden_dim, config.intermediate_dim, config.num_layers
+    tokens = batch_size * sequence_length
+    heads = config.num_heads
+    hidden = config.hidden_dim
+    inner = config.intermediate_dim
+    layers = config.num_layers
     width = hidden // heads
     each = (batch_size, heads, sequence_length, width)  # of query, key and value
     probs = (batch_size, heads, sequence_length, sequence_length)
@@ -95,7 +98,9 @@ class PeakFractions:
         Args:
             gflops_per_second: float, the speed of the benchmark; None: without fractions.
         """
-        peak, own, device = self.peak / 1e9, self.model_speed() / 1e9, device_name()
+        peak = self.peak / 1e9
+        own = self.model_speed() / 1e9
+        device = device_name()
         result = {"matmul_peak_gflops_per_second": peak, "model_matmul_gflops_per_second": own, "device": device}
         if gflops_per_second is not None:
             result |= {

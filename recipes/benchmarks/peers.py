@@ -182,7 +182,9 @@ def fastest_peers(work, settings, config, hub_name, hub_runners, torch_runner):
         hub_runners: function without arguments → {setting: runner (`benchmarks.peers`)}.
         torch_runner: function of a `TorchPeer` → runner.
     """
-    runners, chosen, processes = {}, {}, []
+    runners = {}
+    chosen = {}
+    processes = []
     if not settings.peers:
         yield runners, chosen
         return

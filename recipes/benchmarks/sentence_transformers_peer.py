@@ -23,7 +23,10 @@ from kbert.optim import WarmupLinearDecay
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
 TURN = 10  # steps
-RATE, TEMPERATURE, LENGTH, DROPOUT = 3e-5, 0.05, 64, 0.1
+RATE = 3e-5
+TEMPERATURE = 0.05
+LENGTH = 64
+DROPOUT = 0.1
 
 
 def kbert_trainer(source, pairs, batch_size, steps):

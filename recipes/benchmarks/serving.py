@@ -150,7 +150,8 @@ def _figures(kind, samples, rows):
 
 def _ratios(timings):
     """How many times as fast as transformers in its fastest setting for this kind of request: above 1 is faster."""
-    ours, others = timings["kbert"], [figures for name, figures in timings.items() if name != "kbert"]
+    ours = timings["kbert"]
+    others = [figures for name, figures in timings.items() if name != "kbert"]
     latency = {
         f"{kind}_p50": min(theirs[f"{kind}_p50_ms"] for theirs in others) / ours[f"{kind}_p50_ms"]
         for kind in ("short", "long")

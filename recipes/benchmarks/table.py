@@ -73,7 +73,8 @@ def result_lines(result) -> list[str]:
 
 def peer_lines(result) -> list[str]:
     """The speeds of other libraries in the result of one benchmark, and how they compare."""
-    peers, chosen = result.get("peers", {}), result.get("peer_settings", {})
+    peers = result.get("peers", {})
+    chosen = result.get("peer_settings", {})
     return [
         f"{name:28s} {speed:14,.0f} tokens/s   kbert is {result['tokens_per_second'] / speed:.2f} times as fast   "
         f"{chosen.get(name, '')}"
@@ -83,7 +84,8 @@ def peer_lines(result) -> list[str]:
 
 def _model_line(row):
     ours = row["tokens_per_second"]
-    peers, own = row.get("peers", {}), row.get("peer_settings", {}).get("kbert")
+    peers = row.get("peers", {})
+    own = row.get("peer_settings", {}).get("kbert")
     cells = (
         f"{row['part']} {row['size']}, {row['batch_size']} × {row['sequence_length']}, {row['precision']}",
         f"{ours:,.0f} tokens/s" + (f" ({own})" if own else ""),
@@ -97,7 +99,9 @@ def _model_line(row):
 
 def _serving_line(row):
     def figures(of):
-        short, long, mixed = of["short_p50_ms"], of["long_p50_ms"], of["mixed_texts_per_second"]
+        short = of["short_p50_ms"]
+        long = of["long_p50_ms"]
+        mixed = of["mixed_texts_per_second"]
         return f"{short:.1f} ms short, {long:.1f} ms long, {mixed:.0f} texts/s"
 
     peers = row.get("transformers", {})

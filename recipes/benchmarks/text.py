@@ -142,8 +142,10 @@ def rows(settings):
         dict of the processor time a row in microseconds, the least of `rounds` calls, of both ways; the numbers of rows
         and pairs; and the fractions of tokens that are not padding (`kbert.pretraining.real_fractions`).
     """
-    source, tokenizer = source_of(settings), tokenizer_of(settings)
-    length, masking = settings.sequence_length, TokenMasking(tokenizer, settings.max_predictions)
+    source = source_of(settings)
+    tokenizer = tokenizer_of(settings)
+    length = settings.sequence_length
+    masking = TokenMasking(tokenizer, settings.max_predictions)
     table = sentence_pairs(first_pool(source, tokenizer), 0, 0, max_pair_tokens(length))
     result = {"pairs": int(tf.size(table.keys))}
     for name, in_graph in (("numpy", False), ("in_graph", True)):

@@ -51,7 +51,8 @@ def _tensors(job):
     """A synthetic batch: no padding; predictions at evenly spread positions."""
     import torch
 
-    shape, vocabulary = (job["batch_size"], job["sequence_length"]), job["config"]["vocab_size"]
+    shape = (job["batch_size"], job["sequence_length"])
+    vocabulary = job["config"]["vocab_size"]
     generator = torch.Generator().manual_seed(0)
     ids = torch.randint(vocabulary, shape, generator=generator)
     segments = (torch.arange(shape[1]) >= shape[1] // 2).long().expand(shape).contiguous()
@@ -83,7 +84,8 @@ def _train(job):
     ids = tensors["input_ids"]
     masked = torch.zeros_like(ids, dtype=torch.bool)
     masked[:, torch.linspace(0, ids.shape[1] - 1, job["max_predictions"]).long()] = True
-    labels, places = torch.where(masked, ids, -100), masked.flatten().nonzero()[:, 0]
+    labels = torch.where(masked, ids, -100)
+    places = masked.flatten().nonzero()[:, 0]
 
     def loss_of_all_positions():
         return model(**tensors, labels=labels).loss

@@ -163,7 +163,9 @@ class _Steps(keras.callbacks.Callback):
 
     def __init__(self, seconds):
         super().__init__()
-        self.seconds, self.ends, self.processor = seconds, [], []
+        self.seconds = seconds
+        self.ends = []
+        self.processor = []
 
     def on_train_begin(self, logs=None):
         self.begin = time.perf_counter()
@@ -208,7 +210,8 @@ def feed(settings):
     model = BertPretrainer(config, num_parts=parts)
     model.compile(AdamW(1e-4), jit_compile=hardware.jit_compile)
     sources = {"one_batch": one, "pipeline": pipeline}
-    wall, processor = {name: [] for name in sources}, {name: [] for name in sources}
+    wall = {name: [] for name in sources}
+    processor = {name: [] for name in sources}
     for number in range(settings.rounds + 1):
         for name, dataset in sources.items():
             steps = _Steps(settings.seconds if number else 0.0)
@@ -298,7 +301,9 @@ def fit(settings):
 
 def _full_rows(words, counts, length, number):
     """Texts of whole words, as many as a row of `length` tokens holds; `counts` are the tokens of each word."""
-    texts, row, left = [], [], length
+    texts = []
+    row = []
+    left = length
     for word, count in itertools.cycle((w, c) for w, c in zip(words, counts, strict=True) if c <= length):
         if count > left:
             texts.append(" ".join(row))

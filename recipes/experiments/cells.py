@@ -33,7 +33,9 @@ class Cells:
     """
 
     def __init__(self, directory, recipe: str = "experiments"):
-        self.directory, self.recipe, self.used = pathlib.Path(directory), recipe, {}
+        self.directory = pathlib.Path(directory)
+        self.recipe = recipe
+        self.used = {}
         self._contents = {}
         there = next(path for path in (self.directory, *self.directory.absolute().parents) if path.exists())
         if not there.is_dir():
@@ -79,7 +81,8 @@ class Cells:
         except FloatingPointError as error:
             _LOGGER.warning("%s, %s: %s", task.name, options, error)
             return record | {"percent": None, "diverged": str(error)}
-        scores, constant = _numbers(metrics["dev"]), _numbers(metrics["constant_answer"])
+        scores = _numbers(metrics["dev"])
+        constant = _numbers(metrics["constant_answer"])
         _LOGGER.info("%s, %s: %s %.4f", task.name, options, task.metric, scores[task.metric])
         record |= {"percent": task.percent(scores), "scores": scores, "constant_answer": constant}
         return record | {name: metrics[name] for name in ("train_examples", "dev_examples", "steps", "minutes")}

@@ -32,7 +32,8 @@ def compare_pretraining(runs: Iterable, output, score: str = "val_mlm_cross_entr
     Returns:
         The table of ``comparison.md`` and a line for each plateau, for printing.
     """
-    runs, output = [pathlib.Path(run) for run in runs], pathlib.Path(output)
+    runs = [pathlib.Path(run) for run in runs]
+    output = pathlib.Path(output)
     are_different = len({run.name for run in runs}) == len(runs)
     runs = {run.name if are_different else str(run): run for run in runs}
     curves = {name: read_curve(run, score) for name, run in runs.items()}

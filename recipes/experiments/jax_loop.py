@@ -69,7 +69,8 @@ def mask_tokens(key, token_ids, is_candidate, lengths, predictions, rates, mask_
 
 def next_tokens(token_ids, is_candidate, predictions):
     """As `kbert.pretraining.masking.NextTokens`, of single segments: positions, labels and weights [B, P]."""
-    following, is_real = token_ids[:, 1 : predictions + 1], is_candidate[:, 1 : predictions + 1]
+    following = token_ids[:, 1 : predictions + 1]
+    is_real = is_candidate[:, 1 : predictions + 1]
     positions = jnp.where(is_real, jnp.arange(following.shape[1])[None], 0)
     return positions, jnp.where(is_real, following, 0), is_real.astype("float32")
 
@@ -88,7 +89,8 @@ class Loop:
 
     def __init__(self, model, special_ids, rates, mixtures, stable):
         self.model, self.special_ids = model, special_ids
-        self.left_to_right, self.stable = model.config.causal, stable
+        self.left_to_right = model.config.causal
+        self.stable = stable
         self.optimizer = AdamW(rates[0], bias_correction=True)
         self.optimizer.build(model.trainable_variables)
         self.rate = [variable.name for variable in self.optimizer.variables].index("learning_rate")
@@ -100,7 +102,8 @@ class Loop:
         self.evaluate = jax.jit(self._evaluate, static_argnames=static)
 
     def _batch(self, tokens, rows, key, mixture, length):
-        next_sentence, predictions = self.model.next_sentence, default_max_predictions(length, 0.15, self.left_to_right)
+        next_sentence = self.model.next_sentence
+        predictions = default_max_predictions(length, 0.15, self.left_to_right)
         cls_id, sep_id, mask_id = self.special_ids
         token_ids, segments, padding = lay_out(tokens, rows, length, next_sentence, cls_id, sep_id)
         is_candidate = padding & (token_ids != cls_id) & (token_ids != sep_id)
@@ -116,7 +119,8 @@ class Loop:
     def _loss(self, trainable, others, batch, training):
         inputs, labels, weights = batch
         outputs, others = self.model.stateless_call(trainable, others, inputs, training=training)
-        losses, weight = self.model.default_loss(), {"mlm_logits": weights}
+        losses = self.model.default_loss()
+        weight = {"mlm_logits": weights}
         total = sum(loss(labels[name], outputs[name], weight.get(name)) for name, loss in losses.items())
         return total, (outputs, others)
 
@@ -151,7 +155,9 @@ class Loop:
         def score(state, mixture, rows, key):
             batch = self._batch(tokens, rows, key, mixture, length)
             outputs = self._loss(state[0], state[1], batch, False)[1][0]
-            logits, labels, weights = outputs["mlm_logits"], batch[1]["mlm_logits"], batch[2]
+            logits = outputs["mlm_logits"]
+            labels = batch[1]["mlm_logits"]
+            weights = batch[2]
             losses = -jnp.take_along_axis(jax.nn.log_softmax(logits), labels[..., None], -1)[..., 0]
             pairs = outputs["nsp_logits"].argmax(-1) == rows[4] if self.model.next_sentence else jnp.zeros(1)
             right = weights * (logits.argmax(-1) == labels)
@@ -167,11 +173,14 @@ class Loop:
 
 def read_plan(rows, phases: list[str], batch_size: int, steps: int, chunk: int) -> list[tuple[int, int, int]]:
     """(length, rows of an update, last step) of each phase; updates of all phases have as many tokens."""
-    plan, fraction, begin = [], 0.0, 0
+    plan = []
+    fraction = 0.0
+    begin = 0
     read = read_phases(phases, batch_size)
     for length, part, *_ in read:
         fraction += part
-        size, end = batch_size * read[0][0] // length, round(fraction * steps)
+        size = batch_size * read[0][0] // length
+        end = round(fraction * steps)
         if size < 1 or end == begin or end % chunk:
             raise ValueError(
                 f"pretrain_on_gpu: expected phases of whole chunks of {chunk} steps, with a row an update or more. "
@@ -230,7 +239,9 @@ def write_models(run: pathlib.Path, loop: Loop, kept, history, best: int, vocabu
         rows: what rows.json says.
     """
     run.mkdir()
-    model, before, lines = loop.model, 0.0, []
+    model = loop.model
+    before = 0.0
+    lines = []
     names = ("seconds", "loss", "val_mlm_cross_entropy", "val_mlm_accuracy", "val_nsp_accuracy")
     for step, length, seconds, loss, scores in history:
         values = dict(zip(names, (seconds - before, loss[best], *scores[best]), strict=True))

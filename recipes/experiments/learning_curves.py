@@ -43,7 +43,10 @@ def read_points(run) -> list[Point]:
     path = _history(run)
     if not path.is_file():
         raise FileNotFoundError(f"Expected a run with a history.jsonl. Received: {str(path)!r}, which is not a file")
-    step, tokens, hours, points = 0, 0.0, 0.0, []
+    step = 0
+    tokens = 0.0
+    hours = 0.0
+    points = []
     for record in read_history(path):
         if record.get("steps_per_second"):
             speed = record.get("real_tokens_per_second") or record.get("tokens_per_second") or 0.0
@@ -111,7 +114,8 @@ def find_plateau(points: Sequence[Point]) -> tuple[Point, Point] | None:
     _, slow, limit = best
     start = next((n + 1 for n in range(slow, -1, -1) if falls[n] >= _twice(falls[slow])), 0)
     end = next(n for n in range(slow, len(falls)) if falls[n] >= limit)
-    first, last = _nearest(found, grid[start]), _nearest(found, grid[end])
+    first = _nearest(found, grid[start])
+    last = _nearest(found, grid[end])
     before = points[0].held_out("mlm_cross_entropy") if points[0].step == 0 else None
     return None if before is not None and before <= first.held_out("mlm_cross_entropy") else (first, last)
 
@@ -195,7 +199,8 @@ def _interpolate(points, tokens):
     for before, after in itertools.pairwise(points):
         if before.tokens <= tokens <= after.tokens:
             fraction = (tokens - before.tokens) / ((after.tokens - before.tokens) or 1.0)
-            first, last = before.held_out("mlm_cross_entropy"), after.held_out("mlm_cross_entropy")
+            first = before.held_out("mlm_cross_entropy")
+            last = after.held_out("mlm_cross_entropy")
             return first + fraction * (last - first)
     return points[-1].held_out("mlm_cross_entropy")
 

@@ -179,7 +179,8 @@ def _figure5():
     rows = []
     for objective, pretraining in (("MLM", {}), ("LTR", _LTR)):
         for number in range(1, _MILESTONES + 1):
-            fraction, of = number / _MILESTONES, f"after {100 * number // _MILESTONES} % of the steps"
+            fraction = number / _MILESTONES
+            of = f"after {100 * number // _MILESTONES} % of the steps"
             reference, sign = (f"MLM {of}", -1) if objective == "LTR" else (None, None)
             if objective == "MLM" and number > 1:
                 reference, sign = rows[-1].name, 1
@@ -228,7 +229,8 @@ def _next_sentence():
 
 def _positions():
     rows = {"sinusoidal": {"position_embedding": "sinusoidal"}}
-    title, source = "Learned positions, and the Transformer's sines", "not in the paper"
+    title = "Learned positions, and the Transformer's sines"
+    source = "not in the paper"
     return _of_pretraining("positions", title, source, "learned", **rows)
 
 

@@ -185,7 +185,8 @@ class PretrainedRows:
         step = metrics["steps"] if row.fraction == 1.0 else self._step(row)
         records = History(path / "history.jsonl", step, writes=False).records
         found = {"parameters": metrics["parameters"], "minutes": training_minutes(records), "steps": step}
-        arguments, unigram = self._arguments(row), metrics["unigram"]["accuracy"]
+        arguments = self._arguments(row)
+        unigram = metrics["unigram"]["accuracy"]
         if arguments.get("left_to_right"):
             found |= {"left_to_right": True, "accuracy_without_context": unigram}
         else:

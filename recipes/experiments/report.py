@@ -30,7 +30,8 @@ def result_table(result: dict) -> str:
     names = [row["name"] if is_trained(row["pretrained"]) else f"{row['name']} ({NOT_TRAINED})" for row in rows]
     pretrained = [_pretrained(row["pretrained"]) for row in rows]
     figures = [row["paper"] for row in rows] + list(paper_rows.values())
-    columns, common = {"": names + [f"*paper: {name}*" for name in paper_rows]}, []
+    columns = {"": names + [f"*paper: {name}*" for name in paper_rows]}
+    common = []
 
     def add(column, cells, form):
         columns[column] = cells + [""] * len(paper_rows)
@@ -162,7 +163,10 @@ def _score(score):
     return f"{score['mean']:.1f}" + ("" if score["deviation"] is None else f" ± {score['deviation']:.1f}")
 
 
-SEEN, TIE, REVERSED, ONE_SEED = "seen", "tie", "reversed", "one seed"
+SEEN = "seen"
+TIE = "tie"
+REVERSED = "reversed"
+ONE_SEED = "one seed"
 NOT_TRAINED = "not trained"
 HIGHER, LOWER = "higher", "lower"  # where the paper says nothing
 UNEQUAL = "unequal"  # where the paper's figures are equal

@@ -74,7 +74,8 @@ def _constant_row(figures):
 
 def _remark(row, pretrained):
     """What a row says of itself where its masks never came again."""
-    times, epochs = row.pretraining.get("dupe_factor"), pretrained.get("epochs")
+    times = row.pretraining.get("dupe_factor")
+    epochs = pretrained.get("epochs")
     if times is None or epochs is None or times < epochs:
         return ""
     return f" No masks came again in about {epochs:.1f} epochs, so dupe_factor={times} changed nothing."
@@ -91,7 +92,9 @@ def describe_study_plan(study: Study, tables: Iterable[Table]) -> str:
 
     Nothing is written. Each training is counted at the first row that needs it.
     """
-    pretrainings, trainings, left = {}, {}, collections.defaultdict(collections.Counter)
+    pretrainings = {}
+    trainings = {}
+    left = collections.defaultdict(collections.Counter)
     for table in tables:
         for row in table.rows:
             pretrainings.setdefault(study.pretrainings.folder(row), row)

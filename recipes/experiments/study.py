@@ -72,7 +72,8 @@ class Study:
             )
         self.output, self.tasks, self.finetuning = pathlib.Path(output), list(tasks), dict(finetuning or {})
         self.seeds, self.rates = list(seeds), list(rates)
-        self.feature_training, self.recipe = feature_training or FeatureTraining(), recipe
+        self.feature_training = feature_training or FeatureTraining()
+        self.recipe = recipe
         self.pretrainings = PretrainedRows(source, self.output / "pretraining", pretraining)
         self.records = self.pretrainings.records
         self._cells = Cells(self.output / "finetuning", recipe)

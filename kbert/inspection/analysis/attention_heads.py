@@ -141,7 +141,9 @@ def entity_attention(attention: Sequence, tags: Sequence[Sequence[str]]) -> dict
 
 def entity_numbers(tags: Sequence[str]) -> np.ndarray:
     """The number of the entity that each word belongs to, int [w]; -1: none. Tags are IOB2."""
-    numbers, last, before = [], -1, "O"
+    numbers = []
+    last = -1
+    before = "O"
     for tag in tags:
         begins = tag.startswith("B-") or (tag.startswith("I-") and tag[2:] != before[2:])
         last += begins

@@ -64,7 +64,9 @@ def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> 
     rng = np.random.Generator(np.random.PCG64(seed))
     control = dict(zip(types, rng.choice(len(fraction), size=len(types), p=fraction), strict=True))
     train_control, test_control = (np.array([control[word_type] for word_type in part[2]]) for part in (train, test))
-    accuracy, macro_f1, control_accuracy = [], [], []
+    accuracy = []
+    macro_f1 = []
+    control_accuracy = []
     for layer in range(train[0].shape[1]):
         states, test_states = train[0][:, layer], test[0][:, layer]
         guesses = _probe(states, train_ids, test_states, l2)

@@ -88,7 +88,8 @@ def write_projector(directory, embeddings: Sequence[Embeddings]) -> None:
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     for number, named in enumerate(embeddings):
-        vectors, metadata = f"projector_{number}.tsv", f"projector_{number}_labels.tsv"
+        vectors = f"projector_{number}.tsv"
+        metadata = f"projector_{number}_labels.tsv"
         with atomic_file(directory / vectors) as file:
             for row in np.asarray(named.vectors, "float32"):
                 file.write("\t".join(f"{value:.6g}" for value in row) + "\n")

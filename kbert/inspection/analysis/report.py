@@ -29,7 +29,9 @@ from kbert.inspection.markdown import escape, markdown_table, percent
 DRAWN_TEXTS = 2  # a base model's pictures of attention take 160 MB for each text
 DRAWN_ATTRIBUTIONS = 16  # pictures of up to 4 MB each, which are in memory together
 _MOST_TOKENS = 64  # of a text, in the page
-_FIGURES, _REPORT, _PICTURES = "figures.json", "report.html", "pictures"
+_FIGURES = "figures.json"
+_REPORT = "report.html"
+_PICTURES = "pictures"
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)

@@ -40,7 +40,8 @@ class TextStates:
     @property
     def batch(self) -> dict[str, np.ndarray]:
         """The batch of this text alone, as the encoder takes it."""
-        ids, segments = self.token_ids[np.newaxis], self.segment_ids[np.newaxis]
+        ids = self.token_ids[np.newaxis]
+        segments = self.segment_ids[np.newaxis]
         return {"token_ids": ids, "segment_ids": segments, "padding_mask": np.ones(ids.shape, bool)}
 
 

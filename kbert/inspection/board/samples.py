@@ -22,7 +22,9 @@ class Sampler:
         if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not fraction > 0:
             raise ValueError(f"TensorBoard: `time_fraction` must be a number above 0. Received: {fraction!r}")
         self.fraction, self._now = fraction, now
-        self._start, self._spent, self._last = None, 0.0, 0.0
+        self._start = None
+        self._spent = 0.0
+        self._last = 0.0
 
     def begin(self) -> None:
         """Starts the clock, once."""

@@ -22,7 +22,8 @@ def next_sentence_table(inputs, labels, weights, logits, piece) -> str:
     `inputs` has ``token_ids``, ``segment_ids``, ``padding_mask`` [B, S], and ``part_ids`` for packed rows. `labels` and
     `weights` are [B] or [B, K]: label 0 is IsNext, a pair of weight 0 does not exist. `logits` are [B, 2] or [B, K, 2].
     """
-    token_ids, segment_ids = inputs["token_ids"], inputs["segment_ids"]
+    token_ids = inputs["token_ids"]
+    segment_ids = inputs["segment_ids"]
     part_ids = inputs.get("part_ids", np.asarray(inputs["padding_mask"], "int32"))  # part 0 is padding
     labels = np.reshape(labels, (len(token_ids), -1))  # [B, K]
     weights = np.ones(labels.shape) if weights is None else np.reshape(weights, labels.shape)

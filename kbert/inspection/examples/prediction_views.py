@@ -126,7 +126,8 @@ class Calibration:
         bins = len(self.counts)
         rows = []
         for n in np.flatnonzero(self.counts):
-            confidence, accuracy = float(self.confidence[n]), float(self.accuracy[n])
+            confidence = float(self.confidence[n])
+            accuracy = float(self.accuracy[n])
             verdict = verdicts[int(np.sign(confidence - accuracy))]
             span = f"{100 * n / bins:.0f} to {100 * (n + 1) / bins:.0f}%"
             rows.append([span, percent(confidence), percent(accuracy), verdict, f"{self.counts[n]:,}"])
@@ -210,7 +211,8 @@ def multi_label_views(
 
     As `label_views`, but `labels` are [n, N], 1 where a label is on.
     """
-    probabilities, gold = np.asarray(probabilities, "float64"), np.asarray(labels, bool)
+    probabilities = np.asarray(probabilities, "float64")
+    gold = np.asarray(labels, bool)
     predicted = probabilities > np.asarray(thresholds)
     scores = LabelScores(*(np.count_nonzero(chosen, axis=0) for chosen in (gold & predicted, gold, predicted)))
     shown = scores.with_most_errors()

@@ -19,7 +19,8 @@ _CANDIDATES = 10  # answers to a question that are listed
 def fill_mask(models, fields) -> dict:
     """What a masked language model proposes for each [MASK]; a SavedModel gives no tokens and no positions."""
     model = models.open_any(fields.model())
-    text, top = fields.text("text"), fields.integer("top", 5, 1, 50)
+    text = fields.text("text")
+    top = fields.integer("top", 5, 1, 50)
     model.check_task("masked_lm", "pretraining")
     if model.exported is not None:
         (row,) = model.exported.answers.to_dicts(model.answer({"text": text}))
@@ -43,7 +44,8 @@ def fill_mask(models, fields) -> dict:
 
 def _tokens_around_masks(preprocessor, batch, text):
     """The tokens of the batch, with shifted offsets where only the part around the first mask was kept."""
-    tokenizer, vocabulary = preprocessor.tokenizer, preprocessor.tokenizer.vocabulary
+    tokenizer = preprocessor.tokenizer
+    vocabulary = preprocessor.tokenizer.vocabulary
     kept = batch["token_ids"][0][batch["padding_mask"][0]].numpy().tolist()
     ids, starts, ends = (column[0].numpy().tolist() for column in tokenizer.tokenize_with_offsets(tf.constant([text])))
     shift = ids.index(tokenizer.mask_id) + 1 - kept.index(tokenizer.mask_id) if tokenizer.mask_id in kept else 0
@@ -125,7 +127,8 @@ def entities(models, fields) -> dict:
 def classification(models, fields) -> dict:
     """The label of a text or pair with all probabilities, a regressor's score, or a task's plain answer."""
     model = models.open_any(fields.model())
-    text, text_pair = fields.text("text"), fields.optional_text("text_pair")
+    text = fields.text("text")
+    text_pair = fields.optional_text("text_pair")
     own = model.exported or model.model
     if own is None or "classification" not in views_of_task(own.task):
         model.check_task("classification", "regression")  # it is of none, so this raises

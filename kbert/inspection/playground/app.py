@@ -118,7 +118,8 @@ class PlaygroundApp:
 
     def _check_origin(self, request):
         """Refuses requests that other sites make a browser send here."""
-        site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+        site = request.headers.get("Sec-Fetch-Site")
+        origin = request.headers.get("Origin")
         foreign = site not in (None, "same-origin", "none")
         if origin is not None:
             place = urllib.parse.urlsplit(origin).netloc.lower()
@@ -188,7 +189,8 @@ def _check_method(request, method):
 def _question(request):
     expected = f"Expected at most {_LARGEST:,} bytes."
     if (length := request.content_length or 0) > _LARGEST:
-        stream, left = request.environ["wsgi.input"], min(length, _READ_AWAY)
+        stream = request.environ["wsgi.input"]
+        left = min(length, _READ_AWAY)
         while left > 0 and (part := stream.read(min(left, 2**20))):
             left -= len(part)
         abort(413, description=f"{expected} Received: {length:,}; shorten the text.")

@@ -20,7 +20,8 @@ def input_representation(models, fields) -> dict:
     Source: Devlin et al. 2018, section 3, figure 2.
     """
     model = models.open(fields.model())
-    text, text_pair = fields.text("text"), fields.optional_text("text_pair")
+    text = fields.text("text")
+    text_pair = fields.optional_text("text_pair")
     tokens, batch, truncated = read_row(model, text, text_pair)
     answer = {"tokens": tokens, "vectors_available": model.model is not None, "truncated": truncated}
     position = fields.integer("position", None, 0, len(tokens) - 1)
@@ -35,7 +36,8 @@ def input_representation(models, fields) -> dict:
 def embedding_parts(block, token_ids, segment_ids) -> dict[str, np.ndarray]:
     """What an `EmbeddingBlock` computes without dropout, step by step, from int32 [1, S] to float32 [S, H]."""
     positions = tf.range(token_ids.shape[1])[tf.newaxis]
-    token, segment = block.token_embedding(token_ids), block.segment_embedding(segment_ids)
+    token = block.token_embedding(token_ids)
+    segment = block.segment_embedding(segment_ids)
     position = block.position_embedding(positions)
     total = token + segment + position  # in the order in which the block adds
     parts = {"token": token, "segment": segment, "position": position, "sum": total}
@@ -46,10 +48,13 @@ def embedding_parts(block, token_ids, segment_ids) -> dict[str, np.ndarray]:
 def attention(models, fields) -> dict:
     """Attention (averaged over layers or heads where none is chosen), head statistics and norms of hidden states."""
     model = models.open(fields.model())
-    text, text_pair = fields.text("text"), fields.optional_text("text_pair")
+    text = fields.text("text")
+    text_pair = fields.optional_text("text_pair")
     encoder = model.encoder
-    layers, heads = encoder.config.num_layers, encoder.config.num_heads
-    layer, head = fields.integer("layer", None, 0, layers - 1), fields.integer("head", None, 0, heads - 1)
+    layers = encoder.config.num_layers
+    heads = encoder.config.num_heads
+    layer = fields.integer("layer", None, 0, layers - 1)
+    head = fields.integer("head", None, 0, heads - 1)
     tokens, batch, truncated = read_row(model, text, text_pair, _LONGEST)
     states, probs = states_and_attention(encoder, batch)
     statistics = attention_statistics(probs, [token["token"] for token in tokens])

@@ -32,9 +32,11 @@ def masking(models, fields) -> dict:
     A token whose random replacement is itself counts as kept, as the model sees it.
     """
     model = models.open(fields.model())
-    text, text_pair = fields.text("text"), fields.optional_text("text_pair")
+    text = fields.text("text")
+    text_pair = fields.optional_text("text_pair")
     rates = _rates(fields)
-    whole_word, seed = fields.boolean("whole_word"), fields.integer("seed", 0)
+    whole_word = fields.boolean("whole_word")
+    seed = fields.integer("seed", 0)
     most = fields.integer("max_predictions", None, 1, 1_000_000)
     tokens, batch, truncated = read_row(model, text, text_pair)
     most = len(tokens) if most is None else min(most, len(tokens))  # a higher limit changes nothing
@@ -119,7 +121,8 @@ def next_sentence(models, fields) -> dict:
     model, exported = models.open_for_pairs(fields.model())
     texts = [fields.text("document"), fields.text("other")]
     size = min(fields.integer("max_length", 64, _SHORTEST, 1_000_000), model.max_length)
-    seed, short_rate = fields.integer("seed", 0), fields.fraction("short_rate", 0.1)
+    seed = fields.integer("seed", 0)
+    short_rate = fields.fraction("short_rate", 0.1)
     label = fields.choice("label", ("IsNext", "NotNext"))
     drawn = _draw(model.tokenizer, texts, seed, max_pair_tokens(size), short_rate, _RANDOM_NEXT_RATES[label])
     batch = pack_ranges(

@@ -22,7 +22,10 @@ _LOGGER = logging.getLogger("kbert")
 _DEEPEST = 6  # levels below a log directory
 _DIRECTORIES = 20_000  # looked at in a log directory
 _MODELS = 200  # from all log directories together
-_CONFIG, _WEIGHTS, _CARD, _GRAPH = "config.json", "model.weights.h5", "card.json", "saved_model.pb"
+_CONFIG = "config.json"
+_WEIGHTS = "model.weights.h5"
+_CARD = "card.json"
+_GRAPH = "saved_model.pb"
 _WITHOUT_MODEL = ("masking", "next_sentence", "input_representation")
 _UNKNOWN = dict.fromkeys(("kind", "task", "layers", "heads", "hidden_dim", "max_length", "views", "note"))
 
@@ -163,7 +166,9 @@ def _describe_saved_model(source):
     path = find_export(source.path) / _CARD
     card = read_json(path)
     try:
-        task, signatures, length = card["task"], sorted(card["signatures"]), card["settings"].get("sequence_length")
+        task = card["task"]
+        signatures = sorted(card["signatures"])
+        length = card["settings"].get("sequence_length")
     except (AttributeError, KeyError, TypeError):
         raise ValueError(f"{path}: expected the card of a SavedModel of kbert.export. Received: another file") from None
     views = [*views_of_task(task), *(["next_sentence"] if "next_sentence" in signatures else [])]

@@ -51,7 +51,9 @@ def _read_phase(given, batch_size, max_predictions, default):
         length, fraction, *more = given.split(":") if isinstance(given, str) else given
         if len(more) > 2:
             raise ValueError
-        length, fraction, more = _whole(length), float(fraction), [_whole(value) for value in more]
+        length = _whole(length)
+        fraction = float(fraction)
+        more = [_whole(value) for value in more]
         if min(length, *more, 1) < 1 or not 0 < fraction <= 1:
             raise ValueError
     except (TypeError, ValueError):

@@ -314,7 +314,8 @@ def pretrain(
 
 def describe_scores(metrics: Mapping) -> str:
     """Loss and accuracy of masked tokens, and of next sentences where the run had them, for printing."""
-    loss, accuracy = f"loss {metrics['mlm_cross_entropy']:.3f}", f"masked-LM accuracy {metrics['mlm_accuracy']:.1%}"
+    loss = f"loss {metrics['mlm_cross_entropy']:.3f}"
+    accuracy = f"masked-LM accuracy {metrics['mlm_accuracy']:.1%}"
     pairs = f"next-sentence accuracy {metrics['nsp_accuracy']:.1%}" if "nsp_accuracy" in metrics else None
     if unigram := metrics.get("unigram"):  # of stored batches it is not known
         loss += f" (token frequencies alone: {unigram['cross_entropy']:.3f})"

@@ -38,7 +38,8 @@ def run_prepare_records(asked) -> dict[str, Any]:
     if asked.runner is None and (asked.beam_flags or asked.shared):
         raise ValueError("prepare_records: `shared` and `beam_flags` need `runner`. Received: no runner")
     division = checked_division("prepare_records", asked.shard_tokens, asked.shuffle_shards, asked.held_out, asked.seed)
-    output, files = pathlib.Path(asked.output), find_files(asked.corpus)
+    output = pathlib.Path(asked.output)
+    files = find_files(asked.corpus)
     reading = {"format": asked.format, "language": asked.language}
     settings = {
         "corpus": [os.fspath(file) for file in files],

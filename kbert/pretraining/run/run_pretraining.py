@@ -244,7 +244,8 @@ def make_schedule(settings):
 
 def make_clock_rate(settings):
     """The same as a function of the fraction of a run's time: warm-up and decay are fractions of it."""
-    peak, warmup = settings["learning_rate"], settings["warmup_proportion"]
+    peak = settings["learning_rate"]
+    warmup = settings["warmup_proportion"]
     decay = {"linear": 1.0, "constant": 0.0}.get(settings["schedule"], min(_DECAY_FRACTION, 1.0 - warmup))
 
     def rate(fraction):

@@ -161,7 +161,8 @@ def stored_model(init, next_sentence: bool, vocabulary, tokenizer_settings, chan
             "pretrain: `init` must be a kbert directory for a training on batches (kbert convert makes one). "
             f"Received: {received}"
         )
-    content, task = read_json(path / CONFIG), "pretraining" if next_sentence else "masked_lm"
+    content = read_json(path / CONFIG)
+    task = "pretraining" if next_sentence else "masked_lm"
     if (stored := content["task"]["name"]) != task:
         raise ValueError(f"pretrain: the batches are for a {task} model. Received: {path}, a {stored} model")
     if content.get("quantized_layers"):

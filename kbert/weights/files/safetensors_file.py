@@ -83,7 +83,8 @@ def write_safetensors(
 
     `tensors` maps a name to (shape, function that returns the values). `metadata` are strings for the file's header.
     """
-    header, end = {"__metadata__": metadata} if metadata else {}, 0
+    header = {"__metadata__": metadata} if metadata else {}
+    end = 0
     for name, (shape, _) in tensors.items():
         begin, end = end, end + 4 * math.prod(shape)
         header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}

@@ -11,7 +11,10 @@ from kbert.text.vocabulary import SPECIAL_TOKENS, check_vocabulary, read_vocabul
 from kbert.weights.formats.checkpoint import NO_VOCABULARY, StoredTokenizer, case_remark, looks_cased
 from kbert.weights.formats.config_names import entry
 
-VOCABULARY, TOKENIZER, CONFIG, _ADDED = "vocab.txt", "tokenizer.json", "tokenizer_config.json", "added_tokens.json"
+VOCABULARY = "vocab.txt"
+TOKENIZER = "tokenizer.json"
+CONFIG = "tokenizer_config.json"
+_ADDED = "added_tokens.json"
 FILES = (VOCABULARY, TOKENIZER, CONFIG)
 _MAX_WORD_LENGTH = 100  # characters; the original has 200
 _CLASSES = (None, "BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast", "TokenizersBackend")

@@ -23,8 +23,10 @@ _OLD_NAME = re.compile(r"LayerNorm\.(gamma|beta)$")
 _NEW = {"gamma": "weight", "beta": "bias"}
 _ENCODER = ("embeddings.", "encoder.", "pooler.")  # the first parts of names in a BertModel saved by itself
 _BUFFERS = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$")
-_TABLE, DECODER = "bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"
-BIAS, DECODER_BIAS = "cls.predictions.bias", "cls.predictions.decoder.bias"
+_TABLE = "bert.embeddings.word_embeddings.weight"
+DECODER = "cls.predictions.decoder.weight"
+BIAS = "cls.predictions.bias"
+DECODER_BIAS = "cls.predictions.decoder.bias"
 
 
 def has_huggingface_weights(path: pathlib.Path) -> bool:

@@ -90,8 +90,13 @@ CONFIG_NAMES = ConfigNames(
     fixed_reason="BertBackbone has no such argument, and means",
     num_labels="num_classes",
 )
-_CONFIG, _TASK, _TOKENIZER, _PREPROCESSOR = "config.json", "task.json", "tokenizer.json", "preprocessor.json"
-_WEIGHTS, _SHARDS, _TASK_WEIGHTS = "model.weights.h5", "model.weights.json", "task.weights.h5"
+_CONFIG = "config.json"
+_TASK = "task.json"
+_TOKENIZER = "tokenizer.json"
+_PREPROCESSOR = "preprocessor.json"
+_WEIGHTS = "model.weights.h5"
+_SHARDS = "model.weights.json"
+_TASK_WEIGHTS = "task.weights.h5"
 _VOCABULARY = "assets/tokenizer/vocabulary.txt"
 _TASKS = {"BertMaskedLM": "masked_lm", "BertTextClassifier": "classification", "BertClassifier": "classification"}
 # What KerasHub's masked-LM head computes, independently of the backbone (keras_hub 0.32, bert_masked_lm.py).
@@ -284,7 +289,8 @@ def _task_of(content: dict, path: pathlib.Path) -> tuple[str, dict[str, Any], tu
     """Task, constructor arguments and lines for the report, from the content of task.json."""
     if not content:
         return "encoder", {}, ()
-    name, fields = _class_of(content), entry(content, "config", dict, path, {})
+    name = _class_of(content)
+    fields = entry(content, "config", dict, path, {})
     task = _TASKS.get(name)
     if task is None:
         return "encoder", {}, (f"a preset of {name}: its backbone is what kbert loads",)
@@ -295,7 +301,8 @@ def _task_of(content: dict, path: pathlib.Path) -> tuple[str, dict[str, Any], tu
             f"{path}: a classifier with activation={fields['activation']!r} gives no logits, which kbert's "
             "does. Rebuild it with activation=None."
         )
-    number, dropout = fields.get("num_classes"), {"dropout": fields.get("dropout", 0.1)}
+    number = fields.get("num_classes")
+    dropout = {"dropout": fields.get("dropout", 0.1)}
     if type(number) is not int or number < 1:
         raise ValueError(f"{path}: `num_classes` must be a positive integer. Received: {reprlib.repr(number)}")
     return ("regression", dropout, ()) if number == 1 else (task, {"num_labels": number, **dropout}, ())
@@ -308,7 +315,8 @@ def _tokenizer_of(path, vocabulary) -> StoredTokenizer:
         return StoredTokenizer(None, remarks=(NO_VOCABULARY,))
     tokens = read_vocabulary(vocabulary)
     content = read_json(path / _TOKENIZER) if (path / _TOKENIZER).is_file() else {}
-    name, fields = _class_of(content), entry(content, "config", dict, path / _TOKENIZER, {})
+    name = _class_of(content)
+    fields = entry(content, "config", dict, path / _TOKENIZER, {})
     if name not in (None, "BertTokenizer"):
         remark = f"its {name} is not a tokenizer that kbert has: the model takes token ids, but no strings"
         return StoredTokenizer(None, remarks=(remark,))

@@ -14,7 +14,7 @@ from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
 
 
-def grow_model(model, size, *, seed=0):
+def grow_model(model: BertPretrainer, size: str | BertConfig, *, seed: int = 0) -> BertPretrainer:
     """A wider and deeper copy of a pre-training model, to continue from instead of new weights.
 
     Widening keeps the function: each unit is copied r times, and what is added to the weights by which the copies are

@@ -22,7 +22,7 @@ class ReplicaDropout(keras.layers.Layer):
     Args:
         rate: fraction of the values set to zero in training. The others are scaled by 1 / (1 - rate). On TensorFlow and
             JAX it is rounded to a multiple of 2^-16.
-        seed: integer, or None for a random one.
+        seed: None: a random one.
 
     Inputs: a float tensor of any shape.
 

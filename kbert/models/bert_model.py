@@ -132,7 +132,7 @@ class BertModel(CompatibleModel):
             loss_weights, metrics: as in Keras.
             weighted_metrics: "auto" is `default_metrics` if `loss` is "auto" and no `metrics` are given. Otherwise it
                 is none, since labels for another loss may have another form.
-            micro_batches: int, in how many parts, one after the other, a replica computes the gradient of its part of a
+            micro_batches: in how many parts, one after the other, a replica computes the gradient of its part of a
                 batch. Loss and update are those of the whole batch, in less memory.
             jit_compile: as in Keras. With several replicas XLA then compiles the gradient inside each of them.
             **kwargs: other arguments of `keras.Model.compile`: run_eagerly, steps_per_execution ...

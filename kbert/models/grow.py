@@ -26,7 +26,7 @@ def grow_model(model: BertPretrainer, size: str | BertConfig, *, seed: int = 0) 
         model: `kbert.BertPretrainer` with learned positions. It stays as it is.
         size: name of a size ("mini"), or `BertConfig` with the model's vocabulary, positions and kind. Its hidden size,
             heads, intermediate size and layers are multiples of the model's, the first three by one common factor.
-        seed: int, of the random additions.
+        seed: of the random additions.
 
     Returns:
         `kbert.BertPretrainer` with the global dtype policy.

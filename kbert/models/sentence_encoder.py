@@ -108,7 +108,7 @@ class BertSentenceEncoder(BertModel):
             jit_compile = False  # XLA cannot gather the texts of other replicas
         super().compile(*args, micro_batches=micro_batches, jit_compile=jit_compile, **kwargs)
 
-    def train_step(self, *args) -> dict[str, Tensor]:
+    def train_step(self, *args) -> dict[str, Tensor] | tuple:
         if self.micro_batches == 1:
             return super().train_step(*args)
         return train_with_cached_embeddings(self, *args, self.micro_batches)

@@ -48,15 +48,15 @@ class AdamW(OptimizerOfAll):
     `clip_scope="replica"` does as the original: each replica's own gradient is clipped, and the results are summed.
 
     Args:
-        learning_rate: float of at least 0, or `LearningRateSchedule`, such as `WarmupLinearDecay`.
-        weight_decay: float of at least 0, added to the update before it is multiplied by the learning rate.
-        beta_1, beta_2, epsilon: floats.
-        bias_correction: bool, whether to multiply m / (sqrt(v) + epsilon) at step t = 1, 2 ... by sqrt(1 - beta_2^t) /
+        learning_rate: at least 0, or a schedule such as `WarmupLinearDecay`.
+        weight_decay: at least 0, added to the update before it is multiplied by the learning rate.
+        beta_1, beta_2, epsilon: as above.
+        bias_correction: whether to multiply m / (sqrt(v) + epsilon) at step t = 1, 2 ... by sqrt(1 - beta_2^t) /
             (1 - beta_1^t) (Kingma and Ba 2015, end of section 2).
-        exclude_from_decay: strings. A variable whose path contains any of them is not decayed.
-        global_clipnorm: float above 0, or None for no clipping.
+        exclude_from_decay: a variable whose path contains any of these is not decayed.
+        global_clipnorm: above 0. None: no clipping.
         clip_scope: "global" or "replica".
-        layer_decay: float in (0, 1], the factor of the learning rate from one layer to the one below. The pooler and
+        layer_decay: in (0, 1], the factor of the learning rate from one layer to the one below. The pooler and
             everything after the encoder have 1, its last block has `layer_decay`, ... and the embeddings have
             layer_decay^(L + 1), where L is the number of blocks up to the last trainable one. None: one rate for all.
             (Not from the BERT paper: Howard and Ruder 2018, section 3.2; Clark et al. 2020, appendix B.)
@@ -146,7 +146,7 @@ class AdamW(OptimizerOfAll):
 
         Args:
             variable: a variable that the optimizer was built with.
-            learning_rate: float, the rate of the last step.
+            learning_rate: the rate of the last step.
 
         Returns:
             A tensor of the variable's shape.
@@ -176,7 +176,7 @@ class AdamW(OptimizerOfAll):
 
         Args:
             var_list: variables.
-            var_names: strings, parts of paths.
+            var_names: parts of paths.
 
         Raises:
             ValueError: the optimizer is built already.

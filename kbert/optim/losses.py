@@ -29,9 +29,9 @@ class WeightedMeanLoss(keras.losses.Loss):
     define `values_and_weights`.
     """
 
-    default_name = None
-    epsilon = 0.0
-    ignored_label = IGNORED_LABEL  # has no weight; None: every label has
+    default_name: str | None = None
+    epsilon: float = 0.0
+    ignored_label: int | None = IGNORED_LABEL  # has no weight; None: every label has
     whole_batch = None  # a `WholeBatch` while a part of one is computed
 
     def __init__(self, name: str | None = None):

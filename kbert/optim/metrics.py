@@ -27,8 +27,8 @@ class WeightedMean(keras.metrics.Mean):
     ``keras.callbacks.EarlyStopping("val_accuracy")`` ask for.
     """
 
-    default_name = None
-    lower_is_better = False
+    default_name: str | None = None
+    lower_is_better: bool = False
 
     def __init__(self, name: str | None = None):
         super().__init__(name=name or self.default_name, dtype="float32")

@@ -22,9 +22,9 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     warm-up, from 0.9999 * peak to 0.99 * peak.
 
     Args:
-        peak: float, the learning rate that the warm-up rises to.
-        warmup_steps: int >= 0.
-        total_steps: int, at least `warmup_steps`.
+        peak: the learning rate that the warm-up rises to.
+        warmup_steps: at least 0.
+        total_steps: at least `warmup_steps`.
 
     Inputs: step, int or float tensor [], counted from 0.
 

@@ -16,10 +16,10 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
     Without decay it does not depend on the length of the run, so that a run can be extended.
 
     Args:
-        peak: float, the learning rate after the warm-up.
-        warmup_steps: int >= 0.
-        total_steps: int, the length of the run. None: no decay.
-        decay_steps: int, the last steps of the run, in which the rate falls to 0.
+        peak: the learning rate after the warm-up.
+        warmup_steps: at least 0.
+        total_steps: the length of the run. None: no decay.
+        decay_steps: the last steps of the run, in which the rate falls to 0.
 
     Inputs: step, int or float tensor, counted from 0.
 

@@ -7,8 +7,19 @@ drops the same positions on all replicas), the losses (Keras divides by the numb
 """
 
 import contextlib
+from typing import TYPE_CHECKING, Any
 
 import keras
+
+if TYPE_CHECKING:
+    Tensor = Any  # those of different backends have no type in common
+else:
+
+    class Tensor:
+        """What annotations call a tensor of the backend: of TensorFlow, JAX or PyTorch, or a `keras.KerasTensor`.
+
+        Where it is an argument, also a NumPy array, and what else `keras.ops.convert_to_tensor` takes.
+        """
 
 
 class FreshFunctions:

@@ -3,7 +3,7 @@
 Shapes: B batch, T words of the longest text.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -66,11 +66,11 @@ class Answers(keras.layers.Layer):
         """A dict of `to_dicts` as the cells of a table, if `fits_table`."""
         return row
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), **Answers.settings(self)}
 
 
-def check_number(labels, shape, owner):
+def check_number(labels: Sequence[str], shape: Sequence[int | None], owner: str) -> None:
     """Raises ValueError unless there are as many labels as logits."""
     if shape[-1] not in (None, len(labels)):
         raise ValueError(f"{owner}: expected as many labels as logits ({shape[-1]}). Received: {list(labels)}")

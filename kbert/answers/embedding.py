@@ -3,11 +3,15 @@
 Shapes: B batch, S sequence, H hidden.
 """
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 from kbert.answers.answers import Answers, single_values
 from kbert.checks import check_bool
+from kbert.keras_compat import Tensor
 from kbert.layers.embedding_pooling import EmbeddingPooling, unit_length
 
 POOLINGS = ("mean", "max", "cls", "pooler")
@@ -43,7 +47,7 @@ class EmbeddingAnswers(Answers):
     option_names = ("pooling", "normalize")
     fits_table = False
 
-    def __init__(self, pooling="mean", normalize=False, **kwargs):
+    def __init__(self, pooling: str = "mean", normalize: bool = False, **kwargs):
         super().__init__(**kwargs)
         if pooling not in POOLINGS:
             raise ValueError(f"EmbeddingAnswers: `pooling` must be one of {POOLINGS}. Received: {pooling!r}")
@@ -51,7 +55,7 @@ class EmbeddingAnswers(Answers):
         self.normalize = check_bool(normalize, "EmbeddingAnswers: `normalize`")
         self._pool = None if pooling == "pooler" else EmbeddingPooling(pooling, self.normalize, dtype="float32")
 
-    def call(self, outputs, batch):
+    def call(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, Tensor]:
         states = tf.cast(self._source(outputs), tf.float32)
         if self._pool is not None:
             return {"embedding": self._pool(states, batch["padding_mask"])}  # [B, H]
@@ -66,7 +70,7 @@ class EmbeddingAnswers(Answers):
             )
         return outputs[name]
 
-    def to_dicts(self, answers):
+    def to_dicts(self, answers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """``embedding``, a list of H numbers."""
         return single_values(answers, "embedding")
 
@@ -85,9 +89,9 @@ class SentenceEmbeddings(Answers):
 
     fits_table = False
 
-    def call(self, outputs, batch):
+    def call(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, tf.Tensor]:
         return {"embedding": tf.cast(outputs["embedding"], tf.float32)}
 
-    def to_dicts(self, answers):
+    def to_dicts(self, answers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """``embedding``, a list of H numbers."""
         return single_values(answers, "embedding")

@@ -3,17 +3,22 @@
 Shapes: B batch, W windows, N labels, C choices, S sequence.
 """
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
 import keras
+import numpy as np
 import tensorflow as tf
 
 from kbert.answers.answers import Answers, check_number, single_values
 from kbert.checks import check_labels
+from kbert.keras_compat import Tensor
 
 
 class TextAnswers(Answers):
     """Base class of answers to texts, or to long texts by the scores of their windows."""
 
-    def __init__(self, window_pooling=None, **kwargs):
+    def __init__(self, window_pooling: str | None = None, **kwargs):
         super().__init__(**kwargs)
         if window_pooling not in (None, "max", "mean"):
             raise ValueError(
@@ -22,7 +27,7 @@ class TextAnswers(Answers):
             )
         self.window_pooling = window_pooling
 
-    def pool(self, scores, batch):
+    def pool(self, scores: tf.Tensor, batch: Mapping[str, Tensor] | None) -> tf.Tensor:
         """Scores of windows, [W] or [W, N], as those of their texts, float32 [B] or [B, N]."""
         scores = tf.cast(scores, tf.float32)
         if self.window_pooling is None:
@@ -34,20 +39,20 @@ class TextAnswers(Answers):
 class LabelAnswers(TextAnswers):
     """Base class of answers with the probability of each label."""
 
-    def __init__(self, labels, window_pooling=None, **kwargs):
+    def __init__(self, labels: Sequence[str] | np.ndarray, window_pooling: str | None = None, **kwargs):
         super().__init__(window_pooling, **kwargs)
         self.labels = tuple(check_labels(labels, type(self).__name__))
 
-    def text_logits(self, outputs, batch):
+    def text_logits(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor] | None) -> tf.Tensor:
         """The logits of each text, float32 [B, N]."""
         check_number(self.labels, outputs["logits"].shape, type(self).__name__)
         return self.pool(outputs["logits"], batch)
 
-    def by_label(self, probabilities):
+    def by_label(self, probabilities: Iterable[float]) -> dict[str, float]:
         """label → probability."""
         return dict(zip(self.labels, probabilities, strict=True))
 
-    def table_row(self, row):
+    def table_row(self, row: dict[str, Any]) -> dict[str, Any]:
         cells = {name: "|".join(value) if isinstance(value, list) else value for name, value in row.items()}
         probabilities = cells.pop("probabilities")
         return cells | {f"probability_{label}": value for label, value in probabilities.items()}
@@ -79,12 +84,12 @@ class ClassificationAnswers(LabelAnswers):
 
     option_names = ("labels", "window_pooling")
 
-    def call(self, outputs, batch=None):
+    def call(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor] | None = None) -> dict[str, tf.Tensor]:
         logits = self.text_logits(outputs, batch)  # [B, N]
         labels = tf.gather(tf.constant(self.labels), tf.argmax(logits, axis=-1, output_type=tf.int32))
         return {"label": labels, "probabilities": tf.nn.softmax(logits)}
 
-    def to_dicts(self, answers):
+    def to_dicts(self, answers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """``label``, and ``probabilities``: label → number."""
         for label, probabilities in zip(answers["label"], answers["probabilities"].tolist(), strict=True):
             yield {"label": label, "probabilities": self.by_label(probabilities)}
@@ -117,7 +122,13 @@ class MultiLabelAnswers(LabelAnswers):
 
     option_names = ("labels", "thresholds", "window_pooling")
 
-    def __init__(self, labels, thresholds=None, window_pooling=None, **kwargs):
+    def __init__(
+        self,
+        labels: Sequence[str] | np.ndarray,
+        thresholds: Sequence[float] | None = None,
+        window_pooling: str | None = None,
+        **kwargs,
+    ):
         super().__init__(labels, window_pooling, **kwargs)
         if thresholds is not None and (len(thresholds) != len(labels) or not all(0.0 < x < 1.0 for x in thresholds)):
             raise ValueError(
@@ -125,11 +136,11 @@ class MultiLabelAnswers(LabelAnswers):
             )
         self.thresholds = None if thresholds is None else tuple(map(float, thresholds))
 
-    def call(self, outputs, batch=None):
+    def call(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor] | None = None) -> dict[str, tf.Tensor]:
         probabilities = tf.sigmoid(self.text_logits(outputs, batch))  # [B, N]
         return {"is_on": probabilities > tf.constant(self.thresholds or 0.5), "probabilities": probabilities}
 
-    def to_dicts(self, answers):
+    def to_dicts(self, answers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """The ``labels`` that are on, and ``probabilities``: label → number."""
         for is_on, probabilities in zip(answers["is_on"].tolist(), answers["probabilities"].tolist(), strict=True):
             labels = [label for label, on in zip(self.labels, is_on, strict=True) if on]
@@ -161,10 +172,10 @@ class RegressionAnswers(TextAnswers):
 
     option_names = ("window_pooling",)
 
-    def call(self, outputs, batch=None):
+    def call(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor] | None = None) -> dict[str, tf.Tensor]:
         return {"score": self.pool(outputs["score"], batch)}
 
-    def to_dicts(self, answers):
+    def to_dicts(self, answers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """``score``."""
         return single_values(answers, "score")
 
@@ -189,7 +200,7 @@ class ChoiceAnswers(Answers):
 
     fits_table = False
 
-    def call(self, outputs, batch):
+    def call(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, tf.Tensor]:
         is_choice = tf.reduce_any(tf.cast(batch["padding_mask"], tf.bool), axis=-1)  # [B, C]
         logits = tf.where(is_choice, tf.cast(outputs["logits"], tf.float32), tf.float32.min)
         probabilities = tf.where(is_choice, tf.nn.softmax(logits), 0.0)
@@ -198,7 +209,7 @@ class ChoiceAnswers(Answers):
         first = tf.reduce_min(tf.where(is_best, number, tf.int32.max), axis=-1)  # [B]
         return {"choice": tf.where(tf.reduce_any(is_choice, axis=-1), first, -1), "probabilities": probabilities}
 
-    def to_dicts(self, answers):
+    def to_dicts(self, answers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """``choice``, counted from 0, and ``probabilities``, a list with 0 for absent choices."""
         for choice, probabilities in zip(answers["choice"].tolist(), answers["probabilities"].tolist(), strict=True):
             yield {"choice": choice, "probabilities": probabilities}

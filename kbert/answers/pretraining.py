@@ -3,13 +3,19 @@
 Shapes: B batch, M masks, V vocabulary, k tokens proposed.
 """
 
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Self
+
 import keras
 import tensorflow as tf
 
 import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that configs that hold one can be read
 from kbert.answers.answers import Answers, single_values
 from kbert.checks import check_positive
-from kbert.keras_compat import deserialize
+from kbert.keras_compat import Tensor, deserialize
+
+if TYPE_CHECKING:
+    from kbert.text.tokenizer import BertTokenizer
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -43,12 +49,12 @@ class FillMaskAnswers(Answers):
     option_names = ("top_k",)
     fits_table = False
 
-    def __init__(self, tokenizer=None, top_k=5, **kwargs):
+    def __init__(self, tokenizer: "BertTokenizer | None" = None, top_k: int = 5, **kwargs):
         super().__init__(**kwargs)
         (self.top_k,) = check_positive("FillMaskAnswers", top_k=top_k).values()
         self.tokenizer = tokenizer
 
-    def call(self, outputs, batch):
+    def call(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, tf.Tensor]:
         logits = tf.cast(outputs["mlm_logits"], tf.float32)  # [B, M, V]
         self._check(logits.shape)
         best, ids = tf.math.top_k(logits, self.top_k)  # [B, M, k]
@@ -63,7 +69,9 @@ class FillMaskAnswers(Answers):
             "count": count,
         }
 
-    def compute_output_spec(self, outputs, batch):
+    def compute_output_spec(
+        self, outputs: Mapping[str, keras.KerasTensor], batch: Mapping[str, keras.KerasTensor]
+    ) -> dict[str, keras.KerasTensor]:
         # Not by Keras, which would need the vocabulary: while a pipeline is loaded there is none yet.
         shape = outputs["mlm_logits"].shape
         self._check(shape)
@@ -80,18 +88,18 @@ class FillMaskAnswers(Answers):
                 f"Received: {self.top_k}"
             )
 
-    def to_dicts(self, answers):
+    def to_dicts(self, answers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """``masks``: for each [MASK] the proposed tokens with their probabilities, best first."""
         columns = (answers["tokens"], answers["probabilities"], answers["count"])
         for tokens, probabilities, count in zip(*columns, strict=True):  # [M, k], [M, k], []
             masks = zip(tokens[:count].tolist(), probabilities[:count].tolist(), strict=True)
             yield {"masks": [[{"token": t, "probability": p} for t, p in zip(*mask, strict=True)] for mask in masks]}
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "tokenizer": self.tokenizer}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**{**config, "tokenizer": deserialize(config["tokenizer"])})
 
 
@@ -113,9 +121,9 @@ class NextSentenceAnswers(Answers):
         NextSentenceAnswers()({"nsp_logits": tf.constant([[2.0, 0.0]])})["is_next"]  # [0.88]
     """
 
-    def call(self, outputs, batch=None):
+    def call(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor] | None = None) -> dict[str, tf.Tensor]:
         return {"is_next": tf.nn.softmax(tf.cast(outputs["nsp_logits"], tf.float32))[:, 0]}
 
-    def to_dicts(self, answers):
+    def to_dicts(self, answers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """``is_next``."""
         return single_values(answers, "is_next")

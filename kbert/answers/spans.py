@@ -4,11 +4,15 @@ Shapes: B questions, W windows of all of them, S sequence, n best starts and end
 questions, k entries of an n-best list.
 """
 
+from collections.abc import Iterator, Mapping
+from typing import Any
+
 import keras
 import tensorflow as tf
 
 from kbert.answers.answers import Answers
 from kbert.checks import check_positive
+from kbert.keras_compat import Tensor
 from kbert.text.normalizer import valid_utf8
 
 NO_CANDIDATE = -1e9  # score of a context without any allowed span
@@ -60,7 +64,7 @@ class SpanAnswers(Answers):
 
     option_names = ("n_best", "max_answer_length", "null_threshold")
 
-    def __init__(self, n_best=20, max_answer_length=30, null_threshold=None, **kwargs):
+    def __init__(self, n_best: int = 20, max_answer_length: int = 30, null_threshold: float | None = None, **kwargs):
         super().__init__(**kwargs)
         counts = check_positive("SpanAnswers", n_best=n_best, max_answer_length=max_answer_length)
         if null_threshold is not None and not abs(float(null_threshold)) < float("inf"):
@@ -70,11 +74,11 @@ class SpanAnswers(Answers):
         self.null_threshold = None if null_threshold is None else float(null_threshold)
 
     @property
-    def list_length(self):
+    def list_length(self) -> int:
         """k, the entries of an n-best list."""
         return self.n_best + (self.null_threshold is not None)
 
-    def call(self, outputs, batch):
+    def call(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, tf.Tensor]:
         start_logits, end_logits, batch, contexts = _tensors(outputs, batch)
         rows = tf.size(contexts)
         null_score = tf.math.unsorted_segment_min(start_logits[:, 0] + end_logits[:, 0], batch["window_row"], rows)
@@ -98,7 +102,9 @@ class SpanAnswers(Answers):
             "n_best_count": n_best_count,
         }
 
-    def candidates(self, outputs, batch):
+    def candidates(
+        self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]:
         """The spans that the answer and the n-best list are chosen from, of those with one text only the best.
 
         Returns:
@@ -162,7 +168,7 @@ class SpanAnswers(Answers):
         count = tf.math.unsorted_segment_sum(tf.ones_like(place[:, 0]), place[:, 0], rows)
         return tf.ensure_shape(answers, static), tf.ensure_shape(tf.cast(fractions, tf.float32), static), count
 
-    def to_dicts(self, answers):
+    def to_dicts(self, answers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """``answer``, ``score``, ``start``, ``end``, ``null_score``, and ``n_best``: answers with probabilities."""
         single = ("answer", "score", "start", "end", "null_score")
         columns = (answers["n_best_answers"], answers["n_best_scores"].tolist(), answers["n_best_count"])
@@ -170,7 +176,7 @@ class SpanAnswers(Answers):
             entries = [{"answer": a, "probability": p} for a, p in zip(texts[:count], fractions[:count], strict=True)]
             yield {name: answers[name][i : i + 1].tolist()[0] for name in single} | {"n_best": entries}
 
-    def table_row(self, row):
+    def table_row(self, row: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in row.items() if name != "n_best"}
 
 

@@ -3,11 +3,16 @@
 Shapes: B texts, T words and e entities of the longest, W windows, S sequence, N labels.
 """
 
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
 import keras
+import numpy as np
 import tensorflow as tf
 
 from kbert.answers.answers import Answers, check_number, grouped_values
 from kbert.checks import check_labels
+from kbert.keras_compat import Tensor
 
 
 class WordAnswers(Answers):
@@ -17,11 +22,13 @@ class WordAnswers(Answers):
     fits_table = False
     tagging_output: str  # the option of `kbert.build_pipeline` that chooses these answers
 
-    def __init__(self, labels, **kwargs):
+    def __init__(self, labels: Sequence[str] | np.ndarray, **kwargs):
         super().__init__(**kwargs)
         self.labels = tuple(check_labels(labels, type(self).__name__))
 
-    def word_tags(self, outputs, batch):
+    def word_tags(
+        self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """The most probable label of each word, at the position that `TaggingPreprocessor` chose.
 
         `outputs` has ``logits`` [W, S, N], `batch` has ``word_position`` int32 [B, T]. Returns (ids int32 [B, T],
@@ -37,7 +44,7 @@ class WordAnswers(Answers):
         scores = tf.reduce_max(probabilities, axis=-1)
         return tf.where(is_word, ids, 0), tf.where(is_word, scores, 0.0), is_word
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         return {**super().settings(), "tagging_output": self.tagging_output}
 
 
@@ -70,12 +77,12 @@ class TagAnswers(WordAnswers):
     pad_values = {"words": "", "tags": "", "scores": 0.0}
     tagging_output = "tags"
 
-    def call(self, outputs, batch):
+    def call(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, tf.Tensor]:
         ids, scores, is_word = self.word_tags(outputs, batch)
         tags = tf.where(is_word, tf.gather(tf.constant(self.labels), ids), "")
         return {"words": batch["words"], "tags": tags, "scores": scores, "count": batch["word_count"]}
 
-    def to_dicts(self, answers):
+    def to_dicts(self, answers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """``words``: a list of ``word``, ``tag`` and ``score``."""
         return grouped_values(answers, "words", {"words": "word", "tags": "tag", "scores": "score"})
 
@@ -114,7 +121,7 @@ class EntityAnswers(WordAnswers):
     tagging_output = "entities"
     pad_values = {"entities": "", "types": "", "starts": -1, "ends": -1, "scores": 0.0}
 
-    def __init__(self, labels, **kwargs):
+    def __init__(self, labels: Sequence[str] | np.ndarray, **kwargs):
         super().__init__(labels, **kwargs)
         prefixes, types = zip(*map(prefix_and_type, self.labels), strict=True)
         self._types = ("", *sorted(set(types) - {""}))  # "" for O
@@ -122,7 +129,7 @@ class EntityAnswers(WordAnswers):
         self._begins = tuple(prefix in "BSU" for prefix in prefixes)
         self._ends = tuple(prefix in "ELSU" for prefix in prefixes)
 
-    def call(self, outputs, batch):
+    def call(self, outputs: Mapping[str, Tensor], batch: Mapping[str, Tensor]) -> dict[str, tf.Tensor]:
         ids, scores, is_word = self.word_tags(outputs, batch)
         type_ = tf.where(is_word, tf.gather(tf.constant(self._type_of), ids), 0)  # [B, T]
         is_in = type_ > 0
@@ -152,13 +159,13 @@ class EntityAnswers(WordAnswers):
         }
         return answers | {"count": count}
 
-    def to_dicts(self, answers):
+    def to_dicts(self, answers: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         """``entities``: a list of ``entity``, ``type``, ``start``, ``end`` and ``score``."""
         names = {"entities": "entity", "types": "type", "starts": "start", "ends": "end", "scores": "score"}
         return grouped_values(answers, "entities", names)
 
 
-def prefix_and_type(label):
+def prefix_and_type(label: str) -> tuple[str, str]:
     """ "B-PER" → ("B", "PER"), "O" → ("O", ""). A label without such a prefix is a type: "PRO" → ("I", "PRO")."""
     prefix, _, type_ = label.partition("-")
     if label == "O":

@@ -16,7 +16,8 @@ import tarfile
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import IO
 
 from kbert.checks import check_path, shown
 from kbert.files import similar_names
@@ -64,7 +65,7 @@ _LEAST_UNREADABLE = 16  # bytes: fewer say nothing about a text
 _CONTROL = bytes({*range(32), 127} - set(b"\t\n\v\f\r"))
 
 
-def find_files(patterns, are_texts: bool = True):
+def find_files(patterns: str | os.PathLike | Iterable[str | os.PathLike], are_texts: bool = True) -> list[str]:
     """Finds the files that paths and glob patterns match, and checks all of them before any is read.
 
     Args:
@@ -72,7 +73,7 @@ def find_files(patterns, are_texts: bool = True):
         are_texts: whether the beginning of each file is checked, as for a corpus of text.
 
     Returns:
-        list of str: the paths, sorted and without duplicates.
+        The paths, sorted and without duplicates.
 
     Raises:
         TypeError: `patterns` is something else.
@@ -110,7 +111,7 @@ def find_files(patterns, are_texts: bool = True):
     return sorted(paths)
 
 
-def open_texts(path) -> Iterator[tuple[str, Iterator[str]]]:
+def open_texts(path: str | os.PathLike) -> Iterator[tuple[str | os.PathLike, Iterator[str]]]:
     """Yields (name, lines) for each text of a file: one, or one for each member of a tar or zip archive.
 
     Gzip, bzip2, xz, tar and zip are recognised by content, and so are compressed members of an archive. Lines end at
@@ -188,7 +189,7 @@ def _read_line(reader, name, number):
     return line
 
 
-def is_parquet(path) -> bool:
+def is_parquet(path: str | os.PathLike) -> bool:
     """Whether a file begins as Parquet files do."""
     with open(path, "rb") as file:
         return file.read(4) == b"PAR1"
@@ -219,7 +220,7 @@ def _some(paths):
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 
-def decompressed(stream, name) -> io.BufferedReader:
+def decompressed(stream: IO[bytes], name: str | os.PathLike) -> io.BufferedReader:
     """A binary stream without its compression (gzip, bzip2, xz), which is recognised by its first bytes."""
     stream = io.BufferedReader(stream, _CHUNK)
     start = stream.peek(8)
@@ -292,7 +293,7 @@ class _Decompressed(io.RawIOBase):
                 return len(content)
 
 
-def file_texts(path) -> Iterator[tuple[str, io.BufferedReader]]:
+def file_texts(path: str | os.PathLike) -> Iterator[tuple[str | os.PathLike, io.BufferedReader]]:
     """(name, binary stream) of each text in a file: the file itself, or each member of an archive.
 
     Compression and archives are recognised by their first bytes. Members may be compressed too. A tar's members come in

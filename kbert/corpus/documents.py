@@ -15,6 +15,7 @@ import os
 import re
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NoReturn
 
 from kbert.checks import shown
 from kbert.corpus.corpus_files import find_files, is_parquet, open_texts
@@ -36,7 +37,9 @@ _MARKUP = re.compile(r"[*#|!{}:;=•·]|[-–—] |Section::|BULLET::")  # lists
 _LONGEST_NAME = 255  # bytes of a part of a path
 
 
-def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]]:
+def read_documents(
+    patterns: str | os.PathLike | Iterable[str | os.PathLike], format: str = "auto", language: str = "en"
+) -> Iterator[list[str]]:
     """Reads a corpus of any size, one document at a time.
 
     Args:
@@ -70,7 +73,9 @@ def read_documents(patterns, format="auto", language="en") -> Iterator[list[str]
     return iterate_documents(find_files(patterns), format, language)
 
 
-def iterate_documents(files, format="auto", language="en"):
+def iterate_documents(
+    files: Sequence[str | os.PathLike], format: str = "auto", language: str = "en"
+) -> Iterator[list[str]]:
     """As `read_documents`, for files that `find_files` has found, in the given order.
 
     At the end it logs how many of them had which format.
@@ -79,12 +84,14 @@ def iterate_documents(files, format="auto", language="en"):
     return _documents(files, format, language)
 
 
-def check_format(format) -> None:
+def check_format(format: str) -> None:
     if format not in FORMATS:
         raise ValueError(f"`format` must be one of {', '.join(FORMATS)}. Received: {format!r}")
 
 
-def file_documents(path, format="auto", language="en", texts=None) -> Iterator[list[str]]:
+def file_documents(
+    path: str | os.PathLike, format: str = "auto", language: str = "en", texts: list[tuple] | None = None
+) -> Iterator[list[str]]:
     """The documents of one file, possibly none; they do not depend on other files of the corpus.
 
     `texts`, a list, gets the name, the format and the number of documents of each text.
@@ -131,25 +138,25 @@ def _parquet_texts(path):
     raise ValueError(f"{path}: expected a column `text`, with a document in each row. Received: the columns {names}")
 
 
-def prose_sentences(text, language="en") -> list[str]:
+def prose_sentences(text: str, language: str = "en") -> list[str]:
     """The sentences of running text, as a file of the format "prose" gives them."""
     return list(_read_prose(text.split("\n"), language, None))
 
 
-def raise_no_sentences(files, format):
+def raise_no_sentences(files: Sequence[str | os.PathLike], format: str) -> NoReturn:
     raise ValueError(
         f"The corpus contains no sentences. Read: {len(files)} file(s), the first {files[0]}, as {format}."
     )
 
 
-def detect_format(lines):
+def detect_format(lines: Iterable[str]) -> str:
     """Detects the format of a text from its first lines.
 
     Args:
-        lines: iterable of str, such as the first 2,000 lines.
+        lines: such as the first 2,000 of the text.
 
     Returns:
-        str: "wikiextractor" if the text starts with `<doc `. "prose" if more than a tenth of the lines hold several
+        "wikiextractor" if the text starts with `<doc `. "prose" if more than a tenth of the lines hold several
         sentences, or are wrapped at a full column in mid-sentence. Otherwise "lines".
 
     Example::
@@ -185,14 +192,14 @@ def _documents(files, format, language):
     end_of_documents(files, format, texts)
 
 
-def end_of_documents(files, format, texts) -> None:
+def end_of_documents(files: Sequence, format: str, texts: Sequence[tuple]) -> None:
     """Raises ValueError if files that were all read gave no document, and logs what `texts` says of them."""
     if not any(count for _, _, count in texts):
         raise_no_sentences(files, format)
     report_formats(texts)
 
 
-def report_formats(texts) -> None:
+def report_formats(texts: Sequence[tuple]) -> None:
     """Logs how many texts were read in which format, and warns if few of them have most of the documents.
 
     A text that is taken for lines by mistake may have a hundred documents, where as prose it would be one. `texts`
@@ -229,7 +236,7 @@ def _sample(lines):
     return sample
 
 
-def gather_documents(sentences):
+def gather_documents(sentences: Iterable[str | None]) -> Iterator[list[str]]:
     """Documents from a stream of sentences in which None ends a document. Long documents are divided."""
     document, size = [], 0
     for sentence in sentences:
@@ -314,7 +321,7 @@ def _prose_sentences(line, language):
 _READERS = {"lines": _read_lines, "prose": _read_prose, "wikiextractor": _read_wikiextractor}
 
 
-def texts_as_documents(source):
+def texts_as_documents(source: Any) -> Any:
     """A list of documents or texts as a `DocumentList`; any other source as it is.
 
     A document is a list of sentences, a text is running prose. Strings are texts, not paths, if none of them is a file
@@ -388,7 +395,7 @@ class DocumentList:
         return digest.hexdigest()
 
 
-def split_sentences(text, language="en"):
+def split_sentences(text: str, language: str = "en") -> list[str]:
     """Splits a paragraph of prose into its sentences, stripped; only white space is lost.
 
     Line ends count as spaces. `language` (ISO 639-1) decides the abbreviations and the full stops. sentencex

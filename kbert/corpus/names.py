@@ -1,5 +1,6 @@
 """Names of several words, found in cased text by their capitals."""
 
+import os
 import pathlib
 import re
 from collections import Counter
@@ -47,7 +48,7 @@ def frequent_names(documents: Iterable[Iterable[str]], min_count: int = 5, max_n
         max_names: the most names to return.
 
     Returns:
-        list of str, most frequent first. Equally frequent names come in alphabetical order.
+        The names, most frequent first. Equally frequent names come in alphabetical order.
 
     Raises:
         ValueError: no name occurs so often, as in text without capitals.
@@ -68,13 +69,13 @@ def frequent_names(documents: Iterable[Iterable[str]], min_count: int = 5, max_n
     return names[:max_names]
 
 
-def write_names(path, names: Iterable[str]) -> None:
+def write_names(path: str | os.PathLike, names: Iterable[str]) -> None:
     """Writes names, one a line."""
     with atomic_file(path) as file:
         file.writelines(f"{name}\n" for name in names)
 
 
-def read_names(path) -> list[str]:
+def read_names(path: str | os.PathLike) -> list[str]:
     """The names of a file, one a line."""
     try:
         lines = pathlib.Path(path).read_text(encoding="utf-8-sig").split("\n")

@@ -5,10 +5,15 @@ Shapes: n sentences, d documents, t tokens of a pool.
 
 import hashlib
 import math
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import tensorflow as tf
+
+if TYPE_CHECKING:
+    from kbert.text.tokenizer import BertTokenizer
+
 
 POOL_SENTENCES = 32_768
 _TEXTS = (tf.TensorSpec((None,), tf.string), tf.TensorSpec((None,), tf.int32), tf.TensorSpec((None,), tf.int64))
@@ -31,7 +36,7 @@ class TokenPool(NamedTuple):
     document_ids: tf.Tensor
 
 
-def make_pool(sentences, document_lengths, document_ids):
+def make_pool(sentences: tf.RaggedTensor, document_lengths: tf.Tensor, document_ids: tf.Tensor) -> TokenPool:
     """A pool from tokenised sentences, ragged [n, None], and the sentences [d] and ids [d] of documents.
 
     Sentences without tokens and documents without sentences are dropped.
@@ -49,7 +54,11 @@ def make_pool(sentences, document_lengths, document_ids):
     )
 
 
-def text_pools(documents, tokenizer, pool_sentences=POOL_SENTENCES):
+def text_pools(
+    documents: Callable[[], Iterable[tuple[int, int, Sequence[str]]]],
+    tokenizer: "BertTokenizer",
+    pool_sentences: int = POOL_SENTENCES,
+) -> tf.data.Dataset:
     """A tf.data.Dataset of (epoch int64, next document's number int64, `TokenPool`), in the order of the documents.
 
     `documents` starts an iterator over (epoch, number, sentences). A pool is closed at `pool_sentences` or 8 MB of
@@ -67,7 +76,7 @@ def text_pools(documents, tokenizer, pool_sentences=POOL_SENTENCES):
     return chunks.prefetch(1).map(tokenize, num_parallel_calls=2, deterministic=True).prefetch(1)
 
 
-def pool_function(tokenizer):
+def pool_function(tokenizer: "BertTokenizer") -> Callable:
     """A function from a pool of `text_chunks`, without its epoch, to a `TokenPool`, traced once for many files."""
 
     @tf.function(input_signature=_TEXTS, autograph=False)
@@ -77,28 +86,30 @@ def pool_function(tokenizer):
     return pool
 
 
-def is_held_out(sentences, fraction):
+def is_held_out(sentences: Iterable[str], fraction: float) -> bool:
     """Whether a document belongs to the held-out set: a function of its text alone, so that copies stay together."""
     return held_out_rank(sentences) < fraction * 2.0**64
 
 
-def held_out_rank(sentences) -> int:
+def held_out_rank(sentences: Iterable[str]) -> int:
     """The hash of a document, below 2**64. The documents with the lowest hashes are held out."""
     digest = hashlib.blake2b("\n".join(sentences).encode("utf-8", "replace"), digest_size=8).digest()
     return int.from_bytes(digest, "little")
 
 
-def pool_is_full(sentences, size, pool_sentences=POOL_SENTENCES):
+def pool_is_full(sentences: int, size: int, pool_sentences: int = POOL_SENTENCES) -> bool:
     """Whether a pool with so many sentences and bytes of text is closed before the next document."""
     return sentences >= pool_sentences or size >= _POOL_BYTES
 
 
-def sufficient_fraction(documents):
+def sufficient_fraction(documents: int) -> float:
     """A fraction that holds out a document in 19 of 20 corpora of so few documents, for an error to advise."""
     return min(0.5, math.ceil(30 / documents) / 10)
 
 
-def text_chunks(documents, pool_sentences=POOL_SENTENCES):
+def text_chunks(
+    documents: Iterable[tuple[int, int, Sequence[str]]], pool_sentences: int = POOL_SENTENCES
+) -> Iterator[tuple[np.int64, np.ndarray, np.ndarray, np.ndarray]]:
     """Yields (epoch, sentences [n], sentences of each document [d], number of each document [d]) of each pool."""
     strings = []
     lengths = []

@@ -3,6 +3,7 @@
 import contextlib
 import re
 import sys
+from collections.abc import Iterator
 
 _IN_PYTHON = re.compile(r"(\w+(?:Error|Exception)): ([^\n]*)\nTraceback \(most recent call last\)")
 
@@ -20,7 +21,7 @@ _OF_FILES = {
 
 
 @contextlib.contextmanager
-def reading_errors():
+def reading_errors() -> Iterator[None]:
     """Raises errors of a dataset's Python code (a damaged shard, a truncated corpus) with their own message.
 
     A ValueError becomes an `UnreadableInput`. TensorFlow reports it as `tf.errors.InvalidArgumentError` or

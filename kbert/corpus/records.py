@@ -12,6 +12,10 @@ Shapes: n sentences, d documents, t tokens of a shard.
 """
 
 import hashlib
+import os
+import pathlib
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -45,7 +49,7 @@ class Records:
         pool = records.pool(0)  # TokenPool of the first training shard
     """
 
-    def __init__(self, directory, in_graph=False):
+    def __init__(self, directory: str | os.PathLike, in_graph: bool = False):
         self.directory = check_path(directory, "Records: `directory`")
         self.manifest = read_manifest(self.directory)
         self.token_type = tf.as_dtype(self.manifest["token_type"])
@@ -62,11 +66,11 @@ class Records:
         if in_graph:
             self.check_hashes()
 
-    def tokenizer(self, **kwargs):
+    def tokenizer(self, **kwargs) -> BertTokenizer:
         """The `kbert.BertTokenizer` that the records were made with; `kwargs` are further arguments of it."""
         return BertTokenizer(self.directory / VOCABULARY, **self.manifest["tokenizer"], **kwargs)
 
-    def check_tokenizer(self, tokenizer):
+    def check_tokenizer(self, tokenizer: BertTokenizer) -> None:
         """Raises ValueError unless the tokenizer has the vocabulary and settings of these records."""
         expected = self.manifest["vocabulary"]
         if tokenizer.vocabulary_size != expected["size"]:
@@ -88,22 +92,22 @@ class Records:
                 + ", ".join(f"{name}={made[name]!r}, received {received.get(name)!r}" for name in different)
             )
 
-    def check_hashes(self):
+    def check_hashes(self) -> None:
         """Reads every shard and raises ValueError for the first damaged one."""
         for shard in self.manifest["shards"]:
             read_index(self.directory, shard)
             self._read_tokens(shard)
 
-    def pool(self, shard, held_out=False):
+    def pool(self, shard: int | tf.Tensor, held_out: bool = False) -> TokenPool:
         """A shard, in graph or eagerly; ValueError if it is damaged (in a dataset see `kbert.corpus.reading_errors`).
 
         Args:
-            shard: number of the shard, an int or int scalar tensor.
+            shard: number of the shard.
             held_out: whether to count the shards of held-out documents, not those for training.
         """
         return self._pool(shard, held_out, with_tokens=True)
 
-    def index(self, shard, held_out=False):
+    def index(self, shard: int | tf.Tensor, held_out: bool = False) -> TokenPool:
         """As `pool`, with ``token_ids`` of length 0: enough to count pairs."""
         return self._pool(shard, held_out, with_tokens=False)
 
@@ -174,7 +178,7 @@ class Records:
             )
 
 
-def read_index(directory, shard):
+def read_index(directory: pathlib.Path, shard: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """The lengths of a shard's sentences in tokens, int32 [n], and of its documents in sentences, int32 [d]."""
     path = directory / f"{shard['name']}.index"
     numbers = np.frombuffer(_read_hashed(path, shard["index_sha256"]), "<i4")
@@ -198,6 +202,6 @@ def _read_hashed(path, sha256):
     return content
 
 
-def vocabulary_hash(vocabulary):
+def vocabulary_hash(vocabulary: Iterable[str]) -> str:
     """SHA-256 of the tokens, one a line."""
     return hashlib.sha256("\n".join(vocabulary).encode("utf-8", "surrogatepass")).hexdigest()

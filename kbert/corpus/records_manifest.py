@@ -6,6 +6,7 @@ It ends with the SHA-256 of the rest. Every field is checked too, since a change
 import os
 import pathlib
 import re
+from typing import Any
 
 from kbert.files import check_signature, read_json
 
@@ -47,7 +48,7 @@ _TOKENIZER = {
 }
 
 
-def read_manifest(directory) -> dict:
+def read_manifest(directory: str | os.PathLike) -> dict:
     """The manifest of finished records, checked."""
     directory = pathlib.Path(directory)
     path = directory / MANIFEST
@@ -82,7 +83,7 @@ def read_manifest(directory) -> dict:
     return manifest
 
 
-def check_shards(shards, path) -> None:
+def check_shards(shards: list, path: str | os.PathLike) -> None:
     """Raises ValueError unless the list describes shards as they are written: in order, numbered, each once."""
     documents, numbers = 0, dict.fromkeys(KINDS.values(), 0)
     for position, shard in enumerate(shards):
@@ -106,7 +107,7 @@ def check_shards(shards, path) -> None:
         numbers[kind] += 1
 
 
-def token_type(vocabulary_size) -> str:
+def token_type(vocabulary_size: int) -> str:
     """The type that token ids are stored in: two bytes where the vocabulary allows it."""
     return "uint16" if vocabulary_size <= 1 << 16 else "int32"
 
@@ -125,7 +126,7 @@ def _refuse(path, expected, received):
     raise ValueError(f"{path}: expected {expected}. Received: {str(received)[:80]!r}. {_ADVICE}")
 
 
-def is_records(path):
+def is_records(path: Any) -> bool:
     """Whether something is the path of a directory made by `write_records`, finished or not."""
     if not isinstance(path, str | os.PathLike):
         return False

@@ -7,15 +7,17 @@ import hashlib
 import itertools
 import json
 import logging
+import os
 import platform
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kbert.beam import delete_shared
 from kbert.checks import check_bool, check_directory, check_integers, check_numbers, check_positive, differing, shown
-from kbert.corpus.pool import is_held_out, text_pools
+from kbert.corpus.pool import TokenPool, is_held_out, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records, vocabulary_hash
 from kbert.corpus.records_manifest import (
@@ -34,6 +36,10 @@ from kbert.stateless_random import fold_in, permutation
 from kbert.text.vocabulary import resolve_settings, write_vocabulary
 from kbert.versions import versions
 
+if TYPE_CHECKING:
+    from kbert.text.tokenizer import BertTokenizer
+
+
 _LOGGER = logging.getLogger("kbert")
 _SECONDS = 5.0  # between two lines of progress
 PACKAGES = ("tensorflow", "tensorflow-text", "sentencex", "numpy")  # which decide the tokens
@@ -45,17 +51,17 @@ _OTHERS = ("settings.json", "inputs.json", "metrics.json", LOCK, SHARED)
 
 
 def write_records(
-    documents,
-    tokenizer,
-    directory,
+    documents: Iterable[Sequence[str]],
+    tokenizer: "BertTokenizer",
+    directory: str | os.PathLike,
     *,
-    shard_tokens=1 << 20,
-    shuffle_shards=16,
-    held_out=0.01,
-    seed=0,
-    settings=None,
-    overwrite=False,
-):
+    shard_tokens: int = 1 << 20,
+    shuffle_shards: int = 16,
+    held_out: float = 0.01,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> Records:
     """Tokenises documents once and writes them as `Records`.
 
     Documents are collected until they fill `shuffle_shards` shards, shuffled, and written. So each shard, within which
@@ -73,7 +79,7 @@ def write_records(
         shard_tokens: about how many tokens a shard has. Training holds one shard in memory.
         shuffle_shards: how many shards are filled at a time, in memory.
         held_out: fraction of the documents set aside for evaluation, in [0, 1). Each document's text decides.
-        seed: int, for the order of the documents.
+        seed: for the order of the documents.
         settings: JSON-able description of the corpus, for the manifest. An unfinished run with other settings is not
             resumed.
         overwrite: whether to delete existing records, finished or not.
@@ -164,7 +170,17 @@ class RecordsWriter:
         done: ``documents_read``, ``rounds`` and ``shards``, which unfinished.json records.
     """
 
-    def __init__(self, directory, tokenizer, *, shard_tokens, shuffle_shards, held_out, seed, settings):
+    def __init__(
+        self,
+        directory: str | os.PathLike,
+        tokenizer: "BertTokenizer",
+        *,
+        shard_tokens: int,
+        shuffle_shards: int,
+        held_out: float,
+        seed: int,
+        settings: Mapping[str, Any] | None,
+    ):
         division = checked_division("write_records", shard_tokens, shuffle_shards, held_out, seed)
         self.directory = check_directory(directory, "write_records: `directory`")
         self.tokenizer = tokenizer
@@ -177,7 +193,7 @@ class RecordsWriter:
         }
         self.done = {"documents_read": 0, "rounds": 0, "shards": []}
 
-    def open(self, overwrite):
+    def open(self, overwrite: bool) -> bool:
         """Checks the directory; returns whether the records are already complete."""
         check_bool(overwrite, "`overwrite`")
         names = sorted(path.name for path in self.directory.iterdir()) if self.directory.exists() else []
@@ -228,7 +244,7 @@ class RecordsWriter:
                 if not path.is_file() or sha256(path) != shard[f"{suffix}_sha256"]:
                     raise ValueError(f"{path} is missing or damaged. {_AGAIN}")
 
-    def counts(self, gathered=()) -> dict[str, int]:
+    def counts(self, gathered: Sequence[TokenPool] = ()) -> dict[str, int]:
         """Documents, sentences and tokens of the shards that are written, and of the pools `gathered`."""
         counts = {key: sum(s[key] for s in self.done["shards"]) for key in ("documents", "sentences", "tokens")}
         counts["documents"] += sum(len(pool.document_ids) for pool in gathered)
@@ -236,7 +252,9 @@ class RecordsWriter:
         counts["tokens"] += sum(len(pool.token_ids) for pool in gathered)
         return counts
 
-    def shards_of_round(self, documents: Sequence[tuple], is_held_out: Sequence[bool], number: int):
+    def shards_of_round(
+        self, documents: Sequence[tuple], is_held_out: Sequence[bool], number: int
+    ) -> Iterator[tuple[bool, dict[str, bytes], dict]]:
         """Yields (held out, files, facts) of the shards of a round, first those for training.
 
         A round is the documents that are shuffled together, each (token ids [t], lengths of its sentences [n]).
@@ -251,7 +269,7 @@ class RecordsWriter:
         self.directory.mkdir(parents=True, exist_ok=True)
         _write_file(self.directory / UNFINISHED, json.dumps(signed({**self.made_by, "done": self.done})).encode())
 
-    def add_shard(self, held_out, files, facts) -> None:
+    def add_shard(self, held_out: bool, files: Mapping[str, bytes], facts: Mapping[str, Any]) -> None:
         """Writes the files (suffix → content) of the next shard; `facts` are its counts and hashes."""
         shards = self.done["shards"]
         name = f"{KINDS[held_out]}-{sum(s['held_out'] == held_out for s in shards):05d}"
@@ -285,7 +303,7 @@ class RecordsWriter:
         delete_shared(self.directory / SHARED)
 
 
-def checked_division(owner, shard_tokens, shuffle_shards, held_out, seed) -> dict:
+def checked_division(owner: str, shard_tokens: int, shuffle_shards: int, held_out: float, seed: int) -> dict:
     """The arguments of `write_records` that divide a corpus, by name; ValueError for one that cannot."""
     division = check_positive(owner, shard_tokens=shard_tokens, shuffle_shards=shuffle_shards)
     if shard_tokens > _MOST_TOKENS:
@@ -315,7 +333,7 @@ def _difference(stored, received):
     )
 
 
-def pool_documents(pool) -> list[tuple]:
+def pool_documents(pool: TokenPool) -> list[tuple]:
     """(token ids [t], lengths of the sentences [n]) of each document of a `TokenPool` of arrays."""
     splits = np.concatenate([[0], np.cumsum(pool.sentence_lengths, dtype=np.int64)])
     return [

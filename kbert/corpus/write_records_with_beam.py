@@ -15,6 +15,8 @@ import json
 import logging
 import os
 import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -33,22 +35,22 @@ _PLAN = "plan.json"
 
 
 def write_records_with_beam(
-    files,
-    tokenizer,
-    directory,
+    files: Sequence[str | os.PathLike],
+    tokenizer: BertTokenizer,
+    directory: str | os.PathLike,
     *,
-    runner,
-    beam_flags=(),
-    shared=None,
-    format="auto",
-    language="en",
-    shard_tokens=1 << 20,
-    shuffle_shards=16,
-    held_out=0.01,
-    seed=0,
-    settings=None,
-    overwrite=False,
-):
+    runner: str,
+    beam_flags: Sequence[str] = (),
+    shared: str | os.PathLike | None = None,
+    format: str = "auto",
+    language: str = "en",
+    shard_tokens: int = 1 << 20,
+    shuffle_shards: int = 16,
+    held_out: float = 0.01,
+    seed: int = 0,
+    settings: Mapping[str, Any] | None = None,
+    overwrite: bool = False,
+) -> Records:
     """Tokenises the files of a corpus on the workers of an Apache Beam runner and writes them as `Records`.
 
     The records are, byte for byte, those of ``write_records(iterate_documents(files, format, language), …)``, however
@@ -61,7 +63,7 @@ def write_records_with_beam(
         tokenizer: see `write_records`.
         directory: where to write; made if needed.
         runner: a name that Apache Beam knows, such as ``DirectRunner`` or ``FlinkRunner``.
-        beam_flags: list of str, Beam's own flags, such as ``--direct_num_workers=4``.
+        beam_flags: Beam's own flags, such as ``--direct_num_workers=4``.
         shared: a directory that all workers see under this path. Until the end it holds a little more than twice the
             bytes of the records. None: one within `directory`.
         format, language: see `kbert.corpus.read_documents`.
@@ -285,7 +287,9 @@ def _little(kind):
     return np.dtype(kind).newbyteorder("<")
 
 
-def plan_rounds(sentences, sizes, tokens, round_tokens):
+def plan_rounds(
+    sentences: Sequence[int], sizes: Sequence[int], tokens: Sequence[int], round_tokens: int
+) -> list[tuple[int, int]]:
     """Where rounds end, as [(first document, last document + 1), …], if `text_pools` gathers the documents.
 
     `sizes` are bytes of text. A round ends with the first pool with which it has `round_tokens` tokens.

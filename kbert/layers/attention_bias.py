@@ -3,10 +3,13 @@
 Shapes: B batch, S sequence.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from kbert.checks import check_bool
+from kbert.keras_compat import Tensor
 
 _FORBIDDEN = -10000.0  # Google's value: finite, so that a row of padding only does not become NaN
 
@@ -34,11 +37,11 @@ class AttentionBias(keras.layers.Layer):
         AttentionBias()(keras.ops.array([[True, True, False]]))  # [[[[0, 0, -10000]]]]
     """
 
-    def __init__(self, causal=False, **kwargs):
+    def __init__(self, causal: bool = False, **kwargs):
         super().__init__(**kwargs)
         self.causal = check_bool(causal, "AttentionBias: `causal`")
 
-    def call(self, padding_mask, part_ids=None):
+    def call(self, padding_mask: Tensor, part_ids: Tensor | None = None) -> Tensor:
         # Axes are added by expand_dims: LiteRT has no operation for None between two slices.
         allowed = ops.expand_dims(ops.cast(padding_mask, "bool"), (1, 2))  # [B, 1, 1, S]
         if part_ids is not None:
@@ -49,10 +52,12 @@ class AttentionBias(keras.layers.Layer):
             allowed = ops.logical_and(allowed, ops.expand_dims(position, 1) >= position)  # [B, 1, S, S]
         return (1.0 - ops.cast(allowed, "float32")) * _FORBIDDEN
 
-    def compute_output_spec(self, padding_mask, part_ids=None):
+    def compute_output_spec(
+        self, padding_mask: keras.KerasTensor, part_ids: keras.KerasTensor | None = None
+    ) -> keras.KerasTensor:
         batch, length = padding_mask.shape
         queries = length if self.causal or part_ids is not None else 1
         return keras.KerasTensor((batch, 1, queries, length), dtype="float32")
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"causal": self.causal}

@@ -3,10 +3,13 @@
 Shapes: B batch, S sequence, H hidden.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from kbert.checks import check_bool
+from kbert.keras_compat import Tensor
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -33,11 +36,11 @@ class BiLstm(keras.layers.Layer):
         BiLstm()(x, keras.ops.ones((2, 5), "bool"))  # [2, 5, 12]
     """
 
-    def __init__(self, return_sequences=True, **kwargs):
+    def __init__(self, return_sequences: bool = True, **kwargs):
         super().__init__(**kwargs)
         self.return_sequences = check_bool(return_sequences, "BiLstm: `return_sequences`")
 
-    def build(self, x_shape, padding_mask_shape=None):
+    def build(self, x_shape, padding_mask_shape=None) -> None:
         if x_shape[-1] % 2:
             raise ValueError(f"BiLstm: expected an input of even width. Received: {x_shape[-1]}")
         self.forward, self.backward = self._lstm(x_shape, "forward", False), self._lstm(x_shape, "backward", True)
@@ -54,16 +57,18 @@ class BiLstm(keras.layers.Layer):
         lstm.build(x_shape)
         return lstm
 
-    def call(self, x, padding_mask, training=False):
+    def call(self, x: Tensor, padding_mask: Tensor, training: bool = False) -> Tensor:
         forward = self.forward(x, mask=padding_mask, training=training)
         backward = self.backward(x, mask=padding_mask, training=training)
         if self.return_sequences:
             backward = ops.flip(backward, axis=1)
         return ops.concatenate([forward, backward], axis=-1)
 
-    def compute_output_spec(self, x, padding_mask, training=False):
+    def compute_output_spec(
+        self, x: keras.KerasTensor, padding_mask: keras.KerasTensor, training: bool = False
+    ) -> keras.KerasTensor:
         shape = x.shape if self.return_sequences else (x.shape[0], x.shape[-1])
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"return_sequences": self.return_sequences}

@@ -3,8 +3,12 @@
 Shapes: B batch, C choices, S sequence.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
+
+from kbert.keras_compat import Tensor
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -24,15 +28,15 @@ class MergeChoices(keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)
         self.built = True
 
-    def call(self, inputs):
+    def call(self, inputs: Tensor) -> Tensor:
         return ops.reshape(inputs, (-1, ops.shape(inputs)[2]))
 
-    def compute_output_spec(self, inputs):
+    def compute_output_spec(self, inputs: keras.KerasTensor) -> keras.KerasTensor:
         batch, choices, length = inputs.shape
         rows = None if batch is None or choices is None else batch * choices
         return keras.KerasTensor((rows, length), dtype=inputs.dtype)
 
-    def get_config(self):  # Keras' automatic one takes no dtype policy
+    def get_config(self) -> dict[str, Any]:  # Keras' automatic one takes no dtype policy
         return super().get_config()
 
 
@@ -60,12 +64,12 @@ class SplitChoices(keras.layers.Layer):
         super().__init__(autocast=False, **kwargs)  # scores stay float32 under a global mixed policy
         self.built = True
 
-    def call(self, scores, padding_mask):
+    def call(self, scores: Tensor, padding_mask: Tensor) -> Tensor:
         is_there = ops.any(ops.cast(padding_mask, "bool"), axis=-1)  # [B, C]
         return ops.where(is_there, ops.reshape(scores, ops.shape(is_there)), ops.cast(ABSENT, scores.dtype))
 
-    def compute_output_spec(self, scores, padding_mask):
+    def compute_output_spec(self, scores: keras.KerasTensor, padding_mask: keras.KerasTensor) -> keras.KerasTensor:
         return keras.KerasTensor(padding_mask.shape[:2], dtype=scores.dtype)
 
-    def get_config(self):  # Keras' automatic one takes no dtype policy
+    def get_config(self) -> dict[str, Any]:  # Keras' automatic one takes no dtype policy
         return super().get_config()

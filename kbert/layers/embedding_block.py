@@ -3,9 +3,12 @@
 Shapes: B batch, S sequence, H hidden, V vocabulary.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from kbert.keras_compat import Tensor
 from kbert.layers.layer_norm import LayerNorm
 from kbert.layers.replica_dropout import ReplicaDropout
 from kbert.layers.sinusoidal_positions import SinusoidalPositions
@@ -38,7 +41,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         scores = table(table(keras.ops.array([[1, 2, 3]])), reverse=True)  # [1, 3, 7]
     """
 
-    def __init__(self, vocabulary_size, hidden_dim, initializer_stddev=0.02, **kwargs):
+    def __init__(self, vocabulary_size: int, hidden_dim: int, initializer_stddev: float = 0.02, **kwargs):
         super().__init__(
             vocabulary_size,
             hidden_dim,
@@ -53,7 +56,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         # By default Keras multiplies by the table as it is stored, in float32, inside other layers (Keras 3.15).
         self.reverse_dtype = self.compute_dtype
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return keras.layers.Layer.get_config(self) | {
             "vocabulary_size": self.vocabulary_size,
             "hidden_dim": self.hidden_dim,
@@ -95,14 +98,14 @@ class EmbeddingBlock(keras.layers.Layer):
 
     def __init__(
         self,
-        vocabulary_size,
-        hidden_dim,
-        max_sequence_length,
-        num_segments=2,
-        dropout=0.1,
-        layer_norm_epsilon=1e-12,
-        initializer_stddev=0.02,
-        positions="learned",
+        vocabulary_size: int,
+        hidden_dim: int,
+        max_sequence_length: int,
+        num_segments: int = 2,
+        dropout: float = 0.1,
+        layer_norm_epsilon: float = 1e-12,
+        initializer_stddev: float = 0.02,
+        positions: str = "learned",
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -131,18 +134,26 @@ class EmbeddingBlock(keras.layers.Layer):
         initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
         return keras.layers.Embedding(size, self.hidden_dim, initializer, dtype=self.dtype_policy, name=name)
 
-    def build(self, token_ids_shape, segment_ids_shape=None, position_ids_shape=None):
+    def build(self, token_ids_shape, segment_ids_shape=None, position_ids_shape=None) -> None:
         for table in (self.token_embedding, self.segment_embedding, self.position_embedding):
             table.build(token_ids_shape)
         for layer in (self.layer_norm, self.dropout):
             layer.build((*token_ids_shape, self.hidden_dim))
 
-    def call(self, token_ids, segment_ids=None, position_ids=None, training=False):
+    def call(
+        self,
+        token_ids: Tensor,
+        segment_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        training: bool = False,
+    ) -> Tensor:
         if segment_ids is None:
             segment_ids = ops.zeros_like(token_ids)
         return self.combine(self.token_embedding(token_ids), segment_ids, position_ids, training)
 
-    def combine(self, token_vectors, segment_ids, position_ids=None, training=False):
+    def combine(
+        self, token_vectors: Tensor, segment_ids: Tensor, position_ids: Tensor | None = None, training: bool = False
+    ) -> Tensor:
         """The block's output with the vectors [B, S, H] in place of the tokens' embeddings."""
         if position_ids is None:
             positions = self._first_positions(token_vectors)
@@ -177,12 +188,18 @@ class EmbeddingBlock(keras.layers.Layer):
                 "model with a longer table."
             )
 
-    def compute_output_spec(self, token_ids, segment_ids=None, position_ids=None, training=False):
+    def compute_output_spec(
+        self,
+        token_ids: keras.KerasTensor,
+        segment_ids: keras.KerasTensor | None = None,
+        position_ids: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> keras.KerasTensor:
         if position_ids is None:
             self._check_length(token_ids.shape[1])
         return keras.KerasTensor((*token_ids.shape, self.hidden_dim), dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "vocabulary_size": self.vocabulary_size,
             "hidden_dim": self.hidden_dim,

@@ -3,8 +3,12 @@
 Shapes: B batch, S sequence, H hidden.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
+
+from kbert.keras_compat import Tensor
 
 POOLINGS = ("mean", "max", "cls")
 
@@ -32,14 +36,14 @@ class EmbeddingPooling(keras.layers.Layer):
         EmbeddingPooling("mean", normalize=True)(keras.ops.ones((2, 5, 4)), keras.ops.ones((2, 5), "bool"))  # [2, 4]
     """
 
-    def __init__(self, pooling="mean", normalize=True, **kwargs):
+    def __init__(self, pooling: str = "mean", normalize: bool = True, **kwargs):
         super().__init__(**kwargs)
         if pooling not in POOLINGS:
             raise ValueError(f"EmbeddingPooling: `pooling` must be one of {POOLINGS}. Received: {pooling!r}")
         self.pooling = pooling
         self.normalize = normalize
 
-    def call(self, sequence_output, padding_mask):
+    def call(self, sequence_output: Tensor, padding_mask: Tensor) -> Tensor:
         vectors = self._pooled(ops.cast(sequence_output, "float32"), padding_mask)
         return unit_length(vectors) if self.normalize else vectors
 
@@ -52,13 +56,15 @@ class EmbeddingPooling(keras.layers.Layer):
             return ops.where(count > 0, ops.max(ops.where(is_token, states, -3e38), axis=1), 0.0)
         return ops.divide_no_nan(ops.sum(ops.where(is_token, states, 0.0), axis=1), count)
 
-    def compute_output_spec(self, sequence_output, padding_mask):
+    def compute_output_spec(
+        self, sequence_output: keras.KerasTensor, padding_mask: keras.KerasTensor
+    ) -> keras.KerasTensor:
         return keras.KerasTensor((sequence_output.shape[0], sequence_output.shape[-1]), dtype="float32")
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"pooling": self.pooling, "normalize": self.normalize}
 
 
-def unit_length(vectors):
+def unit_length(vectors: Tensor) -> Tensor:
     """Vectors [..., H] scaled to length 1. Vectors near 0 stay near 0, with a finite gradient."""
     return vectors * ops.rsqrt(ops.maximum(ops.sum(ops.square(vectors), axis=-1, keepdims=True), 1e-12))

@@ -3,9 +3,11 @@
 Shapes: B batch, S sequence, H hidden, A heads.
 """
 
+from typing import Any
+
 import keras
 
-from kbert.keras_compat import all_layers
+from kbert.keras_compat import Tensor, all_layers
 from kbert.layers.feed_forward import FeedForward
 from kbert.layers.layer_norm import LayerNorm
 from kbert.layers.replica_dropout import ReplicaDropout
@@ -43,13 +45,13 @@ class EncoderBlock(keras.layers.Layer):
 
     def __init__(
         self,
-        num_heads,
-        intermediate_dim,
-        activation="gelu_tanh",
-        hidden_dropout=0.1,
-        attention_dropout=0.1,
-        layer_norm_epsilon=1e-12,
-        initializer_stddev=0.02,
+        num_heads: int,
+        intermediate_dim: int,
+        activation: str = "gelu_tanh",
+        hidden_dropout: float = 0.1,
+        attention_dropout: float = 0.1,
+        layer_norm_epsilon: float = 1e-12,
+        initializer_stddev: float = 0.02,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -71,7 +73,7 @@ class EncoderBlock(keras.layers.Layer):
         self.feed_forward_dropout = ReplicaDropout(hidden_dropout, dtype=policy, name="feed_forward_dropout")
         self.feed_forward_layer_norm = LayerNorm(layer_norm_epsilon, dtype=policy, name="feed_forward_layer_norm")
 
-    def build(self, x_shape, bias_shape=None):
+    def build(self, x_shape, bias_shape=None) -> None:
         self.attention.build(x_shape, bias_shape)
         self.attention_output_dropout.build(x_shape)
         self.attention_layer_norm.build(x_shape)
@@ -79,12 +81,16 @@ class EncoderBlock(keras.layers.Layer):
         self.feed_forward_dropout.build(x_shape)
         self.feed_forward_layer_norm.build(x_shape)
 
-    def call(self, x, bias=None, return_probs=False, training=False):
+    def call(
+        self, x: Tensor, bias: Tensor | None = None, return_probs: bool = False, training: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
         if self.rematerialize and training and not return_probs:
             return rematerialized(self, x, bias)
         return self.transform(x, bias, return_probs, training)
 
-    def transform(self, x, bias=None, return_probs=False, training=False):
+    def transform(
+        self, x: Tensor, bias: Tensor | None = None, return_probs: bool = False, training: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
         """Computes what `call` returns, without rematerialisation."""
         attended = self.attention(x, bias, return_probs=return_probs, training=training)
         attended, probs = attended if return_probs else (attended, None)
@@ -94,10 +100,16 @@ class EncoderBlock(keras.layers.Layer):
         x = self.feed_forward_layer_norm(x + transformed, training=training)
         return (x, probs) if return_probs else x
 
-    def compute_output_spec(self, x, bias=None, return_probs=False, training=False):
+    def compute_output_spec(
+        self,
+        x: keras.KerasTensor,
+        bias: keras.KerasTensor | None = None,
+        return_probs: bool = False,
+        training: bool = False,
+    ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
         return self.attention.compute_output_spec(x, bias, return_probs=return_probs)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "num_heads": self.num_heads,
             "intermediate_dim": self.intermediate_dim,
@@ -109,7 +121,7 @@ class EncoderBlock(keras.layers.Layer):
         }
 
 
-def rematerialized(block, x, bias):
+def rematerialized(block: EncoderBlock, x: Tensor, bias: Tensor | None) -> Tensor:
     """The output of an encoder block in training, float [B, S, H]; only its inputs are kept for the gradient.
 
     `x` is float [B, S, H], `bias` float [B, 1, 1 or S, S]. The seeds of dropout are drawn outside of what is computed

@@ -3,9 +3,12 @@
 Shapes: B batch, S sequence, H hidden, F intermediate.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from kbert.keras_compat import Tensor
 from kbert.layers.activation import activation_function
 from kbert.layers.lora_dense import LoraDense
 
@@ -30,14 +33,16 @@ class FeedForward(keras.layers.Layer):
         FeedForward(intermediate_dim=16)(keras.ops.ones((2, 5, 4)))  # [2, 5, 4]
     """
 
-    def __init__(self, intermediate_dim, activation="gelu_tanh", initializer_stddev=0.02, **kwargs):
+    def __init__(
+        self, intermediate_dim: int, activation: str = "gelu_tanh", initializer_stddev: float = 0.02, **kwargs
+    ):
         super().__init__(**kwargs)
         self.intermediate_dim = intermediate_dim
         self.activation = activation
         self.initializer_stddev = initializer_stddev
         self._activate = activation_function(activation)
 
-    def build(self, input_shape):
+    def build(self, input_shape) -> None:
         self.intermediate = self._dense(self.intermediate_dim, input_shape, "intermediate")
         self.output_projection = self._dense(input_shape[-1], (*input_shape[:-1], self.intermediate_dim), "output")
 
@@ -47,15 +52,15 @@ class FeedForward(keras.layers.Layer):
         dense.build(input_shape)
         return dense
 
-    def call(self, x, training=False):
+    def call(self, x: Tensor, training: bool = False) -> Tensor:
         rows = ops.reshape(x, (-1, x.shape[-1]))  # [B * S, H]: plain matmuls, whose bias TensorFlow fuses
         rows = self.output_projection(self._activate(self.intermediate(rows), training=training))
         return ops.reshape(rows, ops.shape(x))
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape) -> tuple:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "intermediate_dim": self.intermediate_dim,
             "activation": self.activation,

@@ -3,9 +3,12 @@
 Shapes: ... any leading axes, n their product, H hidden.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from kbert.keras_compat import Tensor
 from kbert.xla import compiled, is_worth_compiling
 
 
@@ -36,7 +39,7 @@ class LayerNorm(keras.layers.LayerNormalization):
         LayerNorm(name="layer_norm")(keras.ops.ones((2, 3)))
     """
 
-    def __init__(self, epsilon=1e-12, **kwargs):
+    def __init__(self, epsilon: float = 1e-12, **kwargs):
         if other := sorted(kwargs.keys() - {"name", "dtype", "trainable"}):
             raise ValueError(
                 f"LayerNorm: expected epsilon, name, dtype or trainable. Received: {other}; for another normalisation "
@@ -44,7 +47,7 @@ class LayerNorm(keras.layers.LayerNormalization):
             )
         super().__init__(epsilon=epsilon, **kwargs)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training and is_worth_compiling(inputs):
             epsilon = ops.convert_to_tensor(self.epsilon, self.gamma.dtype)
             return _normalised(inputs, self.gamma + 0.0, self.beta + 0.0, epsilon)
@@ -52,7 +55,7 @@ class LayerNorm(keras.layers.LayerNormalization):
             return super().call(inputs)
         return _tensorflow_layer_norm(inputs, self.gamma, self.beta, self.epsilon, self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return keras.layers.Layer.get_config(self) | {"epsilon": self.epsilon}
 
 

@@ -6,7 +6,7 @@ Shapes: ... any leading axes, n their product, H hidden (inputs), u units, r ran
 import keras
 from keras import ops
 
-from kbert.keras_compat import delete_attribute, dense_kernel
+from kbert.keras_compat import Tensor, delete_attribute, dense_kernel
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -41,7 +41,7 @@ class LoraDense(keras.layers.Dense):
         dense(keras.ops.ones((2, 4)))  # [2, 3]
     """
 
-    def call(self, inputs, training=None):
+    def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         is_plain = not self.lora_enabled and self.bias is not None
         if training and is_plain and keras.backend.backend() == "tensorflow":
             x = _product_in_training(inputs, self.kernel, self.bias)
@@ -60,12 +60,12 @@ class LoraDense(keras.layers.Dense):
     def _cast(self, matrix):
         return ops.cast(matrix, self.compute_dtype)  # they are float32 under any policy
 
-    def enable_lora(self, rank, lora_alpha=None, **kwargs):
+    def enable_lora(self, rank: int, lora_alpha: float | None = None, **kwargs) -> None:
         if self.quantization_mode is not None:
             raise ValueError(f"{self.path}: LoRA needs float weights. Received: {self.quantization_mode} ones.")
         super().enable_lora(rank, lora_alpha, **kwargs)
 
-    def merge_lora(self):
+    def merge_lora(self) -> None:
         """Adds the product of the low-rank matrices to the kernel, and removes them."""
         if not self.lora_enabled:
             return
@@ -79,19 +79,24 @@ class LoraDense(keras.layers.Dense):
         self.lora_rank = None
         self.lora_alpha = None
 
-    def quantize(self, mode=None, type_check=True, config=None):
+    def quantize(
+        self,
+        mode: str | None = None,
+        type_check: bool = True,
+        config: keras.quantizers.QuantizationConfig | None = None,
+    ) -> None:
         if self.lora_enabled:
             raise ValueError(f"{self.path}: a layer with LoRA cannot be quantised. Call `merge_lora()` first.")
         super().quantize(mode, type_check=False, config=config)  # Keras would refuse a class that is not its own
 
-    def save_own_variables(self, store):
+    def save_own_variables(self, store) -> None:
         if not self.lora_enabled:
             super().save_own_variables(store)
             return
         for name, variable in self._stored().items():
             store[name] = variable
 
-    def load_own_variables(self, store):
+    def load_own_variables(self, store) -> None:
         if not self.lora_enabled:
             super().load_own_variables(store)
             return

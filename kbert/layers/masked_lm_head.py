@@ -3,13 +3,18 @@
 Shapes: B batch, S sequence, H hidden, P predictions, V vocabulary.
 """
 
+from typing import TYPE_CHECKING, Any, Self
+
 import keras
 from keras import ops
 
-from kbert.keras_compat import deserialize
+from kbert.keras_compat import Tensor, deserialize
 from kbert.layers.activation import activation_function
 from kbert.layers.layer_norm import LayerNorm
 from kbert.layers.lora_dense import LoraDense
+
+if TYPE_CHECKING:
+    from kbert.layers.embedding_block import TokenEmbedding
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -42,11 +47,11 @@ class MaskedLMHead(keras.layers.Layer):
 
     def __init__(
         self,
-        token_embedding=None,
-        vocabulary_size=None,
-        activation="gelu_tanh",
-        layer_norm_epsilon=1e-12,
-        initializer_stddev=0.02,
+        token_embedding: "TokenEmbedding | None" = None,
+        vocabulary_size: int | None = None,
+        activation: str = "gelu_tanh",
+        layer_norm_epsilon: float = 1e-12,
+        initializer_stddev: float = 0.02,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -62,7 +67,7 @@ class MaskedLMHead(keras.layers.Layer):
         self.initializer_stddev = initializer_stddev
         self._activate = activation_function(activation)
 
-    def build(self, sequence_output_shape, mask_positions_shape=None):
+    def build(self, sequence_output_shape, mask_positions_shape=None) -> None:
         hidden_dim = sequence_output_shape[-1]
         self.transform = LoraDense(
             hidden_dim,
@@ -81,7 +86,7 @@ class MaskedLMHead(keras.layers.Layer):
             )
         self.output_bias = self.add_weight(name="output_bias", shape=(self.vocabulary_size,), initializer="zeros")
 
-    def call(self, sequence_output, mask_positions, training=False):
+    def call(self, sequence_output: Tensor, mask_positions: Tensor, training: bool = False) -> Tensor:
         batch, predictions = ops.shape(mask_positions)
         x = _gather_positions(sequence_output, mask_positions)  # [B * P, H]
         x = self._activate(self.transform(x, training=training), training=training)
@@ -93,10 +98,12 @@ class MaskedLMHead(keras.layers.Layer):
         scores = ops.add(ops.cast(scores, "float32"), ops.cast(self.output_bias, "float32"))
         return ops.reshape(scores, (batch, predictions, self.vocabulary_size))
 
-    def compute_output_spec(self, sequence_output, mask_positions, training=False):
+    def compute_output_spec(
+        self, sequence_output: keras.KerasTensor, mask_positions: keras.KerasTensor, training: bool = False
+    ) -> keras.KerasTensor:
         return keras.KerasTensor((*mask_positions.shape, self.vocabulary_size), dtype="float32")
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         tied = self.token_embedding is not None
         return super().get_config() | {
             "token_embedding": self.token_embedding if tied else None,
@@ -107,7 +114,7 @@ class MaskedLMHead(keras.layers.Layer):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**{**config, "token_embedding": deserialize(config["token_embedding"])})
 
 

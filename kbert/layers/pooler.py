@@ -3,9 +3,12 @@
 Shapes: B batch, S sequence, H hidden, K parts of a packed row.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
+from kbert.keras_compat import Tensor
 from kbert.layers.lora_dense import LoraDense
 
 
@@ -30,13 +33,13 @@ class Pooler(keras.layers.Layer):
         Pooler()(keras.ops.ones((2, 5, 4)))  # [2, 4]
     """
 
-    def __init__(self, num_parts=None, initializer_stddev=0.02, token="first", **kwargs):
+    def __init__(self, num_parts: int | None = None, initializer_stddev: float = 0.02, token: str = "first", **kwargs):
         super().__init__(**kwargs)
         self.num_parts = num_parts
         self.initializer_stddev = initializer_stddev
         self.token = token
 
-    def build(self, sequence_output_shape, part_ids_shape=None, padding_mask_shape=None):
+    def build(self, sequence_output_shape, part_ids_shape=None, padding_mask_shape=None) -> None:
         hidden_dim = sequence_output_shape[-1]
         self.dense = LoraDense(
             hidden_dim,
@@ -47,7 +50,13 @@ class Pooler(keras.layers.Layer):
         )
         self.dense.build((None, hidden_dim))
 
-    def call(self, sequence_output, part_ids=None, padding_mask=None, training=False):
+    def call(
+        self,
+        sequence_output: Tensor,
+        part_ids: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+        training: bool = False,
+    ) -> Tensor:
         if self.num_parts is None:
             if self.token == "first":
                 return self.dense(sequence_output[:, 0], training=training)  # [B, H]
@@ -62,18 +71,24 @@ class Pooler(keras.layers.Layer):
         tokens = ops.take_along_axis(sequence_output, ops.expand_dims(place, 2), axis=1)
         return self.dense(tokens, training=training) * present  # [B, K, H]
 
-    def compute_output_spec(self, sequence_output, part_ids=None, padding_mask=None, training=False):
+    def compute_output_spec(
+        self,
+        sequence_output: keras.KerasTensor,
+        part_ids: keras.KerasTensor | None = None,
+        padding_mask: keras.KerasTensor | None = None,
+        training: bool = False,
+    ) -> keras.KerasTensor:
         batch, _, hidden_dim = sequence_output.shape
         shape = (batch, hidden_dim) if self.num_parts is None else (batch, self.num_parts, hidden_dim)
         return keras.KerasTensor(shape, dtype=self.compute_dtype)
 
-    def with_parts(self, num_parts) -> "Pooler":
+    def with_parts(self, num_parts: int | None) -> "Pooler":
         """A pooler for rows of so many parts (None: plain rows) that shares the weights of this built one."""
         pooler = Pooler(num_parts, self.initializer_stddev, self.token, dtype=self.dtype_policy, name=self.name)
         pooler.dense, pooler.built = self.dense, True
         return pooler
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "num_parts": self.num_parts,
             "initializer_stddev": self.initializer_stddev,

@@ -1,6 +1,10 @@
 """Dropout whose masks differ on every replica."""
 
+from typing import Any
+
 import keras
+
+from kbert.keras_compat import Tensor
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -18,7 +22,7 @@ class ReplicaDropout(keras.layers.Layer):
     Args:
         rate: fraction of the values set to zero in training. The others are scaled by 1 / (1 - rate). On TensorFlow and
             JAX it is rounded to a multiple of 2^-16.
-        seed: integer, or None for a random one.
+        seed: None: a random one.
 
     Inputs: a float tensor of any shape.
 
@@ -33,7 +37,7 @@ class ReplicaDropout(keras.layers.Layer):
         ReplicaDropout(0.5)(keras.ops.ones((2, 3)), training=True)
     """
 
-    def __init__(self, rate, seed=None, **kwargs):
+    def __init__(self, rate: float, seed: int | None = None, **kwargs):
         super().__init__(**kwargs)
         if not 0.0 <= rate < 1.0:
             raise ValueError(f"ReplicaDropout: `rate` must be in [0, 1). Received: {rate!r}")
@@ -44,7 +48,7 @@ class ReplicaDropout(keras.layers.Layer):
         self.given_seed = None  # instead of the generator's next, for `rematerialized`
         self.supports_masking = True
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training or self.rate == 0.0:
             return inputs
         if keras.backend.backend() == "tensorflow":
@@ -56,10 +60,10 @@ class ReplicaDropout(keras.layers.Layer):
     def _seed(self):
         return self.seed_generator.next() if self.given_seed is None else self.given_seed
 
-    def compute_output_shape(self, input_shape):
+    def compute_output_shape(self, input_shape) -> tuple:
         return input_shape
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"rate": self.rate, "seed": self.seed}
 
 

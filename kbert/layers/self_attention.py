@@ -4,10 +4,12 @@ Shapes: B batch, S sequence, H hidden, A heads, D head width.
 """
 
 import functools
+from typing import Any
 
 import keras
 from keras import ops
 
+from kbert.keras_compat import Tensor
 from kbert.layers.lora_dense import LoraDense
 from kbert.layers.replica_dropout import ReplicaDropout
 
@@ -41,14 +43,14 @@ class SelfAttention(keras.layers.Layer):
         y = SelfAttention(num_heads=3)(x, keras.ops.zeros((2, 1, 1, 5)))  # [2, 5, 12]
     """
 
-    def __init__(self, num_heads, attention_dropout=0.1, initializer_stddev=0.02, **kwargs):
+    def __init__(self, num_heads: int, attention_dropout: float = 0.1, initializer_stddev: float = 0.02, **kwargs):
         super().__init__(**kwargs)
         self.num_heads = num_heads
         self.attention_dropout = attention_dropout
         self.initializer_stddev = initializer_stddev
         self.dropout = ReplicaDropout(attention_dropout, dtype=self.dtype_policy, name="dropout")
 
-    def build(self, x_shape, bias_shape=None):
+    def build(self, x_shape, bias_shape=None) -> None:
         hidden_dim = x_shape[-1]
         if hidden_dim % self.num_heads:
             raise ValueError(
@@ -72,7 +74,9 @@ class SelfAttention(keras.layers.Layer):
         dense.build(input_shape)
         return dense
 
-    def call(self, x, bias=None, return_probs=False, training=False):
+    def call(
+        self, x: Tensor, bias: Tensor | None = None, return_probs: bool = False, training: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
         batch, length, hidden_dim = ops.shape(x)
         rows = ops.reshape(x, (-1, hidden_dim))  # [B * S, H]: plain matmuls, whose bias TensorFlow fuses
         heads = (batch, length, self.num_heads, self.head_dim)
@@ -94,14 +98,20 @@ class SelfAttention(keras.layers.Layer):
         output = ops.reshape(output, (batch, length, hidden_dim))
         return (output, probs) if return_probs else output
 
-    def compute_output_spec(self, x, bias=None, return_probs=False, training=False):
+    def compute_output_spec(
+        self,
+        x: keras.KerasTensor,
+        bias: keras.KerasTensor | None = None,
+        return_probs: bool = False,
+        training: bool = False,
+    ) -> keras.KerasTensor | tuple[keras.KerasTensor, keras.KerasTensor]:
         output = keras.KerasTensor(x.shape, dtype=self.compute_dtype)
         if not return_probs:
             return output
         batch, length, _ = x.shape
         return output, keras.KerasTensor((batch, self.num_heads, length, length), dtype="float32")
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "num_heads": self.num_heads,
             "attention_dropout": self.attention_dropout,
@@ -121,7 +131,7 @@ def can_fuse_attention(compute_dtype: str) -> bool:
     return keras.backend.backend() == "jax" and compute_dtype in ("bfloat16", "float16") and _is_on_gpu()
 
 
-def fused_attention(query, key, value, bias):
+def fused_attention(query: Tensor, key: Tensor, value: Tensor, bias: Tensor | None) -> Tensor:
     """Softmax of query times key plus bias, times value, without dropout of the probabilities: float [B, S, A, D].
 
     Query (scaled already), key and value are float [B, S, A, D], the bias is float [B, 1, 1 or S, S] or None. Where the

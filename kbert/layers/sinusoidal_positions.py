@@ -4,9 +4,12 @@ Shapes: B batch, S sequence, H hidden.
 """
 
 import math
+from typing import Any
 
 import keras
 from keras import ops
+
+from kbert.keras_compat import Tensor
 
 _LONGEST_WAVE = 10000.0  # times 2 pi, in tokens
 
@@ -36,14 +39,14 @@ class SinusoidalPositions(keras.layers.Layer):
         SinusoidalPositions(4, 1.0)(keras.ops.array([0]))  # [[0, 1, 0, 1]]
     """
 
-    def __init__(self, hidden_dim, initializer_stddev=0.02, **kwargs):
+    def __init__(self, hidden_dim: int, initializer_stddev: float = 0.02, **kwargs):
         super().__init__(**kwargs)
         if hidden_dim % 2:
             raise ValueError(f"SinusoidalPositions: `hidden_dim` must be even. Received: {hidden_dim}")
         self.hidden_dim = hidden_dim
         self.initializer_stddev = initializer_stddev
 
-    def call(self, position_ids):
+    def call(self, position_ids: Tensor) -> Tensor:
         exponents = ops.arange(0, self.hidden_dim, 2, dtype="float32") / self.hidden_dim  # [H / 2]
         frequencies = ops.exp(-math.log(_LONGEST_WAVE) * exponents)
         angles = ops.expand_dims(ops.cast(position_ids, "float32"), -1) * frequencies  # [..., H / 2]
@@ -51,10 +54,10 @@ class SinusoidalPositions(keras.layers.Layer):
         waves = ops.reshape(waves, (*ops.shape(position_ids), self.hidden_dim))
         return ops.cast(self.initializer_stddev * waves, self.compute_dtype)
 
-    def compute_output_spec(self, position_ids):
+    def compute_output_spec(self, position_ids: keras.KerasTensor) -> keras.KerasTensor:
         return keras.KerasTensor((*position_ids.shape, self.hidden_dim), dtype=self.compute_dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "hidden_dim": self.hidden_dim,
             "initializer_stddev": self.initializer_stddev,

@@ -3,10 +3,13 @@
 Shapes: H hidden, N labels (outputs).
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from kbert.checks import check_positive
+from kbert.keras_compat import Tensor
 from kbert.layers.lora_dense import LoraDense
 from kbert.layers.replica_dropout import ReplicaDropout
 
@@ -34,7 +37,7 @@ class TaskHead(keras.layers.Layer):
         TaskHead(3)(keras.ops.ones((2, 4)))  # [2, 3]
     """
 
-    def __init__(self, units, dropout=0.0, initializer_stddev=0.02, **kwargs):
+    def __init__(self, units: int, dropout: float = 0.0, initializer_stddev: float = 0.02, **kwargs):
         super().__init__(**kwargs)
         (self.units,) = check_positive("TaskHead", units=units).values()
         self.dropout_rate = dropout
@@ -42,23 +45,23 @@ class TaskHead(keras.layers.Layer):
         self.dropout = ReplicaDropout(dropout, dtype=self.dtype_policy, name="dropout")
         self.supports_masking = True
 
-    def build(self, input_shape):
+    def build(self, input_shape) -> None:
         initializer = keras.initializers.TruncatedNormal(stddev=self.initializer_stddev)
         self.dense = LoraDense(self.units, kernel_initializer=initializer, dtype=self.dtype_policy, name="dense")
         self.dense.build(input_shape)
         self.dropout.build(input_shape)
 
-    def call(self, inputs, training=False):
+    def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         kept = self.dropout(inputs, training=training)
         return ops.cast(self.dense(kept, training=training), "float32")  # [..., N]
 
-    def compute_mask(self, inputs, previous_mask):
+    def compute_mask(self, inputs, previous_mask) -> None:
         return None  # the mask of an LSTM below ends here: the sample weights say which scores count
 
-    def compute_output_spec(self, inputs, training=False):
+    def compute_output_spec(self, inputs: keras.KerasTensor, training: bool = False) -> keras.KerasTensor:
         return keras.KerasTensor((*inputs.shape[:-1], self.units), dtype="float32")
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "units": self.units,
             "dropout": self.dropout_rate,

@@ -2,7 +2,9 @@
 
 import hashlib
 import json
+import os
 import zipfile
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -11,10 +13,14 @@ from kbert.checks import check_path
 from kbert.files import atomic_file, parse_json
 from kbert.models.lora import add_lora, dense_layers, freeze_encoder, lora_layers
 
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+
+
 _DESCRIPTION = "adapter.json"
 
 
-def save_adapter(model, path) -> None:
+def save_adapter(model: "BertModel", path: str | os.PathLike) -> None:
     """`BertModel.save_adapter`: LoRA's matrices, the variables after the encoder, and a hash of the encoder itself."""
     lora = lora_layers(model)
     if not lora:
@@ -26,7 +32,7 @@ def save_adapter(model, path) -> None:
         np.savez(file, **{_DESCRIPTION: np.frombuffer(json.dumps(description).encode(), "uint8")}, **arrays)
 
 
-def load_adapter(model, path) -> None:
+def load_adapter(model: "BertModel", path: str | os.PathLike) -> None:
     """`BertModel.load_adapter`."""
     path = check_path(path, f"{type(model).__name__}.load_adapter: `path`")
     if not path.is_file():

@@ -4,6 +4,7 @@ Shapes: those of the models.
 """
 
 import math
+from collections.abc import Iterable
 
 import keras
 from keras import ops
@@ -11,7 +12,7 @@ from keras import ops
 from kbert.models.bert_model import BertModel
 
 
-def average_models(models):
+def average_models(models: Iterable[BertModel] | BertModel) -> BertModel:
     """One model whose outputs are the means of several models' outputs.
 
     ``logits`` are averaged as probabilities, and returned as logits again. Scores and start and end logits are averaged

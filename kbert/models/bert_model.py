@@ -3,12 +3,14 @@
 Shapes: B batch, S sequence, H hidden.
 """
 
+import os
 import warnings
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
 
 import keras
 
-from kbert.keras_compat import CompatibleModel, deserialize, is_within_fit, serialize_shared, set_untracked
+from kbert.keras_compat import CompatibleModel, Tensor, deserialize, is_within_fit, serialize_shared, set_untracked
 from kbert.models.adapter import load_adapter, save_adapter
 from kbert.models.check_inputs import check_inputs, complete_inputs, lists_to_arrays
 from kbert.models.check_targets import check_targets, checked_dataset
@@ -58,7 +60,14 @@ class BertModel(CompatibleModel):
     own_arguments: tuple[str, ...] = ()
     micro_batches, compiles_gradient = 1, False
 
-    def __init__(self, inputs, outputs, dtype=None, name=None, trainable=True):
+    def __init__(
+        self,
+        inputs: dict[str, keras.KerasTensor],
+        outputs: dict[str, Any],
+        dtype: str | dict | keras.DTypePolicy | None = None,
+        name: str | None = None,
+        trainable: bool = True,
+    ):
         # No other arguments: a functional model of Keras silently ignores those that it does not know.
         super().__init__(inputs=inputs, outputs=outputs, name=name, trainable=trainable)
         self.dtype_policy = keras.dtype_policies.get(dtype)
@@ -74,14 +83,16 @@ class BertModel(CompatibleModel):
         return self.__dict__.get("_pretrained")
 
     @pretrained.setter
-    def pretrained(self, value):
+    def pretrained(self, value: Any) -> None:
         set_untracked(self, "_pretrained", value)
 
-    def __call__(self, inputs, *args, **kwargs):
+    def __call__(self, inputs: dict[str, Tensor] | Tensor, *args, **kwargs) -> dict[str, Any]:
         # Not in `call`: Keras compares the inputs with those of the graph before that.
         return super().__call__(complete_inputs(self, inputs), *args, **kwargs)
 
-    def call(self, inputs, training=None, mask=None, **kwargs):
+    def call(
+        self, inputs: dict[str, Tensor], training: bool | None = None, mask: Any = None, **kwargs
+    ) -> dict[str, Any]:
         self.check_inputs(inputs)
         return super().call(inputs, training=training, mask=mask, **kwargs)
 
@@ -103,16 +114,16 @@ class BertModel(CompatibleModel):
 
     def compile(
         self,
-        optimizer="auto",
-        loss="auto",
-        loss_weights=None,
-        metrics=None,
-        weighted_metrics="auto",
+        optimizer: str | dict | keras.optimizers.Optimizer = "auto",
+        loss: Any = "auto",
+        loss_weights: Any = None,
+        metrics: Any = None,
+        weighted_metrics: Any = "auto",
         *,
-        micro_batches=1,
-        jit_compile="auto",
+        micro_batches: int = 1,
+        jit_compile: bool | str = "auto",
         **kwargs,
-    ):
+    ) -> None:
         """`keras.Model.compile`, with the paper's defaults.
 
         Args:
@@ -121,7 +132,7 @@ class BertModel(CompatibleModel):
             loss_weights, metrics: as in Keras.
             weighted_metrics: "auto" is `default_metrics` if `loss` is "auto" and no `metrics` are given. Otherwise it
                 is none, since labels for another loss may have another form.
-            micro_batches: int, in how many parts, one after the other, a replica computes the gradient of its part of a
+            micro_batches: in how many parts, one after the other, a replica computes the gradient of its part of a
                 batch. Loss and update are those of the whole batch, in less memory.
             jit_compile: as in Keras. With several replicas XLA then compiles the gradient inside each of them.
             **kwargs: other arguments of `keras.Model.compile`: run_eagerly, steps_per_execution ...
@@ -147,23 +158,32 @@ class BertModel(CompatibleModel):
         kwargs["jit_compile"] = jit_compile
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **kwargs)
 
-    def compile_from_config(self, config):  # as Keras does it where `compile` is its own
+    def compile_from_config(self, config: dict[str, Any]) -> None:  # as Keras does it where `compile` is its own
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.optimizer is not None:
             self.optimizer.build(self.trainable_variables)
 
-    def make_train_function(self, force=False):  # each `fit` and `train_on_batch` calls it first
+    def make_train_function(self, force: bool = False) -> Callable | None:
+        # Each `fit` and `train_on_batch` calls it first.
         check_not_quantized(self)
         return super().make_train_function(force)
 
-    def train_step(self, *args):
+    def train_step(self, *args) -> dict[str, Tensor] | tuple:
         if self.micro_batches == 1 and not self.compiles_gradient:
             return super().train_step(*args)
         if keras.backend.backend() == "jax":
             return train_in_parts_on_jax(self, *args, self.micro_batches)
         return train_in_parts(self, *args, self.micro_batches, self.compiles_gradient)
 
-    def fit(self, x=None, y=None, *args, validation_data=None, class_weight=None, **kwargs):
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        *args,
+        validation_data: Any = None,
+        class_weight: Mapping[int, float] | None = None,
+        **kwargs,
+    ) -> keras.callbacks.History:
         x, y, kwargs = self._arrays(x, y, kwargs)
         if class_weight is not None:  # Keras takes it only where labels have no key
             x, kwargs["sample_weight"] = apply_class_weight(self, x, y, kwargs.get("sample_weight"), class_weight)
@@ -175,24 +195,28 @@ class BertModel(CompatibleModel):
         x = self._checked(x, y, kwargs.get("sample_weight"))
         return super().fit(x, y, *args, validation_data=validation_data, **kwargs)
 
-    def evaluate(self, x=None, y=None, *args, **kwargs):
+    def evaluate(self, x: Any = None, y: Any = None, *args, **kwargs) -> float | list[float] | dict[str, float]:
         x, y, kwargs = self._arrays(x, y, kwargs)
         if not is_within_fit(kwargs):  # which has checked them
             x = self._checked(x, y, kwargs.get("sample_weight"))
         return super().evaluate(x, y, *args, **kwargs)
 
-    def train_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+    def train_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, *args, **kwargs
+    ) -> float | list[float] | dict[str, float]:
         x, y, weights = self._arrays(x, y, {"sample_weight": sample_weight})
         return super().train_on_batch(self._checked(x, y, **weights), y, *weights.values(), *args, **kwargs)
 
-    def test_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+    def test_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, *args, **kwargs
+    ) -> float | list[float] | dict[str, float]:
         x, y, weights = self._arrays(x, y, {"sample_weight": sample_weight})
         return super().test_on_batch(self._checked(x, y, **weights), y, *weights.values(), *args, **kwargs)
 
-    def predict(self, x, *args, **kwargs):
+    def predict(self, x: Any, *args, **kwargs) -> dict[str, Any]:
         return super().predict(lists_to_arrays(x), *args, **kwargs)
 
-    def predict_on_batch(self, x):
+    def predict_on_batch(self, x: Any) -> dict[str, Any]:
         return super().predict_on_batch(lists_to_arrays(x))
 
     def _arrays(self, x, y, options):
@@ -210,7 +234,9 @@ class BertModel(CompatibleModel):
             check_targets(self, x, y, sample_weight)
         return x
 
-    def quantize(self, mode=None, config=None, **kwargs):
+    def quantize(
+        self, mode: str | None = None, config: keras.quantizers.QuantizationConfig | None = None, **kwargs
+    ) -> None:
         """`keras.Model.quantize` to int8: dense layers, segments and positions. The token embeddings stay as they are.
 
         A quantised model can predict, be exported, and be saved in kbert's format or as ``.keras``, but not be trained.
@@ -236,7 +262,9 @@ class BertModel(CompatibleModel):
             warnings.filterwarnings("ignore", message="Layer .* does not have a `quantize` method")
             super().quantize(mode, **kwargs)
 
-    def enable_lora(self, rank, alpha=None, layers=("query", "value")):
+    def enable_lora(
+        self, rank: int, alpha: float | None = None, layers: str | Sequence[str] = ("query", "value")
+    ) -> None:
         """Freezes the encoder and trains low-rank matrices in its place. Compile the model afterwards.
 
         At first the outputs do not change. A task's head on the encoder is trained as before. A ``.keras`` file keeps
@@ -255,14 +283,14 @@ class BertModel(CompatibleModel):
         """
         enable_lora(self, rank, alpha, layers)
 
-    def merge_lora(self):
+    def merge_lora(self) -> None:
         """Adds LoRA's matrices to the encoder's kernels and removes them. The whole encoder is then trainable.
 
         Outputs do not change except for rounding. Compile the model afterwards.
         """
         merge_lora(self)
 
-    def save_adapter(self, path):
+    def save_adapter(self, path: str | os.PathLike) -> None:
         """Writes LoRA's matrices and the head to a small file, with a hash of the frozen weights.
 
         Args:
@@ -273,7 +301,7 @@ class BertModel(CompatibleModel):
         """
         save_adapter(self, path)
 
-    def load_adapter(self, path):
+    def load_adapter(self, path: str | os.PathLike) -> None:
         """Loads LoRA's matrices and the head that `save_adapter` wrote. Outputs are then those of the saved model.
 
         Args:
@@ -287,10 +315,17 @@ class BertModel(CompatibleModel):
         """
         load_adapter(self, path)
 
-    def check_inputs(self, inputs):
+    def check_inputs(self, inputs: dict[str, Tensor] | Tensor) -> None:
         check_inputs(self, inputs)
 
-    def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
+    def export(
+        self,
+        filepath: str | os.PathLike,
+        format: str = "tf_saved_model",
+        verbose: bool | None = None,
+        input_signature: list | None = None,
+        **kwargs,
+    ) -> None:
         """`keras.Model.export` with LoRA merged, and in a TensorFlow SavedModel every weight stored once.
 
         ``format="litert"`` writes a ``.tflite`` file for phones and ``format="onnx"`` a file for ONNX Runtime. Both
@@ -328,7 +363,7 @@ class BertModel(CompatibleModel):
         endpoint = {"serve": (lambda inputs: self(inputs, training=False), input_signature)}
         write_saved_model(filepath, endpoint)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         # Not the graph of layers that keras.Model would store, but the arguments that build it again.
         config = {name: getattr(self, name) for name in self.own_arguments}
         if self.encoder is not self:
@@ -342,7 +377,7 @@ class BertModel(CompatibleModel):
         return config
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None) -> Self:
         config = dict(config)
         quantized = config.pop("quantized_layers", {})
         steps = config.pop("trainability", [])

@@ -1,13 +1,19 @@
 """What a model is called on: a batch, whose mask and segments may be left out."""
 
+from typing import TYPE_CHECKING, Any
+
 import keras
 import numpy as np
+
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+
 
 OPTIONAL = ("padding_mask", "segment_ids")  # which a batch need not have: they follow from its token ids
 _HUGGING_FACE = {"input_ids": "token_ids", "attention_mask": "padding_mask", "token_type_ids": "segment_ids"}
 
 
-def complete_inputs(model, inputs):
+def complete_inputs(model: "BertModel", inputs: Any) -> Any:
     """A batch with the mask and the segments that it lacks. Token ids without a dict are such a batch.
 
     The mask is True at every token but [PAD], which has the id 0 unless the model was loaded with a tokenizer that says
@@ -30,7 +36,7 @@ def complete_inputs(model, inputs):
     return inputs
 
 
-def lists_to_arrays(values, outputs: int = 1):
+def lists_to_arrays(values: Any, outputs: int = 1) -> Any:
     """Lists of numbers, of lists or of arrays as arrays, also in a dict. Keras reads a list as one entry an output.
 
     So a list of as many arrays as the model has `outputs` is left to Keras.
@@ -52,7 +58,7 @@ def lists_to_arrays(values, outputs: int = 1):
         ) from None
 
 
-def check_inputs(model, inputs) -> None:
+def check_inputs(model: "BertModel", inputs: Any) -> None:
     """Raises ValueError for strings, and for missing or surplus keys. It knows Hugging Face's words for them."""
     if any(map(_is_text, keras.tree.flatten(inputs))):
         raise ValueError(

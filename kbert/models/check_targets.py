@@ -3,6 +3,8 @@
 Shapes: B batch, S sequence, C choices, N labels.
 """
 
+from typing import TYPE_CHECKING, Any
+
 import keras
 import numpy as np
 
@@ -11,10 +13,16 @@ from kbert.optim.cross_entropy import broadcast_weights, on_or_off, wrong_labels
 from kbert.optim.distillation_loss import DistillationLoss
 from kbert.optim.losses import ClassificationLoss, MultiLabelLoss, SpanLoss
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from kbert.models.bert_model import BertModel
+
+
 _CLASS_LOSSES = (ClassificationLoss, keras.losses.SparseCategoricalCrossentropy)
 
 
-def check_targets(model, inputs, labels, weights=None):
+def check_targets(model: "BertModel", inputs: Any, labels: Any, weights: Any = None) -> None:
     """Raises a ValueError for labels in arrays that are not what the loss of their output takes.
 
     That is a class, for a multi-label classifier 0 or 1 (or a probability) for each label, for a score a finite number.
@@ -38,7 +46,7 @@ def check_targets(model, inputs, labels, weights=None):
             )
 
 
-def checked_dataset(model, dataset):
+def checked_dataset(model: "BertModel", dataset: "tf.data.Dataset") -> "tf.data.Dataset":
     """A tf.data.Dataset that checks its batches like `check_targets`, raising InvalidArgumentError as it is read."""
     import tensorflow as tf
 

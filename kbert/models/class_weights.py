@@ -5,12 +5,23 @@ Shapes: B batch, S sequence, N labels.
 
 import numbers
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
 
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
 
-def class_factors(class_weight, num_labels: int, labels: Sequence[str] | None = None, *, ids=None, owner: str):
+
+def class_factors(
+    class_weight: Mapping[int | str, float] | str,
+    num_labels: int,
+    labels: Sequence[str] | None = None,
+    *,
+    ids: np.ndarray | None = None,
+    owner: str,
+) -> np.ndarray:
     """The factor of each class in the loss, float32 [N], 1 for classes that `class_weight` does not name.
 
     `class_weight` is {label or class number: factor}, or "balanced", which gives every class the same total weight.
@@ -76,7 +87,9 @@ def labels_of_other_classes(labels: Sequence[str]) -> dict[int, str]:
     return {int(label): label for label, number in numbered if str(int(label)) == label and int(label) != number}
 
 
-def apply_class_weight(model, x, y, sample_weight, class_weight):
+def apply_class_weight(
+    model: "BertModel", x: Any, y: Any, sample_weight: Any, class_weight: Mapping[int, float]
+) -> tuple[Any, Any]:
     """The inputs and sample weights of `fit`, with the class weights multiplied into the sample weights.
 
     The model has one output for classes. `x` may be a tf.data.Dataset of (inputs, labels) or (inputs, labels, weights),

@@ -6,7 +6,9 @@ Shapes: B batch, S sequence, N labels.
 import keras
 
 from kbert.checks import check_bool
+from kbert.config import BertConfig
 from kbert.models.bert_model import BertModel
+from kbert.models.encoder import BertEncoder
 from kbert.models.resolve_encoder import new_head, resolve_encoder
 from kbert.optim.losses import ClassificationLoss, MultiLabelLoss
 from kbert.optim.metrics import MultiLabelAccuracy, WeightedAccuracy
@@ -44,7 +46,15 @@ class BertClassifier(BertModel):
     task = "classification"
     own_arguments = ("num_labels", "dropout", "multi_label")
 
-    def __init__(self, encoder, num_labels=2, dropout=None, multi_label=False, dtype=None, **kwargs):
+    def __init__(
+        self,
+        encoder: BertConfig | BertEncoder,
+        num_labels: int = 2,
+        dropout: float | None = None,
+        multi_label: bool = False,
+        dtype: str | dict | keras.DTypePolicy | None = None,
+        **kwargs,
+    ):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("pooled_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = new_head(encoder, num_labels, "classifier_head", dropout)
@@ -55,8 +65,8 @@ class BertClassifier(BertModel):
         self.dropout = dropout
         self.multi_label = check_bool(multi_label, "BertClassifier: `multi_label`")
 
-    def default_loss(self):
+    def default_loss(self) -> dict[str, keras.losses.Loss]:
         return {"logits": MultiLabelLoss() if self.multi_label else ClassificationLoss()}
 
-    def default_metrics(self):
+    def default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
         return {"logits": [MultiLabelAccuracy() if self.multi_label else WeightedAccuracy()]}

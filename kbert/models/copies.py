@@ -1,13 +1,19 @@
 """Copies of a model: one to be trained without changing it, and one in another precision."""
 
+from typing import TYPE_CHECKING
+
 import keras
 
 from kbert.models.quantized_layers import quantized_layers
 
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+
+
 PRECISIONS = ("float32", "bfloat16")
 
 
-def copy_model(model):
+def copy_model(model: "BertModel") -> "BertModel":
     """A model of the same architecture and weights that shares nothing with the given one and is not compiled."""
     copy = _rebuild(model, model.get_config())
     for block, original in zip(copy.encoder.blocks, model.encoder.blocks, strict=True):
@@ -15,7 +21,7 @@ def copy_model(model):
     return copy
 
 
-def in_precision(model, precision):
+def in_precision(model: "BertModel", precision: str) -> "BertModel":
     """A copy of a model without LoRA whose weights are stored, and computed with, in another precision, for inference.
 
     LayerNorm's statistics, the softmax of the attention and the scores stay in float32. (For training, weights stay in

@@ -3,6 +3,9 @@
 Shapes: B batch, S sequence, H hidden, A heads, K parts of a packed row, L layers.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
 import keras
 
 from kbert.checks import check_bool, check_positive
@@ -12,6 +15,10 @@ from kbert.layers.embedding_block import EmbeddingBlock
 from kbert.layers.encoder_block import EncoderBlock
 from kbert.layers.pooler import Pooler
 from kbert.models.bert_model import BertModel
+
+if TYPE_CHECKING:
+    from kbert.layers.embedding_block import TokenEmbedding
+
 
 OUTPUTS = ("sequence_output", "pooled_output", "hidden_states", "attention_probs")
 
@@ -59,11 +66,11 @@ class BertEncoder(BertModel):
 
     def __init__(
         self,
-        config,
-        outputs=None,
-        num_parts=None,
-        pooler=True,
-        dtype=None,
+        config: BertConfig,
+        outputs: str | Sequence[str] | None = None,
+        num_parts: int | None = None,
+        pooler: bool = True,
+        dtype: str | dict | keras.DTypePolicy | None = None,
         **kwargs,
     ):
         pooler = check_bool(pooler, "BertEncoder: `pooler`")
@@ -123,7 +130,7 @@ class BertEncoder(BertModel):
             outputs = outputs[0]
         return self._sharing(outputs, self.num_parts, self.pooler)
 
-    def with_parts(self, num_parts) -> "BertEncoder":
+    def with_parts(self, num_parts: int | None) -> "BertEncoder":
         """The encoder for rows of so many parts, which shares the layers of this one: training either changes both.
 
         Args:
@@ -153,11 +160,11 @@ class BertEncoder(BertModel):
         return [name for name in super().__dir__() if name != "encoder"]
 
     @property
-    def token_embedding(self):
+    def token_embedding(self) -> "TokenEmbedding":
         """The `TokenEmbedding` layer."""
         return self.embeddings.token_embedding
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "config": self.config.to_dict(),
             "outputs": list(self.output_keys),
@@ -167,7 +174,7 @@ class BertEncoder(BertModel):
         }
 
     @classmethod
-    def deserialize_arguments(cls, config):
+    def deserialize_arguments(cls, config: dict) -> dict:
         return config | {"config": BertConfig.from_dict(config["config"])}
 
 

@@ -14,7 +14,7 @@ FEATURE_MODES = (  # of the paper's table 7, in its order
 PAPER = dict(zip(FEATURE_MODES, (91.0, 95.6, 94.9, 95.9, 96.1, 95.5), strict=True))  # Table 7: F1 on CoNLL-2003's dev
 
 
-def feature_layers(mode, num_layers):
+def feature_layers(mode: str, num_layers: int) -> tuple[int, ...]:
     """Which hidden states a feature mode reads, as numbers from 0 (the embeddings) to L (the last layer).
 
     For an encoder of fewer than four layers, "last four" means all.

@@ -11,7 +11,9 @@ from kbert.layers.task_head import TaskHead
 from kbert.models.feature_modes import feature_layers
 
 
-def feature_tagger(mode, num_layers, hidden_dim, num_labels, *, units=768, dropout=0.1):
+def feature_tagger(
+    mode: str, num_layers: int, hidden_dim: int, num_labels: int, *, units: int = 768, dropout: float = 0.1
+) -> keras.Model:
     """Two bidirectional LSTMs and a linear layer on fixed features of words.
 
     The `mode` says how the L layers of `feature_layers` become one vector per word: concatenated ("concat…") or as a

@@ -1,5 +1,7 @@
 """Keras' losses and metrics, as `model.compile` takes them, for models whose outputs are logits."""
 
+from typing import Any
+
 import keras
 
 _FROM_LOGITS = {  # functions that read probabilities by default, and their classes
@@ -14,7 +16,7 @@ _UNNAMED = ("ce", "crossentropy")  # Keras would choose one of them by the shape
 _ACCURACY = ("acc", "accuracy")
 
 
-def losses_from_logits(losses):
+def losses_from_logits(losses: Any) -> Any:
     """Losses given by name become those that read logits. A loss that would take logits for probabilities is an error.
 
     So every cross-entropy of Keras, such as ``"sparse_categorical_crossentropy"``, gets ``from_logits=True``. `losses`
@@ -23,7 +25,7 @@ def losses_from_logits(losses):
     return _each(losses, lambda loss: _from_logits(loss, keras.losses))
 
 
-def metrics_from_logits(metrics, outputs):
+def metrics_from_logits(metrics: Any, outputs: Any) -> Any:
     """Metrics given by name become those that read logits, as in `losses_from_logits`.
 
     For "binary_accuracy", and "accuracy" of single logits, a logit above 0 means "on".

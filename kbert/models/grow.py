@@ -14,7 +14,7 @@ from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
 
 
-def grow_model(model, size, *, seed=0):
+def grow_model(model: BertPretrainer, size: str | BertConfig, *, seed: int = 0) -> BertPretrainer:
     """A wider and deeper copy of a pre-training model, to continue from instead of new weights.
 
     Widening keeps the function: each unit is copied r times, and what is added to the weights by which the copies are
@@ -26,7 +26,7 @@ def grow_model(model, size, *, seed=0):
         model: `kbert.BertPretrainer` with learned positions. It stays as it is.
         size: name of a size ("mini"), or `BertConfig` with the model's vocabulary, positions and kind. Its hidden size,
             heads, intermediate size and layers are multiples of the model's, the first three by one common factor.
-        seed: int, of the random additions.
+        seed: of the random additions.
 
     Returns:
         `kbert.BertPretrainer` with the global dtype policy.

@@ -3,15 +3,26 @@
 Shapes: H hidden, u units of a layer, r rank.
 """
 
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
 from kbert.checks import check_positive
 from kbert.keras_compat import all_layers
 from kbert.layers.lora_dense import LoraDense
 from kbert.models.copies import copy_model
 
+if TYPE_CHECKING:
+    import keras
+
+    from kbert.models.bert_model import BertModel
+
+
 TARGETS = ("query", "key", "value", "attention/output", "intermediate", "feed_forward/output")
 
 
-def enable_lora(model, rank, alpha=None, layers=("query", "value")) -> None:
+def enable_lora(
+    model: "BertModel", rank: int, alpha: float | None = None, layers: str | Sequence[str] = ("query", "value")
+) -> None:
     """`BertModel.enable_lora`; `layers` are some of `TARGETS`, in every block."""
     caller = f"{type(model).__name__}.enable_lora"
     (rank,) = check_positive(caller, rank=rank).values()
@@ -31,18 +42,18 @@ def enable_lora(model, rank, alpha=None, layers=("query", "value")) -> None:
         layer.enable_lora(rank, alpha)
 
 
-def freeze_encoder(model) -> None:
+def freeze_encoder(model: "BertModel") -> None:
     """Freezes each variable of the encoder. The matrices that LoRA adds to its layers are trainable."""
     for variable in model.encoder.weights:
         variable.trainable = False
 
 
-def lora_layers(model) -> dict[str, list]:
+def lora_layers(model: "keras.Model") -> dict[str, list]:
     """Path of each layer with LoRA → [rank, alpha]."""
     return {layer.path: [layer.lora_rank, layer.lora_alpha] for layer in dense_layers(model) if layer.lora_enabled}
 
 
-def add_lora(model, layers: dict[str, list]) -> None:
+def add_lora(model: "BertModel", layers: dict[str, list]) -> None:
     """Gives a newly built model the low-rank matrices that `lora_layers` names. What is trainable does not change."""
     known = {layer.path: layer for layer in dense_layers(model)}
     for path, (rank, alpha) in layers.items():
@@ -52,7 +63,7 @@ def add_lora(model, layers: dict[str, list]) -> None:
             known[path].enable_lora(rank, alpha)
 
 
-def merge_lora(model) -> None:
+def merge_lora(model: "BertModel") -> None:
     """Adds LoRA's matrices to the kernels and removes them. The whole encoder is trainable again."""
     layers = [layer for layer in dense_layers(model) if layer.lora_enabled]
     for layer in layers:
@@ -61,7 +72,7 @@ def merge_lora(model) -> None:
         model.encoder.trainable = True
 
 
-def merged(model):
+def merged(model: "BertModel") -> "BertModel":
     """The model itself, or for a model with LoRA a copy in which it is merged."""
     if not lora_layers(model):
         return model
@@ -70,6 +81,6 @@ def merged(model):
     return copy
 
 
-def dense_layers(model) -> list[LoraDense]:
+def dense_layers(model: "keras.Model") -> list[LoraDense]:
     """The layers of a model that can have LoRA."""
     return [layer for layer in all_layers(model, include_self=False) if isinstance(layer, LoraDense)]

@@ -5,8 +5,10 @@ Shapes: B batch, C choices, S sequence.
 
 import keras
 
+from kbert.config import BertConfig
 from kbert.layers.choices import MergeChoices, SplitChoices
 from kbert.models.bert_model import BertModel
+from kbert.models.encoder import BertEncoder
 from kbert.models.resolve_encoder import new_head, resolve_encoder
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
@@ -44,7 +46,13 @@ class BertMultipleChoice(BertModel):
     task = "multiple_choice"
     own_arguments = ("dropout",)
 
-    def __init__(self, encoder, dropout=None, dtype=None, **kwargs):
+    def __init__(
+        self,
+        encoder: BertConfig | BertEncoder,
+        dropout: float | None = None,
+        dtype: str | dict | keras.DTypePolicy | None = None,
+        **kwargs,
+    ):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("pooled_output",))
         if encoder.num_parts is not None:
             raise ValueError(
@@ -64,8 +72,8 @@ class BertMultipleChoice(BertModel):
         self.config, self.encoder = encoder.config, encoder
         self.dropout = dropout
 
-    def default_loss(self):
+    def default_loss(self) -> dict[str, keras.losses.Loss]:
         return {"logits": ClassificationLoss()}
 
-    def default_metrics(self):
+    def default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
         return {"logits": [WeightedAccuracy()]}

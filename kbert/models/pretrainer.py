@@ -6,8 +6,10 @@ Shapes: B batch, S sequence, P predictions, K parts of a packed row, V vocabular
 import keras
 
 from kbert.checks import check_bool
+from kbert.config import BertConfig
 from kbert.layers.masked_lm_head import MaskedLMHead
 from kbert.models.bert_model import BertModel
+from kbert.models.encoder import BertEncoder
 from kbert.models.resolve_encoder import new_head, resolve_encoder
 from kbert.optim.adamw import AdamW
 from kbert.optim.losses import MaskedLanguageModelLoss, NextSentenceLoss
@@ -55,14 +57,14 @@ class BertPretrainer(BertModel):
 
     def __init__(
         self,
-        encoder,
-        next_sentence=True,
-        masked_lm=True,
-        tied=True,
-        num_parts=None,
-        head_activation=None,
-        head_layer_norm_epsilon=None,
-        dtype=None,
+        encoder: BertConfig | BertEncoder,
+        next_sentence: bool = True,
+        masked_lm: bool = True,
+        tied: bool = True,
+        num_parts: int | None = None,
+        head_activation: str | None = None,
+        head_layer_norm_epsilon: float | None = None,
+        dtype: str | dict | keras.DTypePolicy | None = None,
         **kwargs,
     ):
         next_sentence = check_bool(next_sentence, "BertPretrainer: `next_sentence`")
@@ -101,7 +103,7 @@ class BertPretrainer(BertModel):
             return "pretraining"
         return "masked_lm" if self.masked_lm else "next_sentence"
 
-    def with_parts(self, num_parts) -> "BertPretrainer":
+    def with_parts(self, num_parts: int | None) -> "BertPretrainer":
         """A pretrainer for packed rows that shares the layers of this one: training either changes both.
 
         Args:
@@ -118,18 +120,18 @@ class BertPretrainer(BertModel):
             _heads={layer.name: layer for layer in self.layers if layer.name.endswith("_head")},
         )
 
-    def default_optimizer(self):
+    def default_optimizer(self) -> keras.optimizers.Optimizer:
         """`kbert.AdamW` at 1e-4, the peak of the paper's pre-training.
 
         The rate is constant, see `BertModel.default_optimizer`.
         """
         return AdamW(1e-4)
 
-    def default_loss(self):
+    def default_loss(self) -> dict[str, keras.losses.Loss]:
         losses = {"mlm_logits": MaskedLanguageModelLoss(), "nsp_logits": NextSentenceLoss()}
         return {name: losses[name] for name in self.output}
 
-    def default_metrics(self):
+    def default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
         metrics = {"mlm_logits": [CrossEntropy(), Perplexity(), WeightedAccuracy()], "nsp_logits": [WeightedAccuracy()]}
         return {name: metrics[name] for name in self.output}
 

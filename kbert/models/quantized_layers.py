@@ -1,11 +1,15 @@
 """Which layers of a model are quantised, as plain data."""
 
 import reprlib
+from typing import TYPE_CHECKING, Any
 
 from kbert.keras_compat import all_layers
 
+if TYPE_CHECKING:
+    import keras
 
-def quantized_layers(model) -> dict[str, str]:
+
+def quantized_layers(model: "keras.Model") -> dict[str, str]:
     """Path of each quantised layer → "int8"."""
     return {
         layer.path: layer.quantization_mode
@@ -14,7 +18,7 @@ def quantized_layers(model) -> dict[str, str]:
     }
 
 
-def quantize_layers(model, modes: dict[str, str]) -> None:
+def quantize_layers(model: "keras.Model", modes: dict[str, str]) -> None:
     """Quantises the layers of a model that `quantized_layers` names."""
     layers = {layer.path: layer for layer in all_layers(model, include_self=False)}
     for path in modes:
@@ -25,7 +29,7 @@ def quantize_layers(model, modes: dict[str, str]) -> None:
             layers[path].quantize(mode)
 
 
-def check_not_quantized(model) -> None:
+def check_not_quantized(model: "keras.Model") -> None:
     """Raises ValueError for a quantised model: no gradient reaches its int8 kernels, so it cannot be trained."""
     if quantized_layers(model):
         raise ValueError(
@@ -34,7 +38,7 @@ def check_not_quantized(model) -> None:
         )
 
 
-def check_quantized(modes) -> None:
+def check_quantized(modes: Any) -> None:
     """Raises ValueError if something is not a dict of paths → "int8"."""
     if not isinstance(modes, dict) or any(mode != "int8" for mode in modes.values()):
         raise ValueError(

@@ -5,7 +5,9 @@ Shapes: B batch, S sequence.
 
 import keras
 
+from kbert.config import BertConfig
 from kbert.models.bert_model import BertModel
+from kbert.models.encoder import BertEncoder
 from kbert.models.resolve_encoder import new_head, resolve_encoder
 from kbert.optim.losses import RegressionLoss
 from kbert.optim.metrics import SquaredError
@@ -40,7 +42,13 @@ class BertRegressor(BertModel):
     task = "regression"
     own_arguments = ("dropout",)
 
-    def __init__(self, encoder, dropout=None, dtype=None, **kwargs):
+    def __init__(
+        self,
+        encoder: BertConfig | BertEncoder,
+        dropout: float | None = None,
+        dtype: str | dict | keras.DTypePolicy | None = None,
+        **kwargs,
+    ):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("pooled_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = new_head(encoder, 1, "regressor_head", dropout)
@@ -49,8 +57,8 @@ class BertRegressor(BertModel):
         self.config, self.encoder = encoder.config, encoder
         self.dropout = dropout
 
-    def default_loss(self):
+    def default_loss(self) -> dict[str, keras.losses.Loss]:
         return {"score": RegressionLoss()}
 
-    def default_metrics(self):
+    def default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
         return {"score": [SquaredError()]}

@@ -1,5 +1,7 @@
 """The encoder of a task model, and the linear layer on it."""
 
+from collections.abc import Sequence
+
 import keras
 
 from kbert.config import BertConfig
@@ -8,7 +10,12 @@ from kbert.models.bert_model import BertModel
 from kbert.models.encoder import BertEncoder
 
 
-def resolve_encoder(config_or_encoder, dtype=None, num_parts=None, needs=()):
+def resolve_encoder(
+    config_or_encoder: BertConfig | BertModel,
+    dtype: str | dict | keras.DTypePolicy | None = None,
+    num_parts: int | None = None,
+    needs: Sequence[str] = (),
+) -> BertModel:
     """The encoder of a task model: the one given, which is shared, or a new one with this config.
 
     A `BertModel` of the task "encoder" is a `BertEncoder`, or layers on one. `needs` are the outputs that the task
@@ -40,7 +47,7 @@ def resolve_encoder(config_or_encoder, dtype=None, num_parts=None, needs=()):
     return encoder
 
 
-def new_head(encoder, units, name, dropout=0.0) -> TaskHead:
+def new_head(encoder: BertModel, units: int, name: str, dropout: float = 0.0) -> TaskHead:
     """A new linear layer, initialised like the encoder."""
     stddev = encoder.config.initializer_stddev
     return TaskHead(units, dropout, stddev, dtype=encoder.dtype_policy, name=name)

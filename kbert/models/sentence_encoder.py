@@ -3,11 +3,16 @@
 Shapes: B batch, S sequence, H hidden.
 """
 
+from collections.abc import Sequence
+
 import keras
 
 from kbert.checks import check_bool
+from kbert.config import BertConfig
+from kbert.keras_compat import Tensor
 from kbert.layers.embedding_pooling import EmbeddingPooling
 from kbert.models.bert_model import BertModel
+from kbert.models.encoder import BertEncoder
 from kbert.models.resolve_encoder import resolve_encoder
 from kbert.models.train_step import has_replicas, train_with_cached_embeddings
 from kbert.optim.embedding_losses import CosineLoss, MultipleNegativesLoss
@@ -55,14 +60,14 @@ class BertSentenceEncoder(BertModel):
 
     def __init__(
         self,
-        encoder,
-        pooling="mean",
-        normalize=True,
-        loss_name="multiple_negatives",
-        temperature=0.05,
-        symmetric=False,
-        dimensions=(),
-        dtype=None,
+        encoder: BertConfig | BertEncoder,
+        pooling: str = "mean",
+        normalize: bool = True,
+        loss_name: str = "multiple_negatives",
+        temperature: float = 0.05,
+        symmetric: bool = False,
+        dimensions: Sequence[int] = (),
+        dtype: str | dict | keras.DTypePolicy | None = None,
         **kwargs,
     ):
         owner = "BertSentenceEncoder"
@@ -88,12 +93,12 @@ class BertSentenceEncoder(BertModel):
         self.symmetric = check_bool(symmetric, f"{owner}: `symmetric`")
         self.dimensions = tuple(dimensions)
 
-    def default_loss(self):
+    def default_loss(self) -> dict[str, keras.losses.Loss]:
         if self.loss_name == "cosine":
             return {"embedding": CosineLoss(self.dimensions)}
         return {"embedding": MultipleNegativesLoss(self.temperature, self.symmetric, self.dimensions)}
 
-    def compile(self, *args, micro_batches=1, jit_compile="auto", **kwargs):
+    def compile(self, *args, micro_batches: int = 1, jit_compile: bool | str = "auto", **kwargs) -> None:
         if micro_batches != 1 and keras.backend.backend() != "tensorflow":
             raise ValueError(
                 "BertSentenceEncoder: `micro_batches` is for TensorFlow. Received: "
@@ -103,7 +108,7 @@ class BertSentenceEncoder(BertModel):
             jit_compile = False  # XLA cannot gather the texts of other replicas
         super().compile(*args, micro_batches=micro_batches, jit_compile=jit_compile, **kwargs)
 
-    def train_step(self, *args):
+    def train_step(self, *args) -> dict[str, Tensor] | tuple:
         if self.micro_batches == 1:
             return super().train_step(*args)
         return train_with_cached_embeddings(self, *args, self.micro_batches)

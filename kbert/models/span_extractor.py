@@ -5,7 +5,9 @@ Shapes: B batch, S sequence.
 
 import keras
 
+from kbert.config import BertConfig
 from kbert.models.bert_model import BertModel
+from kbert.models.encoder import BertEncoder
 from kbert.models.resolve_encoder import new_head, resolve_encoder
 from kbert.optim.losses import SpanLoss
 from kbert.optim.metrics import SpanAccuracy
@@ -42,7 +44,9 @@ class BertSpanExtractor(BertModel):
     task = "span"
     token_outputs = ("start_logits", "end_logits")
 
-    def __init__(self, encoder, dtype=None, **kwargs):
+    def __init__(
+        self, encoder: BertConfig | BertEncoder, dtype: str | dict | keras.DTypePolicy | None = None, **kwargs
+    ):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))
         head = new_head(encoder, 2, "span_head")
         logits = head(encoder(encoder.input)["sequence_output"])  # [B, S, 2]
@@ -50,8 +54,8 @@ class BertSpanExtractor(BertModel):
         super().__init__(encoder.input, outputs, dtype=encoder.dtype_policy, **kwargs)
         self.config, self.encoder = encoder.config, encoder
 
-    def default_loss(self):
+    def default_loss(self) -> dict[str, keras.losses.Loss]:
         return {name: SpanLoss() for name in ("start_logits", "end_logits")}
 
-    def default_metrics(self):
+    def default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
         return {name: [SpanAccuracy()] for name in ("start_logits", "end_logits")}

@@ -5,7 +5,9 @@ Shapes: B batch, S sequence, N labels.
 
 import keras
 
+from kbert.config import BertConfig
 from kbert.models.bert_model import BertModel
+from kbert.models.encoder import BertEncoder
 from kbert.models.resolve_encoder import new_head, resolve_encoder
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
@@ -42,7 +44,14 @@ class BertTagger(BertModel):
     token_outputs = ("logits",)
     own_arguments = ("num_labels", "dropout")
 
-    def __init__(self, encoder, num_labels, dropout=None, dtype=None, **kwargs):
+    def __init__(
+        self,
+        encoder: BertConfig | BertEncoder,
+        num_labels: int,
+        dropout: float | None = None,
+        dtype: str | dict | keras.DTypePolicy | None = None,
+        **kwargs,
+    ):
         encoder = resolve_encoder(encoder, dtype=dtype, needs=("sequence_output",))
         dropout = encoder.config.hidden_dropout if dropout is None else dropout
         head = new_head(encoder, num_labels, "tagger_head", dropout)
@@ -52,8 +61,8 @@ class BertTagger(BertModel):
         self.num_labels = num_labels
         self.dropout = dropout
 
-    def default_loss(self):
+    def default_loss(self) -> dict[str, keras.losses.Loss]:
         return {"logits": ClassificationLoss()}
 
-    def default_metrics(self):
+    def default_metrics(self) -> dict[str, list[keras.metrics.Metric]]:
         return {"logits": [WeightedAccuracy()]}

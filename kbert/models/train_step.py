@@ -11,17 +11,22 @@ Shapes: B batch (of a replica; on JAX of all devices), H hidden size, m micro-ba
 """
 
 import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
 
 from kbert.checks import check_positive
-from kbert.keras_compat import strategy_of
+from kbert.keras_compat import Tensor, strategy_of
 from kbert.optim.losses import WeightedMeanLoss, WholeBatch
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
 
-def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
+
+def train_in_parts(model: "BertModel", data: tuple, micro_batches: int, compiled: bool) -> dict:
     """One training step on TensorFlow, inside a replica: the metrics after it.
 
     `data` are (inputs, labels, sample weights) of this replica. `micro_batches`, m, must divide B. If `compiled`, XLA
@@ -52,7 +57,7 @@ def train_in_parts(model, data, micro_batches: int, compiled: bool) -> dict:
     return model.get_metrics_result()
 
 
-def train_in_parts_on_jax(model, state, data, micro_batches: int) -> tuple[dict, tuple]:
+def train_in_parts_on_jax(model: "BertModel", state: tuple, data: tuple, micro_batches: int) -> tuple[dict, tuple]:
     """One training step: the metrics after it, and the new state.
 
     `state` are the values of the trainable, the other, the optimizer's and the metrics' variables, as in Keras' JAX
@@ -87,7 +92,7 @@ def train_in_parts_on_jax(model, state, data, micro_batches: int) -> tuple[dict,
     return jax.tree.map(lambda values: values[-1], logs), (trainable, others, optimizer_variables, metrics)
 
 
-def train_with_cached_embeddings(model, data, parts: int) -> dict:
+def train_with_cached_embeddings(model: "BertModel", data: tuple, parts: int) -> dict:
     """One training step on TensorFlow, inside a replica: the metrics after it.
 
     The embeddings are computed part by part without their activations, then the gradient of the loss with respect to
@@ -167,7 +172,7 @@ def _updated_metrics(model, values, loss, outputs, part):
     return logs, [value if new is None else new for new, value in zip(updated, values, strict=True)]
 
 
-def check_rows(model, inputs, micro_batches):
+def check_rows(model: "BertModel", inputs: dict[str, Tensor], micro_batches: int) -> int:
     """B. Raises ValueError unless a replica can divide it into so many micro-batches."""
     rows = keras.tree.flatten(inputs)[0].shape[0]
     if micro_batches > 1 and (rows is None or rows % micro_batches):
@@ -202,12 +207,12 @@ def _gradient(model, inputs, labels, weights, variables):
     return tape.gradient(scaled, variables)
 
 
-def loss_tracker(model):
+def loss_tracker(model: "BertModel") -> keras.metrics.Metric:
     """Keras' metric of the mean loss."""
     return next(metric for metric in model.metrics if metric.name == "loss")
 
 
-def total_weights(model, inputs, labels, weights):
+def total_weights(model: "BertModel", inputs: dict[str, Tensor], labels: Any, weights: Any) -> dict[str, Tensor]:
     """The sum of the weights of each of kbert's losses over the whole batch of all replicas, by output.
 
     The entry "" is how many times more rows a replica has on average than this one, because Keras weighs the values
@@ -223,7 +228,7 @@ def total_weights(model, inputs, labels, weights):
 
 
 @contextlib.contextmanager
-def shares_of(model, totals, micro_batches):
+def shares_of(model: "BertModel", totals: dict[str, Tensor], micro_batches: int) -> Iterator[None]:
     """Within this context the losses of a micro-batch are its parts of the whole batch's losses."""
     losses = {name: loss for name, loss in _losses(model).items() if name in totals}
     for name, loss in losses.items():
@@ -244,13 +249,13 @@ def _losses(model):
     return dict(zip(names, losses if isinstance(losses, list | tuple) else [losses], strict=False))
 
 
-def has_replicas(model) -> bool:
+def has_replicas(model: keras.Model) -> bool:
     """Whether several replicas train the model together, under `tf.distribute`."""
     strategy = strategy_of(model)
     return strategy is not None and strategy.num_replicas_in_sync > 1
 
 
-def check_micro_batches(micro_batches, optimizer):
+def check_micro_batches(micro_batches: int, optimizer: str | dict | keras.optimizers.Optimizer | None) -> None:
     """Raises ValueError unless a model can be compiled with so many micro-batches."""
     accumulates = getattr(optimizer, "gradient_accumulation_steps", None)
     check_positive("compile", micro_batches=micro_batches)

@@ -1,13 +1,14 @@
 """Which layers of a model are trainable, as plain data, and which variables differ from their layer."""
 
 import reprlib
+from typing import Any
 
 import keras
 
 from kbert.keras_compat import all_layers, layer_variables
 
 
-def trainability(model) -> list[list]:
+def trainability(model: keras.Model) -> list[list]:
     """The steps that freeze and unfreeze the layers and variables of a new model like those of this one.
 
     They are pairs [path, trainable], in the order in which they are to be set: setting a layer sets everything in it.
@@ -30,7 +31,7 @@ def trainability(model) -> list[list]:
     return steps
 
 
-def set_trainability(model, steps: list[list]) -> None:
+def set_trainability(model: keras.Model, steps: list[list]) -> None:
     """Makes a whole model trainable, then freezes and unfreezes what `trainability` says."""
     set_trainable(model, True)
     layers = all_layers(model)
@@ -42,7 +43,7 @@ def set_trainability(model, steps: list[list]) -> None:
         set_trainable(parts[path], trainable)
 
 
-def set_trainable(part, value: bool) -> None:
+def set_trainable(part: keras.layers.Layer | keras.Variable, value: bool) -> None:
     """Freezes or unfreezes a variable, or a layer with everything in it, whatever its state.
 
     On TensorFlow ``layer.trainable = True`` does nothing if the layer's own value is True already, although layers
@@ -55,7 +56,7 @@ def set_trainable(part, value: bool) -> None:
         keras.layers.Layer.trainable.fset(layer, value)
 
 
-def check_trainability(steps) -> None:
+def check_trainability(steps: Any) -> None:
     """Raises ValueError if something is not a list of pairs [path, trainable]."""
     sound = isinstance(steps, list) and all(
         isinstance(step, list) and [type(value) for value in step] == [str, bool] for step in steps

@@ -1,13 +1,15 @@
 """SavedModels in which every variable is stored once."""
 
 import logging
+import os
+from collections.abc import Callable, Mapping
 
 import keras
 
 _LOGGER = logging.getLogger("kbert")
 
 
-def write_saved_model(directory, endpoints) -> None:
+def write_saved_model(directory: str | os.PathLike, endpoints: Mapping[str, tuple[Callable, list]]) -> None:
     """Writes a SavedModel whose variables are those the endpoints use, each stored once.
 
     Keras' own `model.export` tracks the model as well, which stores every weight a second time (Keras 3.15, keras issue

@@ -2,14 +2,20 @@
 
 import functools
 import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 from keras import ops
 
 from kbert.checks import check_bool, check_numbers
-from kbert.keras_compat import OptimizerOfAll, merge_replicas
+from kbert.keras_compat import OptimizerOfAll, Tensor, merge_replicas
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 from kbert.xla import compiled, is_worth_compiling
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 
 _INTERVALS = {
     "learning_rate": "[0, inf)",
@@ -42,15 +48,15 @@ class AdamW(OptimizerOfAll):
     `clip_scope="replica"` does as the original: each replica's own gradient is clipped, and the results are summed.
 
     Args:
-        learning_rate: float of at least 0, or `LearningRateSchedule`, such as `WarmupLinearDecay`.
-        weight_decay: float of at least 0, added to the update before it is multiplied by the learning rate.
-        beta_1, beta_2, epsilon: floats.
-        bias_correction: bool, whether to multiply m / (sqrt(v) + epsilon) at step t = 1, 2 ... by sqrt(1 - beta_2^t) /
+        learning_rate: at least 0, or a schedule such as `WarmupLinearDecay`.
+        weight_decay: at least 0, added to the update before it is multiplied by the learning rate.
+        beta_1, beta_2, epsilon: as above.
+        bias_correction: whether to multiply m / (sqrt(v) + epsilon) at step t = 1, 2 ... by sqrt(1 - beta_2^t) /
             (1 - beta_1^t) (Kingma and Ba 2015, end of section 2).
-        exclude_from_decay: strings. A variable whose path contains any of them is not decayed.
-        global_clipnorm: float above 0, or None for no clipping.
+        exclude_from_decay: a variable whose path contains any of these is not decayed.
+        global_clipnorm: above 0. None: no clipping.
         clip_scope: "global" or "replica".
-        layer_decay: float in (0, 1], the factor of the learning rate from one layer to the one below. The pooler and
+        layer_decay: in (0, 1], the factor of the learning rate from one layer to the one below. The pooler and
             everything after the encoder have 1, its last block has `layer_decay`, ... and the embeddings have
             layer_decay^(L + 1), where L is the number of blocks up to the last trainable one. None: one rate for all.
             (Not from the BERT paper: Howard and Ruder 2018, section 3.2; Clark et al. 2020, appendix B.)
@@ -76,17 +82,17 @@ class AdamW(OptimizerOfAll):
 
     def __init__(
         self,
-        learning_rate=1e-4,
-        weight_decay=0.01,
-        beta_1=0.9,
-        beta_2=0.999,
-        epsilon=1e-6,
-        bias_correction=False,
-        exclude_from_decay=("layer_norm", "bias"),
-        global_clipnorm=1.0,
-        clip_scope="global",
-        layer_decay=None,
-        name="adamw",
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 1e-4,
+        weight_decay: float | None = 0.01,
+        beta_1: float = 0.9,
+        beta_2: float = 0.999,
+        epsilon: float = 1e-6,
+        bias_correction: bool = False,
+        exclude_from_decay: Sequence[str] = ("layer_norm", "bias"),
+        global_clipnorm: float | None = 1.0,
+        clip_scope: str = "global",
+        layer_decay: float | None = None,
+        name: str = "adamw",
         **kwargs,
     ):
         owner = type(self).__name__
@@ -110,7 +116,7 @@ class AdamW(OptimizerOfAll):
         self.clip_scope = clip_scope
         self.layer_decay = numbers.get("layer_decay")
 
-    def build(self, variables):
+    def build(self, variables) -> None:
         if self.built:
             return
         super().build(variables)
@@ -126,7 +132,7 @@ class AdamW(OptimizerOfAll):
         self._decays = [self.weight_decay if self.is_decayed(variable) else 0.0 for variable in variables]
         self._factors = layer_factors(self._paths, self.layer_decay)
 
-    def is_decayed(self, variable) -> bool:
+    def is_decayed(self, variable: "keras.Variable | tf.Variable") -> bool:
         """Whether weight decay applies to this variable."""
         return not any(part in _path(variable) for part in self.exclude_from_decay)
 
@@ -135,12 +141,12 @@ class AdamW(OptimizerOfAll):
         norms = self.gradient_norms.numpy()
         return {path: float(norm) for path, norm in zip(self._paths, norms, strict=True)}
 
-    def last_update(self, variable, learning_rate):
+    def last_update(self, variable: keras.Variable, learning_rate: float) -> Tensor:
         """What the last step took from a variable, computed from its value and the moments after the step.
 
         Args:
             variable: a variable that the optimizer was built with.
-            learning_rate: float, the rate of the last step.
+            learning_rate: the rate of the last step.
 
         Returns:
             A tensor of the variable's shape.
@@ -164,12 +170,14 @@ class AdamW(OptimizerOfAll):
         correction = (1.0 - self.beta_2**step) ** 0.5 / (1.0 - self.beta_1**step) if self.bias_correction else 1.0
         return correction * _dense(self._momentums[index]) / (ops.sqrt(_dense(self._velocities[index])) + self.epsilon)
 
-    def exclude_from_weight_decay(self, var_list=None, var_names=None):
+    def exclude_from_weight_decay(
+        self, var_list: Iterable[keras.Variable] | None = None, var_names: Iterable[str] | None = None
+    ) -> None:
         """Excludes more variables from weight decay; they are saved with the optimizer.
 
         Args:
             var_list: variables.
-            var_names: strings, parts of paths.
+            var_names: parts of paths.
 
         Raises:
             ValueError: the optimizer is built already.
@@ -179,7 +187,9 @@ class AdamW(OptimizerOfAll):
         paths = [_path(variable) for variable in var_list or ()]
         self.exclude_from_decay = (*self.exclude_from_decay, *paths, *(var_names or ()))
 
-    def update_all(self, grads, trainable_variables, learning_rate):
+    def update_all(
+        self, grads: Sequence[Tensor], trainable_variables: Sequence[keras.Variable], learning_rate: Tensor
+    ) -> None:
         """Updates all variables by a replica's gradients, which are clipped after they are summed.
 
         Args:
@@ -238,7 +248,7 @@ class AdamW(OptimizerOfAll):
         step = ops.cast(self.iterations + 1, "float32")
         return ops.sqrt(1.0 - ops.power(self.beta_2, step)) / (1.0 - ops.power(self.beta_1, step))
 
-    def update_step(self, gradient, variable, learning_rate):
+    def update_step(self, gradient: Tensor, variable: keras.Variable, learning_rate: Tensor) -> None:
         self._update(variable, gradient, 1.0, learning_rate, self._correction())
 
     def _update(self, variable, gradient, scale, learning_rate, correction):
@@ -253,7 +263,7 @@ class AdamW(OptimizerOfAll):
         for target, value in zip(targets, values, strict=True):
             self.assign(target, value)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "beta_1": self.beta_1,
             "beta_2": self.beta_2,
@@ -290,7 +300,7 @@ def _dense(value):
     return value
 
 
-def sum_of_squares(value):
+def sum_of_squares(value: Tensor) -> Tensor:
     """The sum of the squares of a tensor's numbers, float32 []."""
     if keras.backend.backend() == "tensorflow":
         import tensorflow as tf
@@ -321,7 +331,7 @@ _BLOCK = re.compile(r"(?:^|/)encoder_block_(\d+)/")
 _EMBEDDINGS = re.compile(r"(?:^|/)embeddings/")
 
 
-def layer_factors(paths, layer_decay) -> list[float]:
+def layer_factors(paths: Sequence[str], layer_decay: float | None) -> list[float]:
     """The factor of each variable's learning rate."""
     if layer_decay is None:
         return [1.0] * len(paths)

@@ -9,6 +9,7 @@ Shapes: B batch, S sequence, P predictions, N labels or vocabulary; "..." is any
 import keras
 from keras import ops
 
+from kbert.keras_compat import Tensor
 from kbert.xla import compiled, is_worth_compiling
 
 IGNORED_LABEL = -1  # "no label here": ignored by losses and metrics
@@ -17,7 +18,7 @@ _COMPILED_FROM = 2**17  # logits
 _COMPILED_CLASSES = 1024  # from as many N on: the logits of fewer often differ in shape from batch to batch
 
 
-def cross_entropy(labels, logits, weights=None):
+def cross_entropy(labels: Tensor, logits: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor]:
     """Negative log-likelihood and weight of each label, both float32 [...].
 
     `labels` are integers [...], -1 where there is none, and [..., 1] is taken as [...]. `logits` are floats [..., N].
@@ -69,7 +70,7 @@ def _nll_gradient(labels, logits, log_normaliser, upstream):
     return tf.where(is_label, probs - 1.0, probs) * upstream[..., None]
 
 
-def labels_and_weights(labels, logits, weights=None):
+def labels_and_weights(labels: Tensor, logits: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """Integer labels and their weights, as a loss or metric uses them.
 
     Returns (labels int32 [...], all of them in [0, N); weights float32 [...], 0 where the label given was -1; is_wrong
@@ -85,7 +86,7 @@ def labels_and_weights(labels, logits, weights=None):
     return ops.cast(ops.where(is_class, labels, 0), "int32"), weights, is_wrong
 
 
-def on_or_off(labels, logits, weights=None):
+def on_or_off(labels: Tensor, logits: Tensor, weights: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Labels that are on or off independently, and their weights, as a loss or metric uses them.
 
     `labels` are numbers [..., N], -1 where a label is not known. `logits` are floats [..., N], `weights` floats [...]
@@ -102,7 +103,9 @@ def on_or_off(labels, logits, weights=None):
     return ops.where(is_between, labels, 0.0), logits, weights, is_wrong
 
 
-def wrong_labels(labels, num_labels, weights=None, ignored=IGNORED_LABEL):
+def wrong_labels(
+    labels: Tensor, num_labels: int | Tensor, weights: Tensor | None = None, ignored: int | None = IGNORED_LABEL
+) -> Tensor:
     """bool [...]: whether a label of non-zero weight is neither a class (an integer in [0, N)) nor `ignored`.
 
     `num_labels` is N, or an N for each label. With `ignored` None every label must be a class.
@@ -125,7 +128,7 @@ def _comparable(labels):
     return ops.cast(labels, "float32" if "float" in kind else wide)
 
 
-def without_padding(labels, logits):
+def without_padding(labels: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
     """Positions [B] and logits [B, S], at padding -1e9, from [B, 2] (position, length). Positions [B] stay as they are.
 
     A position beyond the end of its row becomes S, which no row has.
@@ -141,7 +144,7 @@ def without_padding(labels, logits):
     return ops.where(position < length, position, size), ops.where(is_token, logits, -1e9)
 
 
-def broadcast_weights(weights, values):
+def broadcast_weights(weights: Tensor | None, values: Tensor) -> Tensor:
     """Weights as float32 of the shape of `values`. Missing trailing axes are repeated, None is ones."""
     if weights is None:
         return ops.ones(ops.shape(values), "float32")
@@ -153,7 +156,7 @@ def broadcast_weights(weights, values):
     return ops.broadcast_to(weights, ops.shape(values))
 
 
-def check_labels(labels, num_labels):
+def check_labels(labels: Tensor, num_labels: int) -> None:
     """Raises a ValueError unless every label is an integer in [0, num_labels).
 
     It checks, before training starts, data in which every example must have a label: -1 is an error too.

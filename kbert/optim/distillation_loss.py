@@ -3,10 +3,12 @@
 Shapes: B batch, S sequence, N labels, h numbers of a label; "..." is any number of axes.
 """
 
+from typing import Any, Self
+
 import keras
 from keras import ops
 
-from kbert.keras_compat import deserialize
+from kbert.keras_compat import Tensor, deserialize
 from kbert.optim.cross_entropy import broadcast_weights
 from kbert.optim.losses import MultiLabelLoss, RegressionLoss, SpanLoss, WeightedMeanLoss
 
@@ -44,13 +46,15 @@ class DistillationLoss(WeightedMeanLoss):
 
     default_name = "distillation_loss"
 
-    def __init__(self, loss, temperature=2.0, hard_fraction=0.5, name=None):
+    def __init__(
+        self, loss: WeightedMeanLoss, temperature: float = 2.0, hard_fraction: float = 0.5, name: str | None = None
+    ):
         super().__init__(name)
         self.loss = loss
         self.temperature = temperature
         self.hard_fraction = hard_fraction
 
-    def values_and_weights(self, y_true, y_pred, sample_weight):
+    def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         y_true = ops.cast(y_true, "float32")
         labels, answers = self._divided(y_true, ops.shape(y_pred)[-1])
         known = ops.where(ops.isfinite(labels), labels, 0.0)
@@ -60,7 +64,7 @@ class DistillationLoss(WeightedMeanLoss):
         soft = self._distance(labels, answers, ops.cast(y_pred, "float32"))
         return self.hard_fraction * hard + (1.0 - self.hard_fraction) * soft, broadcast_weights(sample_weight, soft)
 
-    def total_weight(self, y_true, sample_weight):
+    def total_weight(self, y_true: Tensor, sample_weight: Tensor | None) -> Tensor:
         labels = y_true[:, : y_true.shape[-1] // 2] if isinstance(self.loss, MultiLabelLoss) else y_true[..., 0]
         return ops.sum(broadcast_weights(sample_weight, labels))
 
@@ -90,7 +94,7 @@ class DistillationLoss(WeightedMeanLoss):
         wanted = ops.log_softmax(answers, axis=-1)
         return scale * ops.sum(ops.exp(wanted) * (wanted - ops.log_softmax(outputs, axis=-1)), axis=-1)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {
             "loss": keras.saving.serialize_keras_object(self.loss),
             "temperature": self.temperature,
@@ -98,5 +102,5 @@ class DistillationLoss(WeightedMeanLoss):
         }
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**{**config, "loss": deserialize(config["loss"])})

@@ -6,9 +6,13 @@ for single texts trains on pairs and triplets.
 Shapes: B examples, t texts of an example, H hidden, m texts that an anchor is compared with.
 """
 
+from collections.abc import Sequence
+from typing import Any
+
 import keras
 from keras import ops
 
+from kbert.keras_compat import Tensor
 from kbert.layers.embedding_pooling import unit_length
 from kbert.optim.cross_entropy import broadcast_weights
 from kbert.optim.losses import WeightedMeanLoss
@@ -72,12 +76,18 @@ class MultipleNegativesLoss(_EmbeddingLoss):
 
     default_name = "multiple_negatives_loss"
 
-    def __init__(self, temperature=0.05, symmetric=False, dimensions=(), name=None):
+    def __init__(
+        self,
+        temperature: float = 0.05,
+        symmetric: bool = False,
+        dimensions: Sequence[int] = (),
+        name: str | None = None,
+    ):
         super().__init__(dimensions, name)
         self.temperature = temperature
         self.symmetric = symmetric
 
-    def values(self, y_true, embeddings):
+    def values(self, y_true: Tensor, embeddings: Tensor) -> Tensor:
         numbers = ops.cast(y_true, "int32")
         texts = numbers.shape[1]
         vectors = ops.reshape(embeddings, (-1, texts, embeddings.shape[-1]))  # [B, t, H]
@@ -102,7 +112,7 @@ class MultipleNegativesLoss(_EmbeddingLoss):
         own_score = ops.sum(ops.where(is_own, scores, 0.0), axis=1)
         return ops.logsumexp(scores, axis=1) - own_score
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return super().get_config() | {"temperature": self.temperature, "symmetric": self.symmetric}
 
 
@@ -134,7 +144,7 @@ class CosineLoss(_EmbeddingLoss):
 
     default_name = "cosine_loss"
 
-    def values(self, y_true, embeddings):
+    def values(self, y_true: Tensor, embeddings: Tensor) -> Tensor:
         pairs = ops.reshape(embeddings, (-1, 2, embeddings.shape[-1]))
         values, _ = squared_errors(y_true, ops.sum(pairs[:, 0] * pairs[:, 1], axis=-1), None)
         return values

@@ -3,6 +3,7 @@
 import keras
 from keras import ops
 
+from kbert.keras_compat import Tensor
 from kbert.optim.adamw import AdamW
 
 
@@ -33,15 +34,22 @@ class Lamb(AdamW):
         model.compile(Lamb(WarmupLinearDecay(peak=1.76e-3, warmup_steps=2000, total_steps=31_250)))
     """
 
-    def __init__(self, learning_rate=1e-3, weight_decay=0.01, bias_correction=True, name="lamb", **kwargs):
+    def __init__(
+        self,
+        learning_rate: float | keras.optimizers.schedules.LearningRateSchedule = 1e-3,
+        weight_decay: float = 0.01,
+        bias_correction: bool = True,
+        name: str = "lamb",
+        **kwargs,
+    ):
         super().__init__(learning_rate, weight_decay, bias_correction=bias_correction, name=name, **kwargs)
 
-    def build(self, variables):
+    def build(self, variables) -> None:
         if not self.built:
             self._has_ratio = [self.is_decayed(variable) for variable in variables]
         super().build(variables)
 
-    def last_update(self, variable, learning_rate):
+    def last_update(self, variable: keras.Variable, learning_rate: float) -> Tensor:
         """As `kbert.AdamW.last_update`, to first order: the ratio of norms is taken after the step."""
         rate, decay = self._last_rate(variable, learning_rate)
         update = self._last_adam(variable)

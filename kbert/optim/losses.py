@@ -8,11 +8,12 @@ number of axes.
 """
 
 import dataclasses
+from typing import Any, Self
 
 import keras
 from keras import ops
 
-from kbert.keras_compat import clear_losses, deserialize
+from kbert.keras_compat import Tensor, clear_losses, deserialize
 from kbert.optim.cross_entropy import IGNORED_LABEL, broadcast_weights, cross_entropy, on_or_off, without_padding
 from kbert.optim.metrics import squared_errors
 from kbert.optim.replicas import count_replicas, sum_over_replicas
@@ -28,36 +29,36 @@ class WeightedMeanLoss(keras.losses.Loss):
     define `values_and_weights`.
     """
 
-    default_name = None
-    epsilon = 0.0
-    ignored_label = IGNORED_LABEL  # has no weight; None: every label has
+    default_name: str | None = None
+    epsilon: float = 0.0
+    ignored_label: int | None = IGNORED_LABEL  # has no weight; None: every label has
     whole_batch = None  # a `WholeBatch` while a part of one is computed
 
-    def __init__(self, name=None):
+    def __init__(self, name: str | None = None):
         super().__init__(name=name or self.default_name)
 
-    def __call__(self, y_true, y_pred, sample_weight=None):
+    def __call__(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         with keras.name_scope(self.name):
             values, weights = self.values_and_weights(y_true, y_pred, sample_weight)
             if self.whole_batch is None:
                 return _global_mean(ops.sum(values * weights), ops.sum(weights), self.epsilon)
             return self.whole_batch.share(ops.sum(values * weights), self.epsilon)
 
-    def call(self, y_true, y_pred):
+    def call(self, y_true: Tensor, y_pred: Tensor) -> Tensor:
         values, weights = self.values_and_weights(y_true, y_pred, None)
         return values * weights
 
-    def values_and_weights(self, y_true, y_pred, sample_weight):
+    def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         raise NotImplementedError
 
-    def total_weight(self, y_true, sample_weight):
+    def total_weight(self, y_true: Tensor, sample_weight: Tensor | None) -> Tensor:
         """float32 []: the sum of the weights that `values_and_weights` gives, which do not depend on `y_pred`."""
         weights = broadcast_weights(sample_weight, y_true)
         if self.ignored_label is not None:
             weights *= ops.cast(ops.not_equal(y_true, self.ignored_label), "float32")
         return ops.sum(weights)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"name": self.name}
 
 
@@ -85,7 +86,7 @@ class ClassificationLoss(WeightedMeanLoss):
 
     default_name = "classification_loss"
 
-    def values_and_weights(self, y_true, y_pred, sample_weight):
+    def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         return cross_entropy(y_true, y_pred, sample_weight)
 
 
@@ -159,11 +160,11 @@ class SpanLoss(ClassificationLoss):
 
     default_name = "span_loss"
 
-    def values_and_weights(self, y_true, y_pred, sample_weight):
+    def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         values, weights = super().values_and_weights(*without_padding(y_true, y_pred), sample_weight)
         return 0.5 * values, weights
 
-    def total_weight(self, y_true, sample_weight):
+    def total_weight(self, y_true: Tensor, sample_weight: Tensor | None) -> Tensor:
         return super().total_weight(y_true if len(y_true.shape) == 1 else y_true[:, 0], sample_weight)
 
 
@@ -187,7 +188,7 @@ class MultiLabelLoss(WeightedMeanLoss):
 
     default_name = "multi_label_loss"
 
-    def values_and_weights(self, y_true, y_pred, sample_weight):
+    def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         labels, logits, weights, is_wrong = on_or_off(y_true, y_pred, sample_weight)
         values = ops.maximum(logits, 0.0) - logits * labels + ops.log1p(ops.exp(-ops.abs(logits)))
         return ops.where(is_wrong, float("nan"), values), weights
@@ -213,7 +214,7 @@ class RegressionLoss(WeightedMeanLoss):
 
     default_name = "regression_loss"
 
-    def values_and_weights(self, y_true, y_pred, sample_weight):
+    def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         return squared_errors(y_true, y_pred, sample_weight)
 
 
@@ -242,25 +243,27 @@ class AddLoss(keras.layers.Layer):
         model = kbert.models.CompatibleModel(text, loss)
     """
 
-    def __init__(self, loss, **kwargs):
+    def __init__(self, loss: WeightedMeanLoss, **kwargs):
         super().__init__(**kwargs)
         self.loss = loss
 
-    def call(self, y_true, y_pred, sample_weight=None):
+    def call(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         value = self.loss(y_true, y_pred, sample_weight)
         clear_losses(self)
         # Keras divides what is added by the number of replicas, of which the losses here add up the parts.
         self.add_loss(value * count_replicas())
         return y_pred
 
-    def compute_output_spec(self, y_true, y_pred, sample_weight=None):
+    def compute_output_spec(
+        self, y_true: keras.KerasTensor, y_pred: keras.KerasTensor, sample_weight: keras.KerasTensor | None = None
+    ) -> keras.KerasTensor:
         return keras.KerasTensor(y_pred.shape, dtype=y_pred.dtype)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "loss": self.loss}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**{**config, "loss": deserialize(config["loss"])})
 
 
@@ -290,7 +293,7 @@ class WholeBatch:
     micro_batches: int
     rows: object
 
-    def share(self, total, epsilon):
+    def share(self, total: Tensor, epsilon: float) -> Tensor:
         """The loss of a micro-batch: the mean of its gradient over micro-batches is the whole batch's.
 
         The mean of its value is the whole batch's too, where Keras weighs the replicas' values with their rows.

@@ -5,10 +5,12 @@ They use sample weights, so pass them as `model.compile(weighted_metrics=...)`.
 Shapes: B batch, S sequence, P predictions, N labels, V vocabulary; "..." is any number of axes.
 """
 
+from typing import Any
+
 import keras
 from keras import ops
 
-from kbert.keras_compat import set_direction
+from kbert.keras_compat import Tensor, set_direction
 from kbert.optim.cross_entropy import (
     broadcast_weights,
     cross_entropy,
@@ -25,21 +27,21 @@ class WeightedMean(keras.metrics.Mean):
     ``keras.callbacks.EarlyStopping("val_accuracy")`` ask for.
     """
 
-    default_name = None
-    lower_is_better = False
+    default_name: str | None = None
+    lower_is_better: bool = False
 
-    def __init__(self, name=None):
+    def __init__(self, name: str | None = None):
         super().__init__(name=name or self.default_name, dtype="float32")
         set_direction(self, "down" if self.lower_is_better else "up")
 
-    def update_state(self, y_true, y_pred, sample_weight=None):
+    def update_state(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> None:
         values, weights = self.values_and_weights(y_true, y_pred, sample_weight)
         super().update_state(ops.reshape(values, (-1,)), ops.reshape(weights, (-1,)))  # of rows it would take means
 
-    def values_and_weights(self, y_true, y_pred, sample_weight):
+    def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         raise NotImplementedError
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {"name": self.name}
 
 
@@ -63,7 +65,7 @@ class CrossEntropy(WeightedMean):
     default_name = "cross_entropy"
     lower_is_better = True
 
-    def values_and_weights(self, y_true, y_pred, sample_weight):
+    def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         return cross_entropy(y_true, y_pred, sample_weight)
 
 
@@ -82,7 +84,7 @@ class Perplexity(CrossEntropy):
 
     default_name = "perplexity"
 
-    def result(self):
+    def result(self) -> Tensor:
         seen = ops.convert_to_tensor(self.count) > 0
         return ops.where(seen, ops.exp(ops.minimum(super().result(), 88.0)), 0.0)
 
@@ -103,7 +105,7 @@ class WeightedAccuracy(WeightedMean):
 
     default_name = "accuracy"
 
-    def values_and_weights(self, y_true, y_pred, sample_weight):
+    def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         labels, weights, is_wrong = labels_and_weights(y_true, y_pred, sample_weight)
         is_hit = ops.logical_and(ops.equal(_argmax(y_pred), labels), ops.logical_not(is_wrong))
         return ops.cast(is_hit, "float32"), weights
@@ -123,7 +125,7 @@ class SpanAccuracy(WeightedAccuracy):
         model.compile(AdamW(5e-5), losses, weighted_metrics={"start_logits": [SpanAccuracy()]})
     """
 
-    def values_and_weights(self, y_true, y_pred, sample_weight):
+    def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         return super().values_and_weights(*without_padding(y_true, y_pred), sample_weight)
 
 
@@ -143,7 +145,7 @@ class MultiLabelAccuracy(WeightedMean):
 
     default_name = "accuracy"
 
-    def values_and_weights(self, y_true, y_pred, sample_weight):
+    def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         labels, logits, weights, is_wrong = on_or_off(y_true, y_pred, sample_weight)
         is_hit = ops.logical_and(ops.equal(logits > 0.0, labels > 0.5), ops.logical_not(is_wrong))
         return ops.cast(is_hit, "float32"), weights
@@ -166,11 +168,11 @@ class SquaredError(WeightedMean):
     default_name = "squared_error"
     lower_is_better = True
 
-    def values_and_weights(self, y_true, y_pred, sample_weight):
+    def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         return squared_errors(y_true, y_pred, sample_weight)
 
 
-def squared_errors(y_true, y_pred, sample_weight):
+def squared_errors(y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
     """(squared error, weight) of each number, float32 [B]."""
     y_pred = ops.cast(y_pred, "float32")
     values = ops.square(ops.reshape(ops.cast(y_true, "float32"), ops.shape(y_pred)) - y_pred)

@@ -2,6 +2,8 @@
 
 import keras
 
+from kbert.keras_compat import Tensor
+
 
 def count_replicas() -> int:
     """How many replicas run this step together; 1 outside a replica's step and on backends other than TensorFlow."""
@@ -14,7 +16,7 @@ def count_replicas() -> int:
     return tf.distribute.get_strategy().num_replicas_in_sync
 
 
-def sum_over_replicas(values):
+def sum_over_replicas(values: list[Tensor]) -> list[Tensor]:
     """The sum over all replicas of each tensor in a list, on every replica."""
     if count_replicas() == 1:
         return values
@@ -23,7 +25,7 @@ def sum_over_replicas(values):
     return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
 
 
-def gather_from_replicas(values):
+def gather_from_replicas(values: list[Tensor]) -> list[Tensor]:
     """The rows of all replicas of each tensor in a list, one replica after the other, on every replica.
 
     Gradients flow back to the replica that a row came from. The replicas must have equally many rows.
@@ -36,7 +38,7 @@ def gather_from_replicas(values):
     return [context.all_gather(value, axis=0) for value in values]  # each by itself: integers may be on the host
 
 
-def replica_number():
+def replica_number() -> int | Tensor:
     """The number of this replica, from 0."""
     if count_replicas() == 1:
         return 0

@@ -1,9 +1,12 @@
 """The learning rate over the steps of a BERT run."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from kbert.checks import check_numbers
+from kbert.keras_compat import Tensor
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -19,9 +22,9 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
     warm-up, from 0.9999 * peak to 0.99 * peak.
 
     Args:
-        peak: float, the learning rate that the warm-up rises to.
-        warmup_steps: int >= 0.
-        total_steps: int, at least `warmup_steps`.
+        peak: the learning rate that the warm-up rises to.
+        warmup_steps: at least 0.
+        total_steps: at least `warmup_steps`.
 
     Inputs: step, int or float tensor [], counted from 0.
 
@@ -37,7 +40,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         optimizer = AdamW(WarmupLinearDecay(peak=5e-5, warmup_steps=100, total_steps=1000))
     """
 
-    def __init__(self, peak, warmup_steps, total_steps, name="warmup_linear_decay"):
+    def __init__(self, peak: float, warmup_steps: int, total_steps: int, name: str = "warmup_linear_decay"):
         super().__init__()
         numbers = {"peak": peak, "warmup_steps": warmup_steps, "total_steps": total_steps}
         check_numbers("WarmupLinearDecay", "[0, inf)", **numbers)
@@ -51,7 +54,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.total_steps = int(total_steps)
         self.name = name
 
-    def __call__(self, step):
+    def __call__(self, step: int | Tensor) -> Tensor:
         with keras.name_scope(self.name):
             step = ops.cast(step, "float32")
             # 1 - step / total would lose digits towards the end; the difference of whole numbers is exact.
@@ -60,7 +63,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
             warming = self.peak * (step / max(self.warmup_steps, 1))
             return ops.where(step < self.warmup_steps, warming, decayed)
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "peak": self.peak,
             "warmup_steps": self.warmup_steps,

@@ -1,9 +1,12 @@
 """A learning rate that stays at its peak and falls only at the end of a run, if at all."""
 
+from typing import Any
+
 import keras
 from keras import ops
 
 from kbert.checks import check_numbers
+from kbert.keras_compat import Tensor
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -13,10 +16,10 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
     Without decay it does not depend on the length of the run, so that a run can be extended.
 
     Args:
-        peak: float, the learning rate after the warm-up.
-        warmup_steps: int >= 0.
-        total_steps: int, the length of the run. None: no decay.
-        decay_steps: int, the last steps of the run, in which the rate falls to 0.
+        peak: the learning rate after the warm-up.
+        warmup_steps: at least 0.
+        total_steps: the length of the run. None: no decay.
+        decay_steps: the last steps of the run, in which the rate falls to 0.
 
     Inputs: step, int or float tensor, counted from 0.
 
@@ -33,7 +36,14 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         optimizer = AdamW(WarmupStableDecay(peak=1e-3, warmup_steps=500, total_steps=10_000, decay_steps=2_000))
     """
 
-    def __init__(self, peak, warmup_steps, total_steps=None, decay_steps=0, name="warmup_stable_decay"):
+    def __init__(
+        self,
+        peak: float,
+        warmup_steps: int,
+        total_steps: int | None = None,
+        decay_steps: int = 0,
+        name: str = "warmup_stable_decay",
+    ):
         super().__init__()
         numbers = {"peak": peak, "warmup_steps": warmup_steps, "decay_steps": decay_steps}
         numbers |= {} if total_steps is None else {"total_steps": total_steps}
@@ -49,7 +59,7 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         self.decay_steps = int(decay_steps)
         self.name = name
 
-    def __call__(self, step):
+    def __call__(self, step: int | Tensor) -> Tensor:
         with keras.name_scope(self.name):
             step = ops.cast(step, "float32")
             fraction = ops.minimum(step / self.warmup_steps, 1.0) if self.warmup_steps else ops.ones_like(step)
@@ -58,7 +68,7 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
                 fraction = ops.minimum(fraction, left / self.decay_steps)
             return self.peak * fraction
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "peak": self.peak,
             "warmup_steps": self.warmup_steps,

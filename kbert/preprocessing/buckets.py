@@ -6,6 +6,9 @@ the outputs of every row equal, up to the order of floating-point sums. Ordering
 Shapes: B batch, C choices, S sequence, n rows.
 """
 
+from collections.abc import Callable, Iterable, Sequence
+
+import keras
 import numpy as np
 import tensorflow as tf
 
@@ -23,7 +26,7 @@ _LARGEST_WINDOW = 50  # batches, as in transformers' LengthGroupedSampler
 _WINDOWS_IN_EPOCH = 4  # at least, where there are so many batches: an example is not to meet itself
 
 
-def trim_padding(batch, padding="longest"):
+def trim_padding(batch: dict[str, tf.Tensor], padding: str = "longest") -> dict[str, tf.Tensor]:
     """Cuts a batch down to its longest row, [..., S] to [..., S'], S' not static; in graph, core ops only.
 
     ``padding_mask`` bool [..., S] decides. Entries by token are recognised by name, whatever the
@@ -46,19 +49,19 @@ def trim_padding(batch, padding="longest"):
     return {name: tensor[..., :length] if name in names else tensor for name, tensor in batch.items()}
 
 
-def padding_for(model) -> str:
+def padding_for(model: keras.Model) -> str:
     """The `padding` for a model's batches: one shape on a TPU, a few if XLA compiles the model, otherwise any."""
     if isinstance(strategy_of(model), tf.distribute.TPUStrategy):
         return "full"
     return "bucket" if model.jit_compile or model.compiles_gradient else "longest"
 
 
-def limit_batch_size(batch_size, rows) -> int:
+def limit_batch_size(batch_size: int, rows: int) -> int:
     """`batch_size`, or the smaller multiple of 64 that holds all rows: last batches are filled up."""
     return min(batch_size, -(-max(rows, 1) // _FEWEST_ROWS) * _FEWEST_ROWS)
 
 
-def text_sizes(columns) -> np.ndarray:
+def text_sizes(columns: Iterable[Sequence[str | Sequence[str]]]) -> np.ndarray:
     """The characters of each row's texts (or lists of texts), int32 [n]: near enough to tokens for sorting."""
 
     def size(value):
@@ -67,7 +70,7 @@ def text_sizes(columns) -> np.ndarray:
     return np.sum([[size(value) for value in column] for column in columns], axis=0, dtype="int32")
 
 
-def longest_first(sizes) -> tuple[np.ndarray, np.ndarray]:
+def longest_first(sizes: Sequence[int] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """(row numbers by descending size, the inverse permutation): a batch too large for memory fails at once."""
     order = np.argsort(-np.asarray(sizes), kind="stable")
     inverse = np.empty_like(order)
@@ -75,7 +78,14 @@ def longest_first(sizes) -> tuple[np.ndarray, np.ndarray]:
     return order, inverse
 
 
-def grouped_by_length(rows, sizes, *, batch_size, seed, start_step=0) -> tf.data.Dataset:
+def grouped_by_length(
+    rows: Callable[[int], tf.data.Dataset],
+    sizes: Sequence[int] | np.ndarray,
+    *,
+    batch_size: int,
+    seed: int,
+    start_step: int = 0,
+) -> tf.data.Dataset:
     """Groups the rows of every window of batches by length, and shuffles the batches: row numbers [B].
 
     A batch is then no longer drawn at random from all rows, only its window is. Batch n is a function of the rows,

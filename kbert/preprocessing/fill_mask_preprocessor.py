@@ -3,7 +3,8 @@
 Shapes: B batch, S sequence, M masks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 import tensorflow as tf
@@ -21,6 +22,10 @@ from kbert.pretraining.pairs import PairTable, example_keys, max_pair_tokens
 from kbert.stateless_random import fold_in, permutation
 from kbert.text.packing import content_length, pack_ranges, truncated_lengths
 from kbert.text.special_tokens import check_special_tokens, plain_special_tokens
+
+if TYPE_CHECKING:
+    from kbert.text.tokenizer import BertTokenizer
+
 
 _FIXED_SEED = 0x6B62657274  # of masks for validation, whatever the seed of training
 
@@ -73,12 +78,12 @@ class FillMaskPreprocessor(Preprocessor):
 
     def __init__(
         self,
-        tokenizer,
-        sequence_length=128,
-        max_masks=8,
-        special_tokens_in_text=None,
-        causal=False,
-        masking=None,
+        tokenizer: "BertTokenizer",
+        sequence_length: int = 128,
+        max_masks: int = 8,
+        special_tokens_in_text: bool | Sequence[str] | None = None,
+        causal: bool = False,
+        masking: Mapping[str, Any] | None = None,
         **kwargs,
     ):
         super().__init__(tokenizer.reading_special_tokens(), sequence_length, **kwargs)
@@ -107,7 +112,17 @@ class FillMaskPreprocessor(Preprocessor):
         predictions = default_max_predictions(self.sequence_length, rate) if isinstance(rate, float) else 1
         return TokenMasking(tokenizer, **{"max_predictions": predictions, "seed": 0, **self.masking})
 
-    def training_batches(self, x, y=None, weights=None, *, batch_size, next_sentence, step=None, shuffle=True):
+    def training_batches(
+        self,
+        x: Any,
+        y: Any = None,
+        weights: Any = None,
+        *,
+        batch_size: int | None,
+        next_sentence: bool,
+        step: Callable[[], int] | None = None,
+        shuffle: bool = True,
+    ) -> tf.data.Dataset:
         """Masked batches of texts, pairs of texts or documents, for `fit` of a masked language model.
 
         `x` may be strings [B], a dict or DataFrame with ``text``, and ``text_pair`` for pairs, a tf.data.Dataset of
@@ -159,7 +174,7 @@ class FillMaskPreprocessor(Preprocessor):
             is_counted=not isinstance(x, tf.data.Dataset),
         )
 
-    def training_columns(self, x):
+    def training_columns(self, x: Any) -> dict[str, tf.Tensor]:
         """The columns of texts or pairs: dict of string tensors [B]."""
         if _are_documents(x):
             raise ValueError(
@@ -183,7 +198,7 @@ class FillMaskPreprocessor(Preprocessor):
         weights = tf.ones(size) if weights is None else tf.cast(tf.convert_to_tensor(weights), tf.float32)
         return columns, labels, tf.reshape(weights, size)
 
-    def call(self, inputs):
+    def call(self, inputs: Any) -> dict[str, tf.Tensor]:
         (text,) = string_columns(inputs, self.input_names, "FillMaskPreprocessor")
         ids = self.tokenizer.call(text)  # ragged [B, None]
         max_tokens = content_length(self.sequence_length, 1)
@@ -216,17 +231,19 @@ class FillMaskPreprocessor(Preprocessor):
         around = tf.maximum(tf.minimum(first_mask - max_tokens // 2, lengths - max_tokens), 0)
         return tf.where(is_lost, around, 0)
 
-    def compute_output_spec(self, inputs):
+    def compute_output_spec(
+        self, inputs: Mapping[str, keras.KerasTensor] | keras.KerasTensor
+    ) -> dict[str, keras.KerasTensor]:
         specs = super().compute_output_spec(inputs)
         shape = (*specs["count"].shape, self.max_masks)
         return specs | {"mask_positions": keras.KerasTensor(shape, dtype="int32")}
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         settings = super().settings()  # of the model, for other tasks: this preprocessor always reads [MASK]
         settings["tokenizer"]["special_tokens_in_text"] = plain_special_tokens(self.special_tokens_in_text)
         return settings
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             **super().get_config(),
             "special_tokens_in_text": plain_special_tokens(self.special_tokens_in_text),
@@ -243,7 +260,15 @@ _TEXTS = 6  # keeps the order of texts independent of the seed's other uses
 _graph = tf.autograph.experimental.do_not_convert  # nothing here is Python control flow over tensors
 
 
-def texts_in_memory(columns, labels, weights, *, step: Callable[[], int], seed: int, shuffle: bool):
+def texts_in_memory(
+    columns: Sequence[tf.Tensor],
+    labels: tf.Tensor,
+    weights: tf.Tensor,
+    *,
+    step: Callable[[], int],
+    seed: int,
+    shuffle: bool,
+) -> tf.data.Dataset:
     """Chunks of texts: (step int64, text numbers int64 [n], columns, labels [n], weights [n])."""
     size = tf.size(labels, tf.int64)
 
@@ -262,7 +287,7 @@ def texts_in_memory(columns, labels, weights, *, step: Callable[[], int], seed: 
     return _steps(lambda: iter([step()])).flat_map(_graph(chunks))
 
 
-def streamed_texts(dataset, *, step: Callable[[], int]):
+def streamed_texts(dataset: tf.data.Dataset, *, step: Callable[[], int]) -> tf.data.Dataset:
     """The chunks of `texts_in_memory` from a dataset of (columns, labels, weights), in its own order."""
 
     def steps():
@@ -275,7 +300,17 @@ def streamed_texts(dataset, *, step: Callable[[], int]):
     return chunks.map(_graph(lambda epoch, chunk: (epoch, chunk[0], *chunk[1])))
 
 
-def masked_batches(chunks, tokenizer, masking, *, seed, batch_size, sequence_length, next_sentence, is_counted):
+def masked_batches(
+    chunks: tf.data.Dataset,
+    tokenizer: "BertTokenizer",
+    masking: TokenMasking | NextTokens,
+    *,
+    seed: int,
+    batch_size: int | None,
+    sequence_length: int,
+    next_sentence: bool,
+    is_counted: bool,
+) -> tf.data.Dataset:
     """The rows of chunks of texts, masked, in batches as `pretraining_dataset` gives them.
 
     Rows that fill up the last batch have weight 0. A text longer than a row becomes windows, which do not overlap. Of

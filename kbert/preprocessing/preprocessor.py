@@ -4,7 +4,7 @@ Shapes: B batch, C choices, S sequence.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 import keras
 import tensorflow as tf
@@ -14,6 +14,9 @@ from kbert.checks import check_bool, check_positive
 from kbert.keras_compat import deserialize, pass_inputs_unchanged
 from kbert.preprocessing.strings import string_columns
 from kbert.text.packing import content_length, pack
+
+if TYPE_CHECKING:
+    from kbert.text.tokenizer import BertTokenizer
 
 
 def tokens_of(shape: str) -> dict[str, str]:
@@ -52,7 +55,7 @@ class Preprocessor(keras.layers.Layer):
     makes_labels: bool = False
     option_names: tuple[str, ...] = ()
 
-    def __init__(self, tokenizer, sequence_length, **kwargs):
+    def __init__(self, tokenizer: "BertTokenizer", sequence_length: int, **kwargs):
         super().__init__(**kwargs)
         (self.sequence_length,) = check_positive(type(self).__name__, sequence_length=sequence_length).values()
         self.tokenizer = tokenizer
@@ -60,7 +63,7 @@ class Preprocessor(keras.layers.Layer):
         self.supports_jit = False  # XLA has no strings
 
     @property
-    def special_ids(self):
+    def special_ids(self) -> dict[str, int]:
         """The ids that packing needs, as arguments of `kbert.text.pack_ranges`."""
         return {name: getattr(self.tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
 
@@ -74,7 +77,9 @@ class Preprocessor(keras.layers.Layer):
         shapes = {name: [None, None] if name in self.list_columns else [None] for name in self.input_names}
         return {name: tf.TensorSpec(shape, tf.string, name=name) for name, shape in shapes.items()}
 
-    def compute_output_spec(self, inputs, max_windows=None):
+    def compute_output_spec(
+        self, inputs: Mapping[str, keras.KerasTensor] | keras.KerasTensor, max_windows: int | None = None
+    ) -> dict[str, keras.KerasTensor]:
         # Not by Keras, which would call the tokenizer: while a pipeline is loaded it has no vocabulary yet.
         columns = [inputs[name] for name in self.input_names] if isinstance(inputs, dict) else [inputs]
         sizes = {"B": columns[0].shape[0], "C": columns[-1].shape[-1], "S": self.sequence_length}
@@ -84,12 +89,12 @@ class Preprocessor(keras.layers.Layer):
             specs[name] = keras.KerasTensor([sizes.get(letter) for letter in shape], dtype=dtype)
         return specs
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in ("tokenizer", "sequence_length", *self.option_names)}
         return {**super().get_config(), **options}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**{**config, "tokenizer": deserialize(config["tokenizer"])})
 
 
@@ -135,17 +140,17 @@ class TextPreprocessor(Preprocessor):
     outputs = tokens_of("B S")
     option_names = ("pair",)
 
-    def __init__(self, tokenizer, sequence_length=128, pair=False, **kwargs):
+    def __init__(self, tokenizer: "BertTokenizer", sequence_length: int = 128, pair: bool = False, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
         self.pair = check_bool(pair, "TextPreprocessor: `pair`")
         content_length(sequence_length, 2 if pair else 1)
 
     @property
-    def input_names(self):
+    def input_names(self) -> tuple[str, ...]:
         """Names of the string columns that a call takes."""
         return ("text", "text_pair") if self.pair else ("text",)
 
-    def call(self, inputs):
+    def call(self, inputs: Any) -> dict[str, tf.Tensor]:
         columns = string_columns(inputs, self.input_names, type(self).__name__)
         batch = pack([self.tokenizer.call(column) for column in columns], self.sequence_length, **self.special_ids)
         for tensor in batch.values():
@@ -193,11 +198,11 @@ class ChoicePreprocessor(Preprocessor):
     list_columns = ("choices",)
     outputs = tokens_of("B C S")
 
-    def __init__(self, tokenizer, sequence_length=128, **kwargs):
+    def __init__(self, tokenizer: "BertTokenizer", sequence_length: int = 128, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
         content_length(sequence_length, 2)
 
-    def call(self, inputs):
+    def call(self, inputs: Any) -> dict[str, tf.Tensor]:
         prompt, choices = string_columns(inputs, self.input_names, type(self).__name__, self.list_columns)
         rows, width = tf.unstack(tf.shape(choices))
         prompt_ids = self.tokenizer.call(prompt)[:, : self.sequence_length]  # more would be truncated

@@ -3,7 +3,8 @@
 Shapes: B batch, C choices.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -13,7 +14,9 @@ from kbert.checks import shown
 _OF_MODELS = {"token_ids", "padding_mask", "segment_ids", "input_ids", "attention_mask", "token_type_ids"}
 
 
-def string_columns(inputs, names, owner, list_columns=()):
+def string_columns(
+    inputs: Any, names: Sequence[str], owner: str, list_columns: Collection[str] = ()
+) -> list[tf.Tensor]:
     """The named columns of `inputs` as string tensors: [B], or [B, C] for `list_columns`.
 
     `inputs` is a dict, DataFrame or Hugging Face dataset that has these names. For a single name it
@@ -39,7 +42,7 @@ def string_columns(inputs, names, owner, list_columns=()):
     return _of_one_length(columns, names, owner)
 
 
-def column_names(inputs) -> list[str]:
+def column_names(inputs: Any) -> list[str]:
     """The names of the columns of `inputs`; none for strings and rows."""
     if isinstance(inputs, Mapping):
         return list(inputs)
@@ -47,7 +50,7 @@ def column_names(inputs) -> list[str]:
     return list(names[0]) if names else []
 
 
-def once_true(condition, tensors, *data):
+def once_true(condition: tf.Tensor, tensors: Any, *data) -> Any:
     """Returns `tensors` once a condition is true; else the graph raises InvalidArgumentError with `data`."""
     # Not tf.debugging.Assert, which words its errors differently without a graph.
     check = tf.raw_ops.Assert(condition=condition, data=list(data), summarize=5)
@@ -64,7 +67,7 @@ def _columns_of_rows(rows, names, owner):
     return {name: [row[n] for row in rows] for n, name in enumerate(names)}
 
 
-def as_text(array) -> np.ndarray:
+def as_text(array: np.ndarray) -> np.ndarray:
     """An array of strings as an array of str, of which TensorFlow makes bytes; other arrays unchanged."""
     if array.dtype != object:
         return array
@@ -85,7 +88,7 @@ def _of_one_length(columns, names, owner):
     return once_true(tf.reduce_all(sizes == sizes[0]), columns, message)
 
 
-def check_batches(dataset, names, owner) -> None:
+def check_batches(dataset: tf.data.Dataset, names: Sequence[str], owner: str) -> None:
     """Raises a ValueError if a tf.data.Dataset is empty, or has rows instead of batches."""
     if int(dataset.cardinality()) == 0:
         raise ValueError(f"{owner}: expected a dataset of batches. Received: an empty dataset")

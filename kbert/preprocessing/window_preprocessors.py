@@ -3,6 +3,8 @@
 Shapes: B texts, T words of the longest text, W windows of all texts, S sequence, w words of all texts.
 """
 
+from typing import TYPE_CHECKING, Any
+
 import keras
 import tensorflow as tf
 
@@ -12,6 +14,10 @@ from kbert.preprocessing.strings import string_columns
 from kbert.preprocessing.windows import at_most, limit_rows, max_context, sliding_windows, window_tokens
 from kbert.text.packing import content_length, pack_ranges
 from kbert.text.words import split_words
+
+if TYPE_CHECKING:
+    from kbert.text.tokenizer import BertTokenizer
+
 
 _PLACES = {
     "window_token": "int32 W S",
@@ -28,17 +34,21 @@ class WindowPreprocessor(Preprocessor):
     outputs = tokens_of("W S") | {"window_row": "int32 W"}
     option_names = ("doc_stride",)
 
-    def __init__(self, tokenizer, sequence_length, doc_stride, texts=1, **kwargs):
+    def __init__(self, tokenizer: "BertTokenizer", sequence_length: int, doc_stride: int, texts: int = 1, **kwargs):
         super().__init__(tokenizer, sequence_length, **kwargs)
         content_length(sequence_length, texts)  # raises
         self.doc_stride = check_positive(type(self).__name__, doc_stride=doc_stride)["doc_stride"]
 
-    def windows_of(self, lengths, max_tokens, max_windows):
+    def windows_of(
+        self, lengths: tf.Tensor, max_tokens: int | tf.Tensor, max_windows: int | None
+    ) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
         """(row, start, length) [W] of the windows of texts of so many tokens [B]."""
         windows = sliding_windows(lengths, max_tokens, self.doc_stride)
         return limit_rows(windows, tf.size(windows[0]), max_windows, self.sequence_length)
 
-    def pack_windows(self, tokens, max_windows):
+    def pack_windows(
+        self, tokens: tf.RaggedTensor, max_windows: int | None
+    ) -> tuple[tuple[tf.Tensor, tf.Tensor, tf.Tensor], dict[str, tf.Tensor]]:
         """The windows of ragged tokens [B, None], and the batch of ``[CLS] window [SEP]``."""
         windows = self.windows_of(tokens.row_lengths(), self.sequence_length - 2, max_windows)
         row, start, length = windows
@@ -68,7 +78,7 @@ class DocumentPreprocessor(WindowPreprocessor):
 
     Inputs:
         inputs: dict with the string column ``text`` [B], or the strings themselves.
-        max_windows: int, the maximum number of windows of all texts together. More raise an
+        max_windows: the maximum number of windows of all texts together. More raise an
             InvalidArgumentError in the graph, before memory is allocated for them. None: no limit.
 
     Outputs:
@@ -87,10 +97,10 @@ class DocumentPreprocessor(WindowPreprocessor):
 
     outputs = WindowPreprocessor.outputs | {"text": "string B"}
 
-    def __init__(self, tokenizer, sequence_length=128, doc_stride=128, **kwargs):
+    def __init__(self, tokenizer: "BertTokenizer", sequence_length: int = 128, doc_stride: int = 128, **kwargs):
         super().__init__(tokenizer, sequence_length, doc_stride, **kwargs)
 
-    def call(self, inputs, max_windows=None):
+    def call(self, inputs: Any, max_windows: int | None = None) -> dict[str, tf.Tensor]:
         (text,) = string_columns(inputs, self.input_names, "DocumentPreprocessor")
         _, batch = self.pack_windows(self.tokenizer.call(text), max_windows)
         return {**batch, "text": text}
@@ -114,7 +124,7 @@ class SpanPreprocessor(WindowPreprocessor):
 
     Inputs:
         inputs: dict with the string columns ``question`` and ``context`` [B].
-        max_windows: int, the maximum number of windows of all texts together. More raise an
+        max_windows: the maximum number of windows of all texts together. More raise an
             InvalidArgumentError in the graph, before memory is allocated for them. None: no limit.
 
     Outputs:
@@ -149,13 +159,20 @@ class SpanPreprocessor(WindowPreprocessor):
     outputs = WindowPreprocessor.outputs | _PLACES | {"context": "string B"}
     option_names = ("doc_stride", "max_query_length")
 
-    def __init__(self, tokenizer, sequence_length=384, doc_stride=128, max_query_length=64, **kwargs):
+    def __init__(
+        self,
+        tokenizer: "BertTokenizer",
+        sequence_length: int = 384,
+        doc_stride: int = 128,
+        max_query_length: int = 64,
+        **kwargs,
+    ):
         super().__init__(tokenizer, sequence_length, doc_stride, texts=2, **kwargs)
         self.max_query_length = check_positive("SpanPreprocessor", max_query_length=max_query_length)[
             "max_query_length"
         ]
 
-    def call(self, inputs, max_windows=None):
+    def call(self, inputs: Any, max_windows: int | None = None) -> dict[str, tf.Tensor]:
         question, context = string_columns(inputs, self.input_names, "SpanPreprocessor")
         question_ids = self.tokenizer.call(question)  # ragged [B, None]
         context_ids, starts, ends = self.tokenizer.tokenize_with_offsets(context)
@@ -221,7 +238,7 @@ class TaggingPreprocessor(WindowPreprocessor):
 
     Inputs:
         inputs: dict with the string column ``text`` [B], or the strings themselves.
-        max_windows: int, the maximum number of windows of all texts together. More raise an
+        max_windows: the maximum number of windows of all texts together. More raise an
             InvalidArgumentError in the graph, before memory is allocated for them. None: no limit.
 
     Outputs:
@@ -262,12 +279,12 @@ class TaggingPreprocessor(WindowPreprocessor):
         "word_count": "int32 B",
     }
 
-    def __init__(self, tokenizer, sequence_length=128, doc_stride=None, **kwargs):
+    def __init__(self, tokenizer: "BertTokenizer", sequence_length: int = 128, doc_stride: int | None = None, **kwargs):
         super().__init__(tokenizer, sequence_length, 1 if doc_stride is None else doc_stride, **kwargs)
         if doc_stride is None:
             self.doc_stride = max(1, (self.sequence_length - 2) // 2)
 
-    def call(self, inputs, max_windows=None):
+    def call(self, inputs: Any, max_windows: int | None = None) -> dict[str, tf.Tensor]:
         (text,) = string_columns(inputs, self.input_names, "TaggingPreprocessor")
         words, starts, ends = self._limit_cells(split_words(text), max_windows)
         ids, piece_starts, piece_ends = self.tokenizer.tokenize_with_offsets(words.values)
@@ -286,7 +303,7 @@ class TaggingPreprocessor(WindowPreprocessor):
             "word_ends": ends.to_tensor(-1),
         }
 
-    def windows(self, words):
+    def windows(self, words: tf.RaggedTensor) -> dict[str, tf.Tensor]:
         """The batch of texts that are already words: as a call returns it, without ``text`` and offsets.
 
         Args:

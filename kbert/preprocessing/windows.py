@@ -3,12 +3,14 @@
 Shapes: B texts, W windows of all of them, c content positions of a window, t content tokens of all texts.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 from kbert.preprocessing.strings import once_true
 
 
-def at_most(value, limit, what, advice, tensors):
+def at_most(value: tf.Tensor, limit: int, what: str, advice: str, tensors: Any) -> Any:
     """Returns `tensors` after a check that `value` is at most `limit`, or raises InvalidArgumentError.
 
     What is computed from the returned tensors runs after the check: a request beyond the limit costs nothing more.
@@ -19,7 +21,7 @@ def at_most(value, limit, what, advice, tensors):
     return once_true(value <= limit, tensors, message)
 
 
-def limit_rows(tensors, rows, max_rows, sequence_length):
+def limit_rows(tensors: Any, rows: tf.Tensor, max_rows: int | None, sequence_length: int) -> Any:
     """Returns `tensors` after a check that the batch has at most `max_rows` rows (None: no limit)."""
     if max_rows is None:
         return tensors
@@ -28,7 +30,9 @@ def limit_rows(tensors, rows, max_rows, sequence_length):
     return at_most(rows, max_rows, what, advice, tensors)
 
 
-def sliding_windows(lengths, max_content_tokens, doc_stride):
+def sliding_windows(
+    lengths: tf.Tensor, max_content_tokens: int | tf.Tensor, doc_stride: int
+) -> tuple[tf.Tensor, tf.Tensor, tf.Tensor]:
     """Cuts texts of `lengths` tokens [B] into windows: (window_row, window_start, window_length), int32 [W].
 
     They are ordered by text, then by position, and the start is counted within the text. The next window begins
@@ -50,7 +54,9 @@ def sliding_windows(lengths, max_content_tokens, doc_stride):
     return window_row, window_start, window_length
 
 
-def window_tokens(window_row, window_start, window_length, sequence_length):
+def window_tokens(
+    window_row: tf.Tensor, window_start: tf.Tensor, window_length: tf.Tensor, sequence_length: int
+) -> tf.Tensor:
     """The number of the token among those of all texts at each content position, int32 [W, c]; -1 after the end.
 
     `sequence_length` is c, at least the longest window.
@@ -63,7 +69,9 @@ def window_tokens(window_row, window_start, window_length, sequence_length):
     return tf.where(position < window_length[:, tf.newaxis], first[:, tf.newaxis] + position, -1)
 
 
-def max_context(window_row, window_start, window_length, sequence_length):
+def max_context(
+    window_row: tf.Tensor, window_start: tf.Tensor, window_length: tf.Tensor, sequence_length: int
+) -> tf.Tensor:
     """Where a token is in its window of most context, whose prediction counts: bool [W, c].
 
     The context of a token in a window is min(tokens on its left, tokens on its right) plus 0.01

@@ -17,8 +17,8 @@ class DataService:
     """A dispatcher and its one worker in this process; the batches of one worker come in order.
 
     Args:
-        port: int, of the dispatcher; the worker has the next one. 0: any free ports.
-        host: str, this machine's name or address, as trainers reach it; None: what the system calls it.
+        port: of the dispatcher; the worker has the next one. 0: any free ports.
+        host: this machine's name or address, as trainers reach it; None: what the system calls it.
 
     Attributes:
         address: "host:port", for `pretraining_dataset(data_service=...)` and ``kbert pretrain --data-service``.
@@ -27,7 +27,7 @@ class DataService:
         RuntimeError: a port is taken.
     """
 
-    def __init__(self, port=0, host=None):
+    def __init__(self, port: int = 0, host: str | None = None):
         import tensorflow_text  # noqa: F401 - registers the operations that a trainer's graph may have
 
         service = tf.data.experimental.service
@@ -44,12 +44,12 @@ class DataService:
             raise RuntimeError(f"DataService: expected to listen on {ports}. Received: {error}") from error
         self.address = f"{host}:{dispatcher.rsplit(':', 1)[1]}"
 
-    def join(self):
+    def join(self) -> None:
         """Serves until the process ends."""
         self._worker.join()
 
 
-def from_service(dataset, address):
+def from_service(dataset: tf.data.Dataset, address: str) -> tf.data.Dataset:
     """The same batches, in the same order, made by the service at `address`."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():

@@ -9,6 +9,8 @@ Shapes: B batch, S sequence, P predictions, K parts of a packed row, n sentences
 """
 
 import inspect
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
@@ -26,6 +28,7 @@ from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens
 from kbert.pretraining.rows import add_further_parts, arrange_in_rows, count_rows, row_of_pairs
 from kbert.pretraining.shared_graphs import shared_pairs, shared_rows
 from kbert.pretraining.sources import (
+    Source,
     TextSource,
     check_reading,
     held_out_fractions,
@@ -37,6 +40,10 @@ from kbert.pretraining.sources import (
 from kbert.pretraining.tfrecords import check_tfrecords, is_tfrecords, tfrecord_rows
 from kbert.stateless_random import fold_in, permutation
 
+if TYPE_CHECKING:
+    from kbert.text.tokenizer import BertTokenizer
+
+
 _ORDER, _ROWS, _FURTHER = 3, 4, 5  # keep these draws independent of other uses of the same seed
 _EVALUATION_SEED = 0x6B62657274  # one held-out set for all training seeds
 _ROWS_AT_ONCE = 512
@@ -44,38 +51,38 @@ _graph = tf.autograph.experimental.do_not_convert  # nothing here is Python cont
 
 
 def pretraining_dataset(
-    source,
-    tokenizer,
+    source: Source,
+    tokenizer: "BertTokenizer",
     *,
-    batch_size,
-    sequence_length=128,
-    max_predictions=20,
-    seed=0,
-    start_step=0,
-    start_row=0,
-    epochs=None,
-    evaluation=False,
-    batches=None,
-    packed=False,
-    num_parts=None,
-    fill_rows=False,
-    held_out=None,
-    next_sentence=True,
-    short_sequence_rate=0.1,
-    random_next_rate=0.5,
-    mask_rate=0.15,
-    mask_token_rate=0.8,
-    keep_rate=0.1,
-    random_token_rate=0.1,
-    whole_word=False,
-    entity_ids=None,
-    left_to_right=False,
-    dupe_factor=None,
-    format="auto",
-    language="en",
-    pool_sentences=POOL_SENTENCES,
-    data_service=None,
-):
+    batch_size: int,
+    sequence_length: int = 128,
+    max_predictions: int = 20,
+    seed: int = 0,
+    start_step: int = 0,
+    start_row: int = 0,
+    epochs: int | Callable[[], Iterable[int]] | None = None,
+    evaluation: bool = False,
+    batches: int | None = None,
+    packed: bool = False,
+    num_parts: int | None = None,
+    fill_rows: bool = False,
+    held_out: float | None = None,
+    next_sentence: bool = True,
+    short_sequence_rate: float = 0.1,
+    random_next_rate: float = 0.5,
+    mask_rate: float = 0.15,
+    mask_token_rate: float = 0.8,
+    keep_rate: float = 0.1,
+    random_token_rate: float = 0.1,
+    whole_word: bool = False,
+    entity_ids: Callable[[tf.RaggedTensor], tf.RaggedTensor] | None = None,
+    left_to_right: bool = False,
+    dupe_factor: int | None = None,
+    format: str = "auto",
+    language: str = "en",
+    pool_sentences: int = POOL_SENTENCES,
+    data_service: str | None = None,
+) -> tf.data.Dataset:
     """The batches of BERT's pre-training, from a corpus of text or from records.
 
     Each epoch visits every document once, with new pairs and new masks, in a new order: of the files of text or the
@@ -106,7 +113,7 @@ def pretraining_dataset(
             longest first, and never truncated further; a row takes a part only if its masks fit into P, too. Rows come
             in a random order, with `evaluation` as well.
         num_parts: K, the maximum number of parts in a packed row; None: S / 16, at least 4.
-        fill_rows: bool, whether packed rows get further short pairs where they have space
+        fill_rows: whether packed rows get further short pairs where they have space
             (`kbert.pretraining.rows`), for corpora of short documents. Held-out rows are never filled.
         held_out: fraction of the documents of a text corpus that are for evaluation only, chosen by their text; 0.01 by
             default. Records have their own.
@@ -115,9 +122,9 @@ def pretraining_dataset(
         mask_rate, mask_token_rate, keep_rate, random_token_rate, whole_word: see `TokenMasking`.
         entity_ids: function from the token ids of sentences (ragged [n, None]) to int32 ids of the same shape (0 = no
             entity), run in graph: an entity is masked as a whole.
-        left_to_right: bool; True: no masks, every token predicts the next (`NextTokens`), and `mask_rate`, the rates
+        left_to_right: True: no masks, every token predicts the next (`NextTokens`), and `mask_rate`, the rates
             after it, `whole_word` and `entity_ids` are not used.
-        dupe_factor: int, after how many epochs the same pairs and masks are repeated, as in the original's files, which
+        dupe_factor: after how many epochs the same pairs and masks are repeated, as in the original's files, which
             hold each document 10 times; None: never.
         format, language: of files of text, as `kbert.corpus.read_documents` takes them.
         pool_sentences: how many sentences of text, in files or in memory, are a pool, from which random next sentences
@@ -267,7 +274,15 @@ def _finished(dataset, filled_size, evaluation, batches, data_service):
     return with_options(dataset).prefetch(tf.data.AUTOTUNE)
 
 
-def masked_rows(drawn, masking, *, sequence_length, next_sentence, num_parts=None, rows_before=0):
+def masked_rows(
+    drawn: tf.data.Dataset,
+    masking: TokenMasking | NextTokens,
+    *,
+    sequence_length: int,
+    next_sentence: bool,
+    num_parts: int | None = None,
+    rows_before: int = 0,
+) -> tf.data.Dataset:
     """Rows laid out and masked, some hundred at once: (inputs, labels, weights, *columns).
 
     `drawn` has (values, `PairTable`, splits), see `packed_rows`, and columns with one value a row [r], which are
@@ -294,7 +309,7 @@ def masked_rows(drawn, masking, *, sequence_length, next_sentence, num_parts=Non
     )
 
 
-def filled_batches(rows, batch_size):
+def filled_batches(rows: tf.data.Dataset, batch_size: int) -> tf.data.Dataset:
     """Batches of one size; rows that fill up the last one have weight 0."""
     return rows.rebatch(batch_size).map(_graph(lambda *batch: _filled(batch, batch_size)))
 
@@ -345,7 +360,7 @@ def _in_memory(dataset):
     return tf.data.Dataset.from_tensor_slices(tf.nest.map_structure(lambda *columns: np.stack(columns), *batches))
 
 
-def with_options(dataset):
+def with_options(dataset: tf.data.Dataset) -> tf.data.Dataset:
     options = tf.data.Options()
     options.deterministic = True
     # Every worker makes the whole batch and takes its part, because batches cannot be divided by files.

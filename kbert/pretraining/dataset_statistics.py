@@ -6,6 +6,8 @@ Shapes: B batch, S sequence, P predictions, V vocabulary.
 import collections
 import itertools
 import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -13,13 +15,21 @@ from kbert.checks import check_positive
 from kbert.corpus.pool import text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
-from kbert.pretraining.sources import open_source, resolve_held_out, text_documents
+from kbert.pretraining.sources import Source, open_source, resolve_held_out, text_documents
 from kbert.pretraining.tfrecords import is_tfrecords, tfrecord_token_ids
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from kbert.text.tokenizer import BertTokenizer
+
 
 BASELINE_TOKENS = 2_000_000  # of the training documents, which `unigram_baseline` of a run counts
 
 
-def dataset_statistics(dataset, tokenizer, batches=200, left_to_right=False):
+def dataset_statistics(
+    dataset: "tf.data.Dataset", tokenizer: "BertTokenizer", batches: int = 200, left_to_right: bool = False
+) -> dict[str, Any]:
     """Counts over the first batches of a `pretraining_dataset`.
 
     Args:
@@ -76,7 +86,7 @@ def dataset_statistics(dataset, tokenizer, batches=200, left_to_right=False):
     }
 
 
-def format_report(report):
+def format_report(report: Mapping[str, Any]) -> str:
     """The report as readable lines."""
     of = report.__getitem__
     masks = f"{of('masks_per_sequence'):.2f} ({of('fewest_masks')} to {of('most_masks')})"
@@ -122,7 +132,9 @@ def _count(inputs, labels, weights, tokenizer):
     return counts
 
 
-def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=None):
+def token_counts(
+    source: Source, tokenizer: "BertTokenizer", max_tokens: int | None = 20_000_000, held_out: float | None = None
+) -> np.ndarray:
     """How often each token occurs in the training documents of a corpus.
 
     Args:
@@ -147,7 +159,7 @@ def token_counts(source, tokenizer, max_tokens=20_000_000, held_out=None):
     return counts
 
 
-def unigram_baseline(counts, evaluation):
+def unigram_baseline(counts: np.ndarray, evaluation: "tf.data.Dataset") -> dict[str, float]:
     """Loss and accuracy of predicting each masked token of a held-out set by token frequencies alone.
 
     Args:
@@ -179,7 +191,7 @@ def unigram_baseline(counts, evaluation):
     }
 
 
-def next_sentence_labels(dataset) -> np.ndarray:
+def next_sentence_labels(dataset: "tf.data.Dataset") -> np.ndarray:
     """How many pairs of a dataset have each next-sentence label: float [2]."""
     counts = np.zeros(2)
     for _, labels, weights in dataset.as_numpy_iterator():

@@ -3,16 +3,21 @@
 Shapes: n sentences, t tokens of all sentences.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
+
+if TYPE_CHECKING:
+    from kbert.text.tokenizer import BertTokenizer
+
 
 _MOST_TOKENS = 12  # of a name; longer ones would hardly ever fit into a row's masks
 _FACTOR = 0x5851F42D4C957F2D  # odd: products of 64 bits keep all of a token's information
 
 
-def known_names(names: Sequence[str], tokenizer):
+def known_names(names: Sequence[str], tokenizer: "BertTokenizer") -> Callable[[tf.RaggedTensor], tf.RaggedTensor]:
     """A function for `pretraining_dataset(entity_ids=…)`: each occurrence of a name is one entity.
 
     Names are compared by their tokens, whatever the case of the text that the tokens came from, and stand for whole
@@ -94,7 +99,7 @@ def _count(is_one):
     return tf.concat([[0], tf.cumsum(tf.cast(is_one, tf.int32))], 0)
 
 
-def aligned_spans(length):
+def aligned_spans(length: int) -> Callable[[tf.RaggedTensor], tf.RaggedTensor]:
     """A function for `pretraining_dataset(entity_ids=…)`: every `length` tokens of a sentence are one span.
 
     A stand-in for entities where nothing marks them: what is masked is as long as they are, and next to it stand

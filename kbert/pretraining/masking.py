@@ -4,6 +4,8 @@ Shapes: B batch, S sequence, P predictions, V vocabulary, u units (tokens, words
 """
 
 import random
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Self
 
 import keras
 import numpy as np
@@ -13,6 +15,10 @@ import kbert.text.tokenizer  # noqa: F401  registers BertTokenizer, so that conf
 from kbert.checks import check_numbers, check_positive
 from kbert.keras_compat import deserialize, pass_inputs_unchanged, set_untracked
 from kbert.stateless_random import fold_in, random_integers, uniform
+
+if TYPE_CHECKING:
+    from kbert.text.tokenizer import BertTokenizer
+
 
 OPTIONS = ("max_predictions", "mask_rate", "mask_token_rate", "keep_rate", "random_token_rate", "whole_word")
 _SELECTION, _CORRUPTION, _REPLACEMENT = 1, 2, 3  # independent streams of numbers under one key
@@ -46,10 +52,10 @@ class TokenMasking(keras.layers.Layer):
     Args:
         tokenizer: `kbert.BertTokenizer`; gives the special ids, the vocabulary size and the "##" pieces.
         max_predictions: P, the maximum number of masks in a row.
-        mask_rate: float in (0, 1], of all tokens.
-        mask_token_rate, keep_rate, random_token_rate: floats, of the chosen tokens; they add up to 1.
+        mask_rate: in (0, 1], of all tokens.
+        mask_token_rate, keep_rate, random_token_rate: of the chosen tokens; they add up to 1.
         whole_word: whether words are units.
-        seed: int, for the layer's own keys (used where a call gives none), which are new at every call; None: a random
+        seed: for the layer's own keys (used where a call gives none), which are new at every call; None: a random
             one. Or an integer Keras variable, such as ``optimizer.iterations``: the keys are then a function of its
             value at the call, and a saved layer keeps that value as its seed.
         **kwargs: name, dtype, trainable.
@@ -79,14 +85,14 @@ class TokenMasking(keras.layers.Layer):
 
     def __init__(
         self,
-        tokenizer,
-        max_predictions=20,
-        mask_rate=0.15,
-        mask_token_rate=0.8,
-        keep_rate=0.1,
-        random_token_rate=0.1,
-        whole_word=False,
-        seed=None,
+        tokenizer: "BertTokenizer",
+        max_predictions: int = 20,
+        mask_rate: float = 0.15,
+        mask_token_rate: float = 0.8,
+        keep_rate: float = 0.1,
+        random_token_rate: float = 0.1,
+        whole_word: bool = False,
+        seed: int | keras.Variable | None = None,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -116,7 +122,13 @@ class TokenMasking(keras.layers.Layer):
         self._is_continuation = None  # numpy bool [V], once the vocabulary is known
         pass_inputs_unchanged(self)  # keys are int64; and nothing moves to another backend
 
-    def call(self, batch, keys=None, entity_ids=None, training=None):
+    def call(
+        self,
+        batch: Mapping[str, tf.Tensor],
+        keys: tf.Tensor | None = None,
+        entity_ids: tf.Tensor | None = None,
+        training: bool | None = None,
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
         if not {"token_ids", "padding_mask"} <= batch.keys():
             raise ValueError(f"TokenMasking: the batch needs `token_ids` and `padding_mask`. Received: {list(batch)}")
         token_ids = tf.convert_to_tensor(batch["token_ids"], tf.int32)  # [B, S]
@@ -142,7 +154,7 @@ class TokenMasking(keras.layers.Layer):
         inputs = {**batch, "token_ids": _add_at(token_ids, positions, change), "mask_positions": positions}
         return inputs, tf.where(is_mask, mask_ids, 0), tf.cast(is_mask, tf.float32)
 
-    def most_masks(self, lengths):
+    def most_masks(self, lengths: tf.Tensor) -> tf.Tensor:
         """At most how many masks rows of so many tokens get: int32 tensor of the shape of `lengths`."""
         # float64 and half to even: what Python's round(n * 0.15) does.
         wanted = tf.cast(tf.round(tf.cast(lengths, tf.float64) * self.mask_rate), tf.int32)
@@ -196,7 +208,13 @@ class TokenMasking(keras.layers.Layer):
         kept_or_random = tf.where(choice >= 1.0 - self.random_token_rate, tf.cast(random_ids, tf.int32), mask_ids)
         return tf.where(choice < self.mask_token_rate, self.tokenizer.mask_id, kept_or_random)
 
-    def compute_output_spec(self, batch, keys=None, entity_ids=None, training=None):
+    def compute_output_spec(
+        self,
+        batch: Mapping[str, keras.KerasTensor],
+        keys: keras.KerasTensor | None = None,
+        entity_ids: keras.KerasTensor | None = None,
+        training: bool | None = None,
+    ) -> tuple[dict[str, keras.KerasTensor], keras.KerasTensor, keras.KerasTensor]:
         size = batch["token_ids"].shape[0]
         # New symbols also for what passes through: one tensor cannot be input and output of the same layer.
         inputs = {name: keras.KerasTensor(x.shape, dtype=x.dtype) for name, x in batch.items()}
@@ -207,13 +225,13 @@ class TokenMasking(keras.layers.Layer):
             keras.KerasTensor((size, self.max_predictions), dtype="float32"),
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         options = {name: getattr(self, name) for name in OPTIONS}
         seed = int(self._next_seed()) % 2**31 if self._calls is None else self.seed
         return {**super().get_config(), "tokenizer": self.tokenizer, **options, "seed": seed}
 
     @classmethod
-    def from_config(cls, config):
+    def from_config(cls, config: dict[str, Any]) -> Self:
         return cls(**{**config, "tokenizer": deserialize(config["tokenizer"])})
 
 
@@ -271,7 +289,7 @@ def _choose_units(is_candidate, starts, noise, budget):
     return is_candidate & (tf.gather(tf.reshape(by_unit, [batch, length + 1]), unit, batch_dims=1) > 0)
 
 
-def ascending_positions(is_chosen, max_predictions):
+def ascending_positions(is_chosen: tf.Tensor, max_predictions: int) -> tuple[tf.Tensor, tf.Tensor]:
     """Positions of the True entries, at most P per row: int32 [B, P] ascending, and which of them are real."""
     length = tf.shape(is_chosen)[1]
     positions = tf.where(is_chosen, tf.range(length)[tf.newaxis, :], length)
@@ -303,11 +321,13 @@ class NextTokens:
     Source: Devlin et al. 2018, section 5.1, "LTR & No NSP".
     """
 
-    def __init__(self, tokenizer, max_predictions):
+    def __init__(self, tokenizer: "BertTokenizer", max_predictions: int):
         (self.max_predictions,) = check_positive("NextTokens", max_predictions=max_predictions).values()
         self.tokenizer = tokenizer
 
-    def call(self, batch, keys=None, entity_ids=None):
+    def call(
+        self, batch: Mapping[str, tf.Tensor], keys: tf.Tensor | None = None, entity_ids: tf.Tensor | None = None
+    ) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
         """(`batch` with ``mask_positions`` int32 [B, P], next tokens int32 [B, P], their weights float32 [B, P])."""
         following = batch["token_ids"][:, 1:]  # [B, S - 1]
         is_special = (following == self.tokenizer.cls_id) | (following == self.tokenizer.sep_id)
@@ -316,6 +336,6 @@ class NextTokens:
         inputs = {**batch, "mask_positions": positions}
         return inputs, tf.where(is_real, token_ids, 0), tf.cast(is_real, tf.float32)
 
-    def most_masks(self, lengths):
+    def most_masks(self, lengths: tf.Tensor) -> tf.Tensor:
         """At most how many predictions rows of so many tokens get: all but [CLS] and a [SEP], int32."""
         return tf.clip_by_value(tf.cast(lengths, tf.int32) - 2, 1, self.max_predictions)

@@ -10,12 +10,16 @@ sentence, so all draws are independent, as the original's are.
 Shapes: n sentences, d documents of a pool, p pairs.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
 
 from kbert.stateless_random import fold_in, random_integers, uniform
 from kbert.text.packing import truncated_lengths
+
+if TYPE_CHECKING:
+    from kbert.corpus.pool import TokenPool
+
 
 _PAIRS = 1  # keep these draws independent of other uses of the same seed
 _TARGET, _SIZE, _SPLIT, _NEXT, _DOCUMENT, _START, _FRONT_A, _FRONT_B, _EXAMPLE, _FIRST = range(10)
@@ -53,12 +57,12 @@ class PairSentences(NamedTuple):
     b_end: tf.Tensor
 
 
-def special_tokens(next_sentence=True) -> int:
+def special_tokens(next_sentence: bool = True) -> int:
     """How many of a part's tokens are [CLS] and [SEP]."""
     return 3 if next_sentence else 2
 
 
-def max_pair_tokens(sequence_length, next_sentence=True) -> int:
+def max_pair_tokens(sequence_length: int, next_sentence: bool = True) -> int:
     """The tokens of a row that are left for a pair, besides [CLS] and [SEP]."""
     special = special_tokens(next_sentence)
     if sequence_length < special + 2:
@@ -66,13 +70,21 @@ def max_pair_tokens(sequence_length, next_sentence=True) -> int:
     return sequence_length - special
 
 
-def example_keys(seed, epoch, document_ids, sentence):
+def example_keys(
+    seed: int | tf.Tensor, epoch: int | tf.Tensor, document_ids: tf.Tensor, sentence: int | tf.Tensor
+) -> tf.Tensor:
     """The keys of the masks of examples that begin at these sentences of their documents, int64 [p]."""
     return fold_in(seed, _PAIRS, epoch, document_ids, sentence, _EXAMPLE)
 
 
 def sentence_pairs(
-    pool, seed, epoch, max_tokens, short_sequence_rate=0.1, random_next_rate=0.5, next_sentence=True
+    pool: "TokenPool",
+    seed: int | tf.Tensor,
+    epoch: int | tf.Tensor,
+    max_tokens: int,
+    short_sequence_rate: float = 0.1,
+    random_next_rate: float = 0.5,
+    next_sentence: bool = True,
 ) -> PairTable:
     """Draws the pairs of one visit to each document of the pool.
 
@@ -87,9 +99,9 @@ def sentence_pairs(
 
     Args:
         seed, epoch: ints or int64 scalars.
-        max_tokens: int, of A and B together (sequence length - 3) or of the single segment (- 2); at least 2.
-        short_sequence_rate, random_next_rate: floats, probabilities.
-        next_sentence: bool; False: single segments, each a whole chunk.
+        max_tokens: of A and B together (sequence length - 3) or of the single segment (- 2); at least 2.
+        short_sequence_rate, random_next_rate: probabilities.
+        next_sentence: False: single segments, each a whole chunk.
 
     Source: Devlin et al. 2018, appendix A.2; google-research/bert create_pretraining_data.py,
     ``create_instances_from_document``.
@@ -102,19 +114,40 @@ def sentence_pairs(
     return _pairs(pool, chunks, max_tokens)
 
 
-def count_pairs(pool, seed, epoch, max_tokens, short_sequence_rate=0.1, random_next_rate=0.5, next_sentence=True):
+def count_pairs(
+    pool: "TokenPool",
+    seed: int | tf.Tensor,
+    epoch: int | tf.Tensor,
+    max_tokens: int,
+    short_sequence_rate: float = 0.1,
+    random_next_rate: float = 0.5,
+    next_sentence: bool = True,
+) -> tf.Tensor:
     """How many pairs `sentence_pairs` makes, int32 scalar; does not read the tokens."""
     chunks = _chunks(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate, next_sentence)
     return tf.size(chunks.first)
 
 
-def pair_sentences(pool, seed, epoch, max_tokens, short_sequence_rate=0.1, random_next_rate=0.5) -> PairSentences:
+def pair_sentences(
+    pool: "TokenPool",
+    seed: int | tf.Tensor,
+    epoch: int | tf.Tensor,
+    max_tokens: int,
+    short_sequence_rate: float = 0.1,
+    random_next_rate: float = 0.5,
+) -> PairSentences:
     """The sentences of the pairs of `sentence_pairs`, for people to look at."""
     chunks = _chunks(pool, seed, epoch, max_tokens, short_sequence_rate, random_next_rate, True)
     return PairSentences(chunks.target, chunks.first, chunks.middle, *_second_segments(pool, chunks))
 
 
-def further_pairs(pool, keys, max_tokens, random_next_rate=0.5, next_sentence=True) -> PairTable:
+def further_pairs(
+    pool: "TokenPool",
+    keys: tf.Tensor,
+    max_tokens: int | tf.Tensor,
+    random_next_rate: float = 0.5,
+    next_sentence: bool = True,
+) -> PairTable:
     """A pair for each key, drawn as those of `sentence_pairs` but from a random sentence of the pool on."""
     totals = tf.pad(tf.cumsum(pool.sentence_lengths), [[1, 0]])  # [n + 1]
     first = tf.cast(random_integers(fold_in(keys, _FIRST), 1, 0, tf.size(totals) - 1)[:, 0], tf.int32)

@@ -4,26 +4,32 @@ Shapes: S sequence, P predictions, K parts of a packed row.
 """
 
 import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from kbert.config import default_num_parts
-from kbert.corpus.pool import text_pools
+from kbert.corpus.pool import TokenPool, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import max_pair_tokens
 from kbert.pretraining.rows import add_further_parts, count_rows, part_lengths, row_of_pairs
 from kbert.pretraining.shared_graphs import shared_pairs
-from kbert.pretraining.sources import open_source, resolve_held_out, text_documents
+from kbert.pretraining.sources import Source, open_source, resolve_held_out, text_documents
 from kbert.pretraining.tfrecords import is_tfrecords
+
+if TYPE_CHECKING:
+    from kbert.text.tokenizer import BertTokenizer
+
 
 _SHORT_SEQUENCE_RATE = 0.1  # of `pretraining_dataset`
 _LOGGER = logging.getLogger("kbert")
 _LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within parts costs, and a little more
 
 
-def first_pool(source, tokenizer, seed=0, held_out=None):
+def first_pool(source: Source, tokenizer: "BertTokenizer", seed: int = 0, held_out: float | None = None) -> TokenPool:
     """The `TokenPool` of the first shard of records, without its tokens, or of the beginning of a corpus of text."""
     held_out = resolve_held_out("real_fractions", source, held_out)
     opened = open_source(source)
@@ -36,19 +42,19 @@ def first_pool(source, tokenizer, seed=0, held_out=None):
 
 
 def real_fractions(
-    source,
-    tokenizer,
+    source: Source,
+    tokenizer: "BertTokenizer",
     *,
-    sequence_length=128,
-    max_predictions=20,
-    num_parts=None,
-    seed=0,
-    held_out=None,
-    next_sentence=True,
-    random_next_rate=0.5,
-    mask_rate=0.15,
-    left_to_right=False,
-    filled=True,
+    sequence_length: int = 128,
+    max_predictions: int = 20,
+    num_parts: int | None = None,
+    seed: int = 0,
+    held_out: float | None = None,
+    next_sentence: bool = True,
+    random_next_rate: float = 0.5,
+    mask_rate: float = 0.15,
+    left_to_right: bool = False,
+    filled: bool = True,
 ) -> dict[str, float]:
     """The fraction of tokens that are not padding, from the lengths of the pairs of the first pool.
 
@@ -80,8 +86,11 @@ def real_fractions(
     return fractions
 
 
-def choose_packing(settings, tokenizer, source=None):
-    """The settings with `packed` decided: by `packing_pays` if nothing was given; filled rows are, TFRecords not."""
+def choose_packing(settings: Any, tokenizer: "BertTokenizer", source: Source | None = None) -> Any:
+    """`PretrainingSettings` with `packed` decided: by `packing_pays` if nothing was given.
+
+    Rows that are to be filled are packed, those of TFRecords not.
+    """
     if settings.packed is not None:
         return settings
     if is_tfrecords(settings.source):
@@ -103,7 +112,9 @@ def choose_packing(settings, tokenizer, source=None):
     return settings.with_packing(pays)
 
 
-def packing_pays(source, tokenizer, phases, **options) -> bool:
+def packing_pays(
+    source: Source, tokenizer: "BertTokenizer", phases: Iterable[tuple[int, float, int, int]], **options
+) -> bool:
     """Whether packed rows are fewer rows, by a twentieth.
 
     By the first pool alone, so that a run that is resumed decides the same.

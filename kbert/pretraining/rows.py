@@ -7,18 +7,33 @@ Shapes: B batch (rows), S sequence, P predictions, K parts of a packed row, p pa
 that are looked at together.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
 import numpy as np
 import tensorflow as tf
 
+from kbert.corpus.pool import TokenPool
 from kbert.pretraining.pairs import PairTable, further_pairs, special_tokens
 from kbert.stateless_random import fold_in, permutation
 from kbert.text.packing import pack_ranges
+
+if TYPE_CHECKING:
+    from kbert.pretraining.masking import NextTokens, TokenMasking
+
 
 LEAST_TOKENS = 24  # of a further pair, [CLS] and [SEP] included: shorter ones have hardly any context
 _CLOSED = -1  # the space of a row that no part can join any more, or that does not exist yet
 
 
-def plain_rows(masking, values, table, *, sequence_length, next_sentence=True):
+def plain_rows(
+    masking: "TokenMasking | NextTokens",
+    values: Mapping[str, tf.Tensor],
+    table: PairTable,
+    *,
+    sequence_length: int,
+    next_sentence: bool = True,
+) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
     """Each pair in a row of its own, ``[CLS] A [SEP] B [SEP]``, or of single segments ``[CLS] A [SEP]``, masked.
 
     `values` are a pool's columns with one value per token: ``token_ids``, and ``entity_ids`` if there are any.
@@ -32,7 +47,13 @@ def plain_rows(masking, values, table, *, sequence_length, next_sentence=True):
     return inputs, labels, weights
 
 
-def mask_pairs(masking, values, table, sequence_length, next_sentence):
+def mask_pairs(
+    masking: "TokenMasking | NextTokens",
+    values: Mapping[str, tf.Tensor],
+    table: PairTable,
+    sequence_length: int | tf.Tensor,
+    next_sentence: bool,
+) -> tuple[dict[str, tf.Tensor], tf.Tensor, tf.Tensor]:
     """What `TokenMasking` returns for each pair in a row of its own."""
     tokenizer = masking.tokenizer
     special = {"cls_id": tokenizer.cls_id, "sep_id": tokenizer.sep_id, "pad_id": tokenizer.pad_id}
@@ -45,12 +66,19 @@ def mask_pairs(masking, values, table, sequence_length, next_sentence):
     return masking.call(batch, keys=table.keys, entity_ids=entity_ids)
 
 
-def part_lengths(table, next_sentence=True):
+def part_lengths(table: PairTable, next_sentence: bool = True) -> tf.Tensor:
     """Tokens of each pair with its [CLS] and [SEP], int32 [p]."""
     return table.a_length + table.b_length + special_tokens(next_sentence)
 
 
-def row_of_pairs(masking, table, sequence_length, num_parts, next_sentence=True, in_graph=False):
+def row_of_pairs(
+    masking: "TokenMasking | NextTokens",
+    table: PairTable,
+    sequence_length: int,
+    num_parts: int,
+    next_sentence: bool = True,
+    in_graph: bool = False,
+) -> tf.Tensor:
     """The row that each pair of a pool goes into, int32 [p]; needs the lengths of the pairs alone."""
     lengths = part_lengths(table, next_sentence)
     if in_graph:
@@ -64,12 +92,12 @@ def row_of_pairs(masking, table, sequence_length, num_parts, next_sentence=True,
     return tf.ensure_shape(rows, [None])
 
 
-def count_rows(rows):
+def count_rows(rows: tf.Tensor) -> tf.Tensor:
     """How many rows a result of `row_of_pairs` has, int32 scalar."""
     return tf.reduce_max(tf.concat([rows, [-1]], 0)) + 1
 
 
-def arrange_in_rows(table, rows, key):
+def arrange_in_rows(table: PairTable, rows: tf.Tensor, key: tf.Tensor) -> tuple[PairTable, tf.Tensor]:
     """The pairs in the order of their rows, and splits int32 [B + 1].
 
     Row r has the pairs splits[r] to splits[r + 1] - 1. Rows are in a random order: with best fit the full ones come
@@ -82,7 +110,16 @@ def arrange_in_rows(table, rows, key):
     return PairTable(*(tf.gather(column, order) for column in table)), splits
 
 
-def packed_rows(masking, values, table, splits, *, sequence_length, num_parts, next_sentence=True):
+def packed_rows(
+    masking: "TokenMasking | NextTokens",
+    values: Mapping[str, tf.Tensor],
+    table: PairTable,
+    splits: tf.Tensor,
+    *,
+    sequence_length: int,
+    num_parts: int,
+    next_sentence: bool = True,
+) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor], dict[str, tf.Tensor]]:
     """Several pairs in each row, as `arrange_in_rows` orders them, each masked as it would be in a row of its own.
 
     Every part begins at position 0 with [CLS]. Its masks and their replacements are drawn with its own key: they are
@@ -167,8 +204,16 @@ def _masked_by_length(masking, values, table, lengths, sequence_length, next_sen
 
 
 def add_further_parts(
-    masking, pool, table, rows, key, sequence_length, num_parts, next_sentence=True, random_next_rate=0.5
-):
+    masking: "TokenMasking | NextTokens",
+    pool: TokenPool,
+    table: PairTable,
+    rows: tf.Tensor,
+    key: tf.Tensor,
+    sequence_length: int,
+    num_parts: int,
+    next_sentence: bool = True,
+    random_next_rate: float = 0.5,
+) -> tuple[PairTable, tf.Tensor]:
     """Adds one pair to each row that has space for it, from a random sentence of the pool on.
 
     The pairs that are there stay as they are, and so does the number of rows; what is added stands at the ends. A row
@@ -197,7 +242,13 @@ def add_further_parts(
     return table, tf.concat([rows, chosen], 0)
 
 
-def assign_rows(lengths, masks, sequence_length, max_predictions, num_parts):
+def assign_rows(
+    lengths: Sequence[int] | np.ndarray,
+    masks: Sequence[int] | np.ndarray,
+    sequence_length: int,
+    max_predictions: int,
+    num_parts: int,
+) -> np.ndarray:
     """The row of each part, int32 [p], as few rows as best fit finds; a function of the arguments alone.
 
     From the longest part to the shortest, in their order if equally long, each goes into the row with the least space
@@ -268,7 +319,9 @@ class _RowsBySpace:
         self.rows.setdefault(space, []).append(rows)
 
 
-def assign_rows_in_graph(lengths, masks, sequence_length, max_predictions, num_parts):
+def assign_rows_in_graph(
+    lengths: tf.Tensor, masks: tf.Tensor, sequence_length: int, max_predictions: int, num_parts: int
+) -> tf.Tensor:
     """What `assign_rows` gives, row for row, in graph; it takes several times as long."""
     parts = tf.size(lengths)
     order = tf.argsort(-lengths, stable=True)

@@ -8,12 +8,13 @@ Shapes: n sentences, d documents of a pool, p pairs, B rows.
 
 import dataclasses
 import functools
+from collections.abc import Callable
 
 import tensorflow as tf
 
 from kbert.corpus.pool import TokenPool
 from kbert.corpus.records import vocabulary_hash
-from kbert.pretraining.masking import OPTIONS, NextTokens
+from kbert.pretraining.masking import OPTIONS, NextTokens, TokenMasking
 from kbert.pretraining.pairs import PairTable, sentence_pairs
 from kbert.pretraining.rows import packed_rows, plain_rows
 from kbert.stateless_random import fold_in
@@ -21,7 +22,9 @@ from kbert.stateless_random import fold_in
 _KEPT = 16  # graphs of each kind
 
 
-def shared_pairs(max_tokens, short_sequence_rate, random_next_rate, next_sentence):
+def shared_pairs(
+    max_tokens: int, short_sequence_rate: float, random_next_rate: float, next_sentence: bool
+) -> Callable[..., PairTable]:
     """`sentence_pairs` with these arguments: a function (`TokenPool`, seed, epoch int64) → `PairTable`."""
     graph = _pairs_graph(max_tokens, short_sequence_rate, random_next_rate, next_sentence)
 
@@ -31,7 +34,14 @@ def shared_pairs(max_tokens, short_sequence_rate, random_next_rate, next_sentenc
     return draw
 
 
-def shared_rows(masking, element_spec, *, sequence_length, next_sentence, num_parts):
+def shared_rows(
+    masking: TokenMasking | NextTokens,
+    element_spec: tuple,
+    *,
+    sequence_length: int,
+    next_sentence: bool,
+    num_parts: int | None,
+) -> Callable[..., tuple]:
     """`packed_rows`, or without `num_parts` `plain_rows`, with these arguments, of elements of this specification."""
     names = tuple(sorted(element_spec[0]))
     flat = tuple(tf.nest.flatten(element_spec))

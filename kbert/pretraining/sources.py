@@ -4,8 +4,9 @@ import functools
 import hashlib
 import itertools
 import math
+import os
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -13,11 +14,12 @@ import tensorflow as tf
 from kbert.checks import check_numbers
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import DocumentList, check_format, end_of_documents, file_documents, texts_as_documents
-from kbert.corpus.pool import POOL_SENTENCES, held_out_rank, is_held_out, sufficient_fraction, text_pools
+from kbert.corpus.pool import POOL_SENTENCES, TokenPool, held_out_rank, is_held_out, sufficient_fraction, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.stateless_random import fold_in, permutation
+from kbert.text.tokenizer import BertTokenizer
 
 HELD_OUT = 0.01  # of the documents of text, where nothing is given
 _READING = {"format": "auto", "language": "en", "pool_sentences": POOL_SENTENCES}  # where nothing is given
@@ -28,7 +30,7 @@ _KINDS = {True: "held out", False: "for training"}  # by `evaluation`
 _graph = tf.autograph.experimental.do_not_convert  # nothing here is Python control flow over tensors; halves the start
 
 
-def open_source(source, format="auto", language="en"):
+def open_source(source: "Source", format: str = "auto", language: str = "en") -> "Records | TextSource":
     """`Records`, or a `TextSource`: opened once, for all that reads it. What is open already stays as it is."""
     if isinstance(source, Records | TextSource):
         return source
@@ -42,7 +44,7 @@ class TextSource:
     up to `_HEAD` characters; whoever reads further reads the file again.
     """
 
-    def __init__(self, source, format: str = "auto", language: str = "en"):
+    def __init__(self, source: str | os.PathLike | Sequence | DocumentList, format: str = "auto", language: str = "en"):
         check_format(format)
         self.format = format
         self.language = language
@@ -52,7 +54,7 @@ class TextSource:
         self.lock = threading.Lock()  # datasets read in threads of their own
         self._heads: dict[str, _Head] = {}
 
-    def documents(self, files: Iterable) -> Iterator[list[str]]:
+    def documents(self, files: Sequence) -> Iterator[list[str]]:
         """The documents of some of the files, in the given order."""
         texts: list[tuple] = []
         for file in files:
@@ -62,6 +64,10 @@ class TextSource:
             head = self._heads.setdefault(file, _Head(self, file))
             yield from head.documents(texts)
         end_of_documents(files, self.format, texts)
+
+
+# What a pre-training reads: `pretraining_dataset` explains the forms. Records and text that are open stay so.
+Source = str | os.PathLike | Sequence | DocumentList | Records | TextSource
 
 
 class _Head:
@@ -103,7 +109,7 @@ class _Head:
             self.source.space -= sum(map(len, document))
 
 
-def resolve_held_out(owner: str, source, held_out: float | None) -> float | None:
+def resolve_held_out(owner: str, source: Source, held_out: float | None) -> float | None:
     """The fraction of the documents that are only for evaluation: of text, 0.01 by default; None of records."""
     if held_out is not None:
         (held_out,) = check_numbers(owner, "[0, 1)", held_out=held_out).values()
@@ -121,7 +127,7 @@ def _are_records(source):
     return isinstance(source, Records) or is_records(source)
 
 
-def check_reading(owner: str, source, **options) -> None:
+def check_reading(owner: str, source: Source, **options) -> None:
     """Raises ValueError for ``format``, ``language`` or ``pool_sentences`` that would be ignored."""
     if not _are_records(source) and not isinstance(source, DocumentList):
         return
@@ -132,7 +138,7 @@ def check_reading(owner: str, source, **options) -> None:
             raise ValueError(f"{owner}: {kind} are no files of text and take no `{name}`. Received: {name}={value!r}")
 
 
-def check_held_out(source, held_out: float | None) -> None:
+def check_held_out(source: Source, held_out: float | None) -> None:
     """Raises ValueError unless there are documents for training and for evaluation; reads until it has found both."""
     source = open_source(source)
     for evaluation in (True, False):
@@ -142,7 +148,14 @@ def check_held_out(source, held_out: float | None) -> None:
             _first_document(source.documents(source.files), held_out, evaluation)
 
 
-def text_documents(source: TextSource, tokenizer, seed, epochs, evaluation, held_out):
+def text_documents(
+    source: TextSource,
+    tokenizer: BertTokenizer,
+    seed: int,
+    epochs: int | Callable[[], Iterable[int]] | None,
+    evaluation: bool,
+    held_out: float,
+) -> Callable[..., Iterator[tuple[int, int, list[str]]]]:
     """A function that starts an iterator over (epoch, number, sentences) of the training or held-out documents."""
     files = source.files
     document = _first_document(source.documents(files), held_out, evaluation)
@@ -167,7 +180,7 @@ def text_documents(source: TextSource, tokenizer, seed, epochs, evaluation, held
     return documents
 
 
-def file_order(files, seed, epoch):
+def file_order(files: Sequence[str], seed: int, epoch: int) -> list[str]:
     """The files of an epoch in the order of the seed."""
     # Not NumPy's generator: its streams may change with its version.
     key = {file: hashlib.blake2b(f"{seed}/{epoch}/{i}".encode()).digest() for i, file in enumerate(files)}
@@ -206,7 +219,14 @@ def _has_token(first, documents, tokenizer):
         return any(pool.token_ids.size for _, _, pool in text_pools(documents, tokenizer).as_numpy_iterator())
 
 
-def record_pools(records, seed, epochs, evaluation, count_rows, rows_before):
+def record_pools(
+    records: Records,
+    seed: int,
+    epochs: int | None,
+    evaluation: bool,
+    count_rows: Callable[[TokenPool, tf.Tensor], tf.Tensor],
+    rows_before: int,
+) -> tuple[tf.data.Dataset, int]:
     """The pools of records, from the one on that row `rows_before` is in, without reading the tokens before it.
 
     `count_rows` gives the rows of (pool without tokens, epoch). Returns (tf.data.Dataset of (epoch int64, `TokenPool`),
@@ -255,7 +275,7 @@ def _check_shards(records, evaluation):
     )
 
 
-def held_out_fractions(records, count_rows, wanted):
+def held_out_fractions(records: Records, count_rows: Callable[[TokenPool, int], tf.Tensor], wanted: int) -> np.ndarray:
     """How many rows each shard of held-out records gives, so that `wanted` of them stand for all of its documents.
 
     A shard may be a single book: the first rows in the order of the shards would be a sample of one text. int32

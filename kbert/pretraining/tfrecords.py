@@ -14,6 +14,8 @@ import contextlib
 import itertools
 import os
 import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -22,6 +24,7 @@ from kbert.corpus.corpus_files import find_files
 from kbert.files import atomic_file
 from kbert.pretraining.sources import file_order
 from kbert.stateless_random import fold_in, permutation, uniform
+from kbert.text.tokenizer import BertTokenizer
 
 _NAME = re.compile(r"\.tf_?records?([-_.*?\[][^/]*)?$")  # also of a shard or a pattern: x.tfrecord-00000-of-00010
 _POOL = 4096  # rows that are shuffled at once
@@ -29,7 +32,7 @@ _ORDER, _HELD_OUT = 6, 7  # keep these draws independent of other uses of the sa
 _graph = tf.autograph.experimental.do_not_convert
 
 
-def is_tfrecords(source) -> bool:
+def is_tfrecords(source: Any) -> bool:
     """Whether something is path(s) or pattern(s) of files that end in .tfrecord, .tfrecords or .tf_record."""
     paths = [source] if isinstance(source, str | os.PathLike) else source
     if not isinstance(paths, list | tuple) or not paths:
@@ -37,7 +40,12 @@ def is_tfrecords(source) -> bool:
     return all(isinstance(path, str | os.PathLike) and _NAME.search(os.fspath(path)) for path in paths)
 
 
-def check_tfrecords(source, held_out=None, lengths=None, evaluation=None) -> None:
+def check_tfrecords(
+    source: str | os.PathLike | Sequence[str | os.PathLike],
+    held_out: float | None = None,
+    lengths: tuple[int, int] | None = None,
+    evaluation: bool | None = None,
+) -> None:
     """Raises ValueError, with the file's name, unless there are rows to learn from."""
     files = find_files(source, are_texts=False)
     stored = _lengths_of(files[0])
@@ -58,7 +66,16 @@ def check_tfrecords(source, held_out=None, lengths=None, evaluation=None) -> Non
 
 
 def tfrecord_rows(
-    source, tokenizer, *, sequence_length, max_predictions, seed, epochs, evaluation, held_out, next_sentence
+    source: str | os.PathLike | Sequence[str | os.PathLike],
+    tokenizer: BertTokenizer,
+    *,
+    sequence_length: int,
+    max_predictions: int,
+    seed: int,
+    epochs: int | None,
+    evaluation: bool,
+    held_out: float,
+    next_sentence: bool,
 ) -> tf.data.Dataset:
     """The rows of files of records, as `pretraining_dataset` has them before batching.
 
@@ -88,7 +105,9 @@ def tfrecord_rows(
     return pools.map(_graph(read), num_parallel_calls=2, deterministic=True).unbatch()
 
 
-def tfrecord_token_ids(source, held_out):
+def tfrecord_token_ids(
+    source: str | os.PathLike | Sequence[str | os.PathLike], held_out: float
+) -> Iterator[np.ndarray]:
     """Yields the token ids of pools of rows for training, with their masks undone, [r, S]."""
     files = find_files(source, are_texts=False)
     lengths = _lengths_of(files[0])
@@ -97,7 +116,7 @@ def tfrecord_token_ids(source, held_out):
         yield _originals(rows).numpy()[~_is_held_out(rows, held_out).numpy()]
 
 
-def write_tfrecords(batches, paths) -> int:
+def write_tfrecords(batches: Iterable[tuple], paths: str | os.PathLike | Iterable[str | os.PathLike]) -> int:
     """Writes batches as the files of create_pretraining_data.py, for google-research/bert and what reads as it.
 
     Args:
@@ -106,7 +125,7 @@ def write_tfrecords(batches, paths) -> int:
         paths: path of a file, or a list of them, which take the rows in turn. They appear when all are complete.
 
     Returns:
-        int, the number of rows; those that only fill up the last batch of held-out data are not written.
+        The number of rows; those that only fill up the last batch of held-out data are not written.
 
     Raises:
         ValueError: batches of packed rows, or without next sentences.

@@ -4,13 +4,20 @@ Shapes: B strings, c characters of all of them, u distinct characters, t pieces 
 """
 
 import functools
+from collections.abc import Callable
 
 import tensorflow as tf
 
-from kbert.text.normalizer import traced_once
+from kbert.text.normalizer import Normalizer, traced_once
 
 
-def align_to_source(strings, normalizer, starts, ends, source_lengths):
+def align_to_source(
+    strings: tf.Tensor,
+    normalizer: Normalizer,
+    starts: tf.RaggedTensor,
+    ends: tf.RaggedTensor,
+    source_lengths: Callable[[tf.Tensor], tf.Tensor],
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor]:
     """Converts byte offsets of normalised strings to code points of their source strings [B].
 
     Offsets are half-open: ragged int64 [B, None] in, ragged int32 out. Normalisation works on one

@@ -85,7 +85,7 @@ def reserved_tokens(size: int) -> list[str]:
     return [PAD, *unused, UNK, CLS, SEP, MASK]
 
 
-def count_words(lines, normalizer):
+def count_words(lines: Iterable[str], normalizer: Normalizer) -> Counter[str]:
     """Counts the words of texts: normalised strings, split at spaces."""
     counts = Counter()
     total = 0

@@ -5,6 +5,7 @@ Shapes: B strings.
 
 import functools
 import unicodedata
+from collections.abc import Callable
 
 import tensorflow as tf
 
@@ -167,7 +168,7 @@ _LONG_RUN = r"(?s).*\p{M}{32}.*"
 _COMPOSED = {"\u0f73": "\u0f71\u0f72", "\u0f75": "\u0f71\u0f74", "\u0f81": "\u0f71\u0f80"}
 
 
-def order_marks(strings):
+def order_marks(strings: tf.Tensor) -> tf.Tensor:
     """Sorts the marks after each character by their combining class if there are very many of them.
 
     NFD does this too, but ICU needs n² time for n marks that are out of order: minutes for half a
@@ -199,7 +200,7 @@ def _combining_classes():
     return [(point, found) for point in range(0x20000) if (found := unicodedata.combining(chr(point)))]
 
 
-def traced_once(function, *signature):
+def traced_once(function: Callable, *signature) -> Callable:
     """Traces a function of tensors, apart from the graph, device and strategy in which it is first called.
 
     A tokenizer is part of every dataset, `predict` and served signature, and tracing its string ops

@@ -3,10 +3,14 @@
 Shapes: B batch, S sequence, t tokens of a flat list.
 """
 
+from collections.abc import Sequence
+
 import tensorflow as tf
 
 
-def pack(segments, sequence_length, *, cls_id, sep_id, pad_id):
+def pack(
+    segments: Sequence[tf.RaggedTensor], sequence_length: int, *, cls_id: int, sep_id: int, pad_id: int
+) -> dict[str, tf.Tensor]:
     """Packs one or two ragged batches of token ids into the batch that every kbert model takes.
 
     Texts that do not fit are truncated as in the original's fine-tuning: one token at a time from
@@ -50,7 +54,18 @@ def pack(segments, sequence_length, *, cls_id, sep_id, pad_id):
     return pack_ranges(tf.concat(values, axis=0), *ranges, sequence_length=sequence_length, **special)
 
 
-def pack_ranges(values, a_start, a_length, b_start=None, b_length=None, *, sequence_length, cls_id, sep_id, pad_id):
+def pack_ranges(
+    values: tf.Tensor,
+    a_start: tf.Tensor,
+    a_length: tf.Tensor,
+    b_start: tf.Tensor | None = None,
+    b_length: tf.Tensor | None = None,
+    *,
+    sequence_length: int | tf.Tensor,
+    cls_id: int,
+    sep_id: int,
+    pad_id: int,
+) -> dict[str, tf.Tensor]:
     """`pack` for texts given as ranges of one flat list of tokens, already truncated.
 
     Args:
@@ -82,7 +97,7 @@ def pack_ranges(values, a_start, a_length, b_start=None, b_length=None, *, seque
     return {"token_ids": token_ids, "segment_ids": segment_ids, "padding_mask": padding_mask}
 
 
-def content_length(sequence_length, num_segments):
+def content_length(sequence_length: int, num_segments: int) -> int:
     """How many tokens of text fit beside [CLS] and one [SEP] for each segment."""
     budget = sequence_length - 1 - num_segments
     if budget < num_segments:
@@ -93,7 +108,7 @@ def content_length(sequence_length, num_segments):
     return budget
 
 
-def truncated_lengths(a_length, b_length, budget):
+def truncated_lengths(a_length: tf.Tensor, b_length: tf.Tensor, budget: int | tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
     """Lengths int32 [B] after tokens are dropped from the end of the longer text until both fit `budget`.
 
     The closed form of the original's loop. Each text gets half of the budget, and whatever the

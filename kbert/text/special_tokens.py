@@ -4,6 +4,8 @@ Shapes: B strings.
 """
 
 import re
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import tensorflow as tf
 
@@ -18,7 +20,7 @@ _SUBSTITUTE = "\ufaff"
 _MOST = ord(_SUBSTITUTE) - _FIRST_SENTINEL
 
 
-def check_special_tokens(value, where: str) -> bool | tuple[str, ...]:
+def check_special_tokens(value: Any, where: str) -> bool | tuple[str, ...]:
     """The option `special_tokens_in_text` of a tokenizer, checked: True, False, or a tuple of tokens."""
     if isinstance(value, list | tuple) and value:
         is_right = all(isinstance(token, str) and token.strip() == token != "" for token in value)
@@ -42,12 +44,12 @@ def tokens_in_text(value: bool | tuple[str, ...]) -> tuple[str, ...]:
     return tuple(sorted(tokens, key=len, reverse=True))
 
 
-def sentinels_of(tokens) -> dict[str, str]:
+def sentinels_of(tokens: Iterable[str]) -> dict[str, str]:
     """A character for each token."""
     return {token: chr(_FIRST_SENTINEL + i) for i, token in enumerate(tokens)}
 
 
-def insert_sentinels(strings, tokens):
+def insert_sentinels(strings: tf.Tensor, tokens: Iterable[str]) -> tf.Tensor:
     """Strings [B] with one character, which normalisation keeps, for each literal token."""
     sentinels = sentinels_of(tokens)
     strings = tf.strings.regex_replace(strings, f"[{''.join(sentinels.values())}]", _SUBSTITUTE)
@@ -56,7 +58,7 @@ def insert_sentinels(strings, tokens):
     return strings
 
 
-def source_lengths(code_points, tokens):
+def source_lengths(code_points: tf.Tensor, tokens: Sequence[str]) -> tf.Tensor:
     """How many characters of the source each character of `insert_sentinels` stands for: int32 to int32."""
     lengths = tf.constant([len(token) for token in tokens])
     index = code_points - _FIRST_SENTINEL

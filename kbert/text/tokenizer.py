@@ -8,6 +8,7 @@ import logging
 import os
 import pathlib
 from collections.abc import Iterable, Sequence
+from typing import Any, Self
 
 import keras
 import numpy as np
@@ -90,12 +91,12 @@ class BertTokenizer(keras.layers.Layer):
 
     def __init__(
         self,
-        vocabulary,
-        lowercase=True,
-        strip_accents=None,
-        split_on_cjk=True,
-        max_word_length=200,
-        special_tokens_in_text=False,
+        vocabulary: str | os.PathLike | Sequence[str] | None,
+        lowercase: bool = True,
+        strip_accents: bool | None = None,
+        split_on_cjk: bool = True,
+        max_word_length: int = 200,
+        special_tokens_in_text: bool | Sequence[str] = False,
         **kwargs,
     ):
         super().__init__(**kwargs)
@@ -139,22 +140,22 @@ class BertTokenizer(keras.layers.Layer):
         return self._words
 
     @property
-    def vocabulary(self):
+    def vocabulary(self) -> list[str]:
         """The tokens, in the order of their ids."""
         return list(self._known().tokens)
 
     @property
-    def vocabulary_size(self):
+    def vocabulary_size(self) -> int:
         return len(self._known().tokens)
 
-    def token_to_id(self, token):
+    def token_to_id(self, token: str) -> int:
         """The id of a token; KeyError if it is not in the vocabulary."""
         try:
             return self._known().ids[token]
         except KeyError:
             raise KeyError(f"The vocabulary ({self.vocabulary_size} tokens) does not contain {token!r}.") from None
 
-    def id_to_token(self, id):
+    def id_to_token(self, id: int) -> str:
         """The token of an id; IndexError if there is none."""
         if not 0 <= id < self.vocabulary_size:
             raise IndexError(f"Ids go from 0 to {self.vocabulary_size - 1}. Received: {id}")
@@ -167,23 +168,27 @@ class BertTokenizer(keras.layers.Layer):
     mask_id = property(lambda self: self.token_to_id(MASK))
 
     @property
-    def own_special_ids(self):
+    def own_special_ids(self) -> list[int]:
         """The ids of `special_tokens_in_text` that are not BERT's own."""
         tokens = tokens_in_text(self.special_tokens_in_text)
         return sorted(self.token_to_id(token) for token in tokens if token not in SPECIAL_TOKENS)
 
-    def call(self, strings):
+    def call(self, strings: str | Sequence | np.ndarray | tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor | tf.Tensor:
         return _by_row(strings, lambda rows: self._known().pieces(rows)[0])
 
-    def tokenize(self, strings):
+    def tokenize(
+        self, strings: str | Sequence | np.ndarray | tf.Tensor | tf.RaggedTensor
+    ) -> tf.RaggedTensor | tf.Tensor:
         """Strings to ids, as calling the layer does."""
         return self(strings)
 
-    def pieces(self, strings):
+    def pieces(self, strings: str | Sequence | np.ndarray | tf.Tensor | tf.RaggedTensor) -> tf.RaggedTensor | tf.Tensor:
         """The word pieces of ids, ragged strings [B, None]; pieces inside a word begin with ``##``."""
         return tf.gather(tf.constant(self._known().tokens), self.call(strings))
 
-    def tokenize_with_offsets(self, strings):
+    def tokenize_with_offsets(
+        self, strings: str | Sequence | np.ndarray | tf.Tensor | tf.RaggedTensor
+    ) -> tuple[tf.RaggedTensor | tf.Tensor, tf.RaggedTensor | tf.Tensor, tf.RaggedTensor | tf.Tensor]:
         """The ids, and where in the strings they come from.
 
         Returns:
@@ -194,15 +199,15 @@ class BertTokenizer(keras.layers.Layer):
         """
         return _by_row(strings, self._known().pieces_with_spans)
 
-    def detokenize(self, ids):
+    def detokenize(self, ids: Sequence | np.ndarray | tf.Tensor | tf.RaggedTensor) -> tf.Tensor:
         """Ids [B, None] to strings [B]: tokens joined by spaces, ``##`` pieces to the piece before them."""
         tokens = tf.gather(tf.constant(self._known().tokens), _tensor(ids))
         return tf.strings.regex_replace(tf.strings.reduce_join(tokens, axis=-1, separator=" "), " ##", "")
 
-    def compute_output_spec(self, strings):
+    def compute_output_spec(self, strings: keras.KerasTensor) -> keras.KerasTensor:
         return keras.KerasTensor((*strings.shape, None), dtype="int32", ragged=True)
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         """The constructor's arguments except the vocabulary, as plain data."""
         return {
             "lowercase": self.lowercase,
@@ -212,10 +217,10 @@ class BertTokenizer(keras.layers.Layer):
             "special_tokens_in_text": plain_special_tokens(self.special_tokens_in_text),
         }
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {**super().get_config(), "vocabulary": None, **self.settings()}
 
-    def reading_special_tokens(self):
+    def reading_special_tokens(self) -> Self:
         """This tokenizer, or one with equal settings that reads BERT's special tokens in texts."""
         own = tokens_in_text(self.special_tokens_in_text)
         if set(SPECIAL_TOKENS) <= set(own):
@@ -223,14 +228,14 @@ class BertTokenizer(keras.layers.Layer):
         read = [*SPECIAL_TOKENS, *(token for token in own if token not in SPECIAL_TOKENS)] if own else True
         return type(self)(self.vocabulary, **{**self.settings(), "special_tokens_in_text": read})
 
-    def save_assets(self, directory):
+    def save_assets(self, directory: str | os.PathLike) -> None:
         write_vocabulary(pathlib.Path(directory) / _ASSET, self._known().tokens)
 
-    def load_assets(self, directory):
+    def load_assets(self, directory: str | os.PathLike) -> None:
         self._set_vocabulary(read_vocabulary(pathlib.Path(directory) / _ASSET))
 
 
-def check_tokenizer(tokenizer, owner: str) -> None:
+def check_tokenizer(tokenizer: Any, owner: str) -> None:
     """Raises TypeError unless this is a `BertTokenizer`, not a path or another library's tokenizer."""
     if not isinstance(tokenizer, BertTokenizer):
         raise TypeError(

@@ -4,6 +4,7 @@ Shapes: B strings, t pieces of all of them, w words of all of them, V vocabulary
 """
 
 import functools
+from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
@@ -32,7 +33,13 @@ class WordPiece:
     2020 (arXiv 2012.15524), as tensorflow-text has it.
     """
 
-    def __init__(self, vocabulary, aliases=None, split_words=False, max_word_length=200):
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        aliases: Mapping[str, int] | None = None,
+        split_words: bool = False,
+        max_word_length: int = 200,
+    ):
         import tensorflow_text
 
         aliases = aliases or {}
@@ -60,7 +67,7 @@ class WordPiece:
             self._continues = tf.constant([word.startswith("##") for word in words])  # [V + aliases]
             self._characters = tf.constant([len(word.removeprefix("##")) for word in words])  # [V + aliases]
 
-    def pieces(self, strings):
+    def pieces(self, strings: tf.Tensor) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
         if self._split_words:
             ids, starts, ends = self._pieces_of_words(strings)
         else:

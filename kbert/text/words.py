@@ -3,6 +3,9 @@
 Shapes: B texts.
 """
 
+from collections.abc import Sequence
+
+import numpy as np
 import tensorflow as tf
 
 from kbert.text.normalizer import CJK, PUNCTUATION, valid_utf8
@@ -23,7 +26,9 @@ _WORDS = "|".join(
 _CLITIC = f"{_SENTINEL}(['\u2019]){_SENTINEL}{_SENTINEL}([sStTdDmM]|re|ve|ll|RE|VE|LL){_SENTINEL}"
 
 
-def split_words(strings):
+def split_words(
+    strings: Sequence[str] | np.ndarray | tf.Tensor,
+) -> tuple[tf.RaggedTensor, tf.RaggedTensor, tf.RaggedTensor]:
     """Splits texts [B] into words, much like the words in CoNLL's files.
 
     The result is (words, starts, ends), ragged [B, None]: string, int32, int32. ``text[start:end]``

@@ -2,6 +2,8 @@
 
 import logging
 import time
+from collections.abc import Sequence
+from typing import Any
 
 import keras
 
@@ -15,7 +17,9 @@ _NOT_ON_CONSOLE = set(
 _SECONDS = 10  # between two lines
 
 
-def callback_list(function: str, callbacks, has_own_rate: bool = False) -> list[keras.callbacks.Callback]:
+def callback_list(
+    function: str, callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback], has_own_rate: bool = False
+) -> list[keras.callbacks.Callback]:
     """Keras callbacks as a list, a single one as well."""
     listed = list(callbacks) if isinstance(callbacks, list | tuple) else [callbacks]
     if wrong := [callback for callback in listed if not isinstance(callback, keras.callbacks.Callback)]:
@@ -45,15 +49,15 @@ class ConsoleProgress(keras.callbacks.Callback):
         super().__init__()
         self._begun = False
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self._start = time.perf_counter()
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if not self._begun and is_chief(self.model):
             _LOGGER.info("first step done after %.1f s", time.perf_counter() - self._start)
         self._begun = True
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if not is_chief(self.model):
             return
         logs = complete_logs(logs, self.model)
@@ -89,7 +93,7 @@ class PredictionProgress(keras.callbacks.Callback):
         self.before = before
         self.start = self.shown = time.perf_counter()
 
-    def on_predict_batch_end(self, batch, logs=None):
+    def on_predict_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self.done((batch + 1) * self.batch_size)
 
     def done(self, rows: int) -> None:

@@ -2,8 +2,10 @@
 
 import logging
 import math
+import os
 import pathlib
 import shutil
+from typing import Any
 
 import keras
 import numpy as np
@@ -27,7 +29,7 @@ class Checkpoints:
     resume with another number of replicas.
     """
 
-    def __init__(self, directory, model: keras.Model, keep: int = 2, keep_every: int | None = None):
+    def __init__(self, directory: str | os.PathLike, model: keras.Model, keep: int = 2, keep_every: int | None = None):
         self.directory = pathlib.Path(directory)
         self.model = model
         self.keep = max(1, keep)
@@ -150,7 +152,7 @@ class ExactResume(keras.callbacks.Callback):
         )
     """
 
-    def __init__(self, directory, model: keras.Model, steps_per_epoch: int, keep: int = 2):
+    def __init__(self, directory: str | os.PathLike, model: keras.Model, steps_per_epoch: int, keep: int = 2):
         super().__init__()
         place = check_directory(directory, "ExactResume: `directory`")
         self.steps_per_epoch = steps_per_epoch
@@ -163,7 +165,7 @@ class ExactResume(keras.callbacks.Callback):
                 f"the `steps_per_epoch` of the run. Received: {steps_per_epoch}"
             )
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.step = (epoch + 1) * self.steps_per_epoch
         if is_chief(self.model):
             self._checkpoints.save(self.step)

@@ -2,10 +2,11 @@
 
 import logging
 import math
+import os
 import re
 import time
-from collections.abc import Mapping, Sequence
-from typing import Literal
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import keras
 import numpy as np
@@ -14,6 +15,10 @@ from kbert.checks import check_path, check_positive
 from kbert.files import atomic_file, explain_full_disk
 from kbert.keras_compat import strategy_scope
 from kbert.training.logs import History
+
+if TYPE_CHECKING:
+    from kbert.training.run_state import RunState
+
 
 _LOGGER = logging.getLogger("kbert")
 
@@ -28,11 +33,11 @@ class DevEvaluation(keras.callbacks.Callback):
     Args:
         evaluate: function without arguments that returns an object with ``scores``, a dict; it must not change the
             model.
-        steps: ints, the steps after which to evaluate; the last one is the last step of the run.
+        steps: the steps after which to evaluate; the last one is the last step of the run.
         metric: the score that decides; ties are broken by the lower ``loss``, then by the earlier step.
         directory: path of the run, or None.
         keep: "best" or "last": which weights `restore_kept` leaves.
-        patience: int, the number of evaluations without improvement after which training stops; None: never.
+        patience: the number of evaluations without improvement after which training stops; None: never.
         lower_is_better: whether the lowest score is the best, not the highest.
 
     Attributes:
@@ -50,7 +55,16 @@ class DevEvaluation(keras.callbacks.Callback):
         evaluation.restore_kept(model)
     """
 
-    def __init__(self, evaluate, steps, metric, directory=None, keep="best", patience=None, lower_is_better=False):
+    def __init__(
+        self,
+        evaluate: Callable[[], Any],
+        steps: Iterable[int],
+        metric: str,
+        directory: str | os.PathLike | None = None,
+        keep: str = "best",
+        patience: int | None = None,
+        lower_is_better: bool = False,
+    ):
         super().__init__()
         if keep not in ("best", "last"):
             raise ValueError(f'DevEvaluation: `keep` must be "best" or "last". Received: {keep!r}')
@@ -66,7 +80,7 @@ class DevEvaluation(keras.callbacks.Callback):
         self.last = (0, None)
         self._weights = {}  # step -> weights, of a run without a directory
 
-    def begin(self, run, writes: bool = True) -> None:
+    def begin(self, run: "RunState", writes: bool = True) -> None:
         """Restores the scores of a run up to the step of its checkpoint, and drops later ones; `run`: `RunState`."""
         self._run = run
         self._writes = writes
@@ -85,7 +99,7 @@ class DevEvaluation(keras.callbacks.Callback):
         scored = [record["step"] for record in self.records]
         return len(scored) - 1 - scored.index(self.best_step()) >= self.patience
 
-    def best_step(self, until=math.inf) -> int | None:
+    def best_step(self, until: float = math.inf) -> int | None:
         """The step of the best evaluation up to a step; None if there was none."""
         records = [record for record in self.records if record["step"] <= until]
         return max(records, key=self._rank)["step"] if records else None  # of equal ones the first
@@ -95,10 +109,10 @@ class DevEvaluation(keras.callbacks.Callback):
         """The step of the weights that `restore_kept` leaves; before the first evaluation the last one done."""
         return self.best_step() if self.keep == "best" and self.records else self._run.step
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self._evaluate_if_due()  # a checkpoint that an interruption left just before its evaluation
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._evaluate_if_due()
 
     def pause(self, seconds: float) -> None:
@@ -207,22 +221,22 @@ class EvaluationEpochs(keras.callbacks.CallbackList):
             if getattr(callback, "mode", None) == "auto" and score in modes:
                 callback.mode = modes[score]
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if not self._begun:
             super().on_train_begin(logs)
         self._begun = True
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if not self._in_epoch:
             super().on_epoch_begin(len(self.evaluation.records), logs)
         self._in_epoch = True
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if any(name.startswith("val_") for name in logs):
             super().on_epoch_end(len(self.evaluation.records) - 1, logs)
             self._in_epoch = False
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         records = self.evaluation.records
         last = max(self.evaluation.steps)
         if self.model.stop_training or (records and records[-1]["step"] == last):

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 
-from kbert.keras_compat import base_optimizer
+from kbert.keras_compat import Tensor, base_optimizer
 from kbert.training.logs import updates_done
 
 _ADVICE = "A lower learning rate, a longer warm-up, clipping or float32 may help; the checkpoints are from before."
@@ -32,7 +32,7 @@ def check_finite(model: keras.Model, start: int, end: int) -> None:
             raise FloatingPointError(_message(expected, start + 1, end))
 
 
-def is_finite(variable) -> bool:
+def is_finite(variable: Tensor) -> bool:
     """Whether all numbers of a variable or array are finite."""
     value = keras.ops.convert_to_tensor(variable)
     return bool(keras.ops.all(keras.ops.isfinite(value)))

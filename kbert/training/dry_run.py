@@ -6,6 +6,7 @@ Shapes: B batch, S sequence.
 import itertools
 import math
 import time
+from typing import TYPE_CHECKING
 
 import keras
 
@@ -15,12 +16,16 @@ from kbert.training.flops import peak_accelerator_memory_bytes, peak_memory_byte
 from kbert.training.jax_devices import count_devices
 from kbert.training.memory import activation_bytes, batch_shape, memory_errors
 
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+
 _MEASURED_FLOPS = 2e11  # of a step that is measured: seconds on a slow processor
 _STEPS = 3  # measured, after one that traces
 _OF_BOUND = 6  # measured: so many times `activation_bytes` from 64 to 256 rows of 128 tokens with tiny; mini at 512: 7
 
 
-def estimate_training(model: keras.Model, dataset, steps: int) -> dict:
+def estimate_training(model: keras.Model, dataset: "tf.data.Dataset | keras.utils.PyDataset", steps: int) -> dict:
     """Parameters, tokens, memory and time of a run of `steps`.
 
     Time is measured over a few steps on some rows of the first batch. This changes the weights, so do not use the model
@@ -79,7 +84,7 @@ def peak_bytes() -> int:
     return peak_accelerator_memory_bytes() or peak_memory_bytes()
 
 
-def count_sequences(dataset, seconds: float = 10.0) -> tuple[int, bool]:
+def count_sequences(dataset: "tf.data.Dataset | keras.utils.PyDataset", seconds: float = 10.0) -> tuple[int, bool]:
     """Counts the rows of a finite dataset: (how many, whether it was read to its end within `seconds`)."""
     count = 0
     end = time.perf_counter() + seconds
@@ -91,7 +96,7 @@ def count_sequences(dataset, seconds: float = 10.0) -> tuple[int, bool]:
     return count, True
 
 
-def seconds_per_step(model: keras.Model, batch, examples: int) -> float:
+def seconds_per_step(model: keras.Model, batch: tuple, examples: int) -> float:
     """Seconds of a training step of a compiled model on the first examples of a batch; this changes the weights."""
     part = keras.tree.map_structure(lambda column: column[:examples], batch)
     ends = []
@@ -126,7 +131,7 @@ def _measured_examples(model: keras.Model, examples: int, choices: int, length: 
     return min(examples, max(parts, fitting // parts * parts))
 
 
-def repeated_batch(batch, count: int):
+def repeated_batch(batch: tuple, count: int) -> "tf.data.Dataset | keras.utils.PyDataset":
     """A dataset, or off TensorFlow a `keras.utils.PyDataset`, that gives the same batch so many times."""
     if keras.backend.backend() != "tensorflow":
         return _RepeatedBatch(batch, count)

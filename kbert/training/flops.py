@@ -9,11 +9,17 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import keras
 
+from kbert.config import BertConfig
 from kbert.keras_compat import strategy_of
 from kbert.training.memory import batch_shape
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 
 _TERAFLOPS = (  # of bfloat16; the first name that a device's name contains
     ("H200", 989),
@@ -31,7 +37,7 @@ _TERAFLOPS = (  # of bfloat16; the first name that a device's name contains
 )
 
 
-def training_flops_per_token(config, sequence_length: int, predictions: float) -> float:
+def training_flops_per_token(config: BertConfig, sequence_length: int, predictions: float) -> float:
     """Floating-point operations of one pre-training step per token, the masked-LM head on gathered positions.
 
     ``6 L (4H^2 + 2HF) + 12 L H S + 6 (P/S) (H^2 + HV)``, without recomputation; P is 0 for a model without the head.
@@ -40,7 +46,7 @@ def training_flops_per_token(config, sequence_length: int, predictions: float) -
     return 3 * inference_flops_per_token(config, sequence_length) + 6 * predictions / sequence_length * head
 
 
-def inference_flops_per_token(config, sequence_length: int) -> float:
+def inference_flops_per_token(config: BertConfig, sequence_length: int) -> float:
     """Floating-point operations of the encoder's forward pass per token: ``2 L (4H^2 + 2HF) + 4 L H S``."""
     hidden = config.hidden_dim
     dense = 2 * config.num_layers * (4 * hidden**2 + 2 * hidden * config.intermediate_dim)
@@ -105,7 +111,7 @@ def device_peak(model: keras.Model, measure: bool = True) -> float | None:
     return peak * (1 if strategy is None else strategy.num_replicas_in_sync)
 
 
-def batch_flops(model: keras.Model, dataset) -> float | None:
+def batch_flops(model: keras.Model, dataset: "tf.data.Dataset | keras.utils.PyDataset") -> float | None:
     """Floating-point operations of a training step on one batch of a dataset, by `training_flops_per_token`."""
     rows, length = batch_shape(dataset)
     if rows is None or length is None or not hasattr(model, "config") or not hasattr(model.config, "hidden_dim"):

@@ -4,6 +4,8 @@ import contextlib
 import dataclasses
 import functools
 import os
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -22,6 +24,9 @@ from kbert.training.workers import (
     message_of_first,
     named_losses,
 )
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +54,7 @@ class Hardware:
     reasons: tuple[str, ...]
 
     @contextlib.contextmanager
-    def scope(self):
+    def scope(self) -> Iterator[None]:
         """The context in which to build, load and compile a model; the global dtype policy is then as before."""
         policy = keras.config.dtype_policy()
         keras.config.set_dtype_policy(self.precision)
@@ -92,7 +97,7 @@ def choose_hardware(
     xla: str = "auto",
     logical_cpus: int | None = None,
     threads: int | None = None,
-    source=None,
+    source: Any = None,
 ) -> Hardware:
     """Chooses how this process trains, and sets up its devices; call it before building anything.
 
@@ -274,7 +279,7 @@ def _choose_xla(xla: str, name: str, gpus: list) -> tuple[bool, str]:
     return (True, "auto: one GPU") if gpus else (False, "auto: on a CPU it takes long to compile and gains little")
 
 
-def check_accumulation(accumulate: int, hardware, batch_sizes) -> None:
+def check_accumulation(accumulate: int, hardware: Hardware, batch_sizes: Iterable[int]) -> None:
     """Raises ValueError unless each replica can divide its fraction of such batches into `accumulate` micro-batches."""
     if accumulate == 1:
         return
@@ -284,7 +289,7 @@ def check_accumulation(accumulate: int, hardware, batch_sizes) -> None:
 
 
 @functools.cache
-def make_strategy(name: str):
+def make_strategy(name: str) -> "tf.distribute.Strategy":
     """The strategy of this process, made once: a TPU's second initialisation loses its models."""
     return {"one": _one, "mirrored": _mirrored, "multiworker": _multiworker, "tpu": _tpu}[name]()
 

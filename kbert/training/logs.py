@@ -14,7 +14,7 @@ from kbert.keras_compat import base_optimizer, learning_rate_of, strategy_of
 _LOGGER = logging.getLogger("kbert")
 
 
-def optimizer_logs(optimizer) -> dict[str, float]:
+def optimizer_logs(optimizer: keras.optimizers.Optimizer) -> dict[str, float]:
     """The learning rate of the last update, and its gradient norm if the optimizer keeps it."""
     optimizer = base_optimizer(optimizer)
     rate = learning_rate_of(optimizer)
@@ -26,7 +26,7 @@ def optimizer_logs(optimizer) -> dict[str, float]:
     return logs
 
 
-def updates_done(optimizer) -> int:
+def updates_done(optimizer: keras.optimizers.Optimizer) -> int:
     """How often an optimizer has updated the weights."""
     return int(optimizer.iterations.numpy())
 
@@ -76,7 +76,7 @@ def best_step(records: list[dict]) -> int | None:
 class History:
     """Records of a run in order, in memory and in a file: dicts with "step" and the logs of a window."""
 
-    def __init__(self, path, step: int = 0, writes: bool = True):
+    def __init__(self, path: str | os.PathLike | None, step: int = 0, writes: bool = True):
         self.path = None if path is None else pathlib.Path(path)
         self.writes = writes and path is not None
         self.records = [] if path is None else [record for record in read_history(path) if record["step"] <= step]
@@ -105,7 +105,7 @@ def _line(record: dict) -> str:
     return json.dumps(finite, allow_nan=False) + "\n"
 
 
-def read_history(path) -> list[dict]:
+def read_history(path: str | os.PathLike) -> list[dict]:
     """The records of such a file, none if there is no file; a damaged line is reported and dropped."""
     path = pathlib.Path(path)
     records = []

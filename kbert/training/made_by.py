@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kbert.corpus.documents import DocumentList
 from kbert.corpus.records_manifest import MANIFEST as RECORDS_MANIFEST
@@ -21,6 +22,12 @@ from kbert.weights.origin import Origin, set_origin, stored_origin
 from kbert.weights.source import checkpoint_step, is_step_checkpoint
 from kbert.weights.step_checkpoint import ARRAYS
 
+if TYPE_CHECKING:
+    import keras
+
+    from kbert.text.tokenizer import BertTokenizer
+    from kbert.training.run_directory import RunDirectory
+
 SETTINGS = "settings.json"
 INPUTS = "inputs.json"
 METRICS = "metrics.json"
@@ -30,7 +37,7 @@ _MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.h5", "*.index", "*.data
 _WEIGHTS = (".safetensors", ".bin", ".h5", ".index")
 
 
-def describe_maker(path) -> dict | None:
+def describe_maker(path: str | os.PathLike) -> dict | None:
     """What made a model: recipe, versions, settings, inputs and metrics; None if it is of another format.
 
     The path is of a kbert directory, of a recipe's output with one in ``model/``, or of a checkpoint, whose run says it
@@ -61,7 +68,14 @@ def run_record(run: pathlib.Path) -> dict:
     return {"recipe": record["recipe"], "versions": record["versions"], "settings": settings, "inputs": inputs}
 
 
-def note_origin(model, run, metrics, recipe, settings: Mapping, inputs: Sequence[str]) -> None:
+def note_origin(
+    model: "keras.Model",
+    run: "RunDirectory | None",
+    metrics: dict,
+    recipe: str,
+    settings: Mapping,
+    inputs: Sequence[str],
+) -> None:
     """Notes on a model that a run has trained where its weights come from, for `kbert.export`."""
     if run is not None:
         set_origin(model, stored_origin(run.path / "model"))
@@ -113,7 +127,7 @@ def _files(inputs: Mapping[str, object]) -> dict[str, dict[str, pathlib.Path]]:
     }
 
 
-def check_inputs(run, recorded: Mapping, now: Mapping, since: str) -> None:
+def check_inputs(run: pathlib.Path, recorded: Mapping, now: Mapping, since: str) -> None:
     """Raises a ValueError that names the files, unless a run has the inputs that it was started with."""
     changes = []
     for argument in sorted(recorded.keys() | now.keys()):
@@ -141,13 +155,13 @@ def describe_inputs(recorded: Mapping) -> dict:
     return {argument: _describe(files) for argument, files in recorded.items()}
 
 
-def weights_hash(model) -> str:
+def weights_hash(model: str | os.PathLike) -> str:
     """The hash of a stored model's weights, of several files as `describe_inputs` gives it."""
     files = [file for _, file in _named_files(model) if file.name != "checkpoint"]
     return _describe({str(file): _identify(file) for file in files if file.suffix not in (".json", ".txt")})["sha256"]
 
 
-def as_list(value) -> list:
+def as_list(value: Any) -> list:
     """An argument of a run as a list: a path, or any iterable of paths."""
     is_single = isinstance(value, str | os.PathLike) or not isinstance(value, Iterable)
     return [value] if is_single else list(value)
@@ -212,14 +226,14 @@ def _flag(argument: str) -> str:
     return "--" + argument.replace("_", "-")
 
 
-def identify_source(source) -> dict | list[str]:
+def identify_source(source: DocumentList | str | os.PathLike | Iterable[str | os.PathLike]) -> dict | list[str]:
     """How settings name the text or records that a run learns from: their paths, or the hash of documents in memory."""
     if isinstance(source, DocumentList):
         return {"documents": len(source), "sha256": source.fingerprint()}
     return [os.fspath(path) for path in as_list(source)]
 
 
-def identify_vocabulary(vocabulary) -> dict | str | None:
+def identify_vocabulary(vocabulary: "str | os.PathLike | Sequence[str] | BertTokenizer | None") -> dict | str | None:
     """How settings name a vocabulary: its path, or the hash of its tokens."""
     if vocabulary is None:
         return None
@@ -234,7 +248,7 @@ def identify_vocabulary(vocabulary) -> dict | str | None:
     return {"sha256": vocabulary_hash(list(vocabulary))}
 
 
-def identify_model(source) -> dict | str | None:
+def identify_model(source: "str | os.PathLike | keras.Model | None") -> dict | str | None:
     """How settings name a model or a pipeline: its path, or the hash of all that its training depends on."""
     if source is None:
         return None

@@ -8,8 +8,13 @@ import ctypes
 import os
 import pathlib
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import keras
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 
 _SHORTEST = 4  # tokens of a row if batches are cut to their longest row: the least that `trim_padding` leaves
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
@@ -74,7 +79,7 @@ def memory_errors(batch_size: int | None, sequence_length: int | None = None) ->
         ) from error
 
 
-def batch_shape(dataset) -> tuple[int | None, int | None]:
+def batch_shape(dataset: "tf.data.Dataset | keras.utils.PyDataset") -> tuple[int | None, int | None]:
     """(B, S) of a dataset's batches, choices counted as rows; None for an unknown size."""
     spec = dataset.element_spec
     inputs = spec[0] if isinstance(spec, tuple) else spec

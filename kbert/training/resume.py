@@ -5,7 +5,9 @@ the sums of the metrics so far, and the resumed run writes the record that an un
 """
 
 import logging
+import os
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import keras
 
@@ -33,11 +35,11 @@ def fit_steps(
     model: keras.Model,
     make_dataset: Callable,
     total_steps: int | None,
-    output=None,
+    output: str | os.PathLike | None = None,
     *,
     window: int = 100,
-    callbacks=(),
-    validation_data=None,
+    callbacks: keras.callbacks.Callback | Sequence[keras.callbacks.Callback] = (),
+    validation_data: Any = None,
     validation_steps: int | None = None,
     validation_every: int = 1,
     validate_first: bool = False,
@@ -272,15 +274,15 @@ class StepRecorder(keras.callbacks.Callback):
         super().__init__()
         self.run = run
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if self.run.budget is not None:
             self.run.budget.begin()
             self._set_rate()
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         self.run.begin_window(self.model)
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         run = self.run
         run.window.count(batch + 1, logs)
         run.step = run.window.first_step + batch + 1
@@ -294,7 +296,7 @@ class StepRecorder(keras.callbacks.Callback):
     def _set_rate(self):
         base_optimizer(self.model.optimizer).learning_rate = self.run.budget.learning_rate
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         run = self.run
         if run.window.batches < run.size and not self.model.stop_training:
             raise ValueError(
@@ -314,14 +316,14 @@ class StepSaver(keras.callbacks.Callback):
         self.interval = interval
         self.saved = run.step
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self.signals.deferring = self.run.checkpoints is not None
         self._save_if_interrupted()
 
-    def on_test_batch_end(self, batch, logs=None):
+    def on_test_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._save_if_interrupted()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         run = self.run
         step = logs["step"]
         check_finite(self.model, run.window.first_step, step)

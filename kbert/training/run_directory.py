@@ -5,9 +5,11 @@ import datetime
 import json
 import logging
 import math
+import os
 import pathlib
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,6 +31,10 @@ from kbert.training.made_by import (
 from kbert.versions import versions
 from kbert.weights.source import CHECKPOINTS, checkpoint_paths, checkpoint_step
 
+if TYPE_CHECKING:
+    from kbert.training.hardware import Hardware
+
+
 _LOGGER = logging.getLogger("kbert")
 
 
@@ -41,7 +47,7 @@ class RunDirectory:
         is_made: bool, whether `open_run` made the directory.
     """
 
-    def __init__(self, path, resume: bool, is_chief: bool = True, is_made: bool = False):
+    def __init__(self, path: str | os.PathLike, resume: bool, is_chief: bool = True, is_made: bool = False):
         self.path = pathlib.Path(path)
         self.resume = resume
         self.is_chief = is_chief
@@ -107,16 +113,16 @@ class RunDirectory:
             shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)
         unlock_directory(self.path)
 
-    def made_by(self, metrics) -> dict:
+    def made_by(self, metrics: dict[str, Any]) -> dict:
         """The description of this run for the model's manifest: recipe, settings, inputs, versions and metrics."""
         return run_record(self.path) | {"metrics": metrics}
 
 
 def open_run(
-    output,
+    output: str | os.PathLike,
     settings: dict,
     overwrite: bool = False,
-    hardware=None,
+    hardware: "Hardware | None" = None,
     *,
     inputs: dict | None = None,
     recipe: str | None = None,
@@ -171,7 +177,9 @@ def open_run(
     return run
 
 
-def check_output(output, settings: dict, schedule: Callable | None = None, undecided: Sequence[str] = ()) -> None:
+def check_output(
+    output: str | os.PathLike, settings: dict, schedule: Callable | None = None, undecided: Sequence[str] = ()
+) -> None:
     """Raises the FileExistsError of `open_run` without `overwrite`, before long work; nothing is written."""
     path = check_directory(output, "`output`")
     settings = json.loads(json.dumps(settings))
@@ -368,7 +376,9 @@ def _is_trained_model(stored: dict | None, settings: dict) -> bool:
     return names in (["init"], ["source"]) and all(isinstance(of.get(names[0]), dict) for of in (stored, settings))
 
 
-def check_extension(run, there: Callable, now: Callable, done: int, steps_there: int, steps_now: int) -> None:
+def check_extension(
+    run: str | os.PathLike, there: Callable, now: Callable, done: int, steps_there: int, steps_now: int
+) -> None:
     """Raises FileExistsError unless the steps done would have been the same in a run of `steps_now` steps.
 
     They are the same if their learning rates are: always with a constant rate, but only during the warm-up with a

@@ -3,6 +3,7 @@
 import bisect
 import dataclasses
 import math
+import pathlib
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -116,7 +117,9 @@ class RunState:
 
     # What is stored
 
-    def open(self, model, output, keep: int, keep_every: int | None, keep_best: bool) -> dict | None:
+    def open(
+        self, model: keras.Model, output: pathlib.Path | None, keep: int, keep_every: int | None, keep_best: bool
+    ) -> dict | None:
         """Goes on from the last checkpoint in a directory; None: nothing is stored.
 
         Returns what the checkpoint has of a window whose steps are all done, but which has no record yet; else None.
@@ -137,7 +140,7 @@ class RunState:
         recorded = self.history.records[-1]["step"] if self.history.records else None
         return interrupted if is_whole and recorded != self.step else None
 
-    def save(self, model, **facts) -> None:
+    def save(self, model: keras.Model, **facts) -> None:
         """Writes a checkpoint, if the run has a directory, and this process writes."""
         if self.checkpoints is None or not is_chief(model):
             return
@@ -190,19 +193,19 @@ class RunState:
         self.size = size
         self.real_fraction = self.stage_at(self.step).real_fraction
 
-    def begin_window(self, model) -> None:
+    def begin_window(self, model: keras.Model) -> None:
         """Begins a window, or goes on with the part of one that an interrupted run has done."""
         part = None if self.window.batches else self.window.part  # the first window of a resumed run has one
         self.window = Window(self.step, part)
         if part is not None:
             _set_sums(model, part["metrics"])
 
-    def check(self, model) -> None:
+    def check(self, model: keras.Model) -> None:
         """Raises FloatingPointError if the steps of the window so far were not finite."""
         check_window(model, self.window.first_step, self.window.losses, {})
         check_finite(model, self.window.first_step, self.step)
 
-    def interrupted_window(self, model) -> dict:
+    def interrupted_window(self, model: keras.Model) -> dict:
         """What the checkpoint keeps of a window that has no record yet, as JSON can hold it.
 
         Keys are "whole", whether all its steps are done; "logs" so far; "metrics", the sums that these are made of.
@@ -213,7 +216,7 @@ class RunState:
         whole = self.window.batches >= self.size or bool(model.stop_training)
         return {"whole": whole, "logs": logs, "metrics": None if whole else _sums(model)}
 
-    def complete(self, model, logs: dict) -> None:
+    def complete(self, model: keras.Model, logs: dict) -> None:
         """Checks the logs of a window, or of its part so far, and adds to them."""
         window = self.window
         check_window(model, window.first_step, window.losses, logs)

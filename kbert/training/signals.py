@@ -4,6 +4,8 @@ import functools
 import signal
 import sys
 import threading
+from collections.abc import Callable
+from types import FrameType
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _LATER = 0.05  # seconds until a signal is sent again
@@ -19,14 +21,14 @@ class Interrupted(KeyboardInterrupt):
         status: int, the exit status by convention: 130 after SIGINT, 143 after SIGTERM.
     """
 
-    def __init__(self, number=signal.SIGINT, report=None):
+    def __init__(self, number: int = signal.SIGINT, report: str | None = None):
         super().__init__(report or signal.Signals(number).name)
         self.number = signal.Signals(number)
         self.report = report
         self.status = 128 + number
 
 
-def interrupt(number: int, frame) -> None:
+def interrupt(number: int, frame: FrameType | None) -> None:
     """A signal handler that raises `Interrupted`; the next signal ends the process at once.
 
     Python may run it in a callback whose errors it ignores (JAX has one for each garbage collection). Then the signal
@@ -56,7 +58,7 @@ def let_signals_kill() -> None:
     _set({number: signal.SIG_DFL for number in _SIGNALS})
 
 
-def take_signals(handler) -> dict:
+def take_signals(handler: Callable) -> dict:
     """Sets a handler for SIGINT and SIGTERM, but not for those that the program ignores or handles itself.
 
     Returns {signal: handler before}; empty outside the main thread, which alone may set handlers.

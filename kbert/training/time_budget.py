@@ -3,9 +3,11 @@
 import contextlib
 import logging
 import math
+import os
 import pathlib
 import time
 from collections.abc import Callable
+from typing import Any
 
 import keras
 
@@ -26,7 +28,7 @@ class TimeBudget:
     rates and the same weights; then the clock continues from the last recorded time.
 
     Args:
-        seconds: float, the time of the run.
+        seconds: the time of the run.
         rate: function of the fraction of the time that is over, in [0, 1], that gives the learning rate.
         now: function that gives the time in seconds.
 
@@ -60,7 +62,7 @@ class TimeBudget:
         """That of the next step."""
         return self.rate(self.fraction)
 
-    def restore(self, step: int, elapsed: float, directory=None) -> None:
+    def restore(self, step: int, elapsed: float, directory: str | os.PathLike | None = None) -> None:
         """Goes back to a checkpoint, which has `elapsed`, and reads the times recorded for the steps after it.
 
         Without a directory nothing is recorded.
@@ -137,7 +139,7 @@ class Forecast(keras.callbacks.Callback):
         self._first = None
         self._logged = False
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self._logged:
             return
         step = updates_done(self.model.optimizer)

@@ -7,10 +7,15 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kbert.files import parse_json
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
 
 START_SECONDS = 300  # TensorFlow's own limit is an hour
 SILENCE_SECONDS = 20
@@ -84,7 +89,7 @@ def _answers(address: str) -> bool:
     return True
 
 
-def message_of_first(strategy, message: str) -> str:
+def message_of_first(strategy: "tf.distribute.Strategy", message: str) -> str:
     """The message of worker 0 on every worker, after all have called it."""
     import tensorflow as tf
 

@@ -2,7 +2,9 @@
 
 import logging
 import math
+import os
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -23,10 +25,19 @@ from kbert.pretraining.run.phases import first_row, plan_stages
 from kbert.pretraining.run.starting_model import starting_model
 from kbert.pretraining.sources import check_held_out, open_source
 from kbert.pretraining.tfrecords import check_tfrecords, is_tfrecords
-from kbert.text.tokenizer import warn_of_unknown
+from kbert.text.tokenizer import BertTokenizer, warn_of_unknown
 from kbert.training.dry_run import count_sequences
 from kbert.training.run_state import Stage
 from kbert.weights.save import save_pretrained
+
+if TYPE_CHECKING:
+    import tensorflow as tf
+
+    from kbert.models.pretrainer import BertPretrainer
+    from kbert.pipelines.settings import ModelSettings
+    from kbert.pretraining.run.pretraining_settings import PretrainingSettings
+    from kbert.training.hardware import Hardware
+
 
 _LOGGER = logging.getLogger("kbert")
 _STATISTICS_BATCHES = 20
@@ -40,7 +51,7 @@ class CorpusData:
     model.
     """
 
-    def __init__(self, settings, data_service: str | None = None):
+    def __init__(self, settings: "PretrainingSettings", data_service: str | None = None):
         self.settings = settings
         self.data_service = data_service
         if is_tfrecords(settings.source):
@@ -50,20 +61,20 @@ class CorpusData:
             self.source = open_source(settings.source)
             check_held_out(self.source, settings.held_out)
 
-    def starting_model(self, hardware, keep_given: bool = False):
+    def starting_model(self, hardware: "Hardware", keep_given: bool = False) -> "BertPretrainer":
         """The model that the run starts from; with `keep_given` a copy of one that is given."""
         model, tokenizer = starting_model(self.settings, hardware, keep_given, self.source)
         self.take_tokenizer(tokenizer)
         return model
 
-    def take_tokenizer(self, tokenizer) -> None:
+    def take_tokenizer(self, tokenizer: BertTokenizer) -> None:
         """Decides what depends on the tokenizer: how rows are laid out."""
         self.tokenizer = tokenizer
         self.vocabulary = tokenizer.vocabulary
         self.tokenizer_settings = tokenizer.settings()
         self.settings = choose_packing(self.settings, tokenizer, self.source)
 
-    def batches(self, stage: Stage, batch_size: int | None = None, **which):
+    def batches(self, stage: Stage, batch_size: int | None = None, **which) -> "tf.data.Dataset":
         """The batches of a stage; `which` are further arguments of `pretraining_dataset`.
 
         The first phase has the seed of the run, each later one the next seed: other pairs, masks and order.
@@ -98,7 +109,7 @@ class CorpusData:
             **which,
         )
 
-    def from_step(self, start_step: int, starts: Sequence[int]):
+    def from_step(self, start_step: int, starts: Sequence[int]) -> "tf.data.Dataset":
         """The batches from a step to the end of its stage, as `fit_steps` asks for them."""
         stages = self.settings.stages()
         row = first_row(stages, starts, start_step)
@@ -121,7 +132,7 @@ class CorpusData:
         sequences, complete = count_sequences(self.batches(self.settings.stages()[0], epochs=1))
         return {"sequences_per_epoch": sequences, "sequences_are_all": complete}
 
-    def describe(self, evaluation) -> tuple[list[float], dict, int | None]:
+    def describe(self, evaluation: "tf.data.Dataset") -> tuple[list[float], dict, int | None]:
         """What is said of the data before the training.
 
         Returns the fraction of tokens that are not padding of each phase; for the metrics, the statistics of the
@@ -170,6 +181,12 @@ class CorpusData:
             curves |= {"nsp_accuracy": fraction, "nsp_loss": entropy, "loss": loss + entropy}
         return curves
 
-    def save(self, model, settings, path, made_by) -> None:
+    def save(
+        self,
+        model: "BertPretrainer",
+        settings: "ModelSettings",
+        path: str | os.PathLike,
+        made_by: dict[str, Any] | None,
+    ) -> None:
         """Writes the model of the run."""
         save_pretrained(model, path, tokenizer=self.tokenizer, settings=settings, made_by=made_by, overwrite=True)

@@ -1,6 +1,7 @@
 """The new model that a pre-training starts from."""
 
 import math
+from typing import TYPE_CHECKING
 
 import keras
 
@@ -8,8 +9,11 @@ from kbert.config import BertConfig
 from kbert.layers.sinusoidal_positions import SinusoidalPositions
 from kbert.models.pretrainer import BertPretrainer
 
+if TYPE_CHECKING:
+    from kbert.pretraining.run.pretraining_settings import PretrainingSettings
 
-def new_model(settings, vocabulary_size: int) -> BertPretrainer:
+
+def new_model(settings: "PretrainingSettings", vocabulary_size: int) -> BertPretrainer:
     """A `BertPretrainer` with new weights, as the `PretrainingSettings` say."""
     size = settings.size or "tiny"
     changes = dropout_of(settings)
@@ -35,6 +39,6 @@ def new_model(settings, vocabulary_size: int) -> BertPretrainer:
     return model
 
 
-def dropout_of(settings) -> dict[str, float]:
+def dropout_of(settings: "PretrainingSettings") -> dict[str, float]:
     """Fields of `BertConfig` for the `dropout` that was given, if one was."""
     return {} if settings.dropout is None else dict.fromkeys(("hidden_dropout", "attention_dropout"), settings.dropout)

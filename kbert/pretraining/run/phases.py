@@ -29,7 +29,7 @@ def read_phases(
     return phases
 
 
-def read_ramp(given) -> tuple[int, float] | None:
+def read_ramp(given: str | Sequence[float] | None) -> tuple[int, float] | None:
     """A batch-size ramp, (first batch size, fraction of the run) or "8:0.3", or None."""
     if given is None:
         return None

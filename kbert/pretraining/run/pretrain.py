@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from kbert.options import (
     PASSING,
@@ -22,6 +22,10 @@ from kbert.options import (
     Positive,
     verb,
 )
+
+if TYPE_CHECKING:
+    from kbert.pipelines.pipeline import Pipeline
+
 
 SIZES = Literal["tiny", "mini", "small", "medium", "base", "large"]
 
@@ -214,7 +218,7 @@ class PretrainingRun:
     path: pathlib.Path | None = None
 
     @functools.cached_property
-    def pipeline(self):
+    def pipeline(self) -> "Pipeline":
         """The fill-mask pipeline of the model, built on first use."""
         from kbert.weights.build_pipeline import build_pipeline
 
@@ -334,7 +338,7 @@ def describe_estimate(estimate: Mapping) -> str:
     return f"{count} sequences in an epoch\n{format_estimate(estimate)}"
 
 
-def describe_run(run) -> str:
+def describe_run(run: PretrainingRun) -> str:
     """The scores of a `PretrainingRun`, and where its model and curves are, for printing."""
     return (
         f"\n{describe_scores(run.metrics)}\n{run.metrics['minutes']:.1f} minutes\n"

@@ -76,7 +76,7 @@ class PretrainingSettings:
     batches, or None.
     """
 
-    def __init__(self, asked: Arguments, source):
+    def __init__(self, asked: Arguments, source: Any):
         fields = asked.flat(with_passing=False) | {"corpus_or_records": source}
         self._names = tuple(fields)
         self.batches = read_manifest(source) if is_batches(source) else None
@@ -101,7 +101,7 @@ class PretrainingSettings:
             setattr(self, name, value)
 
     @property
-    def source(self):
+    def source(self) -> Any:
         """What is read: paths, or a `DocumentList`."""
         return self.corpus_or_records
 
@@ -198,7 +198,7 @@ class PretrainingSettings:
         """K of packed rows, the same for all phases."""
         return self.batches["num_parts"] if self.batches else default_num_parts(self.sequence_length)
 
-    def with_packing(self, packed) -> "PretrainingSettings":
+    def with_packing(self, packed: bool) -> "PretrainingSettings":
         """The same settings with `packed` decided."""
         decided = copy.copy(self)
         decided.packed = packed
@@ -293,7 +293,7 @@ def _decided(batches, fields):
     return decided | {"steps": steps}
 
 
-def complete_settings(name, given: dict) -> dict:
+def complete_settings(name: str | None, given: dict) -> dict:
     """Values for what is not given (None), of the settings of this name, else of the defaults."""
     if name is not None and name not in NAMED_SETTINGS:
         raise ValueError(f"pretrain: `settings` must be one of {tuple(NAMED_SETTINGS)}. Received: {name!r}")
@@ -304,7 +304,7 @@ def complete_settings(name, given: dict) -> dict:
     }
 
 
-def corpus_source(corpus):
+def corpus_source(corpus: Any) -> Any:
     """Paths as they are, and documents in memory as a `DocumentList`."""
     if isinstance(corpus, str | os.PathLike):
         return corpus
@@ -325,7 +325,7 @@ def corpus_source(corpus):
     return texts_as_documents(corpus)
 
 
-def check_paths(corpus) -> None:
+def check_paths(corpus: Any) -> None:
     """Raises ValueError if a list of strings has no path and no pattern: text is probably meant."""
     if not isinstance(corpus, list | tuple) or not corpus:
         return

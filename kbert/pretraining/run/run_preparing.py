@@ -4,7 +4,7 @@ import itertools
 import logging
 import os
 import pathlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,13 +27,17 @@ from kbert.text.tokenizer import BertTokenizer, warn_of_unknown
 from kbert.text.vocabulary import write_vocabulary
 from kbert.training.run_directory import open_run
 
+if TYPE_CHECKING:
+    from kbert.options import Arguments
+
+
 _LOGGER = logging.getLogger("kbert")
 _FILES = (MANIFEST, VOCABULARY, "train-*.npz", "evaluation-*.npz")
 _OF_PRETRAIN = ("steps", "batch_size", "sequence_length", "masking", "objective", "rows", "seed")
 _PARTS = ("inputs", "labels", "weights")
 
 
-def run_prepare_records(asked) -> dict[str, Any]:
+def run_prepare_records(asked: "Arguments") -> dict[str, Any]:
     """`prepare_records`."""
     if asked.runner is None and (asked.beam_flags or asked.shared):
         raise ValueError("prepare_records: `shared` and `beam_flags` need `runner`. Received: no runner")
@@ -83,7 +87,7 @@ def run_prepare_records(asked) -> dict[str, Any]:
     return metrics | {"sequence_length": asked.sequence_length}
 
 
-def run_write_batches(asked) -> dict[str, Any]:
+def run_write_batches(asked: "Arguments") -> dict[str, Any]:
     """`write_batches`: the batches of `kbert.pretrain` with these arguments."""
     check_directory_is_free(asked.output, _FILES, asked.overwrite)
     if asked.rows.data_service is not None:

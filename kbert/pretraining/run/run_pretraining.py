@@ -5,6 +5,8 @@ import functools
 import logging
 import math
 import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -22,7 +24,7 @@ from kbert.pretraining.run.pretraining_settings import PretrainingSettings, chec
 from kbert.pretraining.run.stored_batches import StoredBatches
 from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.dry_run import estimate_training
-from kbert.training.hardware import check_accumulation, choose_hardware
+from kbert.training.hardware import Hardware, check_accumulation, choose_hardware
 from kbert.training.intervals import check_milestones, resolve_log_interval
 from kbert.training.jax_devices import check_divides
 from kbert.training.logs import best_step, readable_logs, training_minutes
@@ -33,6 +35,11 @@ from kbert.training.run_directory import check_output, open_run
 from kbert.training.time_budget import Forecast, TimeBudget
 from kbert.weights.formats.google import has_slots, load_slots
 from kbert.weights.source import local_source
+
+if TYPE_CHECKING:
+    from kbert.models.pretrainer import BertPretrainer
+    from kbert.pretraining.run.corpus_data import CorpusData
+
 
 _LOGGER = logging.getLogger("kbert")
 _INPUTS = ("corpus_or_records", "vocabulary", "init", "names")
@@ -182,7 +189,7 @@ def _check_kept(asked, settings, checkpoint_every) -> None:
         raise ValueError(f"pretrain: `keep_best` needs `output` and rows of one length. Received: {received}")
 
 
-def check_run(settings, hardware, log_every, data_service) -> None:
+def check_run(settings: PretrainingSettings, hardware: Hardware, log_every: int, data_service: str | None) -> None:
     """Raises ValueError if the hardware, the intervals or the data service do not go with the settings."""
     if settings.hours is not None and hardware.name == "multiworker":
         raise ValueError("pretrain: `hours` works on one machine only, as the clocks of several differ. Give `steps`.")
@@ -213,7 +220,7 @@ def _open_data(settings, data_service):
     return CorpusData(settings, data_service)
 
 
-def model_of_rows(model, settings):
+def model_of_rows(model: "BertPretrainer", settings: PretrainingSettings) -> "BertPretrainer":
     """The `BertPretrainer` to train on the rows of these settings: the model, or a view that shares its layers."""
     wanted = settings.num_parts if settings.packed else None
     return model if model.encoder.num_parts == wanted else model.with_parts(wanted)
@@ -230,7 +237,7 @@ def _load_moments(model, settings):
         _LOGGER.info("%s: the optimizer goes on with the moments of step %s there", settings.init, f"{step:,}")
 
 
-def make_schedule(settings):
+def make_schedule(settings: Mapping[str, Any]) -> keras.optimizers.schedules.LearningRateSchedule:
     """The learning rate schedule of these settings: that of appendix A.2, or with a constant rate after the warm-up."""
     peak = settings["learning_rate"]
     warmup = settings["warmup_steps"]
@@ -242,7 +249,7 @@ def make_schedule(settings):
     return WarmupStableDecay(peak, warmup, steps, min(math.ceil(_DECAY_FRACTION * steps), steps - warmup))
 
 
-def make_clock_rate(settings):
+def make_clock_rate(settings: Mapping[str, Any]) -> Callable[[float], float]:
     """The same as a function of the fraction of a run's time: warm-up and decay are fractions of it."""
     peak = settings["learning_rate"]
     warmup = settings["warmup_proportion"]
@@ -256,7 +263,13 @@ def make_clock_rate(settings):
     return rate
 
 
-def compile_models(trained, model, settings, hardware, steps_per_execution=None):
+def compile_models(
+    trained: "BertPretrainer",
+    model: "BertPretrainer",
+    settings: PretrainingSettings,
+    hardware: Hardware,
+    steps_per_execution: int | None = None,
+) -> None:
     """Appendix A.2: Adam with a linear warm-up and decay, weight decay 0.01, clipping at 1.0; or what was asked for.
 
     `trained` is `model` or a view of it for packed rows; both have the same optimizer.
@@ -274,7 +287,9 @@ def compile_models(trained, model, settings, hardware, steps_per_execution=None)
             model.compile(trained.optimizer, **arguments)  # with its loss scale, if there is one
 
 
-def describe_plan(settings, model, real_fractions, corpus_tokens) -> str:
+def describe_plan(
+    settings: PretrainingSettings, model: "BertPretrainer", real_fractions: Sequence[float], corpus_tokens: int | None
+) -> str:
     """Lines on the size of the model and of the run; `real_fractions` of every phase, `corpus_tokens` of an epoch."""
     lines = [f"{model.count_params():,} parameters"]
     start = real = 0.0
@@ -297,7 +312,9 @@ def describe_plan(settings, model, real_fractions, corpus_tokens) -> str:
     return "\n".join(lines)
 
 
-def count_epochs(settings, real_fractions, corpus_tokens, done=None) -> float | None:
+def count_epochs(
+    settings: PretrainingSettings, real_fractions: Sequence[float], corpus_tokens: int | None, done: int | None = None
+) -> float | None:
     """About how many epochs the `done` steps were; None where the clock ends a run or the corpus was not counted."""
     if settings.hours is not None or not corpus_tokens:
         return None
@@ -310,7 +327,7 @@ def count_epochs(settings, real_fractions, corpus_tokens, done=None) -> float | 
     return tokens / corpus_tokens
 
 
-def stage_steps(settings) -> list[int | None]:
+def stage_steps(settings: PretrainingSettings) -> list[int | None]:
     """The number of steps of every stage; None for those that the clock ends."""
     stages = settings.stages()
     if settings.hours is not None:
@@ -318,7 +335,7 @@ def stage_steps(settings) -> list[int | None]:
     return count_steps(stages, settings.steps, settings.steps_per_execution)
 
 
-def estimate_pretraining(data, model, hardware) -> dict:
+def estimate_pretraining(data: "CorpusData | StoredBatches", model: "BertPretrainer", hardware: Hardware) -> dict:
     """The metrics of a dry run, which compiles the model and trains it for a few steps.
 
     What `data.count_sequences` found, and the entries of `estimate_training` over all stages: sums of `steps`, `tokens`

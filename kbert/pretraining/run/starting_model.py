@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from typing import TYPE_CHECKING, Any
 
 from kbert.corpus.records import Records
 from kbert.models.copies import copy_model
@@ -11,11 +12,17 @@ from kbert.pipelines.pipeline import Pipeline
 from kbert.pretraining.run.new_model import dropout_of, new_model
 from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import check_same_tokenizer
+from kbert.training.hardware import Hardware
 from kbert.weights.load import load_pretrained
 from kbert.weights.source import local_source
 
+if TYPE_CHECKING:
+    from kbert.pretraining.run.pretraining_settings import PretrainingSettings
 
-def starting_model(settings, hardware, keep_given=False, source=None):
+
+def starting_model(
+    settings: "PretrainingSettings", hardware: Hardware, keep_given: bool = False, source: Any = None
+) -> tuple[BertPretrainer, BertTokenizer]:
     """The `BertPretrainer` that a pre-training starts from, and its tokenizer.
 
     A model that is given is returned itself, or with `keep_given` a copy. `source` is the corpus, opened.
@@ -43,7 +50,7 @@ def starting_model(settings, hardware, keep_given=False, source=None):
     return model, tokenizer
 
 
-def source_tokenizer(settings, records: Records | None = None):
+def source_tokenizer(settings: "PretrainingSettings", records: Records | None = None) -> BertTokenizer | None:
     """The tokenizer of the records, or of the `vocabulary` that is given; None: that of `init`."""
     if settings.reads_records:
         return (records or Records(settings.source)).tokenizer()

@@ -18,7 +18,8 @@ import io
 import os
 import pathlib
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -38,6 +39,12 @@ from kbert.weights.formats.kbert import (
     is_kbert_directory,
     read_kbert_vocabulary,
 )
+
+if TYPE_CHECKING:
+    from kbert.pipelines.settings import ModelSettings
+    from kbert.pretraining.run.pretraining_settings import PretrainingSettings
+    from kbert.training.hardware import Hardware
+
 
 _STATISTICS_BATCHES = 20
 FORMAT = "kbert batches 1"
@@ -61,7 +68,7 @@ class BatchFiles(keras.utils.PyDataset):
         element_spec: (inputs, labels, sample weights) of `ArraySpec`.
     """
 
-    def __init__(self, directory, start_step=0, evaluation=False):
+    def __init__(self, directory: str | os.PathLike, start_step: int = 0, evaluation: bool = False):
         super().__init__()
         self.directory = pathlib.Path(directory)
         self.manifest = read_manifest(self.directory)
@@ -82,7 +89,7 @@ class BatchFiles(keras.utils.PyDataset):
     def __len__(self):
         return self._total - self.start_step
 
-    def cardinality(self):
+    def cardinality(self) -> int:
         """The number of batches, as a `tf.data.Dataset` has it."""
         return len(self)
 
@@ -104,7 +111,7 @@ class BatchFiles(keras.utils.PyDataset):
         return arrays
 
 
-def nested(arrays):
+def nested(arrays: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     """(inputs, labels, sample weights), dicts by name, of a dict whose keys are such as "inputs/token_ids"."""
     parts = {"inputs": {}, "labels": {}, "weights": {}}
     for path, value in arrays.items():
@@ -113,12 +120,12 @@ def nested(arrays):
     return tuple(parts.values())
 
 
-def is_batches(source) -> bool:
+def is_batches(source: Any) -> bool:
     """Whether a source of `kbert.pretrain` is a directory of batches."""
     return isinstance(source, str | os.PathLike) and os.path.isfile(os.path.join(source, MANIFEST))
 
 
-def read_manifest(directory) -> dict:
+def read_manifest(directory: str | os.PathLike) -> dict:
     """What batches.json holds; ValueError if it or a file of batches is missing or truncated."""
     directory = pathlib.Path(directory)
     path = directory / MANIFEST
@@ -147,7 +154,13 @@ def _read_arrays(path, file):
         raise UnreadableInput(f"{path} is not a NumPy archive ({error}). Write the batches again.") from error
 
 
-def stored_model(init, next_sentence: bool, vocabulary, tokenizer_settings, changes=()) -> BertPretrainer:
+def stored_model(
+    init: str | os.PathLike,
+    next_sentence: bool,
+    vocabulary: Sequence[str],
+    tokenizer_settings: dict[str, Any],
+    changes: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
+) -> BertPretrainer:
     """The model in a kbert directory, or in ``model/`` below it, to train on rows of this vocabulary.
 
     Without `kbert.load_pretrained`, which knows all tasks and formats and needs TensorFlow for its tokenizer. `changes`
@@ -183,7 +196,7 @@ class StoredBatches:
     `tokenizer` is None on other backends than TensorFlow's, which may be without it.
     """
 
-    def __init__(self, settings):
+    def __init__(self, settings: "PretrainingSettings"):
         self.settings = settings
         self.directory = pathlib.Path(settings.source)
         self.vocabulary = read_vocabulary(self.directory / VOCABULARY)
@@ -194,7 +207,7 @@ class StoredBatches:
 
             self.tokenizer = BertTokenizer(self.vocabulary, **self.tokenizer_settings)
 
-    def starting_model(self, hardware, keep_given: bool = False):
+    def starting_model(self, hardware: "Hardware", keep_given: bool = False) -> BertPretrainer:
         """The model that the run starts from."""
         settings = self.settings
         with hardware.scope():
@@ -224,7 +237,7 @@ class StoredBatches:
         """Nothing: of how long an epoch was the batches do not know."""
         return {}
 
-    def describe(self, evaluation) -> tuple[list[float], dict, int | None]:
+    def describe(self, evaluation: BatchFiles) -> tuple[list[float], dict, int | None]:
         """The fraction of tokens that are not padding; neither metrics nor the tokens of an epoch are known."""
         training = BatchFiles(self.directory)
         masks = [training[n][0]["padding_mask"] for n in range(min(_STATISTICS_BATCHES, len(training)))]
@@ -234,7 +247,9 @@ class StoredBatches:
         """None: token frequencies were not counted."""
         return {}
 
-    def save(self, model, settings, path, made_by) -> None:
+    def save(
+        self, model: BertPretrainer, settings: "ModelSettings", path: str | os.PathLike, made_by: dict[str, Any] | None
+    ) -> None:
         """Writes the model of the run, without `kbert.save_pretrained`, which needs TensorFlow."""
 
         def write(partial):

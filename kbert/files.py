@@ -308,7 +308,7 @@ def flush(path: PathLike) -> None:
         os.close(handle)
 
 
-def flush_tree(directory: PathLike) -> None:
+def flush_tree(directory: pathlib.Path) -> None:
     """Forces a directory with all that is in it onto the disk."""
     for root, _, names in os.walk(directory):
         for name in names:

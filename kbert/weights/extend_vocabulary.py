@@ -5,6 +5,7 @@ Shapes: V vocabulary, H hidden.
 
 import dataclasses
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 from keras import ops
@@ -15,6 +16,10 @@ from kbert.text.special_tokens import tokens_in_text
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.description import ModelDescription
 
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+
+
 _UNUSED = re.compile(r"\[unused\d+\]")
 _BY_TOKEN = (  # the variables with a row for each token, [V, H] or [V]
     "embeddings/token_embedding/embeddings",
@@ -23,7 +28,7 @@ _BY_TOKEN = (  # the variables with a row for each token, [V, H] or [V]
 )
 
 
-def extend_vocabulary(model, words: list[str] = (), special_tokens: list[str] = ()):
+def extend_vocabulary(model: "BertModel", words: list[str] = (), special_tokens: list[str] = ()) -> "BertModel":
     """A copy of a model for which each of these words, or special tokens of your own, is one token.
 
     A word takes the place of an [unused0], [unused1] … of the vocabulary, as BERT's have them, or, where none is left,

@@ -58,7 +58,7 @@ def class_weight_ids(
     labels: Sequence[str] | None,
     ids: Any = None,
     validation_split: float | None = None,
-) -> Mapping[Any, float] | str | None:
+) -> Mapping[Any, float] | Literal["balanced"] | None:
     """`class_weight` of `kbert.Pipeline.fit` by class number.
 
     `ids` are the `label_ids` of the texts, None for a dataset. The last `validation_split` of them are not learned.

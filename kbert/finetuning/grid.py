@@ -30,7 +30,6 @@ from kbert.options import (
 if TYPE_CHECKING:
     from kbert.tasks.task import Task
 
-
 _LOGGER = logging.getLogger("kbert")
 GRID = "grid.json"
 SUBMISSION = "submission"  # the folder of the output in which the test files are answered

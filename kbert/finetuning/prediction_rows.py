@@ -17,7 +17,6 @@ from kbert.tasks.table import JSON_LINES, TABLES, iterate_json_lines, iterate_li
 if TYPE_CHECKING:
     from kbert.answers.answers import Answers
 
-
 _LONGEST = 1 << 20  # characters of a cell: an input takes some 200 bytes of memory for each, in every row of a batch
 
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
     from kbert.pipelines.settings import ModelSettings
 
-
 _LOGGER = logging.getLogger("kbert")
 
 

@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 if TYPE_CHECKING:
     from kbert.inspection.examples.prediction_views import Calibration
 
-
 # Okabe and Ito's colours, which colour-blind people tell apart; charts also differ in marks or places.
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
 FAINT, INK = "#b0b6bc", "#202428"

@@ -29,7 +29,6 @@ from kbert.text.tokenizer import check_tokenizer
 if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
 
-
 _LOGGER = logging.getLogger("kbert")
 _TEXTS = ("The capital of France is Paris.", "She put the book back because it was too heavy.")
 _COMPARED = 2000  # words, for comparing layers
@@ -70,7 +69,7 @@ def inspect(
             of `kbert.tasks.Tagging` or a text task.
         dev: labelled words or texts on which probes are scored. None: a fifth of `data`, drawn by `seed`.
         compare: another model in any form that `model` takes, such as the one before fine-tuning.
-        tokenizer: `kbert.BertTokenizer`, for a model that was loaded without one.
+        tokenizer: for a model that was loaded without one.
         counts: how often each token of the vocabulary occurs, ints [V] (`kbert.pretraining.token_counts`). The
             projector then has the most frequent tokens, with their frequencies.
         log_dir: TensorBoard's log directory, to which the run ``inspection`` is added.

@@ -34,7 +34,6 @@ from kbert.preprocessing.window_preprocessors import DocumentPreprocessor
 if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
 
-
 _NO_BATCH = "Pipeline: expected a dataset of batches. Received: an empty dataset"
 
 
@@ -53,9 +52,9 @@ class Pipeline(FreshFunctions, keras.Model):
     windows themselves: `kbert.finetune` trains such models, and `kbert.evaluate` scores them.
 
     Args:
-        preprocessor: `kbert.preprocessing.Preprocessor`, from string columns to a batch.
+        preprocessor: from string columns to a batch.
         model: one of kbert's models. It receives the entries of the batch that it takes.
-        answers: `kbert.answers.Answers`, called as ``answers(model outputs, batch)``.
+        answers: called as ``answers(model outputs, batch)``.
         name, trainable: as for every Keras model.
 
     Inputs: dict or pandas DataFrame of string columns [B], named ``preprocessor.input_names`` (``text``, and

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from kbert.answers.answers import Answers
     from kbert.models.bert_model import BertModel
 
-
 # Rows of up to so many tokens run together; each group is trimmed to its own longest row.
 _EDGES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
 # No group holds more tokens than this, padding included, unless a single row does. Groups run one at a time, so that

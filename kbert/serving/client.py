@@ -25,7 +25,6 @@ from kbert.serving.saved_model_file import check_version
 if TYPE_CHECKING:
     import pandas as pd
 
-
 _REST_PORT = 8501  # TensorFlow Serving's default
 _SECONDS = "(0, 1000000]"  # of a timeout; sockets cannot wait much longer than a thousand times that
 _WAIT = 0.2  # seconds before the second try, doubled each time

@@ -20,7 +20,6 @@ from kbert.tasks.task import Task, TaskSignature, answering
 if TYPE_CHECKING:
     from kbert.preprocessing.preprocessor import Preprocessor
 
-
 # The number of floats in one output: 256 MB. It bounds the memory of [B, S, ...] and [B, M, V].
 _MOST_VALUES = 2**26
 
@@ -80,7 +79,7 @@ class ServingLimits:
         """The preprocessor's batch, within the limits.
 
         Args:
-            preprocessor: a `kbert.preprocessing.Preprocessor`.
+            preprocessor: the pipeline's.
             inputs: string columns, [B] or [B, C].
             values_per_row: as for `max_rows`.
         """

@@ -11,7 +11,7 @@ import tensorflow as tf
 from numpy.typing import ArrayLike
 
 from kbert.preprocessing.buckets import limit_batch_size, longest_first, padding_for, text_sizes, trim_padding
-from kbert.tasks.labelled_text import LabelledText, check_label_numbers
+from kbert.tasks.labelled_text import check_label_numbers
 from kbert.tasks.metrics import mean_squared_error, metrics_of
 from kbert.tasks.training_data import row_reader
 from kbert.training.callbacks import PredictionProgress
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import keras
 
     from kbert.pipelines.pipeline import Pipeline
-
+    from kbert.tasks.examples import Examples
 
 _FEW_BATCHES = 4  # are encoded at once: an input pipeline takes a third of a second to start
 
@@ -122,7 +122,7 @@ def cross_entropies(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def evaluate(
-    pipeline: "Pipeline", examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32, static: bool = False
+    pipeline: "Pipeline", examples: "Examples", metrics: Sequence[str], *, batch_size: int = 32, static: bool = False
 ) -> tuple[dict, np.ndarray]:
     """Scores the predictions for all examples: their scores, and what `predict_scores` returned.
 
@@ -136,7 +136,7 @@ def evaluate(
 
 
 def compare(
-    examples: LabelledText, scores: np.ndarray, metrics: Sequence[str], thresholds: ArrayLike | None = None
+    examples: "Examples", scores: np.ndarray, metrics: Sequence[str], thresholds: ArrayLike | None = None
 ) -> dict:
     """The scores of `evaluate` from existing predictions, of one model or the mean of several.
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from kbert.preprocessing.preprocessor import Preprocessor
     from kbert.text.tokenizer import BertTokenizer
 
-
 PAIR_METRICS = ("spearman", "pearson")
 
 

@@ -435,7 +435,7 @@ class Task:
         """The training data of `pipeline.model`.
 
         Args:
-            pipeline: `kbert.Pipeline` of a model of this task.
+            pipeline: of a model of this task.
             train: the result of `for_training`, after `for_model`.
             batches: ``batch_size, seed, padding, group_by_length``, as for `training_dataset`. Also
                 ``class_weight`` where it was given and `check_class_weight` accepts it, and ``teacher``, a
@@ -476,7 +476,7 @@ class Task:
         """The official scores of a pipeline's answers.
 
         Args:
-            pipeline: `kbert.Pipeline` of a model of this task.
+            pipeline: of a model of this task.
             examples: after `for_model`.
             batch_size: rows per forward pass. Scores do not depend on it.
             static: whether all batches keep the full length, which a TPU needs.

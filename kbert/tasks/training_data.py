@@ -135,7 +135,7 @@ def _labelled(read, labels, weights):
     return read_labelled
 
 
-def labels_by_output(examples: LabelledText, num_labels: int | None = None) -> dict[str, np.ndarray]:
+def labels_by_output(examples: "Examples", num_labels: int | None = None) -> dict[str, np.ndarray]:
     """The labels by the model's output, int32 ``logits`` or float32 ``score``; an error if a label is not below N."""
     if num_labels is not None:
         check_label_numbers(examples.labels, num_labels)

@@ -38,7 +38,7 @@ def build_pipeline(
     Args:
         model: a kbert model, or a source for `kbert.load_pretrained`. One with a masked-LM head fills masks, an encoder
             gives embeddings.
-        tokenizer: `kbert.BertTokenizer`; None: the one that the model was loaded with.
+        tokenizer: None: the one that the model was loaded with.
         name: name of the pipeline.
         sequence_length: S of the preprocessor, in tokens. 128 by default (span: 384), or less if the model's position
             table is shorter.

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from kbert.text.tokenizer import BertTokenizer
 
-
 # Fields of BertConfig that do not shape the weights; the others cannot be overridden.
 FREE_FIELDS = (
     "hidden_dropout",

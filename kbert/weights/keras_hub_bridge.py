@@ -71,7 +71,7 @@ def to_keras_hub(
 
     Args:
         model_or_pipeline: an encoder, a masked language model, a classifier, a regressor, or a pipeline of one.
-        tokenizer: `kbert.BertTokenizer` of a model; None: the one it was loaded with.
+        tokenizer: of a model; None: the one it was loaded with.
 
     Returns:
         (keras_hub model, keras_hub BertTokenizer). The model is a BertBackbone, or a BertMaskedLM or BertTextClassifier

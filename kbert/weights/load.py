@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from kbert.models.bert_model import BertModel
 
-
 _LOGGER = logging.getLogger("kbert")
 _TOKENIZER_ARGUMENTS = ("lowercase", "strip_accents", "split_on_cjk", "max_word_length", "special_tokens_in_text")
 _ENCODER_ARGUMENTS = ("outputs", "num_parts", "pooler")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
 
-
 _LOGGER = logging.getLogger("kbert")
 LOADED, NEW, UNUSED = "loaded", "newly initialised", "unused"
 # The part of the model in a variable's name, in all formats; the encoder's parts may be in "bert".

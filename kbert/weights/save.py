@@ -53,11 +53,11 @@ def save_pretrained(
             merged; the model is not changed.
         directory: a new or empty directory or, with `overwrite`, one of this format with nothing else in it.
         format: "kbert", "huggingface", "google", "kerashub", or one added with `register_format`.
-        tokenizer: `kbert.BertTokenizer` of a model; None: the one it was loaded with. A pipeline has its own.
-        settings: `ModelSettings` of a model; None: the ones it was loaded with. A pipeline has its own.
+        tokenizer: of a model; None: the one it was loaded with. A pipeline has its own.
+        settings: of a model; None: the ones it was loaded with. A pipeline has its own.
         made_by: JSON-able dict for the manifest: the settings of the run that made the model.
         overwrite: whether a directory of this format may be replaced.
-        push_to_hub: str, ``owner/name`` on the Hugging Face hub, to which the directory is uploaded, too. Needs
+        push_to_hub: ``owner/name`` on the Hugging Face hub, to which the directory is uploaded, too. Needs
             huggingface_hub and a token (HF_TOKEN or ``hf auth login``). A new repository is private.
         **options: for one format. "kbert" takes ``storage_dtype``, the type of the weights on disk: "float32", or
             "bfloat16" and "float16" for half the size. They are loaded as float32. "google" takes ``optimizer``, a

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from kbert.models.encoder import BertEncoder
     from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 
-
 ALIGNMENTS = ("tokens", "words")
 
 

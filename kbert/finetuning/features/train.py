@@ -44,7 +44,6 @@ from kbert.training.run_directory import RunDirectory, open_run
 if TYPE_CHECKING:
     from kbert.models.encoder import BertEncoder
 
-
 _LOGGER = logging.getLogger("kbert")
 _LOG_EVERY = 50  # steps, about
 _WINDOWS = 32  # in a batch of the encoder, as in `write_word_features`

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kbert.models.encoder import BertEncoder
     from kbert.text.tokenizer import BertTokenizer
 
-
 _MAX_OFFSET = 5  # words; a baseline always chooses the word at one offset
 _SENTENCES = 200  # of several words; more would hardly change the fractions
 STATISTICS = {  # name → what it means, for readers

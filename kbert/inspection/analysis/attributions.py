@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
     from kbert.text.tokenizer import BertTokenizer
 
-
 BASELINES = ("[MASK]", "[PAD]", "[UNK]", "zero")
 _SPECIAL = ("[CLS]", "[SEP]")  # equal in text and baseline, so they get no attribution
 _STEPS = (16, 32, 64, 128, 256)  # points on the path, until the sum is right

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from kbert.models.encoder import BertEncoder
     from kbert.text.tokenizer import BertTokenizer
 
-
 CONFIG = "projector_config.pbtxt"  # the name that TensorBoard looks for
 _BREAKS = str.maketrans(dict.fromkeys("\t\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
 

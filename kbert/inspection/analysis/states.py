@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kbert.models.encoder import BertEncoder
     from kbert.text.tokenizer import BertTokenizer
 
-
 _INPUTS = ("token_ids", "segment_ids", "padding_mask")
 _BATCH = 32  # windows or texts in a forward pass
 

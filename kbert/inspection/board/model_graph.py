@@ -14,7 +14,6 @@ from kbert.keras_compat import all_layers
 if TYPE_CHECKING:
     import tensorflow as tf
 
-
 _PLUMBING = {
     *("Cast", "Const", "ConcatV2", "ExpandDims", "Identity", "IdentityN", "NoOp", "Pack", "Placeholder", "Prod"),
     *("ReadVariableOp", "Reshape", "Shape", "Squeeze", "StopGradient", "StridedSlice", "Transpose", "Fill"),

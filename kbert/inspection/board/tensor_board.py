@@ -42,15 +42,15 @@ class TensorBoard(keras.callbacks.Callback):
     run.
 
     Args:
-        log_dir: path.
-        settings: dict, for HParams. None: the settings of the optimizer and the model's config.
-        baseline: dict of names as in the logs → value of a model that ignores all context. It is drawn as a line.
+        log_dir: the directory of the logs.
+        settings: for HParams. None: the settings of the optimizer and the model's config.
+        baseline: name as in the logs → value of a model that ignores all context. It is drawn as a line.
         batch: inputs, a batch with them as `fit` takes it, or a function that returns one. Its first rows show the
             entropy of attention. None: no entropy is shown.
-        graph: bool, whether the graphs are written.
-        time_fraction: float, the fraction of the training time that samples may take.
+        graph: whether the graphs are written.
+        time_fraction: the fraction of the training time that samples may take.
         profile: steps to profile, as "20:25" or one number, or None.
-        wait_for_finish: bool, whether the run is over only when the caller calls `finish`, which has the final scores.
+        wait_for_finish: whether the run is over only when the caller calls `finish`, which has the final scores.
 
     Raises:
         TypeError: a `log_dir` that is no path.

@@ -24,8 +24,8 @@ class DevExamples(keras.callbacks.Callback):
         source: `DevEvaluation` of the `fit_steps` that this callback goes to: its results are shown, and nothing is
             predicted again. For a plain `model.fit`, a function without arguments that returns a
             `kbert.tasks.Evaluation`.
-        log_dir: path of the TensorBoard logs.
-        every: int, epochs from one call of a function to the next.
+        log_dir: the directory of the TensorBoard logs.
+        every: epochs from one call of a function to the next.
 
     Raises:
         TypeError: a `source` that is neither, a `log_dir` that is no path.

@@ -63,11 +63,11 @@ class MaskedExamples(keras.callbacks.Callback):
     the model's verdict. Each table is there if the model has that head.
 
     Args:
-        vocabulary: list of tokens.
+        vocabulary: the tokens, in the order of their ids.
         batch: one pre-training batch `(inputs, labels, sample_weight)`, for example the first of the validation data.
-        log_dir: path of the TensorBoard logs.
-        examples: int, the number of rows of the batch to show.
-        every: int, in epochs of `fit` (windows of `fit_steps`).
+        log_dir: the directory of the TensorBoard logs.
+        examples: the number of rows of the batch to show.
+        every: in epochs of `fit` (windows of `fit_steps`).
 
     Raises:
         ValueError: `examples` or `every` is not a positive integer.

@@ -16,7 +16,6 @@ from kbert.tasks.pretraining import filled
 if TYPE_CHECKING:
     from kbert.inspection.playground.models import PlaygroundModels
 
-
 _MASKS = 20  # of a text are filled
 _CANDIDATES = 10  # answers to a question that are listed
 

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from kbert.inspection.playground.api import PlaygroundApi
 
-
 _LOGGER = logging.getLogger("kbert")
 STATIC = pathlib.Path(__file__).parent / "static"
 _TYPES = {

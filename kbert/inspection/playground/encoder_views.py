@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from kbert.inspection.playground.models import PlaygroundModels
     from kbert.layers.embedding_block import EmbeddingBlock
 
-
 _LONGEST = 256  # tokens: a matrix of more would be neither readable nor small
 
 

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from kbert.pipelines.pipeline import Pipeline
     from kbert.preprocessing.preprocessor import Preprocessor
 
-
 _LONGEST_WITHOUT_MODEL = 512  # tokens: the position table of the released models
 _WINDOWS = 64  # of a long text are answered: seconds of a base model
 _PARAMETERS = 700_000_000  # in memory: two models of BERT-large's size, or six of BERT-base's

@@ -20,7 +20,6 @@ from kbert.text.packing import pack_ranges
 if TYPE_CHECKING:
     from kbert.inspection.playground.models import PlaygroundModels
 
-
 _TOP = 5
 _CAUSAL = (
     "A left-to-right model is not asked for these tokens: it never sees a [MASK], and was trained to predict every "

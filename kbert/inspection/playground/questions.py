@@ -19,7 +19,6 @@ from kbert.tasks.encoder import token_list
 if TYPE_CHECKING:
     from kbert.inspection.playground.models import PlaygroundModel
 
-
 _SHOWN = 60  # characters of a wrong value in a message
 _LARGEST = 2**63 - 1  # of TensorFlow's int64
 _SHORTEST = 5  # tokens: [CLS], two [SEP] and a token of each text

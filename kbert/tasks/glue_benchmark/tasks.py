@@ -16,7 +16,6 @@ from kbert.tasks.text_task import Classification, Regression
 if TYPE_CHECKING:
     from kbert.pipelines.pipeline import Pipeline
 
-
 _LOGGER = logging.getLogger("kbert")
 
 

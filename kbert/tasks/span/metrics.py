@@ -36,7 +36,7 @@ def token_f1(answer: str, gold: str, version: str = "2.0") -> float:
 
 
 def raw_scores(
-    golds: Sequence[Sequence[str]], answers: Sequence[str], version: str = "2.0"
+    golds: Sequence[Sequence[str]], answers: Sequence[str] | np.ndarray, version: str = "2.0"
 ) -> tuple[np.ndarray, np.ndarray]:
     """Each answer's best (exact match, F1) against any of its right answers, float64 [questions] each.
 
@@ -60,7 +60,7 @@ def raw_scores(
 
 def squad_scores(
     golds: Sequence[Sequence[str]],
-    answers: Sequence[str],
+    answers: Sequence[str] | np.ndarray,
     *,
     odds: ArrayLike | None = None,
     threshold: float = 0.0,
@@ -96,7 +96,7 @@ def squad_scores(
 
 
 def null_threshold(
-    golds: Sequence[Sequence[str]], answers: Sequence[str], odds: ArrayLike, version: str = "2.0"
+    golds: Sequence[Sequence[str]], answers: Sequence[str] | np.ndarray, odds: ArrayLike, version: str = "2.0"
 ) -> float:
     """The threshold with the best F1, which is stored with a model. (The paper's τ has the other sign.)
 

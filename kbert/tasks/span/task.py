@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from kbert.preprocessing.preprocessor import Preprocessor
     from kbert.text.tokenizer import BertTokenizer
 
-
 _LOGGER = logging.getLogger("kbert")
 _METRICS = ("f1", "exact")
 

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
     from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 
-
 INPUTS = ("token_ids", "segment_ids", "padding_mask")
 
 

@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from kbert.preprocessing.preprocessor import Preprocessor
     from kbert.text.tokenizer import BertTokenizer
 
-
 _METRICS = ("f1", "precision", "recall", "accuracy")
 
 

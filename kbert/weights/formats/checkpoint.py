@@ -29,7 +29,6 @@ from kbert.weights.report import LoadReport, transfer
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
 
-
 NO_VOCABULARY = "no vocabulary (vocab.txt): the model takes token ids, but no strings (pass `vocabulary`)"
 SETTINGS = "kbert_settings.json"  # what another format cannot store, beside its files; other programs ignore it
 PRETRAINED_TASKS = {  # whether there is a masked-LM head, a next-sentence head → task

@@ -13,7 +13,6 @@ from kbert.weights.formats.name_table import NameTable, TensorName, sizes_of
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
 
-
 _ADVICE = "Save the encoder alone (save_pretrained(model.encoder, …)), or in another format."
 
 

@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
     from kbert.pipelines.settings import ModelSettings
 
-
 CONFIG = "bert_config.json"
 VOCABULARY = "vocab.txt"
 PREFIX = "bert_model.ckpt"
@@ -299,7 +298,7 @@ def load_slots(
         with_step: False loads the moments alone, and the schedule begins anew.
 
     Returns:
-        int, the number of steps done.
+        The number of steps done.
 
     Raises:
         TypeError: `source` is not a path.

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
     from kbert.pipelines.settings import ModelSettings
 
-
 NAMES = NameTable(
     "huggingface",
     names={

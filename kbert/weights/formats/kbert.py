@@ -35,7 +35,6 @@ from kbert.weights.report import LoadReport, all_loaded
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
 
-
 CONFIG = "config.json"
 VOCABULARY = "vocab.txt"
 WEIGHTS = "model.weights.h5"

@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
     from kbert.pipelines.settings import ModelSettings
 
-
 _ATTENTION = "transformer_layer_{i}/self_attention_layer/"
 NAMES = NameTable(
     "kerashub",

@@ -93,7 +93,7 @@ class Format(ABC):
         Args:
             directory: an existing directory.
             model: one of kbert's models.
-            settings: `ModelSettings`. What the format cannot store goes into a file beside it.
+            settings: what the format cannot store goes into a file beside it.
             vocabulary: the tokens, or None.
             made_by: the settings that made the model, for a format that stores them.
             **options: arguments that `options` names, if they were given.

@@ -249,10 +249,18 @@ class Arguments(types.SimpleNamespace):
         return {name: value for name, value in values.items() if not (isinstance(value, dict) and not value)}
 
 
-_Result = typing.TypeVar("_Result")
+_Result = typing.TypeVar("_Result", covariant=True)
 
 
-def verb(run: Callable[[Arguments], Any]) -> Callable[[Callable[..., _Result]], Callable[..., _Result]]:
+class _Verb(typing.Protocol[_Result]):
+    """A verb takes more than the declared arguments: those of groups by their own names."""
+
+    arguments: Callable[..., Arguments]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> _Result: ...
+
+
+def verb(run: Callable[[Arguments], Any]) -> Callable[[Callable[..., _Result]], _Verb[_Result]]:
     """Makes a typed function that only declares a verb into the verb itself.
 
     The declaration, with its docstring, is all that `help` and the command `kbert` need, and imports nothing; `run`

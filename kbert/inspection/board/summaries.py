@@ -4,7 +4,8 @@ import io
 import json
 import math
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -55,7 +56,7 @@ def layer_graph(model: dict) -> "Summary.Value":
     return _value("keras", json.dumps(model).encode(), summary_pb2.SummaryMetadata(plugin_data=data))
 
 
-def session_start(settings: dict) -> "Summary.Value":
+def session_start(settings: Mapping[str, Any]) -> "Summary.Value":
     """The row of a run in the HParams tab, which holds numbers, bools and strings; None is skipped."""
     from tensorboard.plugins.hparams import metadata, plugin_data_pb2
 

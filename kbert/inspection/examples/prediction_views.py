@@ -68,7 +68,10 @@ def _share(part, whole):
 
 
 def confusion_matrix(
-    labels: np.ndarray, predictions: np.ndarray, names: Sequence[str], shown: Sequence[int]
+    labels: Sequence[int] | np.ndarray,
+    predictions: Sequence[int] | np.ndarray,
+    names: Sequence[str],
+    shown: Sequence[int],
 ) -> tuple[np.ndarray, list[str]]:
     """Counts int64 [m, m], gold labels as rows, and the names of rows and columns.
 

@@ -11,9 +11,13 @@ import re
 import shutil
 import socket
 import threading
+import types
 import uuid
+from collections.abc import Callable, Hashable, Iterable, Iterator
+from typing import Any, BinaryIO
 
 from kbert.files import atomic_file
+from kbert.options import PathLike
 
 _LOGGER = logging.getLogger("kbert")
 _ERROR = "error"  # prefix of the files in which workers report errors of the user's input
@@ -23,7 +27,7 @@ _RAISED = re.compile(r"^(?:[\w.]+\.)?(\w*(?:Error|Exception|Fault|Disk|Input)): 
 _loaded, _loading = {}, threading.Lock()
 
 
-def run_beam(runner, flags, build) -> None:
+def run_beam(runner: str, flags: Iterable[str], build: Callable[[Any], Any]) -> None:
     """Runs the Apache Beam pipeline that `build` applies its transforms to, and waits for its end.
 
     `flags` are Beam's own flags of the command line, for a runner that it knows, such as ``FlinkRunner``.
@@ -55,7 +59,7 @@ def run_beam(runner, flags, build) -> None:
         raise RuntimeError(f"{runner}: expected the pipeline to end as DONE. Received: {state}. See the runner's log.")
 
 
-def import_beam():
+def import_beam() -> types.ModuleType:
     try:
         import apache_beam
     except ImportError as error:
@@ -73,7 +77,7 @@ def _last_error(error):
     return re.sub(r" ?\[while running .*$", "", text.strip().split("\n")[-1])
 
 
-def load_once(key, load):
+def load_once(key: Hashable, load: Callable[[], Any]) -> Any:
     """The value of ``load()``, made once in each process, however many threads ask for it; the last key's is kept."""
     with _loading:
         if key not in _loaded:
@@ -89,7 +93,7 @@ class SharedDirectory:
     work to two workers, or to another one after a failure, and a program that is started again finds what is done.
     """
 
-    def __init__(self, path):
+    def __init__(self, path: PathLike) -> None:
         self.path = os.fspath(path)
         self.probe = uuid.uuid4().hex
 
@@ -115,10 +119,10 @@ class SharedDirectory:
                 f"{socket.gethostname()} does not see. Give another as --shared."
             )
 
-    def exists(self, name) -> bool:
+    def exists(self, name: str) -> bool:
         return (self / name).is_file()
 
-    def read(self, name) -> bytes:
+    def read(self, name: str) -> bytes:
         """What `write` wrote; OSError if the content is another."""
         content = (self / name).read_bytes()
         digest, content = content[:_DIGEST], content[_DIGEST:]
@@ -126,30 +130,30 @@ class SharedDirectory:
             raise OSError(f"{self / name} is damaged. Delete {self.path} and start again.")
         return content
 
-    def read_part(self, name, start, size) -> bytes:
+    def read_part(self, name: str, start: int, size: int) -> bytes:
         """`size` bytes of a file that was written with `writing`."""
         with open(self / name, "rb") as file:
             file.seek(start)
             return file.read(size)
 
     @contextlib.contextmanager
-    def writing(self, name):
+    def writing(self, name: str) -> Iterator[BinaryIO]:
         """A binary file that appears when the block ends."""
         with atomic_file(self / name, "wb") as file:
             yield file
 
-    def write(self, name, content: bytes) -> None:
+    def write(self, name: str, content: bytes) -> None:
         with self.writing(name) as file:
             file.write(hashlib.sha256(content).digest() + content)
 
-    def read_json(self, name):
+    def read_json(self, name: str) -> Any:
         return json.loads(self.read(name))
 
-    def write_json(self, name, value) -> None:
+    def write_json(self, name: str, value: Any) -> None:
         self.write(name, json.dumps(value).encode())
 
     @contextlib.contextmanager
-    def reporting(self, number):
+    def reporting(self, number: int) -> Iterator[None]:
         """Reports a ValueError in the block, of a piece of work, to the starting program: trying again would not help.
 
         Of several errors that of the first piece is raised.
@@ -163,7 +167,7 @@ class SharedDirectory:
         """Whether a worker has reported an error."""
         return any(pathlib.Path(self.path).glob(f"{_ERROR}-*"))
 
-    def raise_reported(self, kind) -> None:
+    def raise_reported(self, kind: type[Exception]) -> None:
         """Raises the first error that workers reported, as an error of this kind."""
         if reported := sorted(pathlib.Path(self.path).glob(f"{_ERROR}-*")):
             raise kind(self.read_json(reported[0].name))
@@ -172,7 +176,7 @@ class SharedDirectory:
         shutil.rmtree(self.path, ignore_errors=True)
 
 
-def delete_shared(directory) -> None:
+def delete_shared(directory: PathLike) -> None:
     """Deletes every `SharedDirectory` in a directory, and then the directory itself if nothing else is in it."""
     directory = pathlib.Path(directory)
     for path in directory.glob("*"):

@@ -4,6 +4,7 @@ import numbers
 import os
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 
 def check_positive(owner: str, **values) -> dict[str, int]:
@@ -35,7 +36,7 @@ def is_within(value: float, interval: str) -> bool:
     return is_above and (value < high if interval[-1] == ")" else value <= high)
 
 
-def check_bool(value, name: str) -> bool:
+def check_bool(value: Any, name: str) -> bool:
     """The value as a bool; ValueError unless it is a bool or a `numpy.bool_`: the string "no" would count as true."""
     if isinstance(value, bool):
         return value
@@ -46,14 +47,14 @@ def check_bool(value, name: str) -> bool:
     return bool(value)
 
 
-def check_path(value, name: str, expected: str = "a path") -> pathlib.Path:
+def check_path(value: Any, name: str, expected: str = "a path") -> pathlib.Path:
     """The value as a path; TypeError unless it is a string or an `os.PathLike`."""
     if not isinstance(value, str | os.PathLike):
         raise TypeError(f"{name} must be {expected}. Received: {type(value).__name__}")
     return pathlib.Path(value)
 
 
-def check_directory(value, name: str) -> pathlib.Path:
+def check_directory(value: Any, name: str) -> pathlib.Path:
     """The value as a path to write to; NotADirectoryError if it or a parent is a file, or a link to nothing."""
     path = check_path(value, name)
     here = path.absolute()
@@ -70,7 +71,7 @@ def check_directory(value, name: str) -> pathlib.Path:
 
 
 def check_output_file(
-    output, overwrite: bool, endings: Sequence[str] = (), others: Sequence[pathlib.Path] = ()
+    output: Any, overwrite: bool, endings: Sequence[str] = (), others: Sequence[pathlib.Path] = ()
 ) -> pathlib.Path:
     """The path of a file that can be written, with one of `endings` (none: any).
 
@@ -89,7 +90,7 @@ def check_output_file(
     return output
 
 
-def check_labels(labels, owner: str) -> list[str]:
+def check_labels(labels: Any, owner: str) -> list[str]:
     """The labels as a list; ValueError unless they are a list, tuple or array of different strings, at least one."""
     import numpy as np  # as in `check_bool`
 
@@ -102,7 +103,7 @@ def check_labels(labels, owner: str) -> list[str]:
     return labels
 
 
-def shown(value, most: int = 80) -> str:
+def shown(value: Any, most: int = 80) -> str:
     """A value as errors quote it: its `repr` or, of a longer one, the beginning and "…"."""
     if isinstance(value, str | bytes):
         value = value[: most + 1]  # all that can be shown
@@ -124,7 +125,7 @@ def _given(value):
     return [_given(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
-def is_missing(value) -> bool:
+def is_missing(value: Any) -> bool:
     """Whether a value is None or one of pandas' missing ones: NaN, which does not equal itself, NA, NaT."""
     if value is None or type(value).__name__ == "NAType":  # which cannot be compared
         return True

@@ -79,7 +79,7 @@ class Flag:
         """As on the command line, without dashes: ``logical-cpus``."""
         return self.path[-1].replace("_", "-")
 
-    def parse(self, text: str):
+    def parse(self, text: str) -> Any:
         """The value that a word of the command line means."""
         try:
             return check_option("", self.path[-1], read_word(text, self.annotation), self.annotation)
@@ -88,7 +88,7 @@ class Flag:
             raise argparse.ArgumentTypeError(f"must be {expected}") from None
 
 
-def read_word(text: str, annotation):
+def read_word(text: str, annotation: Any) -> Any:
     """A word of the command line as a value: as JSON, such as 3, 1e-4, null or {"a": 2}, unless a string is meant."""
     if text.lower() == "none" and _accepts(annotation, type(None)):
         return None
@@ -349,7 +349,7 @@ def print_config(command: Command, values: Mapping[str, Any], task_class: type |
     print(yaml.safe_dump(full, sort_keys=False, allow_unicode=True), end="")
 
 
-def execute(command: Command, argv: Sequence[str], prog: str):
+def execute(command: Command, argv: Sequence[str], prog: str) -> Any:
     """Calls the verb that the words of a command line mean, and prints its report; returns its result.
 
     Errors in a user's input end the program with one line, those of training and saving are raised.
@@ -366,7 +366,7 @@ def execute(command: Command, argv: Sequence[str], prog: str):
     return result
 
 
-def run_command(command: Command | Callable, argv: Sequence[str] | None = None, prog: str | None = None):
+def run_command(command: Command | Callable, argv: Sequence[str] | None = None, prog: str | None = None) -> Any:
     """Runs a typed function, or a `Command`, as the program that the words of the command line mean.
 
     Example::
@@ -383,7 +383,7 @@ def run_command(command: Command | Callable, argv: Sequence[str] | None = None, 
     return run_program(lambda: execute(command, words, prog), command.resumes)
 
 
-def run_program(main, resumes: bool = False):
+def run_program(main: Callable[[], Any], resumes: bool = False) -> Any:
     """Runs `main` as a program in which external causes of failure end with one line.
 
     These are a signal, divergence, a disk error, a lost worker, a damaged input or too little memory. The exit
@@ -428,7 +428,7 @@ _TRAINING = ("fit_steps", "finish")  # functions whose errors do not come from t
 
 
 @contextlib.contextmanager
-def plain_errors():
+def plain_errors() -> Iterator[None]:
     """Shows errors in a user's files as one line without a traceback; errors of training and saving are raised."""
     try:
         yield

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kbert.checks import check_bool
+from kbert.options import PathLike
 
 _MOST = 5_000_000  # lists and objects in JSON that is no user's data
 _DEEPEST = 100  # levels of JSON: more than any file of the field has, fewer than exhaust Python's stack
@@ -72,7 +73,7 @@ def _check_depth(value, where):
         level = [inner for inner in values if isinstance(inner, dict | list)]
 
 
-def read_small(path) -> bytes:
+def read_small(path: PathLike) -> bytes:
     """The content of a file that describes something: a configuration, a manifest, a vocabulary."""
     with open(path, "rb") as file:
         content = file.read(_LARGEST + 1)
@@ -82,7 +83,7 @@ def read_small(path) -> bytes:
     return content
 
 
-def read_json(path, kind: type = dict, *, data: bool = False) -> Any:
+def read_json(path: PathLike, kind: type = dict, *, data: bool = False) -> Any:
     """What a JSON file holds, of an expected type; a byte order mark is skipped. A user's `data` may have any size."""
     path = pathlib.Path(path)
     if not path.is_file():
@@ -97,7 +98,7 @@ def read_json(path, kind: type = dict, *, data: bool = False) -> Any:
     return value
 
 
-def to_json(value) -> str:
+def to_json(value: Any) -> str:
     """JSON of two spaces a level, with a line end."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
@@ -115,7 +116,7 @@ def check_json(owner: str, **values) -> None:
             raise ValueError(f"{owner}: `{name}` must fit into JSON ({error}). Received: {value!r:.200}") from None
 
 
-def write_json(path, value) -> None:
+def write_json(path: PathLike, value: Any) -> None:
     """Writes a JSON file atomically."""
     try:
         content = to_json(value)
@@ -130,7 +131,7 @@ def signed(content: dict) -> dict:
     return {**content, "sha256": _json_hash(content)}
 
 
-def check_signature(content: dict, path, advice: str) -> None:
+def check_signature(content: dict, path: PathLike, advice: str) -> None:
     """Raises ValueError, with the advice, unless the content is what was `signed`."""
     if content.get("sha256") != _json_hash({name: value for name, value in content.items() if name != "sha256"}):
         raise ValueError(f"{path} is damaged or was edited: its SHA-256 is not the one it ends with. {advice}")
@@ -142,7 +143,7 @@ def _json_hash(content):
 
 
 @contextlib.contextmanager
-def atomic_file(path, mode: str = "w") -> Iterator[Any]:
+def atomic_file(path: PathLike, mode: str = "w") -> Iterator[Any]:
     """A file to write that gets its name, whole and flushed to the disk, when the block ends without an error.
 
     Of a symbolic link, the file that it points to is replaced. Text is in UTF-8, with line ends as they are written.
@@ -174,7 +175,7 @@ class FullDisk(WriteFault):
 
 
 @contextlib.contextmanager
-def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
+def explain_full_disk(path: PathLike, needed: int | None = None) -> Iterator[None]:
     """Turns the errors of libraries that find the disk full, or broken, into a `WriteFault` that names the path.
 
     Of a `FullDisk` (or quota) the message names the space that is free, and the bytes that are needed where known.
@@ -198,7 +199,7 @@ def explain_full_disk(path, needed: int | None = None) -> Iterator[None]:
         ) from error
 
 
-def check_directory_is_free(path, own_files: tuple[str, ...], overwrite: bool) -> None:
+def check_directory_is_free(path: PathLike, own_files: tuple[str, ...], overwrite: bool) -> None:
     """Raises FileExistsError if there is something at `path` that may not be replaced; call it before long work.
 
     A directory that holds nothing but `own_files`, patterns of names, may be replaced if `overwrite` says so.
@@ -221,7 +222,7 @@ def check_directory_is_free(path, own_files: tuple[str, ...], overwrite: bool) -
         )
 
 
-def write_directory(path, write: Callable[[pathlib.Path], None], needed: int | None = None) -> None:
+def write_directory(path: PathLike, write: Callable[[pathlib.Path], None], needed: int | None = None) -> None:
     """Lets `write` fill a directory of another name beside `path`, flushes and renames it; replaces what was at `path`.
 
     Where `path` is a symbolic link the directory that it points to is replaced. If `write` fails, nothing of it
@@ -288,7 +289,7 @@ def is_partial(name: str) -> bool:
     return name.startswith(".") and (name.endswith((".tmp", ".tmp.old")))
 
 
-def remove_partial(directory) -> None:
+def remove_partial(directory: PathLike) -> None:
     """Deletes what a killed process left half written in a directory that only this process writes to."""
     for entry in pathlib.Path(directory).iterdir():
         if entry.name.endswith(".tmp.old") and is_partial(entry.name):
@@ -298,7 +299,7 @@ def remove_partial(directory) -> None:
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
 
 
-def flush(path) -> None:
+def flush(path: PathLike) -> None:
     """Forces a file, or the names in a directory, onto the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
@@ -307,7 +308,7 @@ def flush(path) -> None:
         os.close(handle)
 
 
-def flush_tree(directory) -> None:
+def flush_tree(directory: pathlib.Path) -> None:
     """Forces a directory with all that is in it onto the disk."""
     for root, _, names in os.walk(directory):
         for name in names:
@@ -315,7 +316,7 @@ def flush_tree(directory) -> None:
         flush(root)
 
 
-def sha256(path) -> str:
+def sha256(path: PathLike) -> str:
     """The hash of a file's content, 64 hexadecimal digits."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -7,11 +7,14 @@ drops the same positions on all replicas), the losses (Keras divides by the numb
 """
 
 import contextlib
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import keras
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+
     Tensor = Any  # those of different backends have no type in common
 else:
 
@@ -29,10 +32,10 @@ class FreshFunctions:
     on answering with the old kernels.
     """
 
-    def make_predict_function(self, force=False):
+    def make_predict_function(self, force: bool = False) -> Callable[..., Any]:
         return super().make_predict_function(self._layers_changed("predict") or force)
 
-    def make_test_function(self, force=False):
+    def make_test_function(self, force: bool = False) -> Callable[..., Any]:
         return super().make_test_function(self._layers_changed("test") or force)
 
     def _layers_changed(self, function: str) -> bool:
@@ -63,7 +66,7 @@ class CompatibleModel(FreshFunctions, keras.Model):
     # AutoGraph leaves a model alone in a user's own `tf.function`, as it does Keras' classes, and does not warn.
     autograph_info__ = {}
 
-    def check_inputs(self, inputs) -> None:
+    def check_inputs(self, inputs: Any) -> None:
         """Raises ValueError for inputs that the model does not take; Keras' own errors do not name what is wrong."""
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
@@ -88,18 +91,18 @@ class CompatibleModel(FreshFunctions, keras.Model):
             for part in unbuilt:
                 part.build(labels, self.output)
 
-    def make_train_function(self, force=False):
+    def make_train_function(self, force: bool = False) -> Callable[..., Any]:
         if keras.backend.backend() == "tensorflow" and self.optimizer is not None and not self.optimizer.built:
             with self.distribute_strategy.scope():
                 self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 
-    def fit(self, x=None, *args, validation_data=None, **kwargs):
+    def fit(self, x: Any = None, *args, validation_data: Any = None, **kwargs) -> keras.callbacks.History:
         ends = _ends_unannounced(x) and not kwargs.get("steps_per_epoch")
         self._wait_for_batches(ends or (_ends_unannounced(validation_data) and not kwargs.get("validation_steps")))
         return super().fit(x, *args, validation_data=validation_data, **kwargs)
 
-    def evaluate(self, x=None, *args, **kwargs):
+    def evaluate(self, x: Any = None, *args, **kwargs) -> float | list[float] | dict[str, float]:
         if not is_within_fit(kwargs):
             self._wait_for_batches(_ends_unannounced(x) and not kwargs.get("steps"))
         return super().evaluate(x, *args, **kwargs)
@@ -145,12 +148,12 @@ def _after_its_batch(step_function):
     return step
 
 
-def is_within_fit(options) -> bool:
+def is_within_fit(options: Mapping[str, Any]) -> bool:
     """Whether `fit` calls `evaluate`, of these options."""
     return bool(options.get("_use_cached_eval_dataset"))
 
 
-def pass_inputs_unchanged(layer) -> None:
+def pass_inputs_unchanged(layer: keras.layers.Layer) -> None:
     """A layer's call gets its inputs as they are given: strings, lists, int64 keys, logits of any dtype.
 
     Keras otherwise makes tensors of its backend of them, casts floats to the layer's compute dtype, and refuses lists
@@ -160,7 +163,7 @@ def pass_inputs_unchanged(layer) -> None:
     layer._allow_non_tensor_positional_args = True
 
 
-def clear_losses(layer) -> None:
+def clear_losses(layer: keras.layers.Layer) -> None:
     """Forgets what a layer's `add_loss` was given.
 
     Keras does it where a model is called; the losses of replicas, which wait for each other in between, add up.
@@ -168,22 +171,22 @@ def clear_losses(layer) -> None:
     layer._clear_losses()
 
 
-def set_direction(metric, direction) -> None:
+def set_direction(metric: keras.metrics.Metric, direction: Literal["up", "down"]) -> None:
     """Sets whether a metric should go "up" or "down": callbacks that watch it fail without it after the first epoch."""
     metric._direction = direction
 
 
-def set_untracked(layer, name, value) -> None:
+def set_untracked(layer: keras.layers.Layer, name: str, value: Any) -> None:
     """Sets a plain Python attribute that Keras neither tracks nor saves, such as a tokenizer beside a model."""
     layer.__dict__[name] = value
 
 
-def all_layers(layer, include_self=True) -> list:
+def all_layers(layer: keras.layers.Layer, include_self: bool = True) -> list:
     """A layer and all layers in it, each once."""
     return list(layer._flatten_layers(include_self=include_self))
 
 
-def layer_variables(layer) -> list:
+def layer_variables(layer: keras.layers.Layer) -> list:
     """The variables of a layer itself, frozen (which `layer.trainable_variables` leaves out) or not."""
     return layer._trainable_variables
 
@@ -194,7 +197,7 @@ class OptimizerOfAll(keras.optimizers.Optimizer):
     Keras clips and decays before, by functions of its own.
     """
 
-    def index_of(self, variable) -> int:
+    def index_of(self, variable: keras.Variable) -> int:
         """The place of a variable among those that the optimizer was built for."""
         return self._get_variable_index(variable)
 
@@ -208,17 +211,19 @@ class OptimizerOfAll(keras.optimizers.Optimizer):
         self.update_all(grads, trainable_variables, learning_rate)
 
 
-def base_optimizer(optimizer):
+def base_optimizer(optimizer: keras.optimizers.Optimizer) -> keras.optimizers.Optimizer:
     """The optimizer that updates the weights: with the policy mixed_float16 Keras wraps the one of `compile`."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
-def learning_rate_of(optimizer):
+def learning_rate_of(
+    optimizer: keras.optimizers.Optimizer,
+) -> keras.Variable | keras.optimizers.schedules.LearningRateSchedule:
     """The variable or schedule of an optimizer's learning rate; its `learning_rate` is the next update's value."""
     return optimizer._learning_rate
 
 
-def adam_moments(optimizer, variable) -> tuple:
+def adam_moments(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> tuple:
     """The first and second moment of a variable, of a built optimizer of Adam's kind."""
     try:
         index = optimizer._get_variable_index(variable)
@@ -228,7 +233,7 @@ def adam_moments(optimizer, variable) -> tuple:
 
 
 @contextlib.contextmanager
-def without_optimizer(model):
+def without_optimizer(model: keras.Model) -> Iterator[None]:
     """Within this context a model has no optimizer, whose state `save_weights` would write: twice the weights' size."""
     optimizer = model.__dict__.pop("optimizer", None)
     try:
@@ -237,7 +242,7 @@ def without_optimizer(model):
         model.__dict__["optimizer"] = optimizer
 
 
-def deserialize(value):
+def deserialize(value: Any) -> Any:
     """A layer or model from its serialised config; anything else is returned as it is.
 
     kbert's classes put other layers into `get_config` as they are. Keras serialises them when it saves, and then stores
@@ -247,7 +252,7 @@ def deserialize(value):
     return keras.saving.deserialize_keras_object(value) if isinstance(value, dict) else value
 
 
-def serialize_shared(layer) -> dict:
+def serialize_shared(layer: keras.layers.Layer) -> dict:
     """`keras.saving.serialize_keras_object`, of a layer that others of the same file may use too.
 
     For a config that does not share the layer: ``type(model).from_config(model.get_config())`` is a new model. In a
@@ -258,12 +263,12 @@ def serialize_shared(layer) -> dict:
     return keras.saving.serialize_keras_object(layer)
 
 
-def dense_kernel(dense):
+def dense_kernel(dense: keras.layers.Dense) -> keras.Variable:
     """The variable of a dense layer, to which `dense.kernel` adds LoRA's matrices."""
     return dense._kernel
 
 
-def delete_attribute(layer, name) -> None:
+def delete_attribute(layer: keras.layers.Layer, name: str) -> None:
     """`del layer.name`, without Keras' garbage collection for each variable.
 
     Each takes a third of a second where TensorFlow is loaded, and has nothing to free: variables are in no cycles.
@@ -274,31 +279,31 @@ def delete_attribute(layer, name) -> None:
     super(keras.layers.Layer, layer).__delattr__(name)
 
 
-def strategy_of(model):
+def strategy_of(model: keras.Model) -> "tf.distribute.Strategy | None":
     """The `tf.distribute` strategy that a model was built under, the default one too; None on other backends."""
     return getattr(model, "distribute_strategy", None)
 
 
-def strategy_scope(model):
+def strategy_scope(model: keras.Model) -> contextlib.AbstractContextManager[Any]:
     """The scope of the `tf.distribute` strategy that a model was built under; of no effect on other backends."""
     strategy = strategy_of(model)
     return contextlib.nullcontext() if strategy is None else strategy.scope()
 
 
-def sync_state(model) -> None:
+def sync_state(model: keras.Model) -> None:
     """Gives a model that `fit` is training its current values, which JAX keeps elsewhere until an epoch ends."""
     if hasattr(model, "jax_state_sync"):
         model.jax_state_sync()
 
 
-def with_known_length(dataset, count):
+def with_known_length(dataset: "tf.data.Dataset", count: int) -> "tf.data.Dataset":
     """A `tf.data.Dataset` that says how many batches it has: Keras warns at the end of one of unknown length."""
     import tensorflow as tf
 
     return dataset.apply(tf.data.experimental.assert_cardinality(count))
 
 
-def merge_replicas(function, *arguments) -> None:
+def merge_replicas(function: Callable[..., Any], *arguments) -> None:
     """Calls `function(strategy, *arguments)` once for all replicas of the current `tf.distribute` strategy.
 
     As Keras' optimizers do: the public `ReplicaContext.merge_call` is refused in loops and conditions, also where one
@@ -309,7 +314,7 @@ def merge_replicas(function, *arguments) -> None:
     tf.__internal__.distribute.interim.maybe_merge_call(function, tf.distribute.get_strategy(), *arguments)
 
 
-def multiworker_strategy():
+def multiworker_strategy() -> "tf.distribute.MultiWorkerMirroredStrategy":
     """A `tf.distribute.MultiWorkerMirroredStrategy` under which Keras trains.
 
     After each step Keras asks for the mean of scalars along their first axis, which TensorFlow refuses where there are
@@ -327,7 +332,7 @@ def multiworker_strategy():
     return MultiWorkerMirroredStrategy()
 
 
-def limit_waiting_for_workers(cluster, start_seconds, silence_seconds) -> None:
+def limit_waiting_for_workers(cluster: Mapping[str, Sequence[str]], start_seconds: int, silence_seconds: int) -> None:
     """TensorFlow gives up on workers that do not start, or are silent, for so long; before the strategy is made.
 
     There is no public way to set the limits; TensorFlow's own are an hour.
@@ -347,7 +352,7 @@ def limit_waiting_for_workers(cluster, start_seconds, silence_seconds) -> None:
     )
 
 
-def is_tensorflow_op(name) -> bool:
+def is_tensorflow_op(name: str) -> bool:
     """Whether an op is TensorFlow's own. (Others have a name space, or are unknown as long as nobody loads them.)"""
     from tensorflow.python.framework import op_def_registry
 

@@ -4,9 +4,13 @@ import importlib
 import importlib.util
 import sys
 import types
+from collections.abc import Callable
+from typing import Any
 
 
-def lazy_exports(package: str, names: dict[str, str], subpackages: tuple[str, ...] = ()):
+def lazy_exports(
+    package: str, names: dict[str, str], subpackages: tuple[str, ...] = ()
+) -> tuple[list[str], Callable[[str], Any], Callable[[], list[str]]]:
     """What a package's ``__init__.py`` needs to export names that its modules define.
 
     Modules can be used as attributes, too, without importing them. A public name may be that of the module that defines

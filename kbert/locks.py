@@ -11,6 +11,7 @@ import stat
 from collections.abc import Iterator
 
 from kbert.files import explain_full_disk
+from kbert.options import PathLike
 
 LOCK = ".lock"
 _LOGGER = logging.getLogger("kbert")
@@ -18,7 +19,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 _held = {}  # path of a lock file -> (its handle, the process that opened it: after a fork the child has both)
 
 
-def lock_directory(directory) -> None:
+def lock_directory(directory: PathLike) -> None:
     """Claims a directory for this process, until `unlock_directory` or the end of the process, however it ends.
 
     The claim is a lock of the operating system on the file ``.lock`` in it, which says who holds it. A process may
@@ -30,7 +31,7 @@ def lock_directory(directory) -> None:
 
 
 @contextlib.contextmanager
-def locked_output(path) -> Iterator[pathlib.Path]:
+def locked_output(path: PathLike) -> Iterator[pathlib.Path]:
     """Claims a file to write for the block: another claim, of this process or another one, is an error.
 
     The lock is the file ``.<name>.lock`` beside it. Directories that are missing are made, and deleted again at the
@@ -103,7 +104,7 @@ def _try_lock(path, claimed):
     return handle
 
 
-def unlock_directory(directory) -> None:
+def unlock_directory(directory: PathLike) -> None:
     """Gives up the claim of `lock_directory`; does nothing where this process has none."""
     _unlock(pathlib.Path(directory).resolve() / LOCK)
 

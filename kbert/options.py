@@ -43,7 +43,7 @@ PathLike = str | os.PathLike
 PASSING = "passing"  # Annotated[…, PASSING]: not part of the settings that define a run, such as where it writes
 
 
-def check_option(owner: str, name: str, value, annotation):
+def check_option(owner: str, name: str, value: Any, annotation: Any) -> Any:
     """The value of an option in the type that its annotation names; ValueError, which names both, if it is no such.
 
     An annotation is a type, `Annotated` with `Bounds`, a `Literal`, a union, a tuple or list of these, or a group of
@@ -146,7 +146,7 @@ _WORDS = {
 }
 
 
-def describe_type(annotation) -> str:
+def describe_type(annotation: Any) -> str:
     """What a value of the type is, in words: "a positive integer", "one of ('best', 'last')", "a number or None"."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
@@ -176,7 +176,7 @@ def _describe_bounds(number, bounds: Bounds) -> str:
     return f"{'an integer' if number is int else 'a number'} in {bounds.interval}{note}"
 
 
-def check_fields(group) -> None:
+def check_fields(group: Any) -> None:
     """Checks the fields of a frozen dataclass by their annotations; np.int64(3) becomes 3, a list a tuple."""
     for field in dataclasses.fields(group):
         value = check_option(type(group).__name__, field.name, getattr(group, field.name), field.type)
@@ -211,12 +211,12 @@ class Options:
         }
 
 
-def is_passing(annotation) -> bool:
+def is_passing(annotation: Any) -> bool:
     """Whether an option is not part of the settings that define a run."""
     return typing.get_origin(annotation) is Annotated and PASSING in typing.get_args(annotation)[1:]
 
 
-def to_json(value):
+def to_json(value: Any) -> Any:
     """A value as JSON holds it: groups and mappings as objects, tuples as lists, paths as strings."""
     if isinstance(value, Options):
         return value.to_json()
@@ -251,7 +251,18 @@ class Arguments(types.SimpleNamespace):
         return {name: value for name, value in values.items() if not (isinstance(value, dict) and not value)}
 
 
-def verb(run: Callable[[Arguments], Any]):
+_Result = typing.TypeVar("_Result", covariant=True)
+
+
+class _Verb(typing.Protocol[_Result]):
+    """A verb takes more than the declared arguments: those of groups by their own names."""
+
+    arguments: Callable[..., Arguments]
+
+    def __call__(self, *args: Any, **kwargs: Any) -> _Result: ...
+
+
+def verb(run: Callable[[Arguments], Any]) -> Callable[[Callable[..., _Result]], _Verb[_Result]]:
     """Makes a typed function that only declares a verb into the verb itself.
 
     The declaration, with its docstring, is all that `help` and the command `kbert` need, and imports nothing; `run`
@@ -331,7 +342,7 @@ def into_groups(owner: str, signature: inspect.Signature, given: Mapping[str, An
     return arguments
 
 
-def option_help(documented) -> dict[str, str]:
+def option_help(documented: Any) -> dict[str, str]:
     """The sentences of ``Args:`` in the docstring of a verb or a group: name → text in one line."""
     doc = inspect.getdoc(documented) or ""
     section = re.search(r"^Args:\n((?:    .*\n|\n)*)", doc + "\n", re.MULTILINE)

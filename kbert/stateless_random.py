@@ -9,13 +9,15 @@ The mixing function is the finaliser of SplitMix64 (Steele, Lea and Flood 2014),
 Shapes: B batch (keys), n numbers for each key.
 """
 
+from typing import Any
+
 import tensorflow as tf
 
 _STEP = 0x9E3779B97F4A7C15  # the golden ratio in 64 bits: SplitMix64's increment
 _DRAW = 0xD1B54A32D192ED03  # keeps the numbers drawn from a key apart from the keys folded from it
 
 
-def fold_in(key, *data):
+def fold_in(key: Any, *data) -> tf.Tensor:
     """Mixes `data` into `key`, one after the other: `fold_in(seed, epoch, tf.range(32))` are keys of 32 examples.
 
     Both are ints, or integers as tensors, Keras variables or lists, of shapes that broadcast; so is the int64 result.
@@ -27,7 +29,7 @@ def fold_in(key, *data):
     return key
 
 
-def uniform(keys, n):
+def uniform(keys: Any, n: int | tf.Tensor) -> tf.Tensor:
     """Float32 numbers in [0, 1), multiples of 2**-24: shape [..., n] for keys [...].
 
     Column j is a function of (key, j) only: a larger `n` adds columns and changes none.
@@ -36,14 +38,14 @@ def uniform(keys, n):
     return tf.cast(bits, tf.float32) * (2.0**-24)
 
 
-def random_integers(keys, n, low, high):
+def random_integers(keys: Any, n: int | tf.Tensor, low: Any, high: Any) -> tf.Tensor:
     """Int64 numbers in [low, high): shape [..., n] for keys [...]; bounds broadcast, and differ by 1 to 2**31-1."""
     low, high = _int64(low), _int64(high)
     bits = _shift_right(_draw(keys, n), 32)
     return low + _shift_right(bits * (high - low), 32)
 
 
-def permutation(key, n):
+def permutation(key: Any, n: int | tf.Tensor) -> tf.Tensor:
     """A random order of range(n), int32 [n], as a function of the key alone."""
     return tf.argsort(_draw(key, n), stable=True)
 

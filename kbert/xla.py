@@ -6,11 +6,13 @@ nothing. Nothing here concerns other backends.
 """
 
 import functools
+from collections.abc import Callable
+from typing import Any
 
 import keras
 
 
-def is_worth_compiling(tensor, elements=2**16) -> bool:
+def is_worth_compiling(tensor: Any, elements: int = 2**16) -> bool:
     """Whether to compile a group of operations, of which `tensor` is the largest: on TensorFlow, and large enough.
 
     Where the shape is not static it is not, as XLA would compile anew for every length of a batch; nor on TPUs, which
@@ -26,7 +28,7 @@ def is_worth_compiling(tensor, elements=2**16) -> bool:
     return _has_xla() and not isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
 
 
-def compiled(function):
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of tensors as one that XLA compiles, once for each combination of shapes; to decorate a function."""
 
     @functools.cache
@@ -38,7 +40,7 @@ def compiled(function):
     return functools.wraps(function)(lambda *args: made()(*args))
 
 
-def fused(function):
+def fused(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function (inputs, constants) → tensor that XLA compiles, and whose gradient XLA computes from the same inputs.
 
     Both are tuples of tensors. Nothing is stored for the gradient but the inputs: it computes the function again, which

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import kbert
 from kbert.checks import check_output_file
 from kbert.cli import Command
-from kbert.finetuning.finetune import finetune
+from kbert.finetuning.finetune import FinetunedRun, finetune
 from kbert.finetuning.grid import finetune_glue
 from kbert.options import Count, FractionBelowOne, Machine, Natural, PathLike, Positive, Precision, to_json
 from kbert.pipelines.registry import task_class, task_names
@@ -19,7 +19,7 @@ def task_classes() -> Mapping[str, Callable]:
     return {word: task for word, task in classes.items() if task.is_finetuned} | {"glue": kbert.tasks.glue}
 
 
-def report_finetuned(run) -> None:
+def report_finetuned(run: FinetunedRun) -> None:
     """Prints the scores beside those of a constant answer, and where the model is; of a dry run the estimate."""
     metrics = run.metrics
     if "seconds_per_step" in metrics:

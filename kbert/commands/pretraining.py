@@ -11,7 +11,7 @@ from kbert.cli import Command
 from kbert.options import CorpusFormat, Count, PathLike, verb
 from kbert.pretraining.run.evaluate_pretraining import evaluate_pretraining
 from kbert.pretraining.run.prepare import prepare_records, write_batches
-from kbert.pretraining.run.pretrain import pretrain
+from kbert.pretraining.run.pretrain import PretrainingRun, pretrain
 
 
 @verb(lambda asked: _vocabulary(asked))
@@ -113,7 +113,7 @@ def names(
     return found
 
 
-def report_pretrained(run) -> None:
+def report_pretrained(run: PretrainingRun) -> None:
     """Prints the scores beside those of token frequencies, and where the model is; of a dry run the estimate."""
     from kbert.pretraining.run.pretrain import describe_estimate, describe_run, describe_scores
 

@@ -11,7 +11,7 @@ from kbert.checks import check_output_file
 from kbert.cli import Command
 from kbert.commands.finetuning import task_classes
 from kbert.finetuning.evaluate import evaluate
-from kbert.options import Count, PathLike, Precision, verb
+from kbert.options import Arguments, Count, PathLike, Precision, verb
 
 
 def given(**options) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def given(**options) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def stored(asked) -> dict[str, Any]:
+def stored(asked: Arguments) -> dict[str, Any]:
     """`window_pooling` and `null_threshold` as `kbert.build_pipeline` takes them, unless they are as stored."""
     values = {"window_pooling": asked.window_pooling, "null_threshold": asked.null_threshold}
     return {name: None if value == "off" else value for name, value in values.items() if value != "stored"}

@@ -8,7 +8,7 @@ import os
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbert.checks import check_directory, differing
 from kbert.files import read_json, write_directory, write_json
@@ -27,17 +27,20 @@ from kbert.options import (
     verb,
 )
 
+if TYPE_CHECKING:
+    from kbert.tasks.task import Task
+
 _LOGGER = logging.getLogger("kbert")
 GRID = "grid.json"
 SUBMISSION = "submission"  # the folder of the output in which the test files are answered
 
 
 def finetune_grid(
-    source,
-    task,
-    train,
-    dev,
-    output,
+    source: PathLike,
+    task: "Task",
+    train: Any,
+    dev: Any,
+    output: PathLike,
     *,
     learning_rates: Sequence[float] = (5e-5, 3e-5, 2e-5),
     epochs: Sequence[float] = (2, 3, 4),

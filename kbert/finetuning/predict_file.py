@@ -18,6 +18,7 @@ import os
 import pathlib
 import time
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from kbert.beam import SharedDirectory, delete_shared, import_beam, load_once, run_beam
 from kbert.checks import check_path, differing
@@ -41,6 +42,7 @@ from kbert.finetuning.prediction_rows import (
     rows_to_answer,
 )
 from kbert.locks import locked_output
+from kbert.options import PathLike
 from kbert.training.callbacks import PredictionProgress
 
 _LOGGER = logging.getLogger("kbert")
@@ -50,9 +52,9 @@ _PART_ROWS = 1024  # about how many rows a worker answers at once
 
 
 def predict_file(
-    pipeline,
-    source,
-    output,
+    pipeline: Any,
+    source: PathLike,
+    output: PathLike,
     *,
     columns: Mapping[str, str] | None = None,
     trained: Mapping | None = None,
@@ -210,13 +212,13 @@ class _Unfinished:
 
 
 def predict_file_with_beam(
-    load,
-    source,
-    output,
+    load: Callable[[], Any],
+    source: PathLike,
+    output: PathLike,
     *,
     runner: str,
     beam_flags: Sequence[str] = (),
-    shared=None,
+    shared: PathLike | None = None,
     columns: Mapping[str, str] | None = None,
     trained: Mapping | None = None,
     keep: Sequence[str] = (),

@@ -7,11 +7,15 @@ import itertools
 import json
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbert.checks import check_bool, check_path, check_positive
+from kbert.options import PathLike
 from kbert.pipelines.registry import task_class
 from kbert.tasks.table import JSON_LINES, TABLES, iterate_json_lines, iterate_lines, iterate_table, table_columns
+
+if TYPE_CHECKING:
+    from kbert.answers.answers import Answers
 
 _LONGEST = 1 << 20  # characters of a cell: an input takes some 200 bytes of memory for each, in every row of a batch
 
@@ -22,7 +26,7 @@ class Rows:
     All are read once at first, to check and count them. A cell that is too large is an error that names the row.
     """
 
-    def __init__(self, read: Callable[[], Iterator[tuple[str, dict[str, Any]]]]):
+    def __init__(self, read: Callable[[], Iterator[tuple[str, dict[str, Any]]]]) -> None:
         self._read = read  # yields (where a row stands, the row: column → value)
         self._number = 0
         for where, row in read():
@@ -54,7 +58,7 @@ def _check_size(where: str, name: str, cell) -> None:
         )
 
 
-def column_rows(path, columns: Mapping[str, Sequence[Any]]) -> Rows:
+def column_rows(path: PathLike, columns: Mapping[str, Sequence[Any]]) -> Rows:
     """Rows of columns in memory."""
 
     def read():
@@ -64,7 +68,7 @@ def column_rows(path, columns: Mapping[str, Sequence[Any]]) -> Rows:
     return Rows(read)
 
 
-def table_rows(path, columns: Sequence[str], keep: Sequence[str]) -> Rows:
+def table_rows(path: PathLike, columns: Sequence[str], keep: Sequence[str]) -> Rows:
     """Rows of a CSV, TSV or JSON-lines file; values of the columns to keep stay as they are in JSON lines."""
     path = pathlib.Path(path)
 
@@ -82,7 +86,7 @@ def table_rows(path, columns: Sequence[str], keep: Sequence[str]) -> Rows:
     return Rows(read)
 
 
-def line_rows(path, names: Sequence[str]) -> Rows:
+def line_rows(path: PathLike, names: Sequence[str]) -> Rows:
     """A row for each line of a file, as `iterate_lines` reads them: a text, or two separated by a tab."""
     if len(names) > 2:
         raise ValueError(f"{path}: expected a table, or a file that the task reads, with {list(names)}")
@@ -99,7 +103,7 @@ def line_rows(path, names: Sequence[str]) -> Rows:
     return Rows(read)
 
 
-def read_rows(pipeline, path, columns: Mapping[str, str], keep: Sequence[str] = (), **reading) -> Rows:
+def read_rows(pipeline: Any, path: PathLike, columns: Mapping[str, str], keep: Sequence[str] = (), **reading) -> Rows:
     """The rows of a file of inputs.
 
     Args:
@@ -150,7 +154,12 @@ def _check_inputs(pipeline, path: pathlib.Path, columns: Mapping[str, str]) -> N
 
 
 def rows_to_answer(
-    pipeline, path, columns: Mapping[str, str] | None, keep: Sequence[str], trained: Mapping | None = None, **reading
+    pipeline: Any,
+    path: PathLike,
+    columns: Mapping[str, str] | None,
+    keep: Sequence[str],
+    trained: Mapping | None = None,
+    **reading,
 ) -> tuple[dict[str, str], Rows]:
     """The column of each input of a pipeline, and the result of `read_rows`."""
     if unknown := sorted(set(columns or {}) - set(pipeline.input_names)):
@@ -177,7 +186,7 @@ def rows_to_answer(
 FORMATS = (".jsonl", ".csv")
 
 
-def check_output(pipeline, output: pathlib.Path, overwrite: bool) -> None:
+def check_output(pipeline: Any, output: pathlib.Path, overwrite: bool) -> None:
     """Checks that answers can be written to a file; call it before long work."""
     check_bool(overwrite, "`overwrite`")
     if output.suffix.lower() not in FORMATS:
@@ -193,14 +202,14 @@ def check_output(pipeline, output: pathlib.Path, overwrite: bool) -> None:
         raise FileExistsError(f"{output} exists; --overwrite replaces it")
 
 
-def rows_at_once(pipeline, batch_size: int) -> int:
+def rows_at_once(pipeline: Any, batch_size: int) -> int:
     """The rows of a batch: `batch_size`, of an export at most what it answers at once."""
     (batch_size,) = check_positive("predict_file", batch_size=batch_size).values()
     return min(batch_size, getattr(pipeline, "max_rows", batch_size))
 
 
 def answered_rows(
-    pipeline, rows: Sequence[dict[str, Any]], columns: Mapping[str, str], batch_size: int
+    pipeline: Any, rows: Sequence[dict[str, Any]], columns: Mapping[str, str], batch_size: int
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """(row, answer) of each row of a batch. Batches are always full, so that the model is traced only once."""
     batch = {name: [row[column] for row in rows] for name, column in columns.items()}
@@ -214,7 +223,7 @@ def answered_rows(
         yield row, result
 
 
-def answer_lines(rows: Iterable[tuple], answers, suffix: str, header: bool) -> bytes:
+def answer_lines(rows: Iterable[tuple], answers: "Answers", suffix: str, header: bool) -> bytes:
     """The lines of answered rows, .jsonl or .csv by `suffix`; `header`: whether a table begins here."""
     if suffix.lower() == ".jsonl":
         return "".join(json.dumps(row | result, ensure_ascii=False) + "\n" for row, result in rows).encode()

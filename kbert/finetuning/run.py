@@ -3,8 +3,8 @@
 import importlib.util
 import logging
 import pathlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 
@@ -16,10 +16,16 @@ from kbert.training.run_directory import RunDirectory
 from kbert.weights.source import CHECKPOINTS
 from kbert.weights.step_checkpoint import write_description
 
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.settings import ModelSettings
+
 _LOGGER = logging.getLogger("kbert")
 
 
-def make_optimizer(options: Optimization, learning_rate) -> AdamW:
+def make_optimizer(
+    options: Optimization, learning_rate: float | keras.optimizers.schedules.LearningRateSchedule
+) -> AdamW:
     """AdamW or LAMB with these options; the learning rate is a number or a schedule."""
     if options.optimizer == "lamb":
         return Lamb(learning_rate, weight_decay=options.weight_decay, layer_decay=options.layer_decay)
@@ -34,7 +40,7 @@ def make_optimizer(options: Optimization, learning_rate) -> AdamW:
 class Run:
     """The directory of a run, if it has one, and what it shows in TensorBoard."""
 
-    def __init__(self, directory: RunDirectory | None, log_dir: pathlib.Path | None, is_chief: bool = True):
+    def __init__(self, directory: RunDirectory | None, log_dir: pathlib.Path | None, is_chief: bool = True) -> None:
         self.directory = directory
         self.path = None if directory is None else directory.path
         self.callbacks: list[keras.callbacks.Callback] = []  # those that write the logs; after `show`
@@ -42,7 +48,7 @@ class Run:
         self._is_chief = is_chief
         self._board: TensorBoard | None = None
 
-    def describe_model(self, model, settings, vocabulary) -> None:
+    def describe_model(self, model: "BertModel", settings: "ModelSettings", vocabulary: Sequence[str]) -> None:
         """Writes what the checkpoints need beside them to be loaded as models."""
         if self.directory is not None and self.directory.is_chief:
             write_description(self.path / CHECKPOINTS, model, settings, vocabulary)
@@ -51,7 +57,7 @@ class Run:
         self,
         settings: Mapping[str, Any],
         baseline: Mapping[str, float],
-        batch=None,
+        batch: Any = None,
         profile: str | None = None,
         examples: Callable[[pathlib.Path], keras.callbacks.Callback] | None = None,
     ) -> None:
@@ -68,7 +74,14 @@ class Run:
         if examples is not None:
             self.callbacks.append(examples(self._log_dir))
 
-    def finish(self, metrics: dict[str, Any], scores: Mapping[str, Any], step: int, save_model=None, **kept) -> None:
+    def finish(
+        self,
+        metrics: dict[str, Any],
+        scores: Mapping[str, Any],
+        step: int,
+        save_model: Callable[[pathlib.Path, dict], None] | None = None,
+        **kept,
+    ) -> None:
         """Completes the logs with the scores of a step, and the directory, for `RunDirectory.finish`."""
         if self._board is not None and self._is_chief:
             self._board.finish({**scores, "minutes": metrics["minutes"]}, step)

@@ -5,6 +5,7 @@ import logging
 import os
 import time
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kbert.checks import differing
 from kbert.models.average import average_models
@@ -23,7 +24,7 @@ from kbert.weights.source import local_source
 _LOGGER = logging.getLogger("kbert")
 
 
-def run_evaluation(asked: Arguments):
+def run_evaluation(asked: Arguments) -> dict[str, Any] | tuple[dict[str, Any], Evaluation]:
     """What `kbert.evaluate` does, in order: load, read, check, answer and score, write."""
     options = {"window_pooling": asked.window_pooling, "null_threshold": asked.null_threshold}
     options = {name: None if value == "off" else value for name, value in options.items() if value != "stored"}

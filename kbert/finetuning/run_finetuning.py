@@ -52,7 +52,7 @@ class Finetuning:
     learned.
     """
 
-    def __init__(self, arguments: Arguments):
+    def __init__(self, arguments: Arguments) -> None:
         self.asked = arguments
         self._directory = None
         self._check()

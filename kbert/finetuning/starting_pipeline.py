@@ -13,7 +13,7 @@ from kbert.files import atomic_file
 from kbert.finetuning.prediction_rows import rows_to_answer
 from kbert.models.bert_model import BertModel
 from kbert.optim.distillation_loss import DistillationLoss
-from kbert.options import Arguments, Distillation
+from kbert.options import Arguments, Distillation, PathLike
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH
@@ -31,7 +31,9 @@ _LOGGER = logging.getLogger("kbert")
 ANSWERS = "teacher.npz"  # in the run's directory
 
 
-def starting_pipeline(source, task: Task, settings: dict, options: Arguments) -> Pipeline:
+def starting_pipeline(
+    source: BertModel | Pipeline | PathLike, task: Task, settings: dict, options: Arguments
+) -> Pipeline:
     """Loads or builds the model of a task, with the preprocessing and the answers that the task wants."""
     length = {} if options.sequence_length is None else {"sequence_length": options.sequence_length}
     if isinstance(source, BertModel | Pipeline):
@@ -122,7 +124,7 @@ def _own_preprocessing(source, task: str) -> tuple[BertTokenizer, dict]:
 class Teaching:
     """What a student learns of its teacher."""
 
-    def __init__(self, asked: Arguments, task: Task, pipeline: Pipeline, train: Examples):
+    def __init__(self, asked: Arguments, task: Task, pipeline: Pipeline, train: Examples) -> None:
         self.name = identify_model(asked.teacher)  # in settings.json
         teacher = asked.teacher if isinstance(asked.teacher, Pipeline) else build_pipeline(asked.teacher)
         self.examples = train  # then texts without labels

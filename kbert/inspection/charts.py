@@ -5,8 +5,13 @@ Shapes: A heads, S sequence, r rows, c columns. Every picture is uint8 [height, 
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
+
+if TYPE_CHECKING:
+    from kbert.inspection.examples.prediction_views import Calibration
 
 # Okabe and Ito's colours, which colour-blind people tell apart; charts also differ in marks or places.
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
@@ -56,7 +61,7 @@ def picture(width: float, height: float, title: str, draw: Callable) -> np.ndarr
         return np.asarray(canvas.buffer_rgba())[..., :3].copy()
 
 
-def attention_picture(probs, tokens: Sequence[str], title: str) -> np.ndarray:
+def attention_picture(probs: np.ndarray, tokens: Sequence[str], title: str) -> np.ndarray:
     """The attention of all heads of a layer, [A, S, S], from rows to columns; of the first `MOST_TOKENS` tokens."""
     shown = min(len(tokens), MOST_TOKENS)
     if shown < len(tokens):
@@ -76,7 +81,9 @@ def attention_picture(probs, tokens: Sequence[str], title: str) -> np.ndarray:
     return picture(max(320, columns * side), 40 + rows * (side + 16), title, draw)
 
 
-def heat_map(values, rows: Sequence[str], columns: Sequence[str], title: str, high: float | None = None) -> np.ndarray:
+def heat_map(
+    values: ArrayLike, rows: Sequence[str], columns: Sequence[str], title: str, high: float | None = None
+) -> np.ndarray:
     """Numbers [r, c] as cells, darker where higher; `high` is the darkest value, None: the highest."""
     values = np.asarray(values, "float64")
     high = float(np.max(values)) if high is None else high
@@ -150,7 +157,7 @@ def confusion_picture(counts: np.ndarray, names: Sequence[str], title: str) -> n
 
 
 def reliability_picture(
-    calibration, title: str, of: str = "the predicted label", fraction: str = "accuracy"
+    calibration: "Calibration", title: str, of: str = "the predicted label", fraction: str = "accuracy"
 ) -> np.ndarray:
     """The reliability diagram: accuracy as bars, the gap to the confidence as a line, the counts below.
 

@@ -8,8 +8,10 @@ import logging
 import os
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kbert.checks import check_directory, check_integers, check_positive
 from kbert.inspection.analysis.attention_heads import heads_and_words, mean_statistics
@@ -20,8 +22,12 @@ from kbert.inspection.analysis.projector import labelled_vectors, word_embedding
 from kbert.inspection.analysis.report import Inspection, check_output, pictures, write_files, write_tensorboard
 from kbert.inspection.analysis.states import mean_states, text_states, word_states
 from kbert.models.bert_model import BertModel
+from kbert.options import PathLike
 from kbert.pipelines.pipeline import Pipeline
 from kbert.text.tokenizer import check_tokenizer
+
+if TYPE_CHECKING:
+    from kbert.text.tokenizer import BertTokenizer
 
 _LOGGER = logging.getLogger("kbert")
 _TEXTS = ("The capital of France is Paris.", "She put the book back because it was too heavy.")
@@ -30,16 +36,16 @@ _TEST_FRACTION = 0.2  # of `data`, if there is no `dev`
 
 
 def inspect(
-    model,
+    model: BertModel | Pipeline | PathLike,
     texts: Sequence | None = None,
-    data=None,
+    data: Any = None,
     *,
-    dev=None,
-    compare=None,
-    tokenizer=None,
-    counts=None,
-    log_dir=None,
-    directory=None,
+    dev: Any = None,
+    compare: BertModel | Pipeline | PathLike | None = None,
+    tokenizer: "BertTokenizer | None" = None,
+    counts: ArrayLike | None = None,
+    log_dir: PathLike | None = None,
+    directory: PathLike | None = None,
     overwrite: bool = False,
     name: str | None = None,
     sequence_length: int = 128,
@@ -63,7 +69,7 @@ def inspect(
             of `kbert.tasks.Tagging` or a text task.
         dev: labelled words or texts on which probes are scored. None: a fifth of `data`, drawn by `seed`.
         compare: another model in any form that `model` takes, such as the one before fine-tuning.
-        tokenizer: `kbert.BertTokenizer`, for a model that was loaded without one.
+        tokenizer: for a model that was loaded without one.
         counts: how often each token of the vocabulary occurs, ints [V] (`kbert.pretraining.token_counts`). The
             projector then has the most frequent tokens, with their frequencies.
         log_dir: TensorBoard's log directory, to which the run ``inspection`` is added.

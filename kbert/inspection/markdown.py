@@ -44,7 +44,9 @@ def percent(fraction: float) -> str:
     return f"{100 * fraction:.0f}%" if round(fraction, 3) >= 0.1 or not fraction else f"{100 * fraction:.1f}%"
 
 
-def mark_spans(text: str, gold=None, predicted=None, around: int = _AROUND) -> str:
+def mark_spans(
+    text: str, gold: tuple[int, int] | None = None, predicted: tuple[int, int] | None = None, around: int = _AROUND
+) -> str:
     """The text around two spans as Markdown: the gold one bold in ⟦ ⟧, the predicted one in italics in ❮ ❯.
 
     Spans are (start, end) in code points, end exclusive, or None. Beyond `around` characters on each side of a span,

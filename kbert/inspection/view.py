@@ -1,10 +1,14 @@
 """What TensorBoard shows of predictions: texts, pictures and numbers."""
 
 import dataclasses
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kbert.inspection.board.summaries import image, scalar, text
+
+if TYPE_CHECKING:
+    from tensorboard.compat.proto.summary_pb2 import Summary
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -21,7 +25,7 @@ class View:
     content: str | np.ndarray | float
     description: str = ""
 
-    def summary(self):
+    def summary(self) -> "Summary.Value":
         """The value for an `EventFile`."""
         kinds = {str: text, np.ndarray: image}
         return kinds.get(type(self.content), scalar)(self.tag, self.content, self.description)

@@ -6,6 +6,8 @@ Shapes: B batch, C choices.
 import hashlib
 import json
 import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import keras
 import numpy as np
@@ -20,6 +22,7 @@ from kbert.models.check_targets import check_targets
 from kbert.models.copies import in_precision
 from kbert.models.lora import merged
 from kbert.models.write_saved_model import write_saved_model
+from kbert.options import PathLike
 from kbert.pipelines.registry import task_class
 from kbert.pipelines.run_in_length_buckets import answer_batch
 from kbert.pipelines.targets import check_rows, class_weight_ids, label_ids, split_texts, values_of_windows
@@ -27,6 +30,9 @@ from kbert.preprocessing.buckets import longest_first, padding_for, trim_padding
 from kbert.preprocessing.preprocessor import Preprocessor
 from kbert.preprocessing.strings import as_text, check_batches, column_names, string_columns
 from kbert.preprocessing.window_preprocessors import DocumentPreprocessor
+
+if TYPE_CHECKING:
+    from kbert.text.tokenizer import BertTokenizer
 
 _NO_BATCH = "Pipeline: expected a dataset of batches. Received: an empty dataset"
 
@@ -46,9 +52,9 @@ class Pipeline(FreshFunctions, keras.Model):
     windows themselves: `kbert.finetune` trains such models, and `kbert.evaluate` scores them.
 
     Args:
-        preprocessor: `kbert.preprocessing.Preprocessor`, from string columns to a batch.
+        preprocessor: from string columns to a batch.
         model: one of kbert's models. It receives the entries of the batch that it takes.
-        answers: `kbert.answers.Answers`, called as ``answers(model outputs, batch)``.
+        answers: called as ``answers(model outputs, batch)``.
         name, trainable: as for every Keras model.
 
     Inputs: dict or pandas DataFrame of string columns [B], named ``preprocessor.input_names`` (``text``, and
@@ -84,7 +90,14 @@ class Pipeline(FreshFunctions, keras.Model):
         pipeline.predict({"text": ["A charming journey."]})  # {"label": ["positive"], "probabilities": [[0.02, 0.98]]}
     """
 
-    def __init__(self, preprocessor, model, answers, name=None, trainable=True):
+    def __init__(
+        self,
+        preprocessor: Preprocessor,
+        model: BertModel,
+        answers: Answers,
+        name: str | None = None,
+        trainable: bool = True,
+    ) -> None:
         if keras.backend.backend() != "tensorflow":
             raise RuntimeError(
                 "Pipeline: expected Keras' TensorFlow backend, which reads strings. Received: backend "
@@ -120,7 +133,7 @@ class Pipeline(FreshFunctions, keras.Model):
         pass_inputs_unchanged(self)  # strings stay with TensorFlow
 
     @property
-    def tokenizer(self):
+    def tokenizer(self) -> "BertTokenizer":
         """The preprocessor's `BertTokenizer`."""
         return self.preprocessor.tokenizer
 
@@ -141,7 +154,7 @@ class Pipeline(FreshFunctions, keras.Model):
             digest.update(weight.tobytes())
         return digest.hexdigest()
 
-    def settings(self):
+    def settings(self) -> dict[str, Any]:
         """What `kbert.save_pretrained` stores besides weights and architecture, by the names of the fields."""
         return {**self.answers.settings(), **self.preprocessor.settings()}
 
@@ -150,22 +163,31 @@ class Pipeline(FreshFunctions, keras.Model):
         taken = ("sequence_length", *task_class(self.task).option_names())
         return {name: value for name, value in self.settings().items() if name in taken}
 
-    def __call__(self, inputs, *args, **kwargs):
+    def __call__(self, inputs: Any, *args, **kwargs) -> dict[str, Any]:
         # Not in `call`: Keras checks what comes in before that, and would count the strings of a list.
         if not any(isinstance(x, keras.KerasTensor) for x in keras.tree.flatten(inputs)):
             inputs = self._columns(inputs)
         return super().__call__(inputs, *args, **kwargs)
 
-    def call(self, inputs, training=None, mask=None, **kwargs):
+    def call(self, inputs: Any, training: bool | None = None, mask: Any = None, **kwargs) -> dict[str, Any]:
         # The same three steps as the functional graph, but short texts are not padded to the longest of the batch.
         if training or any(isinstance(x, keras.KerasTensor) for x in keras.tree.flatten(inputs)):
             return super().call(inputs, training=training, mask=mask, **kwargs)
         return answer_batch(self.model, self.answers, self.preprocessor(inputs))
 
-    def compile(self, *args, **kwargs):
+    def compile(self, *args, **kwargs) -> None:
         self.model.compile(*args, **kwargs)
 
-    def fit(self, x=None, y=None, batch_size=None, *args, validation_data=None, class_weight=None, **kwargs):
+    def fit(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        *args,
+        validation_data: Any = None,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        **kwargs,
+    ) -> keras.callbacks.History:
         """`keras.Model.fit` of the model, on strings.
 
         Every batch is padded to its longest text only, as in `kbert.finetune`: see `batches`.
@@ -254,7 +276,16 @@ class Pipeline(FreshFunctions, keras.Model):
 
         return batches if padding == "full" else batches.map(trim)
 
-    def evaluate(self, x=None, y=None, batch_size=None, *args, sample_weight=None, steps=None, **kwargs):
+    def evaluate(
+        self,
+        x: Any = None,
+        y: Any = None,
+        batch_size: int | None = None,
+        *args,
+        sample_weight: Any = None,
+        steps: int | None = None,
+        **kwargs,
+    ) -> float | list[float] | dict[str, float]:
         if self.preprocessor.makes_labels:
             batches = self._masked(x, y, sample_weight, batch_size=batch_size or 32)
             return self.model.evaluate(batches, None, None, *args, steps=steps, **kwargs)
@@ -264,10 +295,14 @@ class Pipeline(FreshFunctions, keras.Model):
         data = self._array_batches(x, self._targets(y), sample_weight, batch_size=batch_size, steps=steps)
         return self.model.evaluate(data, None, None, *args, steps=steps, **kwargs)
 
-    def train_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+    def train_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, *args, **kwargs
+    ) -> float | list[float] | dict[str, float]:
         return self.model.train_on_batch(*self._one_batch(x, y, sample_weight, self._step), *args, **kwargs)
 
-    def test_on_batch(self, x, y=None, sample_weight=None, *args, **kwargs):
+    def test_on_batch(
+        self, x: Any, y: Any = None, sample_weight: Any = None, *args, **kwargs
+    ) -> float | list[float] | dict[str, float]:
         return self.model.test_on_batch(*self._one_batch(x, y, sample_weight), *args, **kwargs)
 
     def batches(self, dataset: tf.data.Dataset) -> tf.data.Dataset:
@@ -360,7 +395,14 @@ class Pipeline(FreshFunctions, keras.Model):
         inputs = {name: batch[name] for name in self.model.input}
         return trim_padding(inputs, self._padding()), y, sample_weight
 
-    def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None):
+    def predict(
+        self,
+        x: Any,
+        batch_size: int | None = None,
+        verbose: str | int = "auto",
+        steps: int | None = None,
+        callbacks: Sequence[keras.callbacks.Callback] | keras.callbacks.CallbackList | None = None,
+    ) -> dict[str, np.ndarray]:
         counts = {"batch_size": batch_size, "steps": steps}
         check_positive("Pipeline", **{name: value for name, value in counts.items() if value is not None})
         if isinstance(x, tf.data.Dataset):
@@ -394,11 +436,18 @@ class Pipeline(FreshFunctions, keras.Model):
             raise ValueError(_NO_BATCH)
         return join_padded(answers, self.answers.pad_values)
 
-    def predict_on_batch(self, x):
+    def predict_on_batch(self, x: Any) -> dict[str, np.ndarray]:
         answers = super().predict_on_batch(self._columns(x))
         return {name: as_text(answer) for name, answer in answers.items()}
 
-    def export(self, filepath, format="tf_saved_model", verbose=None, input_signature=None, **kwargs):
+    def export(
+        self,
+        filepath: PathLike,
+        format: str = "tf_saved_model",
+        verbose: bool | None = None,
+        input_signature: Sequence[Any] | None = None,
+        **kwargs,
+    ) -> None:
         if format != "tf_saved_model":
             raise ValueError(
                 f"Pipeline.export: strings can be exported as a SavedModel only. Received: format={format!r}. "
@@ -412,7 +461,7 @@ class Pipeline(FreshFunctions, keras.Model):
         model = merged(self.model)
         return self if model is self.model else Pipeline(self.preprocessor, model, self.answers, name=self.name)
 
-    def in_precision(self, precision) -> "Pipeline":
+    def in_precision(self, precision: Literal["float32", "bfloat16"]) -> "Pipeline":
         """A pipeline with a copy of the model that is stored and computed in "float32" or "bfloat16"."""
         model = in_precision(self.model, precision)
         return Pipeline(self.preprocessor, model, self.answers, name=self.name)
@@ -442,7 +491,7 @@ class Pipeline(FreshFunctions, keras.Model):
             and len({column.shape[0] for column in inputs.values()}) == 1
         )
 
-    def get_config(self):
+    def get_config(self) -> dict[str, Any]:
         return {
             "name": self.name,
             "trainable": self.trainable,
@@ -452,7 +501,7 @@ class Pipeline(FreshFunctions, keras.Model):
         }
 
     @classmethod
-    def from_config(cls, config, custom_objects=None):
+    def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> "Pipeline":
         with keras.saving.custom_object_scope(custom_objects or {}):
             parts = {name: deserialize(config[name]) for name in ("preprocessor", "model", "answers")}
         return cls(**{**config, **parts})
@@ -462,7 +511,7 @@ def _makes_batches(x):
     return isinstance(x, (tf.data.Dataset, keras.utils.PyDataset)) or hasattr(x, "__next__")
 
 
-def column_batches(x, batch_size, steps=None):
+def column_batches(x: Any, batch_size: int, steps: int | None = None) -> Iterator[Any]:
     """At most `steps` batches of what `Pipeline.predict` takes: a dict of columns [B], or a source of batches."""
     if isinstance(x, dict):
         rows = int(tf.shape(next(iter(x.values())))[0])
@@ -477,7 +526,7 @@ def column_batches(x, batch_size, steps=None):
         yield batch[0] if isinstance(batch, tuple) else batch
 
 
-def count_batches(x, batch_size, steps=None) -> int | None:
+def count_batches(x: Any, batch_size: int, steps: int | None = None) -> int | None:
     """How many batches `column_batches` yields. None where only reading them would tell."""
     if isinstance(x, dict):
         count = math.ceil(int(tf.shape(next(iter(x.values())))[0]) / batch_size)
@@ -490,7 +539,7 @@ def count_batches(x, batch_size, steps=None) -> int | None:
     return count if steps is None else min(count, steps)
 
 
-def join_padded(answers, pad_values):
+def join_padded(answers: Sequence[Mapping[str, Any]], pad_values: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Joins dicts of arrays by row. Those with a padding value are padded to the widest."""
     joined = {}
     for name in answers[0]:

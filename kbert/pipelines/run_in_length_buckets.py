@@ -3,10 +3,17 @@
 Shapes: n rows of the batch (texts, or windows of texts), C choices, S sequence, A heads, g groups.
 """
 
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
 import keras
 import tensorflow as tf
 
 from kbert.preprocessing.buckets import BY_TOKEN
+
+if TYPE_CHECKING:
+    from kbert.answers.answers import Answers
+    from kbert.models.bert_model import BertModel
 
 # Rows of up to so many tokens run together; each group is trimmed to its own longest row.
 _EDGES = (8, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192)
@@ -16,12 +23,14 @@ _TOKENS = 8192
 _NOT_BY_ROW = ("hidden_states", "attention_probs")  # lists, and [n, A, S, S]
 
 
-def answer_batch(model, answers, batch):
+def answer_batch(model: "BertModel", answers: "Answers", batch: Mapping[str, Any]) -> dict[str, Any]:
     """A model's answers to a batch. `kbert.Pipeline`, its predictions and a served model all get them here."""
     return answers(run_in_length_buckets(model, batch), batch)
 
 
-def run_in_length_buckets(model, batch, token_outputs=None):
+def run_in_length_buckets(
+    model: "BertModel", batch: Mapping[str, Any], token_outputs: Sequence[str] | None = None
+) -> dict[str, Any]:
     """The model's outputs on a batch, computed in groups of rows of similar length, each trimmed to its longest row.
 
     The rows are sorted by length, run group by group in one loop of the graph, and put back in order. A group has at

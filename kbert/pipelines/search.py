@@ -8,11 +8,15 @@ import functools
 import hashlib
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kbert.checks import check_positive
 from kbert.files import atomic_file
+
+if TYPE_CHECKING:
+    from kbert.pipelines.pipeline import Pipeline
 
 _QUERIES, _TEXTS = 1024, 16384  # of a block of similarities
 _LINKS, _BUILD_BREADTH, _BREADTH = 32, 100, 128  # of HNSW: faiss' M, efConstruction, efSearch
@@ -33,7 +37,7 @@ class SearchResults:
 
 
 def search(
-    pipeline,
+    pipeline: "Pipeline | None",
     collection: "Sequence[str] | np.ndarray | SearchIndex",
     queries: Sequence[str] | np.ndarray,
     k: int = 10,
@@ -110,7 +114,9 @@ class SearchIndex:
         found = kbert.search(pipeline, index, ["How do I reset my password?"], k=3)
     """
 
-    def __init__(self, pipeline, collection: Sequence[str] | np.ndarray, *, batch_size: int = 32):
+    def __init__(
+        self, pipeline: "Pipeline | None", collection: Sequence[str] | np.ndarray, *, batch_size: int = 32
+    ) -> None:
         faiss = _import_faiss()
         vectors = _unit_vectors(pipeline, collection, "collection", batch_size)
         self.faiss = faiss.IndexHNSWFlat(vectors.shape[1], _LINKS, faiss.METRIC_INNER_PRODUCT)

@@ -5,6 +5,7 @@ Shapes: B batch, N labels, W windows.
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any, Literal
 
 import keras
 import numpy as np
@@ -16,7 +17,7 @@ from kbert.pipelines.settings import default_labels
 from kbert.preprocessing.strings import once_true
 
 
-def label_ids(values, labels: Sequence[str] | None, multi_label: bool = False):
+def label_ids(values: Any, labels: Sequence[str] | None, multi_label: bool = False) -> Any:
     """The numbers of label strings, int32 [B], with `multi_label` int32 [B, N] of 0 and 1. Numbers stay as they are.
 
     `values` are strings or numbers [B]: a list, an array or a tensor (also a symbolic one, in a tf.data.Dataset), or a
@@ -52,7 +53,12 @@ def label_ids(values, labels: Sequence[str] | None, multi_label: bool = False):
     return is_on
 
 
-def class_weight_ids(class_weight, labels: Sequence[str] | None, ids=None, validation_split: float | None = None):
+def class_weight_ids(
+    class_weight: Mapping[Any, float] | Literal["balanced"] | None,
+    labels: Sequence[str] | None,
+    ids: Any = None,
+    validation_split: float | None = None,
+) -> Mapping[Any, float] | Literal["balanced"] | None:
     """`class_weight` of `kbert.Pipeline.fit` by class number.
 
     `ids` are the `label_ids` of the texts, None for a dataset. The last `validation_split` of them are not learned.
@@ -135,14 +141,14 @@ def _shown(labels):
     return f"the labels {list(labels)}{hint}"
 
 
-def values_of_windows(values, window_row):
+def values_of_windows(values: Any, window_row: tf.Tensor) -> Any:
     """The value of each window's text, from numbers [B, ...], also in a dict by output, or None."""
     if isinstance(values, list | tuple):
         values = np.asarray(values)
     return keras.tree.map_structure(lambda part: None if part is None else tf.gather(part, window_row), values)
 
 
-def check_rows(columns, *labels):
+def check_rows(columns: Mapping[str, tf.Tensor], *labels) -> None:
     """Raises a ValueError if labels or weights are not as many as the texts, where both numbers are known."""
     rows = next(iter(columns.values())).shape[0]
     for part in keras.tree.flatten(labels):
@@ -151,7 +157,7 @@ def check_rows(columns, *labels):
             raise ValueError(f"Pipeline: expected a label and a weight for each of {rows} texts. Received: {count}")
 
 
-def split_texts(columns, fraction, *labels):
+def split_texts(columns: Mapping[str, tf.Tensor], fraction: float, *labels) -> tuple:
     """(columns, *labels) of the first texts, and of the last ones for validation, as Keras splits rows."""
     if not 0 < fraction < 1:
         raise ValueError(f"Pipeline: `validation_split` must be between 0 and 1. Received: {fraction!r}")

@@ -8,17 +8,22 @@ Shapes: B rows, C choices, m entries of a padded output.
 import codecs
 import dataclasses
 import itertools
+import pathlib
 import shlex
 import sys
 import time
 import urllib.parse
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from kbert.checks import check_numbers, check_positive
 from kbert.files import parse_json
+from kbert.options import PathLike
 from kbert.serving.rest_transport import RestTransport, ServedModel, ServingError, request_json, unexpected
 from kbert.serving.saved_model_file import check_version
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _REST_PORT = 8501  # TensorFlow Serving's default
 _SECONDS = "(0, 1000000]"  # of a timeout; sockets cannot wait much longer than a thousand times that
@@ -62,9 +67,9 @@ class ServingClient:
         label: str | None = None,
         timeout: float = 10.0,
         tries: int = 3,
-        root_certificates=None,
-        client_certificate=None,
-    ):
+        root_certificates: PathLike | None = None,
+        client_certificate: tuple[PathLike, PathLike] | None = None,
+    ) -> None:
         scheme = _checked_scheme(url)
         if version is not None and label is not None:
             raise _refusal("give a version or a label", (version, label))
@@ -89,7 +94,9 @@ class ServingClient:
             from kbert.serving.grpc_transport import GrpcTransport as transport
         self._transport = transport(self._served, timeout, root_certificates, client_certificate)
 
-    def predict(self, inputs, signature: str = "serving_default") -> dict[str, list]:
+    def predict(
+        self, inputs: "Mapping[str, Any] | pd.DataFrame", signature: str = "serving_default"
+    ) -> dict[str, list]:
         """Answers: dict of output → list, one entry per row.
 
         Padding is removed from entries that are lists. The output ``count`` says how much is real, for an n-best list
@@ -113,7 +120,9 @@ class ServingClient:
         answers = {name: self._rows(values, rows) for name, values in outputs.items()}
         return trim_answers(answers, self.url)
 
-    def classify(self, examples, signature: str = "classify") -> list[list[tuple[str, float]]]:
+    def classify(
+        self, examples: Sequence[Mapping[str, str | bytes]], signature: str = "classify"
+    ) -> list[list[tuple[str, float]]]:
         """(label, score) of all classes for each example, a dict of column → string.
 
         Raises:
@@ -126,7 +135,7 @@ class ServingClient:
         except (TypeError, ValueError):
             raise unexpected(self.url, "labels and scores", rows) from None
 
-    def regress(self, examples, signature: str = "regress") -> list[float]:
+    def regress(self, examples: Sequence[Mapping[str, str | bytes]], signature: str = "regress") -> list[float]:
         """A number for each example, a dict of column → string.
 
         Raises:
@@ -145,7 +154,7 @@ class ServingClient:
             raise ValueError(f"metadata: expected a client of http:// or https://. Received: {self.url}")
         return self._with_retries(self._transport.metadata)
 
-    def curl(self, inputs, signature: str = "serving_default", verb: str = "predict") -> str:
+    def curl(self, inputs: Any, signature: str = "serving_default", verb: str = "predict") -> str:
         """The curl command for a request over REST.
 
         For a client over gRPC it has TensorFlow Serving's default port.
@@ -258,7 +267,7 @@ def _check_name(name: str, value: str) -> None:
         raise _refusal(f"`{name}` must be a string that is not empty", value)
 
 
-def request_columns(inputs) -> dict[str, list]:
+def request_columns(inputs: "Mapping[str, Any] | pd.DataFrame") -> dict[str, list]:
     """The columns of a request as lists of str or bytes, [B], or of lists of them, [B, C].
 
     Rows of [B, C] that differ in length are padded to the longest with "", which is not a choice.
@@ -292,7 +301,7 @@ def _column(name: str, column) -> list:
     return [[*row, *[""] * (width - len(row))] for row in rows]
 
 
-def check_examples(examples) -> list[dict]:
+def check_examples(examples: Any) -> list[dict]:
     """The examples, after a check that they are a list of dicts of column → string."""
     if not isinstance(examples, (list, tuple)):
         raise _refusal("expected a list of dicts of column → string", examples)
@@ -340,7 +349,7 @@ def ask(
                 yield {name: values[number] for name, values in answers.items()}
 
 
-def read_json_rows(path) -> Iterator[dict[str, Any]]:
+def read_json_rows(path: pathlib.Path) -> Iterator[dict[str, Any]]:
     """The objects of a JSON Lines file; blank lines are skipped."""
     columns = None
     content = path.read_bytes().removeprefix(codecs.BOM_UTF8)

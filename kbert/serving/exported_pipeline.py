@@ -47,7 +47,7 @@ class ExportedPipeline:
             to.
     """
 
-    def __init__(self, directory: str | os.PathLike):
+    def __init__(self, directory: str | os.PathLike) -> None:
         import tensorflow_text  # noqa: F401  registers the ops of tokenizers
 
         self.path = find_export(check_path(directory, "ExportedPipeline: `directory`"))
@@ -79,7 +79,7 @@ class ExportedPipeline:
         task = task_class(self.task)
         self.answers = task.exported_answers(labels, frozenset(self.output))
 
-    def predict_on_batch(self, inputs, signature: str = "serving_default") -> dict[str, np.ndarray]:
+    def predict_on_batch(self, inputs: Any, signature: str = "serving_default") -> dict[str, np.ndarray]:
         """The answers to a batch, as `kbert.Pipeline.predict_on_batch` returns them.
 
         Args:
@@ -137,7 +137,7 @@ def _reason(error: tf.errors.InvalidArgumentError) -> str:
     return reason
 
 
-def load_pipeline(source, precision: str = "auto", **options) -> Pipeline:
+def load_pipeline(source: str | os.PathLike, precision: str = "auto", **options) -> Pipeline:
     """The pipeline of a stored model, on one device, with its task's options for prediction files.
 
     `options` of `kbert.build_pipeline` replace the stored ones.
@@ -147,7 +147,7 @@ def load_pipeline(source, precision: str = "auto", **options) -> Pipeline:
         return build_pipeline(model, **(task_class(model.task).prediction_options | options))
 
 
-def pipeline_loader(source, precision: str = "auto", **options) -> Callable:
+def pipeline_loader(source: str | os.PathLike, precision: str = "auto", **options) -> Callable:
     """A function without arguments that loads a `kbert.Pipeline` or an `ExportedPipeline`.
 
     Processes can hand it to each other. A SavedModel refuses `precision` and `options`: it has its own.
@@ -161,7 +161,7 @@ def pipeline_loader(source, precision: str = "auto", **options) -> Callable:
     return functools.partial(ExportedPipeline, source)
 
 
-def trained_options(source) -> dict[str, Any]:
+def trained_options(source: str | os.PathLike) -> dict[str, Any]:
     """How the files were read on which a model was fine-tuned, as far as its run says.
 
     Args:

@@ -19,7 +19,7 @@ class FrozenWeights:
     signature, in the bodies of its loops too.
     """
 
-    def __init__(self, variables: list[keras.Variable]):
+    def __init__(self, variables: list[keras.Variable]) -> None:
         size = sum(math.prod(one.shape) * tf.as_dtype(one.dtype).size for one in variables)
         if size > _MOST_BYTES:
             raise ValueError(

@@ -19,6 +19,7 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import DecodeError, Message
 from tensorboard.compat.proto import tensor_pb2, types_pb2
 
+from kbert.options import PathLike
 from kbert.serving.rest_transport import MAX_MESSAGE, NO_SERVER, ServedModel, ServingError, one_line
 
 _SERVICE = "/tensorflow.serving.PredictionService/"
@@ -27,7 +28,13 @@ _SERVICE = "/tensorflow.serving.PredictionService/"
 class GrpcTransport:
     """Calls of a PredictionService (its .proto file); `timeout` is for the whole answer to a call."""
 
-    def __init__(self, model: ServedModel, timeout: float, root_certificates, client_certificate):
+    def __init__(
+        self,
+        model: ServedModel,
+        timeout: float,
+        root_certificates: PathLike | None,
+        client_certificate: tuple[PathLike, PathLike] | None,
+    ) -> None:
         self.model = model
         self.timeout = timeout
         scheme, _, address = model.url.partition("://")

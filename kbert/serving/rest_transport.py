@@ -13,6 +13,7 @@ import requests
 import urllib3
 
 from kbert.files import parse_json
+from kbert.options import PathLike
 
 # Bytes of the largest answer that is read; gRPC's default of 4 MB is less than a batch of features.
 MAX_MESSAGE = 256 * 2**20
@@ -30,7 +31,7 @@ class ServingError(OSError):
         may_retry: whether repeating the request soon may help.
     """
 
-    def __init__(self, message, may_retry=False):
+    def __init__(self, message: str, may_retry: bool = False) -> None:
         super().__init__(message)
         self.may_retry = may_retry
 
@@ -68,7 +69,13 @@ class RestTransport:
     Source: tensorflow.org/tfx/serving/api_rest.
     """
 
-    def __init__(self, model: ServedModel, timeout: float, root_certificates, client_certificate):
+    def __init__(
+        self,
+        model: ServedModel,
+        timeout: float,
+        root_certificates: PathLike | None,
+        client_certificate: tuple[PathLike, PathLike] | None,
+    ) -> None:
         self.model = model
         self.timeout = timeout
         self._session = requests.Session()

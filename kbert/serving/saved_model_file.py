@@ -59,7 +59,7 @@ class Signature:
 class SavedModelFile:
     """The graph of a SavedModel: ops of all its functions, signatures and variables."""
 
-    def __init__(self, directory: str | os.PathLike):
+    def __init__(self, directory: str | os.PathLike) -> None:
         from kbert.keras_compat import is_tensorflow_op  # not above: a client needs no Keras
 
         self.path = pathlib.Path(directory)

@@ -6,6 +6,7 @@ Shapes: B texts, C choices, S sequence, M masks, V vocabulary.
 import dataclasses
 import inspect
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -15,6 +16,9 @@ from kbert.pipelines.registry import task_class
 from kbert.preprocessing.windows import at_most, limit_rows
 from kbert.serving.export import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS
 from kbert.tasks.task import Task, TaskSignature, answering
+
+if TYPE_CHECKING:
+    from kbert.preprocessing.preprocessor import Preprocessor
 
 # The number of floats in one output: 256 MB. It bounds the memory of [B, S, ...] and [B, M, V].
 _MOST_VALUES = 2**26
@@ -69,11 +73,13 @@ class ServingLimits:
         advice = "Send less at once, or export the model with a larger max_request_bytes."
         return at_most(size, self.max_request_bytes, "bytes of text", advice, list(strings))
 
-    def batch(self, preprocessor, inputs: dict[str, tf.Tensor], values_per_row: int = 1) -> dict[str, tf.Tensor]:
+    def batch(
+        self, preprocessor: "Preprocessor", inputs: dict[str, tf.Tensor], values_per_row: int = 1
+    ) -> dict[str, tf.Tensor]:
         """The preprocessor's batch, within the limits.
 
         Args:
-            preprocessor: a `kbert.preprocessing.Preprocessor`.
+            preprocessor: the pipeline's.
             inputs: string columns, [B] or [B, C].
             values_per_row: as for `max_rows`.
         """

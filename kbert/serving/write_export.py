@@ -15,7 +15,7 @@ import pathlib
 import shutil
 import uuid
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow.core.protobuf import saved_model_pb2
@@ -24,6 +24,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 from kbert.checks import check_directory
 from kbert.files import check_json, explain_full_disk, flush, flush_tree, is_partial, read_json, write_json
 from kbert.models.write_saved_model import write_saved_model
+from kbert.options import Arguments
 from kbert.pipelines.pipeline import Pipeline
 from kbert.serving.audit import AuditReport, audit
 from kbert.serving.frozen_weights import FrozenWeights
@@ -35,8 +36,11 @@ from kbert.weights.build_pipeline import resolve_pipeline
 from kbert.weights.formats.kbert import MANIFEST, WEIGHTS, is_kbert_directory
 from kbert.weights.origin import origin_of
 
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
 
-def write_export(asked) -> pathlib.Path:
+
+def write_export(asked: Arguments) -> pathlib.Path:
     """What `kbert.export` does."""
     directory = check_directory(asked.directory, "export: `directory`")
     check_json("export", metrics=asked.metrics, made_by=asked.made_by)
@@ -74,7 +78,7 @@ def write_export(asked) -> pathlib.Path:
             target = _next_version(target.parent, asked.version)  # another export took it meanwhile
 
 
-def provenance(model) -> tuple[dict[str, Any], dict[str, Any]]:
+def provenance(model: "BertModel") -> tuple[dict[str, Any], dict[str, Any]]:
     """What is known about weights that have not changed since kbert loaded or trained them: (how made, metrics)."""
     origin = origin_of(model)
     if origin is None:

@@ -6,13 +6,23 @@ Shapes: B batch, S sequence, L layers, H hidden, n sentences.
 import dataclasses
 import os
 import time
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from kbert.tasks.metrics import cosine, pearson, spearman
 from kbert.tasks.task import Task, TaskSignature, of_model
+
+if TYPE_CHECKING:
+    import keras
+
+    from kbert.answers.answers import Answers
+    from kbert.models.bert_model import BertModel
+    from kbert.models.encoder import BertEncoder
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.preprocessing.preprocessor import Preprocessor, TextPreprocessor
+    from kbert.text.tokenizer import BertTokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +48,9 @@ class Encoder(Task):
     stands_on_encoder = False
     playground_views = ()
 
-    def parts(self, model, tokenizer, sequence_length):
+    def parts(
+        self, model: "BertModel", tokenizer: "BertTokenizer", sequence_length: int
+    ) -> "tuple[Preprocessor, Answers]":
         from kbert.answers.embedding import EmbeddingAnswers
         from kbert.preprocessing.preprocessor import TextPreprocessor
 
@@ -46,7 +58,7 @@ class Encoder(Task):
         return preprocessor, EmbeddingAnswers(self.pooling, self.normalize, name="answers")
 
     @classmethod
-    def signatures(cls, pipeline, *, layers=None):
+    def signatures(cls, pipeline: "Pipeline", *, layers: Sequence[int] | None = None) -> dict[str, TaskSignature]:
         """The signatures of an encoder. `layers` are the hidden states that ``features`` has."""
         return {
             "embed": _embed(pipeline),
@@ -55,7 +67,7 @@ class Encoder(Task):
         }
 
     @classmethod
-    def values_per_row(cls, pipeline):
+    def values_per_row(cls, pipeline: "Pipeline") -> int:
         return _hidden(pipeline, 1)
 
 
@@ -95,7 +107,7 @@ def _hidden(pipeline, states: int) -> int:
     return pipeline.preprocessor.sequence_length * states * pipeline.model.config.hidden_dim
 
 
-def encoder_layers(encoder, layers=None):
+def encoder_layers(encoder: "BertEncoder", layers: Sequence[int] | None = None) -> "keras.Model":
     """A model on the encoder's batch with the output ``features`` float32 [B, S, L, H]; it shares the encoder's layers.
 
     `layers` are indices into the encoder's hidden states: 0 is the embeddings, -1 the last block. None means the last
@@ -119,7 +131,7 @@ def encoder_layers(encoder, layers=None):
     return keras.Model(encoder.input, {"features": stacked})
 
 
-def token_list(preprocessor, inputs) -> dict:
+def token_list(preprocessor: "TextPreprocessor", inputs: Mapping[str, Any]) -> dict:
     """The tokens of a `TextPreprocessor`'s batch, in readable form.
 
     Returns:
@@ -152,7 +164,7 @@ def token_list(preprocessor, inputs) -> dict:
     }
 
 
-def read_sts_b(directory) -> tuple[Sequence[str], Sequence[str], np.ndarray]:
+def read_sts_b(directory: str | os.PathLike) -> tuple[Sequence[str], Sequence[str], np.ndarray]:
     """First sentences, second sentences and scores of STS-B's dev set, in the GLUE directory or its own."""
     from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 
@@ -169,7 +181,13 @@ def score_pairs(embeddings: np.ndarray, scores: np.ndarray) -> dict[str, float]:
     return {"spearman": spearman(scores, similarity), "pearson": pearson(scores, similarity)}
 
 
-def embedding_pipeline(model, sentences, sequence_length=None, pooling=None, normalize=None):
+def embedding_pipeline(
+    model: "BertEncoder | str | os.PathLike",
+    sentences: Sequence[str],
+    sequence_length: int | None = None,
+    pooling: str | None = None,
+    normalize: bool | None = None,
+) -> "Pipeline":
     """The pipeline of an encoder with the shortest sequence length for these sentences, to save padding.
 
     `model` is a `kbert.BertEncoder` loaded with its tokenizer, or a source for `kbert.load_pretrained`.
@@ -188,7 +206,9 @@ def embedding_pipeline(model, sentences, sequence_length=None, pooling=None, nor
     return build_pipeline(model, sequence_length=longest, pair=False, **options)
 
 
-def embed_sentences(pipeline, sentences: Sequence[str], batch_size: int = 32) -> tuple[np.ndarray, dict[str, float]]:
+def embed_sentences(
+    pipeline: "Pipeline", sentences: Sequence[str], batch_size: int = 32
+) -> tuple[np.ndarray, dict[str, float]]:
     """The embeddings of sentences, float32 [n, H], with the number of sentences and sentences per second."""
     from kbert.training.callbacks import PredictionProgress
 

@@ -7,12 +7,16 @@ import json
 import numbers
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kbert.checks import check_bool, check_integers
 from kbert.tasks.stored_texts import StoredTexts
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 class Examples(abc.ABC):
@@ -42,7 +46,7 @@ class Examples(abc.ABC):
         """The strings, by the names of the pipeline's inputs."""
 
     @abc.abstractmethod
-    def baseline(self):
+    def baseline(self) -> Any:
         """The constant answer that a model has to beat, in the form that `Task.baseline_scores` takes."""
 
     def __post_init__(self):
@@ -75,13 +79,13 @@ class Examples(abc.ABC):
         columns = self._rows()
         return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
-    def to_dataframe(self):
+    def to_dataframe(self) -> "pd.DataFrame":
         """The rows as a pandas DataFrame, with labels as their names."""
         import pandas as pd  # not above: kbert does not depend on it
 
         return pd.DataFrame(self._rows())
 
-    def take(self, rows) -> Self:
+    def take(self, rows: ArrayLike) -> Self:
         """The examples of the given row numbers, in their order."""
         rows = np.asarray(rows, "int64")
         if not rows.size or rows.min() < 0 or rows.max() >= len(self):

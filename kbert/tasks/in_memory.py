@@ -1,6 +1,7 @@
 """Rows in memory → columns: lists, dicts, pandas DataFrames, tf.data and Hugging Face's datasets."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from kbert.tasks.stored_texts import StoredTexts, store_columns
 from kbert.tasks.table import Table, cell_text, check_columns
 
 
-def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, list]:
+def read_columns(data: Any, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, list]:
     """The named columns of rows in memory.
 
     Args:
@@ -52,7 +53,7 @@ def read_columns(data, names: Sequence[str], optional: Sequence[str] = ()) -> di
     }
 
 
-def column_names(data) -> list[str]:
+def column_names(data: Any) -> list[str]:
     """The names of the columns of rows in memory. Tuples have none."""
     data = choose_split(data, "train")
     if hasattr(data, "element_spec"):
@@ -65,12 +66,12 @@ def column_names(data) -> list[str]:
     return list(data) if isinstance(data, Mapping) else []
 
 
-def has_splits(data) -> bool:
+def has_splits(data: Any) -> bool:
     """Whether data are a Hugging Face datasets.DatasetDict, or a dict of their datasets."""
     return isinstance(data, Mapping) and len(data) > 0 and all(map(_is_hugging_face, data.values()))
 
 
-def choose_split(data, name: str):
+def choose_split(data: Any, name: str) -> Any:
     """The named split of a Hugging Face datasets.DatasetDict. Other data are returned as they are."""
     if not has_splits(data):
         return data
@@ -82,7 +83,7 @@ def choose_split(data, name: str):
     return data[name]
 
 
-def text_table(data, names: Sequence[str], optional: Sequence[str] = ()) -> Table:
+def text_table(data: Any, names: Sequence[str], optional: Sequence[str] = ()) -> Table:
     """`read_columns` with every cell as a string, as a file would have it: True is "true", None and NaN are "".
 
     1 is "1", and so is 1.0, because pandas makes floats of integers where a cell of their column is empty.

@@ -205,7 +205,7 @@ def from_table(
     text_pair: str | None = None,
     labels: Sequence[str] | None = None,
     separator: str | None = None,
-    score_range=(-np.inf, np.inf),
+    score_range: tuple[float, float] = (-np.inf, np.inf),
 ) -> LabelledText:
     """The labelled texts of a table's columns. A warning is logged if some texts are empty.
 

@@ -9,15 +9,16 @@ Shapes: n examples, N labels, H hidden, q queries, k results.
 from collections.abc import Collection, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 
-def accuracy(labels, predictions) -> float:
+def accuracy(labels: ArrayLike, predictions: ArrayLike) -> float:
     """Fraction of equal entries."""
     labels, predictions = _same_shape(labels, predictions)
     return float(np.mean(labels == predictions))
 
 
-def f1(labels, predictions, positive: int = 1) -> float:
+def f1(labels: ArrayLike, predictions: ArrayLike, positive: int = 1) -> float:
     """Harmonic mean of precision and recall of the class `positive`. As a task's metric it is for two classes only."""
     labels, predictions = _same_shape(labels, predictions)
     hits = np.sum((labels == positive) & (predictions == positive))
@@ -25,14 +26,14 @@ def f1(labels, predictions, positive: int = 1) -> float:
     return float(2 * hits / named) if named else 0.0
 
 
-def macro_f1(labels, predictions) -> float:
+def macro_f1(labels: ArrayLike, predictions: ArrayLike) -> float:
     """Mean F1 over the classes that occur in either series."""
     labels, predictions = _same_shape(labels, predictions)
     classes = np.union1d(labels, predictions)
     return float(np.mean([f1(labels, predictions, c) for c in classes]))
 
 
-def matthews(labels, predictions) -> float:
+def matthews(labels: ArrayLike, predictions: ArrayLike) -> float:
     """Matthews' correlation of two series of classes. For two it is the φ coefficient (Gorodkin 2004 for more)."""
     labels, predictions = _same_shape(labels, predictions)
     classes = np.union1d(labels, predictions)
@@ -41,7 +42,7 @@ def matthews(labels, predictions) -> float:
     return _correlation(truth - truth.mean(0), guess - guess.mean(0))
 
 
-def pearson(labels, predictions) -> float:
+def pearson(labels: ArrayLike, predictions: ArrayLike) -> float:
     """Pearson's linear correlation."""
     labels, predictions = (np.asarray(v, "float64") for v in _same_shape(labels, predictions))
     if np.ptp(labels) == 0 or np.ptp(predictions) == 0:  # the deviations of a constant from its rounded mean are noise
@@ -49,19 +50,19 @@ def pearson(labels, predictions) -> float:
     return _correlation(labels - labels.mean(), predictions - predictions.mean())
 
 
-def spearman(labels, predictions) -> float:
+def spearman(labels: ArrayLike, predictions: ArrayLike) -> float:
     """Spearman's rank correlation. Equal values share the mean of their ranks."""
     labels, predictions = _same_shape(labels, predictions)
     return pearson(_ranks(labels), _ranks(predictions))
 
 
-def mean_squared_error(labels, predictions) -> float:
+def mean_squared_error(labels: ArrayLike, predictions: ArrayLike) -> float:
     """Mean of the squared differences."""
     labels, predictions = (np.asarray(v, "float64") for v in _same_shape(labels, predictions))
     return float(np.mean((labels - predictions) ** 2))
 
 
-def mean_absolute_error(labels, predictions) -> float:
+def mean_absolute_error(labels: ArrayLike, predictions: ArrayLike) -> float:
     """Mean of the absolute differences."""
     labels, predictions = (np.asarray(v, "float64") for v in _same_shape(labels, predictions))
     return float(np.mean(np.abs(labels - predictions)))
@@ -83,7 +84,7 @@ OWN_METRICS = {  # for a user's own data, by the model's task; a benchmark names
 }
 
 
-def metrics_of(labels) -> dict:
+def metrics_of(labels: ArrayLike) -> dict:
     """The metrics by name for class numbers [n], other numbers [n], or a table [n, N] of 0 and 1."""
     if np.ndim(labels) == 2:
         return MULTI_LABEL_METRICS

@@ -6,22 +6,28 @@ Shapes: n questions, C choices.
 import contextlib
 import dataclasses
 import json
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from kbert.checks import check_path, shown
 from kbert.files import read_json
 from kbert.inspection.markdown import escape, percent
+from kbert.options import PathLike
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import read_columns, text_table
 from kbert.tasks.metrics import accuracy
 from kbert.tasks.table import JSON_LINES, check_characters, check_texts, iterate_json_lines, read_table
-from kbert.tasks.task import LONG_TEXT, SENTENCE, Evaluation, Task
+from kbert.tasks.task import LONG_TEXT, SENTENCE, Evaluation, Task, TrainingData
 
 if TYPE_CHECKING:
+    from kbert.answers.answers import Answers
     from kbert.inspection.view import View
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.preprocessing.preprocessor import Preprocessor
+    from kbert.text.tokenizer import BertTokenizer
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -66,7 +72,7 @@ _SWAG_COLUMNS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3")
 
 
 def read_questions(
-    path,
+    path: PathLike,
     format: str = "table",
     prompt: str = "prompt",
     choices: Sequence[str] = ("choices",),
@@ -103,7 +109,9 @@ def _format_in_errors(format):
         ) from error
 
 
-def choices_from_columns(prompts, choices, labels) -> LabelledChoices:
+def choices_from_columns(
+    prompts: Iterable[str], choices: Iterable[list[str]], labels: Iterable[str]
+) -> LabelledChoices:
     """Questions in memory: prompts, a list of choices each, and the text of the right one or its number from 0."""
     questions = []
     for row, (prompt, texts, label) in enumerate(zip(prompts, choices, labels, strict=True)):
@@ -258,14 +266,16 @@ class MultipleChoice(Task):
         super().__post_init__()
         self._check_metrics(("accuracy",))
 
-    def parts(self, model, tokenizer, sequence_length):
+    def parts(
+        self, model: "BertModel", tokenizer: "BertTokenizer", sequence_length: int
+    ) -> "tuple[Preprocessor, Answers]":
         from kbert.answers.labels import ChoiceAnswers
         from kbert.preprocessing.preprocessor import ChoicePreprocessor
 
         return ChoicePreprocessor(tokenizer, sequence_length, name="preprocessor"), ChoiceAnswers(name="answers")
 
     @classmethod
-    def example_rows(cls, names):
+    def example_rows(cls, names: tuple[str, ...]) -> list[dict]:
         choices = ["walked in.", "ate the door.", "was a door.", "sang blue."]
         return [
             {"prompt": "She opened the door and", "choices": choices},
@@ -273,15 +283,22 @@ class MultipleChoice(Task):
         ]
 
     @classmethod
-    def read_columns(cls, path, columns, *, format="table", choice_columns=("choices",)):
+    def read_columns(
+        cls,
+        path: PathLike,
+        columns: Mapping[str, str],
+        *,
+        format: str = "table",
+        choice_columns: Sequence[str] = ("choices",),
+    ) -> dict[str, Sequence]:
         """Prompts with their lists of choices, from a table or a published format."""
         examples = read_questions(path, format, columns["prompt"], list(choice_columns), label=None)
         return {columns["prompt"]: examples.prompts, columns["choices"]: examples.choices}
 
-    def read(self, path):
+    def read(self, path: PathLike) -> LabelledChoices:
         return read_questions(path, self.format, self.prompt, self.choices, self.label)
 
-    def from_memory(self, data):
+    def from_memory(self, data: Any) -> LabelledChoices:
         columns = read_columns(data, [self.prompt, *self.choices, self.label])
         lists = columns.pop(self.choices[0]) if len(self.choices) == 1 else None
         table = text_table(columns, list(columns))
@@ -290,20 +307,28 @@ class MultipleChoice(Task):
             lists = [list(texts) for texts in zip(*(table[name] for name in self.choices), strict=True)]
         return choices_from_columns(table[self.prompt], lists, table[self.label])
 
-    def training_data(self, pipeline, train, **batches):
+    def training_data(self, pipeline: "Pipeline", train: LabelledChoices, **batches) -> TrainingData:
         from kbert.tasks import training_data as data
 
         preprocessor = pipeline.preprocessor
         rows = data.example_rows(train, preprocessor)
         return data.as_training_data(rows, data.real_tokens(train, preprocessor), **batches)
 
-    def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
+    def evaluate(
+        self,
+        pipeline: "Pipeline",
+        examples: LabelledChoices,
+        *,
+        batch_size: int = 32,
+        static: bool = False,
+        choose: bool = False,
+    ) -> Evaluation:
         from kbert.tasks.scores import evaluate
 
         scores, predictions = evaluate(pipeline, examples, self.metrics, batch_size=batch_size, static=static)
         return Evaluation(scores, predictions, show=lambda: choice_views(examples, predictions))
 
-    def baseline_scores(self, answer, examples):
+    def baseline_scores(self, answer: int, examples: LabelledChoices) -> dict[str, float]:
         answers = np.full(len(examples), answer)
         return {"accuracy": accuracy(examples.labels, answers)}
 

@@ -5,14 +5,19 @@ Shapes: M masks, V vocabulary.
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Self
 
 from kbert.options import Count
 from kbert.tasks.task import LONG_TEXT, Task, TaskSignature, answering, of_model
 
 if TYPE_CHECKING:
+    from kbert.answers.answers import Answers
+    from kbert.config import BertConfig
     from kbert.models.bert_model import BertModel
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.preprocessing.preprocessor import Preprocessor
+    from kbert.text.tokenizer import BertTokenizer
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,16 +47,18 @@ class MaskedLm(Task):
     model_arguments = {"masked_lm": True, "next_sentence": False}
 
     @classmethod
-    def for_vocabulary(cls, size):
+    def for_vocabulary(cls, size: int) -> Self:
         return cls(top_k=min(cls.top_k, size))
 
-    def bounds(self, config):
+    def bounds(self, config: "BertConfig") -> dict[str, int]:
         return {
             "max_masks": max(config.max_sequence_length, type(self).max_masks),
             "top_k": max(config.vocabulary_size, type(self).top_k),
         }
 
-    def parts(self, model, tokenizer, sequence_length):
+    def parts(
+        self, model: "BertModel", tokenizer: "BertTokenizer", sequence_length: int
+    ) -> "tuple[Preprocessor, Answers]":
         from kbert.answers.pretraining import FillMaskAnswers
         from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
 
@@ -71,15 +78,15 @@ class MaskedLm(Task):
         return preprocessor, FillMaskAnswers(preprocessor.tokenizer, self.top_k, name="answers")
 
     @classmethod
-    def signatures(cls, pipeline):
+    def signatures(cls, pipeline: "Pipeline") -> dict[str, TaskSignature]:
         return {"fill_mask": answering(pipeline, values_per_row=cls.values_per_row(pipeline))}
 
     @classmethod
-    def values_per_row(cls, pipeline):
+    def values_per_row(cls, pipeline: "Pipeline") -> int:
         return pipeline.preprocessor.max_masks * pipeline.model.config.vocabulary_size  # logits [M, V]
 
     @classmethod
-    def example_rows(cls, names):
+    def example_rows(cls, names: tuple[str, ...]) -> list[dict]:
         return [{"text": "Paris is the [MASK] of France."}, {"text": "[MASK] " + LONG_TEXT + "[MASK]"}]
 
 
@@ -174,14 +181,16 @@ class NextSentence(Task):
     playground_views = ()  # its view is there for every model
     model_arguments = {"masked_lm": False, "next_sentence": True}
 
-    def parts(self, model, tokenizer, sequence_length):
+    def parts(
+        self, model: "BertModel", tokenizer: "BertTokenizer", sequence_length: int
+    ) -> "tuple[Preprocessor, Answers]":
         from kbert.answers.pretraining import NextSentenceAnswers
         from kbert.preprocessing.preprocessor import TextPreprocessor
 
         preprocessor = TextPreprocessor(tokenizer, sequence_length, pair=True, name="preprocessor")
         return preprocessor, NextSentenceAnswers(name="answers")
 
-    def check_options(self, given):
+    def check_options(self, given: Collection[str]) -> None:
         if "pair" in given and not self.pair:
             raise ValueError("a next_sentence model reads pairs of texts. Received: pair=False")
 
@@ -199,7 +208,7 @@ class Pretraining(MaskedLm):
     model_arguments = {"masked_lm": True, "next_sentence": True}
 
     @classmethod
-    def signatures(cls, pipeline):
+    def signatures(cls, pipeline: "Pipeline") -> dict[str, TaskSignature]:
         return super().signatures(pipeline) | {"next_sentence": _next_sentence(pipeline)}
 
 

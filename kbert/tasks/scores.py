@@ -4,20 +4,28 @@ Shapes: B batch, S sequence, W windows, N labels, C choices, n rows.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import ArrayLike
 
 from kbert.preprocessing.buckets import limit_batch_size, longest_first, padding_for, text_sizes, trim_padding
-from kbert.tasks.labelled_text import LabelledText, check_label_numbers
+from kbert.tasks.labelled_text import check_label_numbers
 from kbert.tasks.metrics import mean_squared_error, metrics_of
 from kbert.tasks.training_data import row_reader
 from kbert.training.callbacks import PredictionProgress
 
+if TYPE_CHECKING:
+    import keras
+
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.tasks.examples import Examples
+
 _FEW_BATCHES = 4  # are encoded at once: an input pipeline takes a third of a second to start
 
 
-def predict_scores(pipeline, columns: Mapping, *, batch_size: int = 32, static: bool = False) -> np.ndarray:
+def predict_scores(pipeline: "Pipeline", columns: Mapping, *, batch_size: int = 32, static: bool = False) -> np.ndarray:
     """The scores of every row by a model with one output, such as a classifier, regressor or multiple-choice model.
 
     Rows run from the longest to the shortest, in full batches cut to their longest row; with `static` every batch keeps
@@ -46,7 +54,7 @@ def predict_scores(pipeline, columns: Mapping, *, batch_size: int = 32, static: 
     return powers / powers.sum(axis=-1, keepdims=True)
 
 
-def predict_answers(pipeline, columns: Mapping, batch_size: int) -> dict[str, np.ndarray]:
+def predict_answers(pipeline: "Pipeline", columns: Mapping, batch_size: int) -> dict[str, np.ndarray]:
     """A pipeline's answers, predicted from the longest row to the shortest and returned in the rows' order."""
     order, place = longest_first(text_sizes(columns.values()))
     texts = {name: [column[row] for row in order] for name, column in columns.items()}
@@ -74,7 +82,9 @@ def _batches(order, columns, preprocessor, batch_size, padding):
     return rows.map(batch, num_parallel_calls=tf.data.AUTOTUNE).prefetch(2)
 
 
-def predict_windows(model, lengths: np.ndarray, read: Callable, sequence_length: int, batch_size: int) -> dict:
+def predict_windows(
+    model: "keras.Model", lengths: np.ndarray, read: Callable, sequence_length: int, batch_size: int
+) -> dict:
     """All outputs of a model that answers for every token, float32 [W, S, ...], 0 at padding.
 
     `lengths` are the tokens of each window, and `read` gives the model's batch of window numbers [B].
@@ -112,7 +122,7 @@ def cross_entropies(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def evaluate(
-    pipeline, examples: LabelledText, metrics: Sequence[str], *, batch_size: int = 32, static: bool = False
+    pipeline: "Pipeline", examples: "Examples", metrics: Sequence[str], *, batch_size: int = 32, static: bool = False
 ) -> tuple[dict, np.ndarray]:
     """Scores the predictions for all examples: their scores, and what `predict_scores` returned.
 
@@ -125,7 +135,9 @@ def evaluate(
     return compare(examples, scores, metrics, pipeline.answers.thresholds), scores
 
 
-def compare(examples: LabelledText, scores: np.ndarray, metrics: Sequence[str], thresholds=None) -> dict:
+def compare(
+    examples: "Examples", scores: np.ndarray, metrics: Sequence[str], thresholds: ArrayLike | None = None
+) -> dict:
     """The scores of `evaluate` from existing predictions, of one model or the mean of several.
 
     `scores` are probabilities [n, N], or for regression numbers [n]. `thresholds` are floats [N], which the probability

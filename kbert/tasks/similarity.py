@@ -4,8 +4,8 @@ Shapes: B examples of a batch, t texts of an example, S sequence, n examples.
 """
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
@@ -14,7 +14,14 @@ from kbert.tasks.examples import Examples
 from kbert.tasks.labelled_text import label_scores
 from kbert.tasks.metrics import NUMBER_METRICS, SEARCH_METRICS, cosine, random_search_scores, search_scores
 from kbert.tasks.table import Table, check_texts
-from kbert.tasks.task import Evaluation, Task
+from kbert.tasks.task import Evaluation, Task, TrainingData
+
+if TYPE_CHECKING:
+    from kbert.answers.answers import Answers
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.preprocessing.preprocessor import Preprocessor
+    from kbert.text.tokenizer import BertTokenizer
 
 PAIR_METRICS = ("spearman", "pearson")
 
@@ -33,11 +40,11 @@ class RelatedTexts(Examples):
     row_fields = ("texts", "text_pairs", "negatives", "scores")
 
     @property
-    def columns(self):
+    def columns(self) -> dict[str, Sequence[str]]:
         named = {"text": self.texts, "text_pair": self.text_pairs, "negative": self.negatives}
         return {name: texts for name, texts in named.items() if texts is not None}
 
-    def baseline(self):
+    def baseline(self) -> float | None:
         """The mean score. None without scores, where the baseline is a random order."""
         return None if self.scores is None else float(self.scores.mean())
 
@@ -109,13 +116,15 @@ class Similarity(Task):
 
     # Its model
 
-    def parts(self, model, tokenizer, sequence_length):
+    def parts(
+        self, model: "BertModel", tokenizer: "BertTokenizer", sequence_length: int
+    ) -> "tuple[Preprocessor, Answers]":
         from kbert.answers.embedding import SentenceEmbeddings
         from kbert.preprocessing.preprocessor import TextPreprocessor
 
         return TextPreprocessor(tokenizer, sequence_length, name="preprocessor"), SentenceEmbeddings(name="answers")
 
-    def settings(self, train):
+    def settings(self, train: RelatedTexts) -> dict[str, Any]:
         return {
             "pooling": self.pooling,
             "normalize": self.normalize,
@@ -128,7 +137,7 @@ class Similarity(Task):
     # Its examples
 
     @property
-    def table_columns(self):
+    def table_columns(self) -> list[str]:
         return [name for name in (self.text, self.text_pair, self.negative, self.label) if name is not None]
 
     def _from_table(self, table: Table) -> RelatedTexts:
@@ -140,16 +149,16 @@ class Similarity(Task):
             scores = (label_scores(table, self.label, low, high) - low) / (high - low)
         return RelatedTexts(table[self.text], pairs, negatives, scores, table.path, table.lines)
 
-    def for_training(self, train):
+    def for_training(self, train: RelatedTexts) -> tuple[Self, RelatedTexts]:
         expects = "scores" if self.label else "texts without scores"
         if (train.scores is not None) != (self.label is not None):
             raise ValueError(f"Similarity: expected training examples with {expects}. Received: the others")
         return self, train
 
-    def check_dev(self, dev, settings):
+    def check_dev(self, dev: RelatedTexts, settings: Mapping[str, Any]) -> None:
         self._check_metrics_of(dev)
 
-    def check_examples(self, pipeline, examples):
+    def check_examples(self, pipeline: "Pipeline", examples: RelatedTexts) -> None:
         self._check_metrics_of(examples)
 
     def _check_metrics_of(self, examples):
@@ -163,7 +172,7 @@ class Similarity(Task):
 
     # Its training and its scores
 
-    def training_data(self, pipeline, train, **batches):
+    def training_data(self, pipeline: "Pipeline", train: RelatedTexts, **batches) -> TrainingData:
         import tensorflow as tf
 
         from kbert.tasks import training_data as data
@@ -194,7 +203,15 @@ class Similarity(Task):
         tokens = sum(data.real_tokens(part, pipeline.preprocessor) for part in parts)
         return data.as_training_data(data.TrainingRows(len(train), read, sizes), tokens, **batches)
 
-    def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
+    def evaluate(
+        self,
+        pipeline: "Pipeline",
+        examples: RelatedTexts,
+        *,
+        batch_size: int = 32,
+        static: bool = False,
+        choose: bool = False,
+    ) -> Evaluation:
         from kbert.tasks.scores import predict_scores
 
         columns = examples.columns
@@ -222,7 +239,7 @@ class Similarity(Task):
         scores = search_scores(results.rows, list(relevant.values()))
         return {name: scores[name] for name in self.metrics}
 
-    def baseline_scores(self, answer, examples):
+    def baseline_scores(self, answer: float | None, examples: RelatedTexts) -> dict[str, float]:
         if examples.scores is not None:
             return dict.fromkeys(self.metrics, 0.0)  # a constant has no correlation
         numbers = text_numbers(list(examples.columns.values()))[:, 1:]

@@ -7,8 +7,10 @@ import array
 import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 _MOST_IN_MEMORY = 1 << 26  # characters of a column; more of them go to a file
 _AT_ONCE = 256  # texts that are read for a loop
@@ -21,7 +23,7 @@ class StoredTexts(Sequence):
     resumes exactly. The file is removed with the last object that uses it.
     """
 
-    def __init__(self, file, ends: np.ndarray, rows: np.ndarray | None = None):
+    def __init__(self, file: BinaryIO, ends: np.ndarray, rows: np.ndarray | None = None) -> None:
         self._file = file  # the texts one after the other in UTF-8
         self._ends = ends  # int64 [n], the byte at which each text ends
         self._rows = rows  # int64, the numbers of the texts that this object has; None: all of them
@@ -41,12 +43,12 @@ class StoredTexts(Sequence):
     def __array__(self, dtype=None, copy=None):
         return np.array(self.read(range(len(self))), object)
 
-    def take(self, rows) -> "StoredTexts":
+    def take(self, rows: ArrayLike) -> "StoredTexts":
         """The texts of the given numbers, in their order, in the same file."""
         rows = np.asarray(rows, "int64")
         return StoredTexts(self._file, self._ends, rows if self._rows is None else self._rows[rows])
 
-    def read(self, rows) -> list[bytes]:
+    def read(self, rows: ArrayLike) -> list[bytes]:
         """The texts of the given numbers, in UTF-8."""
         numbers = np.asarray(rows, "int64") if self._rows is None else self._rows[np.asarray(rows, "int64")]
         starts = np.where(numbers > 0, self._ends[numbers - 1], 0)

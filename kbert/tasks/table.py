@@ -5,10 +5,12 @@ import itertools
 import json
 import logging
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from kbert.checks import check_path, is_missing, shown
 from kbert.files import parse_json, similar_names
+from kbert.options import PathLike
 from kbert.tasks.stored_texts import store_columns
 
 _LOGGER = logging.getLogger("kbert")
@@ -20,7 +22,7 @@ _SEPARATORS = (",", ";", "\t", "|")  # of a csv file, in the order in which they
 _LONGEST = 1 << 26  # bytes of a line, characters of a cell; csv's own limit, 131,072, is less than a document
 
 
-def read_lines(path) -> list[str]:
+def read_lines(path: PathLike) -> list[str]:
     """The lines of a UTF-8 file without their ends, LF or CRLF. Other breaks, such as U+2028, are text."""
     path = pathlib.Path(path)
     if not path.is_file():
@@ -36,7 +38,7 @@ def read_lines(path) -> list[str]:
     return [line.removesuffix("\r") for line in text.split("\n")]
 
 
-def iterate_lines(path) -> Iterator[str]:
+def iterate_lines(path: PathLike) -> Iterator[str]:
     """The lines of a file that may be large, or compressed. Bytes that are not UTF-8 become U+FFFD if they are few.
 
     Raises:
@@ -73,7 +75,9 @@ class Table(dict):
     skipped on request.
     """
 
-    def __init__(self, path, lines, columns, skipped=0):
+    def __init__(
+        self, path: PathLike | None, lines: Iterable[int], columns: Mapping[str, Sequence[str]], skipped: int = 0
+    ) -> None:
         super().__init__(columns)
         self.path = None if path is None else str(path)
         self.lines = list(lines)
@@ -89,7 +93,7 @@ class Table(dict):
 
 
 def read_table(
-    path,
+    path: PathLike,
     columns: Sequence[str] | None = None,
     *,
     optional: Sequence[str] = (),
@@ -135,7 +139,7 @@ def read_table(
     return Table(path, lines, columns, len(skipped))
 
 
-def iterate_table(path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
+def iterate_table(path: PathLike, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
     """Reads a CSV, TSV or JSON-lines file a row at a time: (line, column → cell) of each, as `read_table` does."""
     path = pathlib.Path(path)
     rows = _rows(path, _format(path, None), columns)
@@ -145,13 +149,13 @@ def iterate_table(path, columns: Sequence[str]) -> Iterator[tuple[int, dict[str,
         yield number, {name: cells[i] for name, i in at.items()}
 
 
-def table_columns(path) -> list[str]:
+def table_columns(path: PathLike) -> list[str]:
     """The names of the columns of a CSV, TSV or JSON-lines file: the first line's cells or keys."""
     path = pathlib.Path(path)
     return _with_header(path, _rows(path, _format(path, None), None), None, (), None)[0]
 
 
-def iterate_json_lines(path, *, as_written: bool = True) -> Iterator[tuple[int, dict]]:
+def iterate_json_lines(path: PathLike, *, as_written: bool = True) -> Iterator[tuple[int, dict]]:
     """(line number, object) of each line of a JSON-lines file. Numbers are strings if `as_written`."""
     digits = {"parse_int": str, "parse_float": str} if as_written else {}  # a label 1.0 stays "1.0"
     for number, line in enumerate(_lines(pathlib.Path(path)), start=1):
@@ -354,7 +358,7 @@ def _json_rows(path, columns, optional) -> Iterator[tuple[int, list[str]]]:
         )
 
 
-def cell_text(value, where: str) -> str:
+def cell_text(value: Any, where: str) -> str:
     """A value of a row in memory, or of a Parquet file, as a cell of a text file would have it."""
     if is_missing(value):
         return ""

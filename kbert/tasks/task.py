@@ -5,8 +5,9 @@ Shapes: n examples, N labels, S sequence.
 
 import dataclasses
 import os
+import pathlib
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
 
 import numpy as np
 
@@ -18,7 +19,13 @@ from kbert.tasks.in_memory import choose_split, text_table
 from kbert.tasks.table import Table, read_table
 
 if TYPE_CHECKING:
+    from kbert.answers.answers import Answers
+    from kbert.config import BertConfig
     from kbert.inspection.view import View
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.preprocessing.preprocessor import Preprocessor
+    from kbert.text.tokenizer import BertTokenizer
 
 SENTENCE = "The committee met on Tuesday in Geneva, and Ada Lovelace spoke about engines that compute. "
 LONG_TEXT = SENTENCE * 12
@@ -50,7 +57,7 @@ class TaskSignature:
     kind: str = "predict"
 
 
-def answering(pipeline, answers=None, values_per_row=1) -> TaskSignature:
+def answering(pipeline: "Pipeline", answers: "Answers | None" = None, values_per_row: int = 1) -> TaskSignature:
     """The signature that returns a pipeline's answers, or other `answers` from the same outputs of its model."""
     return TaskSignature(_Answering(pipeline.model, answers or pipeline.answers), values_per_row=values_per_row)
 
@@ -282,18 +289,20 @@ class Task:
         """The task with the defaults for a model of that many tokens."""
         return cls()
 
-    def bounds(self, config) -> dict[str, int]:
+    def bounds(self, config: "BertConfig") -> dict[str, int]:
         """The most that fields with counts may be in a model of this `kbert.BertConfig`. For others it is 4,096."""
         return {}
 
-    def parts(self, model, tokenizer, sequence_length: int):
+    def parts(
+        self, model: "BertModel", tokenizer: "BertTokenizer", sequence_length: int
+    ) -> "tuple[Preprocessor, Answers]":
         """The `kbert.preprocessing.Preprocessor` and `kbert.answers.Answers` of a model's pipeline."""
         raise NotImplementedError
 
     def check_options(self, given: Collection[str]) -> None:
         """Raises ValueError where fields contradict each other. `given` were given, the others are as stored."""
 
-    def labels_of(self, model) -> list[str]:
+    def labels_of(self, model: "BertModel") -> list[str]:
         """The labels of a model's logits, by default "0", "1", ..."""
         labels = default_labels(model.num_labels)[0] if self.labels is None else list(self.labels)
         if len(labels) != model.num_labels:
@@ -305,7 +314,7 @@ class Task:
     # Its model, exported
 
     @classmethod
-    def signatures(cls, pipeline) -> dict[str, TaskSignature]:
+    def signatures(cls, pipeline: "Pipeline") -> dict[str, TaskSignature]:
         """The signatures of a served model besides the pipeline itself.
 
         By default `signature` alone, with the pipeline's answers. A subclass may take more arguments: options of
@@ -314,7 +323,7 @@ class Task:
         return {cls.signature: answering(pipeline)} if cls.signature else {}
 
     @classmethod
-    def exported_answers(cls, labels: list[str] | None, outputs: frozenset[str]):
+    def exported_answers(cls, labels: list[str] | None, outputs: frozenset[str]) -> "Answers":
         """The `kbert.answers.Answers` of an export, for the methods `to_dicts` and `table_row`.
 
         `labels` are those of the export's card, `outputs` the names of the outputs of ``serving_default``.
@@ -328,7 +337,7 @@ class Task:
         raise ValueError(f"Expected a task whose exports answer files. Received: {cls.name}")
 
     @classmethod
-    def values_per_row(cls, pipeline) -> int:
+    def values_per_row(cls, pipeline: "Pipeline") -> int:
         """The number of floats of the pipeline's largest output or intermediate result for a row of S tokens."""
         return 1
 
@@ -340,7 +349,7 @@ class Task:
         return _TEXTS[tuple(names)]
 
     @classmethod
-    def read_columns(cls, path, columns: Mapping[str, str]) -> Mapping[str, Sequence] | None:
+    def read_columns(cls, path: pathlib.Path, columns: Mapping[str, str]) -> Mapping[str, Sequence] | None:
         """A file of inputs without labels, for predictions, as column → values.
 
         `columns` are the file's, by the pipeline's inputs. A subclass may take more arguments about its format. None:
@@ -355,19 +364,19 @@ class Task:
             raise ValueError(f"Expected a task that is fine-tuned on examples. Received: {self.name!r}")
         raise NotImplementedError
 
-    def read(self, path) -> Examples:
+    def read(self, path: str | os.PathLike) -> Examples:
         """The examples of a file. The message of an error names file and line."""
         return self._from_table(read_table(path, self.table_columns))
 
-    def read_dev(self, path) -> Examples:
+    def read_dev(self, path: str | os.PathLike) -> Examples:
         """The examples of a file to evaluate on. Of a directory of splits it reads the dev split."""
         return self.read(path)
 
-    def dev_sets(self, path) -> dict[str, Examples]:
+    def dev_sets(self, path: str | os.PathLike) -> dict[str, Examples]:
         """All examples to evaluate on that exist, by the suffix of the names of their metrics. The first is ""."""
         return {"": self.read_dev(path)}
 
-    def from_memory(self, data) -> Examples:
+    def from_memory(self, data: Any) -> Examples:
         """The examples of rows in memory, in any of the forms that `kbert.tasks.read_columns` takes."""
         return self._from_table(text_table(data, self.table_columns))
 
@@ -379,7 +388,7 @@ class Task:
     def _from_table(self, table: Table) -> Examples:
         self._without_examples()
 
-    def examples(self, data, dev: bool = False) -> Examples:
+    def examples(self, data: Any, dev: bool = False) -> Examples:
         """Examples as given, from a path, or from rows in memory.
 
         Of a Hugging Face DatasetDict the split "train" is read, or "validation" to evaluate on, with `dev`.
@@ -405,12 +414,12 @@ class Task:
     def check_length(self, sequence_length: int) -> None:
         """Raises ValueError if the task's windows need rows of more tokens."""
 
-    def check_pipeline(self, pipeline) -> None:
+    def check_pipeline(self, pipeline: "Pipeline") -> None:
         """Raises ValueError unless a pipeline's model answers this task."""
         if pipeline.model.task != self.name:
             raise ValueError(f"evaluate: expected a {self.name} model. Received: a {pipeline.model.task} model")
 
-    def check_examples(self, pipeline, examples: Examples) -> None:
+    def check_examples(self, pipeline: "Pipeline", examples: Examples) -> None:
         """Raises ValueError if a pipeline's model was trained on examples of another kind."""
 
     def for_model(self, examples: Examples, settings: Mapping[str, Any]) -> Examples:
@@ -422,11 +431,11 @@ class Task:
 
     # Its training and its scores
 
-    def training_data(self, pipeline, train: Examples, **batches) -> TrainingData:
+    def training_data(self, pipeline: "Pipeline", train: Examples, **batches) -> TrainingData:
         """The training data of `pipeline.model`.
 
         Args:
-            pipeline: `kbert.Pipeline` of a model of this task.
+            pipeline: of a model of this task.
             train: the result of `for_training`, after `for_model`.
             batches: ``batch_size, seed, padding, group_by_length``, as for `training_dataset`. Also
                 ``class_weight`` where it was given and `check_class_weight` accepts it, and ``teacher``, a
@@ -438,7 +447,9 @@ class Task:
         """The training examples, followed by texts without labels, given by the pipeline's inputs."""
         self._without_teacher()
 
-    def teacher_answers(self, teacher, pipeline, examples: Examples, batch_size: int) -> dict[str, np.ndarray]:
+    def teacher_answers(
+        self, teacher: "Pipeline", pipeline: "Pipeline", examples: Examples, batch_size: int
+    ) -> dict[str, np.ndarray]:
         """The ``outputs`` of `TeacherAnswers` by the pipeline `teacher`, for examples after `for_model`."""
         self._without_teacher()
 
@@ -447,15 +458,25 @@ class Task:
             f"finetune: `teacher` is for classification, regression, tagging and spans. Received: a {self.name} task"
         )
 
-    def check_class_weight(self, class_weight, pipeline, train: Examples) -> None:
+    def check_class_weight(
+        self, class_weight: Mapping[Any, float] | Literal["balanced"], pipeline: "Pipeline", train: Examples
+    ) -> None:
         """Raises ValueError unless `class_weight` of `kbert.finetune` suits the task. Most have no classes."""
         raise ValueError(f"`class_weight` is for a classifier's labels. Received: {class_weight!r}")
 
-    def evaluate(self, pipeline, examples: Examples, *, batch_size=32, static=False, choose=False) -> Evaluation:
+    def evaluate(
+        self,
+        pipeline: "Pipeline",
+        examples: Examples,
+        *,
+        batch_size: int = 32,
+        static: bool = False,
+        choose: bool = False,
+    ) -> Evaluation:
         """The official scores of a pipeline's answers.
 
         Args:
-            pipeline: `kbert.Pipeline` of a model of this task.
+            pipeline: of a model of this task.
             examples: after `for_model`.
             batch_size: rows per forward pass. Scores do not depend on it.
             static: whether all batches keep the full length, which a TPU needs.
@@ -463,6 +484,6 @@ class Task:
         """
         self._without_examples()
 
-    def baseline_scores(self, answer, examples: Examples) -> dict[str, float]:
+    def baseline_scores(self, answer: Any, examples: Examples) -> dict[str, float]:
         """The scores of a constant answer, which `Examples.baseline` gives: {metric: value}."""
         self._without_examples()

@@ -4,8 +4,8 @@ Shapes: B batch, N labels.
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 
@@ -29,10 +29,24 @@ from kbert.tasks.metrics import (
     OWN_METRICS,
     metrics_of,
 )
-from kbert.tasks.task import Evaluation, Task, TrainingData, answering, columns_of_labels, of_model
+from kbert.tasks.task import (
+    Evaluation,
+    Task,
+    TaskSignature,
+    TeacherAnswers,
+    TrainingData,
+    answering,
+    columns_of_labels,
+    of_model,
+)
 
 if TYPE_CHECKING:
+    from kbert.answers.answers import Answers
     from kbert.inspection.view import View
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.preprocessing.preprocessor import Preprocessor
+    from kbert.text.tokenizer import BertTokenizer
 
 _MOST_CHARACTERS = 300
 _LEAST = 1e-12  # a teacher's probability
@@ -70,7 +84,7 @@ class TextTask(Task):
                 f"{self.window_pooling!r} and text_pair={self.text_pair!r}"
             )
 
-    def preprocessor(self, tokenizer, sequence_length: int):
+    def preprocessor(self, tokenizer: "BertTokenizer", sequence_length: int) -> "Preprocessor":
         """Truncates texts or pairs, or with `window_pooling` divides long texts into windows."""
         if self.window_pooling is None:
             from kbert.preprocessing.preprocessor import TextPreprocessor
@@ -80,7 +94,7 @@ class TextTask(Task):
 
         return DocumentPreprocessor(tokenizer, sequence_length, self.doc_stride, name="preprocessor")
 
-    def check_options(self, given):
+    def check_options(self, given: Collection[str]) -> None:
         if "doc_stride" in given and self.window_pooling is None:
             raise ValueError(
                 "`doc_stride` goes with `window_pooling`, without which texts are truncated. "
@@ -90,10 +104,10 @@ class TextTask(Task):
             raise ValueError("`window_pooling` is for single texts. Received: pair=True")
 
     @property
-    def table_columns(self):
+    def table_columns(self) -> list[str]:
         return [name for name in (self.text, self.text_pair, self.label) if name is not None]
 
-    def for_training(self, train):
+    def for_training(self, train: LabelledText) -> tuple[Self, LabelledText]:
         if self.pair and not train.pair:
             raise ValueError(
                 f"{type(self).__name__}: `pair` needs a second text in the examples, the column `text_pair`. Received: "
@@ -101,11 +115,11 @@ class TextTask(Task):
             )
         return dataclasses.replace(self, pair=train.pair), train
 
-    def settings(self, train) -> dict[str, Any]:
+    def settings(self, train: LabelledText) -> dict[str, Any]:
         stride = {"doc_stride": self.doc_stride} if self.window_pooling else {}
         return {"pair": train.pair, "window_pooling": self.window_pooling, **stride}
 
-    def check_examples(self, pipeline, examples):
+    def check_examples(self, pipeline: "Pipeline", examples: LabelledText) -> None:
         labels = {True: "several labels a text (label_separator)", False: "one label a text"}
         texts = {True: "pairs of texts", False: "single texts"}
         for kinds, expected, received in (
@@ -115,12 +129,14 @@ class TextTask(Task):
             if expected != received:
                 raise ValueError(f"evaluate: this model was trained on {kinds[expected]}. Received: {kinds[received]}")
 
-    def check_class_weight(self, class_weight, pipeline, train):
+    def check_class_weight(
+        self, class_weight: Mapping[Any, float] | Literal["balanced"], pipeline: "Pipeline", train: LabelledText
+    ) -> None:
         from kbert.tasks.training_data import class_weights
 
         class_weights(class_weight, pipeline, train)  # raises
 
-    def with_texts(self, train, columns):
+    def with_texts(self, train: LabelledText, columns: Mapping[str, list]) -> LabelledText:
         texts, pairs = columns["text"], columns.get("text_pair")
         return dataclasses.replace(
             train,
@@ -130,7 +146,9 @@ class TextTask(Task):
             lines=(),
         )
 
-    def teacher_answers(self, teacher, pipeline, examples, batch_size):
+    def teacher_answers(
+        self, teacher: "Pipeline", pipeline: "Pipeline", examples: LabelledText, batch_size: int
+    ) -> dict[str, np.ndarray]:
         from kbert.tasks.scores import predict_scores
 
         self.check_examples(teacher, examples)
@@ -142,7 +160,15 @@ class TextTask(Task):
             answers = np.log(np.maximum(answers, _LEAST) / off)
         return {name: answers.astype("float32")}
 
-    def training_data(self, pipeline, train, *, class_weight=None, teacher=None, **batches) -> TrainingData:
+    def training_data(
+        self,
+        pipeline: "Pipeline",
+        train: LabelledText,
+        *,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        teacher: TeacherAnswers | None = None,
+        **batches,
+    ) -> TrainingData:
         from kbert.tasks import training_data as data
 
         preprocessor = pipeline.preprocessor
@@ -158,7 +184,15 @@ class TextTask(Task):
         rows = data.window_rows(store, labels, None if weights is None else weights[store.rows])
         return data.as_training_data(rows, store.real_tokens, **batches)
 
-    def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False) -> Evaluation:
+    def evaluate(
+        self,
+        pipeline: "Pipeline",
+        examples: LabelledText,
+        *,
+        batch_size: int = 32,
+        static: bool = False,
+        choose: bool = False,
+    ) -> Evaluation:
         from kbert.tasks.scores import evaluate
 
         scores, predictions = evaluate(pipeline, examples, self.metrics, batch_size=batch_size, static=static)
@@ -168,7 +202,7 @@ class TextTask(Task):
         """What TensorBoard shows of predictions."""
         return []
 
-    def baseline_scores(self, answer, examples) -> dict[str, float]:
+    def baseline_scores(self, answer: float | np.ndarray, examples: LabelledText) -> dict[str, float]:
         answers = np.broadcast_to(answer, examples.labels.shape)
         return {name: metrics_of(examples.labels)[name](examples.labels, answers) for name in self.metrics}
 
@@ -226,7 +260,9 @@ class Classification(TextTask):
             object.__setattr__(self, "metrics", own)
         self._check_metrics(CLASS_METRICS if self.label_separator is None else MULTI_LABEL_METRICS)
 
-    def parts(self, model, tokenizer, sequence_length):
+    def parts(
+        self, model: "BertModel", tokenizer: "BertTokenizer", sequence_length: int
+    ) -> "tuple[Preprocessor, Answers]":
         from kbert.answers.labels import ClassificationAnswers, MultiLabelAnswers
 
         labels = self.labels_of(model)
@@ -239,7 +275,7 @@ class Classification(TextTask):
         return self.preprocessor(tokenizer, sequence_length), answers
 
     @classmethod
-    def signatures(cls, pipeline):
+    def signatures(cls, pipeline: "Pipeline") -> dict[str, TaskSignature]:
         import tensorflow as tf
 
         labels = list(pipeline.answers.labels)
@@ -252,7 +288,7 @@ class Classification(TextTask):
 
         return {"classify": dataclasses.replace(plain, finish=classify, kind="classify")}
 
-    def from_memory(self, data):
+    def from_memory(self, data: Any) -> LabelledText:
         columns = read_columns(data, self.table_columns)
         cells = columns[self.label]
         columns[self.label] = [self._joined(cell, row) for row, cell in enumerate(cells)]
@@ -285,7 +321,7 @@ class Classification(TextTask):
         check_labels_given(table, self.label)
         return from_table(table, **columns, labels=distinct_labels(table[self.label]))
 
-    def for_training(self, train):
+    def for_training(self, train: LabelledText) -> tuple[Self, LabelledText]:
         task, train = super().for_training(train)
         if self.labels is not None:
             train = train.with_labels(self.labels)
@@ -297,13 +333,13 @@ class Classification(TextTask):
             raise ValueError(f"A classifier needs at least two different labels. Received: {labels}")
         return dataclasses.replace(task, labels=labels), train
 
-    def settings(self, train):
+    def settings(self, train: LabelledText) -> dict[str, Any]:
         task, train = self.for_training(train)
         thresholds = {} if self.thresholds is None else {"thresholds": self.thresholds}
         head = {"labels": list(task.labels), "num_labels": len(task.labels), "multi_label": train.multi_label}
         return super().settings(train) | head | thresholds
 
-    def for_model(self, examples: LabelledText, settings) -> LabelledText:
+    def for_model(self, examples: LabelledText, settings: Mapping[str, Any]) -> LabelledText:
         labels = settings.get("labels")
         if "f1" in self.metrics and labels and len(labels) != 2:
             raise ValueError(
@@ -352,13 +388,15 @@ class Regression(TextTask):
         super().__post_init__()
         self._check_metrics(NUMBER_METRICS)
 
-    def parts(self, model, tokenizer, sequence_length):
+    def parts(
+        self, model: "BertModel", tokenizer: "BertTokenizer", sequence_length: int
+    ) -> "tuple[Preprocessor, Answers]":
         from kbert.answers.labels import RegressionAnswers
 
         return self.preprocessor(tokenizer, sequence_length), RegressionAnswers(self.window_pooling, name="answers")
 
     @classmethod
-    def signatures(cls, pipeline):
+    def signatures(cls, pipeline: "Pipeline") -> dict[str, TaskSignature]:
         plain = answering(pipeline)
 
         def regress(batch, inputs):

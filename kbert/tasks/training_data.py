@@ -6,7 +6,7 @@ Shapes: B batch, S sequence, W windows, N labels, n rows, t tokens of all window
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -17,6 +17,11 @@ from kbert.stateless_random import fold_in, permutation
 from kbert.tasks.labelled_text import LabelledText, check_label_numbers
 from kbert.tasks.stored_texts import StoredTexts
 from kbert.tasks.task import TrainingData
+
+if TYPE_CHECKING:
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.preprocessing.preprocessor import Preprocessor
+    from kbert.tasks.examples import Examples
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -66,7 +71,9 @@ def as_training_data(rows: TrainingRows, real_tokens: float, examples: int | Non
     return TrainingData(count, rows.count, real_tokens, functools.partial(training_dataset, rows, **batches))
 
 
-def row_batches(count: int, *, batch_size: int, seed: int = 0, start_step: int = 0, sizes=None) -> tf.data.Dataset:
+def row_batches(
+    count: int, *, batch_size: int, seed: int = 0, start_step: int = 0, sizes: np.ndarray | None = None
+) -> tf.data.Dataset:
     """An infinite dataset of full batches of row numbers, int [B], in a new order each epoch.
 
     As in the original, a batch may hold the last rows of one epoch and the first of the next, so that every batch is
@@ -90,7 +97,13 @@ def row_batches(count: int, *, batch_size: int, seed: int = 0, start_step: int =
     return grouped_by_length(rows_from, sizes, batch_size=batch_size, seed=seed, start_step=start_step)
 
 
-def example_rows(examples, preprocessor, *, labels=None, weights: np.ndarray | None = None) -> TrainingRows:
+def example_rows(
+    examples: "Examples",
+    preprocessor: "Preprocessor",
+    *,
+    labels: Mapping[str, np.ndarray] | None = None,
+    weights: np.ndarray | None = None,
+) -> TrainingRows:
     """Examples as rows, tokenised when a batch is made.
 
     `labels` are [n, ...] by the model's output (None: those of the examples), `weights` loss factors [n].
@@ -104,7 +117,9 @@ def example_rows(examples, preprocessor, *, labels=None, weights: np.ndarray | N
     return TrainingRows(len(examples), read, lambda: token_counts(examples, preprocessor))
 
 
-def window_rows(store: "WindowStore", labels: Mapping[str, np.ndarray], weights: np.ndarray | None = None):
+def window_rows(
+    store: "WindowStore", labels: Mapping[str, np.ndarray], weights: np.ndarray | None = None
+) -> TrainingRows:
     """Windows as rows, from labels {output: integers [W] or [W, ...]} and perhaps the loss factor of each window."""
     return TrainingRows(len(store), _labelled(store.batch, labels, weights), lambda: store.lengths)
 
@@ -120,7 +135,7 @@ def _labelled(read, labels, weights):
     return read_labelled
 
 
-def labels_by_output(examples: LabelledText, num_labels: int | None = None) -> dict[str, np.ndarray]:
+def labels_by_output(examples: "Examples", num_labels: int | None = None) -> dict[str, np.ndarray]:
     """The labels by the model's output, int32 ``logits`` or float32 ``score``; an error if a label is not below N."""
     if num_labels is not None:
         check_label_numbers(examples.labels, num_labels)
@@ -128,7 +143,9 @@ def labels_by_output(examples: LabelledText, num_labels: int | None = None) -> d
     return {output: np.asarray(examples.labels, kind)}
 
 
-def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray:
+def class_weights(
+    class_weight: Mapping[Any, float] | Literal["balanced"], pipeline: "Pipeline", examples: LabelledText
+) -> np.ndarray:
     """The factor of each example's loss, float32 [n], for `class_weight` as `class_factors` takes it."""
     labels = pipeline.answers.labels
     ids = examples.labels
@@ -137,7 +154,7 @@ def class_weights(class_weight, pipeline, examples: LabelledText) -> np.ndarray:
     return class_factors(class_weight, len(labels), labels, ids=ids, owner="finetune")[ids]
 
 
-def real_tokens(examples, preprocessor, sample: int = 1024) -> float:
+def real_tokens(examples: "Examples", preprocessor: "Preprocessor", sample: int = 1024) -> float:
     """Mean number of tokens per example that are not padding, from `sample` evenly spread examples. For speeds."""
     numbers = np.linspace(0, len(examples) - 1, min(sample, len(examples)), dtype="int64")
     tokens = 0
@@ -148,7 +165,7 @@ def real_tokens(examples, preprocessor, sample: int = 1024) -> float:
     return tokens / len(numbers)
 
 
-def token_counts(examples, preprocessor) -> np.ndarray:
+def token_counts(examples: "Examples", preprocessor: "Preprocessor") -> np.ndarray:
     """Tokens of each example that are not padding, int32 [n]. With choices, tokens of the longest choice."""
     texts = row_reader(examples.columns)
 
@@ -197,7 +214,12 @@ class WindowStore:
     pad_id: int
 
     @classmethod
-    def from_examples(cls, examples, preprocessor, on_batch=None) -> "WindowStore":
+    def from_examples(
+        cls,
+        examples: "Examples",
+        preprocessor: "Preprocessor",
+        on_batch: Callable[[Any, dict[str, tf.Tensor]], None] | None = None,
+    ) -> "WindowStore":
         """Preprocesses examples, 256 at a time, and keeps their windows in the order of the examples.
 
         `on_batch` is called with some examples and the preprocessor's batch of them, for all in order.
@@ -234,7 +256,7 @@ class WindowStore:
         """Mean number of tokens of a window."""
         return float(self.lengths.mean())
 
-    def batch(self, windows):
+    def batch(self, windows: tf.Tensor | np.ndarray) -> dict[str, tf.Tensor]:
         """The windows of the given numbers [B]: dict of ``token_ids``, ``segment_ids``, ``padding_mask`` [B, S]."""
         token_ids, starts, lengths, first_lengths = self._tensors
         position = tf.range(self.sequence_length)[tf.newaxis, :]  # [1, S]

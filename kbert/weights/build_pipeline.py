@@ -15,7 +15,9 @@ from kbert.weights.origin import trained_columns
 from kbert.weights.source import check_source
 
 
-def build_pipeline(model, tokenizer=None, *, name=None, **options):
+def build_pipeline(
+    model: BertModel | str | os.PathLike, tokenizer: BertTokenizer | None = None, *, name: str | None = None, **options
+) -> Pipeline:
     """Puts preprocessor and answers around a model.
 
     An omitted option keeps its stored value, in ``model.pretrained`` of a model that `kbert.load_pretrained` returned,
@@ -36,7 +38,7 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
     Args:
         model: a kbert model, or a source for `kbert.load_pretrained`. One with a masked-LM head fills masks, an encoder
             gives embeddings.
-        tokenizer: `kbert.BertTokenizer`; None: the one that the model was loaded with.
+        tokenizer: None: the one that the model was loaded with.
         name: name of the pipeline.
         sequence_length: S of the preprocessor, in tokens. 128 by default (span: 384), or less if the model's position
             table is shorter.
@@ -91,7 +93,7 @@ def build_pipeline(model, tokenizer=None, *, name=None, **options):
     return pipeline
 
 
-def resolve_pipeline(what: str, source) -> Pipeline:
+def resolve_pipeline(what: str, source: Pipeline | str | os.PathLike) -> Pipeline:
     """A pipeline as it is, or a stored model's; messages begin with `what`, such as "export: `pipeline`"."""
     if isinstance(source, Pipeline):
         return source

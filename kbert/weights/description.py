@@ -4,7 +4,7 @@ import dataclasses
 import inspect
 import reprlib
 from collections.abc import Collection
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbert.config import ACTIVATIONS, BertConfig
 from kbert.models.bert_model import BertModel
@@ -13,6 +13,11 @@ from kbert.models.quantized_layers import check_quantized, quantize_layers, quan
 from kbert.models.trainability import check_trainability, set_trainability, trainability
 from kbert.pipelines.registry import task_class, task_names
 from kbert.pipelines.settings import ModelSettings
+
+if TYPE_CHECKING:
+    import keras
+
+    from kbert.text.tokenizer import BertTokenizer
 
 # Fields of BertConfig that do not shape the weights; the others cannot be overridden.
 FREE_FIELDS = (
@@ -55,7 +60,7 @@ class ModelDescription:
         check_trainability(self.trainability)
 
     @classmethod
-    def from_model(cls, model) -> "ModelDescription":
+    def from_model(cls, model: BertModel) -> "ModelDescription":
         if not isinstance(model, BertModel) or model.task not in task_names():
             raise ValueError(f"Expected one of kbert's models, or a Pipeline with one. Received: {model!r}")
         arguments = _own_arguments(model.get_config())
@@ -76,7 +81,7 @@ class ModelDescription:
         own = [p for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in elsewhere]
         return tuple(p.name for p in own if not required or p.default is p.empty)
 
-    def build(self, dtype=None):
+    def build(self, dtype: "str | keras.DTypePolicy | None" = None) -> BertModel:
         """A newly initialised model, quantised and frozen as described, with this dtype policy."""
         task, base = task_class(self.task), self.config
         if self.encoder_arguments is not None:
@@ -165,7 +170,7 @@ def check_settings(settings: ModelSettings, description: ModelDescription, given
     task.check_options(given)
 
 
-def check_vocabulary_size(owner: str, tokenizer, config: BertConfig) -> None:
+def check_vocabulary_size(owner: str, tokenizer: "BertTokenizer", config: BertConfig) -> None:
     if tokenizer.vocabulary_size != config.vocabulary_size:
         raise ValueError(
             f"{owner}: the vocabulary must have as many tokens as the model's table has rows "

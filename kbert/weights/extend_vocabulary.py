@@ -5,6 +5,7 @@ Shapes: V vocabulary, H hidden.
 
 import dataclasses
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 from keras import ops
@@ -15,6 +16,9 @@ from kbert.text.special_tokens import tokens_in_text
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.description import ModelDescription
 
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+
 _UNUSED = re.compile(r"\[unused\d+\]")
 _BY_TOKEN = (  # the variables with a row for each token, [V, H] or [V]
     "embeddings/token_embedding/embeddings",
@@ -23,7 +27,9 @@ _BY_TOKEN = (  # the variables with a row for each token, [V, H] or [V]
 )
 
 
-def extend_vocabulary(model, words: list[str] = (), special_tokens: list[str] = ()):
+def extend_vocabulary(
+    model: "BertModel", words: list[str] | tuple[str, ...] = (), special_tokens: list[str] | tuple[str, ...] = ()
+) -> "BertModel":
     """A copy of a model for which each of these words, or special tokens of your own, is one token.
 
     A word takes the place of an [unused0], [unused1] … of the vocabulary, as BERT's have them, or, where none is left,
@@ -33,11 +39,12 @@ def extend_vocabulary(model, words: list[str] = (), special_tokens: list[str] = 
 
     Args:
         model: a model of any task that was loaded with its tokenizer (`kbert.load_pretrained`). It is not changed.
-        words: list of str, each a word as the tokenizer splits text: without white space or punctuation and, for an
-            uncased tokenizer, in lower case. Words that are tokens already are left out.
-        special_tokens: list of str, such as ``["[E1]", "[/E1]"]`` around an entity. They are read in texts exactly as
-            written, whatever characters they have, and never masked in pre-training (`special_tokens_in_text` of the
-            tokenizer, which is stored with the model). They may be tokens already, such as ``"[unused1]"``.
+        words: each a word as the tokenizer splits text: without white space or punctuation and, for an uncased
+            tokenizer, in lower case. Words that are tokens already are left out.
+        special_tokens: tokens of your own, such as ``["[E1]", "[/E1]"]`` around an entity. They are read in texts
+            exactly as written, whatever characters they have, and never masked in pre-training
+            (`special_tokens_in_text` of the tokenizer, which is stored with the model). They may be tokens already,
+            such as ``"[unused1]"``.
 
     Returns:
         The new model; ``pretrained.tokenizer`` has the new vocabulary.

@@ -5,7 +5,7 @@ It uses the checkpoint's own names and none of kbert's layers, name tables or co
 Shapes: B batch, S sequence, H hidden, A heads, D head width, P predictions, V vocabulary.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ _EPSILON = 1e-12
 
 
 def google_forward(
-    read: Callable[[str], np.ndarray], names, config: dict[str, Any], batch: dict[str, np.ndarray]
+    read: Callable[[str], np.ndarray], names: Collection[str], config: dict[str, Any], batch: Mapping[str, np.ndarray]
 ) -> dict[str, Any]:
     """What the original computes from a checkpoint, without dropout.
 

@@ -3,6 +3,8 @@
 import pathlib
 import re
 
+from kbert.options import PathLike
+
 # File extensions of checkpoints: a name that ends like this is not a repository.
 _FILE_ENDINGS = (".ckpt", ".index", ".meta", ".safetensors", ".bin", ".h5", ".keras", ".json", ".txt")
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@(\w[\w.-]*))?")
@@ -10,7 +12,7 @@ _WEIGHTS = (r"model.*\.safetensors", r"pytorch_model.*\.bin", r".*\.weights\.h5"
 _OTHERS = r"[^/]+\.json|vocab\.txt|assets/tokenizer/[^/]+|1_Pooling/config\.json"
 
 
-def is_hub_name(source) -> bool:
+def is_hub_name(source: PathLike) -> bool:
     """Whether a source that is not an existing path is treated as a repository on the hub.
 
     That is ``name`` or ``owner/name``, perhaps with ``@revision``. It is not one if it could be a mistyped path: it
@@ -74,7 +76,7 @@ def download_from_hub(name: str, revision: str | None = None, token: str | None 
             ) from error
 
 
-def check_hub_target(name) -> None:
+def check_hub_target(name: str) -> None:
     """Raises an error, before anything is written, if a directory cannot be uploaded under this name."""
     parts = _NAME.fullmatch(name) if isinstance(name, str) else None
     if parts is None or "/" not in name or parts[2] is not None:
@@ -89,7 +91,7 @@ def check_hub_target(name) -> None:
         raise ImportError(message, name="huggingface_hub") from error
 
 
-def upload_to_hub(directory, name: str) -> None:
+def upload_to_hub(directory: PathLike, name: str) -> None:
     """Uploads a directory as one commit; a new repository is private."""
     import huggingface_hub
 
@@ -105,7 +107,7 @@ def upload_to_hub(directory, name: str) -> None:
         ) from error
 
 
-def snapshot_commit(directory) -> str | None:
+def snapshot_commit(directory: PathLike) -> str | None:
     """The commit that a directory of `download_from_hub` holds, by the layout of the cache, or None."""
     directory = pathlib.Path(directory)
     return directory.name if directory.parent.name == "snapshots" else None

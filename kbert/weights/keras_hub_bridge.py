@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+from typing import TYPE_CHECKING
 
 from kbert.models.lora import merged
 from kbert.weights.formats.checkpoint import NO_VOCABULARY, StoredTokenizer, TensorCheckpoint
@@ -16,8 +17,21 @@ from kbert.weights.load import load_pretrained
 from kbert.weights.origin import Origin, set_origin
 from kbert.weights.save import resolve_parts
 
+if TYPE_CHECKING:
+    import keras
+    import keras_hub
 
-def from_keras_hub(source, tokenizer=None, task: str | None = None, **overrides):
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.text.tokenizer import BertTokenizer
+
+
+def from_keras_hub(
+    source: "keras.Model | str | os.PathLike",
+    tokenizer: "keras_hub.models.BertTokenizer | None" = None,
+    task: str | None = None,
+    **overrides,
+) -> "BertModel":
     """A kbert model with the weights of a KerasHub model, and with its tokenizer.
 
     The values are copied: training one model does not change the other.
@@ -50,12 +64,14 @@ def from_keras_hub(source, tokenizer=None, task: str | None = None, **overrides)
     return model
 
 
-def to_keras_hub(model_or_pipeline, tokenizer=None):
+def to_keras_hub(
+    model_or_pipeline: "BertModel | Pipeline", tokenizer: "BertTokenizer | None" = None
+) -> "tuple[keras.Model, keras_hub.models.BertTokenizer | None]":
     """KerasHub's model and tokenizer, with the weights and vocabulary of one of kbert's models.
 
     Args:
         model_or_pipeline: an encoder, a masked language model, a classifier, a regressor, or a pipeline of one.
-        tokenizer: `kbert.BertTokenizer` of a model; None: the one it was loaded with.
+        tokenizer: of a model; None: the one it was loaded with.
 
     Returns:
         (keras_hub model, keras_hub BertTokenizer). The model is a BertBackbone, or a BertMaskedLM or BertTextClassifier

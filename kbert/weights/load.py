@@ -3,13 +3,14 @@
 import dataclasses
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
 
 from kbert.checks import check_labels, check_path
 from kbert.config import BertConfig
+from kbert.options import PathLike
 from kbert.pipelines.registry import task_class, task_names
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings, default_labels
 from kbert.text.tokenizer import BertTokenizer
@@ -19,6 +20,11 @@ from kbert.weights.open_checkpoint import open_checkpoint
 from kbert.weights.origin import set_origin, stored_origin
 from kbert.weights.report import LoadReport
 from kbert.weights.source import local_source
+
+if TYPE_CHECKING:
+    import keras
+
+    from kbert.models.bert_model import BertModel
 
 _LOGGER = logging.getLogger("kbert")
 _TOKENIZER_ARGUMENTS = ("lowercase", "strip_accents", "split_on_cjk", "max_word_length", "special_tokens_in_text")
@@ -42,7 +48,16 @@ class Pretrained:
     report: LoadReport
 
 
-def load_pretrained(source, task=None, *, revision=None, token=None, dtype=None, vocabulary=None, **overrides):
+def load_pretrained(
+    source: PathLike | Checkpoint,
+    task: str | None = None,
+    *,
+    revision: str | None = None,
+    token: str | None = None,
+    dtype: "str | keras.DTypePolicy | None" = None,
+    vocabulary: PathLike | None = None,
+    **overrides,
+) -> "BertModel":
     """Loads a model, with its tokenizer and settings, from a directory, file or name of any format.
 
     The format is recognised by content: what `save_pretrained` or a recipe wrote, a Hugging Face directory (or a name

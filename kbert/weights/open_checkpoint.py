@@ -9,7 +9,11 @@ from kbert.weights.step_checkpoint import open_step_checkpoint
 
 
 def open_checkpoint(
-    source: str | os.PathLike, vocabulary=None, *, revision: str | None = None, token: str | None = None
+    source: str | os.PathLike,
+    vocabulary: str | os.PathLike | None = None,
+    *,
+    revision: str | None = None,
+    token: str | None = None,
 ) -> Checkpoint:
     """Reads a model's description, settings and vocabulary, and opens its weights; builds nothing.
 

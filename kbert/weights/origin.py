@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 import zlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
@@ -13,6 +13,9 @@ from kbert.files import read_json
 from kbert.keras_compat import set_untracked
 from kbert.pipelines.registry import task_class, task_names
 from kbert.weights.formats.kbert import MANIFEST
+
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Origin:
     metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
-def set_origin(model, origin: Origin) -> None:
+def set_origin(model: "BertModel", origin: Origin) -> None:
     """Notes where the weights that the model has now come from."""
     set_untracked(model, "_origin", (origin, _checksum(model)))
 
@@ -43,13 +46,13 @@ def stored_origin(path: pathlib.Path, hub_name: str | None = None) -> Origin:
     return Origin(hub_name or (path.parent if path.name == "model" else path).name, path)
 
 
-def origin_of(model) -> Origin | None:
+def origin_of(model: "BertModel") -> Origin | None:
     """Where the weights come from; None for new ones, and for those that have changed since."""
     origin, checksum = vars(model).get("_origin", (None, None))
     return origin if origin is not None and _checksum(model) == checksum else None
 
 
-def trained_columns(model) -> dict[str, str]:
+def trained_columns(model: "BertModel") -> dict[str, str]:
     """Table columns of the fine-tuning, by the pipeline input that they fill; {} if not known."""
     origin, _ = vars(model).get("_origin", (None, None))
     if origin is None:

@@ -11,6 +11,7 @@ from keras import ops
 
 from kbert.checks import check_path
 from kbert.models.bert_model import BertModel
+from kbert.options import PathLike
 from kbert.weights.formats.registry import recognise_format
 from kbert.weights.load import load_pretrained
 
@@ -53,7 +54,7 @@ class ParityReport:
         return dataclasses.asdict(self)
 
 
-def measure_parity(model, path) -> ParityReport:
+def measure_parity(model: BertModel, path: PathLike) -> ParityReport:
     """Compares a kbert model's outputs with what the format's own library computes from the files at `path`.
 
     Google's own code needs TensorFlow 1. A transcription in NumPy replaces it.
@@ -99,7 +100,7 @@ def measure_parity(model, path) -> ParityReport:
     return ParityReport(library, str(path), differences, largest)
 
 
-def conversion_report(model, output) -> tuple[dict[str, Any], list[str]]:
+def conversion_report(model: BertModel, output: PathLike) -> tuple[dict[str, Any], list[str]]:
     """Compares a model, and the files written from it, with the libraries of both formats; for JSON, and as lines."""
     written = load_pretrained(output)
     report = {}

@@ -5,7 +5,10 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
 
 _LOGGER = logging.getLogger("kbert")
 LOADED = "loaded"
@@ -101,7 +104,7 @@ class LoadReport:
 
 
 def transfer(
-    model,
+    model: "BertModel",
     find: Callable[[Any], str | None],
     read: Callable[[Any, str], Any],
     names: Iterable[str],
@@ -127,5 +130,5 @@ def transfer(
     return LoadReport(source, rows + [ReportRow("", name, UNUSED) for name in names if name not in used], remarks)
 
 
-def all_loaded(model, source: str) -> LoadReport:
+def all_loaded(model: "BertModel", source: str) -> LoadReport:
     return LoadReport(source, [ReportRow(v.path, v.path, LOADED) for v in model.weights])

@@ -3,12 +3,13 @@
 import dataclasses
 import pathlib
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbert.checks import check_directory
 from kbert.files import check_directory_is_free, check_json, write_directory
 from kbert.models.bert_model import BertModel
 from kbert.models.lora import merged
+from kbert.options import PathLike
 from kbert.pipelines.settings import ModelSettings
 from kbert.text.tokenizer import BertTokenizer, check_tokenizer
 from kbert.weights.description import (
@@ -23,19 +24,22 @@ from kbert.weights.formats.checkpoint import warn_of_wrong_casing
 from kbert.weights.formats.registry import Format, format_names, get_format
 from kbert.weights.hub import check_hub_target, upload_to_hub
 
+if TYPE_CHECKING:
+    from kbert.pipelines.pipeline import Pipeline
+
 
 def save_pretrained(
-    model_or_pipeline,
-    directory,
-    format="kbert",
+    model_or_pipeline: "BertModel | Pipeline",
+    directory: PathLike,
+    format: str = "kbert",
     *,
-    tokenizer=None,
-    settings=None,
-    made_by=None,
-    overwrite=False,
-    push_to_hub=None,
+    tokenizer: BertTokenizer | None = None,
+    settings: ModelSettings | None = None,
+    made_by: dict[str, Any] | None = None,
+    overwrite: bool = False,
+    push_to_hub: str | None = None,
     **options,
-):
+) -> None:
     """Writes a model with everything needed to use it: architecture, weights, vocabulary, labels, preprocessing.
 
     The directory appears when it is complete (it is written under another name and renamed). In the format "kbert" it
@@ -49,11 +53,11 @@ def save_pretrained(
             merged; the model is not changed.
         directory: a new or empty directory or, with `overwrite`, one of this format with nothing else in it.
         format: "kbert", "huggingface", "google", "kerashub", or one added with `register_format`.
-        tokenizer: `kbert.BertTokenizer` of a model; None: the one it was loaded with. A pipeline has its own.
-        settings: `ModelSettings` of a model; None: the ones it was loaded with. A pipeline has its own.
+        tokenizer: of a model; None: the one it was loaded with. A pipeline has its own.
+        settings: of a model; None: the ones it was loaded with. A pipeline has its own.
         made_by: JSON-able dict for the manifest: the settings of the run that made the model.
         overwrite: whether a directory of this format may be replaced.
-        push_to_hub: str, ``owner/name`` on the Hugging Face hub, to which the directory is uploaded, too. Needs
+        push_to_hub: ``owner/name`` on the Hugging Face hub, to which the directory is uploaded, too. Needs
             huggingface_hub and a token (HF_TOKEN or ``hf auth login``). A new repository is private.
         **options: for one format. "kbert" takes ``storage_dtype``, the type of the weights on disk: "float32", or
             "bfloat16" and "float16" for half the size. They are loaded as float32. "google" takes ``optimizer``, a
@@ -117,7 +121,12 @@ def _check_replaced(form: Format, directory: pathlib.Path) -> None:
         )
 
 
-def resolve_parts(model_or_pipeline, tokenizer=None, settings=None, needs_tokenizer=True):
+def resolve_parts(
+    model_or_pipeline: "BertModel | Pipeline",
+    tokenizer: BertTokenizer | None = None,
+    settings: ModelSettings | None = None,
+    needs_tokenizer: bool = True,
+) -> tuple[BertModel, BertTokenizer | None, ModelSettings]:
     """Model, tokenizer and `ModelSettings` of what is saved: given, of the pipeline, or as the model was loaded."""
     from kbert.pipelines.pipeline import Pipeline  # not above: it loads TensorFlow
 

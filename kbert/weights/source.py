@@ -3,6 +3,7 @@
 import os
 import pathlib
 import re
+from typing import Any
 
 from kbert.files import similar_names
 from kbert.weights.formats.registry import recognise_format
@@ -14,7 +15,7 @@ _STEP = re.compile(r"step-(\d{10})")
 _RUN_AT_STEP = re.compile(r"(.+)@(\d{1,10})")
 
 
-def check_source(what: str, source, *others: str) -> None:
+def check_source(what: str, source: Any, *others: str) -> None:
     """Raises TypeError unless a source is a path or a name.
 
     `what` is the function and its argument, for the message. `others` is what else the function takes, a pipeline last.
@@ -113,7 +114,7 @@ def _why_no_hub(source):
 # Checkpoints of a training run.
 
 
-def checkpoint_paths(directory) -> list[pathlib.Path]:
+def checkpoint_paths(directory: str | os.PathLike) -> list[pathlib.Path]:
     """The checkpoints in a directory, oldest first; none if there is no directory."""
     return sorted(path for path in pathlib.Path(directory).glob("step-*") if _STEP.fullmatch(path.name))
 
@@ -122,17 +123,17 @@ def checkpoint_name(step: int) -> str:
     return f"step-{step:010d}"
 
 
-def checkpoint_step(path) -> int:
+def checkpoint_step(path: str | os.PathLike) -> int:
     return int(pathlib.Path(path).name.removeprefix("step-"))
 
 
-def is_step_checkpoint(path) -> bool:
+def is_step_checkpoint(path: str | os.PathLike) -> bool:
     """Whether a path is a checkpoint of a run, not a model."""
     path = pathlib.Path(path)
     return _STEP.fullmatch(path.name) is not None and path.is_dir()
 
 
-def find_step_checkpoint(source) -> pathlib.Path | None:
+def find_step_checkpoint(source: str | os.PathLike) -> pathlib.Path | None:
     """The checkpoint that a source means: of RUN@STEP, or the last of an unfinished RUN; None: another source.
 
     A run without checkpoints, or without one of this step, is a FileNotFoundError that names the ones it has.

@@ -3,17 +3,24 @@
 import dataclasses
 import logging
 import pathlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kbert.files import flush, read_json, remove_partial, write_directory, write_json
 from kbert.models.lora import lora_layers
+from kbert.options import PathLike
 from kbert.text.vocabulary import write_vocabulary
 from kbert.weights.description import ModelDescription
 from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.formats.kbert import CONFIG, VOCABULARY, kbert_config, read_kbert_config, read_kbert_vocabulary
 from kbert.weights.report import LoadReport, all_loaded, transfer
 from kbert.weights.source import checkpoint_step
+
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.settings import ModelSettings
 
 _LOGGER = logging.getLogger("kbert")
 DESCRIPTION = "description"
@@ -28,7 +35,7 @@ class StepCheckpoint(Checkpoint):
 
     step: int  # updates before it
 
-    def load_into(self, model) -> LoadReport:
+    def load_into(self, model: "BertModel") -> LoadReport:
         """Loads the weights; for another task through the model that was trained."""
         _LOGGER.info("%s: the weights after step %s of a run", self.path, f"{self.step:,}")
         if ModelDescription.from_model(model) == self.description:
@@ -67,7 +74,7 @@ class StepCheckpoint(Checkpoint):
                 variable.assign(value)
 
 
-def read_step_checkpoint(path) -> tuple[dict, list[np.ndarray]]:
+def read_step_checkpoint(path: pathlib.Path) -> tuple[dict, list[np.ndarray]]:
     """The manifest and the values of a checkpoint: the model's variables, then the optimizer's."""
     manifest = read_json(path / MANIFEST)
     values = _read_values(path, len(manifest["variables"]))
@@ -90,7 +97,7 @@ def _read_values(path, count):
     return [reader.get_tensor(f"values/{i}/.ATTRIBUTES/VARIABLE_VALUE") for i in range(count)]
 
 
-def open_step_checkpoint(path) -> StepCheckpoint:
+def open_step_checkpoint(path: PathLike) -> StepCheckpoint:
     """Reads what describes the model of a checkpoint; builds nothing."""
     path = pathlib.Path(path)
     beside = path.parent / DESCRIPTION
@@ -109,7 +116,9 @@ def open_step_checkpoint(path) -> StepCheckpoint:
     )
 
 
-def write_description(checkpoints, model, settings, vocabulary) -> None:
+def write_description(
+    checkpoints: PathLike, model: "BertModel", settings: "ModelSettings", vocabulary: Sequence[str]
+) -> None:
     """Writes beside the checkpoints of a run what is needed, besides them, to use its model.
 
     For a model with LoRA nothing is written, as its variables are not those of a plain model.

@@ -10,16 +10,22 @@ import os
 import pathlib
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
 
 from kbert.files import atomic_file, explain_full_disk
 from kbert.locks import locked_output
+from kbert.options import PathLike
 from kbert.preprocessing.buckets import limit_batch_size, padding_for, trim_padding
 from kbert.tasks.tagging.evaluation import INPUTS, TaggedWindows
 from kbert.tasks.tagging.readers import TaggedText
 from kbert.training.callbacks import PredictionProgress
+
+if TYPE_CHECKING:
+    from kbert.models.encoder import BertEncoder
+    from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 
 ALIGNMENTS = ("tokens", "words")
 
@@ -34,7 +40,7 @@ def check_layers(layers: Sequence[int], num_layers: int) -> tuple[int, ...]:
 
 
 def window_states(
-    encoder, batch: dict, layers: Sequence[int], batch_size: int = 32
+    encoder: "BertEncoder", batch: dict, layers: Sequence[int], batch_size: int = 32
 ) -> Iterator[tuple[int, np.ndarray]]:
     """The hidden states of all windows of a preprocessor's batch, a few windows at a time.
 
@@ -52,8 +58,8 @@ def window_states(
 
 
 def text_features(
-    encoder,
-    preprocessor,
+    encoder: "BertEncoder",
+    preprocessor: "TaggingPreprocessor",
     texts: Iterable[str],
     layers: Sequence[int],
     *,
@@ -104,9 +110,9 @@ def _token_positions(batch: dict, row: int) -> np.ndarray:
 
 
 def write_word_features(
-    path,
-    encoder,
-    preprocessor,
+    path: PathLike,
+    encoder: "BertEncoder",
+    preprocessor: "TaggingPreprocessor",
     tagged: TaggedText,
     layers: Sequence[int],
     *,
@@ -142,7 +148,7 @@ def write_word_features(
         written.flush()
 
 
-def write_features(path, texts: Iterable[tuple[list[str], np.ndarray]], layers: Sequence[int]) -> int:
+def write_features(path: PathLike, texts: Iterable[tuple[list[str], np.ndarray]], layers: Sequence[int]) -> int:
     """Writes what `text_features` yields, one text at a time; the file appears atomically. Returns how many texts.
 
     A .jsonl file has the format of the original's extract_features.py, numbers with six decimals, and the names of the

@@ -10,6 +10,7 @@ import math
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -23,6 +24,7 @@ from kbert.models.feature_modes import FEATURE_MODES, PAPER, feature_layers
 from kbert.models.feature_tagger import feature_tagger
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
+from kbert.options import PathLike
 from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 from kbert.tasks.scores import cross_entropies
 from kbert.tasks.tagging.evaluation import TaggedWindows, entity_views, write_predictions
@@ -38,6 +40,9 @@ from kbert.training.logs import training_minutes
 from kbert.training.made_by import METRICS
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import RunDirectory, open_run
+
+if TYPE_CHECKING:
+    from kbert.models.encoder import BertEncoder
 
 _LOGGER = logging.getLogger("kbert")
 _LOG_EVERY = 50  # steps, about
@@ -65,19 +70,19 @@ class FeatureTraining:
 
 
 def train_feature_taggers(
-    encoder,
+    encoder: "BertEncoder",
     texts: dict[str, TaggedText],
-    tags,
-    directory,
-    modes=FEATURE_MODES,
+    tags: Sequence[str],
+    directory: PathLike,
+    modes: Sequence[str] = FEATURE_MODES,
     *,
     sequence_length: int = 128,
-    settings=None,
-    inputs=None,
+    settings: dict[str, Any] | None = None,
+    inputs: dict[str, Any] | None = None,
     recipe: str | None = None,
     training: FeatureTraining = FeatureTraining(),
-    profile=None,
-    features=None,
+    profile: str | None = None,
+    features: PathLike | None = None,
 ) -> dict[str, dict]:
     """Writes the features of all words once, and trains and scores a tagger for each feature mode.
 
@@ -192,10 +197,10 @@ def _train(
 
 
 def estimate_feature_taggers(
-    encoder,
+    encoder: "BertEncoder",
     texts: dict[str, TaggedText],
     tags: Sequence[str],
-    directory,
+    directory: PathLike,
     modes: Sequence[str],
     *,
     sequence_length: int,
@@ -286,7 +291,7 @@ def describe_scores(metrics: Mapping[str, dict]) -> str:
 class FeatureSentences:
     """Sentences with the features of their words, read from a file on demand."""
 
-    def __init__(self, path, tagged: TaggedText, tags: Sequence[str], columns: Sequence[int]):
+    def __init__(self, path: PathLike, tagged: TaggedText, tags: Sequence[str], columns: Sequence[int]) -> None:
         self.features = np.load(path, mmap_mode="r")
         self.tagged = tagged
         self.columns = list(columns)
@@ -303,7 +308,7 @@ class FeatureSentences:
     def __len__(self):
         return len(self.lengths)
 
-    def batch(self, rows) -> dict[str, np.ndarray]:
+    def batch(self, rows: Sequence[int] | np.ndarray) -> dict[str, np.ndarray]:
         """``features`` float32 [B, T, L, H], ``mask`` bool [B, T], ``labels`` int32 [B, T] (-1: none)."""
         size = int(self.lengths[rows].max())
         features = np.zeros((len(rows), size, len(self.columns), self.features.shape[-1]), "float32")
@@ -315,7 +320,9 @@ class FeatureSentences:
         return {"features": features, "mask": np.arange(size) < self.lengths[rows][:, None], "labels": labels}
 
 
-def feature_dataset(sentences: FeatureSentences, *, batch_size: int, seed: int = 0, start_step: int = 0):
+def feature_dataset(
+    sentences: FeatureSentences, *, batch_size: int, seed: int = 0, start_step: int = 0
+) -> tf.data.Dataset:
     """An infinite dataset for `model.fit`, with sentences of similar length in a batch, in a new order each epoch.
 
     Batch n depends only on the sentences, `batch_size`, `seed` and n, so a run that resumes at `start_step` gets the
@@ -342,7 +349,9 @@ def feature_dataset(sentences: FeatureSentences, *, batch_size: int, seed: int =
     return rows.map(batch, num_parallel_calls=1).prefetch(2)
 
 
-def evaluate_features(model, sentences: FeatureSentences, tags: Sequence[str], *, batch_size: int = 32) -> Evaluation:
+def evaluate_features(
+    model: keras.Model, sentences: FeatureSentences, tags: Sequence[str], *, batch_size: int = 32
+) -> Evaluation:
     """Tags every word and scores the tags.
 
     Returns:

@@ -4,11 +4,17 @@ Shapes: A heads, S sequence, w words of a sentence; `...` any leading axes, such
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kbert.inspection.analysis.labelled_data import LabelledData
 from kbert.inspection.analysis.states import encoder_with_attention, states_and_attention
+
+if TYPE_CHECKING:
+    from kbert.models.encoder import BertEncoder
+    from kbert.text.tokenizer import BertTokenizer
 
 _MAX_OFFSET = 5  # words; a baseline always chooses the word at one offset
 _SENTENCES = 200  # of several words; more would hardly change the fractions
@@ -22,7 +28,7 @@ STATISTICS = {  # name → what it means, for readers
 }
 
 
-def attention_statistics(probs, tokens: Sequence[str]) -> dict[str, np.ndarray]:
+def attention_statistics(probs: ArrayLike, tokens: Sequence[str]) -> dict[str, np.ndarray]:
     """The `STATISTICS` [...] of attention [..., S, S]: means over the tokens that attend, the rows.
 
     Source: Clark et al. 2019, "What Does BERT Look At?", sections 3.1 to 3.3.
@@ -48,7 +54,9 @@ def mean_statistics(probs: Sequence, tokens: Sequence[Sequence[str]]) -> dict[st
     return {name: np.average([of_text[name] for of_text in of_texts], axis=0, weights=weights) for name in STATISTICS}
 
 
-def heads_and_words(encoder, tokenizer, data: LabelledData, sequence_length: int = 128) -> dict:
+def heads_and_words(
+    encoder: "BertEncoder", tokenizer: "BertTokenizer", data: LabelledData, sequence_length: int = 128
+) -> dict:
     """Agreement of the heads with ``syntax`` and ``entities`` in the sentences that fit into a window."""
     if data.tags is None and data.heads is None:
         return {}
@@ -76,7 +84,7 @@ def heads_and_words(encoder, tokenizer, data: LabelledData, sequence_length: int
     return {name: finding for name, finding in findings.items() if finding["words"]}
 
 
-def word_attention(probs, word_of_token) -> np.ndarray:
+def word_attention(probs: ArrayLike, word_of_token: ArrayLike) -> np.ndarray:
     """Attention between words, [..., S, S] to [..., w, w]: summed over receiving, averaged over attending tokens.
 
     `word_of_token` has -1 for tokens outside of words ([CLS], [SEP]), so rows sum to less than 1.

@@ -4,14 +4,18 @@ Shapes: n points, S sequence, H hidden, N labels, P predictions, V vocabulary.
 """
 
 import dataclasses
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import keras
 import numpy as np
 from keras import ops
 
 from kbert.inspection.analysis.states import TextStates
+
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+    from kbert.text.tokenizer import BertTokenizer
 
 BASELINES = ("[MASK]", "[PAD]", "[UNK]", "zero")
 _SPECIAL = ("[CLS]", "[SEP]")  # equal in text and baseline, so they get no attribution
@@ -48,7 +52,12 @@ class TokenAttributions:
 
 
 def token_attributions(
-    model, tokenizer, states: TextStates, *, labels=None, baseline: str = "[MASK]"
+    model: "BertModel",
+    tokenizer: "BertTokenizer",
+    states: TextStates,
+    *,
+    labels: Sequence[str] | None = None,
+    baseline: str = "[MASK]",
 ) -> TokenAttributions | None:
     """Explains the answer of a model with one of the `HEADS` by a text's tokens; None if it gives no answer to it.
 
@@ -75,7 +84,7 @@ def token_attributions(
     return TokenAttributions(states.tokens, target.description, attributions, *explained[1:])
 
 
-def answer_from_vectors(model, states: TextStates):
+def answer_from_vectors(model: "BertModel", states: TextStates) -> Callable[[Any], dict[str, Any]]:
     """A function of token vectors [n, S, H], in place of the text's, to the model's outputs by name."""
     encoder = model.encoder.with_parts(None)
     batch = states.batch
@@ -122,7 +131,7 @@ class IntegratedGradients(NamedTuple):
     steps: int
 
 
-def integrated_gradients(function: Callable, point, baseline) -> IntegratedGradients:
+def integrated_gradients(function: Callable, point: np.ndarray, baseline: np.ndarray) -> IntegratedGradients:
     """Integrates the gradient on the straight line from `baseline` to `point` (Gauss-Legendre).
 
     The steps are doubled until the sum of the attributions is the difference of the outputs within 1% of it, or of
@@ -164,7 +173,7 @@ class Head:
     target: Callable  # (states, outputs as arrays with n = 1, names of labels or tokens) → `Target`; None: no answer
 
 
-def explained_heads(model) -> dict[str, Head]:
+def explained_heads(model: keras.Model) -> dict[str, Head]:
     """The `HEADS` of a model, by the names of their layers."""
     layers = {layer.name for layer in model.layers}
     return {name: head for name, head in HEADS.items() if name in layers}
@@ -237,7 +246,7 @@ HEADS = {
 }
 
 
-def mask_positions(states, causal: bool = False) -> np.ndarray:
+def mask_positions(states: TextStates, causal: bool = False) -> np.ndarray:
     """Where a model predicts the [MASK]s of a text, int32 [1, P], a causal one before each; 0 where there is none."""
     places = [n - int(causal) for n, token in enumerate(states.tokens) if token == "[MASK]"]
     return np.array([places or [0]], "int32")

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -52,7 +53,7 @@ class LabelledData:
         return flat | {"position": position}
 
 
-def labelled_data(data, argument: str) -> LabelledData:
+def labelled_data(data: Any, argument: str) -> LabelledData:
     """Labelled words or texts, from any of the forms that `kbert.inspect` takes.
 
     A mapping with ``words`` (lists of words) may have ``tags`` (entities in IOB2) and ``heads`` (number of each word's

@@ -5,9 +5,11 @@ Shapes: n words (or texts), L layers, H hidden.
 
 import dataclasses
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 _ITERATIONS = 200  # of L-BFGS at most
 
@@ -45,7 +47,14 @@ class LayerProbes:
         return dataclasses.asdict(self) | {"selectivity": self.selectivity, "best_layer": self.best_layer}
 
 
-def probe_layers(name: str, train, test, *, seed: int = 0, l2: float = 1e-2) -> LayerProbes:
+def probe_layers(
+    name: str,
+    train: tuple[np.ndarray, Sequence[Any], Sequence[Any]],
+    test: tuple[np.ndarray, Sequence[Any], Sequence[Any]],
+    *,
+    seed: int = 0,
+    l2: float = 1e-2,
+) -> LayerProbes:
     """Trains a linear probe on every layer, and one with random labels beside it.
 
     `train` and `test` are (states [n, L, H], n labels, n word types). A probe is scikit-learn's multinomial logistic
@@ -109,7 +118,7 @@ def _macro_f1(guesses, truth):
     return float(f1_score(truth, guesses, labels=occurring, average="macro")) if len(occurring) else 0.0
 
 
-def layer_similarity(x, y) -> np.ndarray:
+def layer_similarity(x: ArrayLike, y: ArrayLike) -> np.ndarray:
     """Linear CKA of each layer of one model and each of another on the same n words.
 
     `x` is [n, L, H], `y` [n, L', H'], the result float64 [L, L'] in [0, 1]: 1 where one is the other up to rotation,

@@ -8,12 +8,19 @@ Shapes: V vocabulary, n vectors, H hidden.
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kbert.files import atomic_file
 from kbert.inspection.analysis.labelled_data import LabelledData
+from kbert.options import PathLike
+
+if TYPE_CHECKING:
+    from kbert.models.encoder import BertEncoder
+    from kbert.text.tokenizer import BertTokenizer
 
 CONFIG = "projector_config.pbtxt"  # the name that TensorBoard looks for
 _BREAKS = str.maketrans(dict.fromkeys("\t\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
@@ -32,7 +39,9 @@ class Embeddings:
             raise ValueError(f"Embeddings {self.name!r}: expected finite numbers. Received: others")
 
 
-def word_embeddings(encoder, tokenizer, counts=None, max_vectors: int = 4000) -> Embeddings:
+def word_embeddings(
+    encoder: "BertEncoder", tokenizer: "BertTokenizer", counts: ArrayLike | None = None, max_vectors: int = 4000
+) -> Embeddings:
     """The rows of the embedding table, with the columns ``token``, ``id`` and ``kind`` (special …).
 
     With `counts`, ints [V], those of the `max_vectors` most frequent tokens, with the columns ``count`` and ``per
@@ -58,7 +67,7 @@ def word_embeddings(encoder, tokenizer, counts=None, max_vectors: int = 4000) ->
     return Embeddings("word embeddings", table[ids], columns)
 
 
-def labelled_vectors(data: LabelledData, vectors, max_vectors: int = 4000) -> Embeddings:
+def labelled_vectors(data: LabelledData, vectors: np.ndarray, max_vectors: int = 4000) -> Embeddings:
     """The first `max_vectors` of [n, H] vectors of words in their sentences, or of texts, with labels."""
     texts = [text if isinstance(text, str) else (" " if data.has_words else " | ").join(text) for text in data.rows]
     columns = data.properties()
@@ -79,7 +88,7 @@ def _kind(token):
     return "piece" if token.startswith("##") else "word"
 
 
-def write_projector(directory, embeddings: Sequence[Embeddings]) -> None:
+def write_projector(directory: PathLike, embeddings: Sequence[Embeddings]) -> None:
     """Writes vectors and columns as TSV, and the config that TensorBoard looks for when it first finds the run."""
     from google.protobuf import text_format
     from tensorboard.plugins.projector.projector_config_pb2 import ProjectorConfig

@@ -25,6 +25,7 @@ from kbert.inspection.board.event_file import INSPECTION, EventFile
 from kbert.inspection.board.summaries import histogram, image, scalar, text
 from kbert.inspection.charts import attention_picture, attribution_picture, heat_map, layer_chart
 from kbert.inspection.markdown import escape, markdown_table, percent
+from kbert.options import PathLike
 
 DRAWN_TEXTS = 2  # a base model's pictures of attention take 160 MB for each text
 DRAWN_ATTRIBUTIONS = 16  # pictures of up to 4 MB each, which are in memory together
@@ -173,12 +174,12 @@ def _completeness(explained):
 # A directory
 
 
-def check_output(directory, overwrite: bool) -> None:
+def check_output(directory: PathLike, overwrite: bool) -> None:
     """Raises FileExistsError if `write_files` may not replace something; call it before long work."""
     check_directory_is_free(directory, (_FIGURES, _REPORT, _PICTURES), overwrite)
 
 
-def write_files(inspection: Inspection, directory, drawn: Mapping[str, np.ndarray]) -> None:
+def write_files(inspection: Inspection, directory: PathLike, drawn: Mapping[str, np.ndarray]) -> None:
     """Writes ``figures.json``, ``report.html`` and, of the `pictures`, ``pictures/*.png``, atomically."""
     from PIL import Image
 
@@ -244,7 +245,7 @@ def _packed(probs):
 # TensorBoard
 
 
-def write_tensorboard(inspection: Inspection, log_dir, drawn: Mapping[str, np.ndarray]) -> None:
+def write_tensorboard(inspection: Inspection, log_dir: PathLike, drawn: Mapping[str, np.ndarray]) -> None:
     """Writes, or replaces, the run `inspection` with all `pictures`.
 
     In Scalars and Histograms the step is the layer, 0 the embeddings. Tags begin with "model", so that Time Series,

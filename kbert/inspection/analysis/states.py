@@ -4,7 +4,8 @@ Shapes: n words (or texts), W windows, A heads, S sequence, L layers, H hidden.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -12,6 +13,10 @@ import tensorflow as tf
 
 from kbert.preprocessing.preprocessor import TextPreprocessor
 from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
+
+if TYPE_CHECKING:
+    from kbert.models.encoder import BertEncoder
+    from kbert.text.tokenizer import BertTokenizer
 
 _INPUTS = ("token_ids", "segment_ids", "padding_mask")
 _BATCH = 32  # windows or texts in a forward pass
@@ -45,12 +50,14 @@ class TextStates:
         return {"token_ids": ids, "segment_ids": segments, "padding_mask": np.ones(ids.shape, bool)}
 
 
-def encoder_with_attention(encoder):
+def encoder_with_attention(encoder: "BertEncoder") -> "BertEncoder":
     """The encoder for plain rows, sharing all layers, with hidden states and attention as outputs."""
     return encoder.with_parts(None).with_outputs("hidden_states", "attention_probs")
 
 
-def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128) -> list[TextStates]:
+def text_states(
+    encoder: "BertEncoder", tokenizer: "BertTokenizer", texts: Sequence, sequence_length: int = 128
+) -> list[TextStates]:
     """The `TextStates` of each text or pair (a tuple of two strings), computed one text at a time."""
     encoder = encoder_with_attention(encoder)
     length = min(sequence_length, encoder.config.max_sequence_length)
@@ -71,12 +78,12 @@ def text_states(encoder, tokenizer, texts: Sequence, sequence_length: int = 128)
     return of_texts
 
 
-def truncated_tokens(tokenizer, texts: Sequence[str], size: int) -> int:
+def truncated_tokens(tokenizer: "BertTokenizer", texts: Sequence[str], size: int) -> int:
     """How many tokens of a text or pair are not in its row of `size` tokens."""
     return int(tokenizer(tf.constant(texts)).row_lengths().numpy().sum()) + len(texts) + 1 - size
 
 
-def states_and_attention(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
+def states_and_attention(encoder: "BertEncoder", batch: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     """Hidden states float32 [L + 1, S, H] and attention float32 [L, A, S, S] of a batch of one row."""
     outputs = encoder(batch, training=False)
     states, probs = (
@@ -86,7 +93,9 @@ def states_and_attention(encoder, batch) -> tuple[np.ndarray, np.ndarray]:
     return states, probs
 
 
-def word_states(encoder, tokenizer, sentences: Sequence, *, sequence_length: int = 128) -> np.ndarray:
+def word_states(
+    encoder: "BertEncoder", tokenizer: "BertTokenizer", sentences: Sequence, *, sequence_length: int = 128
+) -> np.ndarray:
     """The hidden states of the first token of every word, float32 [n, L + 1, H], the embeddings first.
 
     Sentences are lists of words; long ones are read in windows.
@@ -106,7 +115,9 @@ def word_states(encoder, tokenizer, sentences: Sequence, *, sequence_length: int
     return vectors
 
 
-def mean_states(encoder, tokenizer, texts: Sequence, *, sequence_length: int = 128) -> np.ndarray:
+def mean_states(
+    encoder: "BertEncoder", tokenizer: "BertTokenizer", texts: Sequence, *, sequence_length: int = 128
+) -> np.ndarray:
     """The mean hidden state of every layer over the tokens of each text or pair, float32 [n, L + 1, H]."""
     length = min(sequence_length, encoder.config.max_sequence_length)
     pair = not isinstance(texts[0], str)

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable
 
 from kbert.files import atomic_file, explain_full_disk
+from kbert.options import PathLike
 
 _PREFIX = "events.out.tfevents"
 INSPECTION = "inspection"  # the run of `kbert.inspect`
@@ -22,7 +23,11 @@ class EventFile:
     of that step and later ones. Faults of the disk are raised as by `kbert.files.explain_full_disk`.
     """
 
-    def __init__(self, directory, start: int | None = None):  # the first step; None: of what is first written
+    def __init__(
+        self,
+        directory: PathLike,
+        start: int | None = None,  # the first step; None: of what is first written
+    ) -> None:
         self._directory = pathlib.Path(directory)
         self._start = start
         self._writer = None
@@ -73,12 +78,12 @@ class EventFile:
         self._writer.write(event.SerializeToString())
 
 
-def event_files(directory) -> list[pathlib.Path]:
+def event_files(directory: PathLike) -> list[pathlib.Path]:
     """The event files of a run, in the order in which TensorBoard reads them."""
     return sorted(path for path in pathlib.Path(directory).glob(f"{_PREFIX}.*") if path.is_file())
 
 
-def remove_later_steps(log_dir, step: int) -> None:
+def remove_later_steps(log_dir: PathLike, step: int) -> None:
     """Removes the events of later steps from the event files of all runs in a directory.
 
     A killed process wrote them after its last checkpoint, and the resumed run does these steps again. A file is cut

@@ -5,10 +5,14 @@ without edges. Here both come from one trace of the forward pass on TensorFlow.
 """
 
 import re
+from typing import TYPE_CHECKING
 
 import keras
 
 from kbert.keras_compat import all_layers
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 _PLUMBING = {
     *("Cast", "Const", "ConcatV2", "ExpandDims", "Identity", "IdentityN", "NoOp", "Pack", "Placeholder", "Prod"),
@@ -18,7 +22,7 @@ _PLUMBING = {
 _NUMBER = re.compile(r"_\d+$")
 
 
-def trace_model(model):
+def trace_model(model: keras.Model) -> "tf.Graph | None":
     """The `tf.Graph` of a functional model's forward pass without dropout; None for other models and backends."""
     inputs = getattr(model, "input", None)
     if inputs is None and len(listed := getattr(model, "inputs", None) or ()) == 1:
@@ -32,7 +36,7 @@ def trace_model(model):
     return forward.get_concrete_function(specs).graph
 
 
-def operation_graph(graph, model) -> bytes:
+def operation_graph(graph: "tf.Graph", model: keras.Model) -> bytes:
     """The operations of a graph of `trace_model`, named by layers as in the model: a serialized GraphDef."""
     names = _names(graph, model)
     definition = graph.as_graph_def()
@@ -45,7 +49,7 @@ def operation_graph(graph, model) -> bytes:
     return definition.SerializeToString()
 
 
-def conceptual_graph(graph, model) -> dict:
+def conceptual_graph(graph: "tf.Graph", model: keras.Model) -> dict:
     """The layers of a model and what flows between them, as the JSON of a Keras model.
 
     A layer without layers inside is one node. For a layer with layers inside, every operation of its own, such as a sum

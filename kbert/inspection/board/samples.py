@@ -7,6 +7,8 @@ import contextlib
 import math
 import re
 import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
@@ -14,11 +16,16 @@ from keras import ops
 from kbert.keras_compat import base_optimizer
 from kbert.optim.adamw import AdamW, sum_of_squares
 
+if TYPE_CHECKING:
+    import keras
+
+    from kbert.models.bert_model import BertModel
+
 
 class Sampler:
     """Allows the first measurement, and more while all together take less than `fraction` (1.0: all) of the time."""
 
-    def __init__(self, fraction, now=time.perf_counter):
+    def __init__(self, fraction: float, now: Callable[[], float] = time.perf_counter) -> None:
         if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not fraction > 0:
             raise ValueError(f"TensorBoard: `time_fraction` must be a number above 0. Received: {fraction!r}")
         self.fraction, self._now = fraction, now
@@ -37,7 +44,7 @@ class Sampler:
         return self.fraction >= 1 or self._spent + cost <= self.fraction * (self._now() - self._start)
 
     @contextlib.contextmanager
-    def measure(self):
+    def measure(self) -> Iterator[None]:
         """Counts the time of its block."""
         start = self._now()
         try:
@@ -50,7 +57,7 @@ class Sampler:
 _MOST = 2**16  # values taken of a variable
 
 
-def weight_samples(model) -> dict[str, np.ndarray]:
+def weight_samples(model: "keras.Model") -> dict[str, np.ndarray]:
     """Variable's path → float32 values of every trainable matrix, of large ones 65,536 from all rows and columns."""
     matrices = [variable for variable in model.trainable_variables if len(variable.shape) > 1]
     return {variable.path: np.asarray(_spread(variable), "float32") for variable in matrices}
@@ -72,7 +79,7 @@ def layer_of(path: str) -> str:
     return block[1] if block else path.split("/")[0]
 
 
-def layer_norms(model, learning_rate) -> dict[str, dict[str, float]]:
+def layer_norms(model: "keras.Model", learning_rate: float) -> dict[str, dict[str, float]]:
     """Norms over the trainable weights: name of the norm → layer → float.
 
     ``weight`` is always there. ``gradient`` (of the last update, before clipping) and ``update_ratio`` (norm of the
@@ -107,7 +114,7 @@ def _by_layer(variables, squares):
 class AttentionEntropy:
     """The entropy of the attention of every layer, head and token, on fixed rows, with the weights as they then are."""
 
-    def __init__(self, model, inputs, rows=4):
+    def __init__(self, model: "BertModel", inputs: Mapping[str, Any], rows: int = 4) -> None:
         self._encoder = model.encoder.with_outputs("attention_probs")
         batch = {name: np.asarray(inputs[name]) for name in self._encoder.input}
         # Rows of tokens [rows, S], from [B, S] or, with choices, [B, C, S].

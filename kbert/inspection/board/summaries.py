@@ -4,34 +4,39 @@ import io
 import json
 import math
 import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kbert.inspection.board.scalar_tags import LAYOUT
 
+if TYPE_CHECKING:
+    from tensorboard.compat.proto.summary_pb2 import Summary
 
-def scalar(tag: str, value: float, description: str = ""):
+
+def scalar(tag: str, value: float, description: str = "") -> "Summary.Value":
     """A point of a curve; runs with one tag share a chart, and the tag's first part is its group."""
     from tensorboard.plugins.scalar.summary import scalar_pb
 
     return scalar_pb(tag, value, description).value[0]
 
 
-def histogram(tag: str, values: np.ndarray, description: str = ""):
+def histogram(tag: str, values: np.ndarray, description: str = "") -> "Summary.Value":
     """The distribution of the finite values, in 30 buckets."""
     from tensorboard.plugins.histogram.summary import histogram_pb
 
     return histogram_pb(tag, values[np.isfinite(values)], description=description).value[0]
 
 
-def text(tag: str, markdown: str, description: str = ""):
+def text(tag: str, markdown: str, description: str = "") -> "Summary.Value":
     """A text of the Text tab; everything in `markdown` that comes from data must be escaped."""
     from tensorboard.plugins.text.summary import text_pb
 
     return text_pb(tag, markdown, description).value[0]
 
 
-def image(tag: str, pixels: np.ndarray, description: str = ""):
+def image(tag: str, pixels: np.ndarray, description: str = "") -> "Summary.Value":
     """A picture of the Images tab, uint8 [height, width, 3]."""
     from PIL import Image
     from tensorboard.plugins.image import metadata
@@ -42,7 +47,7 @@ def image(tag: str, pixels: np.ndarray, description: str = ""):
     return _value(tag, content, metadata.create_summary_metadata("", description))
 
 
-def layer_graph(model: dict):
+def layer_graph(model: dict) -> "Summary.Value":
     """A conceptual graph: the JSON of a Keras model, for the Graphs tab."""
     from tensorboard.compat.proto import summary_pb2
     from tensorboard.plugins.graph import metadata
@@ -51,7 +56,7 @@ def layer_graph(model: dict):
     return _value("keras", json.dumps(model).encode(), summary_pb2.SummaryMetadata(plugin_data=data))
 
 
-def session_start(settings: dict):
+def session_start(settings: Mapping[str, Any]) -> "Summary.Value":
     """The row of a run in the HParams tab, which holds numbers, bools and strings; None is skipped."""
     from tensorboard.plugins.hparams import metadata, plugin_data_pb2
 
@@ -69,7 +74,7 @@ def session_start(settings: dict):
     return _session(metadata.SESSION_START_INFO_TAG, session_start_info=info)
 
 
-def session_end():
+def session_end() -> "Summary.Value":
     """The end of a run that succeeded, for the HParams tab."""
     from tensorboard.plugins.hparams import api_pb2, metadata, plugin_data_pb2
 
@@ -85,7 +90,7 @@ def _session(tag, **info):
     return summary_pb2.Summary.Value(tag=tag, metadata=data, tensor=metadata.NULL_TENSOR)
 
 
-def custom_scalars():
+def custom_scalars() -> "Summary.Value":
     """The charts of the Custom Scalars tab: `LAYOUT`."""
     from tensorboard.plugins.custom_scalar import layout_pb2, metadata
 

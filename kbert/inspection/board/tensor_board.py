@@ -1,7 +1,7 @@
 """The callback that shows a training in TensorBoard, where it writes, and profiles of a few steps."""
 
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -14,6 +14,7 @@ from kbert.inspection.board.scalar_tags import DESCRIPTIONS, scalar_tag
 from kbert.inspection.board.summaries import custom_scalars, histogram, layer_graph, scalar, session_end, session_start
 from kbert.keras_compat import base_optimizer, strategy_scope
 from kbert.models.bert_model import BertModel
+from kbert.options import PathLike
 from kbert.training.flops import device_peak, peak_accelerator_memory_bytes, peak_memory_bytes
 from kbert.training.logs import complete_logs, is_chief, updates_done
 
@@ -41,15 +42,15 @@ class TensorBoard(keras.callbacks.Callback):
     run.
 
     Args:
-        log_dir: path.
-        settings: dict, for HParams. None: the settings of the optimizer and the model's config.
-        baseline: dict of names as in the logs → value of a model that ignores all context. It is drawn as a line.
+        log_dir: the directory of the logs.
+        settings: for HParams. None: the settings of the optimizer and the model's config.
+        baseline: name as in the logs → value of a model that ignores all context. It is drawn as a line.
         batch: inputs, a batch with them as `fit` takes it, or a function that returns one. Its first rows show the
             entropy of attention. None: no entropy is shown.
-        graph: bool, whether the graphs are written.
-        time_fraction: float, the fraction of the training time that samples may take.
+        graph: whether the graphs are written.
+        time_fraction: the fraction of the training time that samples may take.
         profile: steps to profile, as "20:25" or one number, or None.
-        wait_for_finish: bool, whether the run is over only when the caller calls `finish`, which has the final scores.
+        wait_for_finish: whether the run is over only when the caller calls `finish`, which has the final scores.
 
     Raises:
         TypeError: a `log_dir` that is no path.
@@ -64,16 +65,16 @@ class TensorBoard(keras.callbacks.Callback):
 
     def __init__(
         self,
-        log_dir,
+        log_dir: PathLike,
         *,
-        settings=None,
-        baseline=None,
-        batch=None,
-        graph=True,
-        time_fraction=0.01,
-        profile=None,
-        wait_for_finish=False,
-    ):
+        settings: Mapping[str, Any] | None = None,
+        baseline: Mapping[str, float] | None = None,
+        batch: Any = None,
+        graph: bool = True,
+        time_fraction: float = 0.01,
+        profile: int | str | Sequence[int] | None = None,
+        wait_for_finish: bool = False,
+    ) -> None:
         super().__init__()
         self.log_dir = check_directory(log_dir, "TensorBoard: `log_dir`")
         self.settings = settings
@@ -91,7 +92,7 @@ class TensorBoard(keras.callbacks.Callback):
         self._entropy = None
         self._peak = None
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if not is_chief(self.model):
             return
         self._sampler.begin()
@@ -100,19 +101,19 @@ class TensorBoard(keras.callbacks.Callback):
             self._close()
             self._begin(step)
 
-    def on_epoch_begin(self, epoch, logs=None):
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if self._profiler is not None:
             self._epoch_start = updates_done(self.model.optimizer)
 
-    def on_train_batch_begin(self, batch, logs=None):
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self._profiler is not None and is_chief(self.model):
             self._profiler.before(self._epoch_start + batch + 1)
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         if self._profiler is not None and is_chief(self.model):
             self._profiler.after(self._epoch_start + batch + 1)
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if not is_chief(self.model):
             return
         if self._start is None:  # called by hand, without `fit`
@@ -128,7 +129,7 @@ class TensorBoard(keras.callbacks.Callback):
                 self._file("train").write(step, list(self._samples(logs["learning_rate"])))
         self._flush()
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if not is_chief(self.model):
             return
         if self._profiler is not None:
@@ -241,7 +242,7 @@ def _settings_of(model):
 class Profiler:
     """Profiles some steps of a run for the Profile tab (package xprof): device, host and input pipeline."""
 
-    def __init__(self, log_dir, steps):
+    def __init__(self, log_dir: PathLike, steps: int | str | Sequence[int]) -> None:
         self._log_dir = str(log_dir)
         self._first, self._last = profiled_steps(steps)
         self._is_running = False
@@ -275,7 +276,7 @@ def _backend_profiler() -> tuple[Callable, Callable]:
     return tf.profiler.experimental.start, tf.profiler.experimental.stop
 
 
-def profiled_steps(steps) -> tuple[int, int]:
+def profiled_steps(steps: int | str | Sequence[int]) -> tuple[int, int]:
     """The (first, last) step to profile, from an int, "20", "20:25" or a pair of ints."""
     try:
         parts = str(steps).split(":") if isinstance(steps, str | int) else list(steps)
@@ -289,7 +290,9 @@ def profiled_steps(steps) -> tuple[int, int]:
     return first, last
 
 
-def log_directory(function: str, log_dir, output, profile=None) -> pathlib.Path | None:
+def log_directory(
+    function: str, log_dir: PathLike | None, output: PathLike | None, profile: int | str | Sequence[int] | None = None
+) -> pathlib.Path | None:
     """The directory of the logs of a run of `function`: `log_dir`, else ``logs`` in `output`, else None."""
     output = None if output is None else check_directory(output, f"{function}: `output`")
     if log_dir:

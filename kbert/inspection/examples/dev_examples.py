@@ -1,11 +1,14 @@
 """What a model gets right and wrong on held-out examples, in TensorBoard while it is fine-tuned."""
 
 import time
+from collections.abc import Callable
+from typing import Any
 
 import keras
 
 from kbert.checks import check_directory, check_positive
 from kbert.inspection.board.event_file import EventFile
+from kbert.options import PathLike
 from kbert.training.dev_evaluation import DevEvaluation
 from kbert.training.logs import is_chief, updates_done
 
@@ -21,8 +24,8 @@ class DevExamples(keras.callbacks.Callback):
         source: `DevEvaluation` of the `fit_steps` that this callback goes to: its results are shown, and nothing is
             predicted again. For a plain `model.fit`, a function without arguments that returns a
             `kbert.tasks.Evaluation`.
-        log_dir: path of the TensorBoard logs.
-        every: int, epochs from one call of a function to the next.
+        log_dir: the directory of the TensorBoard logs.
+        every: epochs from one call of a function to the next.
 
     Raises:
         TypeError: a `source` that is neither, a `log_dir` that is no path.
@@ -35,7 +38,7 @@ class DevExamples(keras.callbacks.Callback):
         pipeline.model.fit(data, epochs=3, steps_per_epoch=100, callbacks=[shown])
     """
 
-    def __init__(self, source, log_dir, every=1):
+    def __init__(self, source: DevEvaluation | Callable[[], Any], log_dir: PathLike, every: int = 1) -> None:
         super().__init__()
         if not isinstance(source, DevEvaluation) and not callable(source):
             raise TypeError(
@@ -47,18 +50,18 @@ class DevExamples(keras.callbacks.Callback):
         self._file = EventFile(check_directory(log_dir, "`log_dir`") / "examples")
         self._shown = 0
 
-    def on_train_begin(self, logs=None):
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         self._show_new()  # an interruption may have left a checkpoint just before its evaluation
 
-    def on_train_batch_end(self, batch, logs=None):
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
         self._show_new()
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if callable(self.source) and (epoch + 1) % self.every == 0:
             step = logs["step"] if logs and "step" in logs else updates_done(self.model.optimizer)
             self._show(step, self.source())
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._show_new()
         self._file.close()
 

@@ -3,20 +3,31 @@
 Shapes: B batch, S sequence, P predictions, K parts of a packed row, V vocabulary.
 """
 
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
 import keras
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kbert.checks import check_directory, check_positive
 from kbert.inspection.board.event_file import EventFile
 from kbert.inspection.markdown import escape, markdown_table, percent
 from kbert.inspection.view import View
+from kbert.options import PathLike
 from kbert.training.logs import is_chief, updates_done
 
 _NAMES = ("IsNext", "NotNext")
 _MOST_TOKENS = 40  # of a segment are shown
 
 
-def next_sentence_table(inputs, labels, weights, logits, piece) -> str:
+def next_sentence_table(
+    inputs: Mapping[str, np.ndarray],
+    labels: ArrayLike,
+    weights: ArrayLike | None,
+    logits: ArrayLike,
+    piece: Callable[[int], str],
+) -> str:
     """A Markdown table of the pairs of a batch, as the model sees them: with their masks.
 
     `inputs` has ``token_ids``, ``segment_ids``, ``padding_mask`` [B, S], and ``part_ids`` for packed rows. `labels` and
@@ -53,11 +64,11 @@ class MaskedExamples(keras.callbacks.Callback):
     the model's verdict. Each table is there if the model has that head.
 
     Args:
-        vocabulary: list of tokens.
+        vocabulary: the tokens, in the order of their ids.
         batch: one pre-training batch `(inputs, labels, sample_weight)`, for example the first of the validation data.
-        log_dir: path of the TensorBoard logs.
-        examples: int, the number of rows of the batch to show.
-        every: int, in epochs of `fit` (windows of `fit_steps`).
+        log_dir: the directory of the TensorBoard logs.
+        examples: the number of rows of the batch to show.
+        every: in epochs of `fit` (windows of `fit_steps`).
 
     Raises:
         ValueError: `examples` or `every` is not a positive integer.
@@ -68,7 +79,14 @@ class MaskedExamples(keras.callbacks.Callback):
         model.fit(data, callbacks=[MaskedExamples(tokenizer.vocabulary, batch, "runs/tiny/logs")])
     """
 
-    def __init__(self, vocabulary, batch, log_dir, examples=4, every=1):
+    def __init__(
+        self,
+        vocabulary: Sequence[str],
+        batch: tuple[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]],
+        log_dir: PathLike,
+        examples: int = 4,
+        every: int = 1,
+    ) -> None:
         super().__init__()
         examples, self.every = check_positive("MaskedExamples", examples=examples, every=every).values()
         self.inputs, self.labels, self.weights = (
@@ -77,14 +95,14 @@ class MaskedExamples(keras.callbacks.Callback):
         self.vocabulary = vocabulary
         self._file = EventFile(check_directory(log_dir, "`log_dir`") / "examples")
 
-    def on_epoch_end(self, epoch, logs=None):
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if (epoch + 1) % self.every or not is_chief(self.model):
             return
         step = logs["step"] if logs and "step" in logs else updates_done(self.model.optimizer)
         self._file.write(step, [view.summary() for view in self.views()])
         self._file.flush()
 
-    def on_train_end(self, logs=None):
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         self._file.close()
 
     def views(self) -> list[View]:

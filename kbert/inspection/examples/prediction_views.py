@@ -7,6 +7,7 @@ import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from kbert.inspection.charts import confusion_picture, reliability_picture, residual_picture, scatter_picture
 from kbert.inspection.markdown import escape, markdown_table, percent
@@ -66,7 +67,12 @@ def _share(part, whole):
     return np.divide(part, whole, out=np.full(len(part), np.nan), where=whole > 0)
 
 
-def confusion_matrix(labels, predictions, names: Sequence[str], shown: Sequence[int]) -> tuple[np.ndarray, list[str]]:
+def confusion_matrix(
+    labels: Sequence[int] | np.ndarray,
+    predictions: Sequence[int] | np.ndarray,
+    names: Sequence[str],
+    shown: Sequence[int],
+) -> tuple[np.ndarray, list[str]]:
     """Counts int64 [m, m], gold labels as rows, and the names of rows and columns.
 
     The labels that are not `shown` share the last row and column.
@@ -105,7 +111,7 @@ class Calibration:
     accuracy: np.ndarray
 
     @classmethod
-    def from_confidence(cls, confidence, is_right, bins: int = 10) -> "Calibration":
+    def from_confidence(cls, confidence: ArrayLike, is_right: ArrayLike, bins: int = 10) -> "Calibration":
         """Sorts n predictions into bins; a probability on a border belongs to the lower bin."""
         confidence = np.asarray(confidence, "float64")
         places = np.clip(np.ceil(confidence * bins).astype(int) - 1, 0, bins - 1)
@@ -135,7 +141,11 @@ class Calibration:
 
 
 def label_views(
-    probabilities, labels, names: Sequence[str], header: Sequence[str], cells: Callable[[int], Sequence[str]]
+    probabilities: ArrayLike,
+    labels: ArrayLike,
+    names: Sequence[str],
+    header: Sequence[str],
+    cells: Callable[[int], Sequence[str]],
 ) -> list[View]:
     """Confusion matrix, precision and recall by label, calibration, and the most wrong examples.
 
@@ -200,10 +210,10 @@ def label_views(
 
 
 def multi_label_views(
-    probabilities,
-    labels,
+    probabilities: ArrayLike,
+    labels: ArrayLike,
     names: Sequence[str],
-    thresholds,
+    thresholds: ArrayLike,
     header: Sequence[str],
     cells: Callable[[int], Sequence[str]],
 ) -> list[View]:
@@ -249,7 +259,9 @@ def _limit(shown, names):
     return f" ({len(shown)} of {len(names):,} labels, those with the most errors)" if len(shown) < len(names) else ""
 
 
-def number_views(predictions, labels, header: Sequence[str], cells: Callable[[int], Sequence[str]]) -> list[View]:
+def number_views(
+    predictions: ArrayLike, labels: ArrayLike, header: Sequence[str], cells: Callable[[int], Sequence[str]]
+) -> list[View]:
     """Predicted against gold numbers [n], the residuals, and the examples that are most wrong.
 
     `cells` maps the number of an example to Markdown for its columns.

@@ -1,22 +1,26 @@
 """The views of answers, of a `kbert.Pipeline`'s parts or a SavedModel: filled masks, questions, entities, classes."""
 
 import math
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from kbert.answers.pretraining import FillMaskAnswers
 from kbert.answers.spans import NO_CANDIDATE
 from kbert.answers.words import EntityAnswers, TagAnswers
-from kbert.inspection.playground.questions import BadRequest, as_arrays, rounded, token_object
+from kbert.inspection.playground.questions import BadRequest, RequestFields, as_arrays, rounded, token_object
 from kbert.inspection.playground.sources import views_of_task
 from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.tasks.pretraining import filled
+
+if TYPE_CHECKING:
+    from kbert.inspection.playground.models import PlaygroundModels
 
 _MASKS = 20  # of a text are filled
 _CANDIDATES = 10  # answers to a question that are listed
 
 
-def fill_mask(models, fields) -> dict:
+def fill_mask(models: "PlaygroundModels", fields: RequestFields) -> dict:
     """What a masked language model proposes for each [MASK]; a SavedModel gives no tokens and no positions."""
     model = models.open_any(fields.model())
     text = fields.text("text")
@@ -57,7 +61,7 @@ def _tokens_around_masks(preprocessor, batch, text):
     return tokens
 
 
-def question_answering(models, fields) -> dict:
+def question_answering(models: "PlaygroundModels", fields: RequestFields) -> dict:
     """The answer to a question and the best spans of the context; of a SavedModel only the first has a place."""
     model = models.open_any(fields.model())
     columns = {"question": fields.text("question"), "context": fields.text("context")}
@@ -98,7 +102,7 @@ def _listed_candidates(row):
     return candidates
 
 
-def entities(models, fields) -> dict:
+def entities(models: "PlaygroundModels", fields: RequestFields) -> dict:
     """The words with their tags, and the entities that the tags make."""
     model = models.open_any(fields.model())
     columns = {"text": fields.text("text")}
@@ -124,7 +128,7 @@ def entities(models, fields) -> dict:
     }
 
 
-def classification(models, fields) -> dict:
+def classification(models: "PlaygroundModels", fields: RequestFields) -> dict:
     """The label of a text or pair with all probabilities, a regressor's score, or a task's plain answer."""
     model = models.open_any(fields.model())
     text = fields.text("text")

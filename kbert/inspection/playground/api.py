@@ -29,7 +29,7 @@ class PlaygroundApi:
 
     views = tuple(_VIEWS)
 
-    def __init__(self, models: PlaygroundModels):
+    def __init__(self, models: PlaygroundModels) -> None:
         self.models = models
 
     def list_models(self) -> dict[str, Any]:

@@ -7,12 +7,20 @@ import pathlib
 import socket
 import threading
 import urllib.parse
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from werkzeug.exceptions import HTTPException, abort
 from werkzeug.serving import WSGIRequestHandler, make_server
 from werkzeug.wrappers import Request, Response
 
 from kbert.files import parse_json
+from kbert.options import PathLike
+
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
+
+    from kbert.inspection.playground.api import PlaygroundApi
 
 _LOGGER = logging.getLogger("kbert")
 STATIC = pathlib.Path(__file__).parent / "static"
@@ -53,7 +61,14 @@ class PlaygroundApp:
             answer is a status and a sentence as JSON.
     """
 
-    def __init__(self, sources=(), log_dirs=(), vocabulary=None, host="127.0.0.1", hosts=()):
+    def __init__(
+        self,
+        sources: Iterable[PathLike] = (),
+        log_dirs: Iterable[PathLike] = (),
+        vocabulary: PathLike | None = None,
+        host: str = "127.0.0.1",
+        hosts: Iterable[str] = (),
+    ) -> None:
         self._arguments = (tuple(sources), tuple(log_dirs), vocabulary)
         self._api = None
         self._lock = threading.Lock()
@@ -63,7 +78,7 @@ class PlaygroundApp:
         self._hosts = _LOOPBACK | self._proxies | {_bracketed(name.lower()) for name in names}
 
     @property
-    def api(self):
+    def api(self) -> "PlaygroundApi":
         """`kbert.inspection.playground.api.PlaygroundApi`, made when it is first needed: it imports TensorFlow."""
         with self._lock:
             if self._api is None:
@@ -76,7 +91,7 @@ class PlaygroundApp:
                 self._api = PlaygroundApi(PlaygroundModels(*self._arguments))
             return self._api
 
-    def __call__(self, environ, start_response):
+    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
         request = Request(environ)
         request.max_content_length = _LARGEST + 1
         try:
@@ -142,7 +157,7 @@ class PlaygroundServer:
         OSError: the port is taken, or no such address; the message names it.
     """
 
-    def __init__(self, app, host="127.0.0.1", port=0):
+    def __init__(self, app: "WSGIApplication", host: str = "127.0.0.1", port: int = 0) -> None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             self._socket = socket.create_server((host, port), family=family)

@@ -3,18 +3,24 @@
 Shapes: S sequence, H hidden, A heads, L layers.
 """
 
+from typing import TYPE_CHECKING
+
 import keras
 import numpy as np
 import tensorflow as tf
 
 from kbert.inspection.analysis.attention_heads import attention_statistics
 from kbert.inspection.analysis.states import states_and_attention
-from kbert.inspection.playground.questions import read_row, rounded
+from kbert.inspection.playground.questions import RequestFields, read_row, rounded
+
+if TYPE_CHECKING:
+    from kbert.inspection.playground.models import PlaygroundModels
+    from kbert.layers.embedding_block import EmbeddingBlock
 
 _LONGEST = 256  # tokens: a matrix of more would be neither readable nor small
 
 
-def input_representation(models, fields) -> dict:
+def input_representation(models: "PlaygroundModels", fields: RequestFields) -> dict:
     """The tokens of a text or pair, and at one position the vectors that the encoder's `EmbeddingBlock` adds up.
 
     Source: Devlin et al. 2018, section 3, figure 2.
@@ -33,7 +39,7 @@ def input_representation(models, fields) -> dict:
     return answer | {"vectors": {name: rounded(vector) for name, vector in vectors.items()}, "norms": norms}
 
 
-def embedding_parts(block, token_ids, segment_ids) -> dict[str, np.ndarray]:
+def embedding_parts(block: "EmbeddingBlock", token_ids: tf.Tensor, segment_ids: tf.Tensor) -> dict[str, np.ndarray]:
     """What an `EmbeddingBlock` computes without dropout, step by step, from int32 [1, S] to float32 [S, H]."""
     positions = tf.range(token_ids.shape[1])[tf.newaxis]
     token = block.token_embedding(token_ids)
@@ -45,7 +51,7 @@ def embedding_parts(block, token_ids, segment_ids) -> dict[str, np.ndarray]:
     return {name: keras.ops.convert_to_numpy(value)[0].astype("float32") for name, value in parts.items()}
 
 
-def attention(models, fields) -> dict:
+def attention(models: "PlaygroundModels", fields: RequestFields) -> dict:
     """Attention (averaged over layers or heads where none is chosen), head statistics and norms of hidden states."""
     model = models.open(fields.model())
     text = fields.text("text")

@@ -6,6 +6,8 @@ Shapes: P predictions, V vocabulary.
 import collections
 import pathlib
 import threading
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -17,12 +19,18 @@ from kbert.inspection.playground.questions import BadRequest
 from kbert.inspection.playground.sources import describe, found_sources, named_sources, unreadable
 from kbert.models.encoder import BertEncoder
 from kbert.models.pretrainer import BertPretrainer
+from kbert.options import PathLike
 from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 from kbert.weights.source import checkpoint_step, is_step_checkpoint, local_source
+
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.preprocessing.preprocessor import Preprocessor
 
 _LONGEST_WITHOUT_MODEL = 512  # tokens: the position table of the released models
 _WINDOWS = 64  # of a long text are answered: seconds of a base model
@@ -36,14 +44,14 @@ class PlaygroundModel:
 
     exported = None
 
-    def __init__(self, tokenizer, model=None):
+    def __init__(self, tokenizer: BertTokenizer, model: "BertModel | None" = None) -> None:
         self.tokenizer = tokenizer
         self.model = model
         self._lock = threading.RLock()
         self._made = {}
 
     @classmethod
-    def load(cls, source) -> "PlaygroundModel":
+    def load(cls, source: PathLike) -> "PlaygroundModel":
         """The model of a source as `kbert.load_pretrained` takes it; BadRequest without a vocabulary."""
         model = load_pretrained(source)
         if model.pretrained.tokenizer is None:
@@ -71,20 +79,20 @@ class PlaygroundModel:
             return self._made[key]
 
     @property
-    def plain(self):
+    def plain(self) -> "BertModel":
         """The model for plain rows: one that was trained on packed rows takes them apart."""
         packed = self.model.encoder.num_parts is not None and isinstance(self.model, BertEncoder | BertPretrainer)
         return self._once("plain", lambda: self.model.with_parts(None)) if packed else self.model
 
     @property
-    def encoder(self):
+    def encoder(self) -> BertEncoder:
         """`kbert.BertEncoder` for plain rows with ``hidden_states`` and ``attention_probs``."""
         if self.model is None:
             raise BadRequest("Expected a model. Received: none; choose one to see what it computes")
         return self._once("encoder", lambda: encoder_with_attention(self.model.encoder))
 
     @property
-    def pipeline(self):
+    def pipeline(self) -> "Pipeline":
         """The model's `kbert.Pipeline`, with the sequence length that was stored with it."""
         return self._once("pipeline", lambda: build_pipeline(self.plain, self.tokenizer))
 
@@ -92,13 +100,13 @@ class PlaygroundModel:
         """Whether there is a model that computes this output, such as ``mlm_logits``."""
         return self.model is not None and name in self.model.output
 
-    def outputs(self, batch, **more) -> dict[str, np.ndarray]:
+    def outputs(self, batch: Mapping[str, Any], **more) -> dict[str, np.ndarray]:
         """The model's outputs on a batch and what it lacks, such as ``mask_positions``; without dropout."""
         batch = {**more, **batch}
         outputs = self.plain({name: batch[name] for name in self.plain.input}, training=False)
         return {name: keras.ops.convert_to_numpy(value).astype("float32") for name, value in outputs.items()}
 
-    def masked_lm_loss(self, mask_ids, logits) -> float:
+    def masked_lm_loss(self, mask_ids: tf.Tensor | np.ndarray, logits: tf.Tensor | np.ndarray) -> float:
         """The loss of pre-training for one row, ``mask_ids`` [1, P] and ``logits`` [1, P, V]."""
         return float(self._once("loss", self._make_loss)(mask_ids, logits))
 
@@ -115,7 +123,9 @@ class PlaygroundModel:
             received = "no model" if task is None else f"one of the task {task}"
             raise BadRequest(f"Expected a model of the task {' or '.join(tasks)}. Received: {received}")
 
-    def run(self, preprocessor, columns, name: str):
+    def run(
+        self, preprocessor: "Preprocessor", columns: Mapping[str, str], name: str
+    ) -> tuple[dict[str, tf.Tensor], dict[str, tf.Tensor]]:
         """Batch and outputs for one row of strings, as `kbert.Pipeline` computes them; `name` is the long column."""
         inputs = {column: tf.constant([text]) for column, text in columns.items()}
         try:
@@ -133,7 +143,7 @@ class PlaygroundModel:
 class ExportedModel:
     """The signatures of a SavedModel of `kbert.export`, given by the directory of a version or model."""
 
-    def __init__(self, directory):
+    def __init__(self, directory: PathLike) -> None:
         self.exported = ExportedPipeline(directory)
         self.task = self.exported.task
         self.parameters = self.exported.parameters
@@ -143,7 +153,7 @@ class ExportedModel:
             received = f"a SavedModel of the task {self.task}"
             raise BadRequest(f"Expected a model of the task {' or '.join(tasks)}. Received: {received}")
 
-    def answer(self, columns, signature: str = "serving_default") -> dict:
+    def answer(self, columns: Mapping[str, str], signature: str = "serving_default") -> dict:
         """The outputs of a signature for one row of strings, arrays with the first dimension 1."""
         if signature not in self.exported.signatures:
             others = ", ".join(self.exported.signatures)
@@ -157,7 +167,9 @@ class PlaygroundModels:
     `vocabulary` is a path for what needs no model; None: it is learned from the prose of Python's installation.
     """
 
-    def __init__(self, sources=(), log_dirs=(), vocabulary=None):
+    def __init__(
+        self, sources: Iterable[PathLike] = (), log_dirs: Iterable[PathLike] = (), vocabulary: PathLike | None = None
+    ) -> None:
         if keras.backend.backend() != "tensorflow":
             raise ValueError(
                 "The playground needs Keras' TensorFlow backend, which reads strings. Received: backend "

@@ -4,6 +4,7 @@ TensorBoard imports this at every start, with whatever is installed beside it: s
 """
 
 import argparse
+from collections.abc import Callable
 
 from tensorboard.plugins import base_plugin
 
@@ -18,7 +19,7 @@ class PlaygroundPlugin(base_plugin.TBPlugin):
 
     plugin_name = _NAME
 
-    def __init__(self, context):
+    def __init__(self, context: base_plugin.TBContext) -> None:
         super().__init__(context)
         flags = context.flags or argparse.Namespace()
         host = "0.0.0.0" if getattr(flags, "bind_all", False) else getattr(flags, "host", None) or "localhost"
@@ -30,14 +31,14 @@ class PlaygroundPlugin(base_plugin.TBPlugin):
             hosts=_listed(getattr(flags, "kbert_hosts", "")),
         )
 
-    def get_plugin_apps(self):
+    def get_plugin_apps(self) -> dict[str, Callable]:
         # Both: TensorBoard knows the module of a tab by an exact route.
         return {"/index.js": self._serve, "/*": self._serve}
 
-    def is_active(self):
+    def is_active(self) -> bool:
         return True  # masks, pairs and the input representation need neither a run nor a model
 
-    def frontend_metadata(self):
+    def frontend_metadata(self) -> base_plugin.FrontendMetadata:
         return base_plugin.FrontendMetadata(es_module_path="/index.js", tab_name=_NAME, disable_reload=True)
 
     def _serve(self, environ, start_response):
@@ -50,7 +51,7 @@ class PlaygroundPlugin(base_plugin.TBPlugin):
 class PlaygroundLoader(base_plugin.TBLoader):
     """What TensorBoard finds under the entry point ``tensorboard_plugins``."""
 
-    def define_flags(self, parser):
+    def define_flags(self, parser: argparse.ArgumentParser) -> None:
         group = parser.add_argument_group("kbert")
         help_texts = {
             "kbert_models": "models for the tab besides those below the log directory: kbert directories, RUN@STEP or "
@@ -61,7 +62,7 @@ class PlaygroundLoader(base_plugin.TBLoader):
         for name, help in help_texts.items():
             group.add_argument(f"--{name}", metavar="PATH" if name == "kbert_vocab" else "LIST", default="", help=help)
 
-    def load(self, context):
+    def load(self, context: base_plugin.TBContext) -> PlaygroundPlugin:
         return PlaygroundPlugin(context)
 
 

@@ -3,7 +3,7 @@
 Shapes: S sequence, P predictions, V vocabulary, n sentences of two documents, p pairs.
 """
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import tensorflow as tf
@@ -11,11 +11,14 @@ import tensorflow as tf
 from kbert.answers.pretraining import FillMaskAnswers, NextSentenceAnswers
 from kbert.corpus.documents import prose_sentences
 from kbert.corpus.pool import TokenPool, make_pool
-from kbert.inspection.playground.questions import BadRequest, as_arrays, read_row, rounded, token_object
+from kbert.inspection.playground.questions import BadRequest, RequestFields, as_arrays, read_row, rounded, token_object
 from kbert.pretraining.masking import TokenMasking
 from kbert.pretraining.pairs import PairSentences, PairTable, max_pair_tokens, pair_sentences, sentence_pairs
 from kbert.stateless_random import fold_in
 from kbert.text.packing import pack_ranges
+
+if TYPE_CHECKING:
+    from kbert.inspection.playground.models import PlaygroundModels
 
 _TOP = 5
 _CAUSAL = (
@@ -26,7 +29,7 @@ _SHORTEST = 5  # tokens of a row with a pair
 _RANDOM_NEXT_RATES = {None: 0.5, "IsNext": 0.0, "NotNext": 1.0}  # requested label → how often B is random
 
 
-def masking(models, fields) -> dict:
+def masking(models: "PlaygroundModels", fields: RequestFields) -> dict:
     """Masks a text with `TokenMasking`, the layer of the training data, under the key ``fold_in(seed, 0)``.
 
     A token whose random replacement is itself counts as kept, as the model sees it.
@@ -111,7 +114,7 @@ class Drawn(NamedTuple):
     ranges: PairSentences
 
 
-def next_sentence(models, fields) -> dict:
+def next_sentence(models: "PlaygroundModels", fields: RequestFields) -> dict:
     """Makes the first pair of a document with the functions of the training data.
 
     ``label`` replaces the coin that decides whether B is random: A stays as it is.

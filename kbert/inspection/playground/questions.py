@@ -5,15 +5,19 @@ Shapes: S sequence.
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
+from numpy.typing import ArrayLike
 
 from kbert.inspection.analysis.states import truncated_tokens
 from kbert.preprocessing.preprocessor import TextPreprocessor
 from kbert.preprocessing.strings import as_text
 from kbert.tasks.encoder import token_list
+
+if TYPE_CHECKING:
+    from kbert.inspection.playground.models import PlaygroundModel
 
 _SHOWN = 60  # characters of a wrong value in a message
 _LARGEST = 2**63 - 1  # of TensorFlow's int64
@@ -27,7 +31,7 @@ class BadRequest(ValueError):
 class RequestFields:
     """The JSON object of a question, of which only `known` fields and ``model`` are allowed."""
 
-    def __init__(self, values: Any, known: Sequence[str]):
+    def __init__(self, values: Any, known: Sequence[str]) -> None:
         if not isinstance(values, Mapping):
             raise BadRequest(f"Expected a JSON object. Received: {_shown(values)}")
         known = ("model", *known)
@@ -103,7 +107,7 @@ def _shown(value):
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
 
 
-def rounded(values) -> list | float:
+def rounded(values: ArrayLike) -> list | float:
     """Nested lists of the numbers, rounded to seven significant digits, as many as float32 has."""
     values = np.asarray(values, "float64")
     if not np.isfinite(values).all():
@@ -113,12 +117,14 @@ def rounded(values) -> list | float:
     return [rounded(row) for row in values] if values.ndim > 1 else [float(f"{value:.7g}") for value in values]
 
 
-def as_arrays(answers) -> dict[str, np.ndarray]:
+def as_arrays(answers: Mapping[str, Any]) -> dict[str, np.ndarray]:
     """Answers as `kbert.Pipeline.predict` gives them: tensors as arrays, strings as ``str``."""
     return {name: as_text(np.asarray(answer)) for name, answer in answers.items()}
 
 
-def read_row(model, text: str, text_pair: str | None, longest: int | None = None):
+def read_row(
+    model: "PlaygroundModel", text: str, text_pair: str | None, longest: int | None = None
+) -> tuple[list[dict[str, Any]], dict[str, tf.Tensor], int]:
     """The row of a text or pair without padding: (`token_object`s, batch, how many tokens did not fit).
 
     `longest` is a limit below the model's own.

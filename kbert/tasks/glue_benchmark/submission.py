@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import numpy as np
 
 from kbert.files import atomic_file
+from kbert.options import PathLike
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, GlueTask, check_pipeline, glue_name
 from kbert.tasks.scores import predict_scores
 from kbert.weights.build_pipeline import build_pipeline
@@ -20,7 +21,9 @@ HEADER = "index\tprediction\n"
 _MIDNIGHT = (1980, 1, 1, 0, 0, 0)  # the same answers give the same zip
 
 
-def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: int = 32) -> dict[str, list[str]]:
+def answer_tests(
+    pipelines: Sequence, task: GlueTask, directory: PathLike, *, batch_size: int = 32
+) -> dict[str, list[str]]:
     """{submission file, such as "MNLI-mm": lines "index<tab>prediction"} of one model or of the mean of several."""
     answers = {}
     for file in task.tests:
@@ -33,7 +36,9 @@ def answer_tests(pipelines: Sequence, task: GlueTask, directory, *, batch_size: 
     return answers
 
 
-def collect_models(runs, named: Iterable[tuple[str, object]], constant: Collection[str] = ()) -> dict[str, list]:
+def collect_models(
+    runs: PathLike | None, named: Iterable[tuple[str, object]], constant: Collection[str] = ()
+) -> dict[str, list]:
     """{task: sources of its models}, from a directory with a folder for each task's run, and from pairs (task, source).
 
     Several models of a task form an ensemble. `constant` are the tasks without a model.
@@ -62,7 +67,7 @@ def parse_models(words: Iterable[str]) -> list[tuple[str, str]]:
     return models
 
 
-def files_to_read(models: Iterable[str], constant: Iterable[str], directory) -> list[pathlib.Path]:
+def files_to_read(models: Iterable[str], constant: Iterable[str], directory: PathLike) -> list[pathlib.Path]:
     """The files that `submit` reads: the test files, and the training files of tasks with constant answers."""
     tests = [GLUE_TASKS[name].test_path(directory, file) for name in models for file in GLUE_TASKS[name].tests]
     for name in constant:
@@ -71,7 +76,9 @@ def files_to_read(models: Iterable[str], constant: Iterable[str], directory) -> 
     return tests
 
 
-def submit(models: Mapping[str, Sequence], constant: Sequence[str], directory, output, batch_size: int = 32) -> str:
+def submit(
+    models: Mapping[str, Sequence], constant: Sequence[str], directory: PathLike, output: PathLike, batch_size: int = 32
+) -> str:
     """Answers the test files of several tasks and writes the submission; returns what was written, for printing.
 
     `constant` are the tasks that are answered with the most frequent label of their training file.
@@ -92,7 +99,7 @@ def submit(models: Mapping[str, Sequence], constant: Sequence[str], directory, o
     return "\n".join(lines)
 
 
-def constant_answers(task: GlueTask, directory) -> dict[str, list[str]]:
+def constant_answers(task: GlueTask, directory: PathLike) -> dict[str, list[str]]:
     """Answers to a task's test files without a model: the most frequent label of its training file, or the mean."""
     labels = task.read(directory, "train").labels
     answer = (
@@ -112,7 +119,7 @@ def predictions(task: GlueTask, scores: np.ndarray) -> list[str]:
     return [task.labels[i] for i in np.argmax(scores, axis=-1)]
 
 
-def write_submission(directory, answers: Mapping[str, Sequence[str]]) -> tuple[pathlib.Path, list[str]]:
+def write_submission(directory: PathLike, answers: Mapping[str, Sequence[str]]) -> tuple[pathlib.Path, list[str]]:
     """Writes ``<file>.tsv`` for each file, and a zip of all; returns its path and the names of the files it lacks."""
     if unknown := sorted(set(answers) - set(SUBMISSION_FILES)):
         raise ValueError(f"A submission has the files {list(SUBMISSION_FILES)}. Received: {unknown}")

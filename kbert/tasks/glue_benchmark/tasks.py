@@ -5,12 +5,16 @@ import logging
 import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from kbert.checks import check_path
+from kbert.options import PathLike
 from kbert.tasks.labelled_text import LabelledText, from_table
 from kbert.tasks.table import read_table
 from kbert.tasks.text_task import Classification, Regression
+
+if TYPE_CHECKING:
+    from kbert.pipelines.pipeline import Pipeline
 
 _LOGGER = logging.getLogger("kbert")
 
@@ -67,18 +71,18 @@ class GlueTask:
         """The metrics of all dev splits by their names in `metrics.json`. Metrics of "dev_mm" end in "_mm"."""
         return tuple(metric + split.removeprefix("dev") for split in self.dev_splits for metric in self.metrics)
 
-    def path(self, directory, split: str) -> pathlib.Path:
+    def path(self, directory: PathLike, split: str) -> pathlib.Path:
         """The split's file in the GLUE directory, or in the task's own."""
         if split not in self.splits:
             raise ValueError(f"{self.name} has the labelled splits {list(self.splits)}. Received: {split!r}")
         file = self.splits[split]
         return _find(directory, (f"{self.name}/{file}", file))
 
-    def read(self, directory, split: str) -> LabelledText:
+    def read(self, directory: PathLike, split: str) -> LabelledText:
         """The labelled texts of a split. `skipped` counts the rows that were skipped."""
         return self.read_file(self.path(directory, split))
 
-    def read_file(self, path) -> LabelledText:
+    def read_file(self, path: PathLike) -> LabelledText:
         """The labelled texts of one file, anywhere."""
         columns = [c for c in (self.text, self.text_pair, self.label) if c is not None]
         short_rows = "skip" if self.skip_short else "error"
@@ -92,11 +96,11 @@ class GlueTask:
             score_range=self.score_range,
         )
 
-    def test_path(self, directory, file: str) -> pathlib.Path:
+    def test_path(self, directory: PathLike, file: str) -> pathlib.Path:
         """The test file for one file of the submission, in the GLUE directory or in the task's own."""
         return _find(directory, self.tests[file])
 
-    def read_test(self, directory, file: str) -> UnlabelledTexts:
+    def read_test(self, directory: PathLike, file: str) -> UnlabelledTexts:
         """The test texts for one file of the submission, such as "MNLI-mm": every row, as the server requires."""
         path = self.test_path(directory, file)
         short_rows = "fill" if self.skip_short else "error"
@@ -217,7 +221,7 @@ def glue_name(name: str) -> str:
 AVERAGED = tuple(name for name in GLUE_TASKS if name != "WNLI")  # in the paper's Table 1
 
 
-def present_tasks(directory, names: Sequence[str] = (), tests: bool = False) -> list[GlueTask]:
+def present_tasks(directory: PathLike, names: Sequence[str] = (), tests: bool = False) -> list[GlueTask]:
     """The tasks to train, by names in any case, or by the folders that exist. With `tests` also test files are read."""
     directory = pathlib.Path(directory)
     names = [glue_name(name) for name in names]
@@ -290,7 +294,7 @@ def describe_scores(task: GlueTask, grid: Mapping) -> str:
     return "\n".join(lines)
 
 
-def check_pipeline(name, pipeline, task: GlueTask) -> None:
+def check_pipeline(name: PathLike, pipeline: "Pipeline", task: GlueTask) -> None:
     """Raises a ValueError that names the model unless it fits the task: type, labels, inputs, whole texts."""
     model = pipeline.model
     settings = pipeline.settings()

@@ -5,6 +5,8 @@ Shapes: B questions, W windows of all of them, S sequence, n questions, k entrie
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import tensorflow as tf
@@ -13,14 +15,20 @@ from kbert.answers.spans import SpanAnswers
 from kbert.files import write_json
 from kbert.inspection.markdown import escape, mark_spans, markdown_table, percent
 from kbert.inspection.view import View
+from kbert.options import PathLike
 from kbert.pipelines.pipeline import Pipeline
 from kbert.tasks.scores import check_scores, predict_answers
 from kbert.tasks.span.metrics import null_threshold, raw_scores, squad_scores
 from kbert.tasks.span.questions import Questions
 from kbert.tasks.training_data import WindowStore
 
+if TYPE_CHECKING:
+    from kbert.preprocessing.window_preprocessors import SpanPreprocessor
 
-def span_positions(batch, answer_starts, answer_ends):
+
+def span_positions(
+    batch: Mapping[str, tf.Tensor], answer_starts: tf.Tensor | np.ndarray, answer_ends: tf.Tensor | np.ndarray
+) -> tuple[tf.Tensor, tf.Tensor]:
     """First and last token of each question's answer, in each of its windows.
 
     The tokens of an answer are those that share a character with it. A window without all of them, and every window of
@@ -46,7 +54,7 @@ def _count(mask):
     return tf.math.count_nonzero(mask, axis=1, dtype=tf.int32)
 
 
-def span_windows(questions: Questions, preprocessor):
+def span_windows(questions: Questions, preprocessor: "SpanPreprocessor") -> tuple[WindowStore, dict[str, np.ndarray]]:
     """All windows of the questions, and the position of the answer in each.
 
     No question may be lost (`Questions.is_lost`), since it would teach the model that there is no answer. Returns a
@@ -94,7 +102,7 @@ class SpanEvaluation:
             return self.best_answers
         return np.where(self.odds > np.float32(self.threshold), "", self.best_answers)
 
-    def write(self, directory) -> None:
+    def write(self, directory: PathLike) -> None:
         """Writes ``predictions.json``, ``null_odds.json`` and ``nbest.json`` to a directory.
 
         They hold {id: answer}, "" for none; {id: number}; and {id: [{"text", "probability"}, …]}, best first.
@@ -117,7 +125,12 @@ class SpanEvaluation:
 
 
 def evaluate_questions(
-    pipeline, questions: Questions, *, version="2.0", threshold=None, batch_size=32
+    pipeline: Pipeline,
+    questions: Questions,
+    *,
+    version: str = "2.0",
+    threshold: float | Literal["best"] | None = None,
+    batch_size: int = 32,
 ) -> SpanEvaluation:
     """Answers every question and scores the answers by the rules of the `version`, "1.1" or "2.0".
 
@@ -146,7 +159,7 @@ _MOST_CHARACTERS = 200
 _MARKS = "⟦**gold**⟧ and ❮*answer*❯ in the context"
 
 
-def answer_views(result, version: str) -> list[View]:
+def answer_views(result: SpanEvaluation, version: str) -> list[View]:
     """Questions with their answer and the gold one, both marked in the context, and the surest wrong answers."""
     questions = result.questions
     answers = [str(answer) for answer in result.answers]

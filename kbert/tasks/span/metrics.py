@@ -9,6 +9,7 @@ import string
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 VERSIONS = ("1.1", "2.0")
 
@@ -34,7 +35,9 @@ def token_f1(answer: str, gold: str, version: str = "2.0") -> float:
     return 2 * precision * recall / (precision + recall)
 
 
-def raw_scores(golds: Sequence[Sequence[str]], answers: Sequence[str], version: str = "2.0"):
+def raw_scores(
+    golds: Sequence[Sequence[str]], answers: Sequence[str] | np.ndarray, version: str = "2.0"
+) -> tuple[np.ndarray, np.ndarray]:
     """Each answer's best (exact match, F1) against any of its right answers, float64 [questions] each.
 
     `golds` are the right answers of each question. If there are none, "" is right, which also means "no answer". The
@@ -55,7 +58,14 @@ def raw_scores(golds: Sequence[Sequence[str]], answers: Sequence[str], version: 
     return exact, f1
 
 
-def squad_scores(golds, answers, *, odds=None, threshold: float = 0.0, version: str = "2.0") -> dict[str, float]:
+def squad_scores(
+    golds: Sequence[Sequence[str]],
+    answers: Sequence[str] | np.ndarray,
+    *,
+    odds: ArrayLike | None = None,
+    threshold: float = 0.0,
+    version: str = "2.0",
+) -> dict[str, float]:
     """The official figures, in percent, of answers as if there were no "no answer".
 
     `odds`, floats [questions], say by how much "no answer" is better than the answer (`null_score - score`). The answer
@@ -85,7 +95,9 @@ def squad_scores(golds, answers, *, odds=None, threshold: float = 0.0, version: 
     return scores
 
 
-def null_threshold(golds, answers, odds, version: str = "2.0") -> float:
+def null_threshold(
+    golds: Sequence[Sequence[str]], answers: Sequence[str] | np.ndarray, odds: ArrayLike, version: str = "2.0"
+) -> float:
     """The threshold with the best F1, which is stored with a model. (The paper's τ has the other sign.)
 
     Thresholds between two neighbouring odds give the same answers. The middle is used, so that rounding changes no

@@ -4,11 +4,13 @@ import dataclasses
 import json
 import re
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from kbert.checks import check_path
 from kbert.files import read_json
+from kbert.options import PathLike
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import read_columns, text_table
 from kbert.tasks.table import Table, check_characters, check_texts, read_table
@@ -99,7 +101,7 @@ QUESTION_COLUMNS = (*TEXTS, "answer")
 OPTIONAL_COLUMNS = ("answer_start", "id")
 
 
-def read_questions(path) -> Questions:
+def read_questions(path: PathLike) -> Questions:
     """Reads questions from a file: `.json` as `read_squad`, a table (.csv, .tsv, .jsonl) by its columns.
 
     A table has the columns ``question``, ``context`` and ``answer``, and may have ``answer_start`` (code points, empty
@@ -124,7 +126,7 @@ def questions_from_table(table: Table) -> Questions:
     return Questions(ids, table["question"], table["context"], answers, starts, table.path, table.lines)
 
 
-def questions_with_answers(data) -> Questions:
+def questions_with_answers(data: Any) -> Questions:
     """Questions as Hugging Face's datasets of SQuAD have them, in any form that `read_columns` takes.
 
     They have ``question``, ``context`` and ``answers``, a dict of the lists ``text`` and ``answer_start`` (both empty:
@@ -149,7 +151,7 @@ def questions_with_answers(data) -> Questions:
     return Questions(ids, table["question"], table["context"], answers, np.array(starts, "int32"))
 
 
-def read_squad(path, *, labelled: bool = True) -> Questions:
+def read_squad(path: PathLike, *, labelled: bool = True) -> Questions:
     """Reads SQuAD's JSON: ``data``, ``paragraphs``, ``context``, ``qas``, ``answers``.
 
     A question whose ``is_impossible`` is true, or whose list of answers is empty, is not answerable (2.0). Unless

@@ -2,22 +2,32 @@
 
 import dataclasses
 import logging
-from typing import Annotated, Literal
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 
-from kbert.options import Bounds, Count
+from kbert.options import Bounds, Count, PathLike
 from kbert.tasks.in_memory import column_names, text_table
 from kbert.tasks.span.metrics import squad_scores
 from kbert.tasks.span.questions import (
     OPTIONAL_COLUMNS,
     QUESTION_COLUMNS,
+    Questions,
     questions_from_table,
     questions_with_answers,
     read_questions,
     read_squad,
 )
-from kbert.tasks.task import LONG_TEXT, SENTENCE, Evaluation, Task, of_model
+from kbert.tasks.task import LONG_TEXT, SENTENCE, Evaluation, Task, TeacherAnswers, TrainingData, of_model
+
+if TYPE_CHECKING:
+    from kbert.answers.answers import Answers
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.preprocessing.preprocessor import Preprocessor
+    from kbert.text.tokenizer import BertTokenizer
 
 _LOGGER = logging.getLogger("kbert")
 _METRICS = ("f1", "exact")
@@ -69,7 +79,9 @@ class SpanExtraction(Task):
         super().__post_init__()
         self._check_metrics(_METRICS)
 
-    def parts(self, model, tokenizer, sequence_length):
+    def parts(
+        self, model: "BertModel", tokenizer: "BertTokenizer", sequence_length: int
+    ) -> "tuple[Preprocessor, Answers]":
         from kbert.answers.spans import SpanAnswers
         from kbert.preprocessing.window_preprocessors import SpanPreprocessor
 
@@ -78,33 +90,33 @@ class SpanExtraction(Task):
         return SpanPreprocessor(tokenizer, *lengths, name="preprocessor"), SpanAnswers(*limits, name="answers")
 
     @classmethod
-    def example_rows(cls, names):
+    def example_rows(cls, names: tuple[str, ...]) -> list[dict]:
         return [
             {"question": "Where did the committee meet?", "context": SENTENCE},
             {"question": "Who spoke about engines that compute?", "context": LONG_TEXT * 4},
         ]
 
     @classmethod
-    def read_columns(cls, path, columns):
+    def read_columns(cls, path: pathlib.Path, columns: Mapping[str, str]) -> dict[str, Sequence] | None:
         """The questions of a file of SQuAD's format, with their ids. None for other files."""
         if path.suffix.lower() != ".json":
             return None
         asked = read_squad(path, labelled=False)
         return {"id": asked.ids, columns["question"]: asked.questions, columns["context"]: asked.contexts}
 
-    def read(self, path):
+    def read(self, path: PathLike) -> Questions:
         return read_questions(path)
 
-    def from_memory(self, data):
+    def from_memory(self, data: Any) -> Questions:
         if "answers" in column_names(data):
             return questions_with_answers(data)
         return questions_from_table(text_table(data, QUESTION_COLUMNS, OPTIONAL_COLUMNS))
 
-    def version_of(self, questions) -> str:
+    def version_of(self, questions: Questions) -> str:
         """The task's version, or else "2.0" if some of the questions have no answer and "1.1" if all have one."""
         return self.version or ("1.1" if questions.has_answer.all() else "2.0")
 
-    def for_training(self, train):
+    def for_training(self, train: Questions) -> tuple[Self, Questions]:
         task = dataclasses.replace(self, version=self.version_of(train))
         lost = np.flatnonzero(train.is_lost)
         if len(lost) == len(train):
@@ -121,10 +133,10 @@ class SpanExtraction(Task):
             train = train.take(np.flatnonzero(~train.is_lost))
         return task, train
 
-    def settings(self, train):
+    def settings(self, train: Questions) -> dict[str, Any]:
         return self.options()
 
-    def with_texts(self, train, columns):
+    def with_texts(self, train: Questions, columns: Mapping[str, list]) -> Questions:
         more = len(columns["question"])
         return dataclasses.replace(
             train,
@@ -136,7 +148,9 @@ class SpanExtraction(Task):
             lines=(),
         )
 
-    def teacher_answers(self, teacher, pipeline, examples, batch_size):
+    def teacher_answers(
+        self, teacher: "Pipeline", pipeline: "Pipeline", examples: Questions, batch_size: int
+    ) -> dict[str, np.ndarray]:
         from kbert.tasks.scores import predict_windows
         from kbert.tasks.span.evaluation import span_windows
 
@@ -146,7 +160,9 @@ class SpanExtraction(Task):
         store, _ = span_windows(examples, pipeline.preprocessor)
         return predict_windows(teacher.model, store.lengths, store.batch, store.sequence_length, batch_size)
 
-    def training_data(self, pipeline, train, *, teacher=None, **batches):
+    def training_data(
+        self, pipeline: "Pipeline", train: Questions, *, teacher: TeacherAnswers | None = None, **batches
+    ) -> TrainingData:
         from kbert.tasks.span.evaluation import span_windows
         from kbert.tasks.training_data import as_training_data, window_rows
 
@@ -155,7 +171,15 @@ class SpanExtraction(Task):
         # As in the original, an epoch has as many windows as there are questions.
         return as_training_data(window_rows(store, labels), store.real_tokens, examples=len(train), **batches)
 
-    def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
+    def evaluate(
+        self,
+        pipeline: "Pipeline",
+        examples: Questions,
+        *,
+        batch_size: int = 32,
+        static: bool = False,
+        choose: bool = False,
+    ) -> Evaluation:
         from kbert.tasks.span.evaluation import answer_views, evaluate_questions
 
         version = self.version_of(examples)
@@ -167,6 +191,6 @@ class SpanExtraction(Task):
         settings = {"null_threshold": result.threshold} if choose else {}
         return Evaluation(result.scores, answers, settings, result.write, lambda: answer_views(result, version))
 
-    def baseline_scores(self, answer, examples):
+    def baseline_scores(self, answer: str, examples: Questions) -> dict[str, float]:
         scores = squad_scores(examples.answers, [answer] * len(examples), version=self.version_of(examples))
         return {name: scores[name] for name in self.metrics}

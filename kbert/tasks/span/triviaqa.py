@@ -2,15 +2,16 @@
 
 import pathlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from kbert.files import read_json
+from kbert.options import PathLike
 from kbert.tasks.table import check_characters
 
 _WORD = re.compile(r"\S+")
 
 
-def triviaqa_questions(questions, evidence, words: int = 400) -> Iterator[dict]:
+def triviaqa_questions(questions: PathLike, evidence: PathLike, words: int = 400) -> Iterator[dict]:
     """Each question with each of its documents whose beginning holds an answer, as an article of SQuAD's JSON.
 
     TriviaQA says what the answer is, but not where. As in the paper, a document is cut to its first `words` words, and
@@ -57,7 +58,7 @@ def first_words(text: str, count: int) -> str:
     return text
 
 
-def find_answer(context: str, aliases) -> tuple[int, int]:
+def find_answer(context: str, aliases: Iterable[str]) -> tuple[int, int]:
     """(start, end) of the first occurrence of the longest alias in the context, (-1, -1) if there is none."""
     for alias in sorted(set(filter(str.strip, aliases)), key=lambda text: (-len(text), text)):
         match = re.search(rf"(?<!\w){re.escape(alias.strip())}(?!\w)", context, re.IGNORECASE)

@@ -6,7 +6,7 @@ Shapes: B batch, S sequence, W windows of all texts, n words of all texts, N lab
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import tensorflow as tf
@@ -15,10 +15,15 @@ from kbert.answers.words import TagAnswers, prefix_and_type
 from kbert.files import atomic_file
 from kbert.inspection.markdown import escape, mark_entities, markdown_table, percent
 from kbert.inspection.view import View
+from kbert.options import PathLike
 from kbert.tasks.scores import check_scores, cross_entropies, predict_windows
 from kbert.tasks.tagging.readers import DOCUMENT_START, TaggedText
 from kbert.tasks.tagging.tag_scheme import entity_chunks, entity_scores
 from kbert.tasks.training_data import TrainingRows
+
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+    from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 
 INPUTS = ("token_ids", "segment_ids", "padding_mask")
 
@@ -35,7 +40,7 @@ class TaggedWindows:
 
     @classmethod
     def from_tagged_text(
-        cls, tagged: TaggedText, preprocessor, tags: Sequence[str], context: str = "document"
+        cls, tagged: TaggedText, preprocessor: "TaggingPreprocessor", tags: Sequence[str], context: str = "document"
     ) -> "TaggedWindows":
         """Preprocesses texts of words: sentences or whole documents.
 
@@ -102,7 +107,7 @@ def tagged_rows(windows: TaggedWindows, targets: np.ndarray | None = None) -> Tr
     return TrainingRows(len(windows), read, lambda: windows.batch["padding_mask"].sum(axis=1), by_token=True)
 
 
-def write_predictions(path, tagged: TaggedText, predicted: Sequence[Sequence[str]]) -> None:
+def write_predictions(path: PathLike, tagged: TaggedText, predicted: Sequence[Sequence[str]]) -> None:
     """Writes word, given tag and predicted tag in columns, as conlleval reads them.
 
     Columns are separated by a space, sentences by an empty line, documents of several sentences by a -DOCSTART- line.
@@ -128,7 +133,13 @@ _AS_IOB = str.maketrans("SULE", "BBII")
 
 
 def evaluate_tagger(
-    model, preprocessor, tagged: TaggedText, tags: Sequence[str], *, context: str = "document", batch_size: int = 32
+    model: "BertModel",
+    preprocessor: "TaggingPreprocessor",
+    tagged: TaggedText,
+    tags: Sequence[str],
+    *,
+    context: str = "document",
+    batch_size: int = 32,
 ) -> tuple[dict, list[list[str]]]:
     """Tags every word of `tagged` and scores the tags.
 
@@ -143,7 +154,7 @@ def evaluate_tagger(
     return {"sentences": len(tagged), "loss": _loss(logits, windows), **scores}, predicted
 
 
-def word_logits(model, windows: TaggedWindows, batch_size: int) -> np.ndarray:
+def word_logits(model: "BertModel", windows: TaggedWindows, batch_size: int) -> np.ndarray:
     """A tagger's logits of each word, float32 [n, N], from the window with the most context."""
     return _logits(model, windows, batch_size).reshape(-1, model.num_labels)[windows.word_positions]
 

@@ -5,8 +5,10 @@ import itertools
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from kbert.checks import check_path, is_missing, shown
+from kbert.options import PathLike
 from kbert.tasks.examples import Examples
 from kbert.tasks.table import JSON_LINES, TABLES, check_characters, iterate_json_lines, read_lines, read_table
 from kbert.tasks.tagging.tag_scheme import convert_sentences
@@ -78,7 +80,7 @@ def check_tags(tagged: TaggedText, tags: Sequence[str]) -> None:
                 raise ValueError(f"{tagged.where(row, n)}: expected one of {list(tags)}. Received: {shown(tag)}")
 
 
-def read_span_lines(path) -> TaggedText:
+def read_span_lines(path: PathLike) -> TaggedText:
     """Reads JSON lines such as ``{"text": "Peter left Paris.", "spans": [{"start": 0, "end": 5, "type": "PER"}, …]}``.
 
     Positions are code points of the text, end exclusive. A span may also be written ``[0, 5, "PER"]``. The words are
@@ -100,7 +102,7 @@ def read_span_lines(path) -> TaggedText:
     return TaggedText(words, tags, list(range(len(words))), str(path), lines, one_line=True)
 
 
-def spans_from_memory(texts, spans) -> TaggedText:
+def spans_from_memory(texts: Sequence[str], spans: Sequence[list]) -> TaggedText:
     """Texts in memory and the spans of each, as `read_span_lines` reads them from a file."""
     places = [f"row {row}" for row in range(len(texts))]
     for where, text, spans_of_text in zip(places, texts, spans, strict=True):
@@ -176,14 +178,14 @@ def _tags(where, text, pieces, spans):
 DOCUMENT_START = "-DOCSTART-"
 
 
-def read_tagged(path, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
+def read_tagged(path: PathLike, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
     """A tagged file of either kind: .jsonl and .ndjson by `read_span_lines`, all others by `read_conll`."""
     if check_path(path, "read: `path`").suffix.lower() in JSON_LINES:
         return read_span_lines(path)
     return read_conll(path, tag_column=tag_column, scheme=scheme)
 
 
-def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
+def read_conll(path: PathLike, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
     """Reads a file in CoNLL columns: one word per line, an empty line after every sentence.
 
     The word is the first column and the tag the one with the index `tag_column`, negative from the end. Columns are
@@ -218,7 +220,12 @@ def read_conll(path, *, tag_column: int = -1, scheme: str | None = None) -> Tagg
     return TaggedText(words, tags, documents, str(path), [numbers[0] for numbers in lines])
 
 
-def tagged_from_memory(words, tags, documents=None, scheme: str | None = None) -> TaggedText:
+def tagged_from_memory(
+    words: Sequence[list[str]],
+    tags: Sequence[list[str]],
+    documents: Sequence[Any] | None = None,
+    scheme: str | None = None,
+) -> TaggedText:
     """Lists of words and of tags, with the document of each sentence. None: each sentence is its own document."""
     for row, (sentence, its_tags) in enumerate(zip(words, tags, strict=True)):
         are_lists = isinstance(sentence, list) and isinstance(its_tags, list) and len(sentence) == len(its_tags) > 0
@@ -273,7 +280,12 @@ def _check_cells(where, cells, columns, tag_column):
 
 
 def read_labelled_columns(
-    path, columns: Mapping[str, int] | None = None, *, text: str = "text", label: str = "label", text_pair=None
+    path: PathLike,
+    columns: Mapping[str, int] | None = None,
+    *,
+    text: str = "text",
+    label: str = "label",
+    text_pair: str | None = None,
 ) -> dict[str, list]:
     """Reads labelled words from columns, as CoNLL's and Universal Dependencies' files have them, or texts from a table.
 

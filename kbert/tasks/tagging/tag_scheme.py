@@ -17,7 +17,7 @@ _OF_BIOES = str.maketrans("LU", "ES")
 class BrokenTags(ValueError):
     """A tag sequence that breaks its scheme; `word` is the position in the sentence."""
 
-    def __init__(self, word, message):
+    def __init__(self, word: int, message: str) -> None:
         super().__init__(message)
         self.word = word
 
@@ -82,7 +82,9 @@ def to_iob2(tags: Sequence[str], scheme: str) -> list[str]:
     return converted
 
 
-def convert_sentences(places, sentences, scheme: str | None = None) -> list[list[str]]:
+def convert_sentences(
+    places: Sequence[Sequence[str]], sentences: Sequence[Sequence[str]], scheme: str | None = None
+) -> list[list[str]]:
     """The tags of all sentences in IOB2. `scheme` None is recognised from all of them.
 
     `places` says where each tag of each sentence is, for messages.

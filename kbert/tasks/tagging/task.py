@@ -2,15 +2,39 @@
 
 import dataclasses
 import pathlib
-from typing import Literal
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from kbert.options import Count
+from kbert.options import Count, PathLike
 from kbert.tasks.in_memory import column_names, read_columns
-from kbert.tasks.tagging.readers import check_tags, learn_tags, read_tagged, spans_from_memory, tagged_from_memory
+from kbert.tasks.tagging.readers import (
+    TaggedText,
+    check_tags,
+    learn_tags,
+    read_tagged,
+    spans_from_memory,
+    tagged_from_memory,
+)
 from kbert.tasks.tagging.tag_scheme import entity_scores
-from kbert.tasks.task import Evaluation, Task, answering, columns_of_labels, of_model
+from kbert.tasks.task import (
+    Evaluation,
+    Task,
+    TaskSignature,
+    TeacherAnswers,
+    TrainingData,
+    answering,
+    columns_of_labels,
+    of_model,
+)
+
+if TYPE_CHECKING:
+    from kbert.answers.answers import Answers
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.preprocessing.preprocessor import Preprocessor
+    from kbert.text.tokenizer import BertTokenizer
 
 _METRICS = ("f1", "precision", "recall", "accuracy")
 
@@ -61,7 +85,9 @@ class Tagging(Task):
         super().__post_init__()
         self._check_metrics(_METRICS)
 
-    def parts(self, model, tokenizer, sequence_length):
+    def parts(
+        self, model: "BertModel", tokenizer: "BertTokenizer", sequence_length: int
+    ) -> "tuple[Preprocessor, Answers]":
         from kbert.answers.words import EntityAnswers, TagAnswers
         from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 
@@ -72,7 +98,7 @@ class Tagging(Task):
         return preprocessor, kind(self.labels_of(model), name="answers")
 
     @classmethod
-    def signatures(cls, pipeline):
+    def signatures(cls, pipeline: "Pipeline") -> dict[str, TaskSignature]:
         from kbert.answers.words import EntityAnswers, TagAnswers
 
         own = pipeline.answers
@@ -84,10 +110,10 @@ class Tagging(Task):
             "entities": answering(pipeline, answers[EntityAnswers]),
         }
 
-    def read(self, path):
+    def read(self, path: PathLike) -> TaggedText:
         return _with_tag_names(read_tagged(path, tag_column=self.tag_column, scheme=self.scheme))
 
-    def from_memory(self, data):
+    def from_memory(self, data: Any) -> TaggedText:
         names = column_names(data)
         if {"text", "spans"} <= set(names):
             columns = read_columns(data, ["text", "spans"])
@@ -98,7 +124,7 @@ class Tagging(Task):
         tagged = tagged_from_memory(columns[words], columns[tags], columns.get("document"), self.scheme)
         return _with_tag_names(tagged)
 
-    def for_training(self, train):
+    def for_training(self, train: TaggedText) -> tuple[Self, TaggedText]:
         tags = self.labels or train.tag_names or learn_tags(train)
         if len(tags) < 2:
             raise ValueError(f"{train.path or 'the tagged text'}: expected at least one entity. Received: only O")
@@ -106,11 +132,11 @@ class Tagging(Task):
             check_tags(train, tags)
         return dataclasses.replace(self, labels=tuple(tags)), train
 
-    def settings(self, train):
+    def settings(self, train: TaggedText) -> dict[str, Any]:
         task, _ = self.for_training(train)
         return super(Tagging, task).settings(train) | {"labels": list(task.labels), "num_labels": len(task.labels)}
 
-    def check_length(self, sequence_length):
+    def check_length(self, sequence_length: int) -> None:
         half = _half(sequence_length)
         if self.doc_stride and self.doc_stride > half:
             raise ValueError(
@@ -118,10 +144,10 @@ class Tagging(Task):
                 f"Received: {self.doc_stride}"
             )
 
-    def check_dev(self, dev, settings):
+    def check_dev(self, dev: TaggedText, settings: Mapping[str, Any]) -> None:
         check_tags(dev, settings["labels"])
 
-    def with_texts(self, train, columns):
+    def with_texts(self, train: TaggedText, columns: Mapping[str, list]) -> TaggedText:
         from kbert.text.words import split_words
 
         words = [text for text in split_words(columns["text"])[0].to_list() if text]
@@ -135,7 +161,9 @@ class Tagging(Task):
             lines=(),
         )
 
-    def teacher_answers(self, teacher, pipeline, examples, batch_size):
+    def teacher_answers(
+        self, teacher: "Pipeline", pipeline: "Pipeline", examples: TaggedText, batch_size: int
+    ) -> dict[str, np.ndarray]:
         from kbert.tasks.tagging.evaluation import TaggedWindows, word_logits
 
         labels = list(teacher.answers.labels)
@@ -143,7 +171,9 @@ class Tagging(Task):
         windows = TaggedWindows.from_tagged_text(examples, teacher.preprocessor, labels, self.context)
         return {"logits": word_logits(teacher.model, windows, batch_size)[:, columns]}
 
-    def training_data(self, pipeline, train, *, teacher=None, **batches):
+    def training_data(
+        self, pipeline: "Pipeline", train: TaggedText, *, teacher: TeacherAnswers | None = None, **batches
+    ) -> TrainingData:
         from kbert.tasks.tagging.evaluation import TaggedWindows, tagged_rows
         from kbert.tasks.training_data import as_training_data
 
@@ -154,7 +184,15 @@ class Tagging(Task):
             targets = teacher.beside({"logits": windows.word_labels}, sentences)["logits"]
         return as_training_data(tagged_rows(windows, targets), windows.real_tokens, **batches)
 
-    def evaluate(self, pipeline, examples, *, batch_size=32, static=False, choose=False):
+    def evaluate(
+        self,
+        pipeline: "Pipeline",
+        examples: TaggedText,
+        *,
+        batch_size: int = 32,
+        static: bool = False,
+        choose: bool = False,
+    ) -> Evaluation:
         from kbert.tasks.tagging.evaluation import entity_views, evaluate_tagger, write_predictions
 
         scores, predicted = evaluate_tagger(
@@ -171,7 +209,7 @@ class Tagging(Task):
 
         return Evaluation(scores, predicted, write=write, show=lambda: entity_views(examples, predicted, scores))
 
-    def baseline_scores(self, answer, examples):
+    def baseline_scores(self, answer: str, examples: TaggedText) -> dict[str, float]:
         scores = entity_scores(examples.tags, [[answer] * len(tags) for tags in examples.tags])
         return {name: scores[name] for name in self.metrics}
 

@@ -16,6 +16,7 @@ import h5py
 import ml_dtypes
 import numpy as np
 
+from kbert.options import PathLike
 from kbert.weights.files.tensor_file import TensorInfo, checked_file
 
 _HEAP = b"GCOL\x01\x00\x00\x00"  # the beginning of a heap: its size follows, then its blocks
@@ -34,7 +35,7 @@ class H5File:
     empty for files of older Keras versions, which did not name layers.
     """
 
-    def __init__(self, paths: Iterable, layer_variables: Mapping[str, list[str]]):
+    def __init__(self, paths: Iterable, layer_variables: Mapping[str, list[str]]) -> None:
         paths = [pathlib.Path(path) for path in paths]
         self.path = paths[0]
         self._variables = layer_variables
@@ -76,7 +77,7 @@ class H5File:
         self.tensors[name] = TensorInfo(tuple(dataset.shape), dtype)
 
 
-def check_h5(path) -> None:
+def check_h5(path: PathLike) -> None:
     """Raises ValueError unless the file contains all its data itself, one block of numbers for each variable.
 
     So nothing is read from another file, and what is read takes no more memory than the file has bytes.
@@ -175,7 +176,7 @@ def _opened(path) -> Iterator[h5py.File]:
 
 
 @contextlib.contextmanager
-def h5_errors_raised(path) -> Iterator[None]:
+def h5_errors_raised(path: PathLike) -> Iterator[None]:
     """Raises what h5py only prints while it closes the file at `path`, such as a full disk."""
     printed: list[BaseException] = []
     hooks = sys.excepthook, sys.unraisablehook
@@ -197,7 +198,7 @@ def h5_errors_raised(path) -> Iterator[None]:
         raise OSError(f"{path}: not written: {printed[0]}") from printed[0]
 
 
-def cast_h5(path, dtype: str) -> None:
+def cast_h5(path: PathLike, dtype: str) -> None:
     """Rewrites a file with its float32 variables in "float16" or "bfloat16" as Keras would, one in memory at a time."""
     path = pathlib.Path(path)
     narrow = path.with_name(path.name + ".cast")

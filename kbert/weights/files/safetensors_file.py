@@ -37,7 +37,7 @@ class SafetensorsFile:
     it.
     """
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike) -> None:
         self.path = checked_file(path)
         self.tensors: dict[str, TensorInfo] = {}
         with _opened(self.path) as file:

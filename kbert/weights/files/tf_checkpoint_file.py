@@ -16,7 +16,7 @@ _SHARD = re.compile(r"\.data-\d{5}-of-(\d{5})$")
 class TFCheckpointFile:
     """A TensorFlow checkpoint as a `TensorFile`; `prefix` is the path without ``.index``."""
 
-    def __init__(self, prefix: str | os.PathLike):
+    def __init__(self, prefix: str | os.PathLike) -> None:
         import tensorflow as tf
 
         self.path = pathlib.Path(prefix)

@@ -55,7 +55,7 @@ _DAMAGE = (  # what zipfile and pickle raise for files that are truncated, alter
 class TorchPickleFile:
     """A `pytorch_model.bin` as a `TensorFile`, in the zip form (PyTorch ≥ 1.6) or the older single stream."""
 
-    def __init__(self, path: str | os.PathLike):
+    def __init__(self, path: str | os.PathLike) -> None:
         self.path = checked_file(path)
         try:
             self._zip = zipfile.is_zipfile(self.path)

@@ -5,12 +5,13 @@ import pathlib
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kbert.config import BertConfig
 from kbert.files import read_json
+from kbert.options import PathLike
 from kbert.pipelines.settings import ModelSettings
 from kbert.weights.description import ModelDescription, check_settings
 from kbert.weights.files.tensor_file import TensorFile
@@ -24,6 +25,9 @@ from kbert.weights.formats.name_table import (
     sizes_of,
 )
 from kbert.weights.report import LoadReport, transfer
+
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
 
 NO_VOCABULARY = "no vocabulary (vocab.txt): the model takes token ids, but no strings (pass `vocabulary`)"
 SETTINGS = "kbert_settings.json"  # what another format cannot store, beside its files; other programs ignore it
@@ -63,7 +67,7 @@ class Checkpoint(ABC):
     other_options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @abstractmethod
-    def load_into(self, model) -> LoadReport:
+    def load_into(self, model: "BertModel") -> LoadReport:
         """Loads the weights that both have into a model of this or another task; reports on each variable.
 
         Damaged values are a ValueError, and so is a missing variable of the encoder, except its pooler's.
@@ -101,7 +105,7 @@ class TensorCheckpoint(Checkpoint):
         self._check_vocabulary()
         return self
 
-    def load_into(self, model) -> LoadReport:
+    def load_into(self, model: "BertModel") -> LoadReport:
         """Streams the values into a model's variables, with one tensor at a time in memory besides them.
 
         Heads that the checkpoint does not have, or has with another shape, stay newly initialised.
@@ -228,7 +232,7 @@ def described(task: str, config: BertConfig, pooler: bool, **arguments) -> Model
     return ModelDescription(task, config, arguments, encoder)
 
 
-def read_kbert_settings(directory, task: str) -> ModelSettings | None:
+def read_kbert_settings(directory: PathLike, task: str) -> ModelSettings | None:
     """The settings beside a checkpoint of this task; None if there are none, or only for another task."""
     path = pathlib.Path(directory) / SETTINGS
     if not path.is_file():

@@ -5,6 +5,7 @@ import reprlib
 from typing import Any
 
 from kbert.config import BertConfig
+from kbert.options import PathLike
 
 BERT_CONFIG_FIELDS = {  # of Google's bert_config.json, whose words Hugging Face kept
     "vocabulary_size": "vocab_size",
@@ -110,7 +111,7 @@ class ConfigNames:
 _KINDS = {dict: "an object", list: "a list", bool: "true or false", int: "an integer", str: "a string"}
 
 
-def entry(content: dict[str, Any], key: str, kind: type, source, default=None) -> Any:
+def entry(content: dict[str, Any], key: str, kind: type, source: PathLike, default: Any = None) -> Any:
     """An entry of an object in JSON; `default` if it is missing or null."""
     value = content.get(key)
     if value is None:

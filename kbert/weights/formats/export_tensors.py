@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 from keras import ops
@@ -9,10 +10,13 @@ from keras import ops
 from kbert.models.quantized_layers import quantized_layers
 from kbert.weights.formats.name_table import NameTable, TensorName, sizes_of
 
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+
 _ADVICE = "Save the encoder alone (save_pretrained(model.encoder, …)), or in another format."
 
 
-def export_tensors(names: NameTable, model) -> dict[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]]:
+def export_tensors(names: NameTable, model: "BertModel") -> dict[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]]:
     """Name there → (shape there, function that returns the values), in the order of the model's variables."""
     sizes = sizes_of(model.config, model.num_labels)
 
@@ -26,7 +30,7 @@ def export_tensors(names: NameTable, model) -> dict[str, tuple[tuple[int, ...], 
     }
 
 
-def tensor_names(names: NameTable, model) -> dict[str, TensorName]:
+def tensor_names(names: NameTable, model: "BertModel") -> dict[str, TensorName]:
     """Path of each of the model's variables → the tensor that holds it in the format; ValueError if none can."""
     if quantized_layers(model):
         raise ValueError(f'format="{names.format}" cannot hold a quantised model. Save it as format="kbert".')
@@ -39,7 +43,7 @@ def tensor_names(names: NameTable, model) -> dict[str, TensorName]:
 
 def check_held(
     names: NameTable,
-    model,
+    model: "BertModel",
     *,
     pooler: bool,
     reason: str,

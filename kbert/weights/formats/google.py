@@ -4,7 +4,8 @@ Shapes: H hidden.
 """
 
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
@@ -13,6 +14,7 @@ from kbert.checks import check_path
 from kbert.files import read_json, write_json
 from kbert.keras_compat import adam_moments, base_optimizer
 from kbert.optim.adamw import AdamW
+from kbert.options import PathLike
 from kbert.text.vocabulary import read_vocabulary, write_vocabulary
 from kbert.weights.description import default_settings
 from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
@@ -30,6 +32,12 @@ from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames
 from kbert.weights.formats.export_tensors import check_held, export_tensors, tensor_names
 from kbert.weights.formats.name_table import NameTable, sizes_of, transposed
 from kbert.weights.formats.registry import Format
+
+if TYPE_CHECKING:
+    import keras
+
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.settings import ModelSettings
 
 CONFIG = "bert_config.json"
 VOCABULARY = "vocab.txt"
@@ -95,13 +103,13 @@ class GoogleFormat(Format):
     files = (CONFIG, f"{PREFIX}.*", VOCABULARY, SETTINGS)
     options = ("optimizer",)
 
-    def recognises(self, path):
+    def recognises(self, path: pathlib.Path) -> bool:
         """A directory with a TensorFlow checkpoint, its prefix, or one of its files."""
         if path.is_dir():
             return (path / CONFIG).is_file() or any(path.glob("*.ckpt*.index"))
         return _prefix_of(path).with_name(_prefix_of(path).name + ".index").is_file()
 
-    def read(self, path, vocabulary=None):
+    def read(self, path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckpoint:
         """The names of the tensors decide the task.
 
         The format has neither labels, which come from the file that kbert wrote beside it, nor the letter case, which
@@ -135,7 +143,16 @@ class GoogleFormat(Format):
             remarks=_remarks(tensors, tokens, cased, settings),
         ).check()
 
-    def write(self, directory, model, settings, vocabulary, *, made_by=None, optimizer=None):
+    def write(
+        self,
+        directory: pathlib.Path,
+        model: "BertModel",
+        settings: "ModelSettings",
+        vocabulary: list[str] | None,
+        *,
+        made_by: Mapping[str, Any] | None = None,
+        optimizer: "keras.optimizers.Optimizer | None" = None,
+    ) -> None:
         fields = CONFIG_NAMES.from_kbert(model.config)
         if getattr(model, "dropout", 0.1) != 0.1:
             fields[_HEAD_DROPOUT] = model.dropout
@@ -157,7 +174,9 @@ class GoogleFormat(Format):
             tensors=[tf.convert_to_tensor(values[name]()) for name in names],
         )
 
-    def reference_outputs(self, model, path, batch):
+    def reference_outputs(
+        self, model: "BertModel", path: pathlib.Path, batch: Mapping[str, np.ndarray]
+    ) -> tuple[str, dict[str, Any]]:
         from kbert.weights.google_reference import google_forward
 
         tensors = self.read(path).tensors
@@ -253,7 +272,7 @@ def _remarks(tensors, tokens, cased, settings) -> tuple[str, ...]:
 # The optimizer's state: `<variable>/adam_m`, `<variable>/adam_v` and `global_step`.
 
 
-def has_slots(path, model) -> bool:
+def has_slots(path: PathLike, model: "BertModel") -> bool:
     """Whether a path is a checkpoint of Google's format that has all of the optimizer's values for a model."""
     path = pathlib.Path(path)
     return FORMAT.recognises(path) and not _missing(FORMAT.read(path).tensors, model)
@@ -265,7 +284,9 @@ def _missing(tensors: TFCheckpointFile, model) -> list[str]:
     return sorted(names - set(tensors.tensors))
 
 
-def load_slots(optimizer, model, source, with_step: bool = True) -> int:
+def load_slots(
+    optimizer: "keras.optimizers.Optimizer", model: "BertModel", source: PathLike, with_step: bool = True
+) -> int:
     """Loads the moments and the step of a checkpoint into an optimizer, so that training resumes.
 
     A learning rate schedule continues too, since it reads the step.
@@ -277,7 +298,7 @@ def load_slots(optimizer, model, source, with_step: bool = True) -> int:
         with_step: False loads the moments alone, and the schedule begins anew.
 
     Returns:
-        int, the number of steps done.
+        The number of steps done.
 
     Raises:
         TypeError: `source` is not a path.

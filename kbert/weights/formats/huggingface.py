@@ -3,12 +3,14 @@
 import dataclasses
 import pathlib
 import reprlib
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from kbert.config import POOLED_TOKENS
 from kbert.files import read_json, read_small, write_json
+from kbert.options import PathLike
 from kbert.text.vocabulary import SPECIAL_TOKENS
 from kbert.weights.description import default_settings
 from kbert.weights.files.safetensors_file import write_safetensors
@@ -40,6 +42,10 @@ from kbert.weights.formats.huggingface_weights import (
 )
 from kbert.weights.formats.name_table import NameTable
 from kbert.weights.formats.registry import Format
+
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.settings import ModelSettings
 
 NAMES = NameTable(
     "huggingface",
@@ -131,10 +137,10 @@ class HuggingFaceFormat(Format):
     title = f"a Hugging Face directory ({CONFIG}, {WEIGHTS} or {PICKLE})"
     files = (CONFIG, WEIGHTS, *FILES, SETTINGS)
 
-    def recognises(self, path):
+    def recognises(self, path: pathlib.Path) -> bool:
         return (_directory_of(path) / CONFIG).is_file() and has_huggingface_weights(path)
 
-    def read(self, path, vocabulary=None):
+    def read(self, path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckpoint:
         """The tensors decide the task or, if heads share a name, ``architectures`` in the config."""
         directory = _directory_of(path)
         config_path = directory / CONFIG
@@ -167,7 +173,15 @@ class HuggingFaceFormat(Format):
             remarks=(*remarks, *tokenizer.remarks, *more),
         ).check()
 
-    def write(self, directory, model, settings, vocabulary, *, made_by=None):
+    def write(
+        self,
+        directory: pathlib.Path,
+        model: "BertModel",
+        settings: "ModelSettings",
+        vocabulary: list[str] | None,
+        *,
+        made_by: Mapping[str, Any] | None = None,
+    ) -> None:
         """Writes labels and tokenizer settings as the library reads them; the rest goes into a file beside them."""
         name = class_of(model)
         pooler = model.task not in _WITHOUT_POOLER
@@ -184,7 +198,9 @@ class HuggingFaceFormat(Format):
             write_huggingface_tokenizer(directory, settings.tokenizer, vocabulary, model.config)
         write_safetensors(directory / WEIGHTS, tensors, format="pt")
 
-    def reference_outputs(self, model, path, batch):
+    def reference_outputs(
+        self, model: "BertModel", path: pathlib.Path, batch: Mapping[str, np.ndarray]
+    ) -> tuple[str, dict[str, Any]]:
         import torch
         import transformers
 
@@ -346,7 +362,7 @@ def _labels(fields: dict, number: int, path: pathlib.Path) -> list[str] | None:
 # Writing.
 
 
-def class_of(model) -> str:
+def class_of(model: "BertModel") -> str:
     if model.task == "regression":
         return "BertForSequenceClassification"
     if model.task == "masked_lm" and model.config.causal:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kbert.config import BertConfig
 from kbert.files import read_json, write_json
+from kbert.options import PathLike
 from kbert.text.vocabulary import SPECIAL_TOKENS, check_vocabulary, read_vocabulary, write_vocabulary
 from kbert.weights.formats.checkpoint import NO_VOCABULARY, StoredTokenizer, case_remark, looks_cased
 from kbert.weights.formats.config_names import entry
@@ -21,7 +22,7 @@ _CLASSES = (None, "BertTokenizer", "BertTokenizerFast", "PreTrainedTokenizerFast
 _SPECIAL = dict(zip(("pad_token", "unk_token", "cls_token", "sep_token", "mask_token"), SPECIAL_TOKENS, strict=True))
 
 
-def read_huggingface_tokenizer(directory, vocabulary=None) -> StoredTokenizer:
+def read_huggingface_tokenizer(directory: PathLike, vocabulary: PathLike | None = None) -> StoredTokenizer:
     """Reads `vocab.txt` or, without it, `tokenizer.json`; settings from `tokenizer_config.json`, then `tokenizer.json`.
 
     Source: transformers' BertTokenizer, whose own arguments (in `tokenizer_config.json`) override `tokenizer.json`.
@@ -165,7 +166,7 @@ def _flag(value):
 
 
 def write_huggingface_tokenizer(
-    directory, settings: Mapping[str, Any], vocabulary: list[str], config: BertConfig
+    directory: pathlib.Path, settings: Mapping[str, Any], vocabulary: list[str], config: BertConfig
 ) -> None:
     """Writes the files that transformers, fast and slow, reads."""
     write_vocabulary(directory / VOCABULARY, vocabulary)

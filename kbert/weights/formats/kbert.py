@@ -3,6 +3,8 @@
 import datetime
 import pathlib
 import platform
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
@@ -11,6 +13,7 @@ from kbert.config import BertConfig
 from kbert.files import read_json, sha256, write_json
 from kbert.keras_compat import without_optimizer
 from kbert.models.quantized_layers import quantized_layers
+from kbert.options import PathLike
 from kbert.pipelines.settings import ModelSettings
 from kbert.text.vocabulary import read_vocabulary, write_vocabulary
 from kbert.versions import versions
@@ -28,6 +31,9 @@ from kbert.weights.formats.name_table import (
 )
 from kbert.weights.formats.registry import Format
 from kbert.weights.report import LoadReport, all_loaded
+
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
 
 CONFIG = "config.json"
 VOCABULARY = "vocab.txt"
@@ -47,10 +53,10 @@ class KbertFormat(Format):
     needs_tokenizer = True
     options = ("storage_dtype",)
 
-    def recognises(self, path):
+    def recognises(self, path: pathlib.Path) -> bool:
         return is_kbert_directory(path.parent if path.is_file() else path)
 
-    def read(self, path, vocabulary=None):
+    def read(self, path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckpoint:
         """Weights and vocabulary must be the very files that were saved (SHA-256); config.json may be edited."""
         if vocabulary is not None:
             raise ValueError("A kbert directory has a vocabulary of its own: `vocabulary` cannot replace it.")
@@ -72,7 +78,16 @@ class KbertFormat(Format):
             stored_names={name: name for name in tensors.tensors},
         ).check(heads=True)
 
-    def write(self, directory, model, settings, vocabulary, *, made_by=None, storage_dtype="float32"):
+    def write(
+        self,
+        directory: pathlib.Path,
+        model: "BertModel",
+        settings: ModelSettings,
+        vocabulary: list[str] | None,
+        *,
+        made_by: Mapping[str, Any] | None = None,
+        storage_dtype: str = "float32",
+    ) -> None:
         """`made_by` goes into the manifest, `storage_dtype` is the type of the weights on disk."""
         if storage_dtype not in STORAGE_DTYPES:
             raise ValueError(f"`storage_dtype` must be one of {STORAGE_DTYPES}. Received: {storage_dtype!r}")
@@ -122,7 +137,7 @@ _CONFIG_NAMES = ConfigNames(format="kbert", fields={name: name for name in SIZES
 class KbertCheckpoint(TensorCheckpoint):
     """Weights in kbert's own names; quantised models can only be loaded as they are."""
 
-    def load_into(self, model) -> LoadReport:
+    def load_into(self, model: "BertModel") -> LoadReport:
         if not self.description.quantized_layers:
             return super().load_into(model)
         path = self.path / WEIGHTS
@@ -137,7 +152,7 @@ class KbertCheckpoint(TensorCheckpoint):
         return all_loaded(model, str(self.path))
 
 
-def is_kbert_directory(path) -> bool:
+def is_kbert_directory(path: PathLike) -> bool:
     """Whether `path` claims to be a kbert directory (it may still be damaged)."""
     config = pathlib.Path(path) / CONFIG
     if not config.is_file():
@@ -149,7 +164,7 @@ def is_kbert_directory(path) -> bool:
     return content.get("format") == FORMAT.name
 
 
-def read_kbert_vocabulary(path, config: BertConfig) -> list[str]:
+def read_kbert_vocabulary(path: pathlib.Path, config: BertConfig) -> list[str]:
     """The tokens; ValueError unless they are as many as the model has."""
     vocabulary = read_vocabulary(path / VOCABULARY)
     if len(vocabulary) != config.vocabulary_size:
@@ -160,7 +175,7 @@ def read_kbert_vocabulary(path, config: BertConfig) -> list[str]:
     return vocabulary
 
 
-def read_kbert_config(path) -> tuple[ModelDescription, ModelSettings]:
+def read_kbert_config(path: PathLike) -> tuple[ModelDescription, ModelSettings]:
     """What a kbert directory's config.json says of the model and of its use."""
     content = read_json(path)
     if content.get("format") != FORMAT.name:

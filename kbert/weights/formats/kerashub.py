@@ -5,7 +5,8 @@ The JSON files are read here as plain data: no class is looked up by a name from
 
 import pathlib
 import reprlib
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import keras
 import numpy as np
@@ -13,6 +14,7 @@ from keras import ops
 
 from kbert.config import BertConfig
 from kbert.files import read_json, write_json
+from kbert.options import PathLike
 from kbert.text.vocabulary import read_vocabulary
 from kbert.weights.description import default_settings
 from kbert.weights.files.h5_file import H5File, check_h5
@@ -29,6 +31,12 @@ from kbert.weights.formats.config_names import SIZES, ConfigNames, entry
 from kbert.weights.formats.export_tensors import check_held, export_tensors
 from kbert.weights.formats.name_table import NameTable, TensorName, parameters_of
 from kbert.weights.formats.registry import Format
+
+if TYPE_CHECKING:
+    import keras_hub
+
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.settings import ModelSettings
 
 _ATTENTION = "transformer_layer_{i}/self_attention_layer/"
 NAMES = NameTable(
@@ -121,7 +129,7 @@ class KerasHubFormat(Format):
     title = f"a KerasHub preset ({_CONFIG}, {_WEIGHTS})"
     files = (_CONFIG, _TASK, _PREPROCESSOR, _TOKENIZER, "metadata.json", "*.weights.h5", "assets", SETTINGS)
 
-    def recognises(self, path):
+    def recognises(self, path: pathlib.Path) -> bool:
         """A preset of KerasHub or KerasNLP, of BERT or another model."""
         config = (path.parent if path.is_file() else path) / _CONFIG
         try:
@@ -129,7 +137,7 @@ class KerasHubFormat(Format):
         except ValueError:
             return False
 
-    def read(self, path, vocabulary=None):
+    def read(self, path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckpoint:
         path = path.parent if path.is_file() else path
         content = read_json(path / _CONFIG)
         if _class_of(content) != "BertBackbone":
@@ -138,14 +146,24 @@ class KerasHubFormat(Format):
         task_content = read_json(path / _TASK) if (path / _TASK).is_file() else {}
         return kerashub_checkpoint(path, fields, task_content, _tokenizer_of(path, vocabulary), _length(path))
 
-    def write(self, directory, model, settings, vocabulary, *, made_by=None):
+    def write(
+        self,
+        directory: pathlib.Path,
+        model: "BertModel",
+        settings: "ModelSettings",
+        vocabulary: list[str] | None,
+        *,
+        made_by: Mapping[str, Any] | None = None,
+    ) -> None:
         hub_model = build_kerashub_model(model, settings, vocabulary)
         hub_model.save_to_preset(str(directory))
         if vocabulary is not None and model.task == "encoder":
             kerashub_tokenizer(settings, vocabulary).save_to_preset(str(directory))
         write_json(directory / SETTINGS, settings.to_dict())
 
-    def reference_outputs(self, model, path, batch):
+    def reference_outputs(
+        self, model: "BertModel", path: pathlib.Path, batch: Mapping[str, np.ndarray]
+    ) -> tuple[str, dict[str, Any]]:
         import keras_hub
 
         if model.task == "masked_lm":
@@ -173,7 +191,7 @@ class KerasHubFormat(Format):
 FORMAT = KerasHubFormat()
 
 
-def build_kerashub_model(model, settings, vocabulary):
+def build_kerashub_model(model: "BertModel", settings: "ModelSettings", vocabulary: list[str] | None) -> keras.Model:
     """KerasHub's model with the weights of one of kbert's and, where it takes one, a preprocessor."""
     fields = CONFIG_NAMES.from_kbert(model.config)
     tensors = export_tensors(NAMES, model)
@@ -210,7 +228,7 @@ def _build(fields, task, num_classes=1, preprocessor=None, dropout=0.1):
     )
 
 
-def kerashub_tokenizer(settings, vocabulary):
+def kerashub_tokenizer(settings: "ModelSettings", vocabulary: list[str]) -> "keras_hub.models.BertTokenizer":
     import keras_hub
 
     wanted = settings.tokenizer
@@ -243,7 +261,12 @@ def _preprocessor(task, settings, vocabulary):
 
 
 def kerashub_checkpoint(
-    path: pathlib.Path, fields, task_content, tokenizer: StoredTokenizer, length: int | None, tensors=None
+    path: pathlib.Path,
+    fields: dict[str, Any],
+    task_content: dict[str, Any],
+    tokenizer: StoredTokenizer,
+    length: int | None,
+    tensors: TensorFile | None = None,
 ) -> TensorCheckpoint:
     """A checkpoint from the configs of a backbone and of a task; with `tensors`, `path` is the name of a model."""
     config_path, task_path = (path / _CONFIG, path / _TASK) if path.is_dir() else (path, path)
@@ -323,7 +346,7 @@ def _tokenizer_of(path, vocabulary) -> StoredTokenizer:
     return StoredTokenizer(tokens, tokenizer_settings(fields))
 
 
-def tokenizer_settings(fields) -> dict:
+def tokenizer_settings(fields: Mapping[str, Any]) -> dict:
     """BertTokenizer's arguments from the config of KerasHub's."""
     return {argument: fields[its] for its, argument in _TOKENIZER_ARGUMENTS.items() if its in fields}
 
@@ -394,7 +417,7 @@ def _shards(path: pathlib.Path) -> list[pathlib.Path]:
 class KerasHubVariables:
     """The variables of a KerasHub model as a `TensorFile`; `path` is for messages."""
 
-    def __init__(self, path, model):
+    def __init__(self, path: pathlib.Path, model: keras.Model) -> None:
         self.path = path
         self._variables = {variable.path: variable for variable in model.weights}
         self.tensors = {name: TensorInfo(tuple(v.shape), "float32") for name, v in self._variables.items()}

@@ -168,7 +168,7 @@ class NameTable:
         parts: Mapping[str, str] | None = None,
         transposed_kernels: bool = False,
         absent: Mapping[str, str] | None = None,
-    ):
+    ) -> None:
         self.format = format
         self._absent = absent or {}
         layers = layers or {}

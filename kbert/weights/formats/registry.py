@@ -7,9 +7,16 @@ import functools
 import importlib
 import pathlib
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from kbert.options import PathLike
+
 if TYPE_CHECKING:  # a recipe asks for the formats before it imports Keras
+    import numpy as np
+
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.settings import ModelSettings
     from kbert.weights.formats.checkpoint import Checkpoint
 
 _MODULES = {  # name → module whose `FORMAT` it is, in the order in which they are tried on a path
@@ -55,7 +62,7 @@ class Format(ABC):
         """
 
     @abstractmethod
-    def read(self, path: pathlib.Path, vocabulary=None) -> "Checkpoint":
+    def read(self, path: pathlib.Path, vocabulary: PathLike | None = None) -> "Checkpoint":
         """Reads and checks everything but the values; builds nothing.
 
         Args:
@@ -71,13 +78,22 @@ class Format(ABC):
         """
 
     @abstractmethod
-    def write(self, directory: pathlib.Path, model, settings, vocabulary, *, made_by=None, **options) -> None:
+    def write(
+        self,
+        directory: pathlib.Path,
+        model: "BertModel",
+        settings: "ModelSettings",
+        vocabulary: list[str] | None,
+        *,
+        made_by: Mapping[str, Any] | None = None,
+        **options,
+    ) -> None:
         """Writes a model into an empty directory, which the caller renames when it is complete.
 
         Args:
             directory: an existing directory.
             model: one of kbert's models.
-            settings: `ModelSettings`. What the format cannot store goes into a file beside it.
+            settings: what the format cannot store goes into a file beside it.
             vocabulary: the tokens, or None.
             made_by: the settings that made the model, for a format that stores them.
             **options: arguments that `options` names, if they were given.
@@ -86,7 +102,9 @@ class Format(ABC):
             ValueError: what the format cannot hold, with the reason.
         """
 
-    def reference_outputs(self, model, path: pathlib.Path, batch) -> tuple[str, dict[str, Any]] | None:
+    def reference_outputs(
+        self, model: "BertModel", path: pathlib.Path, batch: "Mapping[str, np.ndarray]"
+    ) -> tuple[str, dict[str, Any]] | None:
         """What the format's own library computes from the files at `path`, for comparison with kbert's model.
 
         Args:
@@ -132,7 +150,7 @@ def get_format(name: str) -> Format:
     return _imported(_MODULES[name])
 
 
-def recognise_format(path) -> Format | None:
+def recognise_format(path: PathLike) -> Format | None:
     """The format of what is at a path (directory, file or prefix of files), by its content; None: unknown."""
     path = pathlib.Path(path)
     return next((form for form in map(get_format, _MODULES) if form.recognises(path)), None)

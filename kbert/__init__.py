@@ -10,54 +10,7 @@ from kbert.lazy import lazy_exports
 
 __version__ = "0.1.0"
 
-__all__, __getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "AdamW": "optim.adamw",
-        "BertClassifier": "models.classifier",
-        "BertConfig": "config",
-        "BertEncoder": "models.encoder",
-        "BertMultipleChoice": "models.multiple_choice",
-        "BertPretrainer": "models.pretrainer",
-        "BertRegressor": "models.regressor",
-        "BertSentenceEncoder": "models.sentence_encoder",
-        "BertSpanExtractor": "models.span_extractor",
-        "BertTagger": "models.tagger",
-        "BertTokenizer": "text.tokenizer",
-        "Pipeline": "pipelines.pipeline",
-        "SearchIndex": "pipelines.search",
-        "audit": "serving.audit",
-        "build_pipeline": "weights.build_pipeline",
-        "evaluate": "finetuning.evaluate",
-        "export": "serving.export",
-        "fill_mask": "tasks.pretraining",
-        "finetune": "finetuning.finetune",
-        "inspect": "inspection.inspect_model",
-        "load_pretrained": "weights.load",
-        "log_to_console": "training.console",
-        "pretrain": "pretraining.run.pretrain",
-        "save_pretrained": "weights.save",
-        "search": "pipelines.search",
-    },
-    subpackages=(
-        "answers",
-        "commands",
-        "corpus",
-        "finetuning",
-        "inspection",
-        "layers",
-        "models",
-        "optim",
-        "pipelines",
-        "preprocessing",
-        "pretraining",
-        "serving",
-        "tasks",
-        "text",
-        "training",
-        "weights",
-    ),
-)
+__all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)
 register_saved_classes()
 quiet_tensorflow()
 

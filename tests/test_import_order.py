@@ -68,7 +68,7 @@ def _imported_rooms(path):
 
 
 def test_every_folder_and_module_is_a_room():
-    not_rooms = {"__pycache__", "__init__.py", "py.typed"}
+    not_rooms = {"__pycache__", "__init__.py", "__init__.pyi", "py.typed"}
     names = {path.stem for path in (ROOT / "kbert").iterdir() if path.name not in not_rooms}
     assert names == {room for room in ROOMS if "." not in room}
     assert all((ROOT / "kbert" / room.replace(".", "/")).is_dir() for room in ROOMS if "." in room)

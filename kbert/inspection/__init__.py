@@ -2,14 +2,4 @@
 
 from kbert.lazy import lazy_exports
 
-__all__, __getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "DevExamples": "examples.dev_examples",
-        "Inspection": "analysis.report",
-        "MaskedExamples": "examples.masked_examples",
-        "TensorBoard": "board.tensor_board",
-        "View": "view",
-        "inspect": "inspect_model",
-    },
-)
+__all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)

@@ -2,11 +2,4 @@
 
 from kbert.lazy import lazy_exports
 
-__all__, __getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "ModelSettings": "settings",
-        "Pipeline": "pipeline",
-        "register_task": "registry",
-    },
-)
+__all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)

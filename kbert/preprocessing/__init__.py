@@ -2,15 +2,4 @@
 
 from kbert.lazy import lazy_exports
 
-__all__, __getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "ChoicePreprocessor": "preprocessor",
-        "DocumentPreprocessor": "window_preprocessors",
-        "FillMaskPreprocessor": "fill_mask_preprocessor",
-        "Preprocessor": "preprocessor",
-        "SpanPreprocessor": "window_preprocessors",
-        "TaggingPreprocessor": "window_preprocessors",
-        "TextPreprocessor": "preprocessor",
-    },
-)
+__all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)

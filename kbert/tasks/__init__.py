@@ -5,29 +5,7 @@ import functools
 from kbert.lazy import lazy_exports
 from kbert.pipelines.registry import register_task
 
-__all__, __getattr__, __dir__ = lazy_exports(
-    __name__,
-    {
-        "Classification": "text_task",
-        "Encoder": "encoder",
-        "Evaluation": "task",
-        "Examples": "examples",
-        "MaskedLm": "pretraining",
-        "MultipleChoice": "multiple_choice",
-        "NextSentence": "pretraining",
-        "Pretraining": "pretraining",
-        "Regression": "text_task",
-        "Similarity": "similarity",
-        "SpanExtraction": "span.task",
-        "Tagging": "tagging.task",
-        "Task": "task",
-        "TaskSignature": "task",
-        "glue": "glue_benchmark.tasks",
-        "of_model": "task",
-        "read_columns": "in_memory",
-        "search_scores": "metrics",
-    },
-)
+__all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)
 _WORDS = {
     "encoder": "Encoder",
     "pretraining": "Pretraining",

@@ -5,4 +5,4 @@ Importing this costs nothing: TensorFlow is imported when a page first asks for 
 
 from kbert.lazy import lazy_exports
 
-__all__, __getattr__, __dir__ = lazy_exports(__name__, {"PlaygroundApp": "app", "PlaygroundServer": "app"})
+__all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)

@@ -1,0 +1,12 @@
+from kbert.answers.answers import Answers as Answers
+from kbert.answers.embedding import EmbeddingAnswers as EmbeddingAnswers
+from kbert.answers.embedding import SentenceEmbeddings as SentenceEmbeddings
+from kbert.answers.labels import ChoiceAnswers as ChoiceAnswers
+from kbert.answers.labels import ClassificationAnswers as ClassificationAnswers
+from kbert.answers.labels import MultiLabelAnswers as MultiLabelAnswers
+from kbert.answers.labels import RegressionAnswers as RegressionAnswers
+from kbert.answers.pretraining import FillMaskAnswers as FillMaskAnswers
+from kbert.answers.pretraining import NextSentenceAnswers as NextSentenceAnswers
+from kbert.answers.spans import SpanAnswers as SpanAnswers
+from kbert.answers.words import EntityAnswers as EntityAnswers
+from kbert.answers.words import TagAnswers as TagAnswers

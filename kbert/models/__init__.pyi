@@ -1,0 +1,12 @@
+from kbert.models.average import average_models as average_models
+from kbert.models.bert_model import BertModel as BertModel
+from kbert.models.bert_model import CompatibleModel as CompatibleModel
+from kbert.models.classifier import BertClassifier as BertClassifier
+from kbert.models.encoder import BertEncoder as BertEncoder
+from kbert.models.grow import grow_model as grow_model
+from kbert.models.multiple_choice import BertMultipleChoice as BertMultipleChoice
+from kbert.models.pretrainer import BertPretrainer as BertPretrainer
+from kbert.models.regressor import BertRegressor as BertRegressor
+from kbert.models.sentence_encoder import BertSentenceEncoder as BertSentenceEncoder
+from kbert.models.span_extractor import BertSpanExtractor as BertSpanExtractor
+from kbert.models.tagger import BertTagger as BertTagger

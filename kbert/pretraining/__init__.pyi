@@ -1,0 +1,14 @@
+from kbert.pretraining.data_service import DataService as DataService
+from kbert.pretraining.dataset import pretraining_dataset as pretraining_dataset
+from kbert.pretraining.dataset_statistics import dataset_statistics as dataset_statistics
+from kbert.pretraining.dataset_statistics import format_report as format_report
+from kbert.pretraining.dataset_statistics import token_counts as token_counts
+from kbert.pretraining.dataset_statistics import unigram_baseline as unigram_baseline
+from kbert.pretraining.entities import aligned_spans as aligned_spans
+from kbert.pretraining.entities import known_names as known_names
+from kbert.pretraining.masking import TokenMasking as TokenMasking
+from kbert.pretraining.pairs import sentence_pairs as sentence_pairs
+from kbert.pretraining.run.evaluate_pretraining import evaluate_pretraining as evaluate_pretraining
+from kbert.pretraining.run.prepare import prepare_records as prepare_records
+from kbert.pretraining.run.prepare import write_batches as write_batches
+from kbert.pretraining.tfrecords import write_tfrecords as write_tfrecords

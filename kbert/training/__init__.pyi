@@ -1,0 +1,11 @@
+from kbert.training.callbacks import ConsoleProgress as ConsoleProgress
+from kbert.training.checkpoints import ExactResume as ExactResume
+from kbert.training.console import log_to_console as log_to_console
+from kbert.training.dev_evaluation import DevEvaluation as DevEvaluation
+from kbert.training.hardware import Hardware as Hardware
+from kbert.training.hardware import choose_hardware as choose_hardware
+from kbert.training.resume import fit_steps as fit_steps
+from kbert.training.run_directory import open_run as open_run
+from kbert.training.run_state import Stage as Stage
+from kbert.training.signals import Interrupted as Interrupted
+from kbert.training.time_budget import TimeBudget as TimeBudget

@@ -71,7 +71,8 @@ def test_lines_to_jsonl(models, tmp_path):
         assert list(row["probabilities"].values()) == pytest.approx(probabilities, abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", slow_but((".csv",), (".csv", ".tsv", ".jsonl")))  # the rows: test_predict_file.py
+# The other formats: test_a_table_is_read_as_it_is_answered of finetuning/test_predict_file.py.
+@pytest.mark.parametrize("kind", slow_but((".csv",), (".csv", ".tsv", ".jsonl")))
 @pytest.mark.usefixtures("eagerly")
 def test_tables_of_pairs_to_csv(models, tmp_path, kind):
     columns = {"id": [f"{i}" for i in range(7)], "one": TEXTS, "two": PAIRS, "other": ["x"] * 7}

@@ -78,7 +78,7 @@ def count_steps(set_attribute):
     set_attribute(kbert.BertPretrainer, "fit", fit)
 
 
-# Done, too: the epochs of both in pipelines/test_fit_on_masks.py.
+# That the fits train: pipelines/test_fit_on_masks.py.
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("steps", slow_but(("counted",), ("counted", "done")))
 def test_fit_on_strings_beside_fit_by_hand(tmp_path, capsys, monkeypatch, steps):

@@ -63,7 +63,7 @@ def few_batches(monkeypatch):
 
 @pytest.mark.usefixtures("few_batches")
 def test_pretrain(home, tmp_path):
-    flags = as_flags(records=home / "records", output=tmp_path, steps=4, steps_per_epoch=2, batch_size=4)
+    flags = as_flags(records=home / "records", output=tmp_path, steps=2, steps_per_epoch=1, batch_size=4)
     first = run_recipe("pretrain", *flags, *as_flags(sequence_length=16))
     assert len(first["loss"]) == len(first["val_loss"]) == 2
     assert kbert.load_pretrained(tmp_path).task == "pretraining"

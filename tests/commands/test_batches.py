@@ -4,13 +4,17 @@ import json
 
 import keras
 import pytest
+import tensorflow as tf
 from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F401 - fixtures
 from helpers.run_recipe import read_json, run_kbert
 from helpers.tiny_bert import tiny_config
+from helpers.tiny_corpus import make_pretrainer, make_tokenizer
 
 import kbert
 from kbert.pretraining import real_fractions, write_batches
+from kbert.pretraining.run.corpus_data import CorpusData
 from kbert.pretraining.run.phases import default_max_predictions
+from kbert.training import dry_run
 
 QUICK = ("--batch-size", 4, "--sequence-length", 16, "--max-predictions", 2, "--evaluation-batches", 2)
 
@@ -22,11 +26,17 @@ def batches(records, tmp_path_factory):  # noqa: F811
     return directory
 
 
-@pytest.mark.usefixtures("eagerly")  # traced: training/test_jax_training.py
+@pytest.fixture
+def no_steps(monkeypatch):
+    """A dry run does all but the steps that it measures: pretraining/run/test_pretrain.py has them."""
+    monkeypatch.setattr(dry_run, "seconds_per_step", lambda *arguments: 0.1)
+
+
+@pytest.mark.usefixtures("eagerly", "no_steps")  # traced: training/test_jax_training.py
 def test_writes_and_trains(batches, tmp_path, capsys):
     manifest = read_json(batches / "batches.json")
     assert manifest["whole_word"] is manifest["packed"] is True and "inputs/part_ids" in manifest["arrays"]
-    arguments = (batches, "--output", tmp_path / "run", "--checkpoint-every", 2, "--dropout", 0)
+    arguments = (batches, "--output", tmp_path / "run", "--checkpoint-every", 4, "--dropout", 0)
     run_kbert("pretrain", *arguments, "--json")
     printed = capsys.readouterr().out
     assert "held-out masked tokens: loss" in printed
@@ -41,13 +51,13 @@ def test_writes_and_trains(batches, tmp_path, capsys):
     more = (*arguments, "--overwrite", "--init", tmp_path / "run", "--steps", 2)
     with pytest.raises(SystemExit, match="init"):
         run_kbert("pretrain", *more, "--size", "tiny")
-    more = (batches, "--output", tmp_path / "next", "--init", tmp_path / "run", "--steps", 2)
+    more = (batches, "--output", tmp_path / "next", "--init", tmp_path / "run", "--steps", 1)
     run_kbert("pretrain", *more)
     made_by = read_json(tmp_path / "next" / "model" / "manifest.json")["made_by"]
     assert made_by["inputs"]["init"]["made_by"]["metrics"] == metrics
 
 
-@pytest.mark.usefixtures("eagerly")
+@pytest.mark.usefixtures("eagerly", "no_steps")
 def test_a_dry_run_writes_nothing(batches, tmp_path, capsys):
     run_kbert("pretrain", batches, "--output", tmp_path / "run", "--steps", 3, "--dry-run")
     lines = capsys.readouterr().out.splitlines()
@@ -57,8 +67,10 @@ def test_a_dry_run_writes_nothing(batches, tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_weight_decay_shrinks_kernels_only(batches):
-    options = {"steps": 2, "learning_rate": 0.1, "dropout": 0}
+def test_weight_decay_shrinks_kernels_only(batches, tmp_path):
+    model = make_pretrainer(16, hidden_dropout=0.0, attention_dropout=0.0)
+    kbert.save_pretrained(model, tmp_path / "init", tokenizer=make_tokenizer())
+    options = {"steps": 2, "learning_rate": 0.1, "init": tmp_path / "init"}
     without, decayed = (kbert.pretrain(batches, weight_decay=rate, **options).model for rate in (0.0, 0.5))
     for before, after in zip(without.weights, decayed.weights, strict=True):
         same = "bias" in before.path or "gamma" in before.path or "beta" in before.path
@@ -83,7 +95,7 @@ def test_what_batches_have_decided_is_named(batches, arguments, message):
         kbert.pretrain(batches, **{"steps": 1} | arguments)
 
 
-@pytest.mark.usefixtures("eagerly")
+@pytest.mark.usefixtures("eagerly", "no_steps")
 def test_the_dtype_policy_is_the_callers_again(batches, tmp_path):
     options = {"precision": "mixed_bfloat16", "steps": 1, "dry_run": True}
     found = kbert.pretrain(batches, **options)
@@ -93,25 +105,32 @@ def test_the_dtype_policy_is_the_callers_again(batches, tmp_path):
     assert keras.config.dtype_policy().name == "float32"
 
 
-def test_masks_are_those_of_kbert_pretrain(records, tmp_path):  # noqa: F811
-    rates = {"mask_rate": 0.3, "random_next_rate": 0.25}
-    sizes = {"steps": 1, "batch_size": 2, "sequence_length": 64, "evaluation_batches": 1}
-    manifest = write_batches(records, tmp_path / "batches", **sizes, **rates)
-    assert manifest["max_predictions"] == default_max_predictions(64, 0.3) == 20
-    with pytest.raises(ValueError, match="expected masked tokens.* Received: left_to_right=True"):
-        write_batches(records, tmp_path / "other", left_to_right=True, **sizes)
-    assert not (tmp_path / "other").exists()
+SIZES = {"steps": 1, "batch_size": 2, "sequence_length": 64, "evaluation_batches": 1}
 
 
-def test_packing_is_decided_with_the_rates(records, tmp_path, monkeypatch):  # noqa: F811
+def test_masks_and_packing_are_those_of_kbert_pretrain(records, tmp_path, monkeypatch):  # noqa: F811
     given = {}
     monkeypatch.setattr(real_fractions, "packing_pays", lambda *_, **options: given.update(options) or False)
     rates = {"mask_rate": 0.3, "random_next_rate": 0.25}
-    write_batches(records, tmp_path / "batches", steps=1, batch_size=2, sequence_length=64, **rates)
+    manifest = write_batches(records, tmp_path / "batches", **SIZES, **rates)
     assert given.items() >= rates.items()
-    sizes = {"steps": 1, "batch_size": 2, "sequence_length": 64, "evaluation_batches": 1}
-    filled = write_batches(records, tmp_path / "filled", fill_rows=True, **sizes)
-    assert filled["packed"] is filled["fill_rows"] is True
+    assert manifest["max_predictions"] == default_max_predictions(64, 0.3) == 20
+    with pytest.raises(ValueError, match="expected masked tokens.* Received: left_to_right=True"):
+        write_batches(records, tmp_path / "other", left_to_right=True, **SIZES)
+    assert not (tmp_path / "other").exists()
+
+
+def test_rows_are_filled(records, tmp_path, monkeypatch):  # noqa: F811
+    """The rows themselves: pretraining/test_further_parts.py."""
+    asked = []
+
+    def one_batch(data, *_, **which):
+        asked.append((data.settings.packed, data.settings.objective()["fill_rows"]))
+        return tf.data.Dataset.from_tensors(({"token_ids": [[1]]}, {"mlm_logits": [[1]]}, {"mlm_logits": [[1]]}))
+
+    monkeypatch.setattr(CorpusData, "batches", one_batch)
+    filled = write_batches(records, tmp_path / "filled", fill_rows=True, **SIZES)
+    assert filled["packed"] is filled["fill_rows"] is True and asked == [(True, True)] * 2
 
 
 def test_what_is_refused(batches, records, tmp_path):  # noqa: F811

@@ -71,6 +71,7 @@ def test_span_extractors_and_their_thresholds(tmp_path):
     assert 0 < expected.count("") < len(ROWS)  # one model's threshold alone would give none, or nothing else
 
 
+@pytest.mark.slow  # in test_classifiers probabilities, in test_span_extractors_and_their_thresholds windows
 def test_taggers(tmp_path):
     pipelines, flags = make(tmp_path, kbert.BertTagger, 3, labels=TAGS, sequence_length=11)
     lines = [f"{word} {TAGS[n % 2]}" for n, word in enumerate("the film is good Paris was never bad a london".split())]

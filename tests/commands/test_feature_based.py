@@ -80,7 +80,8 @@ def test_all_modes(home, tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_a_dry_run_says_what_it_would_take(home, tmp_path, capsys):
+def test_a_dry_run_says_what_it_would_take(home, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(feature_data, "seconds_per_step", lambda *arguments: 0.1)  # trained: finetuning/features
     run_kbert("tag-features", *_arguments(home, tmp_path / "run", "--feature-modes", MODE, "--dry-run"))
     lines = capsys.readouterr().out.splitlines()
     words = sum(len(words) for words, _ in tagged_sentences(52))

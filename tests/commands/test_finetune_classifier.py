@@ -51,6 +51,7 @@ def test_it_learns(run):
     assert (metrics["train_examples"], metrics["steps"]) == (61, 60)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_what_it_leaves_answers_strings(run):
     model = kbert.load_pretrained(run)
     pipeline = kbert.build_pipeline(model)
@@ -99,18 +100,20 @@ def test_pairs_from_tsv_and_a_held_out_share(home, tmp_path):
         *as_flags(train=tmp_path / "pairs.tsv", dev=0.1, text="one", text_pair="two", label="same"),
         *as_flags(source=home / "init", output=tmp_path / "run"),
         *QUICK,
-        *as_flags(epochs=1),
+        *as_flags(epochs=1, batch_size=18),
         *("--metrics", "f1", "accuracy"),
     )
     metrics = read_json(tmp_path / "run" / "metrics.json")
-    assert (metrics["train_examples"], metrics["dev"]["examples"], metrics["steps"]) == (36, 4, 4)
+    assert (metrics["train_examples"], metrics["dev"]["examples"], metrics["steps"]) == (36, 4, 2)
     assert list(metrics["constant_answer"]) == metrics["task"]["metrics"] == ["f1", "accuracy"]
     stored = open_checkpoint(tmp_path / "run" / "model")
     assert stored.settings.task.pair
     assert stored.settings.task.labels == ("0", "1")
 
 
-def test_regression_from_json_lines(home, tmp_path):
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("steps", [2, pytest.param(60, marks=pytest.mark.slow)])  # that it learns: test_it_learns
+def test_regression_from_json_lines(home, tmp_path, steps):
     rows = [{"text": text, "stars": 1 if label == "good" else -0.5} for text, label in sentences(61)]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     run_kbert(
@@ -119,12 +122,13 @@ def test_regression_from_json_lines(home, tmp_path):
         *as_flags(train=tmp_path / "a.jsonl", dev=0.1, text="text", label="stars"),
         *as_flags(source=home / "init", output=tmp_path / "run"),
         *QUICK,
-        *as_flags(steps=60, dropout=0),
+        *as_flags(steps=steps, dropout=0),
     )
     metrics = read_json(tmp_path / "run" / "metrics.json")
     assert set(metrics["dev"]) == {"examples", "loss", "pearson", "spearman"}
-    assert metrics["dev"]["pearson"] > 0.9
-    assert metrics["dev"]["loss"] < 0.1  # a constant answer's is 0.5
+    if steps == 60:
+        assert metrics["dev"]["pearson"] > 0.9
+        assert metrics["dev"]["loss"] < 0.1  # a constant answer's is 0.5
     assert kbert.load_pretrained(tmp_path / "run").task == "regression"
 
 

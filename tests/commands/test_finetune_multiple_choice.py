@@ -61,6 +61,7 @@ def run(home):
     return home / "run"
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_it_learns_and_answers_strings(run):
     metrics = read_json(run / "metrics.json")
     assert metrics["dev"]["accuracy"] == 1.0 and metrics["dev"]["examples"] == 21
@@ -95,18 +96,18 @@ def test_predict_and_evaluate(run, home, tmp_path, capsys):
 def test_swag_and_its_rows(home, tmp_path, capsys):
     endings = [f"ending{i}" for i in range(4)]
     header = (*"video-id fold-ind startphrase sent1 sent2 gold-source".split(), *endings, "label")
-    four = [(p, [*c, "very bad .", "un dull ."][:4], y) for p, c, y in _questions(30)]
+    four = [(p, [*c, "very bad .", "un dull ."][:4], y) for p, c, y in _questions(10)]
     rows = [("v", n, "s", p, "a film", "gold", *c, y) for n, (p, c, y) in enumerate(four)]
     write_table(tmp_path / "train.csv", rows, header)
     flags = ("--format", "swag", "--train", tmp_path / "train.csv", "--dev", 0.1, "--source", home / "init", *QUICK)
     run_kbert("finetune", "multiple_choice", *flags, "--steps", 1, "--output", tmp_path / "run")
     printed = capsys.readouterr()
-    assert "27 examples to learn from, 3 to evaluate on" in printed.err
+    assert "9 examples to learn from, 1 to evaluate on" in printed.err
     answers, model = ("--output", tmp_path / "answers.jsonl", "--overwrite"), ("--source", tmp_path / "run")
     run_kbert("predict", *model, "--input", tmp_path / "train.csv", *answers)
     assert read_rows(tmp_path / "answers.jsonl")[1]["choices"][0] == f"a film {four[1][1][0]}"
     run_kbert("evaluate", tmp_path / "run", "--examples", tmp_path / "train.csv", "--json")
-    assert json.loads(capsys.readouterr().out.splitlines()[-1])["examples"] == 30
+    assert json.loads(capsys.readouterr().out.splitlines()[-1])["examples"] == 10
     table = ("--prompt", "question", "--choices", "a", "b")  # not of SWAG
     run_kbert("predict", *model, "--input", home / "dev.csv", *table, *answers)
     assert list(read_rows(tmp_path / "answers.jsonl")[0])[:2] == ["question", "choices"]

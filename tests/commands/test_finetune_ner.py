@@ -13,6 +13,7 @@ from helpers.toy_tags import tagged_sentences, write_conll
 import kbert
 from kbert.tasks.tagging.readers import read_conll
 from kbert.tasks.tagging.tag_scheme import entity_scores
+from kbert.training import dry_run
 
 QUICK = as_flags(
     batch_size=8,
@@ -53,7 +54,8 @@ def run(home):
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_a_dry_run_counts_sentences_and_windows(home, tmp_path, capsys):
+def test_a_dry_run_counts_sentences_and_windows(home, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(dry_run, "seconds_per_step", lambda *arguments: 0.1)  # measured: test_finetune_classifier.py
     run_kbert("finetune", "tagging", *_arguments(home, tmp_path / "run", "--dry-run"))
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("48 examples in ") and lines[2].startswith("60 steps of 8 rows of ")
@@ -71,6 +73,7 @@ def test_it_learns_and_writes_its_predictions(run, home):
     assert {path.name for path in run.iterdir()} == {*FINETUNED, "predictions.txt"}
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_what_it_leaves_finds_entities(run, home):
     model = kbert.load_pretrained(run)
     settings = model.pretrained.settings

@@ -1,7 +1,11 @@
 """GLUE by the command: seeds, rates, the table, a killed call, all tasks and their submission."""
 
+import contextlib
+import importlib
+import io
 import json
 import shutil
+import types
 import zipfile
 
 import numpy as np
@@ -13,8 +17,9 @@ from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, describe_scores
+from kbert.training import dry_run
 
-SEEDS = ("--train-examples", 40, "--epochs", 1, "--seeds", 3, 4, "--dropout", 0)
+SEEDS = ("--train-examples", 16, "--epochs", 1, "--seeds", 3, 4, "--dropout", 0)
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +27,36 @@ def home(tmp_path_factory):
     return write_glue_home(tmp_path_factory.mktemp("home"))
 
 
-@pytest.mark.usefixtures("eagerly")
-def test_one_run_of_a_pair_task(home, tmp_path, capsys):
-    run_kbert("glue", *glue_arguments(home, "mrpc", tmp_path / "run", "--steps", 3, "--json"))
-    printed = capsys.readouterr().out
-    result = read_json(tmp_path / "run" / "glue.json")
+@pytest.fixture(scope="module")
+def mrpc(home):
+    """The output of one run on MRPC, and what was printed."""
+    printed = io.StringIO()
+    with run_eagerly(), contextlib.redirect_stdout(printed):
+        run_kbert("glue", *glue_arguments(home, "mrpc", home / "mrpc", "--steps", 3, "--json"))
+    return home / "mrpc", printed.getvalue()
+
+
+@pytest.fixture
+def copies(mrpc, monkeypatch):
+    """Instead of training, each run is a copy of that on MRPC, with a score of its own: the list of them."""
+    grid, made = importlib.import_module("kbert.finetuning.grid"), []
+    (run,) = (mrpc[0] / "MRPC").glob("rate-*")
+
+    def copy(output, task, train, **options):
+        shutil.copytree(run, output)
+        metrics = read_json(run / "metrics.json") | {"train_examples": len(train)}
+        metrics["dev"][task.metrics[0]] = len(made) / 10
+        made.append(metrics["dev"][task.metrics[0]])
+        return types.SimpleNamespace(metrics=metrics)
+
+    copy.arguments = grid.finetune.arguments
+    monkeypatch.setattr(grid, "finetune", copy)
+    return made
+
+
+def test_one_run_of_a_pair_task(mrpc):
+    path, printed = mrpc
+    result = read_json(path / "glue.json")
     assert json.loads(printed.splitlines()[-1]) == result
     grid = result["tasks"]["MRPC"]
     dev = grid["best"]["dev"]
@@ -37,7 +67,7 @@ def test_one_run_of_a_pair_task(home, tmp_path, capsys):
     assert rows["paper: BERT-base, dev"] == ["-", "86.7"]
     assert rows["a constant answer, dev"] == [f"{100 * grid['constant_answer'][m]:.1f}" for m in ("f1", "accuracy")]
     assert rows["this run, dev (60 examples)"] == [f"{100 * dev[m]:.1f}" for m in ("f1", "accuracy")]
-    assert kbert.load_pretrained(tmp_path / "run" / "MRPC").pretrained.settings.task.pair
+    assert kbert.load_pretrained(path / "MRPC").pretrained.settings.task.pair
 
 
 @pytest.fixture(scope="module")
@@ -57,21 +87,22 @@ def test_seeds_are_summed_up_and_the_best_is_kept(seeds):
     assert settings["mean"]["loss"] == pytest.approx(np.mean(losses))
     assert settings["deviation"]["loss"] == pytest.approx(np.std(losses, ddof=1))
     assert grid["best"]["seed"] == (3 if accuracies[0] >= accuracies[1] else 4)
-    assert (grid["train_examples"], grid["best"]["learning_rate"]) == (40, 0.01)
+    assert (grid["train_examples"], grid["best"]["learning_rate"]) == (16, 0.01)
     best = seeds / "SST-2" / grid["best"]["folder"]
     for name in ("config.json", "model.weights.h5", "manifest.json"):
         assert (seeds / "SST-2" / "model" / name).read_bytes() == (best / "model" / name).read_bytes()
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_a_killed_call_repeats_only_what_is_not_finished(home, seeds, tmp_path, capsys):
+def test_a_killed_call_repeats_only_what_is_not_finished(home, seeds, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(dry_run, "seconds_per_step", lambda *arguments: 0.1)  # measured: test_finetune_classifier.py
     shutil.copytree(seeds, tmp_path / "run")
     (second,) = (tmp_path / "run" / "SST-2").glob("*-seed-4")
     shutil.rmtree(second)
     arguments = glue_arguments(home, "SST-2", tmp_path / "run", *SEEDS)
     run_kbert("glue", *arguments, "--dry-run")
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == ["SST-2: 1 runs left", "40 examples in 40 rows"] and lines[-1].startswith("time: about")
+    assert lines[:2] == ["SST-2: 1 runs left", "16 examples in 16 rows"] and lines[-1].startswith("time: about")
     assert not second.exists()
     (first,) = (tmp_path / "run" / "SST-2").glob("*-seed-3/metrics.json")
     before = first.read_bytes()
@@ -80,12 +111,11 @@ def test_a_killed_call_repeats_only_what_is_not_finished(home, seeds, tmp_path, 
     assert read_json(tmp_path / "run" / "glue.json") == read_json(seeds / "glue.json")
 
 
-@pytest.mark.usefixtures("eagerly")
-def test_rates_are_a_grid(home, tmp_path):
+def test_rates_are_a_grid(home, tmp_path, copies):
     more = ("--train-examples", 16, "--steps", 2, "--seeds", 0, 1, "--learning-rates", 1e-2, 1e-5, "--dropout", 0)
     grid = run_kbert("glue", *glue_arguments(home, "CoLA", tmp_path, *more))["tasks"]["CoLA"]
     assert [each["learning_rate"] for each in grid["settings"]] == [1e-2, 1e-5] and len(grid["runs"]) == 4
-    assert grid["best"]["dev"]["matthews"] == max(run["dev"]["matthews"] for run in grid["runs"])
+    assert grid["best"]["dev"]["matthews"] == max(run["dev"]["matthews"] for run in grid["runs"]) == copies[-1] > 0
     lines = describe_scores(GLUE_TASKS["CoLA"], grid).splitlines()
     assert [line.split(",")[0] for line in lines[-4:-2]] == ["rate 0.01", "rate 1e-05"]
     assert lines[-2].startswith("the best run, dev") and lines[-1].startswith("this run, dev (16 examples, 2 seeds)")
@@ -132,15 +162,16 @@ def test_the_submission(home, everything):
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_absent_tasks_are_left_out(home, tmp_path, capsys):
-    for name in ("CoLA", "RTE"):
+def test_absent_tasks_are_left_out(home, tmp_path, capsys, copies):
+    for name in ("MRPC", "QQP"):  # two tasks with the same labels
         shutil.copytree(home / "glue" / name, tmp_path / "glue" / name)
     more = ("--directory", tmp_path / "glue", "--steps", 1, "--train-examples", 8, "--submission")
     result = run_kbert("glue", *glue_arguments(home, "all", tmp_path / "run", *more))
     logged = capsys.readouterr().err
-    assert "has no folder for SST-2, MRPC" in logged and "The server also requires SST-2, MRPC" in logged
-    assert len((tmp_path / "run" / "submission" / "RTE.tsv").read_text().splitlines()) == 1 + TEST_ROWS
-    assert list(result["tasks"]) == ["CoLA", "RTE"] and result["average"] is None
+    assert "has no folder for CoLA, SST-2" in logged and "The server also requires CoLA, SST-2" in logged
+    assert len((tmp_path / "run" / "submission" / "MRPC.tsv").read_text().splitlines()) == 1 + TEST_ROWS
+    assert len((tmp_path / "run" / "submission" / "QQP.tsv").read_text().splitlines()) == 2 + TEST_ROWS
+    assert list(result["tasks"]) == ["MRPC", "QQP"] and result["average"] is None and len(copies) == 2
 
 
 def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, monkeypatch):

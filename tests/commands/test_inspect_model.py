@@ -13,11 +13,12 @@ from helpers.wrong_values import wrong_inputs
 def home(tmp_path_factory):
     path = tmp_path_factory.mktemp("home")
     write_tiny_directory(path / "tiny")
-    write_conll(path / "train.conll", tagged_sentences(60))
-    write_conll(path / "dev.conll", tagged_sentences(20, start=60))
+    write_conll(path / "train.conll", tagged_sentences(32))
+    write_conll(path / "dev.conll", tagged_sentences(8, start=32))
     return path
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_all_of_it(home, capsys):
     run_kbert(
         "inspect",

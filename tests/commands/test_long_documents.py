@@ -20,18 +20,18 @@ def long_texts(count, start=0):
 def test_long_texts_by_windows(tmp_path, capsys):
     write_tiny_directory(tmp_path / "init")
     write_table(tmp_path / "train.csv", long_texts(30))
-    dev = long_texts(13, 30)
+    dev = long_texts(6, 30)
     write_table(tmp_path / "dev.csv", dev)
     columns = ("--text", "text", "--label", "label")
     command = (
         *as_flags(train=tmp_path / "train.csv", dev=tmp_path / "dev.csv"),
         *columns,
-        *as_flags(source=tmp_path / "init", sequence_length=12, steps=5, checkpoint_every=5, batch_size=8),
+        *as_flags(source=tmp_path / "init", sequence_length=12, steps=2, checkpoint_every=2, batch_size=8),
         *as_flags(window_pooling="max", doc_stride=5, output=True),
     )
     run_kbert("finetune", "classification", *command, tmp_path / "run")
     logged = capsys.readouterr().err
-    assert int(re.search(r"30 examples in (\d+) windows", logged)[1]) > 60 and "step 5, dev: loss" in logged
+    assert int(re.search(r"30 examples in (\d+) windows", logged)[1]) > 60 and "step 2, dev: loss" in logged
     model = kbert.load_pretrained(tmp_path / "run")
     assert (model.pretrained.settings.task.window_pooling, model.pretrained.settings.task.doc_stride) == ("max", 5)
     scores = read_json(tmp_path / "run" / "metrics.json")["dev"]

@@ -2,12 +2,17 @@
 
 import csv
 import json
+import types
 
 import pytest
 from helpers.run_recipe import read_json, run_kbert
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
+from kbert.finetuning.prediction_rows import rows_at_once
+from kbert.serving import exported_pipeline
+from kbert.serving.exported_pipeline import trained_options
 
 TEXTS = ["The film is good.", "", 'a "very, bad" film\u2028!', "中 é", "good", "never never", "was bad"]
 PAIRS = ["Good?", "never", "", "paris", "the capital", "x", "is"]
@@ -17,7 +22,7 @@ LABELS = ["bad", "good"]
 @pytest.fixture(scope="module")
 def models(tmp_path_factory):
     """The directory with a model of every kind, and their pipelines."""
-    path, tokenizer, config = tmp_path_factory.mktemp("models"), tiny_tokenizer(), tiny_config()
+    path, tokenizer, config = tmp_path_factory.mktemp("models"), tiny_tokenizer(), tiny_config(num_layers=1)
     pipelines = {
         "single": kbert.build_pipeline(kbert.BertClassifier(config), tokenizer, labels=LABELS),
         "pair": kbert.build_pipeline(kbert.BertClassifier(config), tokenizer, labels=LABELS, pair=True),
@@ -50,6 +55,7 @@ def write_table(path, **columns):
     return path
 
 
+@pytest.mark.usefixtures("eagerly")  # traced: finetuning/test_predict_file.py
 def test_lines_to_jsonl(models, tmp_path):
     source = tmp_path / "texts.txt"
     source.write_bytes("\ufeff".encode() + "\r\n".join(TEXTS).encode() + b"\nbyte \xff film")
@@ -65,7 +71,8 @@ def test_lines_to_jsonl(models, tmp_path):
         assert list(row["probabilities"].values()) == pytest.approx(probabilities, abs=1e-5)
 
 
-@pytest.mark.parametrize("kind", [".csv", pytest.param(".tsv", marks=pytest.mark.slow), ".jsonl"])
+# The other formats: test_a_table_is_read_as_it_is_answered of finetuning/test_predict_file.py.
+@pytest.mark.parametrize("kind", slow_but((".csv",), (".csv", ".tsv", ".jsonl")))
 @pytest.mark.usefixtures("eagerly")
 def test_tables_of_pairs_to_csv(models, tmp_path, kind):
     columns = {"id": [f"{i}" for i in range(7)], "one": TEXTS, "two": PAIRS, "other": ["x"] * 7}
@@ -81,28 +88,48 @@ def test_tables_of_pairs_to_csv(models, tmp_path, kind):
     assert [float(row["probability_good"]) for row in rows] == pytest.approx(expected["probabilities"][:, 1], abs=1e-5)
 
 
+ASKED = {"text": "asked", "text_pair": "answered", "label": "right"}
+MADE_BY = {"settings": {"task": {"task": "classification"} | ASKED}}
+
+
 @pytest.mark.usefixtures("eagerly")
 def test_columns_that_the_model_was_trained_on_are_the_default(models, tmp_path):
-    columns = {"text": "asked", "text_pair": "answered", "label": "right"}
-    made_by = {"settings": {"task": {"task": "classification"} | columns}}
-    kbert.save_pretrained(models[1]["pair"], tmp_path / "model", made_by=made_by)
-    few = {"metrics": {}, "made_by": {"run": made_by}, "max_request_tokens": 3 * 16}  # three rows
-    kbert.export(models[1]["pair"], tmp_path / "exported", **few)
+    kbert.save_pretrained(models[1]["pair"], tmp_path / "model", made_by=MADE_BY)
     trained = write_table(tmp_path / "trained.csv", asked=TEXTS, answered=PAIRS)
     plain = write_table(tmp_path / "plain.jsonl", text=TEXTS, text_pair=PAIRS)
     found = {}
-    for model, source, *more in [
-        ("model", trained),
-        ("model", plain),
-        ("exported", trained, "--batch-size", 8),  # beyond the limit of the export
-        ("model", trained, "--text", "answered"),
-    ]:
-        predict((tmp_path,), model, source, tmp_path / "out.jsonl", *more, "--overwrite")
-        found[(model, source.suffix, *more[1:])] = read_jsonl(tmp_path / "out.jsonl")
-    rows, named, exported, swapped = found.values()
+    for source, *more in [(trained,), (plain,), (trained, "--text", "answered")]:
+        predict((tmp_path,), "model", source, tmp_path / "out.jsonl", *more, "--overwrite")
+        found[(source.suffix, *more)] = read_jsonl(tmp_path / "out.jsonl")
+    rows, named, swapped = found.values()
     assert [list(row)[:2] for row in (rows[0], named[0])] == [["asked", "answered"], ["text", "text_pair"]]
-    scores = [[row["probabilities"]["good"] for row in some] for some in (rows, named, exported, swapped)]
-    assert scores[0] == scores[1] and scores[2] == pytest.approx(scores[0], abs=1e-5) and scores[3] != scores[0]
+    scores = [[row["probabilities"]["good"] for row in some] for some in (rows, named, swapped)]
+    assert scores[0] == scores[1] and scores[2] != scores[0]
+
+
+def test_an_export_says_on_which_columns_and_how_many_rows_it_answers(tmp_path):
+    (tmp_path / "saved_model.pb").touch()
+    (tmp_path / "card.json").write_text(json.dumps({"made_by": {"run": MADE_BY}}))
+    fields = trained_options(tmp_path)
+    assert {name: fields[name] for name in ("text", "text_pair")} == {"text": "asked", "text_pair": "answered"}
+    assert [rows_at_once(types.SimpleNamespace(max_rows=3), size) for size in (2, 8)] == [2, 3]
+
+
+@pytest.mark.slow  # test_an_export_says_on_which_columns_and_how_many_rows_it_answers
+@pytest.mark.usefixtures("eagerly")
+def test_an_export_answers_the_columns_that_it_was_trained_on(models, tmp_path):
+    few = {"metrics": {}, "made_by": {"run": MADE_BY}, "max_request_tokens": 3 * 16}  # three rows
+    kbert.export(models[1]["pair"], tmp_path / "exported", **few)
+    kbert.save_pretrained(models[1]["pair"], tmp_path / "model", made_by=MADE_BY)
+    trained = write_table(tmp_path / "trained.csv", asked=TEXTS, answered=PAIRS)
+    scores = []
+    for model in ("model", "exported"):
+        beyond = ("--batch-size", 8)  # the limit of the export
+        predict((tmp_path,), model, trained, tmp_path / "out.jsonl", *beyond, "--overwrite")
+        rows = read_jsonl(tmp_path / "out.jsonl")
+        assert list(rows[0])[:2] == ["asked", "answered"]
+        scores.append([row["probabilities"]["good"] for row in rows])
+    assert scores[1] == pytest.approx(scores[0], abs=1e-5)
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -176,6 +203,7 @@ def test_scores_and_masks(models, tmp_path):
         ("single", "t.txt", "good\n", ("--sequence-length", "99"), "at most the model's position table"),
     ],
 )
+@pytest.mark.usefixtures("eagerly")
 def test_errors_are_one_line_and_leave_nothing(models, tmp_path, monkeypatch, kind, name, content, more, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_text(content)
@@ -192,6 +220,32 @@ def test_a_flag_of_another_task_is_an_error(models, tmp_path, flags):
     assert not (tmp_path / "out.jsonl").exists()
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_what_is_stored_is_kept_turned_off_or_replaced(models, tmp_path, monkeypatch):
+    """What the options do: pipelines/test_options.py."""
+    given = []
+
+    def loader(source, precision, **options):
+        given.append(options)
+        return lambda: models[1]["single"]
+
+    monkeypatch.setattr(exported_pipeline, "pipeline_loader", loader)
+    source = write_table(tmp_path / "in.csv", text=TEXTS[:2])
+    for flags, options in (
+        ((), {}),
+        (("--null-threshold", "off"), {"null_threshold": None}),
+        (("--null-threshold", 1e6), {"null_threshold": 1e6}),
+        (("--window-pooling", "off"), {"window_pooling": None}),
+        (("--window-pooling", "mean"), {"window_pooling": "mean"}),
+    ):
+        predict(models, "single", source, tmp_path / "out.jsonl", *flags, "--overwrite")
+        assert given.pop() == options
+    with pytest.raises(SystemExit):
+        predict(models, "single", source, tmp_path / "other.jsonl", "--null-threshold", "nan")
+    assert not given
+
+
+@pytest.mark.slow  # test_what_is_stored_is_kept_turned_off_or_replaced
 @pytest.mark.usefixtures("eagerly")
 def test_flags_that_turn_off_what_is_stored(tmp_path):
     threshold = -1e6  # "no answer" always

@@ -8,6 +8,7 @@ import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
 from helpers.compare import assert_arrays_equal
+from helpers.slow_but import slow_but
 from helpers.stored_models import make_model, save
 from helpers.tiny_corpus import make_documents, make_tokenizer
 
@@ -30,7 +31,7 @@ def _full(*args, **kwargs):
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-@pytest.mark.parametrize("call", [1, 5, 12])
+@pytest.mark.parametrize("call", slow_but((1, 12), (1, 5, 12)))
 def test_wherever_the_disk_is_full_the_run_resumes_to_the_same_weights(tmp_path, monkeypatch, weights, call):
     """Each flush to the disk fails in turn: of history's lines, checkpoints' values, manifests and directories."""
     calls, fsync = [], os.fsync

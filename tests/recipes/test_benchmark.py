@@ -1,19 +1,30 @@
 """benchmark.py: what it counts, and what it refuses."""
 
+import functools
 import json
+import types
 
 import pytest
 from benchmarks import peak, training
 from benchmarks.peak import model_products, with_gradients
 from helpers.run_recipe import as_flags, run_recipe
+from helpers.slow_but import slow_but
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, write_lines
 
+import kbert
 from kbert.config import BertConfig
 from kbert.corpus.documents import read_documents
 from kbert.corpus.write_records import write_records
+from kbert.pretraining import dataset
 from kbert.training.flops import inference_flops_per_token, matmul_flops, training_flops_per_token
 
 QUICK = as_flags(size="tiny", batch_size="4", sequence_length="25", seconds="0.05", rounds="1", json=True)
+
+
+@pytest.fixture(autouse=True)
+def small_squares(monkeypatch):
+    """The peak of products of 1024 x 1024 and 2048 x 2048 takes seconds to measure."""
+    monkeypatch.setattr(peak, "matmul_peak", functools.partial(peak.matmul_peak, size=64))
 
 
 def benchmark(capsys, *arguments):
@@ -46,9 +57,34 @@ def test_encoding_of_real_batches_counts_their_padding(tmp_path, capsys):
     assert 0 < result["real_tokens_per_second"] < result["tokens_per_second"]
 
 
+def count_steps(set_attribute):
+    """From now on `fit` counts its steps without doing them, and the second dataset is the first."""
+    made, pretraining_dataset = [], dataset.pretraining_dataset
+
+    def once(*arguments, **options):
+        made.append(made[0] if made else pretraining_dataset(*arguments, **options))
+        return made[0]
+
+    def fit(model, data, **options):
+        if isinstance(model, kbert.Pipeline):
+            assert len(data) == 2 * options["batch_size"] and {type(text) for text in data} == {str}
+        else:
+            assert next(iter(data))[0]["token_ids"].shape == (4, 25)
+        getattr(model, "model", model).optimizer.iterations.assign_add(2)
+        return types.SimpleNamespace(history={"loss": [2.0]})
+
+    set_attribute(dataset, "pretraining_dataset", once)
+    set_attribute(kbert.Pipeline, "fit", fit)
+    set_attribute(kbert.BertPretrainer, "fit", fit)
+
+
+# That the fits train: pipelines/test_fit_on_masks.py.
 @pytest.mark.usefixtures("eagerly")
-def test_fit_on_strings_beside_fit_by_hand(tmp_path, capsys, monkeypatch):
+@pytest.mark.parametrize("steps", slow_but(("counted",), ("counted", "done")))
+def test_fit_on_strings_beside_fit_by_hand(tmp_path, capsys, monkeypatch, steps):
     monkeypatch.setattr(training, "_FIT_STEPS", 2)
+    if steps == "counted":
+        count_steps(monkeypatch.setattr)
     write_lines(tmp_path / "corpus.txt", make_documents(9))
     (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
     result = benchmark(capsys, "fit", "--corpus", tmp_path / "corpus.txt", "--vocabulary", tmp_path / "vocab.txt")
@@ -88,6 +124,7 @@ def test_the_input_needs_a_corpus(capsys):
             benchmark(capsys, part)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_the_speeds_of_products(capsys):
     result = benchmark(capsys, "peak", "--max-predictions", 3)
     assert len(result["products_gflops_per_second"]) == 7 * 3 and min(result["products_gflops_per_second"].values()) > 0

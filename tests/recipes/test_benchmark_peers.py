@@ -1,16 +1,17 @@
 """benchmark.py --peers: each peer in its best setting, torch in a process of its own; the table."""
 
+import functools
 import json
 import sys
 
 import keras
 import numpy as np
 import pytest
-from benchmarks import torch_worker
+from benchmarks import peak, peers, torch_worker
 from benchmarks.peers import WORKS, TorchPeer, fastest_setting, race, timed, torch_config, torch_settings
 from benchmarks.settings import BenchmarkSettings
 from benchmarks.table import measure_table, table_lines
-from helpers.run_recipe import run_recipe
+from helpers.run_recipe import RECIPES, run_recipe
 from helpers.tiny_bert import tiny_config
 
 (NAME,) = WORKS["encode"]
@@ -88,10 +89,26 @@ def test_the_head_of_torch_on_the_masked_positions_has_the_same_loss():
     assert losses["train"][2] < losses["train"][0]  # one and the same batch is learned
 
 
-@pytest.mark.parity
-def test_torch_in_a_process_of_its_own():
-    pytest.importorskip("transformers")
-    peer = TorchPeer("encode", "float32, tuned allocator", config=torch_config(tiny_config()), **JOB)
+STAND_IN = f"""
+import sys
+sys.path.insert(0, {str(RECIPES)!r})
+from benchmarks import torch_worker
+torch_worker._encode = lambda job: lambda: None
+torch_worker.main()
+"""
+
+
+@pytest.mark.parametrize("encodes", ["stand-in", pytest.param("torch", marks=[pytest.mark.parity, pytest.mark.slow])])
+def test_torch_in_a_process_of_its_own(encodes, tmp_path, monkeypatch):
+    """What torch does there: test_the_work_of_torch."""
+    config = {}
+    if encodes == "torch":
+        pytest.importorskip("transformers")
+        config = torch_config(tiny_config())
+    else:
+        (tmp_path / "worker.py").write_text(STAND_IN)
+        monkeypatch.setattr(peers, "_WORKER", tmp_path / "worker.py")
+    peer = TorchPeer("encode", "float32, tuned allocator", config=config, **JOB)
     try:
         assert len(peer.seconds(units=3)) == 3
     finally:
@@ -137,9 +154,9 @@ def test_the_table_has_a_row_for_every_benchmark():
         measure_table([sys.executable, "-c", "raise SystemExit(1)"], settings)
 
 
-@pytest.mark.usefixtures("eagerly")
-def test_encoding_with_peers_names_their_settings(monkeypatch, capsys):
-    from benchmarks import peers
+@pytest.fixture
+def torch_closed(monkeypatch):
+    """Torch is a stand-in, and the peak that of small squares; the settings whose processes have been closed."""
 
     class Torch:
         def __init__(self, work, setting, **job):
@@ -154,17 +171,33 @@ def test_encoding_with_peers_names_their_settings(monkeypatch, capsys):
     closed = []
     monkeypatch.setattr(peers, "TorchPeer", Torch)
     monkeypatch.setattr(peers, "torch_settings", lambda precision: [f"{precision}, tuned", f"{precision}, default"])
-    arguments = ["encode", "--size", "tiny", "--batch-size", "2", "--sequence-length", "8", "--seconds", "0.05"]
-    run_recipe("benchmark", *arguments, "--rounds", "1", "--peers", "--json")
-    printed = capsys.readouterr().out
-    result = json.loads(printed.splitlines()[-1])
+    monkeypatch.setattr(peak, "matmul_peak", functools.partial(peak.matmul_peak, size=64))
+    return closed
+
+
+ENCODE = ("encode", "--size", "tiny", "--batch-size", "2", "--sequence-length", "8", "--seconds", "0.05")
+WITH_PEERS = (*ENCODE, "--rounds", "1", "--peers")
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_encoding_with_peers_names_their_settings(torch_closed, capsys):
+    run_recipe("benchmark", *WITH_PEERS, "--json")
+    captured = capsys.readouterr()
+    result = json.loads(captured.out.splitlines()[-1])
     assert result["peer_settings"][NAME] == "float32, tuned" and result["peers"][NAME] == pytest.approx(32.0)
     for name in ("kbert", "keras_hub.BertBackbone"):
         assert result["peer_settings"][name] in ("XLA on", "XLA off", "XLA off, frozen weights")
-    assert closed == ["float32, default", "float32, tuned", "float32, default"]  # the slower one before the race
-    assert np.isfinite(result["fraction_of_matmul_peak"]) and "float32, tuned" in printed
+    assert torch_closed == ["float32, default", "float32, tuned", "float32, default"]  # the slower one before the race
+    assert np.isfinite(result["fraction_of_matmul_peak"]) and "float32, tuned" in captured.out
+    for setting in ("XLA on", "XLA off", "XLA off, frozen weights"):
+        assert captured.err.count(f", {setting}: ") == 2  # a trial of kbert and one of keras-hub
+
+
+@pytest.mark.slow  # in float32: test_encoding_with_peers_names_their_settings
+@pytest.mark.usefixtures("eagerly", "torch_closed")
+def test_in_half_precision_weights_are_stored_in_both_types(capsys):
     try:
-        run_recipe("benchmark", *arguments, "--rounds", "1", "--peers", "--precision", "mixed_bfloat16")
+        run_recipe("benchmark", *WITH_PEERS, "--precision", "mixed_bfloat16")
     finally:
         keras.config.set_dtype_policy("float32")
     logged = capsys.readouterr().err

@@ -10,11 +10,13 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
 
+CONFIG = tiny_config(num_layers=1, max_sequence_length=64)
+
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     directory = tmp_path_factory.mktemp("model")
-    encoder = randomise(kbert.BertEncoder(tiny_config(max_sequence_length=64)), scale=0.3)
+    encoder = randomise(kbert.BertEncoder(CONFIG), scale=0.3)
     kbert.save_pretrained(encoder, directory / "tiny", tokenizer=tiny_tokenizer())
     return directory / "tiny"
 
@@ -34,7 +36,7 @@ def test_the_figures(model, monkeypatch, capsys):
 def test_the_operations_of_encoding_and_of_serving(model, capsys):
     """Each block has six products with weights, and the pooler one."""
     common = ["--seconds", "0.05", "--batch-size", "4", "--sequence-length", "16"]
-    for more, blocks in ((["--size", "tiny"], 2), (["--model", str(model)], tiny_config().num_layers)):
+    for more, blocks in ((["--size", "tiny"], 2), (["--model", str(model)], CONFIG.num_layers)):
         run_recipe("benchmark", "operations", *common, *more, "--json")
         result = json.loads(capsys.readouterr().out.splitlines()[-1])
         assert result["milliseconds"] > 0 and result["frozen_weights"] is False

@@ -3,11 +3,14 @@
 import csv
 import gzip
 import json
+import shutil
 
+import embeddings
 import keras
 import pytest
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import as_flags, run_recipe
+from helpers.slow_but import slow_but
 from helpers.tiny_corpus import make_documents
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from helpers.toy_glue import write_toy_glue
@@ -16,20 +19,20 @@ from helpers.toy_tags import tagged_sentences, write_conll
 import kbert
 from kbert.corpus.write_records import write_records
 
-SHORT = as_flags(epochs=2, batch_size=8, sequence_length=16, learning_rate=1e-3)
+SHORT = as_flags(epochs=1, batch_size=8, sequence_length=16, learning_rate=1e-3)
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     path = tmp_path_factory.mktemp("home")
     write_tiny_directory(path / "init")
-    write_table(path / "reviews.csv", sentences(40))
-    write_conll(path / "train.conll", tagged_sentences(24))
-    write_conll(path / "dev.conll", tagged_sentences(8, start=24))
+    write_table(path / "reviews.csv", sentences(20))
+    write_conll(path / "train.conll", tagged_sentences(16))
+    write_conll(path / "dev.conll", tagged_sentences(8, start=16))
     with open(path / "stars.csv", "w", newline="") as file:
         rows = csv.writer(file)
         rows.writerow(("text", "label", "stars"))
-        rows.writerows((text, label, 5 if label == "good" else 1) for text, label in sentences(40))
+        rows.writerows((text, label, 5 if label == "good" else 1) for text, label in sentences(20))
     asked = [{"id": str(n), "question": "the", "answers": [{"text": "film", "answer_start": 4}]} for n in range(16)]
     squad = {"version": "1.1", "data": [{"paragraphs": [{"context": "the film .", "qas": asked}]}]}
     (path / "squad.json").write_text(json.dumps(squad))
@@ -44,8 +47,23 @@ def eagerly():
         yield
 
 
+@pytest.fixture
+def few_batches(monkeypatch):
+    """Two batches are held out, not 50; a second call has the datasets of the first: a finished run reads none."""
+    made, pretraining_dataset = {}, kbert.pretraining.pretraining_dataset
+
+    def few(*arguments, evaluation=False, batches=None, **options):
+        if evaluation not in made:
+            which = {"evaluation": True, "batches": 2} if evaluation else {}
+            made[evaluation] = pretraining_dataset(*arguments, **which, **options)
+        return made[evaluation]
+
+    monkeypatch.setattr(kbert.pretraining, "pretraining_dataset", few)
+
+
+@pytest.mark.usefixtures("few_batches")
 def test_pretrain(home, tmp_path):
-    flags = as_flags(records=home / "records", output=tmp_path, steps=4, steps_per_epoch=2, batch_size=4)
+    flags = as_flags(records=home / "records", output=tmp_path, steps=2, steps_per_epoch=1, batch_size=4)
     first = run_recipe("pretrain", *flags, *as_flags(sequence_length=16))
     assert len(first["loss"]) == len(first["val_loss"]) == 2
     assert kbert.load_pretrained(tmp_path).task == "pretraining"
@@ -70,15 +88,35 @@ def test_answer_questions(home, tmp_path):
     assert (model.task, model.pretrained.settings.task.doc_stride) == ("span", 4)
 
 
-@pytest.mark.parametrize("pairs", ["same", "neighbours", "titles"])
-def test_embeddings(home, tmp_path, pairs):
+def write_corpus(path, pairs):
     if pairs == "titles":
         articles = [f'<doc id="{n}" title="Film {n}">\nFilm {n}\n\nThe film {n}. Bad.\n\n</doc>\n' for n in range(24)]
-        with gzip.open(tmp_path / "wiki.gz", "wt") as file:
+        with gzip.open(path, "wt") as file:
             file.writelines(articles)
     else:
         documents = [[f"the film {n} {m} is good" for m in range(4)] for n in range(8)]
-        (tmp_path / "wiki.gz").write_bytes(gzip.compress("\n\n".join(map("\n".join, documents)).encode()))
+        path.write_bytes(gzip.compress("\n\n".join(map("\n".join, documents)).encode()))
+
+
+def test_what_belongs_together(tmp_path):
+    expected = {
+        "same": ["the film 0 0 is good", "the film 0 1 is good"],
+        "neighbours": [(f"the film 0 {n} is good", f"the film 0 {n + 1} is good") for n in (0, 1)],
+        "titles": [("Film 0", "The film 0"), ("Film 1", "The film 1")],
+    }
+    for pairs, first in expected.items():
+        write_corpus(tmp_path / "wiki.gz", pairs)
+        found = embeddings.pairs_of(str(tmp_path / "wiki.gz"), pairs, 16)
+        assert found[:2] == first and len(found) == len(set(found)) == 16
+        assert embeddings.pairs_of(str(tmp_path / "wiki.gz"), pairs, 5) == found[:5]
+        if pairs == "neighbours":  # three pairs of a document's four sentences
+            assert found[3] == ("the film 1 0 is good", "the film 1 1 is good")
+
+
+# The other pairs: test_what_belongs_together; a training on such pairs: tasks/test_similarity.py.
+@pytest.mark.parametrize("pairs", slow_but(("same",), ("same", "neighbours", "titles")))
+def test_embeddings(home, tmp_path, pairs):
+    write_corpus(tmp_path / "wiki.gz", pairs)
     words = ("good film", "bad", "paris is good", "never", "the capital of france")
     scored = [(one, other, len(one) % 5) for one in words for other in words]
     write_table(tmp_path / "dev.tsv", scored, ("sentence1", "sentence2", "score"))
@@ -90,17 +128,40 @@ def test_embeddings(home, tmp_path, pairs):
     assert run_recipe("embeddings", *flags) == scores
 
 
-def test_distill(home, tmp_path):
+@pytest.mark.parametrize("trained", slow_but(("two",), ("two", "all")))
+def test_distill(home, tmp_path, monkeypatch, trained):
+    """Of "two" runs the others are copies: one on labels, and one on all that there is to be taught with."""
+    calls, finetune = {}, kbert.finetune
+
+    def once(source, task, train, dev, output, **options):
+        calls[str(output.relative_to(tmp_path / "runs"))] = {"source": str(source), **options}
+        kind = "unlabelled" in options
+        if trained == "all" or kind not in made:
+            made[kind] = finetune(source, task, train, dev, output, **options).path
+        else:
+            shutil.copytree(made[kind], output)
+            (output / "metrics.json").write_text(json.dumps({"dev": {task.metrics[0]: 0.5}}))
+
+    made = {}
+    monkeypatch.setattr(kbert, "finetune", once)
     write_toy_glue(tmp_path / "glue")
     students = [write_tiny_directory(tmp_path / "student/model").parent]
     flags = as_flags(teacher=home / "init", students=students, glue=tmp_path / "glue", output=tmp_path / "runs")
-    flags += as_flags(tasks=["SST-2:40", "MRPC:16"], unlabelled=8, seeds=0, epochs=1, batch_size=8)
+    flags += as_flags(tasks=["SST-2:40", "MRPC:16"], unlabelled=8, seeds=0, epochs=0.5, batch_size=8)
     flags += as_flags(sequence_length=16)
     results = run_recipe("distill", *flags)
     assert set(results["SST-2"]) >= {"teacher", "student, alone", "student, taught", "student, taught with 8 texts"}
     assert results["SST-2"]["examples"] == 40 and len(results["MRPC"]["student, taught"]) == 1
     assert json.loads((tmp_path / "runs/results.json").read_text())["tasks"] == results
-    assert run_recipe("distill", *flags) == results
+    kinds = ("teacher", "student-alone-0", "student-taught-0", "student-taught-with-8-texts-0")
+    assert list(calls) == [f"{task}/{kind}" for task in ("SST-2", "MRPC") for kind in kinds]
+    for name, call in calls.items():
+        assert call["source"] == str(home / "init" if name.endswith("/teacher") else students[0])
+        taught = "-taught-" in name
+        assert call.get("teacher") == (tmp_path / "runs" / name.split("/")[0] / "teacher" if taught else None)
+        texts = call.get("unlabelled", {}).values()
+        assert [len(column) for column in texts] == ([8] * (1 + ("MRPC" in name)) if "-with-" in name else [])
+    assert run_recipe("distill", *flags) == results and len(calls) == 8
 
 
 @pytest.mark.parametrize("recipe", ["find_entities", "features_bilstm"])

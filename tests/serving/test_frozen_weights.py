@@ -6,6 +6,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.slow_but import slow_but
 
 import kbert
 from kbert.serving.frozen_weights import FrozenWeights
@@ -16,7 +17,7 @@ def _is_weight(node):
     return node.op == "Const" and node.attr["dtype"].type == tf.float32.as_datatype_enum
 
 
-@pytest.mark.parametrize("kind", ["encoder", pytest.param("multiple_choice", marks=pytest.mark.slow)])  # as encoder
+@pytest.mark.parametrize("kind", slow_but(("tagging",), ("tagging", "encoder", "multiple_choice")))
 def test_answers_are_the_same_and_weights_are_stored_once(served_models, kind, tmp_path):
     served = served_models[kind]
     path = kbert.export(served.pipeline, tmp_path / "frozen", frozen_weights=True)
@@ -26,7 +27,7 @@ def test_answers_are_the_same_and_weights_are_stored_once(served_models, kind, t
     constants = sum(len(node.attr["value"].tensor.tensor_content) for node in frozen.nodes if _is_weight(node))
     assert (
         0.999 * plain.variable_bytes() < constants < 1.02 * plain.variable_bytes()
-    )  # once, of an encoder's four signatures
+    )  # once, of all signatures: an encoder has four
     columns = {name: tf.constant(values) for name, values in served.columns.items()}
     loaded = tf.saved_model.load(str(path))
     for name, expected in ((name, served.loaded[name](**columns)) for name in served.signatures):

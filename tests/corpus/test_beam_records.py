@@ -50,7 +50,7 @@ def run(corpus, tokenizer, directory, **arguments):
 
 
 @pytest.mark.parametrize(
-    "flags", [None, pytest.param(TWO_PROCESSES, marks=pytest.mark.slow)], ids=["one process", "two processes"]
+    "flags", [(), pytest.param(TWO_PROCESSES, marks=pytest.mark.slow)], ids=["one process", "two processes"]
 )
 def test_any_number_of_processes_writes_the_same_bytes(corpus, tokenizer, whole, tmp_path, caplog, flags):
     shared = tmp_path / "shared"

@@ -20,7 +20,14 @@ SETTINGS = {
     "tokens of one's own": {"special_tokens_in_text": ["##a", "中", "[MASK]", "b"]},
     "short words": {"max_word_length": 2},
 }
-every_setting = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+COMBINED = "special tokens, CJK in words"  # each by itself is a setting, too
+every_setting = pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(settings, id=name, marks=pytest.mark.slow if name == COMBINED else ())
+        for name, settings in SETTINGS.items()
+    ],
+)
 VOCABULARY = [
     *SPECIAL_TOKENS,
     *"abcdefghijklmnopqrstuvwxyz",

@@ -1,9 +1,12 @@
 """The Python of README and docs runs, in the order of each page, with small stand-ins for models and data.
 
-docs/serving.md has a test of its own.
+docs/serving.md has a test of its own. What each page calls is there and takes the arguments that it gives: that is
+looked up for all pages; those of which the calls are also made elsewhere are run in the nightly alone.
 """
 
+import ast
 import contextlib
+import inspect
 import io
 import re
 import shutil
@@ -76,7 +79,7 @@ def test_the_first_page(place, capsys):
         '"saved_models/kbert-mini-sentiment"': repr(str(ROOT / "saved_models/kbert-mini-sentiment")),
         '"google-bert/bert-base-uncased"': '"runs/tiny"',
         '"saved_models/kbert-mini"': repr(str(ROOT / "saved_models/kbert-mini")),
-        "epochs=3": "epochs=1",
+        "epochs=3": "steps=2, batch_size=8, sequence_length=16",
     }
     names = run("README.md", smaller)
     said = re.findall(r"^print\(.*  # (\[.*\])$", blocks("README.md")[0], re.M)
@@ -90,6 +93,7 @@ def test_the_first_page(place, capsys):
     assert 0.5 < names["classifier"].evaluate(batch, {"logits": np.array([0, 2])}, verbose=0)[0] < 2  # near log(3)
 
 
+@pytest.mark.slow  # a table to a model: test_the_first_page; the calls: test_what_pages_call_takes_their_arguments
 def test_fine_tuning(place):
     for name in ("reviews.csv", "test.csv"):
         write_table(place / name, sentences(40))
@@ -110,12 +114,14 @@ def test_question_answering(place):
 SHIPPED = {'"saved_models/': f'"{ROOT}/saved_models/'}
 
 
+@pytest.mark.slow  # the calls of all pages: test_what_pages_call_takes_their_arguments; README has a run
 def test_pre_training(place):
     names = run("docs/pretraining.md", {'output="runs/tiny"': 'output="runs/new"'} | PRETRAIN | SHIPPED)
     assert names["run"].metrics["steps"] == 1
     assert "angioplasty" in (place / "models/medical/vocab.txt").read_text().splitlines()
 
 
+@pytest.mark.slow  # the calls of all pages: test_what_pages_call_takes_their_arguments
 def test_fill_mask(place):
     (place / "reviews.txt").write_text("\n".join(text for text, _ in sentences(8)))
     quick = {"[500:]": "[4:]", "[:500]": "[:4]", "epochs=3": "epochs=1", "sequence_length=128": "sequence_length=16"}
@@ -124,6 +130,7 @@ def test_fill_mask(place):
     assert names["answers"]["tokens"].shape[::2] == (1, 5)
 
 
+@pytest.mark.slow  # tiny models, number by number: models/test_export_formats.py
 @pytest.mark.parity
 def test_phones_and_onnx(place):
     pytest.importorskip("ai_edge_litert", reason="needs the extra mobile")
@@ -166,6 +173,7 @@ def test_embeddings(place):
     assert set(names["run"].metrics["dev"]) == {"examples", "recall@1", "recall@10", "mrr@10", "ndcg@10"}
 
 
+@pytest.mark.slow  # the calls of all pages: test_what_pages_call_takes_their_arguments
 def test_distillation(place):
     rows = [(text, label, label) for text, label in sentences(24)]
     write_table(place / "reviews.csv", rows, ("review", "stars", "label"))
@@ -178,6 +186,7 @@ def test_distillation(place):
     assert names["run"].metrics["unlabelled_examples"] == 8
 
 
+@pytest.mark.slow  # the calls of all pages: test_what_pages_call_takes_their_arguments
 def test_concepts(place, caplog):
     names = run("docs/concepts.md", {"steps_per_epoch=20": "steps_per_epoch=2", "epochs=2": "epochs=1"})
     assert "classifier_head: newly initialised (2 variables not in pretrained)" in caplog.text
@@ -203,6 +212,7 @@ def test_tokenizer():
     assert "word" in names["tokens"] and len(names["tokens"]) <= 100
 
 
+@pytest.mark.slow  # the calls of all pages: test_what_pages_call_takes_their_arguments
 def test_data_and_corpora(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     names = run("docs/data.md")
@@ -247,6 +257,7 @@ def _is_call(code):
     return re.match(r"(\w+ = )?(kbert|keras|model|layers|classifier|pipeline)[.(]", code) is not None
 
 
+@pytest.mark.slow  # the calls of all pages: test_what_pages_call_takes_their_arguments
 def test_every_call_of_the_migration_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, (model, format) in MIGRATED.items():
@@ -272,3 +283,35 @@ def test_every_page_with_python_is_run():
     here += " question-answering quickstart tokenizer training"
     pages = {path.stem for path in (ROOT / "docs").glob("*.md") if blocks(f"docs/{path.name}")}
     assert pages == {*here.split(), "serving"}
+
+
+def _found(node, names):
+    """What a dotted name of a page stands for: of an import, or of kbert or keras; None for what the page makes."""
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    owner = _found(node.value, names) if isinstance(node, ast.Attribute) else None
+    return getattr(owner, node.attr) if inspect.ismodule(owner) else None
+
+
+def test_what_pages_call_takes_their_arguments():
+    """Every function and class that a page calls by its public name, without running it."""
+    checked = {}
+    for path in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))):
+        trees = [ast.parse(code) for code in blocks(path.relative_to(ROOT))]
+        names = {"kbert": kbert, "keras": keras}
+        imports = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+        exec(compile(ast.Module(imports, []), path.name, "exec"), names)
+        for call in (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            called = _found(call.func, names)
+            if not str(getattr(called, "__module__", "")).startswith("kbert"):
+                continue
+            given = {word.arg: None for word in call.keywords if word.arg}
+            is_whole = len(given) == len(call.keywords) and not any(isinstance(a, ast.Starred) for a in call.args)
+            signature = inspect.signature(called)
+            try:
+                (signature.bind if is_whole else signature.bind_partial)(*call.args, **given)
+            except TypeError as error:
+                raise AssertionError(f"{path.name}, {ast.unparse(call)}: {error}") from error
+            checked.setdefault(path.stem, set()).add(called.__name__)
+    assert {"concepts", "corpora", "data", "distillation", "fill-mask", "migrate", "pretraining"} <= checked.keys()
+    assert sum(map(len, checked.values())) > 80, checked

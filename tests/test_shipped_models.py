@@ -8,6 +8,7 @@ import pytest
 from experiments.downstream import named_tasks
 from helpers.docs_scripts import import_docs_script
 from helpers.paths import ROOT
+from helpers.slow_but import slow_but
 from helpers.tiny_directory import sentences
 
 import kbert
@@ -23,6 +24,10 @@ MONTHS |= {"september", "october", "november", "december"}
 def model(request):
     """The folder of one of the models."""
     return HOME / request.param
+
+
+# The answers of kbert-mini: test_the_first_page of test_pages.py.
+some_models = pytest.mark.parametrize("model", slow_but(("kbert-tiny",), NAMES), indirect=True)
 
 
 @pytest.fixture
@@ -54,7 +59,8 @@ def served(exported):
     return ExportedPipeline(exported).predict_on_batch({"text": TEXTS})["probabilities"]
 
 
-@pytest.mark.usefixtures("offline")
+@some_models
+@pytest.mark.usefixtures("offline", "eagerly")
 def test_it_is_loaded_and_answers_as_its_export(model):
     _, answers = answers_of(model)
     assert answers["count"].tolist() == [1, 1]
@@ -67,7 +73,8 @@ def test_it_is_loaded_and_answers_as_its_export(model):
     np.testing.assert_allclose(served(shipped), answers["probabilities"], atol=tolerance)
 
 
-@pytest.mark.usefixtures("offline")
+@some_models
+@pytest.mark.usefixtures("offline", "eagerly")
 def test_it_gives_embeddings(model):
     encoder = kbert.build_pipeline(kbert.load_pretrained(model, task="encoder"))
     [one, near, far] = encoder.predict(
@@ -118,7 +125,8 @@ def test_mini_beats_random_weights_on_named_entities(shared_data):
 SENTIMENT = HOME / "kbert-mini-sentiment"
 
 
-@pytest.mark.usefixtures("offline")
+@pytest.mark.slow  # asked and exported: test_the_first_page of test_pages.py; a shipped export: above
+@pytest.mark.usefixtures("offline", "eagerly")
 def test_the_sentiment_model_answers_as_its_card_and_its_export():
     card = (SENTIMENT / "README.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| ([^|]+) \| (positive|negative) \| ([\d.]+)% \|$", card, re.M)
@@ -130,6 +138,7 @@ def test_the_sentiment_model_answers_as_its_card_and_its_export():
     np.testing.assert_allclose(exported["probabilities"], answers["probabilities"], atol=0.02)
 
 
+@pytest.mark.slow  # what it answers: test_the_sentiment_model_answers_as_its_card_and_its_export
 def test_the_sentiment_model_is_as_good_as_its_card_says(shared_data):
     lines = (shared_data / "glue/SST-2/dev.tsv").read_text(encoding="utf-8").splitlines()[1:]
     texts, numbers = zip(*(line.split("\t") for line in lines), strict=True)

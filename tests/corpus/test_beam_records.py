@@ -49,10 +49,13 @@ def run(corpus, tokenizer, directory, **arguments):
     return write_records_with_beam(corpus, tokenizer, directory, **{"runner": "DirectRunner", **ARGUMENTS, **arguments})
 
 
-def test_two_processes_write_the_same_bytes(corpus, tokenizer, whole, tmp_path, caplog):
+@pytest.mark.parametrize(
+    "flags", [(), pytest.param(TWO_PROCESSES, marks=pytest.mark.slow)], ids=["one process", "two processes"]
+)
+def test_any_number_of_processes_writes_the_same_bytes(corpus, tokenizer, whole, tmp_path, caplog, flags):
     shared = tmp_path / "shared"
     _log_once.cache_clear()  # `whole` has told the formats
-    records = run(corpus, tokenizer, tmp_path / "records", beam_flags=TWO_PROCESSES, shared=shared)
+    records = run(corpus, tokenizer, tmp_path / "records", beam_flags=flags, shared=shared)
     records.check_hashes()
     assert contents(tmp_path / "records") == whole
     assert list(shared.iterdir()) == []

@@ -236,6 +236,7 @@ def test_real_wikipedia(shared_data):
     assert sum(len(s) for s in sentences) / len(sentences) > 80
 
 
+@pytest.mark.slow  # prose: test_wrapped_prose; archives: test_archives
 def test_real_novels(shared_data):
     documents = list(read_documents(shared_data / "novels" / "novels-1.tar.gz"))
     assert len(documents) > 10 and all(1500 < len(document) <= 25_000 for document in documents)

@@ -164,18 +164,18 @@ def test_a_damaged_unfinished_run_is_not_resumed(tokenizer, tmp_path, monkeypatc
         write_records(documents, tokenizer, tmp_path / "r", **ARGUMENTS)
 
 
-def test_accents_are_stripped_by_default_or_by_name(tmp_path):
+@pytest.mark.parametrize("lowercase", [True, pytest.param(False, marks=_SLOW)])
+def test_accents_are_stripped_by_default_or_by_name(tmp_path, lowercase):
     """`strip_accents=None` means True where text is lower-cased, False where it is not."""
-    for lowercase in (True, False):
-        open_, named = (BertTokenizer(VOCABULARY, lowercase=lowercase, strip_accents=s) for s in (None, lowercase))
-        directory = tmp_path / str(lowercase)
-        records = write_records([["a b"]], open_, directory, held_out=0.0)
-        records.check_tokenizer(named)
-        before = contents(directory)
-        write_records([["a b"]], named, directory, held_out=0.0)  # the same records: nothing to do
-        assert contents(directory) == before
-        with pytest.raises(ValueError, match=f"strip_accents={lowercase}, received {not lowercase}"):
-            records.check_tokenizer(BertTokenizer(VOCABULARY, lowercase=lowercase, strip_accents=not lowercase))
+    open_, named = (BertTokenizer(VOCABULARY, lowercase=lowercase, strip_accents=s) for s in (None, lowercase))
+    directory = tmp_path / str(lowercase)
+    records = write_records([["a b"]], open_, directory, held_out=0.0)
+    records.check_tokenizer(named)
+    before = contents(directory)
+    write_records([["a b"]], named, directory, held_out=0.0)  # the same records: nothing to do
+    assert contents(directory) == before
+    with pytest.raises(ValueError, match=f"strip_accents={lowercase}, received {not lowercase}"):
+        records.check_tokenizer(BertTokenizer(VOCABULARY, lowercase=lowercase, strip_accents=not lowercase))
 
 
 def test_complete_records_are_left_alone(tokenizer, tmp_path):

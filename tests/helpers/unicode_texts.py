@@ -51,8 +51,18 @@ def characters_of_both():
 @functools.cache
 def transparent_vocabulary():
     """Every character that can be left after normalisation, as a word and as a piece: nothing is hidden by [UNK]."""
+    return _vocabulary_of(assigned_characters())
+
+
+def vocabulary_of(strings):
+    """Of `transparent_vocabulary` what these strings, or bytes with UTF-8 in them, can need: it is built at once."""
+    decoded = (string.decode("utf-8", "ignore") if isinstance(string, bytes) else string for string in strings)
+    return _vocabulary_of(set(assigned_characters()) & {"ς"}.union(*decoded))  # at a word's end: no form of Σ alone
+
+
+def _vocabulary_of(known):
     characters = set()
-    for char in assigned_characters():
+    for char in known:
         for form in (
             char,
             char.lower(),

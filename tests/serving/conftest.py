@@ -68,6 +68,24 @@ def served_models(tmp_path_factory):
     return ServedModels(tmp_path_factory.mktemp("saved_models"))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _load_once(served_models):
+    """Whoever loads one of `served_models` gets the one that is loaded: nobody changes its files or weights."""
+    load, loaded = tf.saved_model.load, {}
+
+    def load_once(path, *arguments, **options):
+        key = (str(path), repr(arguments), repr(options))
+        if not str(path).startswith(f"{served_models.directory}/"):
+            return load(path, *arguments, **options)
+        if key not in loaded:
+            loaded[key] = load(path, *arguments, **options)
+        return loaded[key]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tf.saved_model, "load", load_once)
+        yield
+
+
 @pytest.fixture(params=EXPORTED)
 def served(request, served_models):
     """Each of `served_models` in turn."""

@@ -13,7 +13,8 @@ import pytest
 from helpers.paths import ROOT
 from helpers.run_python import assert_imports_none
 from helpers.run_recipe import run_kbert
-from helpers.served_models import ON_THE_PAGE, SIGNATURES
+from helpers.served_models import KINDS, ON_THE_PAGE, SIGNATURES
+from helpers.slow_but import slow_but
 
 from kbert.serving.client import ServingClient, trim_answers
 from kbert.serving.rest_transport import ServingError
@@ -29,27 +30,28 @@ def url(request, server):
     return getattr(server, request.param)
 
 
-def test_answers_equal_those_of_python(server, url, served_models):
+# Answers of every sort; the other kinds are asked below.
+@pytest.mark.parametrize("kind", slow_but(("single", "fill_mask", "span"), KINDS))
+def test_answers_equal_those_of_python(server, url, served_models, kind):
     texts = {
         "fill_mask": ["a [MASK] film", "[MASK] [MASK]", "none"],
         "tagging": ["the capital paris london", "", "film"],
     }
     second = {"multiple_choice": CHOICES, "span": ["in london .", "", "the film \U0001f600 london é"]}
-    for kind in served_models:
-        pipeline = served_models[kind].pipeline
-        given = (texts.get(kind, TEXTS), second.get(kind, PAIRS))
-        columns = dict(zip(pipeline.preprocessor.input_names, given, strict=False))
-        answers = ServingClient(url, kind, timeout=PATIENT).predict(columns)
-        expected = pipeline.predict(columns, verbose=0)
-        assert answers.keys() == expected.keys()
-        for name, value in trim_answers({name: value.tolist() for name, value in expected.items()}).items():
-            if expected[name].dtype == object:
-                assert answers[name] == value
-            else:
-                for row, expected_row in zip(answers[name], value, strict=True):
-                    np.testing.assert_allclose(row, expected_row, atol=1e-5, rtol=0)
-        if server.requests is not None:
-            assert server.requests[-1] == (kind, "serving_default")
+    pipeline = served_models[kind].pipeline
+    given = (texts.get(kind, TEXTS), second.get(kind, PAIRS))
+    columns = dict(zip(pipeline.preprocessor.input_names, given, strict=False))
+    answers = ServingClient(url, kind, timeout=PATIENT).predict(columns)
+    expected = pipeline.predict(columns, verbose=0)
+    assert answers.keys() == expected.keys()
+    for name, value in trim_answers({name: value.tolist() for name, value in expected.items()}).items():
+        if expected[name].dtype == object:
+            assert answers[name] == value
+        else:
+            for row, expected_row in zip(answers[name], value, strict=True):
+                np.testing.assert_allclose(row, expected_row, atol=1e-5, rtol=0)
+    if server.requests is not None:
+        assert server.requests[-1] == (kind, "serving_default")
 
 
 def test_arrays_and_bytes(url, served_models):
@@ -229,9 +231,11 @@ def test_questions_and_choices_of_the_recipe(url, served_models, capsys, tmp_pat
     np.testing.assert_allclose([row["probabilities"] for row in answers], expected["probabilities"], atol=1e-5, rtol=0)
 
 
-def test_the_requests_of_the_page(server):
-    """docs/serving.md: every curl line, and every block of Python, which calls every signature of every model."""
-    page = (ROOT / "docs/serving.md").read_text(encoding="utf-8")
+PAGE = ROOT / "docs/serving.md"
+
+
+def test_the_curl_lines_of_the_page(server):
+    page = PAGE.read_text(encoding="utf-8")
     _forget_requests(server)
     for line in re.findall(r"^    (curl -d .*)$", page, flags=re.MULTILINE):
         _, _, body, address = shlex.split(line)
@@ -240,6 +244,12 @@ def test_the_requests_of_the_page(server):
             answer = json.loads(response.read())
         assert set(answer) <= {"outputs", "predictions", "results"} and all(answer.values()), line
     assert server.requests is None or len(server.requests) == 7
+
+
+@pytest.mark.slow  # the curl lines ask each model, above; every signature in its SavedModel: test_export.py
+def test_the_python_of_the_page(server):
+    """Every block, which together call every signature of every model."""
+    page = PAGE.read_text(encoding="utf-8")
     _forget_requests(server)
     for block in re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL):
         code = block.replace('"saved_models/', f'"{ROOT}/saved_models/')

@@ -13,8 +13,9 @@ from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.serving.saved_model_file import find_export
 
 
-# What comes out of the other kinds' graphs: test_export.py; their rows: the pipelines' own tests.
-@pytest.mark.parametrize("served", slow_but(("single", "span", "tagging"), KINDS), indirect=True)
+# What comes out of the other kinds' graphs: test_export.py; their rows: the pipelines' own tests; those of taggers also
+# test_entities_and_labels of test_playground.py.
+@pytest.mark.parametrize("served", slow_but(("single", "span"), KINDS), indirect=True)
 def test_rows_are_those_of_the_pipeline(served):
     exported = ExportedPipeline(served.path)
     pipeline = served.pipeline
@@ -91,15 +92,17 @@ def test_the_limits_of_the_export_hold(served_models):
     assert json.dumps(sorted(exported.output)) == '["label", "probabilities"]'
 
 
-def test_a_vocabulary_with_empty_lines_answers_as_the_pipeline(tmp_path):
+@pytest.mark.parametrize("source", slow_but(("directory",), ("directory", "pipeline")))
+def test_a_vocabulary_with_empty_lines_answers_as_the_pipeline(tmp_path, source):
     """As that of bert-base-japanese has one, whose ids count."""
     tokens = [*VOCABULARY[:7], "", *VOCABULARY[7:12], "", *VOCABULARY[12:]]
-    model = randomise(kbert.BertPretrainer(tiny_config(vocabulary_size=len(tokens))))
+    model = randomise(kbert.BertPretrainer(tiny_config(vocabulary_size=len(tokens), num_layers=1)))
     (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
     pipeline = kbert.build_pipeline(model, kbert.BertTokenizer(tmp_path / "vocab.txt"), top_k=len(tokens))
     kbert.save_pretrained(pipeline, tmp_path / "model")
-    for source in (pipeline, tmp_path / "model"):
-        exported = ExportedPipeline(kbert.export(source, tmp_path / "exported"))
-        texts = {"text": ["the [MASK] is good.", "paris [MASK] france"]}
-        found = list(exported.answers.to_dicts(exported.predict_on_batch(texts)))
-        assert _rounded(list(pipeline.answers.to_dicts(pipeline.predict_on_batch(texts)))) == found
+    source = tmp_path / "model" if source == "directory" else pipeline
+    exported = ExportedPipeline(kbert.export(source, tmp_path / "exported"))
+    texts = {"text": ["the [MASK] is good.", "paris [MASK] france"]}
+    found = list(exported.answers.to_dicts(exported.predict_on_batch(texts)))
+    pipeline.run_eagerly = True  # sooner than tracing
+    assert _rounded(list(pipeline.answers.to_dicts(pipeline.predict_on_batch(texts)))) == found

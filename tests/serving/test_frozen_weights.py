@@ -6,27 +6,32 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.slow_but import slow_but
 
 import kbert
 from kbert.serving.frozen_weights import FrozenWeights
 from kbert.serving.saved_model_file import SavedModelFile
 
 
-def _is_weight(node):
-    return node.op == "Const" and node.attr["dtype"].type == tf.float32.as_datatype_enum
+def _is_weight(node, dtype=tf.float32):
+    return node.op == "Const" and node.attr["dtype"].type == dtype.as_datatype_enum
 
 
-@pytest.mark.parametrize("kind", ["encoder", pytest.param("multiple_choice", marks=pytest.mark.slow)])  # as encoder
+def _bytes_of_weights(model, dtype=tf.float32):
+    return sum(len(node.attr["value"].tensor.tensor_content) for node in model.nodes if _is_weight(node, dtype))
+
+
+@pytest.mark.parametrize("kind", slow_but(("multiple_choice",), ("multiple_choice", "encoder")))
 def test_answers_are_the_same_and_weights_are_stored_once(served_models, kind, tmp_path):
     served = served_models[kind]
     path = kbert.export(served.pipeline, tmp_path / "frozen", frozen_weights=True)
     assert json.loads((path / "card.json").read_text("utf-8"))["frozen_weights"] is True
     plain, frozen = SavedModelFile(served.path), SavedModelFile(path)
     assert frozen.variable_bytes() == 0 < plain.variable_bytes()
-    constants = sum(len(node.attr["value"].tensor.tensor_content) for node in frozen.nodes if _is_weight(node))
+    constants = _bytes_of_weights(frozen)
     assert (
         0.999 * plain.variable_bytes() < constants < 1.02 * plain.variable_bytes()
-    )  # once, of an encoder's four signatures
+    )  # once, of all signatures: an encoder has four
     columns = {name: tf.constant(values) for name, values in served.columns.items()}
     loaded = tf.saved_model.load(str(path))
     for name, expected in ((name, served.loaded[name](**columns)) for name in served.signatures):
@@ -46,6 +51,8 @@ def test_the_bodies_of_loops_get_no_weights_from_outside(served_models, tmp_path
     assert loops and not any(
         dtype == tf.bfloat16.as_datatype_enum for loop in loops for dtype in loop.attr["T"].list.type
     )
+    half = SavedModelFile(served_models["single"].path).variable_bytes() / 2
+    assert 0.99 * half < _bytes_of_weights(model, tf.bfloat16) < 1.02 * half  # once, though `classify` is another graph
     text = tf.constant(["a good film"])
     answers = tf.saved_model.load(str(path)).signatures["serving_default"](text=text)
     expected = pipeline.predict(["a good film"], verbose=0)

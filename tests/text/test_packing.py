@@ -64,11 +64,14 @@ def test_pairs_equal_the_loop(length):
 
 
 def test_truncated_lengths_equal_the_loop_everywhere():
-    grid = [(a, b, budget) for a in range(12) for b in range(12) for budget in range(2, 15)]
-    for a, b, budget in grid:
-        expected = [len(part) for part in reference_truncate(range(a), range(b), budget)]
-        got = truncated_lengths(tf.constant([a]), tf.constant([b]), budget)
-        assert [int(part[0]) for part in got] == expected, (a, b, budget)
+    pairs = [(a, b) for a in range(12) for b in range(12)]
+    for budget in range(2, 15):
+        expected = [[len(part) for part in reference_truncate(range(a), range(b), budget)] for a, b in pairs]
+        got = truncated_lengths(*(tf.constant(side) for side in zip(*pairs, strict=True)), budget)
+        for pair, lengths, wanted in zip(pairs, np.stack(got, axis=-1).tolist(), expected, strict=True):
+            assert lengths == wanted, (*pair, budget)
+    one = truncated_lengths(tf.constant([11]), tf.constant([3]), 9)
+    assert [part.numpy().tolist() for part in one] == [[6], [3]]
 
 
 def test_all_empty_texts():

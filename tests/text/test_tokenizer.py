@@ -197,7 +197,7 @@ def all_ops(graph_def):
     return {node.op for node in nodes}
 
 
-@pytest.mark.parametrize("split_on_cjk", [True, False])
+@pytest.mark.parametrize("split_on_cjk", [True, pytest.param(False, marks=pytest.mark.slow)])  # fewer operations
 def test_only_ops_that_serving_links(split_on_cjk):
     tokenizer = BertTokenizer(VOCABULARY, split_on_cjk=split_on_cjk, special_tokens_in_text=True)
 

@@ -9,7 +9,15 @@ import tarfile
 import pytest
 import tensorflow as tf
 from helpers.reference_tokenizer import SPECIAL_TOKENS, ReferenceTokenizer
-from helpers.unicode_texts import NASTY, assigned_characters, characters_of_both, random_strings, transparent_vocabulary
+from helpers.slow_but import slow_but
+from helpers.unicode_texts import (
+    NASTY,
+    assigned_characters,
+    characters_of_both,
+    random_strings,
+    transparent_vocabulary,
+    vocabulary_of,
+)
 
 from kbert.text.tokenizer import BertTokenizer
 
@@ -21,6 +29,7 @@ SETTINGS = {
     "CJK in words": {"lowercase": True, "split_on_cjk": False},
     "cased, CJK in words": {"lowercase": False, "split_on_cjk": False},
 }
+# Of their characters: test_random_strings and test_nasty_strings.
 SINGLE, COMBINED = ("lower with accents", "CJK in words"), ("cased without accents", "cased, CJK in words")
 VOCABULARIES = {  # of ../shared/data/vocab, with the setting it was made for
     "bert-base-uncased": {"lowercase": True},
@@ -66,9 +75,9 @@ def read_words(shared_data, name):
     [
         pytest.param({"lowercase": True}, 1, id="uncased", marks=pytest.mark.slow),
         pytest.param({"lowercase": False}, 1, id="cased", marks=pytest.mark.slow),
-        pytest.param({"lowercase": True}, 5, id="uncased, some"),
-        *(pytest.param(SETTINGS[name], 11, id=f"{name}, some") for name in ("cased", *SINGLE)),
-        *(pytest.param(SETTINGS[name], 11, id=f"{name}, some", marks=pytest.mark.slow) for name in COMBINED),
+        pytest.param({"lowercase": True}, 13, id="uncased, some"),
+        pytest.param({"lowercase": False}, 29, id="cased, some"),
+        *(pytest.param(SETTINGS[name], 11, id=f"{name}, some", marks=_SLOW) for name in (*SINGLE, *COMBINED)),
     ],
 )
 def test_every_assigned_character_in_context(settings, step):
@@ -77,24 +86,27 @@ def test_every_assigned_character_in_context(settings, step):
     assert differences(strings, transparent_vocabulary(), **settings) == []
 
 
-def test_every_character_between_sigmas():
+@pytest.mark.parametrize("step", slow_but((31,), (31, 7)))
+def test_every_character_between_sigmas(step):
     # The form of a sigma depends on the characters around it, and TensorFlow's ICU knows those of its own Unicode only.
     known = characters_of_both()
     assert len(known) > 140_000
-    strings = [f"Σ{char}Σ{char} A{char}Σ" for char in known[::7]]
+    strings = [f"Σ{char}Σ{char} A{char}Σ" for char in known[::step]]
     assert differences(strings, transparent_vocabulary(), lowercase=True) == []
 
 
+@pytest.mark.parametrize("count", slow_but((500,), (500, 1500)))
 @every_setting
-def test_random_strings(settings):
-    assert differences(random_strings(1500, seed=7), transparent_vocabulary(), **settings) == []
+def test_random_strings(settings, count):
+    strings = random_strings(count, seed=7)
+    assert differences(strings, vocabulary_of(strings), **settings) == []
 
 
 @every_setting
 def test_nasty_strings(settings):
-    assert differences(NASTY, transparent_vocabulary(), **settings) == []
+    assert differences(NASTY, vocabulary_of(NASTY), **settings) == []
     # What a batch holds decides which short cuts it takes.
-    assert differences(NASTY, transparent_vocabulary(), one_by_one=True, **settings) == []
+    assert differences(NASTY, vocabulary_of(NASTY), one_by_one=True, **settings) == []
 
 
 def test_unassigned_and_private_characters_are_kept():
@@ -172,9 +184,10 @@ def test_bytes_that_are_not_utf8_are_dropped():
         for _ in range(2000)
     ]
     for settings in ({"lowercase": True}, {"lowercase": False}, {"split_on_cjk": False}):
-        assert differences(strings, transparent_vocabulary(), **settings) == []
+        assert differences(strings, vocabulary_of(strings), **settings) == []
 
 
+@pytest.mark.slow  # the uncased one: test_languages_and_naughty_strings; characters and random strings: above
 @some_vocabularies
 def test_published_vocabularies(shared_data, name):
     vocabulary = read_words(shared_data, name)

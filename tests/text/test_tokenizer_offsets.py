@@ -5,7 +5,8 @@ import random
 import pytest
 import tensorflow as tf
 from helpers.reference_tokenizer import SPECIAL_TOKENS, ReferenceTokenizer
-from helpers.unicode_texts import NASTY, assigned_characters, random_strings, transparent_vocabulary
+from helpers.slow_but import slow_but
+from helpers.unicode_texts import NASTY, assigned_characters, random_strings, vocabulary_of
 
 from kbert.text.tokenizer import BertTokenizer
 
@@ -19,7 +20,14 @@ SETTINGS = {
     "tokens of one's own": {"special_tokens_in_text": ["##a", "中", "[MASK]", "b"]},
     "short words": {"max_word_length": 2},
 }
-every_setting = pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+COMBINED = "special tokens, CJK in words"  # each by itself is a setting, too
+every_setting = pytest.mark.parametrize(
+    "settings",
+    [
+        pytest.param(settings, id=name, marks=pytest.mark.slow if name == COMBINED else ())
+        for name, settings in SETTINGS.items()
+    ],
+)
 VOCABULARY = [
     *SPECIAL_TOKENS,
     *"abcdefghijklmnopqrstuvwxyz",
@@ -35,8 +43,8 @@ def spans(tokenizer, strings):
 
 
 def check_against_reference(strings, settings):
-    tokenizer = BertTokenizer(transparent_vocabulary(), **settings)
-    reference = ReferenceTokenizer(transparent_vocabulary(), **settings)
+    vocabulary = vocabulary_of(strings)
+    tokenizer, reference = BertTokenizer(vocabulary, **settings), ReferenceTokenizer(vocabulary, **settings)
     pieces = spans(tokenizer, strings)
     for string, found in zip(strings, pieces, strict=True):
         assert found == reference.pieces(string), ascii(string)
@@ -44,14 +52,14 @@ def check_against_reference(strings, settings):
 
 
 @every_setting
-@pytest.mark.parametrize("step", [97, pytest.param(23, marks=pytest.mark.slow)])  # the ids: test_tokenizer_exact.py
+@pytest.mark.parametrize("step", slow_but((291,), (291, 23)))  # the ids: test_tokenizer_exact.py
 def test_equal_the_reference(settings, step):
     trouble = [*SPECIAL_TOKENS, "[mask]", "[", "]", "MASK", "\ufaf0", "\ufaf4", "\ufaff", *"aéßΣİ\u0301\u0308\u0327"]
     trouble += ["\u200d", "\x00", " ", "\n", "\u2028", "!", "中", "한", "क़", "ि", "👍🏽", "ñ", "\u0303"]
     strings = [
         *NASTY,
-        *random_strings(600, seed=2, length=17),
-        *random_strings(1200, seed=3, alphabet=trouble, length=12),
+        *random_strings(min(600, 58_200 // step), seed=2, length=17),
+        *random_strings(min(1200, 116_400 // step), seed=3, alphabet=trouble, length=12),
     ]
     strings += [f"a{char}b {char}" for char in assigned_characters()[::step]]
     check_against_reference(strings, settings)

@@ -11,7 +11,7 @@ import unicodedata
 import pytest
 import tensorflow as tf
 from helpers.reference_tokenizer import SPECIAL_TOKENS
-from helpers.unicode_texts import NASTY, assigned_characters, random_strings, transparent_vocabulary
+from helpers.unicode_texts import NASTY, assigned_characters, random_strings, transparent_vocabulary, vocabulary_of
 
 from kbert.text.tokenizer import BertTokenizer
 
@@ -107,10 +107,11 @@ def comparable(strings, differing, lowercase):
 def test_random_and_nasty_strings(differing, lowercase):
     strings = comparable([*random_strings(4000, seed=11, length=20), *NASTY], differing[lowercase], lowercase)
     assert len(strings) > 2000
-    theirs = of_tokenizers(transparent_vocabulary(), lowercase)(strings)
-    assert theirs == of_kbert(transparent_vocabulary(), lowercase)(strings)
+    vocabulary = vocabulary_of(strings)
+    assert of_tokenizers(vocabulary, lowercase)(strings) == of_kbert(vocabulary, lowercase)(strings)
 
 
+@pytest.mark.slow  # strings: test_random_and_nasty_strings; a published vocabulary: test_offsets
 @pytest.mark.parametrize(
     ("name", "lowercase"),
     [("bert-base-uncased", True), ("bert-base-cased", False), ("bert-base-multilingual-cased", False)],

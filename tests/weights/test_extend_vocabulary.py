@@ -43,6 +43,7 @@ def test_words_take_unused_places_then_new_rows(model, tmp_path):
     assert model.pretrained.tokenizer.vocabulary == VOCABULARY
 
 
+@pytest.mark.slow  # its weights: above; a training from a model: pretraining/run/test_given_models.py
 @pytest.mark.usefixtures("eagerly")
 def test_its_pre_training_goes_on(model):
     extended = extend_vocabulary(model, ["abc", "xy"])

@@ -5,6 +5,7 @@ import logging
 
 import numpy as np
 import pytest
+from helpers.slow_but import slow_but
 from helpers.stored_models import MODELS, assert_same_weights, load, make_model, save
 from helpers.tiny_bert import PAIRS, TEXTS, VOCABULARY, tiny_tokenizer
 
@@ -32,6 +33,7 @@ SAME = (  # fields of the config that come back
     "hidden_act layer_norm_eps hidden_dropout_prob attention_probs_dropout_prob type_vocab_size "
     "max_position_embeddings is_decoder num_attention_heads tie_word_embeddings id2label"
 ).split()
+QUICK = ("BertForPreTraining", "BertForTokenClassification", "BertForMultipleChoice")
 UNHELD = ("encoder without pooler", "masked_lm with pooler", "masked_lm as KerasHub's", "span with pooler")
 ACTIVATIONS = ["gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu", "silu", "tanh"]
 
@@ -71,7 +73,11 @@ def heads(model):
     return set() if model.task == "encoder" else set(model.output)
 
 
-@pytest.mark.parametrize("name,seed", [(name, seed) for seed, name in enumerate(CLASSES)])
+# The heads of the others with stored outputs: test_every_head_computes_what_transformers_does of test_huggingface.py.
+@pytest.mark.parametrize(
+    "name,seed",
+    [pytest.param(name, seed, marks=() if name in QUICK else pytest.mark.slow) for seed, name in enumerate(CLASSES)],
+)
 def test_what_transformers_writes(name, seed, tmp_path):
     task, fields = CLASSES[name]
     theirs = make_theirs(name, seed, **fields)
@@ -110,7 +116,10 @@ def check_no_warning(theirs, path):
     assert {key: ours[key] for key in SAME} == {key: wanted[key] for key in SAME}
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name not in UNHELD])
+# What other models' files hold: formats/test_round_trips.py.
+@pytest.mark.parametrize(
+    "name", slow_but(("pretraining", "classification"), [name for name in MODELS if name not in UNHELD])
+)
 def test_what_kbert_writes(name, tmp_path):
     model = make_model(name, activation="gelu_erf")
     save(model, tmp_path / "out", "huggingface")

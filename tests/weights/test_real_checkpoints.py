@@ -16,7 +16,6 @@ from golden.hf_real_make import CLOZES, LOGIT_STEP, SENTENCES, STATE_STEP, TOP
 from helpers.hf_directory import GOLDEN
 from helpers.paths import ROOT
 from helpers.run_recipe import run_kbert
-from helpers.slow_but import slow_but
 from helpers.stored_models import assert_same_weights, load
 
 import kbert
@@ -46,6 +45,8 @@ def golden():
         return dict(values)
 
 
+@pytest.mark.usefixtures("eagerly")
+@pytest.mark.slow  # of tiny models: formats/test_huggingface.py; of a real one: test_masked_lm_logits
 def test_hidden_states_of_real_sentences(weights, golden):
     model = load(weights / "all-MiniLM-L6-v2", outputs=("hidden_states", "sequence_output", "pooled_output"))
     length = golden["token_ids"].shape[1]
@@ -76,6 +77,7 @@ def test_masked_lm_logits(weights, golden):
     np.testing.assert_allclose(found, golden["mlm_logits"], rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow  # the logits: above; the command: tests/commands
 @pytest.mark.usefixtures("eagerly")
 def test_the_fill_mask_recipe(weights, golden, capsys):
     run_kbert("fill-mask", *CLOZES, "--source", weights / "bert-tiny-mlm", "--top-k", TOP, "--json")
@@ -103,13 +105,15 @@ def test_similar_sentences_are_near(weights):
     assert similarity[0, 1] > 0.5 > 0.2 > similarity[0, 2] and similarity[2, 3] > 0.4 > 0.2 > similarity[1, 3]
 
 
-@pytest.mark.parametrize("format", slow_but(("kbert",), ("huggingface", "kbert")))
+@pytest.mark.slow  # of tiny models: test_every_model_comes_back of formats/test_kbert.py
+@pytest.mark.parametrize("format", ["huggingface", "kbert"])
 def test_a_round_trip_of_a_real_model(weights, format, tmp_path):
     model = load(weights / "bert-tiny-mlm")
     kbert.save_pretrained(model, tmp_path / "out", format=format)
     assert_same_weights(load(tmp_path / "out"), model)
 
 
+@pytest.mark.slow  # of tiny models: test_parity.py
 @pytest.mark.parity
 @pytest.mark.parametrize("name", MODELS)
 def test_parity_with_transformers(weights, name):

@@ -103,18 +103,26 @@ _HIDING = """return [...document.querySelectorAll(".view textarea, .results *")]
     .filter((one) => one.scrollHeight > one.clientHeight + 1).map((one) => one.name || one.className)"""
 
 
-def test_boxes_show_their_whole_text(browser, server):
-    """The sample texts of every view, in a wide window and on a phone; the answers, too, on a phone."""
-    for width in (1100, 390):
-        with browser.emulating(width=width):
-            browser.open(server)
-            for view in VIEWS:
-                browser.view(view)
-                hiding = browser.js(_HIDING)
-                assert [name for name in hiding if width == 390 or "scroll" not in name] == [], (view, width)
-                if view == "next_sentence" and width == 1100:
-                    first, other = browser.all("[name=document], [name=other]")
-                    assert first.size == other.size and first.location["y"] == other.location["y"]
+@pytest.mark.parametrize(
+    "width, views",
+    [
+        (1100, ("next_sentence",)),
+        (390, ("masking", "question_answering")),
+        pytest.param(1100, VIEWS, marks=pytest.mark.slow),
+        pytest.param(390, VIEWS, marks=pytest.mark.slow),
+    ],
+)
+def test_boxes_show_their_whole_text(browser, server, width, views):
+    """The sample texts of views, in a wide window and on a phone; the answers, too, on a phone."""
+    with browser.emulating(width=width):
+        browser.open(server)
+        for view in views:
+            browser.view(view)
+            hiding = browser.js(_HIDING)
+            assert [name for name in hiding if width == 390 or "scroll" not in name] == [], (view, width)
+            if view == "next_sentence" and width == 1100:
+                first, other = browser.all("[name=document], [name=other]")
+                assert first.size == other.size and first.location["y"] == other.location["y"]
 
 
 # What scrolls by itself in the open view's answers.
@@ -200,8 +208,8 @@ def _percent(probability):
     return "< 0.1 %" if 0 < probability < 0.0005 else f"{100 * probability:.1f} %"
 
 
-def test_answers_of_several_models(page, server):
-    """Side by side; proposals; a question's answer and entities, marked in the text; a label."""
+def test_answers_of_several_models(page):
+    """Side by side; proposals."""
     choose(page, "pretraining", "span")
     assert page.texts(".column h3") == ["pretraining", "span"] and len(page.all("table")) == 2
     assert page.all(".column:first-child .bars") and not page.all(".column:last-child .bars")
@@ -210,6 +218,8 @@ def test_answers_of_several_models(page, server):
     assert len(page.all(".fill")) == 1 and len(page.all(".fill li")) == 5
     assert "cannot do this" in page.one(".column:last-child .note").text
 
+
+def test_an_answer_in_its_text(page, server):
     choose(page, "span")
     page.view("question_answering")
     page.type("[name=context]", TEXT)
@@ -220,6 +230,9 @@ def test_answers_of_several_models(page, server):
         button.click()
         assert page.texts("mark") == [candidate["answer"]] * bool(candidate["answer"])
 
+
+@pytest.mark.slow  # entities in their text: test_what_is_typed_stays_text; the answers: playground/test_answer_views.py
+def test_entities_and_a_label(page, server):
     choose(page, "tagging")
     page.view("entities")
     page.type("[name=entity_text]", TEXT)
@@ -232,10 +245,17 @@ def test_answers_of_several_models(page, server):
     assert page.one(".summary b").text == answer["label"] and len(page.all(".bars li")) == 3
 
 
-def test_what_is_typed_stays_text(page):
-    """Script and markup, in every box of every view, with models that answer there."""
-    choose(page, "pretraining", "span", "tagging")
-    for view in VIEWS:
+@pytest.mark.parametrize(
+    "models, views",
+    [
+        (("pretraining", "tagging"), ("masking", "entities")),
+        pytest.param(("pretraining", "span", "tagging"), VIEWS, marks=pytest.mark.slow),
+    ],
+)
+def test_what_is_typed_stays_text(page, models, views):
+    """Script and markup, in every box of views, with models that answer there."""
+    choose(page, *models)
+    for view in views:
         page.view(view)
         for box in page.all(".view textarea"):
             if view == VIEWS[0]:
@@ -312,12 +332,15 @@ return Math.min(...texts.map((node) => {
 """
 
 
-def test_dark_light_and_narrow(page):
+@pytest.mark.parametrize(
+    "views", [("masking", "question_answering"), pytest.param(VIEWS, marks=pytest.mark.slow)], ids=["some", "all"]
+)
+def test_dark_light_and_narrow(page, views):
     """As the system says, unless the reader chooses; text is readable (4.5:1); no view is wider than 360 pixels."""
     for scheme, other in (("light", "dark"), ("dark", "light")):
         with page.emulating(scheme, width=360):
             page.wait(lambda scheme=scheme: page.js("return document.documentElement.dataset.theme") == scheme)
-            for view in VIEWS:
+            for view in views:
                 page.view(view)
                 assert page.js("return document.documentElement.scrollWidth") <= 360, view
                 assert page.js(_CONTRAST) >= 4.5, (view, scheme)

@@ -221,7 +221,7 @@ VIEWS = {
 }
 
 
-@pytest.mark.parametrize("view", slow_but(("masking", "next_sentence", "question_answering"), VIEWS))
+@pytest.mark.parametrize("view", slow_but(("masking", "question_answering"), VIEWS))
 def test_a_megabyte_of_text_gets_an_answer_or_a_sentence(app, view):
     name, model = VIEWS[view]
     question = {"model": model, name: "The film is good. A [MASK]! " * 37_500}
@@ -259,9 +259,9 @@ def test_markup_stays_text_in_json(ask, app):
     assert "<b>nobody</b>" in said  # the page puts it in as text
 
 
-def test_users_do_not_mix(app):
+@pytest.mark.parametrize("words", [("film", "good"), pytest.param(("film", "good", "bad"), marks=pytest.mark.slow)])
+def test_users_do_not_mix(app, words):
     """Each of many questions at once gets the answer that it gets alone."""
-    words = ("film", "good", "bad")
     questions = [
         ("masking", {"model": "fill_mask", "text": f"the {w} is very {w}", "seed": n}) for n, w in enumerate(words)
     ]
@@ -283,6 +283,7 @@ def test_a_failure_is_no_traceback(app, monkeypatch, caplog):
     assert "playground: POST /api/masking failed" in caplog.text
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_damaged_weights_are_a_sentence(tmp_path):
     model = randomise(kbert.BertPretrainer(tiny_config(num_layers=1)))
     for weight in model.encoder.blocks[0].weights:

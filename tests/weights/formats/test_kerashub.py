@@ -146,6 +146,8 @@ def test_a_masked_lm(hub, backbone, tokenizer, tmp_path):
     assert {r.variable.split("/")[0] for r in pretraining.pretrained.report.newly_initialised} == {"next_sentence_head"}
 
 
+@pytest.mark.slow  # another head both ways: test_a_masked_lm; a classifier: test_files_with_layer_names…
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("classes,task", [(3, "classification"), (1, "regression")])
 def test_a_text_classifier(hub, backbone, tokenizer, classes, task, tmp_path):
     preprocessor = hub.BertTextClassifierPreprocessor(tokenizer, sequence_length=9)
@@ -210,6 +212,7 @@ def preset(_preset, tmp_path):
     return shutil.copytree(_preset, tmp_path / "preset")
 
 
+@pytest.mark.slow  # from memory: test_a_masked_lm; other formats: test_a_new_format_saves_and_loads
 def test_another_task_takes_the_encoder(preset):
     model, stored = load(preset, task="tagging", num_labels=2), load(preset)
     assert {r.variable.split("/")[0] for r in model.pretrained.report.newly_initialised} == {"tagger_head"}

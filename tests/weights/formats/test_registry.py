@@ -1,6 +1,7 @@
 """The registry of formats: the four there are, and a fifth that is one file and one line."""
 
 import json
+import sys
 
 import numpy as np
 import pytest
@@ -102,6 +103,22 @@ def test_the_names_are_known_without_keras():
     assert set(OTHERS) <= set(format_names())
 
 
+NOT_NEEDED = ("keras_hub", "keras_nlp", "kbert.weights.parity", "kbert.weights.google_reference")
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_nothing_imports_what_it_does_not_need(tmp_path, monkeypatch):
+    """As below, in this process, in which importing these is an error meanwhile."""
+    model = make_model("encoder", activation="gelu_tanh", layer_norm_epsilon=1e-12, num_layers=1)
+    for name in NOT_NEEDED:
+        monkeypatch.setitem(sys.modules, name, None)
+    for format in ("kbert", "huggingface", "google"):
+        save(model, tmp_path / format, format)
+        pipeline = kbert.build_pipeline(load(tmp_path / format))
+        pipeline.predict({"text": ["a"], "text_pair": ["b"]}, verbose=0)
+
+
+@pytest.mark.slow  # in one process: test_nothing_imports_what_it_does_not_need
 def test_only_what_is_needed_is_imported(tmp_path):
     """KerasHub is for its presets alone, and what compares with other libraries for comparing."""
     code = """

@@ -99,10 +99,8 @@ def test_hugging_face(name, tmp_path):
     assert files(tmp_path / "out") == files(tmp_path / "again")
 
 
-@pytest.mark.parametrize(
-    "name",
-    slow_but(("masked_lm as KerasHub's",), ("encoder", "masked_lm as KerasHub's", "classification", "regression")),
-)
+@pytest.mark.slow  # test_a_masked_lm and test_keras_hub_loads_what_kbert_writes of test_kerashub.py
+@pytest.mark.parametrize("name", ("encoder", "masked_lm as KerasHub's", "classification", "regression"))
 def test_kerashub(name, tmp_path):
     pytest.importorskip("keras_hub")
     fields = {"hidden_dropout": 0.2, "attention_dropout": 0.2, "num_segments": 3}

@@ -18,7 +18,7 @@ TYPES = {"bfloat16": ml_dtypes.bfloat16, "float16": np.float16}
     "name, dtype",
     [
         ("pretraining, untied", "bfloat16"),
-        ("classification", "float16"),
+        pytest.param("classification", "float16", marks=pytest.mark.slow),  # a model in float16: test_shipped_models.py
         pytest.param("pretraining, untied", "float16", marks=pytest.mark.slow),
         pytest.param("classification", "bfloat16", marks=pytest.mark.slow),
         *(pytest.param(n, d, marks=pytest.mark.slow) for n in ("encoder", "span with pooler") for d in TYPES),

@@ -93,7 +93,6 @@ def test_the_first_page(place, capsys):
     assert 0.5 < names["classifier"].evaluate(batch, {"logits": np.array([0, 2])}, verbose=0)[0] < 2  # near log(3)
 
 
-@pytest.mark.slow  # a table to a model: test_the_first_page; the calls: test_what_pages_call_takes_their_arguments
 def test_fine_tuning(place):
     for name in ("reviews.csv", "test.csv"):
         write_table(place / name, sentences(40))
@@ -173,7 +172,6 @@ def test_embeddings(place):
     assert set(names["run"].metrics["dev"]) == {"examples", "recall@1", "recall@10", "mrr@10", "ndcg@10"}
 
 
-@pytest.mark.slow  # the calls of all pages: test_what_pages_call_takes_their_arguments
 def test_distillation(place):
     rows = [(text, label, label) for text, label in sentences(24)]
     write_table(place / "reviews.csv", rows, ("review", "stars", "label"))
@@ -257,7 +255,6 @@ def _is_call(code):
     return re.match(r"(\w+ = )?(kbert|keras|model|layers|classifier|pipeline)[.(]", code) is not None
 
 
-@pytest.mark.slow  # the calls of all pages: test_what_pages_call_takes_their_arguments
 def test_every_call_of_the_migration_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, (model, format) in MIGRATED.items():

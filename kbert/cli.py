@@ -5,6 +5,9 @@ The command `kbert` (`kbert.commands`) is made by it, and a recipe with flags is
 Every parameter is a flag, ``--batch-size`` for ``batch_size``; a field of a group of `kbert.options.Options` is
 ``--strategy``; one of the task ``--text``. Types and bounds are those of the annotations, the help is the
 docstring's. ``--config FILE`` reads values from YAML or JSON, such as a run's settings.json; flags override it.
+
+On argparse, as jsonargparse has no flat flags of groups and tyro takes no types such as "a path or a DataFrame"
+(docs/maintainers/log.md).
 """
 
 import argparse

@@ -1,9 +1,12 @@
 """Packed rows in `kbert.pretrain`: where they are chosen, and that the model of the run is one for plain rows."""
 
+import contextlib
 import logging
 
+import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers.compare import assert_arrays_equal
 from helpers.pretraining_fields import pretraining_fields, pretraining_settings
 from helpers.run_eagerly import run_eagerly
@@ -69,14 +72,36 @@ def test_the_model_of_rows(records, model):
     assert model_of_rows(view, settings_of(records, packed=False)).encoder.num_parts is None
 
 
-def test_a_packed_run_has_a_plain_model(records, model, tmp_path):
+def test_a_step_on_packed_rows_is_traced(records, model):
+    view = model_of_rows(model, settings_of(records, packed=True))
+    view.compile()
+    [batch] = pretraining_dataset(
+        records, make_tokenizer(), batch_size=4, sequence_length=64, batches=1, packed=True, evaluation=True
+    )
+
+    @tf.function
+    def gradients(inputs, labels, weights):
+        with tf.GradientTape() as tape:
+            loss = view.compute_loss(inputs, labels, view(inputs, training=True), weights)
+        return tape.gradient(loss, view.trainable_variables)
+
+    specs = keras.tree.map_structure(lambda values: tf.TensorSpec(values.shape, values.dtype), batch)
+    found = gradients.get_concrete_function(*specs).structured_outputs
+    assert len(found) == len(view.trainable_variables) and None not in found
+
+
+# Op by op; in graphs: above, and the slow row.
+@pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_packed_run_has_a_plain_model(records, model, tmp_path, traced):
     before = model.get_weights()
-    run = kbert.pretrain(records, init=model, output=tmp_path / "run", learning_rate=0.01, **SHORT)
+    with contextlib.nullcontext() if traced else run_eagerly():
+        run = kbert.pretrain(records, init=model, output=tmp_path / "run", learning_rate=0.01, **SHORT)
     assert read_json(tmp_path / "run" / "settings.json")["packed"] is True
     assert run.metrics["data"]["parts_per_sequence"] > 1.05 and run.metrics["data"]["padding_fraction"] < 0.2
     assert run.model is model and sorted(model.input) == ["mask_positions", "padding_mask", "segment_ids", "token_ids"]
     assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(before, model.get_weights(), strict=True))
-    assert run.pipeline.predict(["a [MASK] c"], verbose=0)["tokens"].shape[0] == 1
+    with run_eagerly():
+        assert run.pipeline.predict(["a [MASK] c"], verbose=0)["tokens"].shape[0] == 1
     again = kbert.load_pretrained(tmp_path / "run")
     assert_arrays_equal(again.get_weights(), model.get_weights())
     [batch] = pretraining_dataset(records, make_tokenizer(), batch_size=4, sequence_length=64, batches=1)

@@ -20,6 +20,30 @@ SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches
 
 
 @pytest.mark.usefixtures("eagerly", "same_data")
+def test_a_run_is_resumed_with_the_same_documents_only(tmp_path, caplog, monkeypatch):
+    def pretrain(documents, error=None):
+        def fit_steps(*arguments, **options):
+            if error is not None:
+                raise error
+            return []
+
+        monkeypatch.setattr(run_pretraining, "fit_steps", fit_steps)
+        arguments = {"vocabulary": make_tokenizer(), "output": tmp_path / "run"} | SHORT
+        return kbert.pretrain(documents, init=make_pretrainer(16), **arguments)
+
+    with pytest.raises(Killed):
+        pretrain(DOCUMENTS, Killed)
+    settings = read_json(tmp_path / "run" / "settings.json")
+    assert settings["corpus_or_records"]["documents"] == 60 and len(settings["corpus_or_records"]["sha256"]) == 64
+    with pytest.raises(FileExistsError, match="corpus"):
+        pretrain(DOCUMENTS[:-1])
+    assert pretrain(DOCUMENTS).metrics["steps"] == 2
+    # The texts are in the language of the vocabulary.
+    assert "token frequencies alone: " in caplog.text and "[UNK], of which" not in caplog.text
+
+
+@pytest.mark.slow  # resumed without steps: above; the documents: test_documents_are_those_of_a_file
+@pytest.mark.usefixtures("eagerly", "same_data")
 def test_they_are_the_run_of_a_file_and_resume_with_themselves_only(tmp_path, caplog):
     write_lines(tmp_path / "corpus.txt", DOCUMENTS)
 
@@ -37,8 +61,7 @@ def test_they_are_the_run_of_a_file_and_resume_with_themselves_only(tmp_path, ca
     resumed = pretrain(DOCUMENTS, output=tmp_path / "run")
     assert [record["step"] for record in resumed.history] == [0, 1, 2]
     assert_arrays_equal(expected.model.get_weights(), resumed.model.get_weights())
-    # The texts, of the file and in memory, are in the language of the vocabulary.
-    assert caplog.text.count("token frequencies alone: ") == 2 and "[UNK], of which" not in caplog.text
+    assert "token frequencies alone: " in caplog.text and "[UNK], of which" not in caplog.text  # as above, of a file
 
 
 def test_documents_are_those_of_a_file(tmp_path):

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -75,9 +74,7 @@ def test_the_model_of_rows(records, model):
 def test_a_step_on_packed_rows_is_traced(records, model):
     view = model_of_rows(model, settings_of(records, packed=True))
     view.compile()
-    [batch] = pretraining_dataset(
-        records, make_tokenizer(), batch_size=4, sequence_length=64, batches=1, packed=True, evaluation=True
-    )
+    dataset = pretraining_dataset(records, make_tokenizer(), batch_size=4, sequence_length=64, packed=True)
 
     @tf.function
     def gradients(inputs, labels, weights):
@@ -85,13 +82,12 @@ def test_a_step_on_packed_rows_is_traced(records, model):
             loss = view.compute_loss(inputs, labels, view(inputs, training=True), weights)
         return tape.gradient(loss, view.trainable_variables)
 
-    specs = keras.tree.map_structure(lambda values: tf.TensorSpec(values.shape, values.dtype), batch)
-    found = gradients.get_concrete_function(*specs).structured_outputs
+    found = gradients.get_concrete_function(*dataset.element_spec).structured_outputs
     assert len(found) == len(view.trainable_variables) and None not in found
 
 
-# Op by op; in graphs: above, and the slow row.
-@pytest.mark.parametrize("traced", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow  # test_a_packed_run_is_one_of_a_plain_model in test_two_phases.py; in graphs: above
+@pytest.mark.parametrize("traced", [False, True])
 def test_a_packed_run_has_a_plain_model(records, model, tmp_path, traced):
     before = model.get_weights()
     with contextlib.nullcontext() if traced else run_eagerly():

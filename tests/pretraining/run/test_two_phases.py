@@ -94,6 +94,23 @@ def test_what_a_run_from_a_model_says(by_steps):
     assert [phase[2] for phase in read_json(by_steps.path / "settings.json")["phases"]] == [4, 3]
 
 
+def test_a_packed_run_is_one_of_a_plain_model(by_steps):
+    model = by_steps.model
+    assert read_json(by_steps.path / "settings.json")["packed"] is True
+    assert all(data["parts_per_sequence"] >= 1 and data["padding_fraction"] < 0.2 for data in by_steps.metrics["data"])
+    assert sorted(model.input) == ["mask_positions", "padding_mask", "segment_ids", "token_ids"]
+    assert_same(kbert.load_pretrained(by_steps.path), model)
+    with run_eagerly():
+        assert by_steps.pipeline.predict(["a [MASK] c"], verbose=0)["tokens"].shape[0] == 1
+    rng = np.random.default_rng(0)
+    inputs = {"token_ids": rng.integers(5, 50, (2, 24)), "segment_ids": np.zeros((2, 24), int)}
+    inputs |= {"padding_mask": np.ones((2, 24), bool), "mask_positions": np.array([[1, 2], [3, 4]])}
+    labels = {"mlm_logits": np.array([[7, 8], [9, 9]]), "nsp_logits": np.array([0, 1])}
+    with run_eagerly():
+        assert model.test_on_batch(inputs, labels, return_dict=True)["loss"] > 0
+    assert int(model.optimizer.iterations.numpy()) == 4  # the one of the packed rows
+
+
 def test_it_cannot_be_extended_as_its_phases_would_shift(records, by_steps):
     with pytest.raises(FileExistsError, match="a finished run with other settings .*steps: 4 there, 5 now"):
         kbert.pretrain(

@@ -179,7 +179,7 @@ def test_the_best_checkpoint_is_kept_on_request(records, whole, tmp_path):
 
 
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("kill_at", [2, pytest.param(4, marks=pytest.mark.slow)])  # the best is that of step 1, whose rate is 0
+@pytest.mark.parametrize("kill_at", [2, pytest.param(4, marks=pytest.mark.slow)])  # the best is that of step 1
 def test_a_killed_run_keeps_the_same_best_checkpoint(kill_at, records, whole, tmp_path):
     with pytest.raises(Killed):
         kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "run", callbacks=killed_at(kill_at), **BEST)

@@ -15,6 +15,7 @@ import kbert
 from kbert.files import read_json
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.real_fractions import choose_packing
+from kbert.pretraining.run.corpus_data import CorpusData
 from kbert.pretraining.run.run_pretraining import model_of_rows
 
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 64, "evaluation_batches": 1}
@@ -44,6 +45,12 @@ def test_short_pairs_are_packed_and_full_rows_are_not(records, caplog):
         settings = settings_of(records, packed=given)
         assert choose_packing(settings, make_tokenizer()) is settings
     assert not [record for record in caplog.records if record.name == "kbert"]
+
+
+def test_a_run_decides_by_its_records(records):
+    data = CorpusData(settings_of(records))
+    data.take_tokenizer(make_tokenizer())
+    assert data.settings.to_dict()["packed"] is True
 
 
 def test_rows_to_fill_are_packed_whether_it_pays_or_not(records):

@@ -16,6 +16,8 @@ from helpers.toy_glue import write_toy_glue
 from helpers.toy_tags import write_ner
 from helpers.wrong_values import wrong_inputs
 
+from kbert.training import dry_run
+
 QUICK = ("--batch-size", 8, "--sequence-length", 12, "--seeds", 0, "--grid", "learning_rate=1e-2,1e-3", "epochs=1")
 
 
@@ -65,7 +67,8 @@ def test_each_finetuning_is_one_file_and_made_once(home, made):
 
 
 @pytest.mark.usefixtures("made", "eagerly")
-def test_a_dry_run_says_what_is_left(home, tmp_path, capsys):
+def test_a_dry_run_says_what_is_left(home, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(dry_run, "seconds_per_step", lambda *arguments: 1.0)  # measured in finetuning
     run_recipe("compare_finetuning", *arguments(home, "--dry-run"))
     assert capsys.readouterr().out == "0 fine-tunings are left to do\n"
     run_recipe("compare_finetuning", *arguments(home, "--dry-run", "--seeds", 0, 1, 2))

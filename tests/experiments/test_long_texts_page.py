@@ -52,15 +52,15 @@ def test_what_is_measured(make, passages, tmp_path, monkeypatch):
     names = (make.CUT, "windows, `mean`")
     rows = {name: (make.ROWS[name][0], 1) for name in names}
     model = write_tiny_directory(tmp_path / "toy")
-    options = {"learning_rate": 1e-2, "batch_size": 4, "sequence_length": 6}
+    options = {"learning_rate": 1e-2, "batch_size": 12, "sequence_length": 6}
     with run_eagerly():
         result = make.measure(model, passages, [0], rows, **options)
     assert [row["name"] for row in result["rows"]] == list(names)
-    assert [row["steps"] for row in result["rows"]] == [3, 6], "12 passages, of 2 windows each"
+    assert [row["steps"] for row in result["rows"]] == [1, 2], "12 passages, of 2 windows each"
     assert result["constant"] == 50 and result["settings"]["labels"] == 2
     monkeypatch.setattr("experiments.cells.finetune", None)  # nothing is trained again
     assert make.measure(model, passages, [0], rows, **options)["rows"] == result["rows"]
     page = make.with_result(make.PAGE.read_text(encoding="utf-8"), result)
-    assert f"| windows, `mean` | 1 | 6 | {result['rows'][1]['accuracy']['mean']:.1f} % | one seed |" in page
+    assert f"| windows, `mean` | 1 | 2 | {result['rows'][1]['accuracy']['mean']:.1f} % | one seed |" in page
     assert "toy, 2 authors, 12 passages to learn from and 6 of other novels" in page
     assert make.with_result(page, result) == page

@@ -19,6 +19,8 @@ import kbert
 from kbert.cli import parse_call
 from kbert.corpus.records import Records
 from kbert.finetuning.features.train import FeatureTraining
+from kbert.pretraining.run.corpus_data import CorpusData
+from kbert.training import dry_run
 
 FEATURES = FeatureTraining(steps=1, batch_size=4, units=4)
 
@@ -99,7 +101,9 @@ def test_the_table(home, made):
 
 
 @pytest.mark.usefixtures("made", "eagerly")
-def test_a_dry_run_says_what_is_left(home, tmp_path, capsys):
+def test_a_dry_run_says_what_is_left(home, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(dry_run, "seconds_per_step", lambda *arguments: 1.0)  # measured in pretraining/run
+    monkeypatch.setattr(CorpusData, "evaluations", lambda data: {})
     recipe = study_arguments(home, home / "runs", "table5", "--dry-run")
     run_recipe("ablations", *recipe, "--learning-rates", "1e-3", "1e-4")  # of which the first was taken before
     lines = capsys.readouterr().out.splitlines()

@@ -1,4 +1,4 @@
-"""Pre-trainings on the same rows without making again what is not their batches of training."""
+"""Pre-trainings on the same rows without making again what they read."""
 
 import dataclasses
 
@@ -6,26 +6,57 @@ from kbert.pretraining.run.pretrain import Masking, Objective, Rows
 
 
 def data_once(set_attribute):
-    """From now on runs of `kbert.pretrain` with the same data share their held-out batches and statistics.
+    """From now on runs of `kbert.pretrain` with the same data share their batches and statistics.
 
-    Only for tests beside one that looks at what was made first.
+    Only for tests beside one that looks at what was made first, and beside runs that read their rows as they are made.
     """
     from kbert.pretraining.run.corpus_data import CorpusData
 
     for name in ("evaluations", "describe"):
         set_attribute(CorpusData, name, _once(getattr(CorpusData, name)))
+    set_attribute(CorpusData, "from_step", _read_once(CorpusData.from_step))
+
+
+_LEAST = 32  # batches that are read at once: as many for short runs of different lengths
 
 
 def _once(make):
     made = {}
 
     def make_once(data, *others):
-        settings, tokenizer, stages = data.settings, data.tokenizer, data.settings.stages()
-        names = [field.name for group in (Masking, Objective, Rows) for field in dataclasses.fields(group)]
-        of_data = [getattr(settings, name) for name in (*names, "source", "num_parts", "accumulate", "seed")]
-        key = repr((stages, of_data, tokenizer.settings()))
+        key = _key(data)
         if key not in made:
             made[key] = make(data, *others)
         return made[key]
 
     return make_once
+
+
+def _read_once(from_step):
+    """The batches of training in memory: what makes them takes a second to set up whenever they are read."""
+    import numpy as np
+    import tensorflow as tf
+
+    read = {}
+
+    def read_once(data, start_step, starts):
+        number = max(_LEAST, data.settings.steps or 0)
+        key = (_key(data), start_step, tuple(starts), number)
+        if key not in read:
+            batches = list(from_step(data, start_step, starts).take(number).as_numpy_iterator())
+            columns = tf.nest.map_structure(lambda *values: np.stack(values), *batches)
+            # As without an end, for runs by the clock; an error where one comes to it.
+            endless = tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY)
+            read[key] = tf.data.Dataset.from_tensor_slices(columns).apply(endless)
+        return read[key]
+
+    return read_once
+
+
+def _key(data):
+    settings, tokenizer, stages = data.settings, data.tokenizer, data.settings.stages()
+    source = settings.source
+    source = source.fingerprint() if hasattr(source, "fingerprint") else source  # of documents in memory
+    names = [field.name for group in (Masking, Objective, Rows) for field in dataclasses.fields(group)]
+    of_rows = [getattr(settings, name) for name in (*names, "num_parts", "accumulate", "seed")]
+    return repr((source, stages, of_rows, tokenizer.settings(), tokenizer.vocabulary))

@@ -125,18 +125,18 @@ def test_gradients_are_those_of_torch(embeddings):
 
 
 REPLICAS = """
-import json
+import json, sys
 import numpy as np, tensorflow as tf
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
 import keras, kbert
 from helpers.tiny_bert import randomise, tiny_config
 
-def train(strategy, micro_batches):
+def train(strategy, micro_batches, run_eagerly=False):
     with strategy.scope():
         config = tiny_config(num_layers=1, hidden_dropout=0.0, attention_dropout=0.0)
         model = randomise(kbert.BertSentenceEncoder(config, symmetric=True), scale=0.3)
-        model.compile(keras.optimizers.SGD(0.1), micro_batches=micro_batches)
+        model.compile(keras.optimizers.SGD(0.1), micro_batches=micro_batches, run_eagerly=run_eagerly)
     rng = np.random.default_rng(0)
     ids, numbers = rng.integers(5, 20, (48, 7)).astype("int32"), 1 + np.arange(48).reshape(24, 2)
     rows = tf.data.Dataset.from_tensor_slices(ids).batch(16, drop_remainder=True)
@@ -147,13 +147,19 @@ def train(strategy, micro_batches):
 
 mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 one = tf.distribute.get_strategy()
-print(json.dumps([train(one, 1), train(mirrored, 1), train(mirrored, 2), train(one, 4)]))
+ways = {"whole": (one, 1, True), "replicas": (mirrored, 1), "both": (mirrored, 2), "cached": (one, 4)}
+print(json.dumps([train(*ways[name]) for name in sys.argv[1:]]))
 """
 
 
-def test_replicas_and_cached_gradients_train_as_the_whole_batch():
+@pytest.mark.parametrize(
+    "ways",
+    # cached gradients on replicas: each of the two in the first row
+    [("whole", "replicas", "cached"), pytest.param(("whole", "both"), marks=pytest.mark.slow)],
+)
+def test_replicas_and_cached_gradients_train_as_the_whole_batch(ways):
     """Each anchor is compared with the texts of both replicas."""
-    (losses, weights), *others = run_python(REPLICAS)
+    (losses, weights), *others = run_python(REPLICAS, *ways, forked=True)
     for other_losses, other_weights in others:
         np.testing.assert_allclose(other_losses, losses, rtol=1e-4)
         np.testing.assert_allclose(other_weights, weights, rtol=2e-3, atol=1e-5)

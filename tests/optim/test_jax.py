@@ -6,7 +6,7 @@ from helpers.run_python import run_python
 
 SCRIPT = """
 import json
-import numpy as np, keras
+import jax, numpy as np, keras
 from helpers.numpy_adamw import NumpyAdamW, clip_by_global_norm, learning_rate
 from kbert.optim.adamw import AdamW
 from kbert.optim.losses import MaskedLanguageModelLoss, NextSentenceLoss
@@ -20,9 +20,10 @@ optimizer = AdamW(WarmupLinearDecay(0.01, 7, 60))
 optimizer.build(variables)
 reference = NumpyAdamW({v.name: v.numpy() for v in variables})
 weights, state = [v.value for v in variables], [v.value for v in optimizer.variables]
+apply = jax.jit(optimizer.stateless_apply)
 for step in range(50):
     gradients = [(10.0 ** rng.uniform(-3, 1) * rng.normal(size=v.shape)).astype("float32") for v in variables]
-    weights, state = optimizer.stateless_apply(state, gradients, weights)
+    weights, state = apply(state, gradients, weights)
     clipped, norm = clip_by_global_norm([g.astype("float64") for g in gradients], 1.0)
     reference.apply(clipped, learning_rate(step, 0.01, 7, 60))
 pairs = list(zip(weights, reference.weights.values()))

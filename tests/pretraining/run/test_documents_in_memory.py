@@ -4,7 +4,7 @@ import pytest
 import tensorflow as tf
 from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
-from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
+from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer, write_lines
 from helpers.wrong_values import wrong_inputs
 
 import kbert
@@ -12,27 +12,56 @@ from kbert.corpus.documents import DocumentList, read_documents, texts_as_docume
 from kbert.files import read_json
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import token_counts
+from kbert.pretraining.run import run_pretraining
 from kbert.pretraining.run.pretraining_settings import corpus_source
 
 DOCUMENTS = make_documents(60)
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False, "held_out": 0.2}
 
 
-@pytest.mark.usefixtures("eagerly")
-def test_they_are_the_run_of_a_file_and_resume_with_themselves_only(tmp_path):
-    write_lines(tmp_path / "corpus.txt", DOCUMENTS)
-    options = {"vocabulary": make_tokenizer(), "log_every": 1, "checkpoint_every": 1} | SHORT
-    expected = kbert.pretrain(tmp_path / "corpus.txt", **options)
+@pytest.mark.usefixtures("eagerly", "same_data")
+def test_a_run_is_resumed_with_the_same_documents_only(tmp_path, caplog, monkeypatch):
+    def pretrain(documents, error=None):
+        def fit_steps(*arguments, **options):
+            if error is not None:
+                raise error
+            return []
+
+        monkeypatch.setattr(run_pretraining, "fit_steps", fit_steps)
+        arguments = {"vocabulary": make_tokenizer(), "output": tmp_path / "run"} | SHORT
+        return kbert.pretrain(documents, init=make_pretrainer(16), **arguments)
 
     with pytest.raises(Killed):
-        kbert.pretrain(DOCUMENTS, output=tmp_path / "run", callbacks=killed_at(2), **options)
+        pretrain(DOCUMENTS, Killed)
     settings = read_json(tmp_path / "run" / "settings.json")
     assert settings["corpus_or_records"]["documents"] == 60 and len(settings["corpus_or_records"]["sha256"]) == 64
     with pytest.raises(FileExistsError, match="corpus"):
-        kbert.pretrain(DOCUMENTS[:-1], output=tmp_path / "run", **options)
-    resumed = kbert.pretrain(DOCUMENTS, output=tmp_path / "run", **options)
-    assert [record["step"] for record in resumed.history] == [1, 2]
+        pretrain(DOCUMENTS[:-1])
+    assert pretrain(DOCUMENTS).metrics["steps"] == 2
+    # The texts are in the language of the vocabulary.
+    assert "token frequencies alone: " in caplog.text and "[UNK], of which" not in caplog.text
+
+
+@pytest.mark.slow  # resumed without steps: above; the documents: test_documents_are_those_of_a_file
+@pytest.mark.usefixtures("eagerly", "same_data")
+def test_they_are_the_run_of_a_file_and_resume_with_themselves_only(tmp_path, caplog):
+    write_lines(tmp_path / "corpus.txt", DOCUMENTS)
+
+    def pretrain(corpus, **options):
+        options |= {"vocabulary": make_tokenizer(), "log_every": 1, "checkpoint_every": 1} | SHORT
+        return kbert.pretrain(corpus, init=make_pretrainer(16), **options)
+
+    expected = pretrain(tmp_path / "corpus.txt")
+    with pytest.raises(Killed):
+        pretrain(DOCUMENTS, output=tmp_path / "run", callbacks=killed_at(2))
+    settings = read_json(tmp_path / "run" / "settings.json")
+    assert settings["corpus_or_records"]["documents"] == 60 and len(settings["corpus_or_records"]["sha256"]) == 64
+    with pytest.raises(FileExistsError, match="corpus"):
+        pretrain(DOCUMENTS[:-1], output=tmp_path / "run")
+    resumed = pretrain(DOCUMENTS, output=tmp_path / "run")
+    assert [record["step"] for record in resumed.history] == [0, 1, 2]
     assert_arrays_equal(expected.model.get_weights(), resumed.model.get_weights())
+    assert "token frequencies alone: " in caplog.text and "[UNK], of which" not in caplog.text  # as above, of a file
 
 
 def test_documents_are_those_of_a_file(tmp_path):
@@ -66,15 +95,41 @@ def test_files_and_mistyped_names_are_no_texts(tmp_path):
         read_documents(sources[2])
 
 
-def test_texts_are_a_pretraining_dataset_and_counted():
-    texts, tokenizer = [" ".join(document) for document in DOCUMENTS], make_tokenizer()
-    assert isinstance(texts_as_documents(texts), DocumentList)
-    options = {"batch_size": 4, "sequence_length": 16, "held_out": 0.2}
-    counts = [token_counts(source, tokenizer, held_out=0.2) for source in (texts, texts_as_documents(texts))]
+TEXTS = [" ".join(document) for document in DOCUMENTS]
+
+
+def test_texts_are_counted():
+    documents = texts_as_documents(TEXTS)
+    assert isinstance(documents, DocumentList)
+    counts = [token_counts(source, make_tokenizer(), held_out=0.2) for source in (TEXTS, documents)]
     assert_arrays_equal(counts[:1], counts[1:])
-    for sources in [(texts, texts_as_documents(texts)), (DOCUMENTS, DocumentList(DOCUMENTS))]:
-        batches = [next(iter(pretraining_dataset(source, tokenizer, **options))) for source in sources]
-        assert_arrays_equal(*[tf.nest.flatten(batch) for batch in batches])
+
+
+class Opened(Exception):
+    pass
+
+
+def test_a_pretraining_dataset_opens_texts_as_documents(monkeypatch):
+    opened = []
+
+    def open_documents(source, *options):
+        opened.append(list(source))
+        raise Opened
+
+    monkeypatch.setattr("kbert.pretraining.dataset.open_source", open_documents)
+    for source in (TEXTS, DOCUMENTS):
+        with pytest.raises(Opened):
+            pretraining_dataset(source, make_tokenizer(), batch_size=4, sequence_length=16, held_out=0.2)
+    assert opened == [list(texts_as_documents(TEXTS)), list(DocumentList(DOCUMENTS))] and opened[0] != opened[1]
+
+
+@pytest.mark.slow  # test_a_pretraining_dataset_opens_texts_as_documents
+@pytest.mark.parametrize("documents", [TEXTS, DOCUMENTS], ids=["texts", "sentences"])
+def test_texts_are_a_pretraining_dataset(documents):
+    options = {"batch_size": 4, "sequence_length": 16, "held_out": 0.2}
+    sources = documents, texts_as_documents(documents)
+    batches = [next(iter(pretraining_dataset(source, make_tokenizer(), **options))) for source in sources]
+    assert_arrays_equal(*[tf.nest.flatten(batch) for batch in batches])
 
 
 def test_what_is_no_corpus_is_named():
@@ -103,10 +158,8 @@ def test_what_is_no_corpus_is_named():
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_one_warning_where_the_vocabulary_is_of_another_language(caplog):
+def test_one_warning_where_the_vocabulary_is_of_another_language(caplog, monkeypatch):
+    monkeypatch.setattr(run_pretraining, "fit_steps", lambda *arguments, **options: [])  # reads what is described
     documents = [[f"語語語語 {sentence}" for sentence in document] for document in make_documents(60)]
     kbert.pretrain(documents, vocabulary=make_tokenizer(), **SHORT)
-    assert caplog.text.count("of the tokens are [UNK]") == 1 and "the corpus: " in caplog.text
-    caplog.clear()
-    kbert.pretrain(DOCUMENTS, vocabulary=make_tokenizer(), **SHORT)
-    assert "[UNK], of which" not in caplog.text
+    assert caplog.text.count("of the tokens are [UNK]") == 1 and "the corpus: " in caplog.text  # none: above

@@ -7,12 +7,14 @@ import pytest
 from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
 from helpers.google_checkpoints import ORIGINAL
+from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer
 
 import kbert
 from kbert.keras_compat import adam_moments
 from kbert.pretraining.run import run_pretraining
 from kbert.pretraining.run.corpus_data import CorpusData
+from kbert.training import dry_run
 from kbert.weights import load_slots
 
 pytestmark = pytest.mark.usefixtures("same_data")
@@ -24,7 +26,9 @@ OTHER = [*VOCABULARY[:7], *VOCABULARY[:6:-1]]  # the same tokens, with other ids
 
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("packed, in_pipeline", [(False, True), pytest.param(True, False, marks=pytest.mark.slow)])
-def test_a_dry_run_leaves_the_model_as_it_is(records, packed, in_pipeline):
+def test_a_dry_run_leaves_the_model_as_it_is(records, monkeypatch, packed, in_pipeline):
+    monkeypatch.setattr(CorpusData, "count_sequences", lambda data: {})  # in test_pretrain.py
+    monkeypatch.setattr(dry_run, "_STEPS", 1)
     model = make_pretrainer(16)
     optimizer = keras.optimizers.SGD(0.5)
     model.compile(optimizer)
@@ -71,6 +75,7 @@ def test_text_and_records_have_the_tokenizer_of_the_model(records, loaded, init,
 @pytest.mark.usefixtures("eagerly")
 def test_the_same_tokenizer_may_be_given_again(records, monkeypatch):
     monkeypatch.setattr(run_pretraining, "estimate_pretraining", lambda *arguments: {})
+    monkeypatch.setattr(CorpusData, "evaluations", lambda data: {})
     for init in (given(strip_accents=True), given(loaded=True), make_pretrainer(16)):
         text = {"vocabulary": VOCABULARY, "held_out": 0.2}
         for source, options in ((records, {}), (DOCUMENTS, text)):
@@ -151,34 +156,36 @@ def test_a_run_from_googles_checkpoint_takes_over_its_moments_where_they_fit(mon
     assert "moments" not in caplog.text
 
 
-@pytest.mark.usefixtures("eagerly")
-def test_the_best_checkpoint_is_kept_on_request(records, tmp_path):
-    often = {"log_every": 1, "checkpoint_every": 1, "keep_best": True}
-    options = SHORT | often | {"steps": 5, "warmup_steps": 1, "learning_rate": 0.5}  # so that it soon becomes worse
-    run = kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "run", **options)
-    losses = {record["step"]: record["val_loss"] for record in run.history if record["step"]}
-    best = run.metrics["best_step"]
+OFTEN = {"log_every": 1, "checkpoint_every": 1, "keep_best": True}
+BEST = SHORT | OFTEN | {"steps": 4, "warmup_steps": 1, "learning_rate": 0.5}  # so that it soon becomes worse
+
+
+@pytest.fixture(scope="module")
+def whole(records, tmp_path_factory):
+    """A run that keeps its best checkpoint."""
+    with run_eagerly():
+        return kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path_factory.mktemp("best") / "run", **BEST)
+
+
+def test_the_best_checkpoint_is_kept_on_request(records, whole, tmp_path):
+    losses = {record["step"]: record["val_loss"] for record in whole.history if record["step"]}
+    best = whole.metrics["best_step"]
     assert best == min(losses, key=losses.get) and best < 4
-    assert [path.name for path in (tmp_path / "run/checkpoints").glob("step-*")] == [f"step-{best:010d}"]
-    assert kbert.load_pretrained(f"{tmp_path}/run@{best}").task == "pretraining"
+    assert [path.name for path in (whole.path / "checkpoints").glob("step-*")] == [f"step-{best:010d}"]
+    assert kbert.load_pretrained(f"{whole.path}@{best}").task == "pretraining"
     for wrong in ({"output": None}, {"output": tmp_path / "new", "sequence_length": None, "phases": [(16, 1.0)]}):
         with pytest.raises(ValueError, match="`keep_best` needs `output` and rows of one length"):
-            kbert.pretrain(records, init=make_pretrainer(16), **options | wrong)
+            kbert.pretrain(records, init=make_pretrainer(16), **BEST | wrong)
 
 
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("kill_at", [2, pytest.param(5, marks=pytest.mark.slow)])  # before a better one, and after
-def test_a_killed_run_keeps_the_same_best_checkpoint(kill_at, records, tmp_path):
-    often = {"log_every": 1, "checkpoint_every": 1, "keep_best": True}
-    options = SHORT | often | {"steps": 6, "warmup_steps": 1, "learning_rate": 0.5}
-    whole = kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "whole", **options)
+@pytest.mark.parametrize("kill_at", [2, pytest.param(4, marks=pytest.mark.slow)])  # the best is that of step 1
+def test_a_killed_run_keeps_the_same_best_checkpoint(kill_at, records, whole, tmp_path):
     with pytest.raises(Killed):
-        kbert.pretrain(
-            records, init=make_pretrainer(16), output=tmp_path / "run", callbacks=killed_at(kill_at), **options
-        )
-    run = kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "run", **options)
+        kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "run", callbacks=killed_at(kill_at), **BEST)
+    run = kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "run", **BEST)
     assert run.metrics["best_step"] == whole.metrics["best_step"]
-    names = [[path.name for path in (tmp_path / one / "checkpoints").glob("step-*")] for one in ("whole", "run")]
+    names = [[path.name for path in (one / "checkpoints").glob("step-*")] for one in (whole.path, tmp_path / "run")]
     assert names[0] == names[1] == [f"step-{run.metrics['best_step']:010d}"]
-    best = [kbert.load_pretrained(f"{tmp_path / one}@{run.metrics['best_step']}") for one in ("whole", "run")]
+    best = [kbert.load_pretrained(f"{one}@{run.metrics['best_step']}") for one in (whole.path, tmp_path / "run")]
     assert_arrays_equal(*(one.get_weights() for one in best))

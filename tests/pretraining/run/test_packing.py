@@ -1,9 +1,11 @@
 """Packed rows in `kbert.pretrain`: where they are chosen, and that the model of the run is one for plain rows."""
 
+import contextlib
 import logging
 
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers.compare import assert_arrays_equal
 from helpers.pretraining_fields import pretraining_fields, pretraining_settings
 from helpers.run_eagerly import run_eagerly
@@ -13,6 +15,7 @@ import kbert
 from kbert.files import read_json
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.real_fractions import choose_packing
+from kbert.pretraining.run.corpus_data import CorpusData
 from kbert.pretraining.run.run_pretraining import model_of_rows
 
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 64, "evaluation_batches": 1}
@@ -44,6 +47,12 @@ def test_short_pairs_are_packed_and_full_rows_are_not(records, caplog):
     assert not [record for record in caplog.records if record.name == "kbert"]
 
 
+def test_a_run_decides_by_its_records(records):
+    data = CorpusData(settings_of(records))
+    data.take_tokenizer(make_tokenizer())
+    assert data.settings.to_dict()["packed"] is True
+
+
 def test_rows_to_fill_are_packed_whether_it_pays_or_not(records):
     chosen = choose_packing(settings_of(records, sequence_length=8, fill_rows=True), make_tokenizer())
     assert chosen.packed is True and chosen.fill_rows is True
@@ -69,14 +78,33 @@ def test_the_model_of_rows(records, model):
     assert model_of_rows(view, settings_of(records, packed=False)).encoder.num_parts is None
 
 
-def test_a_packed_run_has_a_plain_model(records, model, tmp_path):
+def test_a_step_on_packed_rows_is_traced(records, model):
+    view = model_of_rows(model, settings_of(records, packed=True))
+    view.compile()
+    dataset = pretraining_dataset(records, make_tokenizer(), batch_size=4, sequence_length=64, packed=True)
+
+    @tf.function
+    def gradients(inputs, labels, weights):
+        with tf.GradientTape() as tape:
+            loss = view.compute_loss(inputs, labels, view(inputs, training=True), weights)
+        return tape.gradient(loss, view.trainable_variables)
+
+    found = gradients.get_concrete_function(*dataset.element_spec).structured_outputs
+    assert len(found) == len(view.trainable_variables) and None not in found
+
+
+@pytest.mark.slow  # test_a_packed_run_is_one_of_a_plain_model in test_two_phases.py; in graphs: above
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_packed_run_has_a_plain_model(records, model, tmp_path, traced):
     before = model.get_weights()
-    run = kbert.pretrain(records, init=model, output=tmp_path / "run", learning_rate=0.01, **SHORT)
+    with contextlib.nullcontext() if traced else run_eagerly():
+        run = kbert.pretrain(records, init=model, output=tmp_path / "run", learning_rate=0.01, **SHORT)
     assert read_json(tmp_path / "run" / "settings.json")["packed"] is True
     assert run.metrics["data"]["parts_per_sequence"] > 1.05 and run.metrics["data"]["padding_fraction"] < 0.2
     assert run.model is model and sorted(model.input) == ["mask_positions", "padding_mask", "segment_ids", "token_ids"]
     assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(before, model.get_weights(), strict=True))
-    assert run.pipeline.predict(["a [MASK] c"], verbose=0)["tokens"].shape[0] == 1
+    with run_eagerly():
+        assert run.pipeline.predict(["a [MASK] c"], verbose=0)["tokens"].shape[0] == 1
     again = kbert.load_pretrained(tmp_path / "run")
     assert_arrays_equal(again.get_weights(), model.get_weights())
     [batch] = pretraining_dataset(records, make_tokenizer(), batch_size=4, sequence_length=64, batches=1)

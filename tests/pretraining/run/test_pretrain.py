@@ -17,6 +17,8 @@ import kbert
 from kbert.config import BertConfig
 from kbert.files import read_json
 from kbert.pretraining.run import run_pretraining
+from kbert.pretraining.run.corpus_data import CorpusData
+from kbert.training import dry_run
 from kbert.training.dry_run import count_sequences, format_estimate
 
 pytestmark = pytest.mark.usefixtures("same_data")
@@ -221,6 +223,8 @@ def test_a_model_is_continued_in_its_direction(home, tmp_path):
 def test_a_dry_run_says_what_it_would_take(home, tmp_path, monkeypatch):
     to_the_end = functools.partial(count_sequences, seconds=float("inf"))
     monkeypatch.setattr("kbert.pretraining.run.corpus_data.count_sequences", to_the_end)
+    monkeypatch.setattr(CorpusData, "evaluations", lambda data: {})
+    monkeypatch.setattr(dry_run, "_STEPS", 1)
     plan = SHORT | {"steps": 1000, "sequence_length": None, "phases": [(16, 0.75), (24, 0.25)]}
     plan["position_embedding"] = "sinusoidal"
     found = kbert.pretrain(home / "records", dry_run=True, output=tmp_path / "run", **plan)

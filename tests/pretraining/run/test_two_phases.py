@@ -7,6 +7,7 @@ import shutil
 import keras
 import numpy as np
 import pytest
+import tensorflow as tf
 from helpers.compare import assert_arrays_equal
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import make_pretrainer, make_tokenizer
@@ -30,8 +31,8 @@ PLAN = {
     "batch_size_ramp": "2:0.25",
     "learning_rate": 0.01,
     "evaluation_batches": 1,
-    "log_every": 2,
-    "checkpoint_every": 4,
+    "log_every": 1,
+    "checkpoint_every": 2,
     "packed": True,
 }
 
@@ -42,7 +43,7 @@ def assert_same(one, other):
 
 def run_by_steps(records, output):
     return kbert.pretrain(
-        records, init=make_pretrainer(24), steps=8, warmup_steps=2, keep_every=4, output=output, **PLAN
+        records, init=make_pretrainer(24), steps=4, warmup_steps=1, keep_every=2, output=output, **PLAN
     )
 
 
@@ -52,80 +53,84 @@ def by_steps(records, tmp_path_factory):
         return run_by_steps(records, tmp_path_factory.mktemp("by_steps") / "run")
 
 
+def rows_by_hand(records, number, sequence_length, max_predictions, seed):
+    options = {"sequence_length": sequence_length, "max_predictions": max_predictions, "seed": seed}
+    dataset = pretraining_dataset(records, make_tokenizer(), batch_size=number, packed=True, num_parts=4, **options)
+    return tf.data.Dataset.from_tensor_slices(next(iter(dataset)))
+
+
 def model_by_hand(records):
-    """The model of `run_by_steps`, trained by `fit`."""
+    """The model of `run_by_steps`, trained by `fit`, and its scores before that."""
     model = make_pretrainer(24)
     view = model.with_parts(4)  # for packed rows of up to 24 tokens
-    view.compile(AdamW(WarmupLinearDecay(0.01, 2, 8)))
-    for start_row, batch_size, length, predictions, steps, seed in (
-        (0, 2, 16, 3, 2, 0),
-        (4, 4, 16, 3, 4, 0),
-        (0, 3, 24, 4, 2, 1),
-    ):
-        dataset = pretraining_dataset(
-            records,
-            make_tokenizer(),
-            batch_size=batch_size,
-            sequence_length=length,
-            max_predictions=predictions,
-            seed=seed,
-            start_row=start_row,
-            packed=True,
-            num_parts=4,
-        )
+    view.compile(AdamW(WarmupLinearDecay(0.01, 1, 4)))
+    rows = {"batch_size": 3, "sequence_length": 24, "max_predictions": 4, "packed": True, "num_parts": 4}
+    dataset = pretraining_dataset(records, make_tokenizer(), seed=1, evaluation=True, batches=1, **rows)
+    before = view.evaluate(dataset, return_dict=True, verbose=0)
+    short, long = (rows_by_hand(records, *which) for which in ((10, 16, 3, 0), (3, 24, 4, 1)))
+    for rows, batch_size in ((short.take(2), 2), (short.skip(2), 4), (long, 3)):  # one step, two, and one
         view.make_train_function(force=True)
-        view.fit(dataset, steps_per_epoch=steps, verbose=0, shuffle=False)
-    return model
+        view.fit(rows.batch(batch_size, drop_remainder=True), verbose=0, shuffle=False)
+    return model, before
 
 
 @pytest.mark.usefixtures("eagerly")
 def test_phases_are_the_same_steps_by_hand(records, by_steps):
-    assert_same(model_by_hand(records), by_steps.model)
+    model, before = model_by_hand(records)
+    assert_same(model, by_steps.model)
+    assert by_steps.metrics["before"]["loss"] == pytest.approx(before["loss"], rel=1e-5)  # on the rows of the end
 
 
-@pytest.mark.slow  # op by op: above; traced with one phase: test_packing.py
+@pytest.mark.slow  # op by op: above
 def test_traced_phases_are_the_same_steps_by_hand(records, tmp_path):
-    assert_same(model_by_hand(records), run_by_steps(records, tmp_path / "run").model)
+    assert_same(model_by_hand(records)[0], run_by_steps(records, tmp_path / "run").model)
 
 
 def test_what_a_run_from_a_model_says(by_steps):
     steps = [record["step"] for record in by_steps.history]
-    assert steps == [0, 2, 4, 6, 8]
+    assert steps == [0, 1, 2, 3, 4]
     assert by_steps.metrics["before"].keys() <= by_steps.metrics.keys() and "loss" in by_steps.metrics["before"]
     assert [len(by_steps.metrics["data"]), by_steps.settings.sequence_length] == [2, 24]
     assert [phase[2] for phase in read_json(by_steps.path / "settings.json")["phases"]] == [4, 3]
 
 
-@pytest.mark.usefixtures("eagerly")
-def test_before_and_after_are_scores_on_the_same_rows(records, by_steps):
-    view = make_pretrainer(24).with_parts(4)
-    view.compile()
-    rows = {"batch_size": 3, "sequence_length": 24, "max_predictions": 4, "packed": True, "num_parts": 4}
-    dataset = pretraining_dataset(records, make_tokenizer(), seed=1, evaluation=True, batches=1, **rows)
-    scores = view.evaluate(dataset, return_dict=True, verbose=0)
-    assert by_steps.metrics["before"]["loss"] == pytest.approx(scores["loss"], rel=1e-5)
+def test_a_packed_run_is_one_of_a_plain_model(by_steps):
+    model = by_steps.model
+    assert read_json(by_steps.path / "settings.json")["packed"] is True
+    assert all(data["parts_per_sequence"] >= 1 and data["padding_fraction"] < 0.2 for data in by_steps.metrics["data"])
+    assert sorted(model.input) == ["mask_positions", "padding_mask", "segment_ids", "token_ids"]
+    assert_same(kbert.load_pretrained(by_steps.path), model)
+    with run_eagerly():
+        assert by_steps.pipeline.predict(["a [MASK] c"], verbose=0)["tokens"].shape[0] == 1
+    rng = np.random.default_rng(0)
+    inputs = {"token_ids": rng.integers(5, 50, (2, 24)), "segment_ids": np.zeros((2, 24), int)}
+    inputs |= {"padding_mask": np.ones((2, 24), bool), "mask_positions": np.array([[1, 2], [3, 4]])}
+    labels = {"mlm_logits": np.array([[7, 8], [9, 9]]), "nsp_logits": np.array([0, 1])}
+    with run_eagerly():
+        assert model.test_on_batch(inputs, labels, return_dict=True)["loss"] > 0
+    assert int(model.optimizer.iterations.numpy()) == 4  # the one of the packed rows
 
 
 def test_it_cannot_be_extended_as_its_phases_would_shift(records, by_steps):
-    with pytest.raises(FileExistsError, match="a finished run with other settings .*steps: 8 there, 10 now"):
+    with pytest.raises(FileExistsError, match="a finished run with other settings .*steps: 4 there, 5 now"):
         kbert.pretrain(
-            records, init=make_pretrainer(24), steps=10, warmup_steps=2, keep_every=4, output=by_steps.path, **PLAN
+            records, init=make_pretrainer(24), steps=5, warmup_steps=1, keep_every=2, output=by_steps.path, **PLAN
         )
 
 
 def test_milestones_stay_and_are_models(by_steps):
     assert sorted(path.name for path in (by_steps.path / "checkpoints").iterdir()) == [
         "description",
+        "step-0000000002",
         "step-0000000004",
-        "step-0000000008",
     ]
-    last = kbert.load_pretrained(f"{by_steps.path}@8")
+    last = kbert.load_pretrained(f"{by_steps.path}@4")
     assert last.task == "pretraining" and last.pretrained.tokenizer.vocabulary == make_tokenizer().vocabulary
     assert_same(last.encoder, by_steps.model.encoder)
-    middle = kbert.load_pretrained(f"{by_steps.path}@4", task="classification", num_labels=3, hidden_dropout=0.0)
+    middle = kbert.load_pretrained(f"{by_steps.path}@2", task="classification", num_labels=3, hidden_dropout=0.0)
     assert not np.array_equal(middle.encoder.get_weights()[0], last.encoder.get_weights()[0])
-    with pytest.raises(FileNotFoundError, match="no checkpoint of step 6. It has: 4, 8"):
-        kbert.load_pretrained(f"{by_steps.path}@6")
+    with pytest.raises(FileNotFoundError, match="no checkpoint of step 3. It has: 2, 4"):
+        kbert.load_pretrained(f"{by_steps.path}@3")
 
 
 def test_what_a_run_means_while_it_is_extended(tmp_path):
@@ -142,15 +147,15 @@ def test_a_checkpoint_of_jax_is_a_model_on_tensorflow(by_steps, tmp_path):
     """There the seeds of dropout have another type, and the values are NumPy's."""
     there, here = by_steps.path / "checkpoints", tmp_path / "checkpoints"
     shutil.copytree(there / "description", here / "description")
-    manifest, values = read_step_checkpoint(there / "step-0000000008")
+    manifest, values = read_step_checkpoint(there / "step-0000000004")
     values = [value.astype("uint32") if value.dtype == "int64" else value for value in values]
     for variable, value in zip(manifest["variables"], values, strict=True):
         variable["dtype"] = value.dtype.name
-    (here / "step-0000000008").mkdir()
-    np.savez(here / "step-0000000008" / ARRAYS, *values)
-    write_json(here / "step-0000000008" / "manifest.json", manifest)
-    assert_same(kbert.load_pretrained(f"{tmp_path}@8").encoder, by_steps.model.encoder)
-    files = identify_inputs({"init": find_step_checkpoint(f"{tmp_path}@8")})["init"]
+    (here / "step-0000000004").mkdir()
+    np.savez(here / "step-0000000004" / ARRAYS, *values)
+    write_json(here / "step-0000000004" / "manifest.json", manifest)
+    assert_same(kbert.load_pretrained(f"{tmp_path}@4").encoder, by_steps.model.encoder)
+    files = identify_inputs({"init": find_step_checkpoint(f"{tmp_path}@4")})["init"]
     assert sorted(name.rpartition("/")[2] for name in files) == ["manifest.json", ARRAYS]
 
 
@@ -180,7 +185,7 @@ def test_a_run_by_the_clock_resumes_and_has_the_rates_of_its_steps(records, by_s
         return kbert.pretrain(
             records,
             init=make_pretrainer(24),
-            hours=8 / 3600,
+            hours=4 / 3600,
             warmup_proportion=0.25,
             callbacks=[second],
             output=tmp_path,
@@ -188,14 +193,14 @@ def test_a_run_by_the_clock_resumes_and_has_the_rates_of_its_steps(records, by_s
         )
 
     with pytest.raises(RuntimeError, match="killed"):
-        run(dies_at=5)
-    unfinished = kbert.load_pretrained(tmp_path)  # its last checkpoint, of step 4
+        run(dies_at=3)
+    unfinished = kbert.load_pretrained(tmp_path)  # its last checkpoint, of step 2
     files = identify_inputs({"init": find_step_checkpoint(tmp_path)})["init"]
-    assert len(files) == 3 and all("step-0000000004" in name for name in files)
+    assert len(files) == 3 and all("step-0000000002" in name for name in files)
     resumed = run()
-    assert resumed.metrics["steps"] == 8 and [record["step"] for record in resumed.history] == [0, 2, 4, 6, 8]
+    assert resumed.metrics["steps"] == 4 and [record["step"] for record in resumed.history] == [0, 1, 2, 3, 4]
     for one, other in zip(resumed.history[1:], by_steps.history[1:], strict=True):
-        assert one["learning_rate"] == pytest.approx(other["learning_rate"]) and one["time_fraction"] == one["step"] / 8
+        assert one["learning_rate"] == pytest.approx(other["learning_rate"]) and one["time_fraction"] == one["step"] / 4
     for one, other in zip(resumed.model.get_weights(), by_steps.model.get_weights(), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-6)  # the rates are rounded in another way
     assert np.abs(unfinished.encoder.get_weights()[0] - resumed.model.encoder.get_weights()[0]).max() > 1e-3

@@ -58,5 +58,5 @@ def _key(data):
     source = settings.source
     source = source.fingerprint() if hasattr(source, "fingerprint") else source  # of documents in memory
     names = [field.name for group in (Masking, Objective, Rows) for field in dataclasses.fields(group)]
-    of_rows = [getattr(settings, name) for name in (*names, "num_parts", "accumulate", "seed")]
+    of_rows = [getattr(settings, name, None) for name in (*names, "num_parts", "accumulate", "seed")]
     return repr((source, stages, of_rows, tokenizer.settings(), tokenizer.vocabulary))

@@ -36,6 +36,16 @@ def assert_equal(some, others):
         keras.tree.map_structure(np.testing.assert_array_equal, one, other)
 
 
+def columns(some):
+    """Batches as one: (inputs, labels, weights), whose columns have all the rows."""
+    return keras.tree.map_structure(lambda *parts: np.concatenate(parts), *some)
+
+
+def first_rows(some, begin, end):
+    """Rows `begin` to `end` - 1 of batches, as `columns` has them."""
+    return keras.tree.map_structure(lambda column: column[begin:end], columns(some))
+
+
 def rows(some):
     """Each row of some batches as bytes of what the model is shown and asked."""
     return [

@@ -4,18 +4,25 @@ import socket
 
 import numpy as np
 import pytest
+from helpers.pretraining_batches import B, P, S
 
 import kbert
 from kbert.corpus.records import Records
 from kbert.pretraining.data_service import DataService
 from kbert.pretraining.dataset import pretraining_dataset
 
-SETTINGS = {"batch_size": 4, "sequence_length": 24, "max_predictions": 4, "seed": 3}
+SETTINGS = {"batch_size": B, "sequence_length": S, "max_predictions": P, "seed": 3}
+PACKED = {"packed": True, "sequence_length": 64, "max_predictions": 10}
 
 
 @pytest.mark.parametrize(
     "rows, start_step",
-    [pytest.param({}, 0, marks=pytest.mark.slow), ({"packed": True, "sequence_length": 64, "max_predictions": 10}, 30)],
+    [
+        pytest.param({}, 0, marks=pytest.mark.slow),
+        ({}, 30),
+        # That rows are packed alike in a graph: test_packed_rows.py, test_limits_and_number_of_rows.
+        pytest.param(PACKED, 30, marks=pytest.mark.slow),
+    ],
 )
 def test_the_batches_of_a_service_are_the_trainers_own(records, tokenizer, rows, start_step):
     service = DataService(host="localhost")

@@ -8,7 +8,19 @@ import json
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.pretraining_batches import HELD_OUT, B, P, S, assert_equal, batches, dataset_of, originals, rows
+from helpers.pretraining_batches import (
+    HELD_OUT,
+    B,
+    P,
+    S,
+    assert_equal,
+    batches,
+    columns,
+    dataset_of,
+    first_rows,
+    originals,
+    rows,
+)
 from helpers.run_python import run_python
 from helpers.tiny_corpus import VOCABULARY, write_lines
 
@@ -31,9 +43,9 @@ mostly_records = pytest.mark.parametrize(
 
 
 @pytest.fixture(scope="module")
-def straight(source, tokenizer):
+def straight(source, records, request):
     """The first 110 batches of seed 0: more than two epochs."""
-    return batches(dataset_of(source, tokenizer), 110)
+    return request.getfixturevalue("record_batches" if source == records else "text_batches")
 
 
 @pytest.fixture(scope="module")
@@ -91,6 +103,22 @@ def test_both_segments_are_text_of_the_corpus(straight, corpus, tokenizer):
             assert any(" ".join(map(str, segment)) + " " in text for text in texts)
 
 
+def test_the_next_sentence_follows(straight, corpus, tokenizer):
+    """0 = B really follows A: in rows that are not full, and so not truncated."""
+    texts = [tokenizer(tf.constant(document)).flat_values.numpy() for document in read_documents(corpus)]
+    texts = [" " + " ".join(map(str, ids)) + " " for ids in texts]
+    follows = {0: [], 1: []}
+    labels = np.concatenate([labels["nsp_logits"] for _, labels, _ in straight[:40]])
+    for row, label in zip(originals(straight[:40]), labels, strict=True):
+        if row[-1] == tokenizer.pad_id:
+            first, last = np.flatnonzero(row == tokenizer.sep_id)
+            both = f" {' '.join(map(str, [*row[1:first], *row[first + 1 : last]]))} "
+            follows[int(label)].append(any(both in text for text in texts))
+    assert len(follows[0]) > 5 and all(follows[0])
+    assert len(follows[1]) > 5 and not all(follows[1])
+
+
+@pytest.mark.slow  # test_the_next_sentence_follows
 def test_next_sentence_label(tokenizer, tmp_path):
     """0 = B really follows A: with words that count upwards, it can be read off."""
     documents = [[" ".join("abcdefghij"[i % 10] + "bcd"[j] for i in range(3)) for j in range(3)] for _ in range(40)]
@@ -114,14 +142,10 @@ def test_another_seed_gives_other_batches(source, tokenizer, straight):
 
 @pytest.mark.parametrize("step", [pytest.param(7, marks=pytest.mark.slow), 68])
 def test_starting_at_step_n_gives_exactly_the_batches_from_n_on(source, tokenizer, straight, step):
-    """Over ends of pools, shards and epochs."""
-    assert_equal(batches(dataset_of(source, tokenizer, start_step=step), 110 - step), straight[step:])
-
-
-@mostly_records
-def test_batch_size_changes_no_row(source, tokenizer, straight):
-    """What a row holds does not depend on the batch it stands in."""
-    assert rows(batches(dataset_of(source, tokenizer, batch_size=2 * B), 20)) == rows(straight[:40])
+    """Over ends of pools, shards and epochs, up to the end of the last one."""
+    found = batches(dataset_of(source, tokenizer, start_step=step, epochs=3))
+    assert_equal(found[: 110 - step], straight[step:])
+    assert 3 * 40 < step + len(found) < 3 * 54
 
 
 TEXT = {"held_out": HELD_OUT, "pool_sentences": 50}
@@ -137,20 +161,33 @@ source, batch_size, sequence_length, predictions, options, start_step = json.loa
 dataset = pretraining_dataset(
     source, make_tokenizer(), batch_size=batch_size, sequence_length=sequence_length, max_predictions=predictions,
     start_step=start_step, **options).take(3)
-hashes = [
-    [hashlib.sha256(part[name].tobytes()).hexdigest() for part in batch for name in sorted(part)]
-    for batch in dataset.as_numpy_iterator()]
 strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-parts = [
-    [part.numpy().tolist() for part in strategy.experimental_local_results(inputs["token_ids"])]
-    for inputs, *_ in strategy.experimental_distribute_dataset(dataset)]
-print(json.dumps({"hashes": hashes, "parts": parts}))
+hashes, sizes = [], []
+for batch in strategy.experimental_distribute_dataset(dataset):
+    columns = [strategy.experimental_local_results(part[name]) for part in batch for name in sorted(part)]
+    sizes.append([len(part) for part in columns[0]])
+    hashes.append([hashlib.sha256(tf.concat(parts, 0).numpy().tobytes()).hexdigest() for parts in columns])
+print(json.dumps({"hashes": hashes, "sizes": sizes}))
 """
 
 
+def test_batches_are_those_of_every_process(record_batches, tokenizer, records):
+    """Of any version and machine: they are integers."""
+    found = hashlib.sha256()
+    for batch in record_batches[11:14]:
+        for part in batch:
+            for name in sorted(part):
+                found.update(part[name].tobytes())
+    assert found.hexdigest() == "0cc4e32e4aeb254115fae1dbd27b20f1574cc531bf91645988bdad270dda504c"
+    # Each replica takes its part of a whole batch.
+    policy = dataset_of(records, tokenizer).options().experimental_distribute.auto_shard_policy
+    assert policy == tf.data.experimental.AutoShardPolicy.DATA
+
+
+@pytest.mark.slow  # test_batches_are_those_of_every_process
 @mostly_records
 def test_same_batches_in_another_process_and_on_two_replicas(source, records, straight):
-    """With Keras on JAX too: the pipeline is TensorFlow either way."""
+    """With Keras on JAX too: the pipeline is TensorFlow either way. The replicas' parts are a batch, one by one."""
     backend = "jax" if source == records and importlib.util.find_spec("jax") else "tensorflow"
     found = run_python(
         PRINT_HASHES,
@@ -162,24 +199,32 @@ def test_same_batches_in_another_process_and_on_two_replicas(source, records, st
         [hashlib.sha256(part[name].tobytes()).hexdigest() for part in batch for name in sorted(part)]
         for batch in straight[11:14]
     ]
-    for parts, (inputs, _, _) in zip(found["parts"], straight[11:14], strict=True):
-        assert sorted(map(len, parts)) == [B // 2, B - B // 2]
-        np.testing.assert_array_equal(np.concatenate(parts), inputs["token_ids"])
+    assert [sorted(sizes) for sizes in found["sizes"]] == [[B // 2, B - B // 2]] * 3
 
 
+@mostly_records
 def test_epochs_draw_anew_and_visit_every_document(source, tokenizer, straight):
-    """An epoch's end is no end of a batch; the next epoch has the same documents, but not the same rows."""
-    first = batches(dataset_of(source, tokenizer, epochs=1))
-    assert_equal(straight[: len(first)], first)
-    assert 40 < len(first) < 54
-    second = straight[len(first) + 1 : 2 * len(first)]
+    """An epoch's end is no end of a batch; the next epoch has the same documents, but not the same rows.
+
+    What a row holds does not depend on the batch it stands in.
+    """
+    first = batches(dataset_of(source, tokenizer, epochs=1, batch_size=2 * B))
+    assert_equal([first_rows(straight, 0, 2 * B * len(first))], [columns(first)])
+    number = 2 * len(first)
+    assert 40 <= number < 54
+    second = straight[number + 1 : 2 * number]
     assert len(set(rows(first)) & set(rows(second))) < 0.1 * len(rows(second))
 
     def frequencies(some):
         return np.bincount(originals(some).ravel(), minlength=len(VOCABULARY))[6:]
 
     assert np.corrcoef(frequencies(first), frequencies(second))[0, 1] > 0.9
-    assert batches(dataset_of(source, tokenizer, epochs=1, start_step=len(first))) == []
+
+
+@pytest.mark.slow  # the end of the last epoch: test_starting_at_step_n_gives_exactly_the_batches_from_n_on
+def test_nothing_starts_behind_the_end(source, tokenizer):
+    number = len(batches(dataset_of(source, tokenizer, epochs=1)))
+    assert batches(dataset_of(source, tokenizer, epochs=1, start_step=number)) == []
 
 
 def test_an_epoch_is_shuffled(tokenizer, straight, corpus):
@@ -217,6 +262,7 @@ def test_held_out_documents_are_never_trained_on(corpus, tokenizer, straight, ev
     assert len(training) > 500 and len(held_out) > 100 and not training & held_out
 
 
+@mostly_records
 def test_evaluation_is_fixed_finite_and_whole(source, tokenizer, evaluation):
     first = batches(evaluation)
     assert_equal(first, batches(evaluation))
@@ -230,6 +276,7 @@ def test_evaluation_is_fixed_finite_and_whole(source, tokenizer, evaluation):
     assert (masks[:number].sum(1) >= 1).all() and (masks[number:] == 0).all()
 
 
+@mostly_records
 @pytest.mark.parametrize(
     "packed", [pytest.param(False, id="plain"), pytest.param(True, id="packed", marks=pytest.mark.slow)]
 )

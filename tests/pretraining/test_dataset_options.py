@@ -15,16 +15,20 @@ from kbert.pretraining.dataset import pretraining_dataset
 from kbert.text.tokenizer import BertTokenizer
 
 
-def test_without_next_sentence(corpus, tokenizer):
-    some = batches(dataset_of(corpus, tokenizer, next_sentence=False), 20)
+def test_whole_words_without_next_sentence(corpus, tokenizer):
+    options = {"next_sentence": False, "whole_word": True, "max_predictions": 8}
+    some = batches(dataset_of(corpus, tokenizer, **options), 20)
     assert all(set(labels) == set(weights) == {"mlm_logits"} for _, labels, weights in some)
     token_ids = originals(some)
     assert ((token_ids == tokenizer.sep_id).sum(1) == 1).all()
     assert all((inputs["segment_ids"] == 0).all() for inputs, _, _ in some)
     assert (np.concatenate([inputs["padding_mask"] for inputs, _, _ in some]).sum(1) == S).mean() > 0.4
+    assert split_words(some, tokenizer) == 0
 
 
-def test_masking_options(corpus, tokenizer):
+def test_masking_options(records):
+    """Of records, with the tokenizer that they hold."""
+    tokenizer = Records(records).tokenizer()
     options = {
         "mask_rate": 0.3,
         "mask_token_rate": 0.0,
@@ -32,25 +36,34 @@ def test_masking_options(corpus, tokenizer):
         "random_token_rate": 0.0,
         "max_predictions": 7,
     }
-    for inputs, _, weights in batches(dataset_of(corpus, tokenizer, **options), 5):
+    some = batches(dataset_of(records, tokenizer, **options), 5)
+    assert len(some) == 5
+    for inputs, _, weights in some:
         lengths = inputs["padding_mask"].sum(1)
         assert weights["mlm_logits"].sum(1).tolist() == np.clip(np.round(lengths * 0.3), 1, 7).tolist()
         assert not (inputs["token_ids"] == tokenizer.mask_id).any()
 
 
-def test_whole_words(corpus, tokenizer):
+def split_words(some, tokenizer):
+    """How many chosen pieces follow a token of their word that is not chosen."""
     continuation = np.array([token.startswith("##") for token in VOCABULARY])
-    some = batches(dataset_of(corpus, tokenizer, whole_word=True, max_predictions=8), 10)
     split = 0
-    for (inputs, _, weights), token_ids in zip(some, originals(some).reshape(10, B, S), strict=True):
+    for (inputs, _, weights), token_ids in zip(some, originals(some).reshape(-1, B, S), strict=True):
         for row, positions, weight in zip(token_ids, inputs["mask_positions"], weights["mlm_logits"], strict=True):
             chosen = set(positions[weight > 0].tolist())
             for position in chosen:
                 if continuation[row[position]] and row[position - 1] != tokenizer.sep_id and position > 1:
                     split += position - 1 not in chosen
-    assert split == 0
+    return split
 
 
+@pytest.mark.slow  # test_whole_words_without_next_sentence
+def test_whole_words(corpus, tokenizer):
+    some = batches(dataset_of(corpus, tokenizer, whole_word=True, max_predictions=8), 10)
+    assert split_words(some, tokenizer) == 0
+
+
+@pytest.mark.slow  # test_objectives.py, test_a_name_is_masked_as_a_whole_or_not_at_all
 def test_entities(records, tokenizer):
     """Full stops and the tokens before them are marked as entities: masked together or not at all."""
     stop = VOCABULARY.index(".")
@@ -87,6 +100,11 @@ def test_documents_without_a_token_are_refused(tokenizer, tmp_path):
             dataset_of(source, tokenizer, held_out=0.0)
     with pytest.raises(ValueError, match="Expected at least one token in the documents held out"):
         dataset_of(path, tokenizer, held_out=1 - 2**-53, evaluation=True)
+
+
+@pytest.mark.slow  # test_documents_of_one_sentence_and_no_tokens
+def test_one_document_with_a_token_is_enough(tokenizer, tmp_path):
+    path, empty = tmp_path / "a.txt", ["\u200b", "\u200b\u200b"]
     write_lines(path, [empty, empty, ["", *VOCABULARY[-3:]]])
     [(inputs, _, _)] = batches(dataset_of(path, tokenizer, held_out=0.0), 1)
     assert inputs["padding_mask"].any(axis=1).all()
@@ -131,10 +149,19 @@ def test_bad_arguments(corpus, records, tokenizer, tmp_path):
     )
 
 
+SINGLE_SENTENCES = [["a b c ."], ["\x00"], ["\x00", "d e ."], ["f"]] * 5
+
+
 def test_documents_of_one_sentence_and_no_tokens(tokenizer, tmp_path):
-    corpus = write_lines(tmp_path / "a.txt", [["a b c ."], ["\x00"], ["\x00", "d e ."], ["f"]] * 5)
+    corpus = write_lines(tmp_path / "a.txt", SINGLE_SENTENCES)
     some = batches(dataset_of(corpus, tokenizer, held_out=0.0), 8)
     assert all((labels["nsp_logits"] == 1).all() for _, labels, _ in some)
+
+
+@pytest.mark.slow  # test_dataset.py, test_starting_at_step_n_gives_exactly_the_batches_from_n_on
+def test_starting_at_step_n_among_documents_without_tokens(tokenizer, tmp_path):
+    corpus = write_lines(tmp_path / "a.txt", SINGLE_SENTENCES)
+    some = batches(dataset_of(corpus, tokenizer, held_out=0.0), 8)
     assert_equal(some[4:], batches(dataset_of(corpus, tokenizer, held_out=0.0, start_step=4), 4))
 
 
@@ -153,8 +180,3 @@ def test_real_text(shared_data):
     assert report["padding_fraction"] < 0.1 and report["unknown_fraction"] < 0.005
     for name, fraction in (("mask_token_rate", 0.8), ("keep_rate", 0.1), ("random_token_rate", 0.1)):
         assert abs(report[name] - fraction) < 0.01
-
-
-def test_records_are_read_with_their_own_tokenizer(records):
-    opened = Records(records)
-    assert len(batches(dataset_of(records, opened.tokenizer()), 2)) == 2

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.pretraining_batches import dataset_of
 from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 
 from kbert.corpus.documents import read_documents
 from kbert.corpus.pool import is_held_out
 from kbert.corpus.write_records import write_records
-from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report, token_counts, unigram_baseline
 
 PAD, UNK, CLS, SEP, MASK = (VOCABULARY.index(token) for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))
@@ -63,7 +63,7 @@ def test_report_of_one_batch_without_next_sentence(tokenizer):
 
 def test_report_of_nothing(tokenizer, tmp_path):
     corpus = write_lines(tmp_path / "a.txt", make_documents(3))
-    dataset = pretraining_dataset(corpus, tokenizer, batch_size=5000, epochs=1, held_out=0.0)
+    dataset = dataset_of(corpus, tokenizer, batch_size=5000, epochs=1, held_out=0.0)
     with pytest.raises(ValueError, match="no batch"):
         dataset_statistics(dataset, tokenizer)
 
@@ -96,6 +96,6 @@ def test_unigram_baseline():
 
 def test_the_baseline_is_near_the_entropy_on_a_real_pipeline(tokenizer, tmp_path):
     corpus = write_lines(tmp_path / "a.txt", make_documents(200))
-    evaluation = pretraining_dataset(corpus, tokenizer, batch_size=8, held_out=0.2, evaluation=True)
+    evaluation = dataset_of(corpus, tokenizer, batch_size=8, held_out=0.2, evaluation=True)
     baseline = unigram_baseline(token_counts(corpus, tokenizer, held_out=0.2), evaluation)
     assert abs(baseline["cross_entropy"] - baseline["entropy"]) < 0.3 and baseline["masks"] > 500

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.pretraining_batches import HELD_OUT, assert_equal, batches, dataset_of, examples
+from helpers.pretraining_batches import HELD_OUT, B, assert_equal, batches, columns, dataset_of, examples, first_rows
 from helpers.tiny_corpus import make_documents
 
 from kbert.config import default_num_parts
@@ -36,11 +36,6 @@ def records(tokenizer, tmp_path_factory):
     directory = tmp_path_factory.mktemp("short") / "records"
     write_records(documents, tokenizer, directory, shard_tokens=1000, held_out=HELD_OUT)
     return directory
-
-
-@pytest.fixture(scope="module")
-def straight(records, tokenizer):
-    return batches(dataset_of(records, tokenizer, **FILLED), 13)
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +82,8 @@ def test_what_is_added_is_masked_as_in_rows_of_its_own(records, tokenizer, kind)
 
 def test_an_epoch_has_its_pairs_and_more(records, tokenizer, filled):
     epoch = {"epochs": 1, "batch_size": 1}
-    packed, again = (batches(dataset_of(records, tokenizer, **epoch | kind)) for kind in (PACKED, FILLED))
+    packed = batches(dataset_of(records, tokenizer, **epoch | PACKED))
     assert len(packed) == len(filled)
-    assert_equal(filled, again)
     before, after = Counter(examples(packed)), Counter(examples(filled))
     assert before <= after and len(packed) / 10 < (after - before).total()
     real, more = (np.mean([inputs["padding_mask"].mean() for inputs, _, _ in some]) for some in (packed, filled))
@@ -104,10 +98,11 @@ def test_an_epoch_has_its_pairs_and_more(records, tokenizer, filled):
 
 
 @pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 9])
-def test_starting_at_step_n(records, tokenizer, straight, step):
-    """Over ends of shards."""
-    found = batches(dataset_of(records, tokenizer, start_step=step, **FILLED), 4)
-    assert_equal(found, straight[step : step + 4])
+def test_starting_at_step_n(records, tokenizer, filled, step):
+    """Over ends of shards; the rows do not depend on the batch size either."""
+    found = batches(dataset_of(records, tokenizer, start_step=step, epochs=1, **FILLED))
+    assert len(found) == len(filled) // B - step > 1
+    assert_equal([columns(found)], [first_rows(filled, step * B, step * B + len(found) * B)])
 
 
 def test_held_out_rows_are_not_filled(records, tokenizer):

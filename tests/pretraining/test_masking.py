@@ -139,6 +139,25 @@ def test_the_layer_draws_its_own_keys(tokenizer):
     np.testing.assert_array_equal(first, two(batch)[0]["mask_positions"])
 
 
+def test_own_keys_in_tf_data_where_keras_has_another_backend(tokenizer, monkeypatch):
+    """The layer then counts its calls with a variable of TensorFlow's."""
+    import keras
+
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    in_graph, *eager = (TokenMasking(tokenizer, max_predictions=9, seed=seed) for seed in (1, 1, 2, None, None))
+    assert in_graph.weights == [] and isinstance(in_graph._calls, tf.Variable)
+    monkeypatch.undo()
+    batch = make_batch([[CLS, *[WORD] * 60, SEP]] * 4, 64)
+    dataset = tf.data.Dataset.from_tensors(batch).repeat(5).map(lambda batch: in_graph.call(batch)[0]["mask_positions"])
+    first = [x.tolist() for x in dataset.as_numpy_iterator()]
+    again, other, *unseeded = (
+        [masking.call(batch)[0]["mask_positions"].numpy().tolist() for _ in range(5)] for masking in eager
+    )
+    assert len(set(map(str, first))) == 5
+    assert first == again != other
+    assert unseeded[0] != unseeded[1]
+
+
 def test_own_keys_in_tf_data_and_in_a_model(tokenizer):
     import keras
 
@@ -220,6 +239,7 @@ print(json.dumps({"first": positions(1), "again": positions(1), "other": positio
 """
 
 
+@pytest.mark.slow  # test_own_keys_in_tf_data_where_keras_has_another_backend
 @pytest.mark.parity
 def test_every_batch_has_noise_of_its_own():
     pytest.importorskip("jax")
@@ -258,6 +278,7 @@ def test_rule_10_equals_the_sequential_walk(tokenizer, fraction_of_pieces):
     assert got == [reference_walk(unit, number) for unit, number in zip(ordered, numbers, strict=True)]
 
 
+@pytest.mark.slow  # test_rule_10_equals_the_sequential_walk
 def test_rule_10_distribution_of_the_original(tokenizer):
     """How often each position is masked, against the original with Python's own shuffle."""
     w, p = WORD, PIECE

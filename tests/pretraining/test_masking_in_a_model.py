@@ -1,5 +1,7 @@
 """Masking as a layer of a `keras.Model`: in training only, from Keras variables too, and from a string to the loss."""
 
+import types
+
 import keras
 import numpy as np
 import pytest
@@ -82,26 +84,31 @@ def string_to_loss(seed=1, batch_size=None):
     return model
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_one_model_from_string_to_loss_is_saved_loaded_and_continued(tmp_path):
-    texts, options = tf.constant(TEXTS), {"batch_size": 8, "verbose": 0, "shuffle": False}
+    texts, options = tf.constant(TEXTS), {"batch_size": 24, "verbose": 0, "shuffle": False}
     model = string_to_loss()
-    losses = model.fit(texts, epochs=3, **options).history["loss"]
+    losses = model.fit(texts, epochs=2, **options).history["loss"]
     assert losses[-1] < losses[0]
     model.save(tmp_path / "model.keras")
     again = keras.models.load_model(tmp_path / "model.keras")
     np.testing.assert_array_equal(again.predict(texts, verbose=0), model.predict(texts, verbose=0))
-    assert again.fit(texts, epochs=2, **options).history == model.fit(texts, epochs=2, **options).history
+    assert again.fit(texts, epochs=1, **options).history == model.fit(texts, epochs=1, **options).history
     np.testing.assert_array_equal(again.predict(texts, verbose=0), model.predict(texts, verbose=0))
     whole = string_to_loss()
-    assert whole.fit(texts, epochs=5, **options).history["loss"][:3] == losses
+    assert whole.fit(texts, epochs=3, **options).history["loss"][:2] == losses
     np.testing.assert_array_equal(whole.predict(texts, verbose=0), model.predict(texts, verbose=0))
 
 
-def test_shapes_are_static_and_xla_compiles_what_comes_after_the_strings():
+def test_shapes_are_static():
     model = string_to_loss(batch_size=8)
     assert model.output.shape[:2] == (8, 5)
     own_layers = [layer for layer in model.layers if not isinstance(layer, keras.Model)]
     assert all(None not in tensor.shape for layer in own_layers for tensor in tf.nest.flatten(layer.output))
+
+
+@pytest.mark.slow  # XLA compiles masking: test_masking.py, test_in_tf_data_and_under_xla
+def test_xla_compiles_what_comes_after_the_strings():
     pretrainer, losses = make_pretrainer(32, hidden_dropout=0.0, attention_dropout=0.0), []
     rows = TextPreprocessor(make_tokenizer(), sequence_length=24)(TEXTS)
     for compiled in (True, False):
@@ -114,6 +121,24 @@ def test_shapes_are_static_and_xla_compiles_what_comes_after_the_strings():
         from_ids.compile(keras.optimizers.SGD(0.0), jit_compile=compiled)
         losses.append(from_ids.fit(rows, batch_size=8, epochs=2, shuffle=False, verbose=0).history["loss"])
     np.testing.assert_allclose(*losses, rtol=1e-5)
+
+
+def test_each_replica_masks_its_rows_of_the_batch(batch, monkeypatch):
+    def masks(rows, replica=None):
+        masking = TokenMasking(BertTokenizer(VOCABULARY), max_predictions=4, seed=1)
+        if replica is not None:
+            context = types.SimpleNamespace(num_replicas_in_sync=2, replica_id_in_sync_group=replica)
+            monkeypatch.setattr(tf.distribute, "get_replica_context", lambda: context)
+        results = [masking.call({name: column[rows] for name, column in batch.items()}) for _ in range(2)]
+        monkeypatch.undo()
+        return results
+
+    whole = masks(slice(None))
+    for replica in range(2):
+        for result, expected in zip(masks(slice(replica, replica + 1), replica), whole, strict=True):
+            tf.nest.map_structure(
+                lambda one, other, n=replica: np.testing.assert_array_equal(one, other[n : n + 1]), result, expected
+            )
 
 
 REPLICAS = """
@@ -136,6 +161,7 @@ print(json.dumps({"replicas": strategy.num_replicas_in_sync, "one": losses(), "t
 """
 
 
+@pytest.mark.slow  # test_each_replica_masks_its_rows_of_the_batch
 def test_two_replicas_train_from_string_to_loss_as_one_device():
     result = run_python(REPLICAS, __file__.rpartition("/")[0])
     assert result["replicas"] == 2 and result["one"][-1] < result["one"][0]

@@ -4,7 +4,17 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.pretraining_batches import HELD_OUT, B, assert_equal, batches, dataset_of, examples, rows
+from helpers.pretraining_batches import (
+    HELD_OUT,
+    B,
+    assert_equal,
+    batches,
+    columns,
+    dataset_of,
+    examples,
+    first_rows,
+    rows,
+)
 from helpers.tiny_bert import tiny_config
 from helpers.tiny_corpus import VOCABULARY, make_tokenizer
 
@@ -28,9 +38,20 @@ def straight(records, tokenizer):
 
 
 @pytest.fixture(scope="module")
+def epoch(records, tokenizer):
+    """The packed and the plain rows of the first epoch, one by one."""
+    return [batches(dataset_of(records, tokenizer, epochs=1, batch_size=1, **kind)) for kind in (PACKED, PLAIN)]
+
+
+@pytest.fixture(scope="module")
 def evaluation(records, tokenizer):
     """All held-out rows, one by one."""
     return batches(dataset_of(records, tokenizer, evaluation=True, batch_size=1, **PACKED))
+
+
+@pytest.fixture(scope="module")
+def plain_evaluation(records, tokenizer):
+    return batches(dataset_of(records, tokenizer, evaluation=True, batch_size=1, **PLAIN))
 
 
 def test_structure(straight, records, tokenizer):
@@ -58,44 +79,52 @@ def test_structure(straight, records, tokenizer):
 @pytest.mark.parametrize(
     "options",
     [
-        pytest.param({}, id="pairs"),
+        pytest.param(None, id="pairs"),
         pytest.param({"next_sentence": False}, id="singles", marks=pytest.mark.slow),
         pytest.param({"whole_word": True, "mask_rate": 0.2}, id="words", marks=pytest.mark.slow),
     ],
 )
-def test_the_examples_are_those_of_plain_rows(records, tokenizer, options):
+def test_the_examples_are_those_of_plain_rows(records, tokenizer, epoch, options):
     """The same pairs with the same masks, each exactly once."""
-    packed, plain = (
-        batches(dataset_of(records, tokenizer, epochs=1, batch_size=1, **kind | options)) for kind in (PACKED, PLAIN)
-    )
+    packed, plain = epoch
+    if options is not None:
+        packed, plain = (
+            batches(dataset_of(records, tokenizer, epochs=1, batch_size=1, **kind | options))
+            for kind in (PACKED, PLAIN)
+        )
     assert sorted(examples(packed)) == sorted(examples(plain)) and len(packed) < 0.9 * len(plain)
 
 
-def test_held_out_examples_are_those_of_plain_rows(records, tokenizer, evaluation):
-    plain = batches(dataset_of(records, tokenizer, evaluation=True, batch_size=1, **PLAIN))
-    assert sorted(examples(evaluation)) == sorted(examples(plain)) and len(evaluation) < 0.9 * len(plain)
+def test_held_out_examples_are_those_of_plain_rows(evaluation, plain_evaluation):
+    assert sorted(examples(evaluation)) == sorted(examples(plain_evaluation))
+    assert len(evaluation) < 0.9 * len(plain_evaluation)
 
 
-@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 27])
+@pytest.mark.slow  # test_further_parts.py, test_starting_at_step_n
+@pytest.mark.parametrize("step", [1, 27])
 def test_starting_at_step_n_gives_exactly_the_batches_from_n_on(records, tokenizer, straight, step):
     """Over ends of shards and epochs."""
     assert_equal(batches(dataset_of(records, tokenizer, start_step=step, **PACKED), 42 - step), straight[step:])
 
 
+@pytest.mark.slow  # of another size: test_an_epoch_is_finite_and_the_next_one_draws_anew
 def test_rows_do_not_depend_on_the_batch_size(records, tokenizer, straight):
     assert rows(batches(dataset_of(records, tokenizer, batch_size=2 * B, **PACKED), 5)) == rows(straight[:10])
 
 
+@pytest.mark.slow  # of plain rows: test_dataset.py, test_another_seed_gives_other_batches
 def test_another_seed_gives_other_batches(records, tokenizer, straight):
     other = batches(dataset_of(records, tokenizer, seed=4, **PACKED), 10)
     assert not set(rows(straight[:10])) & set(rows(other))
 
 
-def test_an_epoch_is_finite_and_the_next_one_draws_anew(records, tokenizer, straight):
-    first = batches(dataset_of(records, tokenizer, epochs=1, **PACKED))
-    assert 10 < len(first) < 21
-    assert_equal(straight[: len(first)], first)
-    assert not set(examples(first)) & set(examples(straight[len(first) + 1 : 2 * len(first)]))
+def test_an_epoch_is_finite_and_the_next_one_draws_anew(epoch, straight):
+    """Its rows do not depend on the batch size."""
+    first, _ = epoch
+    number = len(first) // B
+    assert 10 < number < 21
+    assert_equal([first_rows(straight, 0, len(first))], [columns(first)])
+    assert not set(examples(first)) & set(examples(straight[number + 1 : 2 * number]))
 
 
 def test_full_rows_do_not_come_first(straight, evaluation):
@@ -105,17 +134,16 @@ def test_full_rows_do_not_come_first(straight, evaluation):
         assert (np.diff(tokens) > 0).any() and (np.diff(tokens) < 0).any()
 
 
+@pytest.mark.slow  # of plain rows: test_dataset.py, test_evaluation_is_fixed_finite_and_whole
 def test_the_last_batch_of_an_evaluation_is_filled_up(records, tokenizer, evaluation):
     some = batches(dataset_of(records, tokenizer, evaluation=True, batch_size=4, **PACKED))
     assert len(evaluation) % 4 and examples(evaluation) == examples(some)[: len(examples(evaluation))]
     assert sum(weights["nsp_logits"].sum() for *_, weights in some) == len(examples(evaluation))
 
 
-def test_statistics_count_parts(records, tokenizer):
-    epoch = {"epochs": 1, "batch_size": 1}
+def test_statistics_count_parts(tokenizer, epoch):
     packed, plain = (
-        dataset_statistics(dataset_of(records, tokenizer, **epoch | kind), tokenizer, batches=10**6)
-        for kind in (PACKED, PLAIN)
+        dataset_statistics(tf.data.Dataset.from_tensors(columns(kind)), tokenizer, batches=10**6) for kind in epoch
     )
     assert plain["parts_per_sequence"] == 1
     assert packed["sequences"] * packed["parts_per_sequence"] == pytest.approx(plain["sequences"])
@@ -128,7 +156,19 @@ def test_statistics_count_parts(records, tokenizer):
 
 @pytest.mark.parametrize("next_sentence", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_real_fractions_are_those_of_the_batches(corpus, tokenizer, next_sentence):
-    """Of text in one pool, whose batches are all of them."""
+    """Of text in one pool, whose batches are all of them; plain rows have one of the packed rows' pairs each."""
+    options = {"sequence_length": S, "max_predictions": P, "held_out": HELD_OUT, "next_sentence": next_sentence}
+    fractions = real_fractions(corpus, tokenizer, filled=False, **options)
+    found = batches(dataset_of(corpus, tokenizer, batch_size=1, epochs=1, pool_sentences=10**6, packed=True, **options))
+    parts = [inputs["part_ids"] for inputs, _, _ in found]
+    tokens, pairs = sum((row > 0).sum() for row in parts), sum(row.max() for row in parts)
+    assert tokens / (len(found) * S) == pytest.approx(fractions["packed"])
+    assert tokens / (pairs * S) == pytest.approx(fractions["plain"])
+
+
+@pytest.mark.slow  # test_real_fractions_are_those_of_the_batches
+@pytest.mark.parametrize("next_sentence", [True, False])
+def test_real_fractions_are_those_of_plain_batches(corpus, tokenizer, next_sentence):
     options = {"sequence_length": S, "max_predictions": P, "held_out": HELD_OUT, "next_sentence": next_sentence}
     fractions = real_fractions(corpus, tokenizer, **options)
     for name, is_packed in (("plain", False), ("packed", True)):
@@ -198,12 +238,13 @@ def test_by_hand():
     assert assign_rows_in_graph(empty, empty, 8, 2, 2).numpy().tolist() == []
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_datasets_of_the_same_settings_share_their_graphs(records, tokenizer, packed):
     """Whatever their seed and batch size, held out or not: a run has datasets of each kind."""
-    dataset_of(records, tokenizer, seed=5, packed=packed)
+    kind = PACKED if packed else PLAIN
+    dataset_of(records, tokenizer, seed=5, **kind)
     before = [graph.cache_info().misses for graph in (shared_graphs._pairs_graph, shared_graphs._rows_graph)]
-    dataset_of(records, make_tokenizer(), batch_size=3, evaluation=True, packed=packed)
+    dataset_of(records, make_tokenizer(), batch_size=3, evaluation=True, batches=1, **kind)
     assert [graph.cache_info().misses for graph in (shared_graphs._pairs_graph, shared_graphs._rows_graph)] == before
 
 
@@ -234,12 +275,9 @@ def test_what_a_graph_depends_on_is_in_its_key(tokenizer):
 
 
 @pytest.fixture(scope="module")
-def held_out(records, tokenizer):
+def held_out(evaluation, plain_evaluation):
     """All pairs of the held-out documents as one batch of packed rows, and as one of plain rows."""
-    options = {"sequence_length": S, "max_predictions": P, "evaluation": True, "batch_size": 1}
-    packed, plain = (batches(dataset_of(records, tokenizer, packed=p, **options)) for p in (True, False))
-    assert len(packed) < 0.9 * len(plain)
-    return [keras.tree.map_structure(lambda *rows: np.concatenate(rows), *rows) for rows in (packed, plain)]
+    return [columns(evaluation), columns(plain_evaluation)]
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import re
 
 import pytest
 from helpers.compare import assert_arrays_equal
+from helpers.pretraining_batches import B, P, S
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 
 import kbert
@@ -88,26 +89,41 @@ def texts(tmp_path):
     return str(tmp_path / "*.txt")
 
 
-def pretrain(source, **options):
-    phases = [(16, 0.5), (24, 0.5)]
-    return kbert.pretrain(source, steps=2, batch_size=4, phases=phases, evaluation_batches=1, **options)
+# Rows as in other files, which share their graphs: test_dataset.py, test_packed_rows.py.
+PLAIN_ROWS, PACKED_ROWS = [(S, 1.0, B, P)], [(90, 1.0, B, 14)]
+TWO_PHASES = [(16, 0.5), (24, 0.5)]
+
+
+def pretrain(source, phases, **options):
+    options |= {"steps": len(phases), "batch_size": 4, "evaluation_batches": 1}
+    return kbert.pretrain(source, phases=phases, **options)
 
 
 @pytest.mark.usefixtures("eagerly")
-def test_a_run_reads_the_head_of_its_corpus_once(texts, reads, monkeypatch):
+def test_a_run_reads_the_head_of_its_corpus_once(texts, reads):
     """For the check of held-out documents, the layout, held-out rows, statistics and baseline, and the first rows."""
+    pretrain(texts, PACKED_ROWS, vocabulary=make_tokenizer(), held_out=0.2)
+    assert reads == {"0.txt": 1, "1.txt": 1}
+
+
+@pytest.mark.slow  # one phase: above; files are read again: test_readers_of_one_source_have_the_same_documents
+@pytest.mark.usefixtures("eagerly")
+def test_phases_read_what_is_not_kept_of_the_head_again(texts, reads, monkeypatch):
     options = {"vocabulary": make_tokenizer(), "held_out": 0.2}
-    run = pretrain(texts, **options)
+    run = pretrain(texts, TWO_PHASES, **options)
     assert reads == {"0.txt": 1, "1.txt": 1}
     monkeypatch.setattr(sources, "_HEAD", 500)
-    again = pretrain(texts, **options)
+    again = pretrain(texts, TWO_PHASES, **options)
     assert reads["0.txt"] > 5  # what is not kept is read again, and is the same
     assert_arrays_equal(run.model.get_weights(), again.model.get_weights())
     assert run.metrics["unigram"] == again.metrics["unigram"]
 
 
+@pytest.mark.parametrize(
+    "phases, packed", [(PLAIN_ROWS, False), pytest.param(TWO_PHASES, None, marks=pytest.mark.slow)]
+)
 @pytest.mark.usefixtures("eagerly")
-def test_a_run_opens_its_records_once(records, monkeypatch):
+def test_a_run_opens_its_records_once(records, monkeypatch, phases, packed):
     opened = []
     initialise = Records.__init__
 
@@ -116,7 +132,7 @@ def test_a_run_opens_its_records_once(records, monkeypatch):
         initialise(self, directory, **options)
 
     monkeypatch.setattr(Records, "__init__", counted)
-    pretrain(records)
+    pretrain(records, phases, packed=packed)
     assert opened == [records]
 
 

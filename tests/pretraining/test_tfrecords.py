@@ -19,12 +19,12 @@ LENGTHS = {"batch_size": B, "sequence_length": S, "max_predictions": P}
 
 
 @pytest.fixture(scope="module")
-def written(corpus, tokenizer, tmp_path_factory):
+def written(text_batches, tmp_path_factory):
     """(pattern, batches): two files of the rows of 40 batches."""
     directory = tmp_path_factory.mktemp("tfrecords")
-    some = dataset_of(corpus, tokenizer).take(40)
+    some = text_batches[:40]
     assert write_tfrecords(some, [directory / "a.tfrecord", directory / "b.tfrecord"]) == 40 * B
-    return str(directory / "*.tfrecord"), batches(some)
+    return str(directory / "*.tfrecord"), some
 
 
 def read_as_the_original(path):
@@ -66,10 +66,10 @@ def test_an_epoch_has_every_row_once_in_the_order_of_the_seed(written, tokenizer
     held_out = batches(held_out)
     real = sum(int((weights["nsp_logits"] > 0).sum()) for _, _, weights in held_out)
     assert 0 < real < 40 * B / 2
-    epoch = dataset_of(pattern, tokenizer, epochs=1, batch_size=1)
-    assert len(rows(epoch.as_numpy_iterator())) == 40 * B - real
-    assert sorted(rows(epoch.as_numpy_iterator()) + rows(held_out)[:real]) == sorted(rows(expected))
-    kept = {row.tobytes() for row in originals(batches(epoch))}
+    epoch = batches(dataset_of(pattern, tokenizer, epochs=1, batch_size=1))
+    assert len(rows(epoch)) == 40 * B - real
+    assert sorted(rows(epoch) + rows(held_out)[:real]) == sorted(rows(expected))
+    kept = {row.tobytes() for row in originals(epoch)}
     assert kept.isdisjoint(row.tobytes() for row in originals(held_out)[:real])
     straight = batches(training, 90)  # more than two epochs
     number = (40 * B - real) // B
@@ -94,6 +94,15 @@ def test_token_counts_are_those_of_the_text_in_the_rows(written, tokenizer):
     np.testing.assert_array_equal(counts, expected)
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_pretrain_learns_from_them(written, tokenizer):
+    options = {**LENGTHS, "vocabulary": tokenizer, "held_out": 0.2, "evaluation_batches": 1, "steps": 1}
+    run = kbert.pretrain(written[0], **options)
+    assert run.metrics["unigram"]["masks"] > 0 and np.isfinite(run.metrics["loss"])
+
+
+# test_pretrain_learns_from_them; the batches from a step on: test_an_epoch_has_every_row_once_in_the_order_of_the_seed
+@pytest.mark.slow
 @pytest.mark.usefixtures("eagerly")
 def test_pretrain_learns_from_them_and_resumes(written, tokenizer, tmp_path):
     options = {**LENGTHS, "vocabulary": tokenizer, "held_out": 0.2, "evaluation_batches": 1, "steps": 2}
@@ -125,9 +134,9 @@ def test_pretrain_refuses_what_was_decided_when_they_were_written(written, token
         kbert.pretrain(written[0], vocabulary=tokenizer, steps=1, **LENGTHS, mask_rate=0.2)
 
 
-def test_ids_beyond_the_vocabulary_and_damage_are_named(written, corpus, tokenizer, tmp_path):
-    [inputs, labels, weights] = batches(dataset_of(corpus, tokenizer), 1)[0]
-    inputs["token_ids"] = np.full_like(inputs["token_ids"], len(VOCABULARY))
+def test_ids_beyond_the_vocabulary_and_damage_are_named(written, tokenizer, tmp_path):
+    [inputs, labels, weights] = written[1][0]
+    inputs = {**inputs, "token_ids": np.full_like(inputs["token_ids"], len(VOCABULARY))}
     path = tmp_path / "x.tfrecord"
     write_tfrecords([(inputs, labels, weights)], path)
     with pytest.raises(ValueError, match=rf"{path}.*from 0 to {len(VOCABULARY) - 1}. Received: .*{len(VOCABULARY)}"):
@@ -149,7 +158,19 @@ def test_ids_beyond_the_vocabulary_and_damage_are_named(written, corpus, tokeniz
         dataset_of(path, tokenizer)
 
 
-def test_packed_rows_and_rows_without_next_sentences_are_not_written(corpus, tokenizer, tmp_path):
+def test_packed_rows_and_rows_without_next_sentences_are_not_written(text_batches, tmp_path):
+    """Batches with the names of such rows: `pretraining_dataset` gives them, test_packed_rows.py, test_structure."""
+    inputs, labels, weights = text_batches[0]
+    packed = {**inputs, "position_ids": inputs["segment_ids"], "part_ids": inputs["segment_ids"]}
+    no_labels, no_weights = ({"mlm_logits": part["mlm_logits"]} for part in (labels, weights))
+    for batch in ((packed, labels, weights), (inputs, no_labels, no_weights)):
+        with pytest.raises(ValueError, match="plain rows with next sentences"):
+            write_tfrecords([batch], tmp_path / "x.tfrecord")
+        assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.slow  # test_packed_rows_and_rows_without_next_sentences_are_not_written
+def test_datasets_of_such_rows_are_not_written(corpus, tokenizer, tmp_path):
     for options in ({"packed": True}, {"next_sentence": False}):
         with pytest.raises(ValueError, match="plain rows with next sentences"):
             write_tfrecords(dataset_of(corpus, tokenizer, **options).take(1), tmp_path / "x.tfrecord")

@@ -17,19 +17,20 @@ tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfigur
 import keras
 from kbert.layers.replica_dropout import ReplicaDropout
 
-def masks(layer, strategy, steps=3):
+def masks(layers, strategy, steps=3):
     @tf.function
-    def step():
-        return strategy.run(lambda: layer(tf.ones((40, 51)), training=True))
+    def step():  # of all layers at once: tracing it takes seconds
+        return strategy.run(lambda: tf.stack([layer(tf.ones((40, 51)), training=True) for layer in layers]))
     local = [strategy.experimental_local_results(step()) for _ in range(steps)]
-    return np.array([[mask.numpy() > 0 for mask in masks] for masks in local])  # [step, replica, ...]
+    masks = np.array([[mask.numpy() > 0 for mask in masks] for masks in local])  # [step, replica, layer, ...]
+    return np.moveaxis(masks, 2, 0)
 
 mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
 with mirrored.scope():
     kbert, stock = ReplicaDropout(0.5, seed=3), keras.layers.Dropout(0.5, seed=3)
     big_seed = ReplicaDropout(0.5, seed=2**31 - 1)
-kept, stock_kept, big = masks(kbert, mirrored), masks(stock, mirrored), masks(big_seed, mirrored)
-one = masks(ReplicaDropout(0.5, seed=3), tf.distribute.get_strategy())
+kept, stock_kept, big = masks([kbert, stock, big_seed], mirrored)
+(one,) = masks([ReplicaDropout(0.5, seed=3)], tf.distribute.get_strategy())
 flat = kept.reshape(6, -1)
 agreement = [float(np.mean(flat[i] == flat[j])) for i in range(6) for j in range(i)]
 print(json.dumps({

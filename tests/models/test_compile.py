@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from helpers.batches import BATCH, LENGTH, config, labels_of, plain_batch
 from helpers.compare import assert_arrays_equal
+from helpers.slow_but import slow_but
 from helpers.wrong_values import wrong_inputs
 
 from kbert.models.classifier import BertClassifier
@@ -47,10 +48,15 @@ def classifier(labels=3):
         (LABELS, {"logits": "sparse_categorical_crossentropy"}, SPARSE),
         pytest.param(LABELS, ["sparse_categorical_crossentropy"], SPARSE, marks=pytest.mark.slow),
         pytest.param(LABELS, keras.losses.sparse_categorical_crossentropy, SPARSE, marks=pytest.mark.slow),
-        (LABELS, "SparseCategoricalCrossentropy", SPARSE),
+        pytest.param(LABELS, "SparseCategoricalCrossentropy", SPARSE, marks=pytest.mark.slow),
         (ONE_HOT, "categorical_crossentropy", keras.losses.CategoricalCrossentropy(from_logits=True)),
         (MANY_HOT, "binary_crossentropy", keras.losses.BinaryCrossentropy(from_logits=True)),
-        (ONE_HOT, "categorical_focal_crossentropy", keras.losses.CategoricalFocalCrossentropy(from_logits=True)),
+        pytest.param(
+            ONE_HOT,
+            "categorical_focal_crossentropy",
+            keras.losses.CategoricalFocalCrossentropy(from_logits=True),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=lambda x: x if isinstance(x, str) else type(x).__name__,
 )
@@ -219,7 +225,7 @@ def test_what_is_given_wins():
         model.fit(plain_batch(), LABELS, verbose=0)
 
 
-@pytest.mark.parametrize("run_eagerly", [True, False])
+@pytest.mark.parametrize("run_eagerly", slow_but((True,), (True, False)))
 def test_an_empty_dataset_of_unknown_length_is_named(run_eagerly):
     model = classifier()()
     model.compile(run_eagerly=run_eagerly)

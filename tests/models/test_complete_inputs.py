@@ -7,7 +7,7 @@ import tensorflow as tf
 
 from kbert import BertClassifier, BertConfig, BertEncoder, BertMultipleChoice, BertTagger
 
-CONFIG = BertConfig.from_size("tiny", vocabulary_size=50, hidden_dropout=0.0, attention_dropout=0.0)
+CONFIG = BertConfig.from_size("tiny", vocabulary_size=50, num_layers=1, hidden_dropout=0.0, attention_dropout=0.0)
 IDS = np.array([[2, 7, 8, 3], [2, 9, 3, 0], [2, 5, 6, 3], [2, 3, 0, 0]], "int32")
 FULL = {"token_ids": IDS, "segment_ids": 0 * IDS, "padding_mask": IDS != 0}
 CLASSES = [0, 1, 0, 1]
@@ -56,11 +56,13 @@ def test_choices_without_tokens_are_absent():
 
 
 @pytest.mark.parametrize("labels", [list(np.array(CLASSES)), list(tf.constant(CLASSES))])
+@pytest.mark.usefixtures("eagerly")  # in a graph: test_training_without_a_mask_is_that_with_it
 def test_labels_in_a_list_of_numpy_or_tensor_scalars(model, labels):
     model.fit(IDS, labels, verbose=0)
     model.train_on_batch(IDS, labels, [1.0, 0.0, 1.0, 1.0])
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_labels_of_tokens_in_a_list_of_arrays():
     tagger = BertTagger(CONFIG, 3)
     tagger.compile()

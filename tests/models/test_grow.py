@@ -55,7 +55,7 @@ def test_training_makes_the_copies_of_a_unit_different():
 
     names = ("token_embedding/embeddings", "encoder_block_0/attention/value/bias", "transform/bias")
     assert [difference(name) for name in names] == [0, 0, 0]
-    wider.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
+    wider.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse", run_eagerly=True)
     targets = {name: np.zeros_like(values) for name, values in outputs(wider).items()}
     wider.fit(pretraining_batch(), targets, epochs=2, verbose=0)
     assert all(difference(name) > 1e-5 for name in names)

@@ -131,6 +131,7 @@ print(json.dumps({"backend": keras.backend.backend(), "history": history, "shape
 """
 
 
+@pytest.mark.slow  # a further backend: test_trains_without_tensorflow
 @pytest.mark.parity
 def test_a_task_model_trains_on_torch():
     pytest.importorskip("torch")

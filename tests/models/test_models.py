@@ -18,7 +18,6 @@ from helpers.batches import (
     pretraining_batch,
 )
 from helpers.model_harness import check_xla, run_model_test
-from helpers.slow_but import slow_but
 
 import kbert
 from kbert.config import BertConfig
@@ -109,11 +108,21 @@ def losses_of(labels):
 
 
 # The others differ from these in their last linear layer or in what goes in.
-@pytest.mark.parametrize("case", slow_but(("encoder", "pretrainer", "multiple_choice"), CASES))
-def test_model(case, tmp_path):
+@pytest.mark.parametrize(
+    "case, in_graph",
+    [
+        pytest.param(
+            case,
+            case in ("encoder", "pretrainer_packed"),
+            marks=() if case in ("encoder", "pretrainer", "multiple_choice") else pytest.mark.slow,
+        )
+        for case in CASES
+    ]
+    + [pytest.param("multiple_choice", True, marks=pytest.mark.slow)],
+)
+def test_model(case, in_graph, tmp_path):
     model_class, arguments, batch, labels, task = CASES[case]
     assert model_class(SMALL, **arguments).task == task
-    in_graph = case in ("encoder", "pretrainer_packed", "multiple_choice")
     run_model_test(
         lambda **kw: model_class(SMALL, **arguments, **kw),
         batch,
@@ -147,7 +156,7 @@ def test_output_keys_and_shapes():
     }
     for case, expected in shapes.items():
         model_class, arguments, batch, _, _ = CASES[case]
-        outputs = model_class(config(), **arguments)(batch)
+        outputs = model_class(SMALL, **arguments)(batch)
         assert {name: tuple(x.shape) for name, x in outputs.items()} == expected
 
 

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
 from helpers.run_eagerly import run_eagerly
+from helpers.slow_but import slow_but
 
 from kbert.models.regressor import BertRegressor
 from kbert.optim import losses
@@ -73,18 +74,21 @@ def test_micro_batches_are_the_whole_batch(whole, arguments):
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+ALL = (("auto", 1), ("auto", 2), ("mse", 1), ("mse", 2))
+
+
+@pytest.mark.parametrize("runs", slow_but((ALL[::3],), (ALL[::3], ALL)), ids=len)
 @pytest.mark.usefixtures("eagerly")
-def test_one_output_and_another_loss():
+def test_one_output_and_another_loss(runs):
     inputs, _, _ = next(iter(tiny.make_dataset()))
     inputs = {name: value.numpy() for name, value in inputs.items() if name != "mask_positions"}
     scores = np.linspace(-1, 1, tiny.B).astype("float32")
     histories = []
-    for loss in ("auto", "mse"):
-        for micro_batches in (1, 2):
-            keras.utils.set_random_seed(1)
-            model = BertRegressor(tiny.config(**SMALL))
-            model.compile(AdamW(0.01), loss, micro_batches=micro_batches)
-            histories.append(model.fit(inputs, scores, batch_size=tiny.B, epochs=3, shuffle=False, verbose=0).history)
+    for loss, micro_batches in runs:
+        keras.utils.set_random_seed(1)
+        model = BertRegressor(tiny.config(**SMALL))
+        model.compile(AdamW(0.01), loss, micro_batches=micro_batches)
+        histories.append(model.fit(inputs, scores, batch_size=tiny.B, epochs=3, shuffle=False, verbose=0).history)
     for history in histories:
         np.testing.assert_allclose(history["loss"], histories[0]["loss"], rtol=1e-5)
 

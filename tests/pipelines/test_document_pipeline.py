@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
@@ -26,7 +27,7 @@ def build(model, windows, stride=4):
     )
 
 
-@pytest.mark.parametrize("windows", ["max", "mean"])
+@pytest.mark.parametrize("windows", slow_but(("mean",), ("max", "mean")))
 @pytest.mark.usefixtures("eagerly")  # in a graph: the export below
 def test_pooled_over_the_windows_of_each_text(model, windows):
     probabilities = build(model, windows).predict(TEXTS)["probabilities"]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.reused import reused
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs, wrong_values
 
@@ -47,21 +48,42 @@ def same(one, other):
     return all(np.allclose(a, b, atol=1e-6) for a, b in zip(one, other, strict=True))
 
 
-def test_label_strings_are_numbers_in_every_form():
-    expected = weights_after(TEXTS, np.array(IDS))
-    for y in (NAMES, np.array(NAMES), IDS, {"logits": NAMES}, {"logits": np.array(IDS)}, tf.constant(NAMES)):
+@functools.cache
+def weights_after_numbers():
+    return weights_after(TEXTS, np.array(IDS))
+
+
+def of_some_forms_and_of_all(some, every):
+    """Two runs of a test: over some forms of its input, and, slow, over all."""
+    return [pytest.param(some, id="some"), pytest.param(every, id="all", marks=pytest.mark.slow)]
+
+
+@pytest.mark.parametrize(
+    "forms, in_datasets",
+    [
+        pytest.param([NAMES, {"logits": NAMES}], [NAMES], id="some"),
+        pytest.param(
+            [NAMES, np.array(NAMES), IDS, {"logits": NAMES}, {"logits": np.array(IDS)}, tf.constant(NAMES)],
+            [NAMES, {"logits": NAMES}, IDS, {"logits": IDS}],
+            id="all",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_label_strings_are_numbers_in_every_form(forms, in_datasets):
+    expected = weights_after_numbers()
+    for y in forms:
         assert same(weights_after(TEXTS, y), expected), type(y)
-    for labels in (NAMES, IDS):
-        for y in (labels, {"logits": labels}):
-            data = tf.data.Dataset.from_tensor_slices((TEXTS, y)).batch(16)
-            assert same(weights_after(data, batch_size=None), expected)
+    for y in in_datasets:
+        data = tf.data.Dataset.from_tensor_slices((TEXTS, y)).batch(16)
+        assert same(weights_after(data, batch_size=None), expected)
 
 
 def test_a_split_callbacks_and_evaluate():
     pipeline, seen = make(), []
     callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(sorted(logs)))
-    history = pipeline.fit(TEXTS, NAMES, epochs=6, validation_split=0.25, callbacks=[callback], verbose=0).history
-    assert history["val_loss"][-1] < history["val_loss"][0] and len(seen) == 6 and "val_accuracy" in seen[0]
+    history = pipeline.fit(TEXTS, NAMES, epochs=3, validation_split=0.25, callbacks=[callback], verbose=0).history
+    assert history["val_loss"][-1] < history["val_loss"][0] and len(seen) == 3 and "val_accuracy" in seen[0]
     scores = pipeline.evaluate(TEXTS, NAMES, verbose=0, return_dict=True)
     assert scores == pytest.approx(pipeline.evaluate(TEXTS, IDS, verbose=0, return_dict=True))
     again = make().fit(TEXTS[:12], NAMES[:12], epochs=1, validation_data=(TEXTS[12:], NAMES[12:]), verbose=0).history
@@ -72,13 +94,18 @@ def test_a_split_callbacks_and_evaluate():
     assert pipeline.test_on_batch(TEXTS[:8], IDS[:8], return_dict=True)["loss"] < before["loss"]
 
 
-def test_class_weights_are_sample_weights():
-    weight = {"good": 3.0, "bad": 0.5}
+WEIGHT = {"good": 3.0, "bad": 0.5}
+SOME_WEIGHTS = [(NAMES, WEIGHT), (IDS, {1: 3.0, 0: 0.5})]
+ALL_WEIGHTS = [(y, weight) for y in (NAMES, IDS, {"logits": IDS}) for weight in (WEIGHT, {1: 3.0, 0: 0.5})]
+
+
+@pytest.mark.parametrize("forms", of_some_forms_and_of_all(SOME_WEIGHTS, ALL_WEIGHTS))
+def test_class_weights_are_sample_weights(forms):
+    weight = WEIGHT
     expected = weights_after(TEXTS, np.array(IDS), sample_weight=np.where(IDS, 3.0, 0.5))
-    assert not same(weights_after(TEXTS, IDS), expected)
-    for y in (NAMES, IDS, {"logits": IDS}):
-        for given in (weight, {1: 3.0, 0: 0.5}):
-            assert same(weights_after(TEXTS, y, class_weight=given), expected)
+    assert not same(weights_after_numbers(), expected)
+    for y, given in forms:
+        assert same(weights_after(TEXTS, y, class_weight=given), expected)
     data = tf.data.Dataset.from_tensor_slices((TEXTS, {"logits": NAMES})).batch(16)
     assert same(weights_after(data, batch_size=None, class_weight=weight), expected)
     halved = weights_after(TEXTS, {"logits": IDS}, class_weight={1: 6.0}, sample_weight={"logits": np.full(16, 0.5)})
@@ -91,10 +118,16 @@ def test_class_weights_are_sample_weights():
     assert same(pipeline.model.get_weights(), expected)
 
 
-def test_balanced_class_weights_are_those_of_the_labels_that_are_learned():
-    names = ["good"] * 3 + ["bad"] * 9 + ["good"] * 4
+UNEQUAL = ["good"] * 3 + ["bad"] * 9 + ["good"] * 4
+UNEQUAL_IDS = [int(name == "good") for name in UNEQUAL]
+UNEQUAL_FORMS = of_some_forms_and_of_all([UNEQUAL], [UNEQUAL, np.array(UNEQUAL), {"logits": UNEQUAL}, UNEQUAL_IDS])
+
+
+@pytest.mark.parametrize("forms", UNEQUAL_FORMS)
+def test_balanced_class_weights_are_those_of_the_labels_that_are_learned(forms):
+    names = UNEQUAL
     expected = weights_after(TEXTS, names, class_weight={"good": 16 / 14, "bad": 16 / 18})
-    for y in (names, np.array(names), {"logits": names}, [int(name == "good") for name in names]):
+    for y in forms:
         assert same(weights_after(TEXTS, y, class_weight="balanced"), expected)
     expected = weights_after(TEXTS, names, class_weight={"good": 2.0, "bad": 12 / 18}, validation_split=0.25)
     assert same(weights_after(TEXTS, names, class_weight="balanced", validation_split=0.25), expected)
@@ -123,7 +156,10 @@ def test_windows_with_labels_that_are_numbers_are_split_as_they_are_given():
     assert "val_loss" in history.history
 
 
-@pytest.mark.parametrize("watch", [keras.callbacks.EarlyStopping, keras.callbacks.ReduceLROnPlateau])
+WATCHERS = (keras.callbacks.EarlyStopping, keras.callbacks.ReduceLROnPlateau)
+
+
+@pytest.mark.parametrize("watch", slow_but(WATCHERS[:1], WATCHERS))
 def test_callbacks_watch_the_default_metrics(watch):
     for name in ("accuracy", "val_accuracy"):
         callback = watch(name)
@@ -141,18 +177,38 @@ def several():
     return pipeline
 
 
+def several_model():
+    return several().model
+
+
 LISTS = [["a", "c"], ["b"], [], ["c", "b"]]
 IS_ON = np.array([[1, 0, 1], [0, 1, 0], [0, 0, 0], [0, 1, 1]])
 RAGGED = tf.ragged.constant(LISTS)
 
 
-def test_lists_of_label_strings_of_a_multi_label_model():
+TUPLES = [tuple(labels) for labels in LISTS]
+DENSE = RAGGED.to_tensor("")
+
+
+@pytest.mark.parametrize(
+    "forms, in_datasets",
+    [
+        pytest.param([LISTS, RAGGED], [RAGGED], id="some"),
+        pytest.param(
+            [LISTS, TUPLES, {"logits": LISTS}, np.array(LISTS, object), RAGGED, DENSE, IS_ON.tolist()],
+            [RAGGED, {"logits": RAGGED}, DENSE, IS_ON],
+            id="all",
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_lists_of_label_strings_of_a_multi_label_model(forms, in_datasets):
+    reused(several_model)
     pipeline, texts = several(), TEXTS[:4]
     expected = pipeline.evaluate(texts, IS_ON, verbose=0, return_dict=True)
-    tuples = [tuple(labels) for labels in LISTS]
-    for y in (LISTS, tuples, {"logits": LISTS}, np.array(LISTS, object), RAGGED, RAGGED.to_tensor(""), IS_ON.tolist()):
+    for y in forms:
         assert pipeline.evaluate(texts, y, verbose=0, return_dict=True) == pytest.approx(expected)
-    for y in (RAGGED, {"logits": RAGGED}, RAGGED.to_tensor(""), IS_ON):
+    for y in in_datasets:
         data = tf.data.Dataset.from_tensor_slices((texts, y)).batch(2)
         assert pipeline.evaluate(data, verbose=0, return_dict=True) == pytest.approx(expected, rel=1e-4)
     assert pipeline.test_on_batch(texts, LISTS, return_dict=True) == pytest.approx(expected)
@@ -224,7 +280,7 @@ def test_windows_are_learned_with_the_label_and_weight_of_their_text():
     rows, labels = batch["window_row"], np.array(IDS[:4])
     assert np.bincount(rows).tolist() == [2, 2, 1, 1]
     inputs = {name: batch[name] for name in pipeline.model.input}
-    settings = {"epochs": 2, "verbose": 0, "shuffle": False}
+    settings = {"epochs": 1, "verbose": 0, "shuffle": False}
     pipeline.model.fit(inputs, labels[rows], sample_weight=np.array(weights)[rows], batch_size=8, **settings)
     expected = pipeline.model.get_weights()
     pipeline = make_windows()

@@ -1,10 +1,12 @@
 """From JAX to serving: a model trained there is saved, loaded under TensorFlow, exported; tokenizers work as ever,
 pipelines refuse at once."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.run_python import run_python
+from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.tiny_directory import VOCABULARY, write_tiny_directory
 
 import kbert
@@ -43,6 +45,15 @@ print(json.dumps({
 """
 
 
+def test_a_pipeline_is_refused_at_once(monkeypatch):
+    """By name alone: on JAX itself in the test below."""
+    model = kbert.BertClassifier(tiny_config(num_layers=1))
+    monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+    with pytest.raises(RuntimeError, match=r"Received: backend 'jax'.*kbert\.save_pretrained"):
+        kbert.build_pipeline(model, tiny_tokenizer())
+
+
+@pytest.mark.slow  # models/test_jax.py trains on JAX and loads under TensorFlow; the refusal: above
 @pytest.mark.parity
 def test_trained_on_jax_saved_loaded_and_exported(tmp_path):
     pytest.importorskip("jax")

@@ -20,9 +20,11 @@ def pipeline_of(model, **options):
     return pipeline
 
 
-def answers_of(pipeline, columns):
+def answers_of(pipeline, columns, in_graph=True):
     """What Python gives, after a check that the graph of the exported model gives the same."""
     answers = pipeline.predict(columns, verbose=0)
+    if not in_graph:
+        return answers
     served = tf.function(pipeline._serve, input_signature=[pipeline.preprocessor.string_signature()])
     for name, values in served({name: tf.constant(column) for name, column in columns.items()}).items():
         is_text, values = values.dtype == tf.string, values.numpy()
@@ -83,7 +85,9 @@ def test_no_batch(model):
             pipeline.predict(source, verbose=0)
 
 
-def test_no_mask():
-    answers = answers_of(pipeline_of(kbert.BertPretrainer(ONE), max_masks=2, top_k=2), {"text": [*BLANKS, "a film"]})
+@pytest.mark.parametrize("in_graph", slow_but((False,), (False, True)))  # in the graph: serving/test_export.py
+def test_no_mask(in_graph):
+    pipeline = pipeline_of(kbert.BertPretrainer(ONE), max_masks=2, top_k=2)
+    answers = answers_of(pipeline, {"text": [*BLANKS, "a film"]}, in_graph)
     assert answers["count"].tolist() == [0] * (len(BLANKS) + 1)
     assert not any(answers["tokens"].ravel()) and not answers["probabilities"].any()

@@ -6,6 +6,7 @@ import functools
 import numpy as np
 import pytest
 from helpers.model_settings import settings_of
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs
 
@@ -189,20 +190,23 @@ def test_what_a_pipeline_says_of_itself_builds_it_again(models, task, special_to
         assert {name: fields[name] for name in settings if name in fields} == settings
 
 
-def test_none_turns_off_what_is_stored(tmp_path):
-    stored = {
-        "classification": ("window_pooling", "max"),
-        "regression": ("window_pooling", "mean"),
-        "span": ("null_threshold", 0.5),
-    }
-    for task, (option, value) in stored.items():
-        settings = settings_of(task, 11, doc_stride=5, **{option: value})
-        kbert.save_pretrained(MODELS[task](), tmp_path / task, tokenizer=tiny_tokenizer(), settings=settings)
-        model = kbert.load_pretrained(tmp_path / task)
-        assert kbert.build_pipeline(model).settings()[option] == value
-        off = kbert.build_pipeline(model, **{option: None})
-        assert off.settings()[option] is None
-        kbert.save_pretrained(off, tmp_path / f"{task} off")
-        again = kbert.load_pretrained(tmp_path / f"{task} off")
-        assert getattr(again.pretrained.settings.task, option) is None
-        assert kbert.build_pipeline(again).settings()[option] is None
+STORED = {
+    "classification": ("window_pooling", "max"),
+    "regression": ("window_pooling", "mean"),
+    "span": ("null_threshold", 0.5),
+}
+
+
+@pytest.mark.parametrize("task", slow_but(("classification", "span"), STORED))
+def test_none_turns_off_what_is_stored(models, task, tmp_path):
+    option, value = STORED[task]
+    settings = settings_of(task, 11, doc_stride=5, **{option: value})
+    kbert.save_pretrained(models[task], tmp_path / task, tokenizer=tiny_tokenizer(), settings=settings)
+    model = kbert.load_pretrained(tmp_path / task)
+    assert kbert.build_pipeline(model).settings()[option] == value
+    off = kbert.build_pipeline(model, **{option: None})
+    assert off.settings()[option] is None
+    kbert.save_pretrained(off, tmp_path / f"{task} off")
+    again = kbert.load_pretrained(tmp_path / f"{task} off")
+    assert getattr(again.pretrained.settings.task, option) is None
+    assert kbert.build_pipeline(again).settings()[option] is None

@@ -5,6 +5,7 @@ import sys
 import numpy as np
 import pytest
 from helpers.paths import ROOT
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs
 
@@ -31,6 +32,7 @@ def test_equal_texts_come_in_their_order():
     assert kbert.search(None, texts, texts[:1], 4).rows.tolist() == [[0, 1, 2, 3]]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_it_embeds_strings():
     encoder = randomise(kbert.BertEncoder(tiny_config(num_layers=1)))
     pipeline = kbert.build_pipeline(encoder, tiny_tokenizer())
@@ -56,7 +58,10 @@ def test_what_it_refuses():
     )
 
 
-@pytest.fixture(scope="module")
+def made_up_vectors():
+    return np.random.default_rng(0).normal(size=(1000, 16)).astype("float32")
+
+
 def sentence_vectors():
     """kbert-mini's embeddings of some 2,000 sentences."""
     model = kbert.load_pretrained(ROOT / "saved_models/kbert-mini", "encoder")
@@ -65,9 +70,10 @@ def sentence_vectors():
 
 
 @pytest.mark.parity
-def test_an_index_finds_what_the_exact_search_finds(tmp_path, request):
+@pytest.mark.parametrize("make", slow_but((made_up_vectors,), (made_up_vectors, sentence_vectors)))
+def test_an_index_finds_what_the_exact_search_finds(tmp_path, make):
     faiss = pytest.importorskip("faiss")
-    vectors = request.getfixturevalue("sentence_vectors")
+    vectors = make()
     queries = vectors[::10] + 0.1 * np.roll(vectors[::10], 1, axis=0)
     index = kbert.SearchIndex(None, vectors)
     assert index.shape == vectors.shape
@@ -93,12 +99,13 @@ def test_an_index_finds_what_the_exact_search_finds(tmp_path, request):
     wrong_inputs(
         lambda arguments: kbert.search(None, *arguments),
         ((index, queries, len(vectors) + 1), f"`k` of at most {len(vectors)}"),
-        ((index, queries[:, :7], 1), "one length. Received: 256 and 7"),
+        ((index, queries[:, :7], 1), f"one length. Received: {vectors.shape[1]} and 7"),
         ((index, ["a"], 1), "to embed the queries. Received: None"),
     )
 
 
 @pytest.mark.parity
+@pytest.mark.usefixtures("eagerly")
 def test_an_index_embeds_strings_and_always_finds_k_texts():
     pytest.importorskip("faiss")
     pipeline = kbert.build_pipeline(randomise(kbert.BertEncoder(tiny_config(num_layers=1))), tiny_tokenizer())

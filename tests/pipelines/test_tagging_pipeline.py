@@ -21,7 +21,7 @@ TEXTS = ["Paris is good.", "", "never in the capital of France, London was " * 4
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
     """A tagger as it comes out of a kbert directory."""
-    model = randomise(kbert.BertTagger(tiny_config(), num_labels=3), seed=4)
+    model = randomise(kbert.BertTagger(tiny_config(num_layers=1), num_labels=3), seed=4)
     pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=LABELS, sequence_length=13, doc_stride=3)
     path = tmp_path_factory.mktemp("tagger") / "model"
     kbert.save_pretrained(pipeline, path)

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import PAIRS, TEXTS, VOCABULARY, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs
 
@@ -28,12 +29,16 @@ KINDS = {
 }
 
 
-@pytest.fixture(params=KINDS)
-def made(request):
+def make(name):
     """(preprocessor, columns as tensors)."""
-    kind, options, columns = KINDS[request.param]
+    kind, options, columns = KINDS[name]
     columns = {name: tf.constant(column) for name, column in columns.items()}
     return kind(tiny_tokenizer(), sequence_length=11, name="preprocessor", **options), columns
+
+
+@pytest.fixture(params=KINDS)
+def made(request):
+    return make(request.param)
 
 
 def assert_same(batch, expected):
@@ -43,8 +48,10 @@ def assert_same(batch, expected):
         assert batch[name].dtype == value.dtype
 
 
-def test_in_tf_data_and_saved(made, tmp_path):
-    preprocessor, columns = made
+# "text" and "pair": test_text_preprocessor.py; "tags": traced below, and saved in a pipeline in test_saved_classes.py.
+@pytest.mark.parametrize("kind", slow_but(("choices", "documents", "spans", "masks"), KINDS))
+def test_in_tf_data_and_saved(kind, tmp_path):
+    preprocessor, columns = make(kind)
     expected = preprocessor(columns)
     data = tf.data.Dataset.from_tensor_slices(columns).batch(len(TEXTS)).map(preprocessor)
     assert_same(next(iter(data)), expected)

@@ -1,9 +1,14 @@
 """Students that learn from a teacher's answers: each task, texts without labels, resuming, and what is refused."""
 
+import contextlib
+
 import numpy as np
 import pytest
+from helpers.at_step import Killed, killed_at
+from helpers.run_eagerly import run_eagerly
+from helpers.slow_but import slow_but
 from helpers.tiny_directory import NOUNS, VOCABULARY, write_table, write_tiny_directory
-from helpers.tiny_finetuning import DEV, NO_DEV, ROWS, TASK, calling, prepare, same
+from helpers.tiny_finetuning import DEV, NO_DEV, ROWS, TASK, prepare, same
 
 import kbert
 from kbert.finetuning.starting_pipeline import ANSWERS
@@ -43,7 +48,8 @@ def init(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def teacher(init):
-    return kbert.finetune(init, TASK, ROWS, **NO_DEV | {"steps": 40}).pipeline
+    with run_eagerly():
+        return kbert.finetune(init, TASK, ROWS, **NO_DEV).pipeline
 
 
 def distances(student, teacher, columns):
@@ -53,12 +59,13 @@ def distances(student, teacher, columns):
     return np.mean([np.abs(one[name] - other[name]).mean() for name in names])
 
 
-@pytest.mark.parametrize("kind", TASKS)
+# Of the slow kinds the next test has the targets that a student learns from.
+@pytest.mark.parametrize("kind", slow_but(["classification"], TASKS))
 @pytest.mark.usefixtures("eagerly")
 def test_a_student_comes_near_its_teacher(init, kind):
     task, rows, length = TASKS[kind]
-    options = NO_DEV | length | {"steps": 6, "dropout": 0.0}
-    teacher = kbert.finetune(init, task, rows, **options | {"steps": 12}).pipeline
+    options = NO_DEV | length | {"steps": 3, "dropout": 0.0}
+    teacher = kbert.finetune(init, task, rows, **options | {"steps": 6}).pipeline
     start = prepare(init, task, rows, **options).pipeline
     columns = task.from_memory(rows).columns
     before = distances(start, teacher, columns)
@@ -69,15 +76,17 @@ def test_a_student_comes_near_its_teacher(init, kind):
     assert distances(run.pipeline, teacher, columns) < before
 
 
-@pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.parametrize("kind", slow_but(set(TASKS) - {"pairs"}, TASKS))  # pairs: classification
+@pytest.mark.usefixtures("eagerly")
 def test_targets_are_the_labels_and_the_answers_to_the_same_rows(init, kind):
     task, rows, length = TASKS[kind]
+    rows = {name: column[:12] for name, column in rows.items()} if kind == "tagging" else rows[:12]
     teacher = prepare(init, task, rows, **NO_DEV | length).pipeline
     more = MORE.get(kind, [text for text, _ in DEV])
     options = NO_DEV | length | {"group_by_length": True, "batch_size": 4}
     work = prepare(init, task, rows, teacher=teacher, unlabelled=more, **options)
     seen = {True: 0, False: 0}  # the teacher is the student, so its answers are the outputs
-    for inputs, targets, *weights in work.data.make_dataset().take(2 * (len(rows) + len(more)) // 4):
+    for inputs, targets, *weights in work.data.make_dataset().take(2 * (12 + len(more)) // 4):
         outputs = work.pipeline.model(inputs)
         for name, target in targets.items():
             target, output = target.numpy(), outputs[name].numpy()
@@ -101,23 +110,16 @@ def test_targets_are_the_labels_and_the_answers_to_the_same_rows(init, kind):
     assert all(seen.values())
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_once(
     init, teacher, tmp_path, monkeypatch
 ):
-    import keras
-
-    class Stop(Exception):
-        pass
-
-    class StopAtStep(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            if int(self.model.optimizer.iterations) >= 6:
-                raise Stop
-
     options = NO_DEV | {"teacher": teacher, "unlabelled": [text for text, _ in DEV], "teacher_temperature": 3.0}
+    options |= {"steps": 3, "bookkeeping": {"checkpoint_every": 1}}
     whole = kbert.finetune(init, TASK, ROWS, None, tmp_path / "whole", **options)
-    with pytest.raises(Stop):
-        kbert.finetune(init, TASK, ROWS, None, tmp_path / "run", **options | calling([StopAtStep()]))
+    stopping = {"bookkeeping": {"checkpoint_every": 1, "callbacks": [killed_at(2)]}}
+    with pytest.raises(Killed):
+        kbert.finetune(init, TASK, ROWS, None, tmp_path / "run", **options | stopping)
     answers = np.load(tmp_path / "run" / ANSWERS)["logits"]
     assert answers.shape == (len(ROWS) + len(DEV), 2)
 
@@ -137,7 +139,8 @@ def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_
     assert not np.array_equal(other.teaching.answers.outputs["logits"], answers)  # not those that are stored there
 
 
-def test_from_files_in_parts_and_by_the_command(init, teacher, tmp_path, capsys):
+@pytest.mark.parametrize("traced", slow_but([False], [False, True]))
+def test_from_files_in_parts_and_by_the_command(init, teacher, tmp_path, capsys, traced):
     from helpers.run_recipe import as_flags, read_json, run_kbert
 
     kbert.save_pretrained(teacher, tmp_path / "teacher")
@@ -146,18 +149,22 @@ def test_from_files_in_parts_and_by_the_command(init, teacher, tmp_path, capsys)
     texts.write_text("".join(f"{text}\n" for text, _ in DEV))
     flags = as_flags(source=init, train=table, dev=0.2, teacher=tmp_path / "teacher", unlabelled=texts)
     flags += as_flags(steps=2, batch_size=4, accumulate=2, sequence_length=9, teacher_temperature=3, hard_fraction=0.2)
-    run_kbert("finetune", "classification", *flags, "--output", tmp_path / "run")
+    with contextlib.nullcontext() if traced else run_eagerly():
+        run_kbert("finetune", "classification", *flags, "--output", tmp_path / "run")
     said = capsys.readouterr().err
     assert "the teacher answers 33 examples" in said and "9 texts without labels" in said
-    assert kbert.evaluate(tmp_path / "run", TASK, table)["examples"] == len(ROWS)
+    with run_eagerly():
+        assert kbert.evaluate(tmp_path / "run", TASK, table)["examples"] == len(ROWS)
     settings = read_json(tmp_path / "run" / "settings.json")
     assert (settings["unlabelled"], settings["teacher"]) == (str(texts), str(tmp_path / "teacher"))
     assert settings["distillation"] == {"teacher_temperature": 3.0, "hard_fraction": 0.2}
-    run_kbert("finetune", "--config", tmp_path / "run" / "settings.json", "--output", tmp_path / "again")
+    with run_eagerly():
+        run_kbert("finetune", "--config", tmp_path / "run" / "settings.json", "--output", tmp_path / "again")
     assert read_json(tmp_path / "again" / "settings.json") == settings
     inputs = read_json(tmp_path / "run" / "inputs.json")
     assert {"source", "train", "teacher", "unlabelled"} <= inputs["inputs"].keys()
-    estimate = kbert.finetune(init, TASK, table, teacher=tmp_path / "teacher", dry_run=True, **NO_DEV).metrics
+    with run_eagerly():
+        estimate = kbert.finetune(init, TASK, table, teacher=tmp_path / "teacher", dry_run=True, **NO_DEV).metrics
     assert estimate["examples"] == len(ROWS)
 
 

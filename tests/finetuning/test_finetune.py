@@ -107,7 +107,7 @@ def test_patience(init, run, tmp_path, monkeypatch):
     assert same(stopped.pipeline.model.get_weights(), run.pipeline.model.get_weights())
 
 
-@pytest.mark.slow  # test_a_run_that_a_callback_stopped
+@pytest.mark.slow  # test_a_run_that_a_callback_stopped; an output: test_the_best_weights_are_kept
 def test_neither_evaluation_nor_an_output_changes_anything(init, tmp_path):
     steps = SHORT | {"steps": 2, "evaluate_every": None}
     silent = kbert.finetune(init, TASK, ROWS, **steps)
@@ -162,10 +162,10 @@ class Errors(kbert.tasks.Regression):
         pytest.param("last", 3, 3, marks=pytest.mark.slow),  # a whole run: test_the_best_weights_are_kept
     ],
 )
-def test_a_run_that_a_callback_stopped(init, tmp_path, keep, step, kept):
+def test_a_run_that_a_callback_stopped(init, keep, step, kept):
     """The figures are of the steps that were done, and of the weights that the model has.
 
-    Until then it has the weights of a run without evaluations and output.
+    Until then it has the weights of a run without evaluations.
     """
     seen = []
 
@@ -173,7 +173,7 @@ def test_a_run_that_a_callback_stopped(init, tmp_path, keep, step, kept):
         seen.extend(weights(model))
         model.stop_training = True
 
-    run = kbert.finetune(init, TASK, ROWS, DEV, tmp_path, **SHORT | {"keep": keep} | calling(AtStep(step, stop)))
+    run = kbert.finetune(init, TASK, ROWS, DEV, **SHORT | {"keep": keep} | calling(AtStep(step, stop)))
     assert run.metrics["steps"] == run.history[-1]["step"] == step
     assert run.metrics["kept_step"] == kept
     assert same(seen, run.pipeline.model.get_weights()) == (kept == step)

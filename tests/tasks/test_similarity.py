@@ -60,6 +60,7 @@ def check_what_is_stored(run, task, dev, texts, expected, tmp_path):
     np.testing.assert_allclose(rows, expected, atol=1e-5)
 
 
+@pytest.mark.slow  # its batches: test_rows_of_every_kind_have_a_loss; weights: tests/finetuning/test_finetune.py
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_that_stopped_is_resumed_to_the_same_weights(init, tmp_path):
     task = Similarity(text_pair="pair")
@@ -122,9 +123,13 @@ def test_scores_are_ranks_of_cosines_and_a_search_among_negatives_too(init):
     ids=["triplets", "scored", "single"],
 )
 def test_rows_of_every_kind_have_a_loss(init, task, length):
+    """And the batches from a step on are those of the whole run."""
     rows = [(*pair, row % 2 if task.label else "never")[: length + bool(task.label)] for row, pair in enumerate(PAIRS)]
     work = prepare(init, task, rows, **QUICK | {"evaluate_every": None, "group_by_length": True})
-    inputs, targets = next(iter(work.data.make_dataset()))
+    inputs, targets = batch = next(iter(work.data.make_dataset()))
+    later = next(iter(work.data.make_dataset(start_step=2)))
+    tf.nest.map_structure(np.testing.assert_array_equal, list(work.data.make_dataset().take(3))[2], later)
+    assert not np.array_equal(batch[0]["token_ids"], later[0]["token_ids"])
     model = work.pipeline.model
     embeddings = model(inputs, training=True)["embedding"]
     loss = model.default_loss()["embedding"](targets["embedding"], embeddings)

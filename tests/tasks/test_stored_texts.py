@@ -65,6 +65,7 @@ def test_examples_are_those_in_memory(form, small, tmp_path):
     assert isinstance(there.split(0.2)[0].texts, StoredTexts) and there[3] == expected[3]
 
 
+@pytest.mark.slow  # test_examples_are_those_in_memory, and test_grouped_batches_are_the_same, from a step on
 def test_a_run_is_that_of_rows_in_memory_and_resumes_exactly(monkeypatch, tmp_path):
     init = write_tiny_directory(tmp_path / "init")
     path = write_table(tmp_path / "rows.csv", ROWS)

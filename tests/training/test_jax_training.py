@@ -9,6 +9,7 @@ from helpers.event_files import read_scalars, tags_of
 from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F401 - fixtures
 from helpers.run_eagerly import run_eagerly
 from helpers.run_python import BLOCK_TENSORFLOW, run_python
+from helpers.slow_but import slow_but
 
 import kbert
 from kbert.config import BertConfig
@@ -60,7 +61,7 @@ def packed_on_tensorflow(packed_batches, start):
     return kbert.pretrain(packed_batches, init=start, **TRAINING)
 
 
-@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("packed", slow_but([True], [False, True]))  # False: tests/commands/test_batches.py
 def test_written_batches_are_those_of_the_dataset(request, records, tokenizer, packed):  # noqa: F811
     batches = request.getfixturevalue("packed_batches" if packed else "batches")
     settings = PACKED if packed else SETTINGS

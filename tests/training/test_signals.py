@@ -103,7 +103,7 @@ def test_validation_is_interrupted_too(tmp_path):
             os.kill(os.getpid(), signal.SIGTERM)
 
     def train(output, *callbacks):
-        validation = {"validation_data": tiny.make_dataset(300), "validation_steps": 3}
+        validation = {"validation_data": tiny.make_dataset(300), "validation_steps": 1}
         return fit_steps(tiny.model(), tiny.make_dataset, 4, output, window=2, callbacks=list(callbacks), **validation)
 
     with pytest.raises(Interrupted):

@@ -35,7 +35,7 @@ def batches(records, tmp_path_factory):  # noqa: F811
 @pytest.fixture(scope="module")
 def packed_batches(records, tmp_path_factory):  # noqa: F811
     directory = tmp_path_factory.mktemp("written") / "packed"
-    write_batches(records, directory, steps=STEPS, evaluation_batches=2, **PACKED)
+    write_batches(records, directory, steps=STEPS, evaluation_batches=2, batches_per_file=4, **PACKED)
     return directory
 
 
@@ -61,7 +61,7 @@ def packed_on_tensorflow(packed_batches, start):
     return kbert.pretrain(packed_batches, init=start, **TRAINING)
 
 
-@pytest.mark.parametrize("packed", slow_but([True], [False, True]))  # False: tests/commands/test_batches.py
+@pytest.mark.parametrize("packed", slow_but([True], [False, True]))  # by the same writer
 def test_written_batches_are_those_of_the_dataset(request, records, tokenizer, packed):  # noqa: F811
     batches = request.getfixturevalue("packed_batches" if packed else "batches")
     settings = PACKED if packed else SETTINGS

@@ -96,7 +96,6 @@ def test_the_step_is_finished_and_saved_and_the_run_resumes(tmp_path, caplog, un
     assert without_times(read_history(tmp_path / "history.jsonl")) == without_times(history)
 
 
-@pytest.mark.usefixtures("eagerly")
 def test_validation_is_interrupted_too(tmp_path):
     class InValidation(keras.callbacks.Callback):
         def on_test_batch_begin(self, batch, logs=None):

@@ -22,7 +22,7 @@ def batches(records, tmp_path_factory):  # noqa: F811
     return directory
 
 
-@pytest.mark.usefixtures("eagerly")  # traced: training/test_jax_training.py
+@pytest.mark.usefixtures("eagerly")  # traced: training/test_jax_training.py, slow
 def test_writes_and_trains(batches, tmp_path, capsys):
     manifest = read_json(batches / "batches.json")
     assert manifest["whole_word"] is manifest["packed"] is True and "inputs/part_ids" in manifest["arrays"]

@@ -64,8 +64,8 @@ def distances(student, teacher, columns):
 @pytest.mark.usefixtures("eagerly")
 def test_a_student_comes_near_its_teacher(init, kind):
     task, rows, length = TASKS[kind]
-    options = NO_DEV | length | {"steps": 3, "dropout": 0.0}
-    teacher = kbert.finetune(init, task, rows, **options | {"steps": 6}).pipeline
+    options = NO_DEV | length | {"steps": 6, "dropout": 0.0}
+    teacher = kbert.finetune(init, task, rows, **options | {"steps": 12}).pipeline
     start = prepare(init, task, rows, **options).pipeline
     columns = task.from_memory(rows).columns
     before = distances(start, teacher, columns)

@@ -32,7 +32,7 @@ def no_steps(monkeypatch):
     monkeypatch.setattr(dry_run, "seconds_per_step", lambda *arguments: 0.1)
 
 
-@pytest.mark.usefixtures("eagerly", "no_steps")  # traced: training/test_jax_training.py
+@pytest.mark.usefixtures("eagerly", "no_steps")  # traced: training/test_jax_training.py, slow
 def test_writes_and_trains(batches, tmp_path, capsys):
     manifest = read_json(batches / "batches.json")
     assert manifest["whole_word"] is manifest["packed"] is True and "inputs/part_ids" in manifest["arrays"]

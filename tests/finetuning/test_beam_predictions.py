@@ -51,6 +51,7 @@ def run(load, source, output, **arguments):
     )
 
 
+@pytest.mark.slow  # in this process: test_a_table_and_a_run_that_goes_on
 def test_two_processes_answer_as_one(models, source, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (ROOT, ROOT / "tests"))))  # the workers import this file
     loads, shared = tmp_path / "loads", tmp_path / "shared"
@@ -66,8 +67,9 @@ def test_two_processes_answer_as_one(models, source, tmp_path, monkeypatch):
 
 
 def test_a_table_and_a_run_that_goes_on(models, source, tmp_path, monkeypatch):
-    load = functools.partial(load_pipeline, models / "stored")
-    predict_file(load(), source, tmp_path / "plain.csv", keep=["id"], batch_size=5)
+    (loads := tmp_path / "loads").mkdir()
+    load = functools.partial(load_and_count, models, loads)
+    predict_file(load_pipeline(models / "stored"), source, tmp_path / "plain.csv", keep=["id"], batch_size=5)
     answer, output = module._answer_part, tmp_path / "answers.csv"
 
     def stop(job, number):
@@ -85,7 +87,8 @@ def test_a_table_and_a_run_that_goes_on(models, source, tmp_path, monkeypatch):
     with pytest.raises(ValueError, match="Received: 'DirectRuner'"):
         run(load, source, output, runner="DirectRuner")
     assert done == {path.name for path in tmp_path.glob("answers.csv.parts/*/answers-*")}
-    assert run(load, source, output) == len(TEXTS)
+    before = len(list(loads.iterdir()))
+    assert run(load, source, output) == len(TEXTS) and len(list(loads.iterdir())) == before + 1  # for all its parts
     assert output.read_bytes() == (tmp_path / "plain.csv").read_bytes()
     assert not (tmp_path / "answers.csv.parts").exists()
     with pytest.raises(FileExistsError, match="--overwrite"):

@@ -9,6 +9,7 @@ import tensorflow as tf
 from helpers.at_step import AtStep, Killed, killed_at
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
+from helpers.slow_but import slow_but
 from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, calling, prepare, same
 
 import kbert
@@ -28,15 +29,24 @@ class Scripted(kbert.tasks.Classification):
     """Scores as they are written down, one an evaluation; a step of training tells which comes next."""
 
     script: tuple[float, ...] = (0.5, 0.9, 0.7, 0.8)
+    every: int = 2
 
     def evaluate(self, pipeline, examples, **options):
         done = int(pipeline.model.optimizer.iterations.numpy())
-        return Evaluation({"accuracy": self.script[done // 3 - 1]}, None)
+        return Evaluation({"accuracy": self.script[done // self.every - 1]}, None)
+
+
+CHECKPOINTS = {"checkpoint_every": 3}
+PLAN = QUICK | {"steps": 8, "evaluate_every": 2, "bookkeeping": CHECKPOINTS}
+
+
+def with_callback(callback):
+    return PLAN | {"bookkeeping": CHECKPOINTS | {"callbacks": [callback]}}
 
 
 @pytest.fixture(scope="module")
 def run(init, tmp_path_factory):
-    return kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path_factory.mktemp("runs") / "run", **QUICK)
+    return kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path_factory.mktemp("runs") / "run", **PLAN)
 
 
 def test_metrics_are_those_of_the_file(run):
@@ -47,19 +57,19 @@ def test_metrics_are_those_of_the_file(run):
 
 
 def test_the_best_weights_are_kept(init, run):
-    assert run.metrics["kept_step"] == 6
+    assert run.metrics["kept_step"] == 4
     assert [(one["step"], one["accuracy"]) for one in run.metrics["evaluations"]] == [
-        (3, 0.5),
-        (6, 0.9),
-        (9, 0.7),
-        (12, 0.8),
+        (2, 0.5),
+        (4, 0.9),
+        (6, 0.7),
+        (8, 0.8),
     ]
     stored = kbert.load_pretrained(run.path).get_weights()
     assert same(stored, run.pipeline.model.get_weights())
     until = []
-    at_best = AtStep(6, lambda model: until.extend(weights(model)))
-    last = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK | calling([at_best]), keep="last")
-    assert last.metrics["kept_step"] == 12 and not same(stored, last.pipeline.model.get_weights())
+    at_best = AtStep(4, lambda model: until.extend(weights(model)))
+    last = kbert.finetune(init, Scripted(), ROWS, DEV, **with_callback(at_best), keep="last")
+    assert last.metrics["kept_step"] == 8 and not same(stored, last.pipeline.model.get_weights())
     assert same(until, stored)
 
 
@@ -67,15 +77,15 @@ def weights(model):
     return [variable.numpy() for variable in model.weights]
 
 
-@pytest.mark.parametrize("step", [pytest.param(7, marks=pytest.mark.slow), 11])
+@pytest.mark.parametrize("step", slow_but([7], [5, 7]))
 def test_a_run_killed_after_its_best_epoch_is_resumed_to_the_same_model(init, run, tmp_path, step):
-    with pytest.raises(Killed):  # the last checkpoint is of step 4 or 8: before or after the best evaluation
-        kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path / "run", **QUICK | calling([killed_at(step)]))
-    assert (tmp_path / "run" / "checkpoints" / "best-0000000006.npz").exists()
+    with pytest.raises(Killed):  # the last checkpoint is of step 3 or 6: before or after the best evaluation
+        kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path / "run", **with_callback(killed_at(step)))
+    assert (tmp_path / "run" / "checkpoints" / "best-0000000004.npz").exists()
     unfinished = kbert.load_pretrained(tmp_path / "run")  # its last checkpoint
     assert unfinished.task == run.pipeline.model.task
     assert list(unfinished.pretrained.settings.task.labels) == list(run.pipeline.settings()["labels"])
-    resumed = kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path / "run", **QUICK)
+    resumed = kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path / "run", **PLAN)
     assert same(resumed.pipeline.model.get_weights(), run.pipeline.model.get_weights())
     for name in ("dev", "evaluations", "kept_step"):
         assert resumed.metrics[name] == run.metrics[name]
@@ -90,13 +100,14 @@ def test_history_has_the_scores(run):
 def test_patience(init, run, tmp_path, monkeypatch):
     """Without an output nothing is written, and the best weights are those that a run with one stores."""
     monkeypatch.chdir(tmp_path)
-    stopped = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK, patience=1)
-    assert [one["step"] for one in stopped.metrics["evaluations"]] == [3, 6, 9]
-    assert stopped.metrics["kept_step"] == 6 and stopped.history[-1]["step"] == stopped.metrics["steps"] == 9
+    stopped = kbert.finetune(init, Scripted(), ROWS, DEV, **PLAN, patience=1)
+    assert [one["step"] for one in stopped.metrics["evaluations"]] == [2, 4, 6]
+    assert stopped.metrics["kept_step"] == 4 and stopped.history[-1]["step"] == stopped.metrics["steps"] == 6
     assert stopped.path is None and not list(tmp_path.iterdir())
     assert same(stopped.pipeline.model.get_weights(), run.pipeline.model.get_weights())
 
 
+@pytest.mark.slow  # test_a_run_that_a_callback_stopped; an output: test_the_best_weights_are_kept
 def test_neither_evaluation_nor_an_output_changes_anything(init, tmp_path):
     steps = SHORT | {"steps": 2, "evaluate_every": None}
     silent = kbert.finetune(init, TASK, ROWS, **steps)
@@ -143,15 +154,19 @@ class Errors(kbert.tasks.Regression):
         return Evaluation({"mean_squared_error": {2: 0.1, 4: 9.0}[done]}, None)
 
 
-def test_the_lowest_error_is_the_best(init):
-    rows = [(text, len(label)) for text, label in ROWS]
-    run = kbert.finetune(init, Errors(metrics="mean_squared_error"), rows, rows[:9], **SHORT)
-    assert [one["step"] for one in run.metrics["evaluations"]] == [2, 4] and run.metrics["kept_step"] == 2
-
-
-@pytest.mark.parametrize("keep, step, kept", [("best", 1, 1), ("best", 3, 2), ("last", 3, 3)])
+@pytest.mark.parametrize(
+    "keep, step, kept",
+    [
+        ("best", 3, 2),
+        pytest.param("best", 1, 1, marks=pytest.mark.slow),  # before the first evaluation
+        pytest.param("last", 3, 3, marks=pytest.mark.slow),  # a whole run: test_the_best_weights_are_kept
+    ],
+)
 def test_a_run_that_a_callback_stopped(init, keep, step, kept):
-    """The figures are of the steps that were done, and of the weights that the model has."""
+    """The figures are of the steps that were done, and of the weights that the model has.
+
+    Until then it has the weights of a run without evaluations.
+    """
     seen = []
 
     def stop(model):
@@ -163,6 +178,9 @@ def test_a_run_that_a_callback_stopped(init, keep, step, kept):
     assert run.metrics["kept_step"] == kept
     assert same(seen, run.pipeline.model.get_weights()) == (kept == step)
     assert run.metrics["dev"]["accuracy"] == kbert.evaluate(run.pipeline, TASK, DEV)["accuracy"]
+    with_evaluations, seen = seen, []
+    silent = kbert.finetune(init, TASK, ROWS, **SHORT | {"evaluate_every": None} | calling(AtStep(step, stop)))
+    assert same(with_evaluations, seen) and "dev" not in silent.metrics
 
 
 class Seen(keras.callbacks.Callback):
@@ -189,7 +207,7 @@ def test_epochs_of_callbacks_end_with_an_evaluation(init):
     """Windows of two steps, of which three of six, and the last one, which is half a window, have an evaluation."""
     plan = QUICK | {"steps": 11, "evaluate_every": 3}
     seen, stop = Seen(), keras.callbacks.EarlyStopping("val_accuracy", patience=9)
-    kbert.finetune(init, Scripted(script=(0.5, 0.9, 0.7, 0.7)), ROWS, DEV, **plan | calling([seen, stop]))
+    kbert.finetune(init, Scripted(script=(0.5, 0.9, 0.7, 0.7), every=3), ROWS, DEV, **plan | calling([seen, stop]))
     ends = [call for call in seen.calls if call[0] == "to"]
     assert [(epoch, score) for _, epoch, _, score in ends] == [(0, 0.5), (1, 0.9), (2, 0.7), (3, 0.7)]
     assert seen.calls[0] == "begin" and seen.calls[-1] == "end" and len(seen.calls) == 10
@@ -198,16 +216,19 @@ def test_epochs_of_callbacks_end_with_an_evaluation(init):
 
 
 @pytest.mark.filterwarnings("error:Early stopping")
-@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("lower", slow_but([True], [False, True]))
 def test_callbacks_watch_official_metrics(init, lower):
+    """And of errors the lowest is the best."""
     rows = [(text, len(label)) for text, label in ROWS]
     task, data = (Errors(metrics="mean_squared_error"), rows) if lower else (TASK, ROWS)
     stop = keras.callbacks.EarlyStopping("val_mean_squared_error" if lower else "val_macro_f1")
-    kbert.finetune(init, task, data, data[:9], **SHORT | calling(stop))
+    run = kbert.finetune(init, task, data, data[:9], **SHORT | calling(stop))
     assert stop.monitor_op is (keras.ops.less if lower else keras.ops.greater)
+    if lower:
+        assert [one["step"] for one in run.metrics["evaluations"]] == [2, 4] and run.metrics["kept_step"] == 2
 
 
-@pytest.mark.parametrize("in_pipeline", [False, True])
+@pytest.mark.parametrize("in_pipeline", slow_but([True], [False, True]))
 def test_an_estimate_leaves_the_model_as_it_is(init, in_pipeline):
     model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
     model.compile("sgd")

@@ -42,9 +42,8 @@ def test_frames_of_pandas_are_examples_and_texts(init):
     frames = [pandas.DataFrame(rows, columns=["text", "label"]) for rows in (ROWS, DEV)]
     texts = pandas.DataFrame({"text": ["a film", "good ."]})
     options = QUICK | {"steps": 2, "machine": {"strategy": "one"}}
-    run = kbert.finetune(
-        init, TASK, *frames, teacher=kbert.finetune(init, TASK, ROWS, **NO_DEV).pipeline, unlabelled=texts, **options
-    )
+    teacher = prepare(init, TASK, ROWS, **NO_DEV).pipeline
+    run = kbert.finetune(init, TASK, *frames, teacher=teacher, unlabelled=texts, **options)
     assert run.metrics["unlabelled_examples"] == 2
     assert set(run.metrics["dev"]) >= {"accuracy", "loss"}
 

@@ -5,6 +5,7 @@ import pytest
 from helpers.at_step import Killed, killed_at
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
+from helpers.slow_but import slow_but
 from helpers.tiny_directory import sentences
 from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, prepare, same
 from helpers.wrong_values import wrong_inputs
@@ -24,7 +25,10 @@ def op_by_op():
         yield
 
 
-@pytest.fixture(params=["directory", "pipeline", "model"])
+SOURCES = ["directory", "pipeline", "model"]
+
+
+@pytest.fixture(params=SOURCES)
 def stored(request, init, tmp_path):
     """Function (task, labels, options) → source of a fine-tuning, the weights of its head."""
 
@@ -38,6 +42,10 @@ def stored(request, init, tmp_path):
         return source, head_of(model)
 
     return make
+
+
+# With all three sources the other tests see which head goes on, with which labels.
+from_a_directory = pytest.mark.parametrize("stored", slow_but(["directory"], SOURCES), indirect=True)
 
 
 def head_of(model):
@@ -93,6 +101,7 @@ def test_a_head_with_default_names_goes_on(stored, labels, caplog):
     assert "classifier_head: newly initialised" not in caplog.text
 
 
+@from_a_directory
 def test_tags_are_labels_too(stored):
     task = kbert.tasks.Tagging()
     tags = list(prepare(stored("tagging", ["a", "b"])[0], task, TAGGED, **NO_DEV).pipeline.answers.labels)
@@ -104,6 +113,7 @@ def test_tags_are_labels_too(stored):
     assert list(work.pipeline.answers.labels) == tags and not goes_on(work, others[1])
 
 
+@from_a_directory
 def test_one_label_a_text_from_a_multi_label_model_and_the_reverse(stored):
     """The head goes on with the same labels, without thresholds; the given model stays what it is."""
     source, head = stored("classification", WORDS, multi_label=True, thresholds=[0.3, 0.4, 0.5])

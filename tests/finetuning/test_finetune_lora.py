@@ -7,12 +7,13 @@ from helpers.at_step import Killed, killed_at
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.tiny_directory import sentences
-from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, calling, prepare, same
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, prepare, same
 
 import kbert
 from kbert.models.lora import lora_layers
 
-LORA = QUICK | {"lora_rank": 2, "learning_rate": 0.03, "dropout": 0.0}
+LORA = QUICK | {"lora_rank": 2, "learning_rate": 0.03, "dropout": 0.0, "steps": 4}
+LORA |= {"evaluate_every": 2, "bookkeeping": {"checkpoint_every": 2}}
 TEXTS = [text for text, _ in sentences(5, start=40)]
 
 
@@ -55,8 +56,9 @@ def test_what_is_stored(init, run, tmp_path):
 
 
 def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
+    killed = {"checkpoint_every": 2, "callbacks": [killed_at(3)]}
     with pytest.raises(Killed):
-        kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA | calling(killed_at(11)))
+        kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA | {"bookkeeping": killed})
     with pytest.raises(FileNotFoundError, match="as of a run with LoRA; finish the run"):
         kbert.load_pretrained(tmp_path / "run")
     with pytest.raises(FileExistsError, match="lora_rank: 2 there, None now"):
@@ -68,15 +70,16 @@ def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
 
 
 def test_the_seed_determines_the_matrices(init):
-    work = prepare(init, TASK, ROWS, **SHORT | {"evaluate_every": None}, lora_rank=2)
+    options = NO_DEV | {"steps": 2, "lora_rank": 2}
+    work = prepare(init, TASK, ROWS, **options)
     keras.utils.set_random_seed(9)
-    one, other = work.run(), kbert.finetune(init, TASK, ROWS, **SHORT | {"evaluate_every": None}, lora_rank=2)
+    one, other = work.run(), kbert.finetune(init, TASK, ROWS, **options)
     assert same(one.pipeline.model.get_weights(), other.pipeline.model.get_weights())
 
 
 def test_a_given_model_has_lora_when_its_training_begins(init):
     model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
-    work = prepare(model, TASK, ROWS, **NO_DEV, lora_rank=2)
+    work = prepare(model, TASK, ROWS, **NO_DEV | {"steps": 1}, lora_rank=2)
     estimate = work.estimate()
     rows = 2 * (2 * 15) * 2 + 2 * 15 + 2  # of query and value, and of the head
     assert estimate["trainable_parameters"] == rows and estimate["memory_bytes"] > 4 * estimate["parameters"]

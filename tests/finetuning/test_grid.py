@@ -12,7 +12,7 @@ from kbert.finetuning import finetune_grid
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
-VALUES = {"learning_rates": (1e-9, 2e-3), "epochs": (1,), "batch_sizes": (8,)}
+VALUES = {"learning_rates": (1e-9, 2e-3), "epochs": (0.5,), "batch_sizes": (8,)}
 OPTIONS = {"sequence_length": 9}
 
 
@@ -59,7 +59,7 @@ def test_rates_epochs_and_batch_sizes_are_all_combined(source, tmp_path):
 def test_a_fraction_of_the_examples_is_held_out(source, tmp_path):
     values = VALUES | {"learning_rates": (1e-3,)}
     result = finetune_grid(source, TASK, ROWS, 0.25, tmp_path / "grid", **values, **OPTIONS)
-    run = kbert.finetune(source, TASK, ROWS, 0.25, learning_rate=1e-3, epochs=1, batch_size=8, **OPTIONS)
+    run = kbert.finetune(source, TASK, ROWS, 0.25, learning_rate=1e-3, epochs=0.5, batch_size=8, **OPTIONS)
     assert result["train_examples"] == run.metrics["train_examples"] < len(ROWS)
     assert result["best"]["dev"] == pytest.approx(run.metrics["dev"])
 

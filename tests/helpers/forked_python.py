@@ -95,9 +95,20 @@ runpy.run_path(sys.argv[0], run_name="__main__")
 """
 
 
-def start_kbert(*arguments):
-    """Begins ``kbert`` with these arguments, and with `curves_alone`; returns the `ForkedPython`."""
-    return ForkedPython(None, ROOT / "kbert" / "__main__.py", *arguments, code=_KBERT)
+_EAGERLY = """
+from helpers.run_eagerly import run_eagerly
+
+run_eagerly().__enter__()
+"""
+
+
+def start_kbert(*arguments, eagerly=False):
+    """Begins ``kbert`` with these arguments, and with `curves_alone`; returns the `ForkedPython`.
+
+    eagerly: with `run_eagerly`, too.
+    """
+    code = _EAGERLY + _KBERT if eagerly else _KBERT
+    return ForkedPython(None, ROOT / "kbert" / "__main__.py", *arguments, code=code)
 
 
 def _ask(**request):

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 import scipy.stats
 import tensorflow as tf
+from helpers.at_step import Killed, killed_at
+from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import run_kbert
+from helpers.slow_but import slow_but
 from helpers.tiny_directory import BAD, GOOD, write_table, write_tiny_directory
 from helpers.tiny_finetuning import OFTEN, prepare
 
@@ -30,19 +33,26 @@ def test_pairs_are_learned_scored_exported_and_searched(init, tmp_path, capsys):
     file = write_table(tmp_path / "pairs.csv", PAIRS, ("text", "pair"))
     train, dev = task.read(file).split(10)
     assert dev.columns["text_pair"][0] == PAIRS[dev.lines[0] - 2][1]
-    options = QUICK | {"optimization": {"accumulate": 2}}
-    run = kbert.finetune(init, task, train, dev, tmp_path / "run", **options)
+    options = QUICK | {"steps": 4, "evaluate_every": 4, "optimization": {"accumulate": 2}}
+    with run_eagerly():  # traced: test_triplets_scored_pairs_and_single_texts
+        run = kbert.finetune(init, task, train, dev, tmp_path / "run", **options)
     assert run.metrics["dev"]["recall@1"] > run.metrics["constant_answer"]["recall@1"] == 1 / len(set(dev.text_pairs))
-    assert kbert.evaluate(run.path, task, dev) == pytest.approx(run.metrics["dev"])
     texts = ["good bad", "paris", "never"]
-    expected = run.pipeline.predict(texts, verbose=0)["embedding"]
+    with run_eagerly():
+        expected = run.pipeline.predict(texts, verbose=0)["embedding"]
     np.testing.assert_allclose(expected @ expected.T, np.clip(expected @ expected.T, -1, 1), atol=1e-6)
-    loaded = kbert.load_pretrained(run.path)
-    assert loaded.dimensions == (4,) and loaded.symmetric
-    np.testing.assert_allclose(kbert.build_pipeline(loaded).predict(texts, verbose=0)["embedding"], expected, atol=1e-6)
     served = tf.saved_model.load(str(kbert.export(run.pipeline, tmp_path / "served")))
     for name in ("serving_default", "embed"):
         np.testing.assert_allclose(served.signatures[name](text=tf.constant(texts))["embedding"], expected, atol=1e-5)
+    with run_eagerly():
+        check_what_is_stored(run, task, dev, texts, expected, tmp_path)
+
+
+def check_what_is_stored(run, task, dev, texts, expected, tmp_path):
+    assert kbert.evaluate(run.path, task, dev) == pytest.approx(run.metrics["dev"])
+    loaded = kbert.load_pretrained(run.path)
+    assert loaded.dimensions == (4,) and loaded.symmetric
+    np.testing.assert_allclose(kbert.build_pipeline(loaded).predict(texts, verbose=0)["embedding"], expected, atol=1e-6)
     assert kbert.search(run.pipeline, texts, ["paris"], k=1).rows.tolist() == [[1]]
     (tmp_path / "texts.txt").write_text("\n".join(texts))
     run_kbert("predict", "--source", run.path, "--input", tmp_path / "texts.txt", "--output", tmp_path / "out.jsonl")
@@ -50,29 +60,23 @@ def test_pairs_are_learned_scored_exported_and_searched(init, tmp_path, capsys):
     np.testing.assert_allclose(rows, expected, atol=1e-5)
 
 
+@pytest.mark.slow  # its batches: test_rows_of_every_kind_have_a_loss; weights: tests/finetuning/test_finetune.py
+@pytest.mark.usefixtures("eagerly")
 def test_a_run_that_stopped_is_resumed_to_the_same_weights(init, tmp_path):
-    class Stop(Exception):
-        pass
-
-    import keras
-
-    class StopAtStep(keras.callbacks.Callback):
-        def on_train_batch_end(self, batch, logs=None):
-            if int(self.model.optimizer.iterations) == 5:
-                raise Stop
-
     task = Similarity(text_pair="pair")
-    whole = kbert.finetune(init, task, PAIRS, None, tmp_path / "whole", **(QUICK | {"evaluate_every": None}))
-    options = QUICK | {"evaluate_every": None}
-    with pytest.raises(Stop):
-        stopping = options | {"bookkeeping": OFTEN | {"callbacks": [StopAtStep()]}}
-        kbert.finetune(init, task, PAIRS, None, tmp_path / "resumed", **stopping)
+    often = {"checkpoint_every": 1}
+    options = QUICK | {"steps": 3, "evaluate_every": None, "bookkeeping": often}
+    whole = kbert.finetune(init, task, PAIRS, None, tmp_path / "whole", **options)
+    killed = often | {"callbacks": [killed_at(2)]}
+    with pytest.raises(Killed):
+        kbert.finetune(init, task, PAIRS, None, tmp_path / "resumed", **options | {"bookkeeping": killed})
     resumed = kbert.finetune(init, task, PAIRS, None, tmp_path / "resumed", **options)
     for one, other in zip(whole.pipeline.model.get_weights(), resumed.pipeline.model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
-def test_options_reach_the_loss_and_what_is_served(init, tmp_path):
+@pytest.mark.parametrize("serves", slow_but([False], [False, True]))  # exports: the first test
+def test_options_reach_the_loss_and_what_is_served(init, tmp_path, serves):
     loss = {"temperature": 0.2, "symmetric": True, "dimensions": (4,)}
     task = Similarity(text_pair="pair", pooling="cls", normalize=False, **loss)
     pipeline = prepare(init, task, PAIRS, **QUICK | {"evaluate_every": None}).pipeline
@@ -85,11 +89,15 @@ def test_options_reach_the_loss_and_what_is_served(init, tmp_path):
     assert model.default_loss()["embedding"].get_config()["dimensions"] == [3]
     texts = ["good bad", "paris"]
     states = pipeline.model.encoder(pipeline.preprocessor(texts))["sequence_output"]
-    served = tf.saved_model.load(str(kbert.export(pipeline, tmp_path / "served")))
-    answer = served.signatures["embed"](text=tf.constant(texts))["embedding"]
-    np.testing.assert_allclose(answer, states[:, 0], atol=1e-5)
+    with run_eagerly():
+        np.testing.assert_allclose(pipeline.predict(texts, verbose=0)["embedding"], states[:, 0], atol=1e-5)
+    if serves:
+        served = tf.saved_model.load(str(kbert.export(pipeline, tmp_path / "served")))
+        answer = served.signatures["embed"](text=tf.constant(texts))["embedding"]
+        np.testing.assert_allclose(answer, states[:, 0], atol=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_scores_are_ranks_of_cosines_and_a_search_among_negatives_too(init):
     task = Similarity(text_pair="p", label="s")
     pairs = [(f"the {one} film", f"a {other} song .") for one in (*GOOD, *BAD) for other in (*GOOD, *BAD)]
@@ -105,6 +113,30 @@ def test_scores_are_ranks_of_cosines_and_a_search_among_negatives_too(init):
 
 
 @pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize(
+    "task, length",
+    [
+        (Similarity(text_pair="p", negative="n"), 3),
+        (Similarity(text_pair="p", label="s"), 2),
+        (Similarity(metrics="spearman"), 1),
+    ],
+    ids=["triplets", "scored", "single"],
+)
+def test_rows_of_every_kind_have_a_loss(init, task, length):
+    """And the batches from a step on are those of the whole run."""
+    rows = [(*pair, row % 2 if task.label else "never")[: length + bool(task.label)] for row, pair in enumerate(PAIRS)]
+    work = prepare(init, task, rows, **QUICK | {"evaluate_every": None, "group_by_length": True})
+    inputs, targets = batch = next(iter(work.data.make_dataset()))
+    later = next(iter(work.data.make_dataset(start_step=2)))
+    tf.nest.map_structure(np.testing.assert_array_equal, list(work.data.make_dataset().take(3))[2], later)
+    assert not np.array_equal(batch[0]["token_ids"], later[0]["token_ids"])
+    model = work.pipeline.model
+    embeddings = model(inputs, training=True)["embedding"]
+    loss = model.default_loss()["embedding"](targets["embedding"], embeddings)
+    assert len(embeddings) == QUICK["batch_size"] * (length if length > 1 else 2) and np.isfinite(loss) and loss > 0
+
+
+@pytest.mark.slow  # test_rows_of_every_kind_have_a_loss; trained: the tests above
 def test_triplets_scored_pairs_and_single_texts(init):
     triplets = [(*pair, "" if row % 2 else "never") for row, pair in enumerate(PAIRS)]
     options = QUICK | {"steps": 2, "evaluate_every": 2, "group_by_length": True}

@@ -65,22 +65,25 @@ def test_examples_are_those_in_memory(form, small, tmp_path):
     assert isinstance(there.split(0.2)[0].texts, StoredTexts) and there[3] == expected[3]
 
 
+@pytest.mark.slow  # test_examples_are_those_in_memory, and test_grouped_batches_are_the_same, from a step on
 def test_a_run_is_that_of_rows_in_memory_and_resumes_exactly(monkeypatch, tmp_path):
     init = write_tiny_directory(tmp_path / "init")
     path = write_table(tmp_path / "rows.csv", ROWS)
     with run_eagerly():
-        expected = kbert.finetune(init, TASK, path, DEV, **SHORT)
+        plain = SHORT | {"steps": 2, "evaluate_every": 2}
+        expected = kbert.finetune(init, TASK, path, DEV, **plain)
         monkeypatch.setattr(stored_texts, "_MOST_IN_MEMORY", 100)
-        options = SHORT | {"group_by_length": False, "checkpoint_every": 1}
+        options = plain | {"group_by_length": False, "checkpoint_every": 1}
         with pytest.raises(KeyboardInterrupt):
             kbert.finetune(
-                init, TASK, path, DEV, tmp_path / "run", callbacks=[killed_at(3, KeyboardInterrupt)], **options
+                init, TASK, path, DEV, tmp_path / "run", callbacks=[killed_at(2, KeyboardInterrupt)], **options
             )
         run = kbert.finetune(init, TASK, path, DEV, tmp_path / "run", **options)
     assert_arrays_equal(expected.pipeline.model.get_weights(), run.pipeline.model.get_weights())
     assert expected.metrics["dev"] == run.metrics["dev"]
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_grouped_batches_are_the_same(small, tmp_path):
     pipeline = kbert.build_pipeline(write_tiny_directory(tmp_path / "model", "classification", num_labels=2))
     batches = []

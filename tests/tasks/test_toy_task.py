@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.playground import asking
+from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import run_kbert
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
@@ -32,6 +33,7 @@ def pipeline(registered):
     return kbert.build_pipeline(randomise(BertPoliteness(tiny_config(num_layers=1))), tiny_tokenizer(), threshold=0.1)
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_it_trains(pipeline):
     pipeline.compile(kbert.AdamW(0.01))
     history = pipeline.fit(TEXTS, [1.0, 0.0, 0.0, 1.0], epochs=8, verbose=0).history["loss"]
@@ -105,7 +107,8 @@ def test_it_is_saved_and_loaded(pipeline, tmp_path):
 
 
 def test_it_is_exported_and_served(pipeline, tmp_path):
-    expected = pipeline.predict(TEXTS, verbose=0)
+    with run_eagerly():
+        expected = pipeline.predict(TEXTS, verbose=0)
     served = tf.saved_model.load(str(kbert.export(pipeline, tmp_path / "served")))
     for name in ("serving_default", "politeness"):
         answers = served.signatures[name](text=tf.constant(TEXTS))

@@ -84,7 +84,7 @@ def _grouped(batches, start_step=0, seed=7):
 
 def test_grouping_by_length_keeps_the_rows_of_a_window_and_can_be_taken_up():
     assert WINDOW == 7  # a quarter of the 30 batches of an epoch
-    plain, grouped = _rows(2 * WINDOW, examples=MANY), _grouped(2 * WINDOW)
+    plain, grouped = _rows(2 * WINDOW, examples=MANY), _grouped(2 * WINDOW + 4)
     for first in (0, WINDOW):
         window, dealt = plain[first : first + WINDOW], grouped[first : first + WINDOW]
         by_length = sorted(itertools.chain(*window), key=lambda n: len(MANY.texts[n]))
@@ -94,8 +94,8 @@ def test_grouping_by_length_keeps_the_rows_of_a_window_and_can_be_taken_up():
         lengths = [len(MANY.texts[batch[0]]) for batch in dealt]
         assert lengths != sorted(lengths)  # the batches are shuffled
     for start in (1, WINDOW, WINDOW + 5):
-        assert _grouped(6, start) == _grouped(start + 6)[start:]
-    assert _grouped(5, seed=8) != _grouped(5)
+        assert _grouped(6, start) == grouped[start : start + 6]
+    assert _grouped(5, seed=8) != grouped[:5]
 
 
 def test_counts_are_of_tokens_and_of_the_longest_choice():

@@ -8,7 +8,9 @@ import pytest
 from helpers import tiny_pretraining as tiny
 from helpers.reused import reused
 from helpers.run_eagerly import run_eagerly
+from helpers.slow_but import slow_but
 
+from kbert.models.classifier import BertClassifier
 from kbert.optim import adamw
 from kbert.training.resume import fit_steps
 
@@ -53,14 +55,33 @@ def test_a_batch_is_a_step(tmp_path):
         fit_steps(model, tiny.make_dataset, 2, tmp_path)
 
 
-def test_compiled_training_equals_plain(monkeypatch):
+def pretrainer(jit_compile):
+    return tiny.compiled_model(jit_compile=jit_compile, **NO_DROPOUT), tiny.make_dataset()
+
+
+def classifier(jit_compile):
+    """A smaller program."""
+    keras.utils.set_random_seed(7)
+    model = BertClassifier(tiny.config(**NO_DROPOUT), num_labels=2, dropout=0.0)
+    model.compile(adamw.AdamW(0.01), jit_compile=jit_compile)
+    dataset = tiny.make_dataset().map(
+        lambda inputs, labels, weights: (
+            {name: value for name, value in inputs.items() if name != "mask_positions"},
+            {"logits": labels["nsp_logits"]},
+        )
+    )
+    return model, dataset
+
+
+@pytest.mark.parametrize("build", slow_but([classifier], [classifier, pretrainer]))
+def test_compiled_training_equals_plain(monkeypatch, build):
     weights, histories = [], []
     for jit_compile in (False, True):
         if jit_compile:  # with the optimizer's own kernels inside the compiled step
             monkeypatch.setattr(adamw, "_COMPILED_FROM", 1)
-        model = tiny.compiled_model(jit_compile=jit_compile, num_layers=1, hidden_dropout=0.0, attention_dropout=0.0)
+        model, dataset = build(jit_compile)
         with contextlib.nullcontext() if jit_compile else run_eagerly():
-            history = model.fit(tiny.make_dataset(), steps_per_epoch=3, epochs=2, shuffle=False, verbose=0).history
+            history = model.fit(dataset, steps_per_epoch=2, epochs=2, shuffle=False, verbose=0).history
         histories.append(history)
         weights.append(model.get_weights())
     for name, values in histories[0].items():

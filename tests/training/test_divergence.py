@@ -1,7 +1,9 @@
 """A loss, gradient or weight that is not finite ends the run, names the step, and is never in a checkpoint."""
 
+import contextlib
 import json
 import re
+import signal
 
 import keras
 import numpy as np
@@ -10,9 +12,12 @@ import tensorflow as tf
 from helpers import tiny_pretraining as tiny
 from helpers.at_step import AtStep
 from helpers.forked_python import start_kbert
+from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import as_flags
+from helpers.slow_but import slow_but
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
+from kbert.commands import main
 from kbert.models.classifier import BertClassifier
 from kbert.optim.adamw import AdamW
 from kbert.optim.metrics import Perplexity
@@ -108,6 +113,13 @@ def assert_checkpoints_are_good(output, model, step):
     assert not history.exists() or "NaN" not in history.read_text() and "Infinity" not in history.read_text()
 
 
+traced_is_slow = pytest.mark.parametrize("traced", slow_but([False], [False, True]))  # traced: the tests above it
+
+
+def as_traced(traced):
+    return contextlib.nullcontext() if traced else run_eagerly()
+
+
 every_task = pytest.mark.parametrize("task", ["pretraining", pytest.param("fine-tuning", marks=pytest.mark.slow)])
 
 
@@ -140,12 +152,14 @@ def test_a_weight_that_is_infinite(tmp_path, step):
     assert_checkpoints_are_good(tmp_path, tiny.reused(pretrainer, sgd), step)
 
 
-@pytest.mark.parametrize("update", [3, 5])
-def test_gradients_are_found_where_a_batch_is_divided(tmp_path, update):
+@pytest.mark.parametrize("update", [2, 3])  # in the first window and in the second
+@traced_is_slow
+def test_gradients_are_found_where_a_batch_is_divided(tmp_path, traced, update):
     model = tiny.reused(pretrainer_in_two_parts, bad_gradient)
     model.optimizer.bad_step.assign(update)
     with pytest.raises(FloatingPointError, match=f"diverged in step {update}: expected a finite gradient"):
-        fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
+        with as_traced(traced):
+            fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=2)
 
 
 class Overflows(keras.optimizers.LossScaleOptimizer):
@@ -160,16 +174,19 @@ class Overflows(keras.optimizers.LossScaleOptimizer):
         return super().scale_loss(loss) * tf.where((self.at == 0) | (call == self.at), np.inf, 1.0)
 
 
-@pytest.mark.parametrize("build", [pretrainer, pytest.param(pretrainer_in_two_parts, marks=pytest.mark.slow)])
-def test_a_gradient_that_a_loss_scale_skips_is_no_divergence(tmp_path, build):
+@pytest.mark.parametrize("build", slow_but([pretrainer], [pretrainer, pretrainer_in_two_parts]))
+@traced_is_slow
+def test_a_gradient_that_a_loss_scale_skips_is_no_divergence(tmp_path, traced, build):
     model = tiny.reused(build, Overflows)
     model.optimizer.at.assign(3)  # of a batch in two parts the first part of the second
     model.optimizer.calls.assign(0)
-    history = fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
-    assert history[-1]["step"] == STEPS and float(model.optimizer.dynamic_scale.numpy()) == 2.0
-    assert int(model.optimizer.iterations.numpy()) == STEPS - 1  # one update is skipped, and no more
+    with as_traced(traced):
+        history = fit_steps(model, tiny.make_dataset, 4, tmp_path, window=2)
+    assert history[-1]["step"] == 4 and float(model.optimizer.dynamic_scale.numpy()) == 2.0
+    assert int(model.optimizer.iterations.numpy()) == 3  # one update is skipped, and no more
 
 
+@pytest.mark.usefixtures("eagerly")
 def test_gradients_that_overflow_under_any_loss_scale_are(tmp_path):
     model = tiny.reused(pretrainer, Overflows)
     model.optimizer.at.assign(0)
@@ -199,17 +216,39 @@ def test_perplexity_is_a_number_that_json_holds():
     assert json.loads(json.dumps(float(metric.result()), allow_nan=False)) > 1e38
 
 
-def test_a_recipe_that_diverges_says_so_in_one_line_and_leaves_no_metrics(tmp_path):
-    write_tiny_directory(tmp_path / "init")
-    write_table(tmp_path / "train.csv", sentences(48))
-    done = start_kbert(
+def diverging(path):
+    """The words of a command whose training diverges."""
+    write_tiny_directory(path / "init")
+    return (
         "finetune",
         "classification",
-        *as_flags(train=tmp_path / "train.csv", dev=0.1, source=tmp_path / "init"),
-        *as_flags(steps="20", batch_size="8", sequence_length="9", learning_rate="1e38", checkpoint_every="10"),
-        *as_flags(output=tmp_path / "run"),
-    ).finish()
-    assert done.returncode == 1
-    errors = [line for line in done.stderr.splitlines() if line.startswith(("error", "Traceback", "  File"))]
+        *as_flags(train=write_table(path / "train.csv", sentences(48)), dev=0.1, source=path / "init"),
+        *as_flags(steps=20, batch_size=8, sequence_length=9, learning_rate="1e38", checkpoint_every=10),
+        *as_flags(output=path / "run"),
+    )
+
+
+def assert_one_line_and_no_metrics(printed, path):
+    errors = [line for line in printed.splitlines() if line.startswith(("error", "Traceback", "  File"))]
     assert len(errors) == 1 and re.search(r"^error: Training diverged in step \d+: expected a finite", errors[0])
-    assert not (tmp_path / "run" / "metrics.json").exists() and not (tmp_path / "run" / "model").exists()
+    assert not (path / "run" / "metrics.json").exists() and not (path / "run" / "model").exists()
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_command_that_diverges_says_so_in_one_line_and_leaves_no_metrics(tmp_path, capsys):
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        with pytest.raises(SystemExit) as stop:
+            main([str(word) for word in diverging(tmp_path)])
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    # Python prints a string, and ends with status 1.
+    assert_one_line_and_no_metrics(f"{capsys.readouterr().err}\n{stop.value.code}", tmp_path)
+
+
+@pytest.mark.slow  # in this process: the test above
+def test_a_process_that_diverges_says_so_in_one_line_and_leaves_no_metrics(tmp_path):
+    done = start_kbert(*diverging(tmp_path)).finish()
+    assert done.returncode == 1
+    assert_one_line_and_no_metrics(done.stderr, tmp_path)

@@ -7,6 +7,7 @@ import keras
 import pytest
 import tensorflow as tf
 from helpers.run_python import run_python
+from helpers.slow_but import slow_but
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs
 
@@ -155,23 +156,33 @@ def test_well_formed_tf_config():
     check_tf_config(json.dumps(CLUSTER))
 
 
+CHOOSE_ON_JAX = """
+import json
+from kbert.training.hardware import choose_hardware
+one = choose_hardware()
+with one.scope():
+    pass
+mirrored = choose_hardware("mirrored")
+try:
+    choose_hardware("multiworker")
+except ValueError as error:
+    refused = str(error)
+chosen = [one.name, one.replicas, one.precision, one.jit_compile, mirrored.describe(), refused]
+"""
+
+
 @pytest.mark.parity
-def test_on_jax():
+@pytest.mark.parametrize("alone", slow_but([False], [False, True]))
+def test_on_jax(monkeypatch, alone):
+    """In this process, whose backend is TensorFlow, and in one of the JAX backend."""
     pytest.importorskip("jax")
-    script = """
-    import json
-    from kbert.training.hardware import choose_hardware
-    one = choose_hardware()
-    with one.scope():
-        pass
-    mirrored = choose_hardware("mirrored")
-    try:
-        choose_hardware("multiworker")
-    except ValueError as error:
-        refused = str(error)
-    print(json.dumps([one.name, one.replicas, one.precision, one.jit_compile, mirrored.describe(), refused]))
-    """
-    *chosen, described, refused = run_python(script, backend="jax")
+    if alone:
+        found = run_python(CHOOSE_ON_JAX + "print(json.dumps(chosen))", backend="jax")
+    else:
+        monkeypatch.setattr(keras.backend, "backend", lambda: "jax")
+        exec(CHOOSE_ON_JAX, here := {})
+        found = here["chosen"]
+    *chosen, described, refused = found
     assert chosen == ["one", 1, "float32", True]
     assert "strategy one: one cpu device (asked for)" in described
     assert "several machines train through TensorFlow" in refused and "Received: 'multiworker'" in refused

@@ -9,6 +9,7 @@ from helpers.event_files import read_scalars, tags_of
 from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F401 - fixtures
 from helpers.run_eagerly import run_eagerly
 from helpers.run_python import BLOCK_TENSORFLOW, run_python
+from helpers.slow_but import slow_but
 
 import kbert
 from kbert.config import BertConfig
@@ -34,7 +35,7 @@ def batches(records, tmp_path_factory):  # noqa: F811
 @pytest.fixture(scope="module")
 def packed_batches(records, tmp_path_factory):  # noqa: F811
     directory = tmp_path_factory.mktemp("written") / "packed"
-    write_batches(records, directory, steps=STEPS, evaluation_batches=2, **PACKED)
+    write_batches(records, directory, steps=STEPS, evaluation_batches=2, batches_per_file=4, **PACKED)
     return directory
 
 
@@ -60,10 +61,13 @@ def packed_on_tensorflow(packed_batches, start):
     return kbert.pretrain(packed_batches, init=start, **TRAINING)
 
 
-def test_written_batches_are_those_of_the_dataset(batches, records, tokenizer):  # noqa: F811
+@pytest.mark.parametrize("packed", slow_but([True], [False, True]))  # by the same writer
+def test_written_batches_are_those_of_the_dataset(request, records, tokenizer, packed):  # noqa: F811
+    batches = request.getfixturevalue("packed_batches" if packed else "batches")
+    settings = PACKED if packed else SETTINGS
     for options, evaluation in (({"batches": STEPS}, False), ({"batches": 2, "evaluation": True}, True)):
         files = BatchFiles(batches, evaluation=evaluation)
-        dataset = pretraining_dataset(records, tokenizer, **SETTINGS, **options)
+        dataset = pretraining_dataset(records, tokenizer, **settings, **options)
         assert len(files) == options["batches"]
         for expected, found in zip(dataset.as_numpy_iterator(), files, strict=False):
             for one, other in zip(expected, found, strict=True):
@@ -74,6 +78,7 @@ def test_written_batches_are_those_of_the_dataset(batches, records, tokenizer): 
     np.testing.assert_array_equal(BatchFiles(batches, 5)[0][0]["token_ids"], BatchFiles(batches)[5][0]["token_ids"])
 
 
+@pytest.mark.slow  # test_written_batches_are_those_of_the_dataset[True]
 def test_packed_batches_train_as_kbert_pretrain_does(records, packed_batches, start, packed_on_tensorflow):  # noqa: F811
     written = BatchFiles(packed_batches)
     assert max(written[step][0]["part_ids"].max() for step in range(STEPS)) > 1
@@ -150,24 +155,61 @@ print(json.dumps({"history": run.history, "packed": packed.history, "metrics": r
 )
 
 
+QUICK = (
+    BLOCK_TENSORFLOW
+    + """
+import json, sys
+import kbert
+
+batches, init, output, settings = *sys.argv[1:4], json.loads(sys.argv[4])
+run = kbert.pretrain(batches, init=init, output=output, strategy="mirrored", logical_cpus=2, **settings)
+sharding = run.model.trainable_variables[0].value.sharding
+print(json.dumps({"history": run.history, "metrics": run.metrics, "devices": len(sharding.device_set),
+                  "tensorflow": [n for n in sys.modules if n.startswith("tensorflow")]}))
+"""
+)
+needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")  # before the fixtures
+
+
+def assert_same_training(result, on_tensorflow, output):
+    """The losses, metrics and weights of a run on two JAX devices are TensorFlow's, and it had no TensorFlow."""
+    assert result["devices"] == 2 and not result["tensorflow"]
+    assert [record["step"] for record in result["history"]] == [0, 3, 6]
+    for name in SAME:
+        for record, other in zip(result["history"][1:], on_tensorflow.history[1:], strict=True):
+            np.testing.assert_allclose(record[name], other[name], rtol=1e-4, err_msg=name)
+    for name in ("loss", "mlm_cross_entropy", "mlm_perplexity", "nsp_accuracy"):
+        np.testing.assert_allclose(result["metrics"][name], on_tensorflow.metrics[name], rtol=1e-4, err_msg=name)
+    for found, expected in zip(
+        kbert.load_pretrained(output).get_weights(), on_tensorflow.model.get_weights(), strict=True
+    ):
+        np.testing.assert_allclose(found, expected, atol=2e-4)
+
+
 @pytest.mark.parity
-@pytest.mark.skipif(importlib.util.find_spec("jax") is None, reason="needs jax")  # before what it is compared with
+@needs_jax
+def test_two_jax_devices_train_as_tensorflow_does(batches, start, on_tensorflow, tmp_path):
+    output = tmp_path / "run"
+    result = run_python(QUICK, batches, start, output, json.dumps(TRAINING), backend="jax")
+    assert_same_training(result, on_tensorflow, output)
+    curves = read_scalars(output / "logs")  # without TensorFlow too
+    assert curves["train", "loss/loss"] == [(r["step"], pytest.approx(r["loss"])) for r in result["history"][1:]]
+
+
+@pytest.mark.slow  # without an interruption, packed rows and a dry run: the test above
+@pytest.mark.parity
+@needs_jax
 def test_two_jax_devices_without_tensorflow_train_as_tensorflow_does(
     batches, packed_batches, start, on_tensorflow, packed_on_tensorflow, tmp_path
 ):
     output = tmp_path / "run"
     result = run_python(TRAIN, batches, packed_batches, start, output, json.dumps(TRAINING), backend="jax")
-    assert result["devices"] == 2 and not result["tensorflow"]
+    assert_same_training(result, on_tensorflow, output)
     assert result["estimate"]["steps"] == STEPS and result["estimate"]["seconds"] > 0
     assert result["interrupted"] == ["description", "step-0000000003", "step-0000000005"]
-    assert [record["step"] for record in result["history"]] == [0, 3, 6]  # also of the window that was interrupted
     for name in SAME:
-        for record, other in zip(result["history"][1:], on_tensorflow.history[1:], strict=True):
-            np.testing.assert_allclose(record[name], other[name], rtol=1e-4, err_msg=name)
         found, expected = result["packed"][-1][name], packed_on_tensorflow.history[-1][name]
         np.testing.assert_allclose(found, expected, rtol=1e-3, err_msg=f"packed, in micro-batches: {name}")
-    for name in ("loss", "mlm_cross_entropy", "mlm_perplexity", "nsp_accuracy"):
-        np.testing.assert_allclose(result["metrics"][name], on_tensorflow.metrics[name], rtol=1e-4, err_msg=name)
     curves = read_scalars(output / "logs")  # without TensorFlow too
     assert curves["train", "loss/loss"] == [(r["step"], pytest.approx(r["loss"])) for r in result["history"][1:]]
     final = curves["final", "loss/mlm_cross_entropy"]
@@ -176,8 +218,6 @@ def test_two_jax_devices_without_tensorflow_train_as_tensorflow_does(
     assert ("train", "self_attention/entropy/encoder_block_0") in tags_of(output / "logs", "histograms")
     assert ("examples", "masked examples") in tags_of(output / "logs", "text")
     loaded = kbert.load_pretrained(output)
-    for found, expected in zip(loaded.get_weights(), on_tensorflow.model.get_weights(), strict=True):
-        np.testing.assert_allclose(found, expected, atol=2e-4)
     unfinished = kbert.load_pretrained(f"{output}-killed@5")
     assert unfinished.task == "pretraining"
     for found, expected in zip(unfinished.get_weights(), loaded.get_weights(), strict=True):

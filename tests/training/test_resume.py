@@ -14,6 +14,7 @@ from helpers.at_step import killed_at
 from helpers.compare import assert_arrays_equal
 from helpers.forked_python import ForkedPython
 from helpers.paths import ROOT
+from helpers.reused import reused
 from helpers.tiny_bert import randomise, tiny_config
 
 import kbert
@@ -41,18 +42,26 @@ def without_times(history):
     return [{name: value for name, value in record.items() if name not in timed} for record in history]
 
 
-def test_killed_and_started_again_is_bit_identical(tmp_path, uninterrupted):
+def test_killed_and_started_again_is_bit_identical(tmp_path, uninterrupted, caplog):
+    """Killed in one process, and started again in this one, which has traced the steps already."""
     _, history, weights = uninterrupted
     killed = start_process(tmp_path, "6")  # in the middle of the second window
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert os.listdir(tmp_path / "checkpoints") == ["step-0000000004"]
+    assert_arrays_equal(tiny.run(tmp_path)[1], weights)
+    assert "resuming from the checkpoint of step 4 of 11" in caplog.text
+    lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
+    assert without_times(lines) == without_times(history)
+
+
+@pytest.mark.slow  # test_killed_and_started_again_is_bit_identical
+def test_a_new_process_that_goes_on_is_bit_identical(tmp_path, uninterrupted):
+    assert start_process(tmp_path, "6").returncode == -signal.SIGKILL
     again = start_process(tmp_path)
     assert again.returncode == 0, again.stderr
     assert "resuming from the checkpoint of step 4 of 11" in again.stdout
     with np.load(tmp_path / "weights.npz") as arrays:
-        assert_arrays_equal(list(arrays.values()), weights)
-    lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
-    assert without_times(lines) == without_times(history)
+        assert_arrays_equal(list(arrays.values()), uninterrupted[2])
 
 
 def test_dropout_is_on_and_its_state_is_part_of_the_run(uninterrupted):
@@ -200,7 +209,7 @@ def make_classifier_dataset(start_step):
 
 def make_classifier():
     keras.utils.set_random_seed(3)
-    model = randomise(kbert.BertClassifier(tiny_config(hidden_dropout=0.1), num_labels=2))
+    model = randomise(kbert.BertClassifier(tiny_config(num_layers=1, hidden_dropout=0.1), num_labels=2))
     model.compile(kbert.AdamW(1e-3))
     return model
 
@@ -216,7 +225,7 @@ class KilledAt(keras.callbacks.Callback):
 
 
 def train(directory, *callbacks):
-    model = make_classifier()
+    model = reused(make_classifier)  # its steps are traced once
     resume = ExactResume(directory, model, STEPS)
     dataset = make_classifier_dataset(resume.step)
     model.fit(
@@ -230,24 +239,30 @@ def train(directory, *callbacks):
     return model, resume
 
 
-def test_a_killed_fit_goes_on_to_the_same_weights(tmp_path):
-    whole, resume = train(tmp_path / "whole")
-    assert (resume.step, int(whole.optimizer.iterations.numpy())) == (12, 12)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The directory of an uninterrupted fit, the steps of its checkpoints and of its optimizer, and its weights."""
+    directory = tmp_path_factory.mktemp("whole")
+    model, resume = train(directory)
+    return directory, (resume.step, int(model.optimizer.iterations.numpy())), model.get_weights()
+
+
+def test_a_killed_fit_goes_on_to_the_same_weights(tmp_path, whole):
+    assert whole[1] == (12, 12)
     with pytest.raises(InterruptedError):
         train(tmp_path / "killed", KilledAt(2))
     again, resume = train(tmp_path / "killed")
     assert resume.step == 12
-    for one, other in zip(whole.get_weights(), again.get_weights(), strict=True):
+    for one, other in zip(whole[2], again.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
     done = ExactResume(tmp_path / "killed", make_classifier(), STEPS)
     assert (done.step, done.epoch) == (12, 4)
     assert len(list((tmp_path / "killed/checkpoints").iterdir())) == 2
 
 
-def test_other_steps_or_another_place_are_an_error(tmp_path):
-    train(tmp_path / "run")
+def test_other_steps_or_another_place_are_an_error(tmp_path, whole):
     with pytest.raises(ValueError, match="checkpoint of step 12 .* not at the end of an epoch.* Received: 5"):
-        ExactResume(tmp_path / "run", make_classifier(), 5)
+        ExactResume(whole[0], make_classifier(), 5)
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError, match="ExactResume: `directory`"):
         ExactResume(tmp_path / "file", make_classifier(), STEPS)

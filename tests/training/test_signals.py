@@ -9,6 +9,7 @@ import threading
 import time
 
 import keras
+import numpy as np
 import pytest
 from helpers import tiny_pretraining as tiny
 from helpers.compare import assert_arrays_equal
@@ -17,6 +18,7 @@ from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 from kbert import cli as program
+from kbert.finetuning.features.extract import write_features
 from kbert.training.logs import read_history
 from kbert.training.resume import fit_steps
 from kbert.training.signals import Interrupted
@@ -67,10 +69,11 @@ _SLOW = pytest.mark.slow  # the same with the other signal
 @pytest.mark.parametrize(
     "step, number",
     [
-        (2, signal.SIGINT),
         (6, signal.SIGTERM),
         (8, signal.SIGINT),
-        (11, signal.SIGTERM),
+        # the first and the last window: test_the_second_interruption_of_a_window
+        pytest.param(2, signal.SIGINT, marks=pytest.mark.slow),
+        pytest.param(11, signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param(2, signal.SIGTERM, marks=_SLOW),
         pytest.param(6, signal.SIGINT, marks=_SLOW),
         pytest.param(8, signal.SIGTERM, marks=_SLOW),
@@ -98,22 +101,15 @@ def test_validation_is_interrupted_too(tmp_path):
         def on_test_batch_begin(self, batch, logs=None):
             os.kill(os.getpid(), signal.SIGTERM)
 
+    def train(output, *callbacks):
+        validation = {"validation_data": tiny.make_dataset(300), "validation_steps": 1}
+        return fit_steps(tiny.model(), tiny.make_dataset, 4, output, window=2, callbacks=list(callbacks), **validation)
+
     with pytest.raises(Interrupted):
-        fit_steps(
-            tiny.model(),
-            tiny.make_dataset,
-            8,
-            tmp_path / "interrupted",
-            window=4,
-            validation_data=tiny.make_dataset(300),
-            validation_steps=3,
-            callbacks=[InValidation()],
-        )
-    assert steps_saved(tmp_path / "interrupted") == [4]
-    validation = {"validation_data": tiny.make_dataset(300), "validation_steps": 3}
-    history, _ = tiny.run(tmp_path / "interrupted", **validation)
-    undisturbed, _ = tiny.run(tmp_path / "whole", **validation)
-    assert len(undisturbed) == 3 and "val_loss" in undisturbed[0]
+        train(tmp_path / "interrupted", InValidation())
+    assert steps_saved(tmp_path / "interrupted") == [2]
+    history, undisturbed = (train(tmp_path / name) for name in ("interrupted", "whole"))
+    assert len(undisturbed) == 2 and "val_loss" in undisturbed[0]
     assert without_times(history) == without_times(undisturbed)
 
 
@@ -189,7 +185,7 @@ def lines_about(printed):
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=_SLOW)])
 def test_a_recipe_that_trains(home, tmp_path, number):
-    process = start_kbert(*training(home, tmp_path / "run"))
+    process = start_kbert(*training(home, tmp_path / "run"), eagerly=True)
     wait_for(tmp_path / "run" / "history.jsonl", process)
     process.send_signal(number)
     out, errors = process.communicate()
@@ -200,7 +196,9 @@ def test_a_recipe_that_trains(home, tmp_path, number):
     assert not [path for path in (tmp_path / "run").rglob("*") if path.name.endswith((".part", ".tmp"))]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=_SLOW)])
+# Processes: test_a_recipe_that_trains; the files: the next test, and tests/finetuning/test_predict_file.py.
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 @pytest.mark.parametrize(
     "recipe, name, hint",
     [
@@ -221,6 +219,21 @@ def test_a_recipe_without_checkpoints(home, tmp_path, recipe, name, hint, number
     assert not output.exists()
     left = list(output.parent.iterdir()) if output.parent.exists() else []
     assert bool(left) == ("resumes" in hint)  # what is answered so far, or nothing
+
+
+def test_a_signal_while_a_file_is_written_leaves_none(monkeypatch, capsys, tmp_path):
+    def texts():
+        yield ["good"], np.zeros((1, 1, 2), "float32")
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield ["bad"], np.zeros((1, 1, 2), "float32")
+
+    monkeypatch.setattr("kbert.training.console.log_to_console", lambda: None)
+    monkeypatch.setattr(sys, "argv", ["recipe.py"])
+    with pytest.raises(SystemExit) as stop:
+        program.run_program(lambda: write_features(tmp_path / "new" / "features.jsonl", texts(), [-1]))
+    assert stop.value.code == STATUS[signal.SIGTERM]
+    assert capsys.readouterr().err == "\nInterrupted by SIGTERM. No partial files were left.\n"
+    assert not list(tmp_path.rglob("*.jsonl*"))
 
 
 @pytest.mark.parametrize(

@@ -52,6 +52,10 @@ def test_by_the_clock_every_stage_has_a_step():
         assert one.advance(9, 1.0) and one.is_over(9) and one.starts == [0, 7, 8]
 
 
+def constant_rate():
+    return tiny.compiled_model(AdamW(0.01))
+
+
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_whose_steps_last_longer_than_its_stages_has_them_all():
     seconds, begun = itertools.count(step=5), []
@@ -61,7 +65,7 @@ def test_a_run_whose_steps_last_longer_than_its_stages_has_them_all():
         return tiny.make_dataset(start_step).repeat()
 
     budget = TimeBudget(8.0, lambda fraction: 0.01, lambda: float(next(seconds)))
-    model = tiny.reused(lambda: tiny.compiled_model(AdamW(0.01)))
+    model = tiny.reused(constant_rate)
     stages = [Stage(0.1), Stage(0.2), Stage(0.3), Stage(1.0)]
     history = fit_steps(model, make_dataset, None, window=4, stages=stages, budget=budget)
     assert begun == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]] and history[-1]["step"] == 4
@@ -84,7 +88,8 @@ def test_a_callback_stops_a_run_also_where_a_stage_ends(hook, last):
 
     seconds = itertools.count()
     budget = TimeBudget(8.0, lambda fraction: 0.01, lambda: float(next(seconds)))
-    model = tiny.reused(lambda: tiny.compiled_model(AdamW(0.01)))
+    model = tiny.reused(constant_rate)
+    model.stop_training = False
     stages = [Stage(0.5), Stage(1.0)]
     history = fit_steps(
         model,

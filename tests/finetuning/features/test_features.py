@@ -169,6 +169,7 @@ def test_weighted_layers_are_elmos():
     assert layer.compute_output_shape((2, 5, 3, 7)) == (2, 5, 7)
 
 
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.filterwarnings("error:Layer:UserWarning")  # a mask that a layer drops without saying so
 @pytest.mark.parametrize("mode", [pytest.param("concat-last-four", marks=pytest.mark.slow), "weighted-sum-all"])
 def test_padding_changes_nothing(mode, cache):
@@ -208,8 +209,8 @@ def test_curves_of_dev(tmp_path):
     write_tiny_directory(tmp_path / "init")
     options = {"outputs": ("hidden_states",), "sequence_length": 16}
     encoder = kbert.load_pretrained(tmp_path / "init", task="encoder", **options)
-    rows = tagged_sentences(20)
-    texts = {"train": _text(rows[:16]), "dev": _text(rows[16:])}
+    rows = tagged_sentences(10)
+    texts = {"train": _text(rows[:8]), "dev": _text(rows[8:])}
     tags = kbert.tasks.Tagging().settings(texts["train"])["labels"]
     done = {}
     for every in (2, None):
@@ -229,7 +230,7 @@ def test_curves_of_dev(tmp_path):
     for tag in ("loss/loss", "accuracy/f1", "accuracy/accuracy"):
         assert [step for step, _ in shown["validation", tag]] == [2, 3]
     assert [step for step, _ in shown["train", "loss/loss"]] == [2, 3]
-    gold = [tag for _, sentence in rows[16:] for tag in sentence]
+    gold = [tag for _, sentence in rows[8:] for tag in sentence]
     line = shown["baseline", "accuracy/accuracy"]
     assert [value for _, value in line] == [pytest.approx(gold.count("O") / len(gold))] * len(line)
     assert ("examples", "predictions/sentences") in tags_of(tmp_path / "2" / MODE / "logs", "text")

@@ -42,7 +42,7 @@ def pipelines():
 def test_a_whole_submission_of_toy_models_over_every_layout(toy, pipelines, tmp_path):
     answers = {}
     for task in GLUE_TASKS.values():
-        answers |= answer_tests([pipelines[task.labels, task.pair]], task, toy, batch_size=4)
+        answers |= answer_tests([pipelines[task.labels, task.pair]], task, toy, batch_size=8)
     path, missing = write_submission(tmp_path, answers)
     assert missing == []
     with zipfile.ZipFile(path) as archive:

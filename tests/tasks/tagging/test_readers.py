@@ -195,6 +195,7 @@ def test_white_space_does_not_break_the_columns_of_predictions(tmp_path):
     assert (read.words, read.tags) == ([["_", "the", "film"]], [["B-good_word", "I-good_word", "O"]])
 
 
+@pytest.mark.slow  # small files of the same form: test_columns_documents_and_lines
 def test_the_real_files(shared_data):
     train = read_conll(shared_data / "conll2003" / "eng.train")
     dev = read_conll(shared_data / "conll2003" / "eng.testa")

@@ -125,7 +125,7 @@ def test_rows_are_filled(records, tmp_path, monkeypatch):  # noqa: F811
     asked = []
 
     def one_batch(data, *_, **which):
-        asked.append((data.settings.packed, data.settings.objective()["fill_rows"]))
+        asked.append((data.settings.packed, data.settings.fill_rows))
         return tf.data.Dataset.from_tensors(({"token_ids": [[1]]}, {"mlm_logits": [[1]]}, {"mlm_logits": [[1]]}))
 
     monkeypatch.setattr(CorpusData, "batches", one_batch)

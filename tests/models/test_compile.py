@@ -97,6 +97,7 @@ def test_a_step_is_traced_once(monkeypatch, make, labels, arguments):
     assert len(traces) == 2
 
 
+@pytest.mark.slow  # names for two outputs: test_labels.py; saved: test_compile_alone_trains_with_the_papers_optimizer
 def test_two_outputs_and_a_saved_model(tmp_path):
     labels = {"start_logits": labels_of((BATCH,), LENGTH), "end_logits": labels_of((BATCH,), LENGTH)}
     name = "sparse_categorical_crossentropy"

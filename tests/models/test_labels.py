@@ -93,9 +93,7 @@ def test_arrays(case):
 
 
 # In arrays the others, too: above.
-@pytest.mark.parametrize(
-    "case", slow_but(("class", "end", "score"), ("class", "start", "end", "choice", "score", "token"))
-)
+@pytest.mark.parametrize("case", slow_but(("class", "score"), ("class", "start", "end", "choice", "score", "token")))
 def test_datasets(case):
     make, batch, output, sound, wrong, message = CASES[case]
     model = compiled(make)

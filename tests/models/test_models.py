@@ -107,14 +107,15 @@ def losses_of(labels):
     }
 
 
-# The others differ from these in their last linear layer or in what goes in.
+# The others differ from these in their last linear layer or in what goes in; of choices: test_output_keys_and_shapes,
+# test_labels.py and pipelines/test_multiple_choice.py.
 @pytest.mark.parametrize(
     "case, in_graph",
     [
         pytest.param(
             case,
             case in ("encoder", "pretrainer_packed"),
-            marks=() if case in ("encoder", "pretrainer", "multiple_choice") else pytest.mark.slow,
+            marks=() if case in ("encoder", "pretrainer") else pytest.mark.slow,
         )
         for case in CASES
     ]

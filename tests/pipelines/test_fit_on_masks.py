@@ -1,5 +1,7 @@
 """pipeline.fit of masked language models: strings in every form, masks of their own each epoch, all by the seed."""
 
+import functools
+
 import keras
 import numpy as np
 import pytest
@@ -7,6 +9,7 @@ import tensorflow as tf
 from helpers.paths import ROOT
 from helpers.run_python import run_python
 from helpers.run_recipe import run_recipe
+from helpers.slow_but import slow_but
 from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
 
 import kbert
@@ -42,6 +45,19 @@ def rows_of(batches):
     return sorted(rows)
 
 
+@functools.cache
+def masked_rows(seed, *steps):
+    """What a new pipeline makes of TEXTS in epochs that begin at these steps: one dataset, read again in each epoch."""
+    step, pipeline = [0], build(seed=seed, max_predictions=P)
+    batches = pipeline.preprocessor.training_batches(
+        TEXTS, batch_size=B, next_sentence=True, step=None if steps == (None,) else lambda: step[0]
+    )
+    rows = []
+    for step[0] in steps:
+        rows.append(rows_of(batches.as_numpy_iterator()))
+    return rows
+
+
 def test_rows_and_masks_are_those_of_pretraining_dataset():
     pipeline = build(seed=3, max_predictions=P)
     options = {"batch_size": B, "sequence_length": S, "max_predictions": P, "seed": 3, "held_out": 0.0}
@@ -56,23 +72,30 @@ def test_rows_and_masks_are_those_of_pretraining_dataset():
         tf.nest.map_structure(np.asarray, batch)
         for batch in pretraining_dataset(documents, make_tokenizer(), **options)
     ]
-    own = rows_of(batches_of(pipeline, TEXTS) + batches_of(pipeline, TEXTS, step=7))
-    assert own == rows_of(expected)
+    assert sorted(sum(masked_rows(3, 0, 7), [])) == rows_of(expected)
 
 
 def test_each_epoch_has_masks_of_its_own_and_the_seed_decides_all():
-    one, again = build(seed=3), build(seed=3)
-    assert rows_of(batches_of(one, TEXTS)) == rows_of(batches_of(again, TEXTS))
-    assert rows_of(batches_of(one, TEXTS)) != rows_of(batches_of(one, TEXTS, step=5))
-    assert rows_of(batches_of(one, TEXTS)) != rows_of(batches_of(build(seed=4), TEXTS))
-    fixed = [rows_of(batches_of(pipeline, TEXTS, step=None)) for pipeline in (one, build(seed=4))]
-    assert fixed[0] == fixed[1]
+    one, later = masked_rows(3, 0, 7)
+    assert one == masked_rows(3, 0)[0]
+    assert one != later
+    assert one != masked_rows(4, 0)[0]
+    assert masked_rows(3, None) == masked_rows(4, None)
 
 
+def in_every_form():
+    return {
+        "texts": TEXTS,
+        "column": {"text": TEXTS},
+        "dataset": tf.data.Dataset.from_tensor_slices(TEXTS).batch(4),
+        "documents": DOCUMENTS,
+    }
+
+
+@pytest.mark.slow  # one form after the other is: the three tests below
 def test_fit_in_every_form_continues(tmp_path):
     pipeline = build(seed=1)
-    data = tf.data.Dataset.from_tensor_slices(TEXTS).batch(4)
-    for x in (TEXTS, {"text": TEXTS}, data, DOCUMENTS):
+    for x in in_every_form().values():
         history = pipeline.fit(x, batch_size=B, epochs=2, validation_data=(TEXTS[:9],), verbose=0).history
         assert np.isfinite(history["loss"]).all() and "val_loss" in history
     before = pipeline.evaluate(TEXTS, verbose=0, return_dict=True)["loss"]
@@ -83,55 +106,101 @@ def test_fit_in_every_form_continues(tmp_path):
     assert pipeline.predict(["a [MASK] ."])["tokens"].shape[0] == 1
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_a_saved_pipeline_continues_as_it_would_have(tmp_path):
+    pipeline = build(seed=1)
+    pipeline.train_on_batch(TEXTS[:8])
+    pipeline.save(tmp_path / "p.keras")
+    again = keras.models.load_model(tmp_path / "p.keras")
+    assert int(again.model.optimizer.iterations) == 1
+    found, expected = (one.fit(TEXTS[:8], epochs=2, batch_size=B, verbose=0).history for one in (again, pipeline))
+    assert found == expected and np.isfinite(found["loss"]).all()
+    assert pipeline.predict(["a [MASK] ."], verbose=0)["tokens"].shape[0] == 1
+
+
 def test_batches_are_as_long_as_their_longest_text():
     pipeline, texts = build(seed=1), ["a b", "c"] * 8
     for step in (None, lambda: 0):
         masked = pipeline._masked(texts, batch_size=B, step=step)
         assert [batch[0]["token_ids"].shape for batch in masked] == [(B, 4)] * 2
+
+
+@pytest.mark.slow  # evaluate is the mean over full batches: test_the_loss_is_the_mean_over_batches_...[stream]
+def test_evaluate_is_that_of_batches_as_long_as_a_row():
+    pipeline, texts = build(seed=1), ["a b", "c"] * 8
     full = pipeline.preprocessor.training_batches(texts, batch_size=32, next_sentence=True)
     assert next(iter(full))[0]["token_ids"].shape[1] == S
     expected = pipeline.model.evaluate(full, verbose=0)[0]
     assert pipeline.evaluate(texts, verbose=0)[0] == pytest.approx(expected, rel=1e-5)
 
 
-def stream():
+def stream(texts=tuple(TEXTS)):
     """Batches of texts whose number nobody knows."""
-    return tf.data.Dataset.from_generator(lambda: (TEXTS[n : n + 4] for n in range(0, len(TEXTS), 4)), tf.string)
+    batches = tf.data.Dataset.from_generator(lambda: (texts[n : n + 4] for n in range(0, len(texts), 4)), tf.string)
+    return batches.map(lambda text: tf.ensure_shape(text, [None]))
 
 
-def test_the_loss_is_the_mean_over_batches_of_data_of_unknown_length_too():
-    pipeline = build(seed=1)
+def check_losses(pipeline, x):
     pipeline.compile(keras.optimizers.SGD(0.0))
-    texts = stream().map(lambda text: tf.ensure_shape(text, [None]))
-    for x in (DOCUMENTS, texts):
-        batches = pipeline.preprocessor.training_batches(x, batch_size=B, next_sentence=True)
-        assert batches.cardinality() == tf.data.UNKNOWN_CARDINALITY
-        before = int(pipeline.model.optimizer.iterations)
-        held_out = [pipeline.model.test_on_batch(*batch) for batch in batches]
-        losses = [pipeline.model.test_on_batch(*batch) for batch in batches_of(pipeline, x, step=before)]
-        history = pipeline.fit(x, batch_size=B, validation_data=x, verbose=0).history
-        np.testing.assert_allclose(history["loss"], np.mean([np.ravel(loss)[0] for loss in losses]), rtol=1e-5)
-        np.testing.assert_allclose(history["val_loss"], np.mean([np.ravel(loss)[0] for loss in held_out]), rtol=1e-5)
-        assert int(pipeline.model.optimizer.iterations) == before + len(losses)
-        np.testing.assert_allclose(pipeline.evaluate(x, None, B, verbose=0)[0], history["val_loss"][0], rtol=1e-5)
+    batches = pipeline.preprocessor.training_batches(x, batch_size=B, next_sentence=True)
+    assert batches.cardinality() == tf.data.UNKNOWN_CARDINALITY
+    before = int(pipeline.model.optimizer.iterations)
+    held_out = [pipeline.model.test_on_batch(*batch) for batch in batches]
+    losses = [pipeline.model.test_on_batch(*batch) for batch in batches_of(pipeline, x, step=before)]
+    assert len(losses) > 2
+    history = pipeline.fit(x, batch_size=B, validation_data=x, verbose=0).history
+    np.testing.assert_allclose(history["loss"], np.mean([np.ravel(loss)[0] for loss in losses]), rtol=1e-5)
+    np.testing.assert_allclose(history["val_loss"], np.mean([np.ravel(loss)[0] for loss in held_out]), rtol=1e-5)
+    assert int(pipeline.model.optimizer.iterations) == before + len(losses)
+    np.testing.assert_allclose(pipeline.evaluate(x, None, B, verbose=0)[0], history["val_loss"][0], rtol=1e-5)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_loss_is_the_mean_over_batches_of_data_of_unknown_length_too():
+    check_losses(build(seed=1), stream(TEXTS[:20]))
+
+
+@pytest.mark.slow  # their batches: test_rows_and_masks_are_those_of_pretraining_dataset; the loss: above
+@pytest.mark.parametrize("x", [DOCUMENTS, None], ids=["documents", "stream"])
+def test_the_loss_of_documents_and_of_all_texts_in_a_graph(x):
+    check_losses(build(seed=1), stream() if x is None else x)
 
 
 def test_an_endless_stream_of_texts_trains_for_the_steps_that_are_asked_for():
     pipeline = build(seed=1)
-    texts = stream().map(lambda text: tf.ensure_shape(text, [None])).repeat()
-    pipeline.fit(texts, batch_size=B, epochs=2, steps_per_epoch=3, verbose=0)
-    assert int(pipeline.model.optimizer.iterations) == 6
+    texts = stream(["a a a a"] * 16).repeat()  # soon learned; real text: below
+    losses = pipeline.fit(texts, batch_size=B, epochs=4, steps_per_epoch=3, verbose=0).history["loss"]
+    assert int(pipeline.model.optimizer.iterations) == 12
+    assert losses == sorted(losses, reverse=True) and losses[3] < losses[0] - 0.1
 
 
 @pytest.mark.parity
-def test_data_frames_weights_and_single_batches():
+@pytest.mark.parametrize("split", slow_but((0.0,), (0.0, 0.25)))
+@pytest.mark.usefixtures("eagerly")
+def test_data_frames(split):
     pd = pytest.importorskip("pandas")
     table = pd.DataFrame({"text": TEXTS[:16], "text_pair": TEXTS[1:17], "rest": range(16)})
     labels = {"nsp_logits": [n % 2 for n in range(16)]}
     one, other = build(seed=1), build(seed=1)
-    options = {"epochs": 2, "batch_size": B, "verbose": 0, "sample_weight": [1.0, 0.5] * 8, "validation_split": 0.25}
+    options = {"epochs": 2 if split else 1, "batch_size": B, "verbose": 0, "sample_weight": [1.0, 0.5] * 8}
+    options |= {"validation_split": split}
     columns = {"text": TEXTS[:16], "text_pair": TEXTS[1:17]}
     assert one.fit(table, labels, **options).history == other.fit(columns, labels, **options).history
+
+
+def test_what_is_no_single_batch_and_no_data_is_refused():
+    pipeline = build(seed=1)
+    for batches in (DOCUMENTS, stream()):
+        with pytest.raises(TypeError, match="single batch"):
+            pipeline.train_on_batch(batches)
+    with pytest.raises(TypeError, match="tf.data.Dataset"):
+        pipeline.fit(iter([TEXTS]))
+    with pytest.raises(ValueError, match="validation_data"):
+        pipeline.fit(DOCUMENTS, validation_split=0.5)
+
+
+@pytest.mark.slow  # weights: test_windows_pairs_labels_and_weights; a batch: test_a_saved_pipeline_continues_...
+def test_weights_and_single_batches():
     # Rows of weight 0 teach nothing: masks are those of the row's number, whatever other rows there are.
     one, other, all_rows = build(seed=1), build(seed=1), build(seed=1)
     for pipeline, weights in ((one, [1.0] * 8 + [0.0] * 8), (other, None), (all_rows, [1.0] * 16)):
@@ -142,13 +211,6 @@ def test_data_frames_weights_and_single_batches():
     differences = zip(one.model.get_weights(), all_rows.model.get_weights(), strict=True)
     assert any(np.abs(value - different).max() > 1e-3 for value, different in differences)
     assert np.ravel(one.test_on_batch(TEXTS[:8]))[0] == pytest.approx(one.evaluate(TEXTS[:8], verbose=0)[0], rel=1e-5)
-    for batches in (DOCUMENTS, stream()):
-        with pytest.raises(TypeError, match="single batch"):
-            one.train_on_batch(batches)
-    with pytest.raises(TypeError, match="tf.data.Dataset"):
-        one.fit(iter([TEXTS]))
-    with pytest.raises(ValueError, match="validation_data"):
-        one.fit(DOCUMENTS, validation_split=0.5)
 
 
 @pytest.mark.slow  # the first epoch, exactly: test_rows_and_masks_are_those_of_pretraining_dataset
@@ -193,6 +255,7 @@ print(json.dumps(pipeline.fit(texts, epochs=4, batch_size=32, verbose=0).history
 """
 
 
+@pytest.mark.slow  # on made-up text: test_an_endless_stream_of_texts_trains_for_the_steps_that_are_asked_for
 def test_losses_fall_on_real_text_in_a_fresh_process():
     losses = run_python(TEN_LINES, str(ROOT))
     assert losses[0] < 9 and losses[3] < losses[1] - 0.1 < losses[0] - 0.5
@@ -250,17 +313,27 @@ def test_windows_pairs_labels_and_weights():
         build(rate=0.2)
 
 
-def test_a_masked_language_model_without_next_sentences_and_its_settings(tmp_path):
-    pipeline = build(next_sentence=False, whole_word=True, mask_rate=0.3)
-    pipeline.fit(TEXTS, epochs=1, verbose=0, validation_split=0.2)
-    kbert.save_pretrained(pipeline, tmp_path / "saved")
-    stored = kbert.build_pipeline(tmp_path / "saved").preprocessor.masking
+def check_settings_are_stored(pipeline, folder):
+    kbert.save_pretrained(pipeline, folder / "saved")
+    stored = kbert.build_pipeline(folder / "saved").preprocessor.masking
     assert stored == {"whole_word": True, "mask_rate": 0.3}
 
 
+def test_its_settings_are_stored(tmp_path):
+    check_settings_are_stored(build(next_sentence=False, whole_word=True, mask_rate=0.3), tmp_path)
+
+
+@pytest.mark.slow  # trained: test_the_recipe_continues_a_saved_model; its settings: above
+def test_a_masked_language_model_without_next_sentences_and_its_settings(tmp_path):
+    pipeline = build(next_sentence=False, whole_word=True, mask_rate=0.3)
+    pipeline.fit(TEXTS, epochs=1, verbose=0, validation_split=0.2)
+    check_settings_are_stored(pipeline, tmp_path)
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_the_recipe_continues_a_saved_model(tmp_path):
     kbert.save_pretrained(build(next_sentence=False), tmp_path / "model")
-    (tmp_path / "texts.txt").write_text("\n".join(TEXTS), encoding="utf-8")
+    (tmp_path / "texts.txt").write_text("\n".join(TEXTS[:20]), encoding="utf-8")
     output = tmp_path / "output"
     arguments = ["--texts", tmp_path / "texts.txt", "--model", tmp_path / "model", "--output", output, "--epochs", 1]
     history = run_recipe("pretrain_with_fit", *arguments, "--sequence-length", S)

@@ -174,9 +174,10 @@ _TOGETHER = (  # folders and files that run in one process, as they share
     ("tests/inspection/playground/",),  # models in memory
     ("tests/inspection/browser/",),  # a browser
 )
-_FIRST = tuple(
-    f"tests/{room}/" for room in "commands recipes tasks experiments training inspection faults models".split()
-)
+_FIRST = [
+    f"tests/{room}/"
+    for room in ("pipelines", "commands", "finetuning", "recipes", "tasks", "experiments", "training", "inspection")
+]
 
 
 def _shares_with(nodeid):

@@ -1,6 +1,5 @@
 """A batch that memory cannot hold is refused or named; freed memory stays with the process."""
 
-import os
 import subprocess
 import sys
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.paths import ROOT
 from helpers.run_python import BLOCK_TENSORFLOW, run_python
-from helpers.run_recipe import read_json
+from helpers.run_recipe import as_flags, read_json, run_recipe
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer, write_lines
 
 import kbert
@@ -37,9 +37,7 @@ def written(tmp_path_factory):
     more = {"held_out": 0.1, "format": "lines", "shard_tokens": 2000}
     kbert.pretraining.prepare_records(path / "text.txt", path / "vocab.txt", path / "records", **more)
     for name, options in (("rows", ()), ("single", ("--no-next-sentence",))):
-        lengths = ("--lengths", str(LENGTH), "48", "--epochs", "2")
-        arguments = (path / "records", "--output", path / name, *lengths, *options)
-        subprocess.run([sys.executable, RECIPES / "gpu_rows.py", *arguments], check=True, capture_output=True)
+        run_recipe("gpu_rows", path / "records", *as_flags(output=path / name, lengths=[LENGTH, 48]), *options)
     return path
 
 

@@ -22,6 +22,9 @@ from kbert.finetuning.features.train import FeatureTraining
 from kbert.pretraining.run.corpus_data import CorpusData
 from kbert.training import dry_run
 
+trains = (
+    pytest.mark.slow
+)  # tables of scores that are given: test_run_table.py; a resumed command: test_compare_finetuning.py
 FEATURES = FeatureTraining(steps=1, batch_size=4, units=4)
 
 
@@ -72,6 +75,7 @@ def made(home):
     return first, counts
 
 
+@trains
 def test_what_rows_share_is_made_once(home, made):
     assert made[0] == {"pretrain": 2, "finetune": 2}  # No NSP's was interrupted
     assert made[1] == {"pretrain": 3, "finetune": 4 + 1}  # + BiLSTM has the pre-training of LTR
@@ -85,6 +89,7 @@ def test_what_rows_share_is_made_once(home, made):
     assert len(files) == 4 and all(path.suffix == ".json" and path.stat().st_size < 2000 for path in files)
 
 
+@trains
 def test_the_table(home, made):
     result = read_json(home / "runs" / "results" / "table5.json")
     rows = {row["name"]: row for row in result["rows"]}
@@ -100,6 +105,7 @@ def test_the_table(home, made):
     assert len(result["sentences"]) == 3 and str(home) not in json.dumps(result)
 
 
+@trains
 @pytest.mark.usefixtures("made", "eagerly")
 def test_a_dry_run_says_what_is_left(home, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(dry_run, "seconds_per_step", lambda *arguments: 1.0)  # measured in pretraining/run
@@ -133,12 +139,14 @@ def test_a_dry_run_says_which_masks_never_come_again(home, monkeypatch):
     ]
 
 
+@trains
 @pytest.mark.usefixtures("made")
 def test_taggers_on_features_are_counted(home):
     toy, row = study(home, seeds=[7]), paper_table("table8").rows[0]
     assert list(toy.trainings(row, toy.tasks[1], "last").values()) == [False]
 
 
+@trains
 def test_the_left_to_right_model_and_its_bilstm(home, made):
     [path] = (home / "runs" / "pretraining").glob("left_to_right*")
     model = kbert.load_pretrained(path)
@@ -198,6 +206,7 @@ def study(home, source="records", **options):
     return Study(home / source, home / "runs", tasks, **shared | options)
 
 
+@trains
 @pytest.mark.usefixtures("made", "eagerly")
 def test_points_of_figure_5_and_features_are_of_the_same_run(home, monkeypatch):
     monkeypatch.setattr(pretrained_rows, "pretrain", None)  # table 5 has made it
@@ -263,6 +272,7 @@ def test_a_length_that_is_given_stands_for_every_task(home):
     assert study(home, finetuning={})._finetuning(study(home).tasks[0])["sequence_length"] == 128
 
 
+@trains
 @pytest.mark.usefixtures("made", "eagerly")
 def test_minutes_are_those_of_the_steps(home):
     toy, [row, *_] = study(home), paper_table("table5").rows
@@ -272,6 +282,7 @@ def test_minutes_are_those_of_the_steps(home):
     assert found["minutes"] == read_json(path / "metrics.json")["minutes"] and found["epochs"] > 0
 
 
+@trains
 @pytest.mark.usefixtures("made", "eagerly")
 def test_a_row_has_the_accuracy_that_needs_no_context(home):
     toy, rows = study(home), {row.name: row for row in paper_table("table5").rows}

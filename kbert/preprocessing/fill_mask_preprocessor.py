@@ -134,8 +134,11 @@ class FillMaskPreprocessor(Preprocessor):
         seed = self.masking.get("seed", 0)
         if step is None:
             seed = _FIXED_SEED
-            step = int  # is called without arguments and gives 0
             shuffle = False
+
+            def step():
+                return 0
+
         if batch_size is None and (_are_documents(x) or isinstance(x, tf.data.Dataset)):
             raise TypeError("Pipeline: a single batch is of texts or pairs; documents and datasets are for `fit`.")
         if isinstance(x, tf.data.Dataset) and (y is not None or weights is not None):

@@ -414,12 +414,36 @@ class Optimization(Options):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Distillation(Options):
-    """How a student learns from its teacher's answers.
+    """A teacher, from whose answers a student learns, and how it does.
 
     Args:
+        teacher: a fine-tuned model of the same task, as a source for `kbert.load_pretrained` or a pipeline
+            (classification, regression, tagging; spans, if both have the same vocabulary). Its answers are computed
+            once and kept in the output.
+        unlabelled: texts that only the teacher answers, in the columns of the task: a file as ``kbert predict`` takes
+            it, or strings as ``pipeline.predict`` does. They count as examples of an epoch.
         teacher_temperature: what the logits of teacher and student are divided by before they are compared.
         hard_fraction: the fraction of the labels in the loss; 0: the teacher's answers alone.
     """
 
+    teacher: PathLike | Any = None
+    unlabelled: PathLike | Any = None
     teacher_temperature: Positive = 2.0
     hard_fraction: Fraction = 0.5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scoring(Options):
+    """When a fine-tuning is scored on `dev`, which weights are kept, and when it ends early.
+
+    Args:
+        evaluate_every: "epoch" or, with `dev`, a number of steps: when `dev` is scored; None: only at the end.
+        keep: "best" or "last": which weights are kept.
+        patience: with `dev`, stop after this many evaluations without improvement; None: never.
+        more_dev: with `dev`, {suffix: examples}, scored at the end; their metrics have this suffix.
+    """
+
+    evaluate_every: Literal["epoch"] | Count | None = "epoch"
+    keep: Literal["best", "last"] = "best"
+    patience: Count | None = None
+    more_dev: Annotated[Mapping[str, Any] | None, PASSING] = None

@@ -9,13 +9,12 @@ the student is also taught with N of the others, whose labels it does not see. E
 --output, so that a killed command goes on; results.json there has all scores on dev.
 """
 
-import dataclasses
 import itertools
 import json
 import pathlib
 
 from kbert.cli import Command, run_command
-from kbert.options import Count, Distillation, Natural, PathLike, Peak, Positive
+from kbert.options import Count, Fraction, Natural, PathLike, Peak, Positive
 
 
 def distill(
@@ -32,7 +31,8 @@ def distill(
     sequence_length: Count = 128,
     teacher_rate: Peak = 5e-5,
     student_rate: Peak = 3e-4,
-    distillation: Distillation = Distillation(),
+    teacher_temperature: Positive = 2.0,
+    hard_fraction: Fraction = 0.5,
 ) -> dict:
     """Fine-tunes a teacher and its students on tasks of GLUE.
 
@@ -48,7 +48,7 @@ def distill(
         batch_size: examples per update.
         sequence_length: tokens of an example.
         teacher_rate, student_rate: the peaks of their learning rates.
-        distillation: temperature and fraction of the labels.
+        teacher_temperature, hard_fraction: see `kbert.options.Distillation`.
     """
     import numpy as np
 
@@ -59,7 +59,7 @@ def distill(
     output = pathlib.Path(check_directory(output, "`output`"))
     for model in (teacher, *students):
         open_checkpoint(model)  # an error now, and not after the teacher's training
-    taught = {"teacher_temperature": distillation.teacher_temperature, "hard_fraction": distillation.hard_fraction}
+    taught = {"teacher_temperature": teacher_temperature, "hard_fraction": hard_fraction}
 
     def score(source, task, train, dev, name, **options) -> float:
         """The first metric on dev of a fine-tuning, which is made once."""
@@ -90,7 +90,7 @@ def distill(
                 print(f"{name}  {word}, {kind}, seed {seed}: {task.metrics[0]} {made[f'{word}, {kind}'][-1]:.4f}")
         results[name] = {"metric": task.metrics[0], "examples": len(train), "dev_examples": len(dev)} | made
     settings = {"epochs": epochs, "batch_size": batch_size, "sequence_length": sequence_length, "seeds": list(seeds)}
-    settings |= {"teacher_rate": teacher_rate, "student_rate": student_rate, **dataclasses.asdict(distillation)}
+    settings |= {"teacher_rate": teacher_rate, "student_rate": student_rate, **taught}
     (output / "results.json").write_text(json.dumps({"settings": settings, "tasks": results}, indent=2) + "\n")
     for name, made in results.items():
         print(f"\n{name}, {made['metric']} on dev ({made['examples']:,} examples to learn from)")

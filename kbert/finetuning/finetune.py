@@ -19,6 +19,7 @@ from kbert.options import (
     PathLike,
     Peak,
     Positive,
+    Scoring,
     verb,
 )
 
@@ -70,12 +71,7 @@ def finetune(
     class_weight: Literal["balanced"] | Mapping | None = None,
     group_by_length: bool = False,
     random_weights: bool = False,
-    evaluate_every: Literal["epoch"] | Count | None = "epoch",
-    keep: Literal["best", "last"] = "best",
-    patience: Count | None = None,
-    more_dev=None,
-    teacher: PathLike | Any = None,
-    unlabelled: PathLike | Any = None,
+    scoring: Scoring = Scoring(),
     distillation: Distillation = Distillation(),
     optimization: Optimization = Optimization(),
     machine: Machine = Machine(),
@@ -120,16 +116,8 @@ def finetune(
             rows.
         random_weights: whether to take only architecture and vocabulary of `source`, to measure the effect of
             pre-training.
-        evaluate_every: "epoch" or, with `dev`, a number of steps: when `dev` is scored; None: only at the end.
-        keep: "best" or "last": which weights are kept.
-        patience: with `dev`, stop after this many evaluations without improvement; None: never.
-        more_dev: with `dev`, {suffix: examples}, scored at the end; their metrics have this suffix.
-        teacher: a fine-tuned model of the same task, as `source` or a pipeline, whose answers the model learns, too
-            (classification, regression, tagging; spans, if both have the same vocabulary). They are computed once and
-            kept in `output`.
-        unlabelled: with `teacher`, texts that only the teacher answers, in the columns of `task`: a file as ``kbert
-            predict`` takes it, or strings as ``pipeline.predict`` does. They count as examples of an epoch.
-        distillation: `kbert.options.Distillation`: temperature, and the fraction of the labels in the loss.
+        scoring: `kbert.options.Scoring`: when `dev` is scored, which weights are kept, and when to end early.
+        distillation: `kbert.options.Distillation`: a teacher, whose answers the model learns, too.
         optimization: `kbert.options.Optimization`: weight decay, bias correction, decay by layer, micro-batches.
         machine: `kbert.options.Machine`: strategy, precision, XLA.
         bookkeeping: `kbert.options.Bookkeeping`: checkpoints, TensorBoard, your own callbacks. With `dev` their

@@ -72,7 +72,8 @@ class Finetuning:
         self.log_dir = log_directory("finetune", asked.bookkeeping.log_dir, asked.output, asked.bookkeeping.profile)
         self._checkpoint_every = asked.bookkeeping.checkpoint_every or _CHECKPOINT_EVERY
         self.callbacks = callback_list("finetune", asked.bookkeeping.callbacks, has_own_rate=True)
-        if asked.unlabelled is not None and (asked.teacher is None or asked.class_weight is not None):
+        taught = asked.distillation
+        if taught.unlabelled is not None and (taught.teacher is None or asked.class_weight is not None):
             raise ValueError("finetune: `unlabelled` needs `teacher`, and no `class_weight`")
 
     # Read
@@ -88,17 +89,16 @@ class Finetuning:
         if isinstance(dev, float):
             train, dev = train.split(dev)
         self.dev = None if dev is None else asked.task.examples(dev, dev=True)
-        self.more_dev = {
-            suffix: asked.task.examples(examples, dev=True) for suffix, examples in (asked.more_dev or {}).items()
-        }
+        more_dev = asked.scoring.more_dev or {}
+        self.more_dev = {suffix: asked.task.examples(examples, dev=True) for suffix, examples in more_dev.items()}
         self._examples = {"train": train, "dev": self.dev}  # as given
         self.task, self.train = asked.task.for_training(train)
 
     def _check_without_dev(self) -> None:
         """Raises ValueError for what only evaluations on `dev` use."""
-        asked = self.asked
-        every = None if asked.evaluate_every == "epoch" else asked.evaluate_every  # the default
-        needs = {"more_dev": list(asked.more_dev or ()), "patience": asked.patience, "evaluate_every": every}
+        scoring = self.asked.scoring
+        every = None if scoring.evaluate_every == "epoch" else scoring.evaluate_every  # the default
+        needs = {"more_dev": list(scoring.more_dev or ()), "patience": scoring.patience, "evaluate_every": every}
         for name, value in needs.items():
             if value:
                 raise ValueError(f"finetune: `{name}` needs `dev`. Received: {name}={value!r} and dev=None")
@@ -129,7 +129,7 @@ class Finetuning:
         fraction = unknown_fraction(self.pipeline.tokenizer, head.columns.values())
         warn_of_unknown(fraction, self.train.path or "the training examples")
         self.teaching = None
-        if asked.teacher is not None:
+        if asked.distillation.teacher is not None:
             self.teaching = Teaching(asked, self.task, self.pipeline, self.train)
         self.data = self._training_data()
 
@@ -148,10 +148,10 @@ class Finetuning:
         named |= {name: examples and examples.path for name, examples in self._examples.items()}
         if isinstance(asked.dev, float):
             named["dev"] = asked.dev
+        settings = asked.settings() | to_json(named)
         if self.teaching is not None:
-            named["teacher"] = self.teaching.name
-            named["unlabelled"] = asked.unlabelled if _is_path(asked.unlabelled) else None
-        return asked.settings() | to_json(named)
+            settings["distillation"] |= to_json({"teacher": self.teaching.name, "unlabelled": self._unlabelled_file()})
+        return settings
 
     def open(self) -> RunDirectory | None:
         """Opens the output directory by the rule of `open_run`; `run` does this if it was not done before."""
@@ -173,17 +173,20 @@ class Finetuning:
         return self._directory
 
     def _files(self) -> dict[str, Any]:
-        asked = self.asked
         files = {name: examples.path for name, examples in self._examples.items() if examples is not None}
         if files.get("dev") == files["train"]:
             files.pop("dev", None)  # held out of it
         files["more_dev"] = [examples.path for examples in self.more_dev.values() if examples.path] or None
         files |= {name: local_source(model) or model for name, model in self._models().items()}
-        files["unlabelled"] = asked.unlabelled if _is_path(asked.unlabelled) else None
+        files["unlabelled"] = self._unlabelled_file()
         return files
 
+    def _unlabelled_file(self) -> Any:
+        texts = self.asked.distillation.unlabelled
+        return texts if _is_path(texts) else None
+
     def _models(self) -> dict[str, Any]:
-        models = {"source": self.asked.source, "teacher": self.asked.teacher}
+        models = {"source": self.asked.source, "teacher": self.asked.distillation.teacher}
         return {name: model for name, model in models.items() if _is_path(model)}
 
     # Train
@@ -311,14 +314,14 @@ class Finetuning:
             check_intervals(self._checkpoint_every, log_every)
         if self.dev is None:
             return None, log_every or log_interval(self._checkpoint_every, _LOG_EVERY)
-        due = evaluation_steps(steps, asked.evaluate_every, self.data.rows / asked.batch_size)
+        due = evaluation_steps(steps, asked.scoring.evaluate_every, self.data.rows / asked.batch_size)
         evaluation = DevEvaluation(
             self._score_dev,
             due,
             self.task.metrics[0],
             self.output,
-            keep=asked.keep,
-            patience=asked.patience,
+            keep=asked.scoring.keep,
+            patience=asked.scoring.patience,
             lower_is_better=self.task.metrics[0] in self.task.lower_is_better,
         )
         return evaluation, log_interval_for(due, self._checkpoint_every, log_every or _LOG_EVERY)

@@ -125,11 +125,13 @@ class Teaching:
     """What a student learns of its teacher."""
 
     def __init__(self, asked: Arguments, task: Task, pipeline: Pipeline, train: Examples) -> None:
-        self.name = identify_model(asked.teacher)  # in settings.json
-        teacher = asked.teacher if isinstance(asked.teacher, Pipeline) else build_pipeline(asked.teacher)
+        teacher, unlabelled = asked.distillation.teacher, asked.distillation.unlabelled
+        self.name = identify_model(teacher)  # in settings.json
+        if not isinstance(teacher, Pipeline):
+            teacher = build_pipeline(teacher)
         self.examples = train  # then texts without labels
-        if asked.unlabelled is not None:
-            self.examples = task.with_texts(train, _read_texts(asked.unlabelled, task, pipeline))
+        if unlabelled is not None:
+            self.examples = task.with_texts(train, _read_texts(unlabelled, task, pipeline))
         self.unlabelled = len(self.examples) - len(train)
         self.answers: TeacherAnswers | None = None  # of a dry run
         if asked.dry_run:

@@ -181,6 +181,7 @@ def test_numbers_of_numpy_are_pythons():
     given = {"steps": np.int64(4), "evaluate_every": np.int64(2), "learning_rate": np.float32(0.5), "seed": np.int32(3)}
     found = kbert.finetune.arguments(None, None, None, **given).settings()
     assert json.loads(json.dumps(found)) == found
+    found |= found["scoring"]
     assert {name: found[name] for name in given} == {name: value.item() for name, value in given.items()}
 
 

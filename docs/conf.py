@@ -50,6 +50,7 @@ def write_reference() -> None:
     for package in [kbert, *map(importlib.import_module, names)]:
         if getattr(package, "__all__", ()):
             (REFERENCE / f"{package.__name__}.md").write_text(reference_page(package), encoding="utf-8")
+    (REFERENCE / "kbert.options.md").write_text(options_page(), encoding="utf-8")
 
 
 def reference_page(package) -> str:
@@ -58,6 +59,20 @@ def reference_page(package) -> str:
     for name in package.__all__:
         kind = "autoclass" if inspect.isclass(getattr(package, name)) else "autofunction"
         lines += [f".. {kind}:: {package.__name__}.{name}", *["   :no-index:"] * (package is kbert), ""]
+    return "\n".join([*lines, "```", ""])
+
+
+def options_page() -> str:
+    """The page of the groups of options that the verbs take."""
+    lines = ["# kbert.options", "", "Groups of options that the verbs take. A field can be given by its own name, too:"]
+    lines += ['``kbert.finetune(…, strategy="one")`` is ``kbert.finetune(…, machine=Machine(strategy="one"))``.', ""]
+    lines += ["```{eval-rst}"]
+    for verb in (kbert.finetune, kbert.pretrain):
+        for parameter in inspect.signature(verb).parameters.values():
+            if isinstance(parameter.default, kbert.options.Options):
+                group = type(parameter.default)
+                line = f".. autoclass:: {group.__module__}.{group.__name__}"
+                lines += [line, ""] if line not in lines else []
     return "\n".join([*lines, "```", ""])
 
 
@@ -120,6 +135,7 @@ def short_signature(app, what, name, obj, options, signature, return_annotation)
     text = re.sub(r"^\(self(, )?", "(", text)
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)  # types that are imported for type checkers alone
     text = re.sub(r"(?:typing\.)?Annotated\[(\w+), .*?\)\]", r"\1", text)
+    text = re.sub(r"(?:typing\.)?Annotated\[([^']*?), 'passing'\]", r"\1", text)
     text = re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", text)
     arguments, _, returned = text.partition(" -> ")
     return arguments, None if what == "class" else returned or None

@@ -134,8 +134,8 @@ def short_signature(app, what, name, obj, options, signature, return_annotation)
     text = str(inspect.signature(obj.__init__ if what == "class" else obj))
     text = re.sub(r"^\(self(, )?", "(", text)
     text = re.sub(r"(: |-> )'([^']*)'", r"\1\2", text)  # types that are imported for type checkers alone
-    text = re.sub(r"(?:typing\.)?Annotated\[([^']*?), 'passing'\]", r"\1", text)
-    text = re.sub(r"(?:typing\.)?Annotated\[(\w+), .*?\)\]", r"\1", text)
+    text = re.sub(r"(?:typing\.)?Annotated\[(\w+), Bounds\(.*?\)\]", r"\1", text)
+    text = re.sub(r"(?:typing\.)?Annotated\[((?:(?!Annotated).)*?), 'passing'\]", r"\1", text)
     text = re.sub(r"\b(?:[a-z_]\w*\.)+(?=[A-Z])", "", text)
     arguments, _, returned = text.partition(" -> ")
     return arguments, None if what == "class" else returned or None

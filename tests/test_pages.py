@@ -255,6 +255,7 @@ def _is_call(code):
     return re.match(r"(\w+ = )?(kbert|keras|model|layers|classifier|pipeline)[.(]", code) is not None
 
 
+@pytest.mark.slow  # the pages of what it calls
 def test_every_call_of_the_migration_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, (model, format) in MIGRATED.items():

@@ -29,6 +29,7 @@ def test_every_public_name_resolves(package):
         package.nonsense  # noqa: B018
 
 
+@pytest.mark.slow  # its other tests, in one process
 def test_rooms_are_attributes_and_functions_are_not_their_modules():
     """In a process of its own; a function that is named as its module is meant by the name."""
     program = """

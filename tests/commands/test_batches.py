@@ -32,6 +32,7 @@ def no_steps(monkeypatch):
     monkeypatch.setattr(dry_run, "seconds_per_step", lambda *arguments: 0.1)
 
 
+@pytest.mark.slow  # test_masks_and_packing_are_those_of_kbert_pretrain
 @pytest.mark.usefixtures("eagerly", "no_steps")  # traced: training/test_jax_training.py, slow
 def test_writes_and_trains(batches, tmp_path, capsys):
     manifest = read_json(batches / "batches.json")
@@ -66,6 +67,7 @@ def test_a_dry_run_writes_nothing(batches, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow  # optim/test_adamw.py
 @pytest.mark.usefixtures("eagerly")
 def test_weight_decay_shrinks_kernels_only(batches, tmp_path):
     model = make_pretrainer(16, hidden_dropout=0.0, attention_dropout=0.0)

@@ -50,6 +50,7 @@ def test_classifiers(tmp_path):
     assert min(abs(losses[0] - loss) for loss in losses[1:]) > 0.01  # neither of the two alone
 
 
+@pytest.mark.slow  # its other test
 def test_span_extractors_and_their_thresholds(tmp_path):
     contexts = [f"{pair} Paris is the capital of France {text} " * (1 + n % 3) for text, pair, n in ROWS]
     settings = dict(doc_stride=4, max_query_length=4, n_best=3)

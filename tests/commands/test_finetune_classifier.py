@@ -132,6 +132,7 @@ def test_regression_from_json_lines(home, tmp_path, steps):
     assert kbert.load_pretrained(tmp_path / "run").task == "regression"
 
 
+@pytest.mark.slow  # pipelines/test_fit.py::test_class_weights_are_sample_weights
 @pytest.mark.usefixtures("eagerly")
 def test_factors_of_labels(home, tmp_path):
     run_kbert(

@@ -74,6 +74,7 @@ def test_index_has_no_tokens(tokenizer, tmp_path):
     assert_arrays_equal(pool[1:], index[1:])
 
 
+@pytest.mark.slow  # test_every_document_is_there_once
 def test_types(tokenizer, tmp_path):
     """Two bytes a token; four where the vocabulary needs them."""
     assert write_records([["a b"]], tokenizer, tmp_path / "2").pool(0).token_ids.dtype == tf.uint16
@@ -281,6 +282,7 @@ def test_text_pools_hold_whole_documents_of_one_epoch():
         np.testing.assert_array_equal(np.concatenate([pool.token_ids for _, pool in mine]), expected)
 
 
+@pytest.mark.slow  # test_every_document_is_there_once
 def test_text_pools_of_long_and_dirty_sentences():
     sentences = ["a\x00b", "\x00", "c\x00", "\ud800 d", "e " * 5_000_000]  # a lone surrogate is no UTF-8
     tokenizer = make_tokenizer()

@@ -48,6 +48,7 @@ def test_the_passages(passages):
     assert [len(rows[part]) for part in rows] == [12, 6]
 
 
+@pytest.mark.slow  # the text of the page: its other tests
 def test_what_is_measured(make, passages, tmp_path, monkeypatch):
     names = (make.CUT, "windows, `mean`")
     rows = {name: (make.ROWS[name][0], 1) for name in names}

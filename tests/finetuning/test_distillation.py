@@ -76,7 +76,7 @@ def test_a_student_comes_near_its_teacher(init, kind):
     assert distances(run.pipeline, teacher, columns) < before
 
 
-@pytest.mark.parametrize("kind", slow_but(set(TASKS) - {"pairs"}, TASKS))  # pairs: classification
+@pytest.mark.parametrize("kind", slow_but(("classification", "tagging", "span"), TASKS))  # the others: as these
 @pytest.mark.usefixtures("eagerly")
 def test_targets_are_the_labels_and_the_answers_to_the_same_rows(init, kind):
     task, rows, length = TASKS[kind]
@@ -110,6 +110,7 @@ def test_targets_are_the_labels_and_the_answers_to_the_same_rows(init, kind):
     assert all(seen.values())
 
 
+@pytest.mark.slow  # stored answers: test_from_files_in_parts_and_by_the_command; resuming: test_finetune.py
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_once(
     init, teacher, tmp_path, monkeypatch

@@ -97,6 +97,7 @@ def test_history_has_the_scores(run):
     assert [r["val_accuracy"] for r in run.history if "val_accuracy" in r] == [0.5, 0.9, 0.7, 0.8]
 
 
+@pytest.mark.slow  # training/test_dev_evaluation.py
 def test_patience(init, run, tmp_path, monkeypatch):
     """Without an output nothing is written, and the best weights are those that a run with one stores."""
     monkeypatch.chdir(tmp_path)
@@ -116,6 +117,7 @@ def test_neither_evaluation_nor_an_output_changes_anything(init, tmp_path):
     assert len(often.metrics["evaluations"]) == 2 and "dev" not in silent.metrics
 
 
+@pytest.mark.slow  # what is written: test_the_best_weights_are_kept
 def test_what_happens_is_logged(init, caplog):
     caplog.set_level("INFO", logger="kbert")
     tf.config.run_functions_eagerly(False)
@@ -154,13 +156,10 @@ class Errors(kbert.tasks.Regression):
         return Evaluation({"mean_squared_error": {2: 0.1, 4: 9.0}[done]}, None)
 
 
+@pytest.mark.slow  # training/test_stages.py
 @pytest.mark.parametrize(
     "keep, step, kept",
-    [
-        ("best", 3, 2),
-        pytest.param("best", 1, 1, marks=pytest.mark.slow),  # before the first evaluation
-        pytest.param("last", 3, 3, marks=pytest.mark.slow),  # a whole run: test_the_best_weights_are_kept
-    ],
+    [("best", 3, 2), ("best", 1, 1), ("last", 3, 3)],  # 1: before the first evaluation
 )
 def test_a_run_that_a_callback_stopped(init, keep, step, kept):
     """The figures are of the steps that were done, and of the weights that the model has.
@@ -203,6 +202,7 @@ class Seen(keras.callbacks.Callback):
         self.calls.append("end")
 
 
+@pytest.mark.slow  # test_callbacks_watch_official_metrics
 def test_epochs_of_callbacks_end_with_an_evaluation(init):
     """Windows of two steps, of which three of six, and the last one, which is half a window, have an evaluation."""
     plan = QUICK | {"steps": 11, "evaluate_every": 3}
@@ -245,6 +245,7 @@ def test_xla_where_it_is_asked_for(init):
     assert not prepare(init, TASK, ROWS, **NO_DEV, machine={"xla": "off"}).hardware.jit_compile
 
 
+@pytest.mark.slow  # models/test_train_in_parts.py
 def test_accumulated_batches_are_the_batch(init):
     """Without dropout, in two steps: the rows of a step are the same ones, in two parts."""
     plan = QUICK | {"steps": 2, "dropout": 0.0, "keep": "last", "evaluate_every": None, "warmup_proportion": 0.5}

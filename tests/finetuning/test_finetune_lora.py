@@ -69,6 +69,7 @@ def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
     assert resumed.metrics["evaluations"] == run.metrics["evaluations"]
 
 
+@pytest.mark.slow  # test_a_killed_run_is_resumed_to_the_same_model
 def test_the_seed_determines_the_matrices(init):
     options = NO_DEV | {"steps": 2, "lora_rank": 2}
     work = prepare(init, TASK, ROWS, **options)
@@ -77,6 +78,7 @@ def test_the_seed_determines_the_matrices(init):
     assert same(one.pipeline.model.get_weights(), other.pipeline.model.get_weights())
 
 
+@pytest.mark.slow  # test_what_is_stored
 def test_a_given_model_has_lora_when_its_training_begins(init):
     model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
     work = prepare(model, TASK, ROWS, **NO_DEV | {"steps": 1}, lora_rank=2)

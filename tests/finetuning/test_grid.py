@@ -56,6 +56,7 @@ def test_rates_epochs_and_batch_sizes_are_all_combined(source, tmp_path):
     assert finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", dry_run=True, **values, **OPTIONS)["runs"] == 8
 
 
+@pytest.mark.slow  # test_the_best_on_dev_is_kept_and_a_killed_grid_goes_on
 def test_a_fraction_of_the_examples_is_held_out(source, tmp_path):
     values = VALUES | {"learning_rates": (1e-3,)}
     result = finetune_grid(source, TASK, ROWS, 0.25, tmp_path / "grid", **values, **OPTIONS)

@@ -117,6 +117,7 @@ def test_the_tensorboard_data(found, place):
     assert (place / "logs/inspection/projector_config.pbtxt").is_file()
 
 
+@pytest.mark.slow  # test_the_figures
 def test_a_second_inspection_replaces_the_first(pipeline, place, found):
     with pytest.raises(FileExistsError, match="overwrite=True"):
         kbert.inspect(pipeline, directory=place / "files")
@@ -126,6 +127,7 @@ def test_a_second_inspection_replaces_the_first(pipeline, place, found):
     assert len(list((place / "two/inspection").glob("*tfevents*"))) == 1
 
 
+@pytest.mark.slow  # test_the_figures
 def test_what_is_loaded_from_a_directory(pipeline, tmp_path):
     kbert.save_pretrained(pipeline, tmp_path / "runs/reviews/model")
     found = kbert.inspect(tmp_path / "runs/reviews/model", "the film is good")
@@ -160,6 +162,7 @@ def test_examples_of_tasks_are_data():
     assert len(tagged.up_to(5)) == 2 and len(tagged.up_to(4)) == 1 and len(tagged.up_to(100)) == 3
 
 
+@pytest.mark.slow  # wrong files: faults/test_recipe_paths.py
 def test_errors_name_the_argument(pipeline):
     wrong_values(
         functools.partial(kbert.inspect, pipeline),

@@ -56,6 +56,7 @@ def test_sequential(case, tmp_path):
     is_alike(model, keras.models.load_model(tmp_path / "model.keras"), keras.ops.convert_to_tensor(x))
 
 
+@pytest.mark.slow  # test_subclassed
 def test_a_small_bert_in_sequence():
     """What has a second input can go without: no padding, one segment."""
     layers = kbert.layers

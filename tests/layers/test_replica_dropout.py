@@ -89,6 +89,7 @@ def test_a_rate_outside_the_range_is_refused(rate):
         ReplicaDropout(rate)
 
 
+@pytest.mark.slow  # training/test_mirrored.py
 def test_replicas_drop_different_places():
     result = run_python(REPLICAS, forked=True)
     assert result["stock_replicas_agree"] == 1.0  # why this layer exists; when it fails, Keras has mended it

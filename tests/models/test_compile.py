@@ -154,6 +154,7 @@ def test_metrics_by_name():
     model.compile("adam", SPARSE, metrics=[keras.metrics.SparseCategoricalCrossentropy(from_logits=True)])
 
 
+@pytest.mark.slow  # test_metrics_by_name
 def test_binary_metrics_have_their_border_at_the_logit_0():
     labels = np.array([1.0, 0, 1, 0, 1])
     model, _ = trained(classifier(1), labels[:, None], "binary_crossentropy", metrics=["accuracy"])

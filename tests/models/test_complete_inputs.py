@@ -27,6 +27,7 @@ def test_mask_and_segments_may_be_left_out(model, batch):
     np.testing.assert_allclose(model.predict(batch, verbose=0)["logits"], expected, atol=1e-6)
 
 
+@pytest.mark.slow  # the outputs: its other tests
 def test_training_without_a_mask_is_that_with_it(model):
     losses = [model.evaluate(batch, np.array(CLASSES), verbose=0)[0] for batch in (FULL, IDS)]
     np.testing.assert_allclose(*losses, rtol=1e-6)

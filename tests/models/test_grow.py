@@ -45,6 +45,7 @@ def test_a_wider_model_computes_the_same(options, factor):
         np.testing.assert_allclose(found[name], values, atol=2e-5 * np.abs(values).max())
 
 
+@pytest.mark.slow  # test_a_deeper_model_computes_almost_the_same
 def test_training_makes_the_copies_of_a_unit_different():
     model = trained()
     wider = grow_model(model, dataclasses.replace(model.config, **WIDER))

@@ -118,6 +118,7 @@ def _weights_of(model, folder):
     return folder / "plain.weights.h5"
 
 
+@pytest.mark.slow  # test_an_adapter_is_small…; finetuning/test_finetune_lora.py::test_what_is_stored
 @pytest.mark.usefixtures("eagerly")
 def test_directories_and_exports_are_merged(tmp_path):
     model = kbert.BertClassifier(tiny_config(num_layers=1), num_labels=3)

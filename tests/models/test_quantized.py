@@ -61,6 +61,7 @@ def test_positions_are_read_as_numbers_not_as_codes():
     np.testing.assert_array_equal(model.embeddings(*inputs), model.embeddings(*inputs, np.array([[0, 1, 2]])))
 
 
+@pytest.mark.slow  # test_export; storage: weights/formats/test_storage_dtype.py
 def test_save_and_load(pair, tmp_path):
     _, model = pair
     kbert.save_pretrained(model, tmp_path / "it", tokenizer=tiny_tokenizer())

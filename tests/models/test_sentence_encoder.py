@@ -32,6 +32,7 @@ def test_rows_without_tokens_are_zeros():
         np.testing.assert_array_equal(EmbeddingPooling(pooling)(states, MASK[:1] & False), np.zeros((1, 3)))
 
 
+@pytest.mark.slow  # test_train_in_parts.py
 def test_the_gradient_in_parts_has_the_same_dropout_twice():
     """With one part the cached step is the plain one, dropout and all."""
     ids = np.random.default_rng(0).integers(5, 20, (8, 6)).astype("int32")

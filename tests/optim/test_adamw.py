@@ -149,6 +149,7 @@ def test_no_clipping():
     assert optimizer.gradient_norm.numpy() == 500.0
 
 
+@pytest.mark.slow  # test_equals_numpy_over_50_steps_on_a_pretrainer
 @pytest.mark.usefixtures("eagerly")
 def test_survives_saving_with_its_exclusions(tmp_path):
     model = BertPretrainer(dataclasses.replace(CONFIG, num_layers=1))

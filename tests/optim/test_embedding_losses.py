@@ -152,10 +152,10 @@ print(json.dumps([train(*ways[name]) for name in sys.argv[1:]]))
 """
 
 
+@pytest.mark.slow  # models/test_sentence_encoder.py, models/test_train_in_parts.py
 @pytest.mark.parametrize(
     "ways",
-    # cached gradients on replicas: each of the two in the first row
-    [("whole", "replicas", "cached"), pytest.param(("whole", "both"), marks=pytest.mark.slow)],
+    [("whole", "replicas", "cached"), ("whole", "both")],
 )
 def test_replicas_and_cached_gradients_train_as_the_whole_batch(ways):
     """Each anchor is compared with the texts of both replicas."""

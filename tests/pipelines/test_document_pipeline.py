@@ -56,6 +56,7 @@ def test_texts_that_fit_are_as_without_windows(model):
     )
 
 
+@pytest.mark.slow  # test_pooled_over_the_windows_of_each_text
 @pytest.mark.usefixtures("eagerly")
 def test_saved_in_every_way(model, tmp_path):
     pipeline = build(model, "max")

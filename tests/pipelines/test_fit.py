@@ -79,6 +79,7 @@ def test_label_strings_are_numbers_in_every_form(forms, in_datasets):
         assert same(weights_after(data, batch_size=None), expected)
 
 
+@pytest.mark.slow  # test_windows_with_labels_that_are_numbers…, test_callbacks_watch_the_default_metrics
 def test_a_split_callbacks_and_evaluate():
     pipeline, seen = make(), []
     callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(sorted(logs)))
@@ -123,6 +124,7 @@ UNEQUAL_IDS = [int(name == "good") for name in UNEQUAL]
 UNEQUAL_FORMS = of_some_forms_and_of_all([UNEQUAL], [UNEQUAL, np.array(UNEQUAL), {"logits": UNEQUAL}, UNEQUAL_IDS])
 
 
+@pytest.mark.slow  # test_class_weights_are_sample_weights
 @pytest.mark.parametrize("forms", UNEQUAL_FORMS)
 def test_balanced_class_weights_are_those_of_the_labels_that_are_learned(forms):
     names = UNEQUAL
@@ -272,6 +274,7 @@ def make_windows():
     return kbert.build_pipeline(make().model, tiny_tokenizer(), **options)
 
 
+@pytest.mark.slow  # test_windows_with_labels_that_are_numbers_are_split_as_they_are_given
 def test_windows_are_learned_with_the_label_and_weight_of_their_text():
     texts = [text * 4 for text in ("good film ", "bad film ")] + ["very good", "very bad"]
     names, weights = ["good", "bad", "good", "bad"], [1.0, 2.0, 3.0, 0.5]
@@ -308,6 +311,7 @@ def test_windows_are_learned_with_the_label_and_weight_of_their_text():
             words.fit(x, y)
 
 
+@pytest.mark.slow  # pairs as columns: test_pipeline.py::test_all_ways_to_give_strings
 def test_pairs_as_tuples():
     model = make().model
     pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=LABELS, pair=True, sequence_length=11)

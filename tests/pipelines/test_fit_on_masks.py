@@ -106,6 +106,7 @@ def test_fit_in_every_form_continues(tmp_path):
     assert pipeline.predict(["a [MASK] ."])["tokens"].shape[0] == 1
 
 
+@pytest.mark.slow  # test_each_epoch_has_masks_of_its_own…; saved: pretraining/test_masking_in_a_model.py
 @pytest.mark.usefixtures("eagerly")
 def test_a_saved_pipeline_continues_as_it_would_have(tmp_path):
     pipeline = build(seed=1)
@@ -118,6 +119,7 @@ def test_a_saved_pipeline_continues_as_it_would_have(tmp_path):
     assert pipeline.predict(["a [MASK] ."], verbose=0)["tokens"].shape[0] == 1
 
 
+@pytest.mark.slow  # as test_fit.py::test_batches_are_as_long_as_their_longest_text
 def test_batches_are_as_long_as_their_longest_text():
     pipeline, texts = build(seed=1), ["a b", "c"] * 8
     for step in (None, lambda: 0):
@@ -155,6 +157,7 @@ def check_losses(pipeline, x):
     np.testing.assert_allclose(pipeline.evaluate(x, None, B, verbose=0)[0], history["val_loss"][0], rtol=1e-5)
 
 
+@pytest.mark.slow  # the batches: test_rows_and_masks_are_those_of_pretraining_dataset
 @pytest.mark.usefixtures("eagerly")
 def test_the_loss_is_the_mean_over_batches_of_data_of_unknown_length_too():
     check_losses(build(seed=1), stream(TEXTS[:20]))
@@ -166,6 +169,7 @@ def test_the_loss_of_documents_and_of_all_texts_in_a_graph(x):
     check_losses(build(seed=1), stream() if x is None else x)
 
 
+@pytest.mark.slow  # texts in other forms: test_rows_and_masks…
 def test_an_endless_stream_of_texts_trains_for_the_steps_that_are_asked_for():
     pipeline = build(seed=1)
     texts = stream(["a a a a"] * 16).repeat()  # soon learned; real text: below
@@ -294,6 +298,7 @@ def test_two_replicas_and_xla_train_as_one_device_does():
             np.testing.assert_allclose(result[other][name], result["one"][name], rtol=1e-3)
 
 
+@pytest.mark.slow  # test_rows_and_masks…; windows: test_fit.py
 def test_windows_pairs_labels_and_weights():
     pipeline = build(seed=1)
     long = " ".join(["a b c d e f g"] * 20)
@@ -330,6 +335,7 @@ def test_a_masked_language_model_without_next_sentences_and_its_settings(tmp_pat
     check_settings_are_stored(pipeline, tmp_path)
 
 
+@pytest.mark.slow  # recipes/test_recipes_with_fit.py::test_pretrain
 @pytest.mark.usefixtures("eagerly")
 def test_the_recipe_continues_a_saved_model(tmp_path):
     kbert.save_pretrained(build(next_sentence=False), tmp_path / "model")

@@ -48,6 +48,7 @@ def test_no_choice():
     assert empty["choice"].tolist() == [-1, -1] and empty["probabilities"].shape == (2, 0)
 
 
+@pytest.mark.slow  # test_no_words
 @pytest.mark.parametrize("threshold", slow_but((0.0,), (None, 0.0)))
 def test_no_context(threshold):
     pipeline = pipeline_of(kbert.BertSpanExtractor(ONE), null_threshold=threshold)

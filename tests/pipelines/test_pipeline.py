@@ -169,6 +169,7 @@ def test_export_has_kerass_meaning(tmp_path):
         assert_same_answers(answers, expected)
 
 
+@pytest.mark.slow  # test_fit.py
 def test_fit_and_evaluate_take_strings(tmp_path):
     config = tiny_config(num_layers=1, hidden_dropout=0.0, attention_dropout=0.0, initializer_stddev=0.2)
     pipeline = build_pipeline(BertClassifier(config, num_labels=2), tiny_tokenizer(), labels=LABELS[:2])
@@ -229,6 +230,7 @@ def test_errors():
         Pipeline(pipeline.preprocessor, BertPretrainer(tiny_config()), pipeline.answers)
 
 
+@pytest.mark.slow  # LoRA: models/test_lora.py
 @pytest.mark.parametrize("change", slow_but(("enable_lora",), ("quantize", "enable_lora")))
 def test_it_predicts_with_the_layers_as_they_are(change):
     """Also where it has predicted before: Keras keeps the function that it traced then."""

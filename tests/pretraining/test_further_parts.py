@@ -97,7 +97,8 @@ def test_an_epoch_has_its_pairs_and_more(records, tokenizer, filled):
     assert 0.3 < np.mean(labels) < 1
 
 
-@pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 9])
+@pytest.mark.slow  # test_dataset.py::test_starting_at_step_n_gives…
+@pytest.mark.parametrize("step", [1, 9])
 def test_starting_at_step_n(records, tokenizer, filled, step):
     """Over ends of shards; the rows do not depend on the batch size either."""
     found = batches(dataset_of(records, tokenizer, start_step=step, epochs=1, **FILLED))
@@ -105,6 +106,7 @@ def test_starting_at_step_n(records, tokenizer, filled, step):
     assert_equal([columns(found)], [first_rows(filled, step * B, step * B + len(found) * B)])
 
 
+@pytest.mark.slow  # test_an_epoch_has_its_pairs_and_more
 def test_held_out_rows_are_not_filled(records, tokenizer):
     some = (batches(dataset_of(records, tokenizer, evaluation=True, **kind)) for kind in (PACKED, FILLED))
     assert_equal(*some)

@@ -139,6 +139,7 @@ def test_the_layer_draws_its_own_keys(tokenizer):
     np.testing.assert_array_equal(first, two(batch)[0]["mask_positions"])
 
 
+@pytest.mark.slow  # test_in_tf_data_and_under_xla
 def test_own_keys_in_tf_data_where_keras_has_another_backend(tokenizer, monkeypatch):
     """The layer then counts its calls with a variable of TensorFlow's."""
     import keras

@@ -84,7 +84,8 @@ def test_next_tokens_refuses_no_predictions(tokenizer):
         NextTokens(tokenizer, 0)
 
 
-@pytest.mark.parametrize("packed", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow  # the draws of an epoch: test_pairs.py
+@pytest.mark.parametrize("packed", [False, True])
 def test_pairs_and_masks_come_again_after_dupe_factor_epochs(records, tokenizer, packed):
     """With 2 the third epoch has the rows of the first, in another order; a factor of 1 has no other rows at all."""
 

@@ -154,7 +154,8 @@ def test_statistics_count_parts(tokenizer, epoch):
     assert "pairs a row" not in format_report(plain)
 
 
-@pytest.mark.parametrize("next_sentence", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.slow  # run/test_packing.py
+@pytest.mark.parametrize("next_sentence", [True, False])
 def test_real_fractions_are_those_of_the_batches(corpus, tokenizer, next_sentence):
     """Of text in one pool, whose batches are all of them; plain rows have one of the packed rows' pairs each."""
     options = {"sequence_length": S, "max_predictions": P, "held_out": HELD_OUT, "next_sentence": next_sentence}

@@ -99,6 +99,7 @@ def pretrain(source, phases, **options):
     return kbert.pretrain(source, phases=phases, **options)
 
 
+@pytest.mark.slow  # test_a_run_opens_its_records_once
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_reads_the_head_of_its_corpus_once(texts, reads):
     """For the check of held-out documents, the layout, held-out rows, statistics and baseline, and the first rows."""

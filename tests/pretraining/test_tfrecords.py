@@ -60,6 +60,7 @@ def test_the_original_reads_what_is_written(written):
     assert next(read, None) is None
 
 
+@pytest.mark.slow  # test_pretrain_learns_from_them; the order: test_dataset.py
 def test_an_epoch_has_every_row_once_in_the_order_of_the_seed(written, tokenizer):
     pattern, expected = written
     training, held_out = (dataset_of(pattern, tokenizer, **which) for which in ({}, {"evaluation": True}))

@@ -79,6 +79,7 @@ def count_steps(set_attribute):
 
 
 # That the fits train: pipelines/test_fit_on_masks.py.
+@pytest.mark.slow  # test_encoding_of_real_batches_counts_their_padding
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize("steps", slow_but(("counted",), ("counted", "done")))
 def test_fit_on_strings_beside_fit_by_hand(tmp_path, capsys, monkeypatch, steps):

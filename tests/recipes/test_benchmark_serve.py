@@ -21,6 +21,7 @@ def model(tmp_path_factory):
     return directory / "tiny"
 
 
+@pytest.mark.slow  # serving/test_client.py
 def test_the_figures(model, monkeypatch, capsys):
     monkeypatch.setattr(serving, "_load_alone", lambda path: (0.5, 123))  # a process of its own: see below
     arguments = ["serve", "--model", str(model), "--seconds", "0.05", "--rounds", "1", "--batch-size", "4", "--json"]

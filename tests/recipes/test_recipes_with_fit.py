@@ -10,7 +10,6 @@ import keras
 import pytest
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import as_flags, run_recipe
-from helpers.slow_but import slow_but
 from helpers.tiny_corpus import make_documents
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from helpers.toy_glue import write_toy_glue
@@ -114,7 +113,8 @@ def test_what_belongs_together(tmp_path):
 
 
 # The other pairs: test_what_belongs_together; a training on such pairs: tasks/test_similarity.py.
-@pytest.mark.parametrize("pairs", slow_but(("same",), ("same", "neighbours", "titles")))
+@pytest.mark.slow  # tasks/test_similarity.py; test_pages.py::test_embeddings
+@pytest.mark.parametrize("pairs", ["same", "neighbours", "titles"])
 def test_embeddings(home, tmp_path, pairs):
     write_corpus(tmp_path / "wiki.gz", pairs)
     words = ("good film", "bad", "paris is good", "never", "the capital of france")
@@ -128,7 +128,8 @@ def test_embeddings(home, tmp_path, pairs):
     assert run_recipe("embeddings", *flags) == scores
 
 
-@pytest.mark.parametrize("trained", slow_but(("two",), ("two", "all")))
+@pytest.mark.slow  # finetuning/test_distillation.py
+@pytest.mark.parametrize("trained", ["two", "all"])
 def test_distill(home, tmp_path, monkeypatch, trained):
     """Of "two" runs the others are copies: one on labels, and one on all that there is to be taught with."""
     calls, finetune = {}, kbert.finetune
@@ -175,6 +176,7 @@ def test_entities(home, tmp_path, recipe):
         assert "B-CON" in kbert.load_pretrained(tmp_path).pretrained.settings.task.labels
 
 
+@pytest.mark.slow  # models/test_shared_encoder.py
 def test_two_tasks(home, tmp_path):
     flags = as_flags(table=home / "stars.csv", source=home / "init", output=tmp_path)
     scores = run_recipe("two_tasks", *flags, *SHORT)

@@ -75,6 +75,7 @@ def test_classify_and_regress(url, served_models):
     )
 
 
+@pytest.mark.slow  # test_answers_equal_those_of_python
 def test_what_fills_a_batch_up_is_cut_off(url):
     """[B, M, k] of fill-mask is as wide for every text; a text has as many masks as `count` says."""
     answers = ServingClient(url, "fill_mask", timeout=PATIENT).predict({"text": ["a [MASK]", "[MASK] [MASK]", "none"]})
@@ -211,6 +212,7 @@ def test_the_recipe(server, served_models, capsys, tmp_path):
             run_kbert("query", *arguments, *common, "single")
 
 
+@pytest.mark.slow  # test_the_recipe
 def test_questions_and_choices_of_the_recipe(url, served_models, capsys, tmp_path):
     (tmp_path / "context.txt").write_text("A film \U0001f600 of London.\n", encoding="utf-8")
     common = ["--timeout", PATIENT, "--url", url, "--model"]
@@ -234,6 +236,7 @@ def test_questions_and_choices_of_the_recipe(url, served_models, capsys, tmp_pat
 PAGE = ROOT / "docs/serving.md"
 
 
+@pytest.mark.slow  # test_answers_equal_those_of_python
 def test_the_curl_lines_of_the_page(server):
     page = PAGE.read_text(encoding="utf-8")
     _forget_requests(server)

@@ -258,6 +258,7 @@ def test_wrong_arguments_are_refused_before_the_work(kind, names, values, messag
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow  # training/test_mirrored.py; test_precision.py
 def test_a_pipeline_trained_under_a_strategy_and_mixed_precision(tmp_path):
     config, tokenizer = tiny_config(num_layers=1), tiny_tokenizer()
     with tf.distribute.MirroredStrategy(["CPU:0"]).scope():

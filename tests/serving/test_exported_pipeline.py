@@ -92,6 +92,7 @@ def test_the_limits_of_the_export_hold(served_models):
     assert json.dumps(sorted(exported.output)) == '["label", "probabilities"]'
 
 
+@pytest.mark.slow  # test_rows_are_those_of_the_pipeline
 @pytest.mark.parametrize("source", slow_but(("directory",), ("directory", "pipeline")))
 def test_a_vocabulary_with_empty_lines_answers_as_the_pipeline(tmp_path, source):
     """As that of bert-base-japanese has one, whose ids count."""

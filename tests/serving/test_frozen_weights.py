@@ -42,6 +42,7 @@ def test_answers_are_the_same_and_weights_are_stored_once(served_models, kind, t
                 np.testing.assert_allclose(value.numpy(), expected[key].numpy(), atol=1e-5, err_msg=f"{name}: {key}")
 
 
+@pytest.mark.slow  # test_answers_are_the_same_and_weights_are_stored_once
 def test_the_bodies_of_loops_get_no_weights_from_outside(served_models, tmp_path):
     """A weight that is an input of a loop's body is no constant there, and would be packed for every product."""
     pipeline = served_models["single"].pipeline

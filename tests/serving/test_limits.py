@@ -135,6 +135,7 @@ def test_windows_are_refused_before_memory_is_taken(tmp_path):
     assert time.process_time() - start < 60
 
 
+@pytest.mark.slow  # test_windows_are_refused_before_memory_is_taken
 def test_candidates_do_not_copy_their_context():
     """Each of thousands of candidate answers had a copy of the whole context: GBs where it is a megabyte."""
     model, tokenizer = kbert.BertSpanExtractor(tiny_config()), tiny_tokenizer()
@@ -175,6 +176,7 @@ def test_outputs_of_many_numbers_allow_fewer_rows():
     assert found["features"].max_rows == 2**26 // (13 * 4 * 96) and found["embed"].max_rows == 2**26 // (13 * 96)
 
 
+@pytest.mark.slow  # test_windows_are_refused_before_memory_is_taken
 def test_limits_too_small_for_any_text_leave_nothing(tmp_path):
     with pytest.raises(ValueError, match="the limits on requests do not allow this one: .*charming"):
         kbert.export(make_pipeline("encoder")[0], tmp_path / "model", max_request_bytes=5)

@@ -70,6 +70,7 @@ def test_answers_to_questions(ask, served_models):
         assert one["score"] == pytest.approx(known[one["answer"]], abs=1e-3)
 
 
+@pytest.mark.slow  # test_answers_to_questions
 def test_entities_and_labels(ask, served_models):
     answer, expected = ask("entities", model="tagging", text=WORDS), predicted(served_models, "tagging", text=WORDS)
     assert answer["words"] == [word["word"] for word in expected["words"]]

@@ -31,6 +31,7 @@ def test_answers_in_bfloat16_are_close_to_those_in_float32(served_models, kind, 
     assert served.pipeline.model.dtype_policy.name == "float32"  # the pipeline itself is not changed
 
 
+@pytest.mark.slow  # models/test_quantized.py::test_export
 def test_a_quantised_pipeline_is_exported_as_it_is(tmp_path):
     model = randomise(kbert.BertClassifier(tiny_config(num_layers=1), num_labels=2), scale=0.2)
     pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["bad", "good"])

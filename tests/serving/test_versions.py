@@ -135,6 +135,7 @@ def test_an_export_whose_directory_is_taken_for_abandoned_makes_another(tmp_path
     assert not (tmp_path / "it").exists()
 
 
+@pytest.mark.slow  # test_locks.py
 def test_a_killed_process_holds_no_lock(tmp_path):
     code = (
         "import os, pathlib, signal\n"

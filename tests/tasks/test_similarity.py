@@ -28,6 +28,7 @@ def init(tmp_path_factory):
     return write_tiny_directory(tmp_path_factory.mktemp("init"))
 
 
+@pytest.mark.slow  # test_pages.py::test_embeddings; test_rows_of_every_kind_have_a_loss
 def test_pairs_are_learned_scored_exported_and_searched(init, tmp_path, capsys):
     task = Similarity(text_pair="pair", symmetric=True, dimensions=(4,))
     file = write_table(tmp_path / "pairs.csv", PAIRS, ("text", "pair"))

@@ -73,6 +73,7 @@ def classifier(jit_compile):
     return model, dataset
 
 
+@pytest.mark.slow  # test_several_steps_in_one_execution_are_the_same_steps
 @pytest.mark.parametrize("build", slow_but([classifier], [classifier, pretrainer]))
 def test_compiled_training_equals_plain(monkeypatch, build):
     weights, histories = [], []

@@ -152,6 +152,7 @@ def test_a_weight_that_is_infinite(tmp_path, step):
     assert_checkpoints_are_good(tmp_path, tiny.reused(pretrainer, sgd), step)
 
 
+@pytest.mark.slow  # test_a_gradient_that_is_nan
 @pytest.mark.parametrize("update", [2, 3])  # in the first window and in the second
 @traced_is_slow
 def test_gradients_are_found_where_a_batch_is_divided(tmp_path, traced, update):
@@ -174,6 +175,7 @@ class Overflows(keras.optimizers.LossScaleOptimizer):
         return super().scale_loss(loss) * tf.where((self.at == 0) | (call == self.at), np.inf, 1.0)
 
 
+@pytest.mark.slow  # test_gradients_that_overflow_under_any_loss_scale_are
 @pytest.mark.parametrize("build", slow_but([pretrainer], [pretrainer, pretrainer_in_two_parts]))
 @traced_is_slow
 def test_a_gradient_that_a_loss_scale_skips_is_no_divergence(tmp_path, traced, build):

@@ -314,6 +314,7 @@ def _train(path, steps):
     return [variable.numpy() for variable in model.variables], history
 
 
+@pytest.mark.slow  # test_resume.py
 @pytest.mark.usefixtures("eagerly")
 def test_a_finished_run_that_is_extended_is_the_longer_run(tmp_path):
     whole, expected = _train(tmp_path / "whole", 5)

@@ -61,6 +61,7 @@ def packed_on_tensorflow(packed_batches, start):
     return kbert.pretrain(packed_batches, init=start, **TRAINING)
 
 
+@pytest.mark.slow  # test_rows_are_packed_where_kbert_pretrain_packs_them
 @pytest.mark.parametrize("packed", slow_but([True], [False, True]))  # by the same writer
 def test_written_batches_are_those_of_the_dataset(request, records, tokenizer, packed):  # noqa: F811
     batches = request.getfixturevalue("packed_batches" if packed else "batches")

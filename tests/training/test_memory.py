@@ -165,6 +165,7 @@ def page_faults(how):
     return int(ran.stdout)
 
 
+@pytest.mark.slow  # speed alone
 def test_a_large_buffer_is_mapped_once():
     assert page_faults("keep") < page_faults("as it is") / 10
 

@@ -183,6 +183,7 @@ def lines_about(printed):
     return [line for line in printed.splitlines() if "nterrupt" in line or "Traceback" in line or "  File" in line]
 
 
+@pytest.mark.slow  # test_the_second_signal_ends_at_once
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=_SLOW)])
 def test_a_recipe_that_trains(home, tmp_path, number):
     process = start_kbert(*training(home, tmp_path / "run"), eagerly=True)

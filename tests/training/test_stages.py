@@ -56,6 +56,7 @@ def constant_rate():
     return tiny.compiled_model(AdamW(0.01))
 
 
+@pytest.mark.slow  # test_a_callback_stops_a_run_also_where_a_stage_ends
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_whose_steps_last_longer_than_its_stages_has_them_all():
     seconds, begun = itertools.count(step=5), []

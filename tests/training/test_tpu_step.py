@@ -55,6 +55,7 @@ def check_step(hardware, config, batch_size, sequence_length, max_predictions):
     assert np.mean(moved) > 0.9
 
 
+@pytest.mark.slow  # under XLA: models/test_compile.py
 def test_a_tiny_step(tpu):
     sizes = {"num_layers": 1, "hidden_dim": 16, "num_heads": 2, "intermediate_dim": 20, "max_sequence_length": 9}
     check_step(tpu, BertConfig(vocabulary_size=37, **sizes), 6, 9, 2)

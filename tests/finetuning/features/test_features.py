@@ -169,9 +169,10 @@ def test_weighted_layers_are_elmos():
     assert layer.compute_output_shape((2, 5, 3, 7)) == (2, 5, 7)
 
 
+@pytest.mark.slow  # test_features_of_texts
 @pytest.mark.usefixtures("eagerly")
 @pytest.mark.filterwarnings("error:Layer:UserWarning")  # a mask that a layer drops without saying so
-@pytest.mark.parametrize("mode", [pytest.param("concat-last-four", marks=pytest.mark.slow), "weighted-sum-all"])
+@pytest.mark.parametrize("mode", ["concat-last-four", "weighted-sum-all"])
 def test_padding_changes_nothing(mode, cache):
     keras.utils.set_random_seed(3)
     model = feature_tagger(mode, 2, 12, 2, units=5)
@@ -204,6 +205,7 @@ def _text(rows):
     return kbert.tasks.Tagging().from_memory([{"words": words, "tags": tags} for words, tags in rows])
 
 
+@pytest.mark.slow  # commands/test_feature_based.py
 @pytest.mark.usefixtures("eagerly")
 def test_curves_of_dev(tmp_path):
     write_tiny_directory(tmp_path / "init")

@@ -118,6 +118,7 @@ def test_attention_is_drawn_of_the_first_texts_and_the_report_has_all(found):
     assert len(json.loads(page.all("script")[0]["text"])["texts"]) == 3
 
 
+@pytest.mark.slow  # test_attention_is_drawn_of_the_first_texts…
 def test_pictures_of_attributions_do_not_grow_with_texts(found):
     """Neither in number nor in height; of a long text the tokens with the longest bars are drawn, in their order."""
     one = found.attributions[0]

@@ -4,6 +4,7 @@ import html
 import string
 
 import numpy as np
+import pytest
 from helpers import tiny_pretraining as tiny
 from helpers.event_files import event_values
 from helpers.shown_text import shown_cells, table_rows
@@ -87,6 +88,7 @@ def test_pieces_that_are_markdown_are_shown_as_they_are():
         assert predicted[1] == " ".join([*shown[:place], f"✗ <em>[CLS]</em> {fraction}", *shown[place + 1 :]])
 
 
+@pytest.mark.slow  # test_dev_examples.py::test_a_plain_fit
 def test_while_training(tmp_path):
     callback = MaskedExamples(VOCABULARY, next(iter(tiny.make_dataset(77))), tmp_path / "logs", examples=3, every=2)
     model = tiny.model()

@@ -19,6 +19,7 @@ DOCUMENTS = make_documents(60)
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False, "held_out": 0.2}
 
 
+@pytest.mark.slow  # changed documents: faults/test_changed_inputs.py
 @pytest.mark.usefixtures("eagerly", "same_data")
 def test_a_run_is_resumed_with_the_same_documents_only(tmp_path, caplog, monkeypatch):
     def pretrain(documents, error=None):
@@ -157,6 +158,7 @@ def test_what_is_no_corpus_is_named():
     )
 
 
+@pytest.mark.slow  # finetuning/test_finetune_inputs.py has the same
 @pytest.mark.usefixtures("eagerly")
 def test_one_warning_where_the_vocabulary_is_of_another_language(caplog, monkeypatch):
     monkeypatch.setattr(run_pretraining, "fit_steps", lambda *arguments, **options: [])  # reads what is described

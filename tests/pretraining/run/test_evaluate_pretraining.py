@@ -66,6 +66,7 @@ def test_the_scores_are_those_of_the_logits_whatever_the_batches(tmp_path, recor
     assert 0 < found["unigram_accuracy"] < 0.5 and most_frequent > 4
 
 
+@pytest.mark.slow  # test_the_scores_are_those_of_the_logits_whatever_the_batches
 def test_without_next_sentences(tmp_path, records):
     store(tmp_path / "model", next_sentence=False)
     found = evaluate_pretraining(tmp_path / "model", records, sequence_length=16, batch_size=23)
@@ -103,6 +104,7 @@ def test_what_cannot_be_scored(tmp_path, records):
         evaluate_pretraining(None, records)
 
 
+@pytest.mark.slow  # test_the_scores_are_those_of_the_logits_whatever_the_batches
 def test_the_recipe(tmp_path, capsys):
     store(tmp_path / "model")
     write_lines(tmp_path / "corpus.txt", make_documents(60))

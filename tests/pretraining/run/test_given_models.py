@@ -24,8 +24,9 @@ DOCUMENTS = make_documents(60)
 OTHER = [*VOCABULARY[:7], *VOCABULARY[:6:-1]]  # the same tokens, with other ids
 
 
+@pytest.mark.slow  # as finetuning/test_finetune.py::test_an_estimate_leaves_the_model_as_it_is
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("packed, in_pipeline", [(False, True), pytest.param(True, False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("packed, in_pipeline", [(False, True), (True, False)])
 def test_a_dry_run_leaves_the_model_as_it_is(records, monkeypatch, packed, in_pipeline):
     monkeypatch.setattr(CorpusData, "count_sequences", lambda data: {})  # in test_pretrain.py
     monkeypatch.setattr(dry_run, "_STEPS", 1)
@@ -134,6 +135,7 @@ def started_optimizer(monkeypatch, **options):
     return begun[0].optimizer, begun[0]
 
 
+@pytest.mark.slow  # weights/formats/test_google.py::test_an_exact_continuation
 def test_a_run_from_googles_checkpoint_takes_over_its_moments_where_they_fit(monkeypatch, tmp_path, caplog):
     optimizer, model = started_optimizer(monkeypatch)
     expected = kbert.load_pretrained(ORIGINAL, task="pretraining")
@@ -178,8 +180,9 @@ def test_the_best_checkpoint_is_kept_on_request(records, whole, tmp_path):
             kbert.pretrain(records, init=make_pretrainer(16), **BEST | wrong)
 
 
+@pytest.mark.slow  # resuming: test_an_unfinished_run_resumes_from_the_model_as_it_was
 @pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("kill_at", [2, pytest.param(4, marks=pytest.mark.slow)])  # the best is that of step 1
+@pytest.mark.parametrize("kill_at", [2, 4])  # the best is that of step 1
 def test_a_killed_run_keeps_the_same_best_checkpoint(kill_at, records, whole, tmp_path):
     with pytest.raises(Killed):
         kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "run", callbacks=killed_at(kill_at), **BEST)

@@ -78,6 +78,7 @@ def test_the_model_of_rows(records, model):
     assert model_of_rows(view, settings_of(records, packed=False)).encoder.num_parts is None
 
 
+@pytest.mark.slow  # models/test_compile.py::test_a_step_is_traced_once
 def test_a_step_on_packed_rows_is_traced(records, model):
     view = model_of_rows(model, settings_of(records, packed=True))
     view.compile()

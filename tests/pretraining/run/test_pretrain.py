@@ -140,6 +140,7 @@ def no_estimate(monkeypatch):
     monkeypatch.setattr(run_pretraining, "estimate_pretraining", lambda *arguments: {})
 
 
+@pytest.mark.slow  # models/test_train_in_parts.py
 @pytest.mark.usefixtures("no_estimate")
 def test_a_batch_is_divided(home):
     found = kbert.pretrain(home / "records", init=make_pretrainer(16), accumulate=2, dry_run=True, **SHORT)
@@ -158,6 +159,7 @@ def test_a_given_model_must_fit(home, run):
         kbert.pretrain(home / "records", init=run.model, next_sentence=False, **SHORT)
 
 
+@pytest.mark.slow  # training/test_hardware.py
 @pytest.mark.usefixtures("no_estimate")
 def test_the_dtype_policy_is_the_callers_again(home, monkeypatch):
     def policy():
@@ -180,6 +182,7 @@ def test_the_dtype_policy_is_the_callers_again(home, monkeypatch):
         keras.config.set_dtype_policy("float32")
 
 
+@pytest.mark.slow  # models/test_grow.py
 @pytest.mark.usefixtures("no_estimate")
 def test_a_loaded_model_grows_to_a_larger_size(home, tmp_path):
     smaller = kbert.BertPretrainer(BertConfig.from_size("tiny", vocabulary_size=len(VOCABULARY)))
@@ -203,6 +206,7 @@ def test_records_of_another_vocabulary_name_that_of_the_model(home, tmp_path):
         kbert.pretrain(home / "records", init=tmp_path / "other", **SHORT)
 
 
+@pytest.mark.slow  # models/test_left_to_right.py
 @pytest.mark.usefixtures("no_estimate")  # left-to-right models are trained in experiments/test_study.py
 def test_a_model_is_continued_in_its_direction(home, tmp_path):
     left_to_right = SHORT | {"next_sentence": False, "left_to_right": True, "dry_run": True}
@@ -219,6 +223,7 @@ def test_a_model_is_continued_in_its_direction(home, tmp_path):
         kbert.pretrain(home / "records", init=kbert.BertPretrainer(config, next_sentence=False), **left_to_right)
 
 
+@pytest.mark.slow  # finetuning/test_finetune_inputs.py::test_an_estimate_writes_nothing
 @pytest.mark.usefixtures("eagerly")
 def test_a_dry_run_says_what_it_would_take(home, tmp_path, monkeypatch):
     to_the_end = functools.partial(count_sequences, seconds=float("inf"))

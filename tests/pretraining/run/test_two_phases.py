@@ -74,6 +74,7 @@ def model_by_hand(records):
     return model, before
 
 
+@pytest.mark.slow  # training/test_stages.py; pretraining/test_packed_rows.py
 @pytest.mark.usefixtures("eagerly")
 def test_phases_are_the_same_steps_by_hand(records, by_steps):
     model, before = model_by_hand(records)
@@ -177,6 +178,7 @@ class Second(keras.callbacks.Callback):
             raise RuntimeError("killed")
 
 
+@pytest.mark.slow  # training/test_stages.py
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_by_the_clock_resumes_and_has_the_rates_of_its_steps(records, by_steps, tmp_path, monkeypatch):
     def run(dies_at=None):

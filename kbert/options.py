@@ -176,11 +176,15 @@ def _describe_bounds(number, bounds: Bounds) -> str:
     return f"{'an integer' if number is int else 'a number'} in {bounds.interval}{note}"
 
 
-def check_fields(group: Any) -> None:
-    """Checks the fields of a frozen dataclass by their annotations; np.int64(3) becomes 3, a list a tuple."""
+def check_fields(group: Any, prepare: Callable[[str, Any], Any] = lambda name, value: value) -> None:
+    """Checks the fields of a frozen dataclass by their annotations; np.int64(3) becomes 3, a list a tuple.
+
+    Before its check `prepare` (name, value) makes a field's value of what was given.
+    """
     for field in dataclasses.fields(group):
-        value = check_option(type(group).__name__, field.name, getattr(group, field.name), field.type)
-        object.__setattr__(group, field.name, value)
+        value = prepare(field.name, getattr(group, field.name))
+        value = check_option(type(group).__name__, field.name, value, field.type)
+        object.__setattr__(group, field.name, value)  # the one place that changes a frozen object: as it is made
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -246,7 +250,7 @@ class Arguments(types.SimpleNamespace):
 
     def settings(self) -> dict[str, Any]:
         """Those with an annotation that is not `PASSING`, as JSON."""
-        values = {name: to_json(getattr(self, name)) for name in self._settings}
+        values = {name: to_json(vars(self)[name]) for name in self._settings}
         # Without groups of which no field defines the run; a DataFrame cannot be compared with {}.
         return {name: value for name, value in values.items() if not (isinstance(value, dict) and not value)}
 

@@ -101,8 +101,6 @@ class Similarity(Task):
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.metrics:
-            object.__setattr__(self, "metrics", PAIR_METRICS if self.label else SEARCH_METRICS)
         self._check_metrics((*PAIR_METRICS, *SEARCH_METRICS))
         if self.text_pair is None and (self.negative or self.label):
             raise ValueError("Similarity: `negative` and `label` need `text_pair`. Received: text_pair=None")
@@ -113,6 +111,12 @@ class Similarity(Task):
             raise ValueError(
                 f"Similarity: `score_range` must be (lowest, highest score). Received: {self.score_range!r}"
             )
+
+    def _prepared(self, name, value):
+        value = super()._prepared(name, value)
+        if name == "metrics" and value in ((), []):
+            return PAIR_METRICS if self.label else SEARCH_METRICS
+        return value
 
     # Its model
 

@@ -177,10 +177,7 @@ def _describe_bounds(number, bounds: Bounds) -> str:
 
 
 def check_fields(group: Any, prepare: Callable[[str, Any], Any] = lambda name, value: value) -> None:
-    """Checks the fields of a frozen dataclass by their annotations; np.int64(3) becomes 3, a list a tuple.
-
-    Before its check `prepare` (name, value) makes a field's value of what was given.
-    """
+    """Checks a frozen dataclass' fields by their annotations after `prepare`; np.int64(3) becomes 3, a list a tuple."""
     for field in dataclasses.fields(group):
         value = prepare(field.name, getattr(group, field.name))
         value = check_option(type(group).__name__, field.name, value, field.type)

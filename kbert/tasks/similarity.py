@@ -114,9 +114,8 @@ class Similarity(Task):
 
     def _prepared(self, name, value):
         value = super()._prepared(name, value)
-        if name == "metrics" and value in ((), []):
-            return PAIR_METRICS if self.label else SEARCH_METRICS
-        return value
+        default = PAIR_METRICS if self.label else SEARCH_METRICS
+        return default if name == "metrics" and value in ((), []) else value
 
     # Its model
 

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 _SHORTEST = 4  # tokens of a row if batches are cut to their longest row: the least that `trim_padding` leaves
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _SIGNS = ("OOM when allocating", "RESOURCE_EXHAUSTED", "Out of memory", "failed to allocate memory")
-_GIVE_BACK_ABOVE, _SEPARATE_MAPPINGS, _ARENAS = -1, -4, -8  # M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX of malloc.h
+_GIVE_BACK_ABOVE = -1  # M_TRIM_THRESHOLD of malloc.h
+_SEPARATE_MAPPINGS = -4  # M_MMAP_MAX
+_ARENAS = -8  # M_ARENA_MAX
 _NEVER = -1
 
 

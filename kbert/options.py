@@ -331,9 +331,9 @@ def into_groups(owner: str, signature: inspect.Signature, given: Mapping[str, An
             annotation = next(field.type for field in dataclasses.fields(groups[owners[name]]) if field.name == name)
             fields.setdefault(owners[name], {})[name] = check_option(owner, name, value, annotation)
         else:
-            known = [*signature.parameters, *owners]
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(known)}"
+            names = [*signature.parameters, *owners]
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(names)}"
             raise TypeError(f"{owner}: got an unknown argument `{name}`. {hint}")
     for name, values in fields.items():
         unknown = [field for field in values if owners.get(field) != name]

@@ -62,9 +62,9 @@ class ModelSettings:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "ModelSettings":
         """The inverse of `to_dict`. Missing fields of the task take their defaults, unknown ones are an error."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        if unknown := sorted(set(fields) - set(known)):
-            raise ValueError(f"ModelSettings: unknown fields {unknown}. Known: {known}")
+        names = [field.name for field in dataclasses.fields(cls)]
+        if unknown := sorted(set(fields) - set(names)):
+            raise ValueError(f"ModelSettings: unknown fields {unknown}. Known: {names}")
         if not isinstance(task := fields.get("task"), Mapping) or not isinstance(task.get("name"), str):
             raise ValueError(f"ModelSettings: `task` must be an object with the `name` of a task. Received: {task!r}")
         return cls(**{**fields, "task": task_class(task["name"]).from_stored(task)})

@@ -165,10 +165,10 @@ class Similarity(Task):
         self._check_metrics_of(examples)
 
     def _check_metrics_of(self, examples):
-        known = SEARCH_METRICS if examples.scores is None else PAIR_METRICS
-        if set(self.metrics) - set(known):
+        metrics = SEARCH_METRICS if examples.scores is None else PAIR_METRICS
+        if set(self.metrics) - set(metrics):
             raise ValueError(
-                f"Similarity: these examples are scored by {list(known)}. Received: metrics={self.metrics!r}"
+                f"Similarity: these examples are scored by {list(metrics)}. Received: metrics={self.metrics!r}"
             )
         if examples.text_pairs is None:
             raise ValueError("Similarity: single texts cannot be scored. Give a dev set of pairs.")

@@ -281,8 +281,8 @@ def _decided(batches, fields):
     }
     defaults = pretrain.arguments(fields["corpus_or_records"]).flat(with_passing=False)
     names = [name for name in _OF_BATCHES if name in fields]
-    if given := {name: fields[name] for name in names if fields[name] not in (defaults[name], decided.get(name))}:
-        raise ValueError(f"pretrain: batches were drawn and masked when they were written. Received: {given} as well")
+    if other := {name: fields[name] for name in names if fields[name] not in (defaults[name], decided.get(name))}:
+        raise ValueError(f"pretrain: batches were drawn and masked when they were written. Received: {other} as well")
     return decided | {"steps": steps}
 
 

@@ -150,10 +150,10 @@ def atomic_file(path: PathLike, mode: str = "w") -> Iterator[Any]:
     """
     path = pathlib.Path(os.path.realpath(path))
     partial = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
-    text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
+    is_text = "b" not in mode
     with explain_full_disk(path):
         try:
-            with open(partial, mode, **text) as file:
+            with open(partial, mode, encoding="utf-8" if is_text else None, newline="" if is_text else None) as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())

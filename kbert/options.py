@@ -176,11 +176,12 @@ def _describe_bounds(number, bounds: Bounds) -> str:
     return f"{'an integer' if number is int else 'a number'} in {bounds.interval}{note}"
 
 
-def check_fields(group: Any) -> None:
-    """Checks the fields of a frozen dataclass by their annotations; np.int64(3) becomes 3, a list a tuple."""
+def check_fields(group: Any, prepare: Callable[[str, Any], Any] = lambda name, value: value) -> None:
+    """Checks a frozen dataclass' fields by their annotations after `prepare`; np.int64(3) becomes 3, a list a tuple."""
     for field in dataclasses.fields(group):
-        value = check_option(type(group).__name__, field.name, getattr(group, field.name), field.type)
-        object.__setattr__(group, field.name, value)
+        value = prepare(field.name, getattr(group, field.name))
+        value = check_option(type(group).__name__, field.name, value, field.type)
+        object.__setattr__(group, field.name, value)  # the one place that changes a frozen object: as it is made
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -246,7 +247,7 @@ class Arguments(types.SimpleNamespace):
 
     def settings(self) -> dict[str, Any]:
         """Those with an annotation that is not `PASSING`, as JSON."""
-        values = {name: to_json(getattr(self, name)) for name in self._settings}
+        values = {name: to_json(vars(self)[name]) for name in self._settings}
         # Without groups of which no field defines the run; a DataFrame cannot be compared with {}.
         return {name: value for name, value in values.items() if not (isinstance(value, dict) and not value)}
 
@@ -330,9 +331,9 @@ def into_groups(owner: str, signature: inspect.Signature, given: Mapping[str, An
             annotation = next(field.type for field in dataclasses.fields(groups[owners[name]]) if field.name == name)
             fields.setdefault(owners[name], {})[name] = check_option(owner, name, value, annotation)
         else:
-            known = [*signature.parameters, *owners]
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(known)}"
+            names = [*signature.parameters, *owners]
+            near = difflib.get_close_matches(name, names, 1)
+            hint = f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(names)}"
             raise TypeError(f"{owner}: got an unknown argument `{name}`. {hint}")
     for name, values in fields.items():
         unknown = [field for field in values if owners.get(field) != name]

@@ -9,11 +9,11 @@ PACKAGES = ("keras", "tensorflow", "tensorflow-text")
 
 def versions(packages: tuple[str, ...] = PACKAGES) -> dict[str, str]:
     """kbert and those of the packages that are installed, each with its version."""
-    found = {"kbert": importlib.import_module("kbert").__version__}
+    installed = {"kbert": importlib.import_module("kbert").__version__}
     for package in packages:
         try:
-            found[package] = importlib.metadata.version(package)
+            installed[package] = importlib.metadata.version(package)
         except importlib.metadata.PackageNotFoundError:  # TensorFlow is also distributed as tensorflow-tpu, -cpu, ...
             if package in sys.modules:
-                found[package] = sys.modules[package].__version__
-    return found
+                installed[package] = sys.modules[package].__version__
+    return installed

@@ -89,14 +89,14 @@ def glue_submission(
 
     if not (runs or models or constant):
         raise ValueError("glue-submission: expected `runs`, `models` or `constant`. Received: none of them")
-    given = parse_models(models)
+    models_by_task = parse_models(models)
     constant = [glue_name(name) for name in constant]
-    collected = collect_models(runs, given, constant)
+    collected = collect_models(runs, models_by_task, constant)
     hardware = choose_hardware(machine.strategy, machine.precision, logical_cpus=machine.logical_cpus)
     settings = {"directory": directory, "runs": runs, "models": list(models), "constant": constant}
     inputs = {
         "directory": files_to_read(collected, constant, directory),
-        "models": [path for _, path in given] or None,
+        "models": [path for _, path in models_by_task] or None,
         "runs": [path for paths in collected.values() for path in paths if runs and str(path).startswith(str(runs))],
     }
     run = open_run(output, to_json(settings), overwrite, inputs=inputs, recipe="kbert glue-submission")

@@ -119,9 +119,9 @@ def inspect(
     if pair and len(pair) != 2:
         raise ValueError(f"inspect: `pair` must be two texts. Received: {len(pair)}")
     rows = [[text] for text in texts] + ([list(pair)] if pair else [])
-    named = {"text": text_column, "label": label_column}
+    columns = dict(columns or {"tags": -1})
     probes = [
-        path and read_labelled_columns(pathlib.Path(path), dict(columns or {"tags": -1}), **named)
+        path and read_labelled_columns(pathlib.Path(path), columns, text=text_column, label=label_column)
         for path in (data, dev)
     ]
     with choose_hardware("one", precision).scope():

@@ -106,11 +106,11 @@ def names(
 
     output = check_output_file(output, overwrite)
     try:
-        found = frequent_names(read_documents(corpus, format), min_count, max_names)
+        names = frequent_names(read_documents(corpus, format), min_count, max_names)
     except ValueError as error:
         raise ValueError(f"{' '.join(corpus)}: {error}") from None
-    write_names(output, found)
-    return found
+    write_names(output, names)
+    return names
 
 
 def report_pretrained(run: PretrainingRun) -> None:
@@ -187,7 +187,7 @@ COMMANDS = {
     "names": Command(
         verb=names,
         positional=("corpus",),
-        report=lambda found: print(f"{len(found):,} names, such as {', '.join(found[:5])}"),
+        report=lambda names: print(f"{len(names):,} names, such as {', '.join(names[:5])}"),
         epilog="kbert names 'wiki/*.gz' --output names.txt",
     ),
     "records": Command(

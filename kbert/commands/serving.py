@@ -56,8 +56,7 @@ def export(
 
 def _export(asked) -> pathlib.Path:
     model = kbert.load_pretrained(asked.source, task=asked.task)
-    options = given(sequence_length=asked.sequence_length, top_k=asked.top_k) | stored(asked)
-    pipeline = kbert.build_pipeline(model, **options)
+    pipeline = kbert.build_pipeline(model, sequence_length=asked.sequence_length, top_k=asked.top_k, **stored(asked))
     settings = {name: value for name, value in asked.settings().items() if name not in ("source", "output")}
     return kbert.export(
         pipeline,

@@ -143,12 +143,12 @@ def read_rows(pipeline: Any, path: PathLike, columns: Mapping[str, str], keep: S
 
 
 def _check_inputs(pipeline, path: pathlib.Path, columns: Mapping[str, str]) -> None:
-    there = table_columns(path)
-    if missing := [name for name, column in columns.items() if column not in there]:
+    names = table_columns(path)
+    if missing := [name for name, column in columns.items() if column not in names]:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
         raise ValueError(
             f"{path}: expected the columns {list(columns.values())}, for the inputs {list(columns)} of a "
-            f"{pipeline.task} model. Received: {there}; missing: {[columns[name] for name in missing]}. "
+            f"{pipeline.task} model. Received: {names}; missing: {[columns[name] for name in missing]}. "
             f"{flags} (in Python `columns`) can name others"
         )
 
@@ -168,14 +168,14 @@ def rows_to_answer(
             f"model. Received: {unknown}"
         )
     defaults = dict(trained or {})
-    there = table_columns(path) if defaults and pathlib.Path(path).suffix.lower() in TABLES else []
+    names = table_columns(path) if defaults and pathlib.Path(path).suffix.lower() in TABLES else []
     arguments = inspect.signature(task_class(pipeline.task).read_columns).parameters
     if "format" in defaults and "format" in arguments and not columns and not reading:
         reading["format"] = defaults["format"]
     choices = defaults.pop("choices", ())
-    if choices and set(choices) <= set(there) and "choice_columns" in arguments:
+    if choices and set(choices) <= set(names) and "choice_columns" in arguments:
         reading.setdefault("choice_columns", choices)
-    defaults = {name: column for name, column in defaults.items() if column in there} | dict(columns or {})
+    defaults = {name: column for name, column in defaults.items() if column in names} | dict(columns or {})
     columns = {name: defaults.get(name, name) for name in pipeline.input_names}
     rows = read_rows(pipeline, path, columns, keep, **reading)
     if not len(rows):

@@ -137,7 +137,7 @@ class Finetuning:
         """Labels become numbers, in the order that the settings have."""
         self.train = self.task.for_model(self.train, settings)
         self.dev = None if self.dev is None else self.task.for_model(self.dev, settings)
-        self.more_dev = {suffix: self.task.for_model(one, settings) for suffix, one in self.more_dev.items()}
+        self.more_dev = {suffix: self.task.for_model(dev, settings) for suffix, dev in self.more_dev.items()}
 
     # Open
 

@@ -93,7 +93,7 @@ def _of_given(source, task: str, settings: dict, options: Arguments, head_goes_o
     if head_goes_on and model.multi_label == settings.get("multi_label", False):
         return model
     encoder = model if model.task == "encoder" else model.encoder
-    arguments = {name: getattr(model, name) for name in model.own_arguments} if head_goes_on else {}
+    arguments = model.own_values() if head_goes_on else {}
     arguments |= {n: settings[n] for n in ModelDescription.argument_names(task) if n in settings}
     new = task_class(task).model_class()(encoder, **arguments)
     if head_goes_on:

@@ -77,7 +77,7 @@ def _base_hash(model):
     return digest.hexdigest()
 
 
-def _check_shapes(path, model, lora, found):
+def _check_shapes(path, model, lora, shapes):
     layers = {layer.path: layer for layer in dense_layers(model)}
     expected = {name: tuple(variable.shape) for name, variable in _learnt(model).items()}
     for name, (rank, _) in lora.items():
@@ -85,8 +85,8 @@ def _check_shapes(path, model, lora, found):
             raise ValueError(f"{path}: expected LoRA of {sorted(layers)}. Received: {name}")
         rows, columns = layers[name].kernel.shape
         expected |= {f"{name}/lora_kernel_a": (rows, rank), f"{name}/lora_kernel_b": (rank, columns)}
-    for name in sorted({*expected, *found}):
-        _require(path, f"`{name}` of the shape", expected.get(name), found.get(name))
+    for name in sorted({*expected, *shapes}):
+        _require(path, f"`{name}` of the shape", expected.get(name), shapes.get(name))
 
 
 def _read(path):

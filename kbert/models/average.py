@@ -48,7 +48,7 @@ def average_models(models: Iterable[BertModel] | BertModel) -> BertModel:
     inputs = {name: keras.Input(x.shape[1:], dtype=x.dtype, name=name) for name, x in models[0].input.items()}
     outputs = [model(inputs) for model in models]
     is_multi_label = models[0].multi_label
-    values = {name: [ops.cast(one[name], "float32") for one in outputs] for name in outputs[0]}
+    values = {name: [ops.cast(output[name], "float32") for output in outputs] for name in outputs[0]}
     means = {name: _mean(name, is_multi_label, each) for name, each in values.items()}
     ensemble = BertModel(inputs, means, name="ensemble")
     for name in ("task", "config", "pretrained", "num_labels", "multi_label", "token_outputs"):

@@ -37,6 +37,7 @@ class BertModel(CompatibleModel):
         task: what it does, one of the words in `kbert.pipelines.registry`.
         num_labels: N of a model with a head for labels. None: it has no such head.
         multi_label: whether each label is on or off by itself.
+        dropout: of the head. None: it has none.
         token_outputs: names of the outputs with a value for every token, [B, S, ...].
         own_arguments: arguments of the constructor besides encoder and dtype, attributes that `get_config` stores.
         pretrained: None, or what `kbert.load_pretrained` found besides the weights (tokenizer, settings). It is a plain
@@ -56,6 +57,7 @@ class BertModel(CompatibleModel):
     task: str
     num_labels: int | None = None
     multi_label: bool = False
+    dropout: float | None = None
     token_outputs: tuple[str, ...] = ()
     own_arguments: tuple[str, ...] = ()
     micro_batches, compiles_gradient = 1, False
@@ -363,9 +365,13 @@ class BertModel(CompatibleModel):
         endpoint = {"serve": (lambda inputs: self(inputs, training=False), input_signature)}
         write_saved_model(filepath, endpoint)
 
+    def own_values(self) -> dict[str, Any]:
+        """The values of `own_arguments`, by name."""
+        return {name: getattr(self, name) for name in self.own_arguments}
+
     def get_config(self) -> dict[str, Any]:
         # Not the graph of layers that keras.Model would store, but the arguments that build it again.
-        config = {name: getattr(self, name) for name in self.own_arguments}
+        config = self.own_values()
         if self.encoder is not self:
             config["encoder"] = serialize_shared(self.encoder)
         config["name"] = self.name

@@ -55,9 +55,9 @@ def checked_dataset(model: "BertModel", dataset: "tf.data.Dataset") -> "tf.data.
         for name, values, weight, loss in _targets(model, labels, *weights):
             _check_shape(model, name, values, loss)
             is_wrong, values, number = _wrong(model, name, inputs, values, weight, loss)
-            found = tf.boolean_mask(values, is_wrong)
+            wrong = tf.boolean_mask(values, is_wrong)
             message = f"{_expected(model, name, number if isinstance(number, int) else '', loss)} Received:"
-            tf.debugging.Assert(tf.logical_not(tf.reduce_any(is_wrong)), [message, found], summarize=5)
+            tf.debugging.Assert(tf.logical_not(tf.reduce_any(is_wrong)), [message, wrong], summarize=5)
         return inputs, labels, *weights
 
     is_labelled = isinstance(dataset.element_spec, tuple) and len(dataset.element_spec) in (2, 3)

@@ -54,9 +54,9 @@ def _from_logits(identifier, module):
     kind = module.__name__.rpartition(".")[2]  # losses, metrics
     if isinstance(identifier, str) and identifier in _UNNAMED:
         raise ValueError(f"compile: expected one of {list(_FROM_LOGITS)} among the {kind}. Received: {identifier!r}")
-    found = module.get(identifier)
-    name = getattr(found, "__name__", type(found).__name__)
-    if not getattr(found, "__module__", "").startswith("keras."):
+    function = module.get(identifier)  # or an object
+    name = getattr(function, "__name__", type(function).__name__)
+    if not getattr(function, "__module__", "").startswith("keras."):
         return identifier  # defined by the user
     if name in _OF_PROBABILITIES:
         raise ValueError(
@@ -64,11 +64,11 @@ def _from_logits(identifier, module):
         )
     if name in _FROM_LOGITS:
         return getattr(module, _FROM_LOGITS[name])(from_logits=True, name=name)
-    config = found.get_config() if hasattr(found, "get_config") else {}
+    config = function.get_config() if hasattr(function, "get_config") else {}
     if config.get("from_logits", True):
         return identifier
     if isinstance(identifier, str):
-        return type(found).from_config(config | {"from_logits": True})
+        return type(function).from_config(config | {"from_logits": True})
     raise ValueError(
         f"compile: the model's outputs are logits, which {name}(from_logits=False) would take for probabilities. "
         f"Expected keras.{kind}.{name}(from_logits=True), its name as a string, or kbert's own (kbert.optim.{kind})."

@@ -42,7 +42,7 @@ def grow_model(model: BertPretrainer, size: str | BertConfig, *, seed: int = 0) 
     if not isinstance(model, BertPretrainer):
         raise TypeError(f"grow_model: `model` must be a kbert.BertPretrainer. Received: {type(model).__name__}")
     config = _grown_config(model.config, size)
-    grown = BertPretrainer(config, **{name: getattr(model, name) for name in model.own_arguments})
+    grown = BertPretrainer(config, **model.own_values())
     factor = config.hidden_dim // model.config.hidden_dim
     repeats = config.num_layers // model.config.num_layers
     old = {weight.path: keras.ops.convert_to_numpy(weight) for weight in model.weights}

@@ -55,12 +55,12 @@ def lora_layers(model: "keras.Model") -> dict[str, list]:
 
 def add_lora(model: "BertModel", layers: dict[str, list]) -> None:
     """Gives a newly built model the low-rank matrices that `lora_layers` names. What is trainable does not change."""
-    known = {layer.path: layer for layer in dense_layers(model)}
+    by_path = {layer.path: layer for layer in dense_layers(model)}
     for path, (rank, alpha) in layers.items():
-        if path not in known:
+        if path not in by_path:
             raise ValueError(f"`lora_layers`: the model has no layer {path!r} that can have LoRA.")
-        if not known[path].lora_enabled:  # otherwise it came with the encoder
-            known[path].enable_lora(rank, alpha)
+        if not by_path[path].lora_enabled:  # otherwise it came with the encoder
+            by_path[path].enable_lora(rank, alpha)
 
 
 def merge_lora(model: "BertModel") -> None:

@@ -116,7 +116,7 @@ class BertPretrainer(BertModel):
         """
         return BertPretrainer(
             self.encoder.with_parts(num_parts),
-            **{name: getattr(self, name) for name in self.own_arguments},
+            **self.own_values(),
             _heads={layer.name: layer for layer in self.layers if layer.name.endswith("_head")},
         )
 

@@ -335,7 +335,7 @@ def layer_factors(paths: Sequence[str], layer_decay: float | None) -> list[float
     """The factor of each variable's learning rate."""
     if layer_decay is None:
         return [1.0] * len(paths)
-    blocks = [found and int(found[1]) for found in map(_BLOCK.search, paths)]
+    blocks = [match and int(match[1]) for match in map(_BLOCK.search, paths)]
     above = max((number + 1 for number in blocks if number is not None), default=0)  # L
     below_top = {None: 0} | {number: above - number for number in range(above)}
     return [

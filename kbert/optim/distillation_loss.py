@@ -57,8 +57,8 @@ class DistillationLoss(WeightedMeanLoss):
     def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         y_true = ops.cast(y_true, "float32")
         labels, answers = self._divided(y_true, ops.shape(y_pred)[-1])
-        known = ops.where(ops.isfinite(labels), labels, 0.0)
-        hard, hard_weights = self.loss.values_and_weights(known, y_pred, sample_weight)
+        finite = ops.where(ops.isfinite(labels), labels, 0.0)
+        hard, hard_weights = self.loss.values_and_weights(finite, y_pred, sample_weight)
         is_labelled = ops.isfinite(y_true[:, :1] if isinstance(self.loss, MultiLabelLoss) else y_true[..., 0])
         hard = ops.where(ops.logical_and(is_labelled, hard_weights != 0), hard, 0.0)
         soft = self._distance(labels, answers, ops.cast(y_pred, "float32"))

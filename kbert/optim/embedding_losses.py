@@ -106,7 +106,7 @@ class MultipleNegativesLoss(_EmbeddingLoss):
         """-log of the probability with which each vector finds its own candidate, [B]."""
         scores = ops.matmul(vectors, ops.transpose(candidates)) / self.temperature  # [B, m]
         is_own = ops.equal(ops.expand_dims(own, 1), ops.arange(ops.shape(candidates)[0]))
-        is_same = [ops.equal(ops.expand_dims(some, 1), candidate_numbers) for some in (numbers, target_numbers)]
+        is_same = [ops.equal(ops.expand_dims(each, 1), candidate_numbers) for each in (numbers, target_numbers)]
         is_left_out = ops.logical_or(ops.logical_or(*is_same), ops.equal(candidate_numbers, 0))
         scores = ops.where(ops.logical_and(is_left_out, ops.logical_not(is_own)), -1e9, scores)
         own_score = ops.sum(ops.where(is_own, scores, 0.0), axis=1)

@@ -42,8 +42,7 @@ class WarmupLinearDecay(keras.optimizers.schedules.LearningRateSchedule):
 
     def __init__(self, peak: float, warmup_steps: int, total_steps: int, name: str = "warmup_linear_decay"):
         super().__init__()
-        numbers = {"peak": peak, "warmup_steps": warmup_steps, "total_steps": total_steps}
-        check_numbers("WarmupLinearDecay", "[0, inf)", **numbers)
+        check_numbers("WarmupLinearDecay", "[0, inf)", peak=peak, warmup_steps=warmup_steps, total_steps=total_steps)
         if total_steps < 1 or not 0 <= warmup_steps <= total_steps:
             raise ValueError(
                 "WarmupLinearDecay: expected 0 <= warmup_steps <= total_steps and total_steps >= 1. "

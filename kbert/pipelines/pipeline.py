@@ -418,14 +418,16 @@ class Pipeline(FreshFunctions, keras.Model):
                 raise ValueError(_NO_BATCH) from error
             return {name: as_text(answer) for name, answer in answers.items()}
         # Answers as wide as their batch's longest text: Keras could not put them together.
-        batches = {"x": x, "batch_size": batch_size or 32, "steps": steps}
+        size = batch_size or 32
         if not isinstance(callbacks, keras.callbacks.CallbackList):
-            progress = {"verbose": verbose, "epochs": 1, "steps": count_batches(**batches), "model": self}
-            callbacks = keras.callbacks.CallbackList(callbacks, add_progbar=verbose != 0, **progress)
+            count = count_batches(x, size, steps)
+            callbacks = keras.callbacks.CallbackList(
+                callbacks, add_progbar=verbose != 0, verbose=verbose, epochs=1, steps=count, model=self
+            )
         self.stop_predicting = False
         answers = []
         callbacks.on_predict_begin()
-        for number, batch in enumerate(column_batches(**batches)):
+        for number, batch in enumerate(column_batches(x, size, steps)):
             callbacks.on_predict_batch_begin(number)
             answers.append(self.predict_on_batch(batch))
             callbacks.on_predict_batch_end(number, {"outputs": answers[-1]})

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from kbert.pipelines.pipeline import Pipeline
 
 _QUERIES, _TEXTS = 1024, 16384  # of a block of similarities
-_LINKS, _BUILD_BREADTH, _BREADTH = 32, 100, 128  # of HNSW: faiss' M, efConstruction, efSearch
+_LINKS = 32  # of HNSW: faiss' M
+_BUILD_BREADTH = 100  # efConstruction
+_BREADTH = 128  # efSearch
 _DIGEST = hashlib.sha256().digest_size  # bytes
 
 

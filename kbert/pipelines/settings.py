@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from kbert.options import Count, check_option
+from kbert.options import Count, check_fields
 from kbert.pipelines.registry import task_class
 
 DEFAULT_SEQUENCE_LENGTH = 128  # tokens of a text if neither the model nor its task has another default
@@ -40,11 +40,10 @@ class ModelSettings:
     tokenizer: Mapping = dataclasses.field(default_factory=dict)
 
     def __post_init__(self):
-        task = task_class(self.task)() if isinstance(self.task, str) else self.task
-        length = check_option("ModelSettings", "sequence_length", self.sequence_length, Count)
-        check_option("ModelSettings", "tokenizer", self.tokenizer, Mapping)
-        object.__setattr__(self, "task", task)
-        object.__setattr__(self, "sequence_length", length)
+        def prepare(name, value):
+            return task_class(value)() if name == "task" and isinstance(value, str) else value
+
+        check_fields(self, prepare)
 
     def replace(self, **values) -> "ModelSettings":
         """A copy with other values of fields, or of fields of the task."""
@@ -63,9 +62,9 @@ class ModelSettings:
     @classmethod
     def from_dict(cls, fields: Mapping[str, Any]) -> "ModelSettings":
         """The inverse of `to_dict`. Missing fields of the task take their defaults, unknown ones are an error."""
-        known = [field.name for field in dataclasses.fields(cls)]
-        if unknown := sorted(set(fields) - set(known)):
-            raise ValueError(f"ModelSettings: unknown fields {unknown}. Known: {known}")
+        names = [field.name for field in dataclasses.fields(cls)]
+        if unknown := sorted(set(fields) - set(names)):
+            raise ValueError(f"ModelSettings: unknown fields {unknown}. Known: {names}")
         if not isinstance(task := fields.get("task"), Mapping) or not isinstance(task.get("name"), str):
             raise ValueError(f"ModelSettings: `task` must be an object with the `name` of a task. Received: {task!r}")
         return cls(**{**fields, "task": task_class(task["name"]).from_stored(task)})

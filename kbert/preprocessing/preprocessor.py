@@ -65,7 +65,7 @@ class Preprocessor(keras.layers.Layer):
     @property
     def special_ids(self) -> dict[str, int]:
         """The ids that packing needs, as arguments of `kbert.text.pack_ranges`."""
-        return {name: getattr(self.tokenizer, name) for name in ("cls_id", "sep_id", "pad_id")}
+        return {"cls_id": self.tokenizer.cls_id, "sep_id": self.tokenizer.sep_id, "pad_id": self.tokenizer.pad_id}
 
     def settings(self) -> dict[str, Any]:
         """What is stored with the model, by the names of the task object's fields."""

@@ -61,8 +61,9 @@ def mask_pairs(
     batch = pack_ranges(values["token_ids"], *ranges, sequence_length=sequence_length, **special)
     entity_ids = None
     if "entity_ids" in values:
-        zeros = dict.fromkeys(special, 0)
-        entity_ids = pack_ranges(values["entity_ids"], *ranges, sequence_length=sequence_length, **zeros)["token_ids"]
+        entity_ids = pack_ranges(
+            values["entity_ids"], *ranges, sequence_length=sequence_length, cls_id=0, sep_id=0, pad_id=0
+        )["token_ids"]
     return masking.call(batch, keys=table.keys, entity_ids=entity_ids)
 
 

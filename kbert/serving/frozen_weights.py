@@ -20,7 +20,7 @@ class FrozenWeights:
     """
 
     def __init__(self, variables: list[keras.Variable]) -> None:
-        size = sum(math.prod(one.shape) * tf.as_dtype(one.dtype).size for one in variables)
+        size = sum(math.prod(each.shape) * tf.as_dtype(each.dtype).size for each in variables)
         if size > _MOST_BYTES:
             raise ValueError(
                 f"export: `frozen_weights` go into the graph, which can hold {_MOST_BYTES:,} bytes "

@@ -212,7 +212,7 @@ def _serving_error(address: str, error: Exception, timeout: float) -> ServingErr
     cause = causes[-1]
 
     def is_any(*kinds):
-        return any(isinstance(one, kinds) for one in causes)
+        return any(isinstance(cause, kinds) for cause in causes)
 
     is_new = is_any(urllib3.exceptions.NewConnectionError)  # a kind of urllib3's TimeoutError
     if not is_new and is_any(TimeoutError, urllib3.exceptions.TimeoutError):
@@ -231,7 +231,7 @@ def _causes(error: BaseException | None):
     while error is not None:
         yield error
         wrapped = [getattr(error, "reason", None), *reversed(error.args)]
-        error = next((one for one in wrapped if isinstance(one, BaseException)), None)
+        error = next((cause for cause in wrapped if isinstance(cause, BaseException)), None)
 
 
 def _reason(data: bytes) -> str:

@@ -198,12 +198,11 @@ def embedding_pipeline(
     if isinstance(model, str | os.PathLike):
         outputs = {"outputs": ("sequence_output", "pooled_output")} if pooling == "pooler" else {}
         model = load_pretrained(model, "encoder", **outputs)
-    options = {"pooling": pooling, "normalize": normalize}
-    pipeline = build_pipeline(model, sequence_length=sequence_length, pair=False, **options)
+    pipeline = build_pipeline(model, sequence_length=sequence_length, pair=False, pooling=pooling, normalize=normalize)
     longest = int(max(pipeline.tokenizer(sentences).row_lengths())) + 2  # [CLS] and [SEP]
     if sequence_length or longest >= pipeline.preprocessor.sequence_length:
         return pipeline
-    return build_pipeline(model, sequence_length=longest, pair=False, **options)
+    return build_pipeline(model, sequence_length=longest, pair=False, pooling=pooling, normalize=normalize)
 
 
 def embed_sentences(

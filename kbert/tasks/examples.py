@@ -62,8 +62,7 @@ class Examples(abc.ABC):
 
     def _row_values(self) -> dict[str, Sequence]:
         """The row fields that there are, by their names."""
-        values = {name: getattr(self, name) for name in self.row_fields}
-        return {name: column for name, column in values.items() if column is not None}
+        return {name: column for name in self.row_fields if (column := getattr(self, name)) is not None}
 
     def __repr__(self):
         return f"<{type(self).__name__}: {len(self):,} rows of {self.path or 'rows in memory'}>"

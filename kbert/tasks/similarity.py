@@ -101,8 +101,6 @@ class Similarity(Task):
 
     def __post_init__(self):
         super().__post_init__()
-        if not self.metrics:
-            object.__setattr__(self, "metrics", PAIR_METRICS if self.label else SEARCH_METRICS)
         self._check_metrics((*PAIR_METRICS, *SEARCH_METRICS))
         if self.text_pair is None and (self.negative or self.label):
             raise ValueError("Similarity: `negative` and `label` need `text_pair`. Received: text_pair=None")
@@ -113,6 +111,11 @@ class Similarity(Task):
             raise ValueError(
                 f"Similarity: `score_range` must be (lowest, highest score). Received: {self.score_range!r}"
             )
+
+    def _prepared(self, name, value):
+        value = super()._prepared(name, value)
+        default = PAIR_METRICS if self.label else SEARCH_METRICS
+        return default if name == "metrics" and value in ((), []) else value
 
     # Its model
 
@@ -162,10 +165,10 @@ class Similarity(Task):
         self._check_metrics_of(examples)
 
     def _check_metrics_of(self, examples):
-        known = SEARCH_METRICS if examples.scores is None else PAIR_METRICS
-        if set(self.metrics) - set(known):
+        metrics = SEARCH_METRICS if examples.scores is None else PAIR_METRICS
+        if set(self.metrics) - set(metrics):
             raise ValueError(
-                f"Similarity: these examples are scored by {list(known)}. Received: metrics={self.metrics!r}"
+                f"Similarity: these examples are scored by {list(metrics)}. Received: metrics={self.metrics!r}"
             )
         if examples.text_pairs is None:
             raise ValueError("Similarity: single texts cannot be scored. Give a dev set of pairs.")

@@ -157,12 +157,12 @@ def table_columns(path: PathLike) -> list[str]:
 
 def iterate_json_lines(path: PathLike, *, as_written: bool = True) -> Iterator[tuple[int, dict]]:
     """(line number, object) of each line of a JSON-lines file. Numbers are strings if `as_written`."""
-    digits = {"parse_int": str, "parse_float": str} if as_written else {}  # a label 1.0 stays "1.0"
+    number_type = str if as_written else None  # a label 1.0 stays "1.0"
     for number, line in enumerate(_lines(pathlib.Path(path)), start=1):
         line = line.removesuffix("\n")
         if not line.strip():
             continue
-        value = parse_json(line, f"{path}, line {number}", **digits)
+        value = parse_json(line, f"{path}, line {number}", parse_int=number_type, parse_float=number_type)
         if not isinstance(value, dict):
             raise ValueError(f"{path}, line {number}: expected one JSON object per line. Received: {shown(line)}")
         yield number, value

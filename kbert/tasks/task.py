@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NoReturn, Self
 import numpy as np
 
 from kbert.checks import check_labels
-from kbert.options import check_option, to_json
+from kbert.options import check_fields, to_json
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, default_labels
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import choose_split, text_table
@@ -213,16 +213,14 @@ class Task:
     # Its fields
 
     def __post_init__(self):
-        owner = type(self).__name__
-        for field in dataclasses.fields(self):
-            value = getattr(self, field.name)
-            value = value.tolist() if isinstance(value, np.ndarray) else value
-            if field.name in self.lists and isinstance(value, str):
-                value = (value,)
-            if field.name == "labels" and value is not None:
-                value = check_labels(value, owner)
-            value = check_option(owner, field.name, value, field.type)
-            object.__setattr__(self, field.name, value)  # the one place: np.int64(3) becomes 3, a list a tuple
+        check_fields(self, self._prepared)
+
+    def _prepared(self, name: str, value: Any) -> Any:
+        """What is checked for a field: a NumPy array is a list, and a single string can be one."""
+        value = value.tolist() if isinstance(value, np.ndarray) else value
+        if name in self.lists and isinstance(value, str):
+            value = (value,)
+        return check_labels(value, type(self).__name__) if name == "labels" and value is not None else value
 
     def _check_metrics(self, known: Iterable[str]) -> None:
         """Raises ValueError unless there are metrics and all of them are known."""

@@ -255,10 +255,12 @@ class Classification(TextTask):
         super().__post_init__()
         if self.label_separator == "":
             raise ValueError("Classification: `label_separator` must not be empty. Received: ''")
-        if self.metrics is None:
-            own = OWN_METRICS["classification" if self.label_separator is None else "multi_label"]
-            object.__setattr__(self, "metrics", own)
         self._check_metrics(CLASS_METRICS if self.label_separator is None else MULTI_LABEL_METRICS)
+
+    def _prepared(self, name, value):
+        if name == "metrics" and value is None:
+            return OWN_METRICS["classification" if self.label_separator is None else "multi_label"]
+        return super()._prepared(name, value)
 
     def parts(
         self, model: "BertModel", tokenizer: "BertTokenizer", sequence_length: int

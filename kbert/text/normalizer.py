@@ -197,7 +197,7 @@ def _sorted(strings):
 @functools.cache
 def _combining_classes():
     """(code point, class) of every character that has one, ascending."""
-    return [(point, found) for point in range(0x20000) if (found := unicodedata.combining(chr(point)))]
+    return [(point, number) for point in range(0x20000) if (number := unicodedata.combining(chr(point)))]
 
 
 def traced_once(function: Callable, *signature) -> Callable:

@@ -50,8 +50,9 @@ def pack(
         ranges += [first + tf.cast(segment.row_starts(), tf.int32), length]
         values.append(tf.cast(segment.values, tf.int32))
         first += tf.size(values[-1])
-    special = {"cls_id": cls_id, "sep_id": sep_id, "pad_id": pad_id}
-    return pack_ranges(tf.concat(values, axis=0), *ranges, sequence_length=sequence_length, **special)
+    return pack_ranges(
+        tf.concat(values, axis=0), *ranges, sequence_length=sequence_length, cls_id=cls_id, sep_id=sep_id, pad_id=pad_id
+    )
 
 
 def pack_ranges(

@@ -105,5 +105,5 @@ def check_same_tokenizer(name: str, own: tuple[Sequence[str], dict], other: tupl
         )
     made = resolve_settings(made)
     received = resolve_settings(received)
-    if different := [f"{one}={received[one]!r} instead of {made[one]!r}" for one in made if made[one] != received[one]]:
+    if different := [f"{key}={received[key]!r} instead of {made[key]!r}" for key in made if made[key] != received[key]]:
         raise ValueError(f"{name} must have the tokenizer settings of `init`. Received: {', '.join(different)}")

@@ -102,19 +102,19 @@ def _write_values(directory: pathlib.Path, variables: list) -> None:
     tf.train.Checkpoint(values=[variable.value for variable in variables]).write(str(directory / VALUES))
 
 
-def _check_same(path: pathlib.Path, there: list[dict], here: list[dict]) -> None:
+def _check_same(path: pathlib.Path, stored: list[dict], own: list[dict]) -> None:
     """Shapes and types in order; not paths, because Keras numbers layer names differently in each process."""
     help_line = "Continue with the settings the run was started with, or start another run in another directory."
-    for old, new in zip(there, here, strict=False):
+    for old, new in zip(stored, own, strict=False):
         if (old["shape"], old["dtype"]) != (new["shape"], new["dtype"]):
             raise ValueError(
                 f"Checkpoint {path} is of another model or optimizer. Expected {new['path']} {new['shape']} "
                 f"{new['dtype']}. Received: {old['path']} {old['shape']} {old['dtype']}. {help_line}"
             )
-    if len(there) != len(here):
+    if len(stored) != len(own):
         raise ValueError(
-            f"Checkpoint {path} is of another model or optimizer. Expected {len(here)} variables. "
-            f"Received: {len(there)}. {help_line}"
+            f"Checkpoint {path} is of another model or optimizer. Expected {len(own)} variables. "
+            f"Received: {len(stored)}. {help_line}"
         )
 
 

@@ -4,6 +4,7 @@ import keras
 import numpy as np
 
 from kbert.keras_compat import Tensor, base_optimizer
+from kbert.optim.adamw import AdamW
 from kbert.training.logs import updates_done
 
 _ADVICE = "A lower learning rate, a longer warm-up, clipping or float32 may help; the checkpoints are from before."
@@ -41,7 +42,7 @@ def is_finite(variable: Tensor) -> bool:
 def _gradients(optimizer, end: int) -> list:
     """[((first, last step), what)] of the first gradient that was not finite."""
     optimizer = base_optimizer(optimizer)
-    first = int(optimizer.first_non_finite.numpy()) if hasattr(optimizer, "first_non_finite") else 0  # AdamW has it
+    first = int(optimizer.first_non_finite.numpy()) if isinstance(optimizer, AdamW) else 0
     if not first:
         return []
     last = end - (updates_done(optimizer) - first)

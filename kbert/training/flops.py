@@ -15,6 +15,7 @@ import keras
 
 from kbert.config import BertConfig
 from kbert.keras_compat import strategy_of
+from kbert.models.bert_model import BertModel
 from kbert.training.memory import batch_shape
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def device_peak(model: keras.Model, measure: bool = True) -> float | None:
 def batch_flops(model: keras.Model, dataset: "tf.data.Dataset | keras.utils.PyDataset") -> float | None:
     """Floating-point operations of a training step on one batch of a dataset, by `training_flops_per_token`."""
     rows, length = batch_shape(dataset)
-    if rows is None or length is None or not hasattr(model, "config") or not hasattr(model.config, "hidden_dim"):
+    if rows is None or length is None or not isinstance(model, BertModel):
         return None
     inputs = dataset.element_spec[0]
     predictions = inputs["mask_positions"].shape[-1] if "mask_positions" in inputs else 0

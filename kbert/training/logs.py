@@ -10,6 +10,7 @@ import keras
 
 from kbert.files import atomic_file, explain_full_disk, parse_json
 from kbert.keras_compat import base_optimizer, learning_rate_of, strategy_of
+from kbert.optim.adamw import AdamW
 
 _LOGGER = logging.getLogger("kbert")
 
@@ -21,7 +22,7 @@ def optimizer_logs(optimizer: keras.optimizers.Optimizer) -> dict[str, float]:
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
         rate = rate(max(updates_done(optimizer) - 1, 0))
     logs = {"learning_rate": float(rate.numpy() if isinstance(rate, keras.Variable) else rate)}
-    if hasattr(optimizer, "gradient_norm"):
+    if isinstance(optimizer, AdamW):
         logs["gradient_norm"] = float(optimizer.gradient_norm.numpy())
     return logs
 

@@ -81,8 +81,8 @@ def note_origin(
         set_origin(model, stored_origin(run.path / "model"))
         return
     settings = {name: value for name, value in settings.items() if name not in inputs}
-    about = {"recipe": recipe, "versions": versions(), "settings": settings}
-    set_origin(model, Origin(None, None, about, metrics))
+    made_by = {"recipe": recipe, "versions": versions(), "settings": settings}
+    set_origin(model, Origin(None, None, made_by, metrics))
 
 
 def makers(inputs: Mapping[str, object]) -> dict:
@@ -255,8 +255,8 @@ def identify_model(source: "str | os.PathLike | keras.Model | None") -> dict | s
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
     model = getattr(source, "model", source)
-    about = [model.config.to_dict(), model.dtype_policy.name, source.settings() if model is not source else None]
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    facts = [model.config.to_dict(), model.dtype_policy.name, source.settings() if model is not source else None]
+    digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for weight in model.weights:
         digest.update(f"{weight.path} {weight.trainable}".encode() + weight.numpy().tobytes())
     return {"sha256": digest.hexdigest()}

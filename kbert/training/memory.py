@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 import keras
 
+from kbert.models.bert_model import BertModel
+
 if TYPE_CHECKING:
     import tensorflow as tf
 
@@ -19,7 +21,9 @@ if TYPE_CHECKING:
 _SHORTEST = 4  # tokens of a row if batches are cut to their longest row: the least that `trim_padding` leaves
 _CGROUPS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _SIGNS = ("OOM when allocating", "RESOURCE_EXHAUSTED", "Out of memory", "failed to allocate memory")
-_GIVE_BACK_ABOVE, _SEPARATE_MAPPINGS, _ARENAS = -1, -4, -8  # M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX of malloc.h
+_GIVE_BACK_ABOVE = -1  # M_TRIM_THRESHOLD of malloc.h
+_SEPARATE_MAPPINGS = -4  # M_MMAP_MAX
+_ARENAS = -8  # M_ARENA_MAX
 _NEVER = -1
 
 
@@ -35,9 +39,8 @@ def check_batch_memory(model: keras.Model, batch_size: int, sequence_length: int
     nothing and are not counted, nor are attention probabilities, logits and the optimizer. Of a model compiled with
     `micro_batches` only one of them is counted. With a GPU or TPU, or several machines, nothing is checked.
     """
-    config = getattr(model, "config", None)
     available = machine_memory()
-    if config is None or available is None or "TF_CONFIG" in os.environ or _has_accelerator():
+    if not isinstance(model, BertModel) or available is None or "TF_CONFIG" in os.environ or _has_accelerator():
         return
     needed = activation_bytes(model, batch_size, sequence_length or _SHORTEST)
     if needed > available:
@@ -47,16 +50,16 @@ def check_batch_memory(model: keras.Model, batch_size: int, sequence_length: int
         )
 
 
-def activation_bytes(model: keras.Model, batch_size: int, sequence_length: int) -> int:
+def activation_bytes(model: BertModel, batch_size: int, sequence_length: int) -> int:
     """Bytes that a step always keeps for the gradient, by the bound of `check_batch_memory`."""
     config = model.config
-    tokens = batch_size // getattr(model, "micro_batches", 1) * sequence_length
+    tokens = batch_size // model.micro_batches * sequence_length
     numbers = tokens * _layers_with_gradient(model) * (4 * config.hidden_dim + config.intermediate_dim)
     half = keras.dtype_policies.get(model.dtype_policy).compute_dtype in ("bfloat16", "float16")
     return numbers * (2 if half else 4)
 
 
-def _layers_with_gradient(model: keras.Model) -> int:
+def _layers_with_gradient(model: BertModel) -> int:
     encoder = getattr(model, "encoder", None)
     if encoder is None or encoder.embeddings.trainable_variables:
         return model.config.num_layers

@@ -117,8 +117,8 @@ class PlaygroundApp:
             _check_method(request, "GET")
             return _json(self.api.list_models())
         if view not in self.api.views:
-            known = ", ".join(("models", *self.api.views))
-            abort(404, description=f"Expected api/ and one of {known}. Received: {name:.60}")
+            names = ", ".join(("models", *self.api.views))
+            abort(404, description=f"Expected api/ and one of {names}. Received: {name:.60}")
         _check_method(request, "POST")
         if request.mimetype != "application/json":
             received = request.mimetype[:60] or "none"
@@ -128,8 +128,8 @@ class PlaygroundApp:
     def _check_host(self, request):
         host = _without_port(request.environ.get("HTTP_HOST", ""))
         if host not in self._hosts and not (self._takes_addresses and _is_address(host)):
-            known = ", ".join(sorted(self._hosts))
-            abort(403, description=f"Expected a request to {known}. Received: one to {host[:60] or 'no host'}")
+            hosts = ", ".join(sorted(self._hosts))
+            abort(403, description=f"Expected a request to {hosts}. Received: one to {host[:60] or 'no host'}")
 
     def _check_origin(self, request):
         """Refuses requests that other sites make a browser send here."""

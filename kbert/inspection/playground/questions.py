@@ -29,14 +29,14 @@ class BadRequest(ValueError):
 
 
 class RequestFields:
-    """The JSON object of a question, of which only `known` fields and ``model`` are allowed."""
+    """The JSON object of a question, of which only the `names` and ``model`` are allowed."""
 
-    def __init__(self, values: Any, known: Sequence[str]) -> None:
+    def __init__(self, values: Any, names: Sequence[str]) -> None:
         if not isinstance(values, Mapping):
             raise BadRequest(f"Expected a JSON object. Received: {_shown(values)}")
-        known = ("model", *known)
-        if unknown := sorted(set(values) - set(known)):
-            raise BadRequest(f"Expected the fields {', '.join(known)}. Received: {_shown(unknown[0])}")
+        names = ("model", *names)
+        if unknown := sorted(set(values) - set(names)):
+            raise BadRequest(f"Expected the fields {', '.join(names)}. Received: {_shown(unknown[0])}")
         self._values = values
 
     def model(self) -> str | None:

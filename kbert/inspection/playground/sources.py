@@ -178,8 +178,7 @@ def _describe_saved_model(source):
     )
     if "next_sentence" in views:
         note += " Pairs for it are made with the vocabulary of the playground; it reads their sentences."
-    about = {"kind": "saved_model", "task": task, "max_length": length, "views": views, "note": note}
-    return _UNKNOWN | about
+    return _UNKNOWN | {"kind": "saved_model", "task": task, "max_length": length, "views": views, "note": note}
 
 
 def unreadable(source: ModelSource, error: Exception) -> dict[str, Any]:

@@ -16,17 +16,17 @@ Phase = tuple[int, float, int, int]
 
 
 def read_phases(
-    given: Iterable, batch_size: int, max_predictions: int | None = None, default: Callable = default_max_predictions
+    phases: Iterable, batch_size: int, max_predictions: int | None = None, default: Callable = default_max_predictions
 ) -> tuple[Phase, ...]:
     """Phases as they are given to `kbert.pretrain` or on the command line.
 
     Source: Devlin et al. 2018, appendix A.2.
     """
-    given = list(given)
-    phases = tuple(_read_phase(one, batch_size, max_predictions, default) for one in given)
-    if not phases or not math.isclose(math.fsum(fraction for _, fraction, *_ in phases), 1.0, abs_tol=1e-6):
-        raise ValueError(f"pretrain: the fractions of `phases` must have the sum 1. Received: {given}")
-    return phases
+    phases = list(phases)
+    complete = tuple(_read_phase(phase, batch_size, max_predictions, default) for phase in phases)
+    if not complete or not math.isclose(math.fsum(fraction for _, fraction, *_ in complete), 1.0, abs_tol=1e-6):
+        raise ValueError(f"pretrain: the fractions of `phases` must have the sum 1. Received: {phases}")
+    return complete
 
 
 def read_ramp(given: str | Sequence[float] | None) -> tuple[int, float] | None:
@@ -46,9 +46,9 @@ def read_ramp(given: str | Sequence[float] | None) -> tuple[int, float] | None:
     return ramp
 
 
-def _read_phase(given, batch_size, max_predictions, default):
+def _read_phase(phase, batch_size, max_predictions, default):
     try:
-        length, fraction, *more = given.split(":") if isinstance(given, str) else given
+        length, fraction, *more = phase.split(":") if isinstance(phase, str) else phase
         if len(more) > 2:
             raise ValueError
         length = _whole(length)
@@ -59,7 +59,7 @@ def _read_phase(given, batch_size, max_predictions, default):
     except (TypeError, ValueError):
         raise ValueError(
             "pretrain: expected each of `phases` as SEQUENCE_LENGTH:FRACTION, with :BATCH_SIZE and :MAX_PREDICTIONS if "
-            f"they differ, such as 128:0.9 or 512:0.1:64:80. Received: {given!r}"
+            f"they differ, such as 128:0.9 or 512:0.1:64:80. Received: {phase!r}"
         ) from None
     size, predictions = (*more, *(batch_size, max_predictions)[len(more) :])
     return length, fraction, size, predictions or default(length)

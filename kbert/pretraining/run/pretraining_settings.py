@@ -82,7 +82,7 @@ class PretrainingSettings:
         self.batches = read_manifest(source) if is_batches(source) else None
         if self.batches is not None:
             fields |= _decided(self.batches, fields)
-        self._set(fields)
+        vars(self).update(fields)
         self._check_objective()
         named = complete_settings(self.settings, fields)
         if self.init is not None:  # a model that is given has its own
@@ -90,29 +90,22 @@ class PretrainingSettings:
             named = {name: value for name, value in named.items() if name not in not_its}
         if self.position_embedding == "sinusoidal":
             named.pop("position_initializer", None)
-        self._set(named)
+        vars(self).update(named)
         self._complete_phases()
         self._complete_warmup()
         self._check_batches()
         self._check_combinations()
-
-    def _set(self, values):
-        for name, value in values.items():
-            setattr(self, name, value)
 
     @property
     def source(self) -> Any:
         """What is read: paths, or a `DocumentList`."""
         return self.corpus_or_records
 
-    def _given(self, *names):
-        return {name: value for name in names if (value := getattr(self, name)) is not None}
-
-    def _check_either(self, one: str, other: str) -> None:
-        values = {name: getattr(self, name) for name in (one, other)}
-        if all(value is not None and value is not False for value in values.values()):
-            received = " and ".join(f"{name}={value!r}" for name, value in values.items())
-            raise ValueError(f"pretrain: expected either `{one}` or `{other}`. Received: {received}")
+    def _check_either(self, name: str, other: str) -> None:
+        values = [vars(self)[name], vars(self)[other]]
+        if all(value is not None and value is not False for value in values):
+            received = f"{name}={values[0]!r} and {other}={values[1]!r}"
+            raise ValueError(f"pretrain: expected either `{name}` or `{other}`. Received: {received}")
 
     def _complete_phases(self):
         if self.phases is None:
@@ -133,12 +126,12 @@ class PretrainingSettings:
 
     def _check_objective(self):
         """What is predicted, and from which rows."""
-        masking = {field.name: field.default for field in dataclasses.fields(Masking)}
-        given = {name: getattr(self, name) for name in masking if name not in _NOT_OF_MASKS}
-        given = {name: value for name, value in given.items() if value != masking[name]}
-        if self.left_to_right and given:
+        defaults = {field.name: field.default for field in dataclasses.fields(Masking)}
+        masking = {name: vars(self)[name] for name in defaults if name not in _NOT_OF_MASKS}
+        masking = {name: value for name, value in masking.items() if value != defaults[name]}
+        if self.left_to_right and masking:
             raise ValueError(
-                f"pretrain: `left_to_right` predicts every token and masks none. Received: {given} as well"
+                f"pretrain: `left_to_right` predicts every token and masks none. Received: {masking} as well"
             )
         self._check_either("span_length", "whole_word")
         self._check_either("span_length", "names")
@@ -231,11 +224,11 @@ class PretrainingSettings:
         self._check_new_weights()
 
     def _check_new_weights(self):
-        given = self._given(*_OF_NEW_WEIGHTS)
+        new = {name: vars(self)[name] for name in _OF_NEW_WEIGHTS if vars(self)[name] is not None}
         if isinstance(self.init, str | os.PathLike):
-            given.pop("size", None)  # it grows to this size
-        if self.init is not None and given:
-            raise ValueError(f"pretrain: `init` has an architecture and weights of its own. Received: {given} as well")
+            new.pop("size", None)  # it grows to this size
+        if self.init is not None and new:
+            raise ValueError(f"pretrain: `init` has an architecture and weights of its own. Received: {new} as well")
         if self.position_embedding == "sinusoidal" and self.position_initializer is not None:
             raise ValueError(
                 "pretrain: `position_initializer` is of learned positions. Received: "
@@ -249,7 +242,7 @@ class PretrainingSettings:
 
     def to_dict(self) -> dict:
         """The settings in JSON form; objects are identified by the hash of their content."""
-        fields = {name: getattr(self, name) for name in self._names}
+        fields = {name: vars(self)[name] for name in self._names}
         identified = {
             "corpus_or_records": identify_source(self.source),
             "vocabulary": identify_vocabulary(self.vocabulary),
@@ -288,8 +281,8 @@ def _decided(batches, fields):
     }
     defaults = pretrain.arguments(fields["corpus_or_records"]).flat(with_passing=False)
     names = [name for name in _OF_BATCHES if name in fields]
-    if given := {name: fields[name] for name in names if fields[name] not in (defaults[name], decided.get(name))}:
-        raise ValueError(f"pretrain: batches were drawn and masked when they were written. Received: {given} as well")
+    if other := {name: fields[name] for name in names if fields[name] not in (defaults[name], decided.get(name))}:
+        raise ValueError(f"pretrain: batches were drawn and masked when they were written. Received: {other} as well")
     return decided | {"steps": steps}
 
 

@@ -101,9 +101,9 @@ class ConfigNames:
         for name, function in self.activations.items():
             if function == activation:
                 return name
-        known = ", ".join(f"{function} (there: {name!r})" for name, function in self.activations.items())
+        names = ", ".join(f"{function} (there: {name!r})" for name, function in self.activations.items())
         raise ValueError(
-            f'format="{self.format}" cannot hold activation={activation!r}: it has no name for it, only for {known}. '
+            f'format="{self.format}" cannot hold activation={activation!r}: it has no name for it, only for {names}. '
             "Written under another name the model would compute something else."
         )
 

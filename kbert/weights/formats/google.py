@@ -154,7 +154,7 @@ class GoogleFormat(Format):
         optimizer: "keras.optimizers.Optimizer | None" = None,
     ) -> None:
         fields = CONFIG_NAMES.from_kbert(model.config)
-        if getattr(model, "dropout", 0.1) != 0.1:
+        if model.dropout not in (None, 0.1):
             fields[_HEAD_DROPOUT] = model.dropout
         values = {name: value for name, (_, value) in export_tensors(NAMES, model).items()}
         check_held(NAMES, model, pooler=True, reason="BertModel in its modeling.py always has one")

@@ -386,7 +386,7 @@ def _config(model, name, settings, pad_id, tied):
         "pad_token_id": pad_id,
         "tie_word_embeddings": tied,
     }
-    if hasattr(model, "dropout"):
+    if model.dropout is not None:
         fields["classifier_dropout"] = model.dropout
     if model.task == "regression":
         fields |= {"problem_type": "regression", "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}

@@ -201,7 +201,7 @@ def build_kerashub_model(model: "BertModel", settings: "ModelSettings", vocabula
         model.task,
         num_classes=model.num_labels or 1,
         preprocessor=_preprocessor(model.task, settings, vocabulary),
-        dropout=getattr(model, "dropout", 0.1),
+        dropout=0.1 if model.dropout is None else model.dropout,
     )
     for variable in hub_model.weights:
         shape, values = tensors.pop(variable.path)

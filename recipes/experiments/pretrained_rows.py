@@ -17,7 +17,7 @@ from kbert.corpus.corpus_files import find_files
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.files import read_json
-from kbert.pretraining.real_fractions import choose_packing
+from kbert.pretraining.run.corpus_data import choose_packing
 from kbert.pretraining.run.pretrain import pretrain
 from kbert.pretraining.run.pretraining_settings import SEQUENCE_LENGTH, PretrainingSettings, complete_settings
 from kbert.pretraining.run.starting_model import source_tokenizer

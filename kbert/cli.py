@@ -162,10 +162,7 @@ class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         if unknown := re.match(r"unrecognized arguments: (--?[^\s=]+)", message):
             flags = [string for action in self._actions for string in action.option_strings]
-            near = difflib.get_close_matches(unknown[1], flags, 1)
-            message = f"unknown flag {unknown[1]}. " + (
-                f"Did you mean {near[0]}?" if near else f"See {self.prog} --help"
-            )
+            message = f"unknown flag {unknown[1]}. {suggest(unknown[1], flags, f'See {self.prog} --help')}"
         elif choice := re.match(r"argument \S+: invalid choice: '(.*?)' \(choose from (.*)\)", message):
             words = re.findall(r"[\w-]+", choice[2])
             message = f"{self.prog}: unknown {choice[1]!r}. {suggest(choice[1], words, f'Known: {choice[2]}')}"

@@ -38,6 +38,14 @@ def similar_names(path: str | os.PathLike) -> str:
     return f". In {parent or '.'} there is: {', '.join(near)}" if near else ""
 
 
+def check_file(path: pathlib.Path, expected: str) -> None:
+    """Raises FileNotFoundError, with the names there that are like it, unless there is a file at `path`."""
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"Expected {expected}. Received: {str(path)!r}, which is not a file{similar_names(path)}"
+        )
+
+
 def parse_json(text: str | bytes, where: str, *, most: int | None = _MOST, **options) -> Any:
     """The value that JSON, in UTF-8 where it is bytes, stands for; messages begin with `where`.
 
@@ -86,10 +94,7 @@ def read_small(path: PathLike) -> bytes:
 def read_json(path: PathLike, kind: type = dict, *, data: bool = False) -> Any:
     """What a JSON file holds, of an expected type; a byte order mark is skipped. A user's `data` may have any size."""
     path = pathlib.Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"Expected a JSON file. Received: {str(path)!r}, which is not a file{similar_names(path)}"
-        )
+    check_file(path, "a JSON file")
     content = path.read_bytes() if data else read_small(path)
     value = parse_json(content.removeprefix(b"\xef\xbb\xbf"), str(path), most=None if data else _MOST)
     if not isinstance(value, kind):

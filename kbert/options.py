@@ -344,14 +344,17 @@ def into_groups(owner: str, signature: inspect.Signature, given: Mapping[str, An
 
 
 def option_help(documented: Any) -> dict[str, str]:
-    """The sentences of ``Args:`` in the docstring of a verb or a group: name → text in one line."""
-    doc = inspect.getdoc(documented) or ""
-    section = re.search(r"^Args:\n((?:    .*\n|\n)*)", doc + "\n", re.MULTILINE)
+    """The sentences of ``Args:`` in the docstring of a verb or a group: name → text in one line.
+
+    A group has those of its base, too, unless its own docstring says something else of a field.
+    """
     texts: dict[str, str] = {}
-    for entry in re.split(r"\n    (?=\S)", "\n" + section[1].rstrip()) if section else []:
-        names, _, text = entry.partition(": ")
-        for name in filter(None, (name.strip(" *") for name in names.split(","))):
-            texts[name] = " ".join(text.split())
+    for source in reversed(documented.__mro__) if isinstance(documented, type) else [documented]:
+        section = re.search(r"^Args:\n((?:    .*\n|\n)*)", (inspect.getdoc(source) or "") + "\n", re.MULTILINE)
+        for entry in re.split(r"\n    (?=\S)", "\n" + section[1].rstrip()) if section else []:
+            names, _, text = entry.partition(": ")
+            for name in filter(None, (name.strip(" *") for name in names.split(","))):
+                texts[name] = " ".join(text.split())
     return texts
 
 

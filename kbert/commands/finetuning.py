@@ -159,8 +159,8 @@ def tag_features(
     Returns:
         The metrics of each finished mode; of a dry run the estimate.
     """
+    from kbert.finetuning.features.modes import FEATURE_MODES
     from kbert.finetuning.features.train import FeatureTraining, estimate_feature_taggers, train_feature_taggers
-    from kbert.models.feature_modes import FEATURE_MODES
     from kbert.training.hardware import choose_hardware
     from kbert.training.run_directory import open_run
 

@@ -6,7 +6,8 @@ from typing import Any, Literal
 
 import kbert
 from kbert.cli import Command
-from kbert.commands.using import given, stored
+from kbert.commands.using import given
+from kbert.finetuning.evaluate import not_as_stored
 from kbert.options import Count, PathLike, Positive, verb
 from kbert.serving.export import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS
 
@@ -56,7 +57,9 @@ def export(
 
 def _export(asked) -> pathlib.Path:
     model = kbert.load_pretrained(asked.source, task=asked.task)
-    pipeline = kbert.build_pipeline(model, sequence_length=asked.sequence_length, top_k=asked.top_k, **stored(asked))
+    pipeline = kbert.build_pipeline(
+        model, sequence_length=asked.sequence_length, top_k=asked.top_k, **not_as_stored(asked)
+    )
     settings = {name: value for name, value in asked.settings().items() if name not in ("source", "output")}
     return kbert.export(
         pipeline,

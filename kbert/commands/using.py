@@ -10,19 +10,13 @@ import kbert
 from kbert.checks import check_output_file
 from kbert.cli import Command
 from kbert.commands.finetuning import task_classes
-from kbert.finetuning.evaluate import evaluate
-from kbert.options import Arguments, Count, PathLike, Precision, verb
+from kbert.finetuning.evaluate import evaluate, not_as_stored
+from kbert.options import Count, PathLike, Precision, verb
 
 
 def given(**options) -> dict[str, Any]:
     """Those that are not None."""
     return {name: value for name, value in options.items() if value is not None}
-
-
-def stored(asked: Arguments) -> dict[str, Any]:
-    """`window_pooling` and `null_threshold` as `kbert.build_pipeline` takes them, unless they are as stored."""
-    values = {"window_pooling": asked.window_pooling, "null_threshold": asked.null_threshold}
-    return {name: None if value == "off" else value for name, value in values.items() if value != "stored"}
 
 
 def report_scores(scores: Mapping[str, Any]) -> None:
@@ -44,7 +38,7 @@ def _predict(asked) -> dict[str, Any]:
     if asked.keep and pathlib.Path(asked.input).suffix.lower() not in (".csv", ".tsv", ".jsonl", ".ndjson"):
         raise ValueError(f"predict: `keep` needs an input with columns. Received: {asked.input}")
     options = given(sequence_length=asked.sequence_length, top_k=asked.top_k, tagging_output=asked.tagging_output)
-    options |= stored(asked)
+    options |= not_as_stored(asked)
     columns = {name: getattr(asked, name) for name in ("text", "text_pair", "question", "context", "prompt")}
     reading = {
         "columns": given(**columns),

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal
 
-from kbert.options import PASSING, Count, Machine, PathLike, verb
+from kbert.options import PASSING, Arguments, Count, Machine, PathLike, verb
 
 
 def _run(arguments):
@@ -57,3 +57,9 @@ def evaluate(
         kbert.evaluate(run.pipeline, task, task.read("test.csv"))["accuracy"]
         kbert.evaluate("runs/reviews", examples="test.csv")["accuracy"]
     """
+
+
+def not_as_stored(asked: Arguments) -> dict[str, Any]:
+    """`window_pooling` and `null_threshold` as `kbert.build_pipeline` takes them, unless they are as stored."""
+    values = {"window_pooling": asked.window_pooling, "null_threshold": asked.null_threshold}
+    return {name: None if value == "off" else value for name, value in values.items() if value != "stored"}

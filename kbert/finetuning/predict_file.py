@@ -94,12 +94,7 @@ def predict_file(
         BlockingIOError: another process writes to `output`.
         FullDisk: the disk is full; the same call resumes.
     """
-    source = check_path(source, "predict_file: `source`")
-    output = check_path(output, "predict_file: `output`")
-    if not source.is_file():
-        raise FileNotFoundError(f"Expected a file of inputs. Received: {source}, which is none{similar_names(source)}")
-    if os.path.realpath(source) == os.path.realpath(output):
-        raise ValueError(f"Expected another file for the answers than that of the inputs. Received: {output}")
+    source, output = _check_paths("predict_file", source, output)
     with explain_full_disk(output), locked_output(output) as place:
         check_output(pipeline, output, overwrite)
         columns, rows = rows_to_answer(pipeline, source, columns, keep, trained, **reading)
@@ -125,6 +120,16 @@ def predict_file(
                 raise ValueError(f"{source} changed while it was read: give the same command again")
             check_output(pipeline, output, overwrite)  # another program may have written it
     return unfinished.rows
+
+
+def _check_paths(owner: str, source: PathLike, output: PathLike) -> tuple[pathlib.Path, pathlib.Path]:
+    source = check_path(source, f"{owner}: `source`")
+    output = check_path(output, f"{owner}: `output`")
+    if not source.is_file():
+        raise FileNotFoundError(f"Expected a file of inputs. Received: {source}, which is none{similar_names(source)}")
+    if os.path.realpath(source) == os.path.realpath(output):
+        raise ValueError(f"Expected another file for the answers than that of the inputs. Received: {output}")
+    return source, output
 
 
 class _Unfinished:
@@ -246,15 +251,15 @@ def predict_file_with_beam(
         The number of rows.
 
     Raises:
+        FileNotFoundError: there is no such source.
         FileExistsError: `output` exists.
         BlockingIOError, FullDisk: as `predict_file`.
         ValueError: as `predict_file`; an unknown runner.
         RuntimeError: Apache Beam is not installed, workers do not see `shared` or have another model, or the pipeline
             failed.
     """
+    source, output = _check_paths("predict_file_with_beam", source, output)
     import_beam()
-    source = check_path(source, "predict_file_with_beam: `source`")
-    output = check_path(output, "predict_file_with_beam: `output`")
     pipeline = load()
     with explain_full_disk(output), locked_output(output) as place:
         check_output(pipeline, output, overwrite)

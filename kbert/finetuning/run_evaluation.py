@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbert.checks import differing
+from kbert.finetuning.evaluate import not_as_stored
 from kbert.models.average import average_models
 from kbert.options import Arguments
 from kbert.pipelines.pipeline import Pipeline
@@ -26,8 +27,7 @@ _LOGGER = logging.getLogger("kbert")
 
 def run_evaluation(asked: Arguments) -> dict[str, Any] | tuple[dict[str, Any], Evaluation]:
     """What `kbert.evaluate` does, in order: load, read, check, answer and score, write."""
-    options = {"window_pooling": asked.window_pooling, "null_threshold": asked.null_threshold}
-    options = {name: None if value == "off" else value for name, value in options.items() if value != "stored"}
+    options = not_as_stored(asked)
     pipeline = asked.pipeline
     if not isinstance(pipeline, Pipeline) or options:
         machine = asked.machine

@@ -22,7 +22,7 @@ from kbert.tasks.examples import Examples
 from kbert.tasks.task import Task, TeacherAnswers
 from kbert.text.tokenizer import BertTokenizer
 from kbert.training.made_by import identify_model
-from kbert.weights.build_pipeline import build_pipeline
+from kbert.weights.build_pipeline import build_pipeline, own_tokenizer
 from kbert.weights.description import ModelDescription
 from kbert.weights.load import head_labels, load_pretrained
 from kbert.weights.open_checkpoint import open_checkpoint
@@ -105,18 +105,16 @@ def _of_given(source, task: str, settings: dict, options: Arguments, head_goes_o
 
 def _own_preprocessing(source, task: str) -> tuple[BertTokenizer, dict]:
     """(tokenizer, {"sequence_length"}) of a model or pipeline; of a task with a length of its own the latter is {}."""
-    if isinstance(source, Pipeline):
-        settings = source.settings()  # of the model: a fill-mask pipeline itself reads [MASK] in the text
-        tokenizer = BertTokenizer(source.tokenizer.vocabulary, **settings["tokenizer"])
-        length = settings["sequence_length"]
-    elif source.pretrained is not None and source.pretrained.tokenizer is not None:
-        tokenizer = source.pretrained.tokenizer
-        length = source.pretrained.settings.sequence_length
-    else:
+    tokenizer = own_tokenizer(source)
+    if tokenizer is None:
         raise ValueError(
             "finetune: `source` must be a model that was loaded with its tokenizer, or a pipeline, as "
             f"kbert.build_pipeline(model, tokenizer) makes it. Received: a {type(source).__name__} without tokenizer"
         )
+    if isinstance(source, Pipeline):
+        length = source.settings()["sequence_length"]
+    else:
+        length = source.pretrained.settings.sequence_length
     own_default = task_class(task).default_length != DEFAULT_SEQUENCE_LENGTH
     return tokenizer, {} if own_default and source.task != task else {"sequence_length": length}
 

@@ -1,11 +1,9 @@
-"""How full rows of a corpus are, packed and not, without making them; whether packing pays.
+"""How full rows of a corpus are, packed and not, without making them.
 
 Shapes: S sequence, P predictions, K parts of a packed row.
 """
 
-import logging
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -18,15 +16,12 @@ from kbert.pretraining.pairs import max_pair_tokens
 from kbert.pretraining.rows import add_further_parts, count_rows, part_lengths, row_of_pairs
 from kbert.pretraining.shared_graphs import shared_pairs
 from kbert.pretraining.sources import Source, open_source, resolve_held_out, text_documents
-from kbert.pretraining.tfrecords import is_tfrecords
 
 if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
 
 
 _SHORT_SEQUENCE_RATE = 0.1  # of `pretraining_dataset`
-_LOGGER = logging.getLogger("kbert")
-_LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within parts costs, and a little more
 
 
 def first_pool(source: Source, tokenizer: "BertTokenizer", seed: int = 0, held_out: float | None = None) -> TokenPool:
@@ -84,55 +79,3 @@ def real_fractions(
         )
         fractions["filled"] = fraction(table, number)
     return fractions
-
-
-def choose_packing(settings: Any, tokenizer: "BertTokenizer", source: Source | None = None) -> Any:
-    """`PretrainingSettings` with `packed` decided: by `packing_pays` if nothing was given.
-
-    Rows that are to be filled are packed, those of TFRecords not.
-    """
-    if settings.packed is not None:
-        return settings
-    if is_tfrecords(settings.source):
-        return settings.with_packing(False)
-    if settings.fill_rows:
-        return settings.with_packing(True)
-    pays = packing_pays(
-        settings.source if source is None else source,
-        tokenizer,
-        settings.all_phases(),
-        num_parts=settings.num_parts,
-        seed=settings.seed,
-        held_out=settings.held_out,
-        next_sentence=settings.next_sentence,
-        random_next_rate=settings.random_next_rate,
-        mask_rate=settings.mask_rate,
-        left_to_right=settings.left_to_right,
-    )
-    return settings.with_packing(pays)
-
-
-def packing_pays(
-    source: Source, tokenizer: "BertTokenizer", phases: Iterable[tuple[int, float, int, int]], **options
-) -> bool:
-    """Whether packed rows are fewer rows, by a twentieth.
-
-    By the first pool alone, so that a run that is resumed decides the same.
-    """
-    plain = packed = total = 0.0
-    for length, fraction, rows, predictions in phases:
-        fractions = real_fractions(
-            source, tokenizer, sequence_length=length, max_predictions=predictions, filled=False, **options
-        )
-        tokens = fraction * rows * length
-        plain += tokens * fractions["plain"]
-        packed += tokens * fractions["packed"]
-        total += tokens
-    pays = packed >= _LEAST_GAIN * plain > 0
-    _LOGGER.info(
-        "%s rows: %.1f%% of a plain row is text, %.1f%% of a packed one",
-        "packed" if pays else "plain",
-        100 * plain / total,
-        100 * packed / total,
-    )
-    return pays

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kbert.checks import check_path, is_missing, shown
-from kbert.files import parse_json, similar_names
+from kbert.files import check_file, parse_json
 from kbert.options import PathLike
 from kbert.tasks.stored_texts import store_columns
 
@@ -25,10 +25,7 @@ _LONGEST = 1 << 26  # bytes of a line, characters of a cell; csv's own limit, 13
 def read_lines(path: PathLike) -> list[str]:
     """The lines of a UTF-8 file without their ends, LF or CRLF. Other breaks, such as U+2028, are text."""
     path = pathlib.Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(
-            f"Expected a tagged file. Received: {str(path)!r}, which is not a file{similar_names(path)}"
-        )
+    check_file(path, "a tagged file")
     content = path.read_bytes()
     try:
         text = content.decode("utf-8-sig")
@@ -211,11 +208,7 @@ def _check_is_text(path):
 
 def _lines(path) -> Iterator[str]:
     """The lines of a file with their line feeds (no other breaks, such as U+2028); it must not be empty."""
-    if not path.is_file():
-        raise FileNotFoundError(
-            "Expected a table (.csv, .tsv, .jsonl, .parquet, .arrow). "
-            f"Received: {str(path)!r}, which is not a file{similar_names(path)}"
-        )
+    check_file(path, "a table (.csv, .tsv, .jsonl, .parquet, .arrow)")
     is_empty = True
     with open(path, "rb") as file:
         for number, line in enumerate(iter(lambda: file.readline(_LONGEST + 1), b""), start=1):
@@ -377,8 +370,7 @@ def _arrow_rows(path, columns, optional=()) -> Iterator[tuple[int, list[str]]]:
         import pyarrow.parquet
     except ImportError as error:
         raise ImportError(f"{path} needs pyarrow: pip install pyarrow", name="pyarrow") from error
-    if not path.is_file():
-        raise FileNotFoundError(f"Expected a table. Received: {str(path)!r}, which is not a file{similar_names(path)}")
+    check_file(path, "a table")
     try:
         if path.suffix.lower() == ".parquet":
             file = pyarrow.parquet.ParquetFile(path)

@@ -4,7 +4,7 @@ import os
 from collections.abc import Sequence
 
 from kbert.checks import check_path
-from kbert.files import atomic_file, read_small, similar_names
+from kbert.files import atomic_file, check_file, read_small
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 
@@ -26,11 +26,7 @@ def read_vocabulary(path: str | os.PathLike) -> list[str]:
         tokens.index("[MASK]")
     """
     path = check_path(path, "read_vocabulary: `path`")
-    if not path.is_file():
-        raise FileNotFoundError(
-            "Expected a vocabulary, a text file with one token per line. "
-            f"Received: {str(path)!r}, which is not a file{similar_names(path)}"
-        )
+    check_file(path, "a vocabulary, a text file with one token per line")
     try:
         text = read_small(path).decode("utf-8-sig")
     except UnicodeDecodeError as error:

@@ -101,6 +101,14 @@ def resolve_pipeline(what: str, source: Pipeline | str | os.PathLike) -> Pipelin
     return build_pipeline(source)
 
 
+def own_tokenizer(source: BertModel | Pipeline) -> BertTokenizer | None:
+    """That of a pipeline's model, or of a model that was loaded with one; None: the model has none."""
+    if isinstance(source, Pipeline):
+        settings = source.settings()["tokenizer"]  # the model's: a fill-mask pipeline itself reads [MASK] in the text
+        return BertTokenizer(source.tokenizer.vocabulary, **settings)
+    return None if source.pretrained is None else source.pretrained.tokenizer
+
+
 def _check_model(model) -> None:
     if not isinstance(model, BertModel):
         parts = ("pipeline.model", "model")  # what a run and a pipeline have

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from kbert.config import BertConfig
-from kbert.models.feature_modes import PAPER as FEATURES
+from kbert.finetuning.features.modes import PAPER as FEATURES
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -17,8 +17,8 @@ class Row:
         pretraining: arguments of `kbert.pretrain` that are this row's own.
         fraction: float in (0, 1], after which fraction of the steps the model is taken.
         finetuning: options of `kbert.finetune` that are this row's own.
-        feature_mode: of `kbert.models.feature_modes.FEATURE_MODES`: words are tagged on a frozen encoder's features
-            instead of fine-tuning; None: fine-tuning.
+        feature_mode: of `kbert.finetuning.features.modes.FEATURE_MODES`: words are tagged on a frozen encoder's
+            features instead of fine-tuning; None: fine-tuning.
         reference: name of the row that this one is compared with; None: the table's.
         paper: column → the paper's figure.
         paper_sign: +1 or -1: in the paper, rows like this one are above or below rows like the reference, where `paper`

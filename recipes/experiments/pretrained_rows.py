@@ -17,7 +17,7 @@ from kbert.corpus.corpus_files import find_files
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.files import read_json
-from kbert.pretraining.real_fractions import choose_packing
+from kbert.pretraining.run.corpus_data import choose_packing
 from kbert.pretraining.run.pretrain import pretrain
 from kbert.pretraining.run.pretraining_settings import SEQUENCE_LENGTH, PretrainingSettings, complete_settings
 from kbert.pretraining.run.starting_model import source_tokenizer
@@ -25,6 +25,7 @@ from kbert.pretraining.sources import HELD_OUT
 from kbert.training.intervals import log_interval
 from kbert.training.logs import History, training_minutes
 from kbert.training.made_by import INPUTS, METRICS, identify_inputs, identify_model, identify_vocabulary
+from kbert.weights.build_pipeline import own_tokenizer
 from kbert.weights.load import load_pretrained
 from kbert.weights.source import local_source
 
@@ -55,7 +56,7 @@ def decide_packing(source, pretraining) -> bool:
     if tokenizer is None and isinstance(settings.init, str | os.PathLike):
         tokenizer = load_pretrained(settings.init, "encoder").pretrained.tokenizer
     elif tokenizer is None:
-        tokenizer = getattr(settings.init, "pretrained", settings.init).tokenizer
+        tokenizer = own_tokenizer(settings.init)
     return choose_packing(settings, tokenizer).packed
 
 

@@ -15,8 +15,8 @@ from experiments.pretrained_rows import PretrainedRows, run_folder
 from experiments.processor_name import processor_name
 from kbert.corpus.records_manifest import is_records
 from kbert.files import read_json
+from kbert.finetuning.features.modes import FEATURE_MODES
 from kbert.finetuning.features.train import FeatureTraining, train_feature_taggers
-from kbert.models.feature_modes import FEATURE_MODES
 from kbert.options import Arguments
 from kbert.training.made_by import INPUTS, METRICS
 from kbert.weights.load import load_pretrained

@@ -11,7 +11,8 @@ from helpers.tiny_bert import tiny_config
 from helpers.tiny_corpus import make_pretrainer, make_tokenizer
 
 import kbert
-from kbert.pretraining import real_fractions, write_batches
+from kbert.pretraining import write_batches
+from kbert.pretraining.run import corpus_data
 from kbert.pretraining.run.corpus_data import CorpusData
 from kbert.pretraining.run.phases import default_max_predictions
 from kbert.training import dry_run
@@ -112,7 +113,7 @@ SIZES = {"steps": 1, "batch_size": 2, "sequence_length": 64, "evaluation_batches
 
 def test_masks_and_packing_are_those_of_kbert_pretrain(records, tmp_path, monkeypatch):  # noqa: F811
     given = {}
-    monkeypatch.setattr(real_fractions, "packing_pays", lambda *_, **options: given.update(options) or False)
+    monkeypatch.setattr(corpus_data, "packing_pays", lambda *_, **options: given.update(options) or False)
     rates = {"mask_rate": 0.3, "random_next_rate": 0.25}
     manifest = write_batches(records, tmp_path / "batches", **SIZES, **rates)
     assert given.items() >= rates.items()

@@ -11,7 +11,7 @@ from helpers.toy_tags import tagged_sentences, write_conll
 from kbert.files import write_json
 from kbert.finetuning.features import extract as features
 from kbert.finetuning.features import train as feature_data
-from kbert.models.feature_modes import FEATURE_MODES
+from kbert.finetuning.features.modes import FEATURE_MODES
 
 MODE = "weighted-sum-last-four"
 

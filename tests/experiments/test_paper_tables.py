@@ -4,8 +4,8 @@ import pytest
 from experiments.paper_tables import TABLES, Row, Table, kept_every, milestone, needs_milestones, paper_table
 from helpers.pretraining_fields import pretraining_fields, pretraining_settings
 
+from kbert.finetuning.features.modes import FEATURE_MODES
 from kbert.finetuning.finetune import finetune
-from kbert.models.feature_modes import FEATURE_MODES
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -6,11 +6,11 @@ import pytest
 from helpers.batches import choice_batch, config, packed_batch, plain_batch, pretraining_batch
 from helpers.slow_but import slow_but
 
+from kbert.finetuning.features.tagger import feature_tagger
 from kbert.keras_compat import all_layers
 from kbert.models.average import average_models
 from kbert.models.classifier import BertClassifier
 from kbert.models.encoder import BertEncoder
-from kbert.models.feature_tagger import feature_tagger
 from kbert.models.multiple_choice import BertMultipleChoice
 from kbert.models.pretrainer import BertPretrainer
 from kbert.models.regressor import BertRegressor

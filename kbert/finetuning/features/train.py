@@ -18,10 +18,10 @@ import tensorflow as tf
 
 from kbert.files import explain_full_disk, read_json
 from kbert.finetuning.features.extract import window_states, write_word_features
+from kbert.finetuning.features.modes import FEATURE_MODES, PAPER, feature_layers
+from kbert.finetuning.features.tagger import feature_tagger
 from kbert.finetuning.run import Run
 from kbert.inspection.examples.dev_examples import DevExamples
-from kbert.models.feature_modes import FEATURE_MODES, PAPER, feature_layers
-from kbert.models.feature_tagger import feature_tagger
 from kbert.optim.losses import ClassificationLoss
 from kbert.optim.metrics import WeightedAccuracy
 from kbert.options import PathLike

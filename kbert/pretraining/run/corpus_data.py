@@ -3,7 +3,7 @@
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,10 +20,10 @@ from kbert.pretraining.dataset_statistics import (
     unigram_baseline,
 )
 from kbert.pretraining.entities import aligned_spans, known_names
-from kbert.pretraining.real_fractions import choose_packing
+from kbert.pretraining.real_fractions import real_fractions
 from kbert.pretraining.run.phases import first_row, plan_stages
 from kbert.pretraining.run.starting_model import starting_model
-from kbert.pretraining.sources import check_held_out, open_source
+from kbert.pretraining.sources import Source, check_held_out, open_source
 from kbert.pretraining.tfrecords import check_tfrecords, is_tfrecords
 from kbert.text.tokenizer import BertTokenizer, warn_of_unknown
 from kbert.training.dry_run import count_sequences
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("kbert")
 _STATISTICS_BATCHES = 20
+_LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within parts costs, and a little more
 
 
 class CorpusData:
@@ -190,3 +191,57 @@ class CorpusData:
     ) -> None:
         """Writes the model of the run."""
         save_pretrained(model, path, tokenizer=self.tokenizer, settings=settings, made_by=made_by, overwrite=True)
+
+
+def choose_packing(
+    settings: "PretrainingSettings", tokenizer: BertTokenizer, source: Source | None = None
+) -> "PretrainingSettings":
+    """The settings with `packed` decided: by `packing_pays` if nothing was given.
+
+    Rows that are to be filled are packed, those of TFRecords not.
+    """
+    if settings.packed is not None:
+        return settings
+    if is_tfrecords(settings.source):
+        return settings.with_packing(False)
+    if settings.fill_rows:
+        return settings.with_packing(True)
+    pays = packing_pays(
+        settings.source if source is None else source,
+        tokenizer,
+        settings.all_phases(),
+        num_parts=settings.num_parts,
+        seed=settings.seed,
+        held_out=settings.held_out,
+        next_sentence=settings.next_sentence,
+        random_next_rate=settings.random_next_rate,
+        mask_rate=settings.mask_rate,
+        left_to_right=settings.left_to_right,
+    )
+    return settings.with_packing(pays)
+
+
+def packing_pays(
+    source: Source, tokenizer: BertTokenizer, phases: Iterable[tuple[int, float, int, int]], **options
+) -> bool:
+    """Whether packed rows are fewer rows, by a twentieth.
+
+    By the first pool alone, so that a run that is resumed decides the same.
+    """
+    plain = packed = total = 0.0
+    for length, fraction, rows, predictions in phases:
+        fractions = real_fractions(
+            source, tokenizer, sequence_length=length, max_predictions=predictions, filled=False, **options
+        )
+        tokens = fraction * rows * length
+        plain += tokens * fractions["plain"]
+        packed += tokens * fractions["packed"]
+        total += tokens
+    pays = packed >= _LEAST_GAIN * plain > 0
+    _LOGGER.info(
+        "%s rows: %.1f%% of a plain row is text, %.1f%% of a packed one",
+        "packed" if pays else "plain",
+        100 * plain / total,
+        100 * packed / total,
+    )
+    return pays

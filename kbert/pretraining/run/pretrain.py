@@ -76,16 +76,11 @@ class Objective(Options):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingOptimization(Optimization):
-    """The update of the weights, and the course of the run; the defaults are the paper's.
+    """The update of the weights, as `kbert.options.Optimization`, and the course of the run; defaults are the paper's.
 
     Args:
-        optimizer: "adamw", or "lamb" for batches of thousands of sequences.
-        weight_decay: of all weights but biases and layer normalisations; times the learning rate, at each step.
         bias_correction: Adam's bias correction, which the paper's optimizer lacks; off by default. "lamb" always has
             it.
-        layer_decay: the ratio of a layer's learning rate to that of the layer above; None: the same rate for all.
-        accumulate: the number of micro-batches into which a replica divides its fraction of an update: less memory, the
-            same update.
         schedule: of the learning rate: "linear", to 0 at the end, as the paper (the default); "stable": constant after
             the warm-up, and to 0 in the last fifth; "constant" after the warm-up: such a run keeps its last checkpoint,
             and the same call with more `steps` and the same `warmup_steps` extends it.
@@ -155,14 +150,9 @@ class Rows(Options):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Execution(Machine):
-    """Where and how a model is trained; `kbert.training.choose_hardware` explains the choices.
+    """Where a model is trained as in `kbert.options.Machine`, and how.
 
     Args:
-        strategy: "auto" takes a TPU if there is one, all GPUs if there are several, else one device; "one",
-            "mirrored", "multiworker" or "tpu".
-        precision: a Keras dtype policy; "auto" is bfloat16 or float16 where the accelerator is fast with it.
-        xla: "auto" compiles on one GPU, else not.
-        logical_cpus: the number of devices to split the CPU into, to try "mirrored" without GPUs.
         steps_per_execution: of `compile`.
         rematerialize: keep only the inputs of encoder blocks for the gradient and recompute the rest: less memory,
             about a third more time. None: as the blocks of `init` are; new ones keep everything.
@@ -174,13 +164,11 @@ class Execution(Machine):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingBookkeeping(Bookkeeping):
-    """What a run writes and how often; none of it changes the result.
+    """What a run writes and how often, as in `kbert.options.Bookkeeping`; none of it changes the result.
 
     Args:
         checkpoint_every: steps between checkpoints, 500 by default; the held-out data are evaluated at the same time.
         log_every: steps of a window of logs; by default the divisor of `checkpoint_every` nearest to 100.
-        log_dir: directory of the TensorBoard logs (`kbert.inspection.TensorBoard`); None: ``logs`` in `output`.
-        profile: steps to profile for TensorBoard, as "20:25", with `log_dir` or `output`.
         callbacks: further Keras callbacks, or one; their epochs are windows of `log_every` steps. None that sets the
             learning rate (LearningRateScheduler, ReduceLROnPlateau): `schedule` does.
         keep_every: steps, a multiple of `checkpoint_every`: checkpoints at its multiples are kept for good.

@@ -13,6 +13,7 @@ from kbert.pretraining.run.new_model import dropout_of, new_model
 from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import check_same_tokenizer
 from kbert.training.hardware import Hardware
+from kbert.weights.build_pipeline import own_tokenizer
 from kbert.weights.load import load_pretrained
 from kbert.weights.source import local_source
 
@@ -90,7 +91,7 @@ def _given_model(settings, task, source_tokenizer):
     if not isinstance(model, BertPretrainer) or model.task != task:
         received = getattr(model, "task", type(model).__name__)
         raise ValueError(f"pretrain: `init` must be a BertPretrainer with task {task!r}. Received: {received!r}")
-    tokenizer = _same_tokenizer(_tokenizer_of(settings.init), source_tokenizer, settings)
+    tokenizer = _same_tokenizer(own_tokenizer(settings.init), source_tokenizer, settings)
     if settings.dropout is not None:
         raise ValueError("pretrain: `dropout` is a setting of new and loaded models. Received: a model as `init`")
     for name, largest, wanted in (
@@ -104,14 +105,6 @@ def _given_model(settings, task, source_tokenizer):
 
 def _model_of(init):
     return init.model if isinstance(init, Pipeline) else init
-
-
-def _tokenizer_of(init):
-    """That of a pipeline or of a model that was loaded with one; None: any vocabulary of its size will do."""
-    if isinstance(init, Pipeline):
-        settings = init.settings()["tokenizer"]  # the model's own: a fill-mask pipeline reads [MASK] in the text
-        return BertTokenizer(init.tokenizer.vocabulary, **settings)
-    return None if init.pretrained is None else init.pretrained.tokenizer
 
 
 def _same_tokenizer(own, other, settings):

@@ -177,7 +177,7 @@ class GoogleFormat(Format):
     def reference_outputs(
         self, model: "BertModel", path: pathlib.Path, batch: Mapping[str, np.ndarray]
     ) -> tuple[str, dict[str, Any]]:
-        from kbert.weights.google_reference import google_forward
+        from kbert.weights.formats.google_reference import google_forward
 
         tensors = self.read(path).tensors
         outputs = google_forward(tensors.read, tensors.tensors, read_json(tensors.path.parent / CONFIG), batch)

@@ -18,6 +18,8 @@ import kbert
 from kbert import BertEncoder
 from kbert.files import FullDisk
 from kbert.finetuning.features.extract import check_layers, text_features, write_features, write_word_features
+from kbert.finetuning.features.modes import FEATURE_MODES, feature_layers
+from kbert.finetuning.features.tagger import feature_tagger
 from kbert.finetuning.features.train import (
     FeatureSentences,
     FeatureTraining,
@@ -26,8 +28,6 @@ from kbert.finetuning.features.train import (
     train_feature_taggers,
 )
 from kbert.layers.scalar_mix import ScalarMix
-from kbert.models.feature_modes import FEATURE_MODES, feature_layers
-from kbert.models.feature_tagger import feature_tagger
 from kbert.optim.losses import ClassificationLoss
 from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
 from kbert.tasks.tagging.readers import TaggedText

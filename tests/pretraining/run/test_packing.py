@@ -14,8 +14,7 @@ from helpers.tiny_corpus import make_pretrainer, make_tokenizer
 import kbert
 from kbert.files import read_json
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.real_fractions import choose_packing
-from kbert.pretraining.run.corpus_data import CorpusData
+from kbert.pretraining.run.corpus_data import CorpusData, choose_packing
 from kbert.pretraining.run.run_pretraining import model_of_rows
 
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 64, "evaluation_batches": 1}

@@ -103,7 +103,7 @@ def test_the_names_are_known_without_keras():
     assert set(OTHERS) <= set(format_names())
 
 
-NOT_NEEDED = ("keras_hub", "keras_nlp", "kbert.weights.parity", "kbert.weights.google_reference")
+NOT_NEEDED = ("keras_hub", "keras_nlp", "kbert.weights.parity", "kbert.weights.formats.google_reference")
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -132,7 +132,7 @@ for format in ("kbert", "huggingface", "google"):
     kbert.save_pretrained(model, "{0}/2/" + format, format=format)
     kbert.build_pipeline(kbert.load_pretrained("{0}/2/" + format)).predict(dict(text=["a"], text_pair=["b"]), verbose=0)
 kbert.load_pretrained("{0}/kerashub") if {1} else None  # the files of today's Keras are read without it
-assert not {{"kbert.weights.parity", "kbert.weights.google_reference"}} & set(sys.modules)
+assert not {{"kbert.weights.parity", "kbert.weights.formats.google_reference"}} & set(sys.modules)
 print("null")
 """
     save(make_model("encoder", activation="gelu_tanh", layer_norm_epsilon=1e-12), tmp_path / "kbert", "kbert")

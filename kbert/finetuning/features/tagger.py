@@ -5,10 +5,10 @@ Shapes: B batch, T words, L layers, H hidden, N labels.
 
 import keras
 
+from kbert.finetuning.features.modes import feature_layers
 from kbert.layers.replica_dropout import ReplicaDropout
 from kbert.layers.scalar_mix import ScalarMix
 from kbert.layers.task_head import TaskHead
-from kbert.models.feature_modes import feature_layers
 
 
 def feature_tagger(

@@ -6,6 +6,7 @@ looked up for all pages; those of which the calls are also made elsewhere are ru
 
 import ast
 import contextlib
+import dataclasses
 import inspect
 import io
 import re
@@ -22,6 +23,7 @@ from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from helpers.tiny_directory import BAD, GOOD, sentences, write_table, write_tiny_directory
 
 import kbert
+from kbert.options import Options
 from kbert.text.vocabulary import write_vocabulary
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -306,6 +308,9 @@ def test_what_pages_call_takes_their_arguments():
             given = {word.arg: None for word in call.keywords if word.arg}
             is_whole = len(given) == len(call.keywords) and not any(isinstance(a, ast.Starred) for a in call.args)
             signature = inspect.signature(called)
+            groups = [each.default for each in signature.parameters.values() if isinstance(each.default, Options)]
+            of_groups = {field.name for group in groups for field in dataclasses.fields(group)}
+            given = {name: value for name, value in given.items() if name not in of_groups}
             try:
                 (signature.bind if is_whole else signature.bind_partial)(*call.args, **given)
             except TypeError as error:

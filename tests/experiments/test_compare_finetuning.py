@@ -21,6 +21,9 @@ from kbert.training import dry_run
 QUICK = ("--batch-size", 8, "--sequence-length", 12, "--seeds", 0, "--grid", "learning_rate=1e-2,1e-3", "epochs=1")
 
 
+_TRAINED = pytest.mark.slow  # what is made of the scores: the tests of toys below
+
+
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     path = tmp_path_factory.mktemp("home")
@@ -56,6 +59,7 @@ def made(home):
     return first, count[0], read_json(home / "runs" / "results" / "finetuning-toy.json")
 
 
+@_TRAINED
 def test_each_finetuning_is_one_file_and_made_once(home, made):
     first, runs, _ = made
     files = sorted((home / "runs" / "cells").iterdir())
@@ -66,6 +70,7 @@ def test_each_finetuning_is_one_file_and_made_once(home, made):
     }
 
 
+@_TRAINED
 @pytest.mark.usefixtures("made", "eagerly")
 def test_a_dry_run_says_what_is_left(home, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(dry_run, "seconds_per_step", lambda *arguments: 1.0)  # measured in finetuning
@@ -83,6 +88,7 @@ def test_a_dry_run_says_what_is_left(home, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "new").exists()
 
 
+@_TRAINED
 def test_the_result(home, made):
     result = made[2]
     rows = {row["name"]: row for row in result["rows"]}
@@ -103,6 +109,7 @@ def test_the_result(home, made):
     assert "learning_rate" not in text and result_csv(result).count("\n") == 1 + 3 * 2
 
 
+@_TRAINED
 def test_random_weights_do_not_depend_on_the_weights(home, made, monkeypatch):
     """A later checkpoint of the same run is compared with the random weights that are there."""
     monkeypatch.setattr(cells_module, "finetune", None)

@@ -117,11 +117,10 @@ def test_scores_are_ranks_of_cosines_and_a_search_among_negatives_too(init):
 @pytest.mark.parametrize(
     "task, length",
     [
-        (Similarity(text_pair="p", negative="n"), 3),
-        (Similarity(text_pair="p", label="s"), 2),
-        (Similarity(metrics="spearman"), 1),
+        pytest.param(Similarity(text_pair="p", negative="n"), 3, id="triplets", marks=pytest.mark.slow),
+        pytest.param(Similarity(text_pair="p", label="s"), 2, id="scored"),
+        pytest.param(Similarity(metrics="spearman"), 1, id="single", marks=pytest.mark.slow),
     ],
-    ids=["triplets", "scored", "single"],
 )
 def test_rows_of_every_kind_have_a_loss(init, task, length):
     """And the batches from a step on are those of the whole run."""

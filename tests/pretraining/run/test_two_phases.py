@@ -24,6 +24,7 @@ from kbert.weights.source import find_step_checkpoint
 from kbert.weights.step_checkpoint import ARRAYS, read_step_checkpoint
 
 pytestmark = pytest.mark.usefixtures("same_data")
+_RUN = pytest.mark.slow  # half a minute; phases: training/test_stages.py; a run: test_pretrain.py, test_given_models.py
 
 PLAN = {
     "phases": ["16:0.75", "24:0.25:3"],
@@ -74,7 +75,7 @@ def model_by_hand(records):
     return model, before
 
 
-@pytest.mark.slow  # training/test_stages.py; pretraining/test_packed_rows.py
+@_RUN
 @pytest.mark.usefixtures("eagerly")
 def test_phases_are_the_same_steps_by_hand(records, by_steps):
     model, before = model_by_hand(records)
@@ -87,6 +88,7 @@ def test_traced_phases_are_the_same_steps_by_hand(records, tmp_path):
     assert_same(model_by_hand(records)[0], run_by_steps(records, tmp_path / "run").model)
 
 
+@_RUN
 def test_what_a_run_from_a_model_says(by_steps):
     steps = [record["step"] for record in by_steps.history]
     assert steps == [0, 1, 2, 3, 4]
@@ -95,6 +97,7 @@ def test_what_a_run_from_a_model_says(by_steps):
     assert [phase[2] for phase in read_json(by_steps.path / "settings.json")["phases"]] == [4, 3]
 
 
+@_RUN
 def test_a_packed_run_is_one_of_a_plain_model(by_steps):
     model = by_steps.model
     assert read_json(by_steps.path / "settings.json")["packed"] is True
@@ -112,6 +115,7 @@ def test_a_packed_run_is_one_of_a_plain_model(by_steps):
     assert int(model.optimizer.iterations.numpy()) == 4  # the one of the packed rows
 
 
+@_RUN
 def test_it_cannot_be_extended_as_its_phases_would_shift(records, by_steps):
     with pytest.raises(FileExistsError, match="a finished run with other settings .*steps: 4 there, 5 now"):
         kbert.pretrain(
@@ -119,6 +123,7 @@ def test_it_cannot_be_extended_as_its_phases_would_shift(records, by_steps):
         )
 
 
+@_RUN
 def test_milestones_stay_and_are_models(by_steps):
     assert sorted(path.name for path in (by_steps.path / "checkpoints").iterdir()) == [
         "description",
@@ -144,6 +149,7 @@ def test_what_a_run_means_while_it_is_extended(tmp_path):
     assert find_step_checkpoint(tmp_path) is None
 
 
+@_RUN
 def test_a_checkpoint_of_jax_is_a_model_on_tensorflow(by_steps, tmp_path):
     """There the seeds of dropout have another type, and the values are NumPy's."""
     there, here = by_steps.path / "checkpoints", tmp_path / "checkpoints"
@@ -178,7 +184,7 @@ class Second(keras.callbacks.Callback):
             raise RuntimeError("killed")
 
 
-@pytest.mark.slow  # training/test_stages.py
+@_RUN
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_by_the_clock_resumes_and_has_the_rates_of_its_steps(records, by_steps, tmp_path, monkeypatch):
     def run(dies_at=None):

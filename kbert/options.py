@@ -442,7 +442,8 @@ class Scoring(Options):
 
     Args:
         evaluate_every: "epoch" or, with `dev`, a number of steps: when `dev` is scored; None: only at the end.
-        keep: "best" or "last": which weights are kept.
+        keep: which weights are kept: "best" by the first of the task's `metrics` (of equal ones the lowest loss), or
+            "last".
         patience: with `dev`, stop after this many evaluations without improvement; None: never.
         more_dev: with `dev`, {suffix: examples}, scored at the end; their metrics have this suffix.
     """

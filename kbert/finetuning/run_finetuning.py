@@ -10,7 +10,8 @@ import keras
 
 from kbert.finetuning.finetune import FinetunedRun
 from kbert.finetuning.run import Run, make_optimizer
-from kbert.finetuning.starting_pipeline import Teaching, distillation_losses, starting_pipeline
+from kbert.finetuning.starting_pipeline import starting_pipeline
+from kbert.finetuning.teaching import Teaching, distillation_losses
 from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.keras_compat import set_untracked
@@ -125,8 +126,8 @@ class Finetuning:
         self._take_labels(self.pipeline.settings())  # in the order of a head that is trained further
         if asked.class_weight is not None:
             self.task.check_class_weight(asked.class_weight, self.pipeline, self.train)
-        head = self.train.take(range(min(len(self.train), _FIRST)))
-        fraction = unknown_fraction(self.pipeline.tokenizer, head.columns.values())
+        first = self.train.take(range(min(len(self.train), _FIRST)))
+        fraction = unknown_fraction(self.pipeline.tokenizer, first.columns.values())
         warn_of_unknown(fraction, self.train.path or "the training examples")
         self.teaching = None
         if asked.distillation.teacher is not None:
@@ -195,6 +196,7 @@ class Finetuning:
         """The result of `estimate_training` on a copy of the model, and the numbers of ``examples`` and ``windows``."""
         with self.hardware.scope():
             model = copy_model(self.pipeline.model)
+        self._add_lora(model)
         self._compile(model)
         estimate = estimate_training(model, self.data.make_dataset(), self._steps())
         return {"examples": len(self.train), "windows": self.data.windows} | estimate
@@ -211,6 +213,7 @@ class Finetuning:
         model = self.pipeline.model
         steps = self._steps()
         self._log_plan(steps)
+        self._add_lora(model)  # not before: a model that is given stays as it is until its training begins
         self._compile(model)
         _, tokenizer, model_settings = resolve_parts(self.pipeline)
         run.describe_model(model, model_settings, tokenizer.vocabulary)
@@ -263,10 +266,14 @@ class Finetuning:
         if self.dev is None:
             _LOGGER.info("no dev set: nothing is evaluated, and the weights of the last step are kept")
 
+    @property
+    def _is_taught(self) -> bool:
+        return self.teaching is not None and self.teaching.answers is not None  # a dry run has no answers
+
     def _training_data(self) -> TrainingData:
         asked = self.asked
         more = {} if asked.class_weight is None else {"class_weight": asked.class_weight}
-        if self.teaching is not None and self.teaching.answers is not None:
+        if self._is_taught:
             more["teacher"] = self.teaching.answers
         padding = "bucket" if self.hardware.jit_compile else "longest"
         return self.task.training_data(
@@ -282,18 +289,20 @@ class Finetuning:
     def _steps(self) -> int:
         return self.asked.steps or training_steps(self.data.rows, self.asked.batch_size, self.asked.epochs)
 
+    def _add_lora(self, model) -> None:
+        if self.asked.lora_rank:
+            keras.utils.set_random_seed(self.asked.seed)
+            with self.hardware.scope():
+                model.enable_lora(self.asked.lora_rank)
+
     def _compile(self, model) -> None:
         asked = self.asked
         steps = self._steps()
-        is_taught = self.teaching is not None and self.teaching.answers is not None
         schedule = WarmupLinearDecay(asked.learning_rate, int(asked.warmup_proportion * steps), steps)
         with self.hardware.scope():
-            if asked.lora_rank:  # not before: a model that is given stays as it is until its training begins
-                keras.utils.set_random_seed(asked.seed)
-                model.enable_lora(asked.lora_rank)
             model.compile(
                 make_optimizer(asked.optimization, schedule),
-                distillation_losses(model, asked.distillation) if is_taught else "auto",
+                distillation_losses(model, asked.distillation) if self._is_taught else "auto",
                 micro_batches=asked.optimization.accumulate,
                 jit_compile=self.hardware.jit_compile,
             )

@@ -1,4 +1,4 @@
-"""Documents → sentence pairs → masked batches, and their statistics."""
+"""Documents → sentence pairs → masked batches, and their statistics; `kbert.pretrain` is in `run/pretrain.py`."""
 
 from kbert.lazy import lazy_exports
 

@@ -171,18 +171,18 @@ def pretraining_dataset(
         raise ValueError(f"`num_parts` is for packed rows. Received: num_parts={num_parts!r}, packed={packed!r}")
     if fill_rows and not packed:
         raise ValueError(f"`fill_rows` is for packed rows. Received: fill_rows={fill_rows!r}, packed={packed!r}")
-    rates = {"mask_rate": mask_rate, "mask_token_rate": mask_token_rate}
-    rates |= {"keep_rate": keep_rate, "random_token_rate": random_token_rate}
+    mask_rates = {"mask_rate": mask_rate, "mask_token_rate": mask_token_rate}
+    mask_rates |= {"keep_rate": keep_rate, "random_token_rate": random_token_rate}
     if left_to_right:
         masking = NextTokens(tokenizer, max_predictions)
         entity_ids = None
     else:
-        masking = TokenMasking(tokenizer, max_predictions, whole_word=whole_word, **rates)
+        masking = TokenMasking(tokenizer, max_predictions, whole_word=whole_word, **mask_rates)
     if evaluation:
         seed, epochs = _EVALUATION_SEED, 1
     if is_tfrecords(source):
         decided = {"packed": packed, "whole_word": whole_word, "entity_ids": entity_ids, "dupe_factor": dupe_factor}
-        decided |= {"left_to_right": left_to_right, "random_next_rate": random_next_rate, **rates}
+        decided |= {"left_to_right": left_to_right, "random_next_rate": random_next_rate, **mask_rates}
         _check_decided(decided | {"data_service": data_service})
         check_tfrecords(source, held_out, (sequence_length, max_predictions), evaluation)
         lengths = {"sequence_length": sequence_length, "max_predictions": max_predictions}

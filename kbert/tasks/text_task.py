@@ -132,9 +132,9 @@ class TextTask(Task):
     def check_class_weight(
         self, class_weight: Mapping[Any, float] | Literal["balanced"], pipeline: "Pipeline", train: LabelledText
     ) -> None:
-        from kbert.tasks.training_data import class_weights
+        from kbert.tasks.training_data import example_weights
 
-        class_weights(class_weight, pipeline, train)  # raises
+        example_weights(class_weight, pipeline, train)  # raises
 
     def with_texts(self, train: LabelledText, columns: Mapping[str, list]) -> LabelledText:
         texts, pairs = columns["text"], columns.get("text_pair")
@@ -173,7 +173,7 @@ class TextTask(Task):
 
         preprocessor = pipeline.preprocessor
         labels = data.labels_by_output(train, pipeline.model.num_labels)
-        weights = None if class_weight is None else data.class_weights(class_weight, pipeline, train)
+        weights = None if class_weight is None else data.example_weights(class_weight, pipeline, train)
         if teacher is not None:
             labels = teacher.beside(labels)
         if not preprocessor.makes_windows:

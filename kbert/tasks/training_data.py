@@ -143,7 +143,7 @@ def labels_by_output(examples: "Examples", num_labels: int | None = None) -> dic
     return {output: np.asarray(examples.labels, kind)}
 
 
-def class_weights(
+def example_weights(
     class_weight: Mapping[Any, float] | Literal["balanced"], pipeline: "Pipeline", examples: LabelledText
 ) -> np.ndarray:
     """The factor of each example's loss, float32 [n], for `class_weight` as `class_factors` takes it."""

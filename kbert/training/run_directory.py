@@ -42,7 +42,8 @@ class RunDirectory:
     """The directory of one run, opened by `open_run`.
 
     Attributes:
-        resume: bool, whether there is an unfinished run with the same settings and inputs to resume.
+        resume: bool, whether there is an unfinished run with the same settings and inputs. `fit_steps` resumes it,
+            from the checkpoints in the directory.
         is_chief: bool, whether this process writes; of several workers the first does.
         is_made: bool, whether `open_run` made the directory.
     """

@@ -11,7 +11,7 @@ from helpers.tiny_directory import NOUNS, VOCABULARY, write_table, write_tiny_di
 from helpers.tiny_finetuning import DEV, NO_DEV, ROWS, TASK, prepare, same
 
 import kbert
-from kbert.finetuning.starting_pipeline import ANSWERS
+from kbert.finetuning.teaching import ANSWERS
 
 CLEAR = dict(teacher_temperature=4.0, hard_fraction=0.0)
 TAGGED = {

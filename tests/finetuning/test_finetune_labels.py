@@ -165,10 +165,10 @@ def test_a_run_whose_head_goes_on_in_its_own_order_is_resumed_exactly(init, tmp_
 
 
 def test_balanced_classes_weigh_the_same(init):
-    from kbert.tasks.training_data import class_weights
+    from kbert.tasks.training_data import example_weights
 
     work = prepare(init, TASK, ROWS, **NO_DEV)
-    factors = class_weights("balanced", work.pipeline, work.train)
+    factors = example_weights("balanced", work.pipeline, work.train)
     sums = [factors[work.train.labels == n].sum() for n in (0, 1)]
     assert sums == pytest.approx([15, 15])
     _, _, given = next(

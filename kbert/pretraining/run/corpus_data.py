@@ -21,7 +21,7 @@ from kbert.pretraining.dataset_statistics import (
 )
 from kbert.pretraining.entities import aligned_spans, known_names
 from kbert.pretraining.real_fractions import real_fractions
-from kbert.pretraining.run.phases import first_row, plan_stages
+from kbert.pretraining.run.phases import Phase, first_row, plan_stages
 from kbert.pretraining.run.starting_model import starting_model
 from kbert.pretraining.sources import Source, check_held_out, open_source
 from kbert.pretraining.tfrecords import check_tfrecords, is_tfrecords
@@ -221,19 +221,22 @@ def choose_packing(
     return settings.with_packing(pays)
 
 
-def packing_pays(
-    source: Source, tokenizer: BertTokenizer, phases: Iterable[tuple[int, float, int, int]], **options
-) -> bool:
+def packing_pays(source: Source, tokenizer: BertTokenizer, phases: Iterable[Phase], **options) -> bool:
     """Whether packed rows are fewer rows, by a twentieth.
 
     By the first pool alone, so that a run that is resumed decides the same.
     """
     plain = packed = total = 0.0
-    for length, fraction, rows, predictions in phases:
+    for phase in phases:
         fractions = real_fractions(
-            source, tokenizer, sequence_length=length, max_predictions=predictions, filled=False, **options
+            source,
+            tokenizer,
+            sequence_length=phase.sequence_length,
+            max_predictions=phase.max_predictions,
+            filled=False,
+            **options,
         )
-        tokens = fraction * rows * length
+        tokens = phase.fraction * phase.batch_size * phase.sequence_length
         plain += tokens * fractions["plain"]
         packed += tokens * fractions["packed"]
         total += tokens

@@ -75,6 +75,7 @@ def evaluate_pretraining(
 
 
 def _scores(asked) -> dict[str, float | int]:
+    from kbert.config import default_max_predictions
     from kbert.pretraining.dataset import pretraining_dataset
     from kbert.pretraining.dataset_statistics import (
         BASELINE_TOKENS,
@@ -82,7 +83,6 @@ def _scores(asked) -> dict[str, float | int]:
         token_counts,
         unigram_baseline,
     )
-    from kbert.pretraining.run.phases import default_max_predictions
     from kbert.pretraining.run.pretraining_settings import corpus_source
     from kbert.training.logs import readable_logs
     from kbert.weights.load import load_pretrained

@@ -1,18 +1,25 @@
 """The phases of a pre-training: sequence lengths in order, as the paper's 128 and then 512, and what happens when.
 
-A phase is (sequence length, fraction of the run, rows of an update, the maximum number of masks in a row). A batch size
-that rises divides phases into stages.
+A batch size that rises divides phases into stages.
 """
 
 import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
 
 from kbert.config import default_max_predictions
 from kbert.training.run_state import Stage, first_steps
 
-Phase = tuple[int, float, int, int]
+
+class Phase(NamedTuple):
+    """A part of a run, with its fraction of the run and the maximum number of masks in a row."""
+
+    sequence_length: int
+    fraction: float
+    batch_size: int
+    max_predictions: int
 
 
 def read_phases(
@@ -24,7 +31,7 @@ def read_phases(
     """
     phases = list(phases)
     complete = tuple(_read_phase(phase, batch_size, max_predictions, default) for phase in phases)
-    if not complete or not math.isclose(math.fsum(fraction for _, fraction, *_ in complete), 1.0, abs_tol=1e-6):
+    if not complete or not math.isclose(math.fsum(phase.fraction for phase in complete), 1.0, abs_tol=1e-6):
         raise ValueError(f"pretrain: the fractions of `phases` must have the sum 1. Received: {phases}")
     return complete
 
@@ -62,7 +69,7 @@ def _read_phase(phase, batch_size, max_predictions, default):
             f"they differ, such as 128:0.9 or 512:0.1:64:80. Received: {phase!r}"
         ) from None
     size, predictions = (*more, *(batch_size, max_predictions)[len(more) :])
-    return length, fraction, size, predictions or default(length)
+    return Phase(length, fraction, size, predictions or default(length))
 
 
 def _whole(value):
@@ -82,21 +89,22 @@ def plan_stages(phases: Sequence[Phase], ramp: tuple[int, float] | None = None) 
 
         [stage.batch_size for stage in plan_stages([(128, 1.0, 32, 20)], (8, 0.5))]  # [8, 16, 32]
     """
-    ends = list(itertools.accumulate(fraction for _, fraction, *_ in phases))
+    phases = [Phase(*phase) for phase in phases]
+    ends = list(itertools.accumulate(phase.fraction for phase in phases))
     ends[-1] = 1.0
-    ramped = _ramp_sizes(ramp, max(size for *_, size, _ in phases))  # [(end, size)]
+    ramped = _ramp_sizes(ramp, max(phase.batch_size for phase in phases))  # [(end, size)]
     stages: list[Stage] = []
     start = 0.0
     for end in sorted({*ends, *(end for end, _ in ramped)}):
         number = next(n for n, last in enumerate(ends) if start < last)
-        length, _, size, predictions = phases[number]
-        limit = next((limit for last, limit in ramped if start < last), size)
+        phase = phases[number]
+        limit = next((limit for last, limit in ramped if start < last), phase.batch_size)
         stage = Stage(
             end,
             phase=number,
-            batch_size=min(size, limit),
-            sequence_length=length,
-            max_predictions=predictions,
+            batch_size=min(phase.batch_size, limit),
+            sequence_length=phase.sequence_length,
+            max_predictions=phase.max_predictions,
         )
         if stages and dataclasses.replace(stages[-1], end=end) == stage:
             stages.pop()  # it goes on

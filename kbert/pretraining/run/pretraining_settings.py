@@ -9,19 +9,12 @@ import pathlib
 from typing import Any
 
 from kbert.checks import shown
-from kbert.config import default_num_parts
+from kbert.config import default_max_predictions, default_num_parts
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import DocumentList, prose_sentences, texts_as_documents
 from kbert.corpus.records_manifest import is_records
 from kbert.options import Arguments, to_json
-from kbert.pretraining.run.phases import (
-    Phase,
-    count_steps,
-    default_max_predictions,
-    plan_stages,
-    read_phases,
-    read_ramp,
-)
+from kbert.pretraining.run.phases import Phase, count_steps, plan_stages, read_phases, read_ramp
 from kbert.pretraining.run.pretrain import Masking, Objective, Rows, pretrain
 from kbert.pretraining.run.stored_batches import MANIFEST, is_batches, read_manifest
 from kbert.tasks.in_memory import column_names, read_columns
@@ -70,7 +63,7 @@ _INSTEAD = {"phases": ("sequence_length",), "sequence_length": ("phases",), "war
 
 
 class PretrainingSettings:
-    """The arguments of `kbert.pretrain` that decide its result, complete, by their own names.
+    """The arguments of `kbert.pretrain` that decide its result, complete: each an attribute by its own name.
 
     Where several phases are given, `sequence_length` is the longest of theirs; `batches` is the manifest of stored
     batches, or None.
@@ -93,7 +86,7 @@ class PretrainingSettings:
         vars(self).update(named)
         self._complete_phases()
         self._complete_warmup()
-        self._check_batches()
+        self._complete_ramp()
         self._check_combinations()
 
     @property
@@ -113,7 +106,7 @@ class PretrainingSettings:
             self.max_predictions = self.max_predictions or self._default_predictions(self.sequence_length)
             return
         phases = read_phases(self.phases, self.batch_size, self.max_predictions, self._default_predictions)
-        longest = max(length for length, *_ in phases)
+        longest = max(phase.sequence_length for phase in phases)
         if self.sequence_length not in (None, longest):  # settings.json, which can be a configuration, has the longest
             raise ValueError(
                 f"pretrain: `phases` have sequence lengths. Received: sequence_length={self.sequence_length} as well"
@@ -175,7 +168,7 @@ class PretrainingSettings:
                 f"Received: {self.steps} and {self.steps_per_execution}"
             )
 
-    def _check_batches(self):
+    def _complete_ramp(self):
         self.batch_size_ramp = read_ramp(self.batch_size_ramp)
         sizes = {stage.batch_size for stage in self.stages()}
         if self.batch_size_ramp is not None and self.batch_size_ramp[0] >= max(sizes):
@@ -199,7 +192,7 @@ class PretrainingSettings:
 
     def all_phases(self) -> tuple[Phase, ...]:
         """The phases of the run, in order; without `phases` it is one."""
-        return self.phases or ((self.sequence_length, 1.0, self.batch_size, self.max_predictions),)
+        return self.phases or (Phase(self.sequence_length, 1.0, self.batch_size, self.max_predictions),)
 
     def stages(self) -> list[Stage]:
         """The parts of the run, in order."""

@@ -65,11 +65,11 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     stages = settings.stages()
     # Phases, a ramp and the clock are fractions of the run: of a longer one the steps done would have been others.
     is_extendable = settings.hours is None and len(stages) == 1
-    schedule = make_schedule if is_extendable else None
+    longer_schedule = make_schedule if is_extendable else None
     # Before what takes long; of several workers the first tells the others in `open_run`.
     if asked.output is not None and not bookkeeping.overwrite and not asked.dry_run and hardware.name != "multiworker":
         undecided = ["packed"] if settings.packed is None else []
-        check_output(asked.output, settings.to_dict(), schedule, undecided)
+        check_output(asked.output, settings.to_dict(), longer_schedule, undecided)
 
     # The data, and the model that learns from them
     data = _open_data(settings, asked.rows.data_service)
@@ -103,7 +103,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
             hardware,
             inputs=settings.inputs(),
             recipe="kbert.pretrain",
-            schedule=schedule,
+            schedule=longer_schedule,
         )
     run = Run(directory, log_dir, hardware.is_chief)
     with hardware.scope():
@@ -207,7 +207,7 @@ def check_run(settings: PretrainingSettings, hardware: Hardware, log_every: int,
         )
     if data_service is not None and not settings.reads_records:
         raise ValueError("pretrain: a data service makes rows of records. Received: data_service, and text")
-    for rows in (*sizes, *(size for *_, size, _ in settings.all_phases())):  # of training, and of evaluation
+    for rows in (*sizes, *(phase.batch_size for phase in settings.all_phases())):  # of training, and of evaluation
         check_divides(rows)
 
 

@@ -1,0 +1,85 @@
+"""What a student learns of its teacher: the teacher's answers, which a run keeps, and the losses that take them."""
+
+import hashlib
+import json
+import logging
+import os
+import pathlib
+import zipfile
+
+import numpy as np
+
+from kbert.files import atomic_file
+from kbert.finetuning.prediction_rows import rows_to_answer
+from kbert.models.bert_model import BertModel
+from kbert.optim.distillation_loss import DistillationLoss
+from kbert.options import Arguments, Distillation
+from kbert.pipelines.pipeline import Pipeline
+from kbert.preprocessing.strings import string_columns
+from kbert.tasks.examples import Examples
+from kbert.tasks.task import Task, TeacherAnswers
+from kbert.training.made_by import identify_model
+from kbert.weights.build_pipeline import build_pipeline
+
+_LOGGER = logging.getLogger("kbert")
+ANSWERS = "teacher.npz"  # in the run's directory
+
+
+class Teaching:
+    """What a student learns of its teacher."""
+
+    def __init__(self, asked: Arguments, task: Task, pipeline: Pipeline, train: Examples) -> None:
+        teacher, unlabelled = asked.distillation.teacher, asked.distillation.unlabelled
+        self.name = identify_model(teacher)  # in settings.json
+        if not isinstance(teacher, Pipeline):
+            teacher = build_pipeline(teacher)
+        self.examples = train  # then texts without labels
+        if unlabelled is not None:
+            self.examples = task.with_texts(train, _read_texts(unlabelled, task, pipeline))
+        self.unlabelled = len(self.examples) - len(train)
+        self.answers: TeacherAnswers | None = None  # of a dry run
+        if asked.dry_run:
+            return
+        inputs = [teacher.fingerprint(), self.examples.fingerprint(), pipeline.settings(), task.to_dict()]
+        self._key = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
+        outputs = None if asked.output is None else self._stored(pathlib.Path(asked.output) / ANSWERS)
+        if outputs is None:
+            _LOGGER.info("the teacher answers %s examples", f"{len(self.examples):,}")
+            try:
+                task.check_pipeline(teacher)
+                outputs = task.teacher_answers(teacher, pipeline, self.examples, asked.batch_size)
+            except ValueError as error:
+                raise ValueError(f"finetune: `teacher`: {str(error).removeprefix('evaluate: ')}") from None
+        self.answers = TeacherAnswers(outputs, len(train))
+
+    def _stored(self, path: pathlib.Path) -> dict | None:
+        """The answers of an earlier start of this run; None: there are none."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                arrays = {name: file[name] for name in file.files}
+        except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+            return None
+        return arrays if str(arrays.pop("key", "")) == self._key else None
+
+    def write(self, directory: pathlib.Path) -> None:
+        """Keeps the answers for a run that is resumed."""
+        with atomic_file(directory / ANSWERS, "wb") as file:
+            np.savez(file, key=np.array(self._key), **self.answers.outputs)
+
+
+def distillation_losses(model: BertModel, distillation: Distillation) -> dict[str, DistillationLoss]:
+    """The losses of a student, by output."""
+    return {
+        name: DistillationLoss(loss, distillation.teacher_temperature, distillation.hard_fraction)
+        for name, loss in model.default_loss().items()
+    }
+
+
+def _read_texts(data, task: Task, pipeline: Pipeline) -> dict[str, list[str]]:
+    """Texts without labels: input of the pipeline → strings."""
+    columns = {name: getattr(task, name, None) or name for name in pipeline.input_names}
+    if isinstance(data, str | os.PathLike):
+        columns, rows = rows_to_answer(pipeline, data, None, (), trained=columns)
+        return {name: [row[column] for row in rows] for name, column in columns.items()}
+    texts = string_columns(data, list(columns.values()), "finetune: `unlabelled`", ())
+    return {name: [text.decode() for text in column.numpy()] for name, column in zip(columns, texts, strict=True)}

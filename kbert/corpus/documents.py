@@ -13,15 +13,17 @@ import json
 import logging
 import os
 import re
+import typing
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn
 
 from kbert.checks import shown
 from kbert.corpus.corpus_files import find_files, is_parquet, open_texts
+from kbert.options import CorpusFormat
 
 _LOGGER = logging.getLogger("kbert")
-FORMATS = ("auto", "lines", "prose", "wikiextractor")
+FORMATS = typing.get_args(CorpusFormat)
 _SAMPLE_LINES, _SAMPLE_CHARACTERS = 2000, 1 << 18
 _FEW = 10  # a tenth of the texts, or fewer, with more than half of the documents: a warning
 _NARROWEST_COLUMN = 40  # characters; shorter lines of equal length are probably sentences

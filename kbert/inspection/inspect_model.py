@@ -133,7 +133,7 @@ def inspect(
         if importlib.util.find_spec("sklearn"):
             findings["probes"] = _probes(train, words, of_train, of_test, seed)
         else:
-            _LOGGER.warning("no probes: they need scikit-learn, which pip install 'kbert[inspect]' installs")
+            _LOGGER.warning("no probes: they need scikit-learn, which the extra inspect installs")
         embeddings.append(labelled_vectors(words, of_test[:, -1], max_vectors))
         if words.has_words:
             findings |= heads_and_words(encoder, tokenizer, words, sequence_length)

@@ -98,8 +98,8 @@ def pretraining_dataset(
         max_predictions: P, the maximum number of masks in a row, over all its parts if it is packed; the original uses
             80 for 512 tokens.
         seed: determines everything that is random; unused with `evaluation`.
-        start_step: number of batches to skip. From records by counting rows, about 100 million tokens a second; text
-            is read and tokenised again, but not laid out and masked.
+        start_step: number of batches to skip. Rows of records are counted; text is read and tokenised again, but not
+            laid out and masked.
         start_row: number of rows to skip as well, where the batches before had other sizes.
         epochs: how often each document is visited; None: infinitely often. Rows of the last epoch that do not fill a
             batch are dropped. Of text also a function that is called as an iteration begins, and returns the numbers of

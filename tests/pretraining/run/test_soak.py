@@ -28,7 +28,7 @@ class Usage(keras.callbacks.Callback):
         self.found.append((pages * os.sysconf("SC_PAGE_SIZE") / 2**20, len(os.listdir("/proc/self/fd"))))
 
 
-def test_ten_thousand_steps_take_no_more_than_a_thousand(tmp_path):
+def test_ten_thousand_steps_take_no_more_than_five_thousand(tmp_path):
     write_records(make_documents(300), make_tokenizer(), tmp_path / "records", shard_tokens=2000, held_out=0.1)
     usage = Usage()
     kbert.pretrain(
@@ -44,6 +44,7 @@ def test_ten_thousand_steps_take_no_more_than_a_thousand(tmp_path):
         output=tmp_path / "run",
     )
     assert len(usage.found) == STEPS // EVERY
-    (memory, files), (memory_at_end, files_at_end) = usage.found[2], usage.found[-1]
+    (_, files), (memory, _), (memory_at_end, files_at_end) = (usage.found[place] for place in (2, 9, -1))
     assert files_at_end <= files, usage.found
-    assert memory_at_end < memory + 30, usage.found
+    # 15 MiB in 5,000 steps; before, in a process of many tests, memory that others freed may be taken at once.
+    assert memory_at_end < memory + 15, usage.found

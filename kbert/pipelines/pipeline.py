@@ -156,12 +156,13 @@ class Pipeline(FreshFunctions, keras.Model):
 
     def settings(self) -> dict[str, Any]:
         """What `kbert.save_pretrained` stores besides weights and architecture, by the names of the fields."""
-        return {**self.answers.settings(), **self.preprocessor.settings()}
+        taken = ("tokenizer", "sequence_length", *task_class(self.task).option_names())
+        every = {**self.answers.settings(), **self.preprocessor.settings()}
+        return {name: value for name, value in every.items() if name in taken}
 
     def options(self) -> dict:
         """The settings that `kbert.build_pipeline` takes for the task, to make such a pipeline again."""
-        taken = ("sequence_length", *task_class(self.task).option_names())
-        return {name: value for name, value in self.settings().items() if name in taken}
+        return {name: value for name, value in self.settings().items() if name != "tokenizer"}
 
     def __call__(self, inputs: Any, *args, **kwargs) -> dict[str, Any]:
         # Not in `call`: Keras checks what comes in before that, and would count the strings of a list.

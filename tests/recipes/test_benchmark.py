@@ -5,7 +5,7 @@ import json
 import types
 
 import pytest
-from benchmarks import peak, training
+from benchmarks import peak, text, training
 from benchmarks.peak import model_products, with_gradients
 from helpers.run_recipe import as_flags, run_recipe
 from helpers.slow_but import slow_but
@@ -59,6 +59,7 @@ def test_encoding_of_real_batches_counts_their_padding(tmp_path, capsys):
 
 def count_steps(set_attribute):
     """From now on `fit` counts its steps without doing them, and the second dataset is the first."""
+    assert text.pretraining_dataset is dataset.pretraining_dataset  # imported before the latter is replaced
     made, pretraining_dataset = [], dataset.pretraining_dataset
 
     def once(*arguments, **options):

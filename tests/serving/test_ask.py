@@ -88,7 +88,10 @@ def test_frames_are_sent_as_lists():
 
 def test_arrays_and_bytes_are_sent_as_lists():
     client = ServingClient("http://localhost:8501", "reviews")
-    for column in (("a", "é"), np.array(["a", "é"]), np.array(["a", "é"], np.dtypes.StringDType())):
+    columns = [("a", "é"), np.array(["a", "é"])]
+    if hasattr(np.dtypes, "StringDType"):  # of NumPy 2
+        columns.append(np.array(["a", "é"], np.dtypes.StringDType()))
+    for column in columns:
         assert SENT in client.curl({"text": column})
     assert '{"c": [["a", "b"], ["c", ""]]}' in client.curl({"c": [np.array(["a", "b"]), ["c"]]})
     assert '{"text": [{"b64": "/w=="}]}' in client.curl({"text": [b"\xff"]})

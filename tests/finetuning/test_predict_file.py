@@ -324,7 +324,7 @@ def test_the_inputs_are_not_replaced_by_their_answers(pipeline, source, tmp_path
     for name in ("none.csv", "none.txt"):
         for answer in (functools.partial(predict_file, pipeline), by_beam):
             with pytest.raises(
-                FileNotFoundError, match=f"Expected a file of inputs. Received: .*{name}, which is none"
+                FileNotFoundError, match=f"Expected a file of inputs. Received: .*{name}', which is not a file"
             ):
                 answer(tmp_path / name, tmp_path / "a.jsonl")
 

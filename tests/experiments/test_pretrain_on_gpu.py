@@ -1,9 +1,6 @@
 """The recipe that pre-trains several models in one loop on JAX: its rows and masks, and a whole run."""
 
 import json
-import os
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -20,7 +17,7 @@ from kbert.pretraining.pairs import sentence_pairs
 pytestmark = pytest.mark.parity
 RECIPES = ROOT / "recipes"
 CLS, SEP, MASK = (VOCABULARY.index(token) for token in ("[CLS]", "[SEP]", "[MASK]"))
-LENGTH, JAX = 32, {"KERAS_BACKEND": "jax"}
+LENGTH = 32
 
 
 @pytest.fixture(scope="module")
@@ -192,37 +189,55 @@ def test_updates_are_those_of_compile_and_train_on_batch(written, jax):
         assert difference < 1e-5 < 1e-2 < movement
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--phases", "32:0.9", "48:0.1", "--steps", "60"], "whole chunks of 60 steps"),
-        (["--phases", "32:0.5"], "must have the sum 1"),
-        (["--phases", "64:1"], "no rows of 64 tokens: gpu_rows.py writes some: --lengths 64"),
-        (["--phases", "32:0.5", "48:0.5", "--batch-size", "1", "--steps", "4", "--chunk", "2"], "with a row an update"),
-        (["--phases", "32:1", "--masks", "80/10"], "three percentages that add up to 100"),
-        (["--phases", "32:1", "--masks", "110/-10/0"], "three percentages that add up to 100"),
-        (["--phases", "32:1", "--steps", "0"], "--steps must be"),
-        (["--phases", "32:1", "--size", "tiny", "--steps", "9", "--output", __file__ + "/run"], "Not a directory"),
-        (["--phases", "32:1", "--init", "absent"], "must be a kbert directory"),
-        (["--phases", "32:1", "--init", "absent", "--size", "tiny"], "`size` or `left_to_right` as well"),
-    ],
-)
-def test_wrong_arguments(written, jax, tmp_path, options, message):
-    said = wrong(written / "rows", "--output", tmp_path / "run", *options)
-    assert message in said and not (tmp_path / "run").exists()
+WRONG = [  # what is written instead of or behind the right arguments, what the error says
+    (["--phases", "32:0.9", "48:0.1", "--steps", "60"], "whole chunks of 60 steps"),
+    (["--phases", "32:0.5"], "must have the sum 1"),
+    (["--phases", "64:1"], "no rows of 64 tokens: gpu_rows.py writes some: --lengths 64"),
+    (["--phases", "32:0.5", "48:0.5", "--batch-size", "1", "--steps", "4", "--chunk", "2"], "with a row an update"),
+    (["--phases", "32:1", "--masks", "80/10"], "three percentages that add up to 100"),
+    (["--phases", "32:1", "--masks", "110/-10/0"], "three percentages that add up to 100"),
+    (["--phases", "32:1", "--steps", "0"], "--steps must be"),
+    (["--phases", "32:1", "--size", "tiny", "--steps", "9", "--output", __file__ + "/run"], "Not a directory"),
+    (["--phases", "32:1", "--init", "absent"], "must be a kbert directory"),
+    (["--phases", "32:1", "--init", "absent", "--size", "tiny"], "`size` or `left_to_right` as well"),
+    ("absent", "absent"),
+    ("text.txt", "text.txt"),
+]
+# All in one process, as importing JAX and Keras takes seconds; the last line that each call printed, and its status.
+CALLS = """
+import contextlib, io, json, sys
+sys.path.insert(0, sys.argv[1])
+from kbert.cli import run_command
+from pretrain_on_gpu import COMMAND
+
+found = []
+for arguments in json.loads(sys.argv[2]):
+    with contextlib.redirect_stderr(io.StringIO()) as said:
+        try:
+            run_command(COMMAND, arguments)
+            status = 0
+        except SystemExit as exit:
+            status = exit.code
+    lines = [*said.getvalue().splitlines(), *([status] if isinstance(status, str) else [])]  # as an interpreter prints it
+    found.append([status, lines[-1]])
+print(json.dumps(found))
+"""
 
 
-def wrong(*arguments):
-    """The one line that a call of the recipe ends with."""
-    command, environment = [sys.executable, RECIPES / "pretrain_on_gpu.py", *arguments], os.environ | JAX
-    run = subprocess.run(command, env=environment, capture_output=True, text=True)
-    assert run.returncode and run.stderr.splitlines()[-1].startswith("error: "), run.stderr
-    return run.stderr.splitlines()[-1]
+@pytest.fixture(scope="module")
+def said(written, jax):
+    """The status and last line of each call in WRONG, and the directory that none of them may make."""
+    output, calls = str(written / "run"), []
+    for options, _ in WRONG:
+        rows, options = (options, []) if isinstance(options, str) else ("rows", options)
+        calls.append([str(written / rows), "--output", output, *options])
+    return run_python(CALLS, RECIPES, json.dumps(calls), backend="jax"), written / "run"
 
 
-def test_wrong_paths_are_named(written, jax, tmp_path):
-    assert "absent" in wrong(tmp_path / "absent", "--output", tmp_path / "run")
-    assert "text.txt" in wrong(written / "text.txt", "--output", tmp_path / "run")
+@pytest.mark.parametrize("number", range(len(WRONG)), ids=[message for _, message in WRONG])
+def test_wrong_arguments(said, number):
+    (status, line), message = said[0][number], WRONG[number][1]
+    assert status and line.startswith("error: ") and message in line and not said[1].exists()
 
 
 TRAIN = (

@@ -1,4 +1,4 @@
-"""What the layers do differently on JAX, and the benchmark there, in one process without TensorFlow."""
+"""What the layers do differently on JAX, and the benchmark there, in processes without TensorFlow."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ from helpers.run_python import BLOCK_TENSORFLOW, run_python
 SCRIPT = (
     BLOCK_TENSORFLOW
     + """
-import contextlib, io, json
+import json
 import jax, keras
 import numpy as np
 from keras import ops
@@ -94,7 +94,13 @@ states = BiLstm()(encoder(encoder.input)["sequence_output"], encoder.input["padd
 tagger = keras.Model(encoder.input, keras.layers.Dense(3)(states))
 tagger.compile(keras.optimizers.Adam(0.01), keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 result["bilstm"] = [float(tagger.train_on_batch(batch, ids % 3)) for _ in range(10)]
-
+print(json.dumps(result))
+"""
+)
+BENCHMARK = (
+    BLOCK_TENSORFLOW
+    + """
+import contextlib, io, json
 sys.path.insert(0, sys.argv[1] + "/recipes")
 import benchmark
 from kbert.cli import run_command
@@ -102,7 +108,7 @@ printed = io.StringIO()
 with contextlib.redirect_stdout(printed):
     run_command(benchmark.COMMAND, "train --size tiny --batch-size 2 --sequence-length 16 --max-predictions 2 "
                                    "--rounds 1 --dropout 0 --seconds 0.05 --json".split())
-result["benchmark"] = json.loads(printed.getvalue().splitlines()[-1])
+result = json.loads(printed.getvalue().splitlines()[-1])
 result["tensorflow"] = [name for name in sys.modules if name.split(".")[0] == "tensorflow"]
 print(json.dumps(result))
 """
@@ -112,7 +118,7 @@ print(json.dumps(result))
 @pytest.fixture(scope="module")
 def result():
     pytest.importorskip("jax")
-    return run_python(SCRIPT, ROOT, backend="jax")
+    return run_python(SCRIPT, backend="jax")
 
 
 @pytest.mark.parity
@@ -141,10 +147,12 @@ def test_left_to_right_models(result):
     assert np.all(np.isfinite(result["bilstm"])) and result["bilstm"][-1] < result["bilstm"][0]
 
 
+@pytest.mark.slow  # the command: tests/recipes/test_benchmark.py; JAX: test_two_jax_devices_train_as_tensorflow_does
 @pytest.mark.parity
-def test_the_benchmark_needs_no_tensorflow(result):
-    found = result["benchmark"]
-    assert not result["tensorflow"]
+def test_the_benchmark_needs_no_tensorflow():
+    pytest.importorskip("jax")
+    found = run_python(BENCHMARK, ROOT, backend="jax")
+    assert not found["tensorflow"]
     assert found["tokens_per_second"] > 0 and found["dropout"] == 0 and found["size"] == "tiny"
     assert found["gflops_per_second"] > 0 and 0 < found["fraction_of_matmul_peak"]
     assert (found["device"] == "CPU") == ("model_flops_utilisation" not in found)

@@ -79,6 +79,7 @@ class Table:
 
 
 BERT = "BERT"
+_RANDOM_WEIGHTS = Row(name="random weights", finetuning={"random_weights": True}, paper_sign=-1)
 _NO_NSP = {"next_sentence": False}
 _LTR = _NO_NSP | {"left_to_right": True}
 _COLUMNS = ("MNLI", "QNLI", "MRPC", "SST-2", "SQuAD")  # of table 5
@@ -121,6 +122,7 @@ def _table5():
                 pretraining=_LTR,
                 finetuning={"bilstm": True},
             ),
+            _RANDOM_WEIGHTS,
         ),
     )
 
@@ -170,7 +172,7 @@ def _table8():
         title="Table 8: what masked tokens become, in percent: [MASK], themselves, random tokens",
         source="appendix C.2",
         reference="80/10/10",
-        rows=tuple(rows),
+        rows=(*rows, _RANDOM_WEIGHTS),
         feature_columns=(feature_mode,),
     )
 
@@ -235,13 +237,12 @@ def _positions():
 
 
 def _pretraining():
-    random = Row(name="random weights", finetuning={"random_weights": True}, paper_sign=-1)
     return Table(
         name="pretraining",
         title="Pre-training, and random weights of its architecture",
         source="the paper's claim",
         reference=BERT,
-        rows=(Row(name=BERT), random),
+        rows=(Row(name=BERT), _RANDOM_WEIGHTS),
     )
 
 

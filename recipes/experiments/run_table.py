@@ -32,7 +32,7 @@ def run_table(table: Table, study: Study, results) -> dict:
     rows = {}
     for row in table.rows:
         scores = {}
-        for column, (task, mode) in columns.items():
+        for column, (task, mode) in _columns_of(row, columns).items():
             grid = study.scores(row, task, row.feature_mode or mode)
             rate = max(grid, key=lambda one: statistics.mean(grid[one]))
             scores[column] = summary(grid[rate]) | {"learning_rate": rate, "grid": {f"{r:g}": grid[r] for r in grid}}
@@ -64,6 +64,12 @@ def run_table(table: Table, study: Study, results) -> dict:
     }
     write_result(result, results)
     return result
+
+
+def _columns_of(row, columns):
+    """The columns of a row: there are no taggers on the features of random weights."""
+    is_random = row.finetuning.get("random_weights")
+    return {name: (task, mode) for name, (task, mode) in columns.items() if not (is_random and mode)}
 
 
 def _constant_row(figures):
@@ -98,7 +104,7 @@ def describe_study_plan(study: Study, tables: Iterable[Table]) -> str:
     for table in tables:
         for row in table.rows:
             pretrainings.setdefault(study.pretrainings.folder(row), row)
-            for column, (task, mode) in study.columns(table).items():
+            for column, (task, mode) in _columns_of(row, study.columns(table)).items():
                 found = study.trainings(row, task, row.feature_mode or mode)
                 new = {name: there for name, there in found.items() if name not in trainings}
                 left[f"{table.name}, {row.name}"][column] += sum(not there for there in new.values())

@@ -122,6 +122,15 @@ def test_random_weights_have_no_pretraining(tmp_path):
     assert result["rows"][1]["pretrained"] == {} and result["rows"][0]["pretrained"]["steps"] == 50
 
 
+def test_random_weights_stand_below_the_tables_of_pretraining_tasks_and_masks(tmp_path):
+    for name, reference in (("table5", "BERT"), ("table8", "80/10/10")):
+        result = run_table(paper_table(name), Scores(), tmp_path)
+        row = next(row for row in result["rows"] if row["name"] == "random weights")
+        assert row["pretrained"] == {} and row["reference"] == reference
+        assert list(row["scores"]) == ["MRPC", "NER"]  # no features of a frozen encoder without pre-training
+        assert row["verdicts"]["NER"]["paper"] == -1
+
+
 def test_features_need_tagged_words(tmp_path):
     for name in ("table7", "table8"):
         with pytest.raises(ValueError, match=f"{name}: expected tagged words among the tasks. Received: .'MRPC'"):

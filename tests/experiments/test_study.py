@@ -86,23 +86,24 @@ def test_what_rows_share_is_made_once(home, made):
         "next_sentence-false",
     ]
     files = sorted((home / "runs" / "finetuning").iterdir())
-    assert len(files) == 4 and all(path.suffix == ".json" and path.stat().st_size < 2000 for path in files)
+    assert len(files) == 5 and all(path.suffix == ".json" and path.stat().st_size < 2000 for path in files)
 
 
 @trains
 def test_the_table(home, made):
     result = read_json(home / "runs" / "results" / "table5.json")
     rows = {row["name"]: row for row in result["rows"]}
-    assert list(rows) == ["BERT", "No NSP", "LTR & No NSP", "+ BiLSTM", "most frequent answer"]
-    constant = rows.pop("most frequent answer")
+    assert list(rows) == ["BERT", "No NSP", "LTR & No NSP", "+ BiLSTM", "random weights", "most frequent answer"]
+    constant, random = rows.pop("most frequent answer"), rows.pop("random weights")
     cell = read_json(next((home / "runs" / "finetuning").iterdir()))
     assert constant["scores"]["SST-2"]["values"] == [100 * cell["constant_answer"]["accuracy"]]
     assert not constant["pretrained"] and not constant["paper"]
+    assert not random["pretrained"] and 0 <= random["scores"]["SST-2"]["mean"] <= 100
     for row in rows.values():
         assert len(row["scores"]["SST-2"]["values"]) == 1 and row["pretrained"]["steps"] == 5
         assert 0 <= row["scores"]["SST-2"]["mean"] <= 100
     assert "nsp_accuracy" in rows["BERT"]["pretrained"] and "nsp_accuracy" not in rows["No NSP"]["pretrained"]
-    assert len(result["sentences"]) == 3 and str(home) not in json.dumps(result)
+    assert len(result["sentences"]) == 4 and str(home) not in json.dumps(result)
 
 
 @trains
@@ -115,14 +116,14 @@ def test_a_dry_run_says_what_is_left(home, tmp_path, capsys, monkeypatch):
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == [
         "0 of 3 pre-trainings are left to do",
-        "4 of 8 fine-tunings and taggers on features are left to do",
+        "5 of 10 fine-tunings and taggers on features are left to do",
     ]
-    assert lines[2:] == [f"  table5, {name}: SST-2 1" for name in ("BERT", "No NSP", "LTR & No NSP", "+ BiLSTM")]
+    assert lines[2:] == [f"  table5, {row.name}: SST-2 1" for row in paper_table("table5").rows]
     run_recipe("ablations", *study_arguments(home, tmp_path / "new", "table5", "--dry-run"))
     lines = capsys.readouterr().out.splitlines()
     assert lines[:3] == ["3 of 3 pre-trainings are left to do", "  BERT (base)", "  No NSP (next_sentence-false)"]
-    assert lines[4] == "4 of 4 fine-tunings and taggers on features are left to do"
-    assert lines[9] == "The first pre-training, BERT:" and lines[-1].startswith("time: about")
+    assert lines[4] == "5 of 5 fine-tunings and taggers on features are left to do"
+    assert lines[10] == "The first pre-training, BERT:" and lines[-1].startswith("time: about")
     assert not (tmp_path / "new").exists()
 
 

@@ -189,19 +189,23 @@ def test_updates_are_those_of_compile_and_train_on_batch(written, jax, stable):
     assert difference < 1e-5 < 1e-2 < movement
 
 
-WRONG = [  # what is written instead of or behind the right arguments, what the error says
-    (["--phases", "32:0.9", "48:0.1", "--steps", "60"], "whole chunks of 60 steps"),
-    (["--phases", "32:0.5"], "must have the sum 1"),
-    (["--phases", "64:1"], "no rows of 64 tokens: gpu_rows.py writes some: --lengths 64"),
-    (["--phases", "32:0.5", "48:0.5", "--batch-size", "1", "--steps", "4", "--chunk", "2"], "with a row an update"),
-    (["--phases", "32:1", "--masks", "80/10"], "three percentages that add up to 100"),
-    (["--phases", "32:1", "--masks", "110/-10/0"], "three percentages that add up to 100"),
-    (["--phases", "32:1", "--steps", "0"], "--steps must be"),
-    (["--phases", "32:1", "--size", "tiny", "--steps", "9", "--output", __file__ + "/run"], "Not a directory"),
-    (["--phases", "32:1", "--init", "absent"], "must be a kbert directory"),
-    (["--phases", "32:1", "--init", "absent", "--size", "tiny"], "`size` or `left_to_right` as well"),
-    ("absent", "absent"),
-    ("text.txt", "text.txt"),
+WRONG = [  # rows, options, what the error says
+    ("rows", ["--phases", "32:0.9", "48:0.1", "--steps", "60"], "whole chunks of 60 steps"),
+    ("rows", ["--phases", "32:0.5"], "must have the sum 1"),
+    ("rows", ["--phases", "64:1"], "no rows of 64 tokens: gpu_rows.py writes some: --lengths 64"),
+    (
+        "rows",
+        ["--phases", "32:0.5", "48:0.5", "--batch-size", "1", "--steps", "4", "--chunk", "2"],
+        "with a row an update",
+    ),
+    ("rows", ["--phases", "32:1", "--masks", "80/10"], "three percentages that add up to 100"),
+    ("rows", ["--phases", "32:1", "--masks", "110/-10/0"], "three percentages that add up to 100"),
+    ("rows", ["--phases", "32:1", "--steps", "0"], "--steps must be"),
+    ("rows", ["--phases", "32:1", "--size", "tiny", "--steps", "9", "--output", __file__ + "/run"], "Not a directory"),
+    ("rows", ["--phases", "32:1", "--init", "absent"], "must be a kbert directory"),
+    ("rows", ["--phases", "32:1", "--init", "absent", "--size", "tiny"], "`size` or `left_to_right` as well"),
+    ("absent", [], "absent"),
+    ("text.txt", [], "text.txt"),
 ]
 # All in one process, as importing JAX and Keras takes seconds; the last line that each call printed, and its status.
 CALLS = """
@@ -228,16 +232,14 @@ print(json.dumps(found))
 @pytest.fixture(scope="module")
 def said(written, jax):
     """The status and last line of each call in WRONG, and the directory that none of them may make."""
-    output, calls = str(written / "run"), []
-    for options, _ in WRONG:
-        rows, options = (options, []) if isinstance(options, str) else ("rows", options)
-        calls.append([str(written / rows), "--output", output, *options])
-    return run_python(CALLS, RECIPES, json.dumps(calls), backend="jax"), written / "run"
+    output = written / "run"
+    calls = [[str(written / rows), "--output", str(output), *options] for rows, options, _ in WRONG]
+    return run_python(CALLS, RECIPES, json.dumps(calls), backend="jax"), output
 
 
-@pytest.mark.parametrize("number", range(len(WRONG)), ids=[message for _, message in WRONG])
+@pytest.mark.parametrize("number", range(len(WRONG)), ids=[message for *_, message in WRONG])
 def test_wrong_arguments(said, number):
-    (status, line), message = said[0][number], WRONG[number][1]
+    (status, line), message = said[0][number], WRONG[number][2]
     assert status and line.startswith("error: ") and message in line and not said[1].exists()
 
 

@@ -60,6 +60,6 @@ print(json.dumps(runpy.run_path(sys.argv[1])["train"](pathlib.Path(sys.argv[2]))
 def test_ten_thousand_steps_take_no_more_than_a_thousand(tmp_path):
     found = run_python(TRAIN, __file__, tmp_path)
     assert len(found) == STEPS // EVERY
-    (memory, files), (memory_at_end, files_at_end) = found[2], found[-1]
+    (memory, files), (memory_halfway, _), (memory_at_end, files_at_end) = found[2], found[9], found[-1]
     assert files_at_end <= files, found
-    assert memory_at_end < memory + 30, found
+    assert memory_at_end < memory + 30 and memory_at_end < memory_halfway + 15, found

@@ -207,12 +207,15 @@ def explain_full_disk(path: PathLike, needed: int | None = None) -> Iterator[Non
 def check_directory_is_free(path: PathLike, own_files: tuple[str, ...], overwrite: bool) -> None:
     """Raises FileExistsError if there is something at `path` that may not be replaced; call it before long work.
 
-    A directory that holds nothing but `own_files`, patterns of names, may be replaced if `overwrite` says so.
+    A directory that holds nothing but `own_files`, patterns of names, may be replaced if `overwrite` says so, but never
+    the one in which the process stands: `write_directory` would take it away.
     """
     check_bool(overwrite, "`overwrite`")
     path = pathlib.Path(path)
     if not path.exists():
         return
+    if path.resolve() == pathlib.Path.cwd():
+        raise FileExistsError(f"Expected a directory to save to. Received: {path}, the current directory; name another")
     if not path.is_dir():
         raise FileExistsError(f"Expected a directory to save to. Received: {path}, which is a file")
     present = sorted(entry.name for entry in path.iterdir())

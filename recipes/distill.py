@@ -6,7 +6,7 @@
 The teacher is fine-tuned on each task, then every student with each seed: on the labels alone, and on the labels and
 the teacher's answers. A task may be limited to its first examples of a random order, NAME:COUNT; with --unlabelled N,
 the student is also taught with N of the others, whose labels it does not see. Every fine-tuning is a run of its own in
---output, so that a killed command goes on; results.json there has all scores on dev.
+--output, so that a killed command goes on, with the same settings only; results.json there has all scores on dev.
 """
 
 import itertools
@@ -54,20 +54,25 @@ def distill(
 
     import kbert
     from kbert.checks import check_directory
+    from kbert.finetuning.grid import is_finished
     from kbert.weights.open_checkpoint import open_checkpoint
 
     output = pathlib.Path(check_directory(output, "`output`"))
     for model in (teacher, *students):
         open_checkpoint(model)  # an error now, and not after the teacher's training
+    words = {pathlib.Path(student.removesuffix("/model")).name: student for student in students}
+    names = {task.partition(":")[0] for task in tasks}
+    if len(words) < len(students) or len(names) < len(tasks):
+        raise ValueError(f"expected students and tasks of different names. Received: {[*students, *tasks]}")
     taught = {"teacher_temperature": teacher_temperature, "hard_fraction": hard_fraction}
 
     def score(source, task, train, dev, name, **options) -> float:
         """The first metric on dev of a fine-tuning, which is made once."""
-        metrics = output / name / "metrics.json"
-        if not metrics.is_file():
-            same = {"epochs": epochs, "batch_size": batch_size, "sequence_length": sequence_length, "dropout": 0.0}
-            kbert.finetune(source, task, train, dev, output / name, **same, **options)
-        return json.loads(metrics.read_text())["dev"][task.metrics[0]]
+        options |= {"epochs": epochs, "batch_size": batch_size, "sequence_length": sequence_length, "dropout": 0.0}
+        call = kbert.finetune.arguments(source, task, train, dev, output / name, **options)
+        if not is_finished(call, train, dev):
+            kbert.finetune(source, task, train, dev, output / name, **options)
+        return json.loads((output / name / "metrics.json").read_text())["dev"][task.metrics[0]]
 
     results = {}
     for name, _, count in (task.partition(":") for task in tasks):
@@ -81,8 +86,7 @@ def distill(
             if unlabelled:
                 kinds[f"taught with {unlabelled} texts"] = kinds["taught"] | {"unlabelled": texts}
         made = {"teacher": score(teacher, task, train, dev, f"{name}/teacher", learning_rate=teacher_rate)}
-        for student, seed in itertools.product(students, seeds):
-            word = pathlib.Path(student.removesuffix("/model")).name
+        for (word, student), seed in itertools.product(words.items(), seeds):
             plain = {"learning_rate": student_rate, "seed": seed}
             for kind, more in kinds.items():
                 run = f"{name}/{word}-{kind.replace(' ', '-')}-{seed}"

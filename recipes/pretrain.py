@@ -34,7 +34,7 @@ def pretrain(
         records: directory of ``kbert records``.
         output: directory for the checkpoints and the model.
         size: of the model.
-        steps: weight updates; the paper: 1,000,000.
+        steps: weight updates, a multiple of `steps_per_epoch`; the paper: 1,000,000.
         steps_per_epoch: between two checkpoints, and two evaluations on the held-out documents.
         batch_size: rows per update; the paper: 256.
         sequence_length: tokens of a row.
@@ -51,6 +51,8 @@ def pretrain(
     from kbert.pretraining import pretraining_dataset
     from kbert.training import ExactResume, choose_hardware
 
+    if steps % steps_per_epoch:
+        raise ValueError(f"`steps` must be a multiple of `steps_per_epoch`. Received: {steps} and {steps_per_epoch}")
     output = pathlib.Path(output)
     hardware = choose_hardware(strategy)
     keras.utils.set_random_seed(seed)
@@ -77,6 +79,7 @@ def pretrain(
     training = pretraining_dataset(records, tokenizer, start_step=resume.step, **rows)
     held_out = pretraining_dataset(records, tokenizer, evaluation=True, batches=50, **rows)
 
+    output.mkdir(parents=True, exist_ok=True)
     history = model.fit(
         training,
         steps_per_epoch=steps_per_epoch,

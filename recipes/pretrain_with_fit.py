@@ -25,7 +25,7 @@ def pretrain(
     Args:
         texts: a file with a text on each line.
         model: the masked language model to start from.
-        output: directory for the model.
+        output: new directory for the model.
         sequence_length: tokens of a row, at most the model's.
         epochs: passes over the texts.
         batch_size: rows of a batch.
@@ -33,7 +33,9 @@ def pretrain(
     import kbert
     from kbert.checks import check_directory
 
-    check_directory(output, "`output`")  # before the work
+    output = check_directory(output, "`output`")  # before the work
+    if output.exists() and any(output.iterdir()):
+        raise FileExistsError(f"{output}: expected a new directory. Received: one with files")
 
     # The data: strings, of which some are held out.
     lines = [line.strip() for line in pathlib.Path(texts).read_text("utf-8").splitlines() if line.strip()]

@@ -15,6 +15,7 @@ from helpers.wrong_values import wrong_inputs
 from kbert import files
 from kbert.files import (
     atomic_file,
+    check_directory_is_free,
     explain_full_disk,
     is_partial,
     parse_json,
@@ -229,6 +230,13 @@ def test_a_directory_that_cannot_take_its_name_leaves_the_old_one(tmp_path, monk
     with pytest.raises(ZeroDivisionError):
         write_directory(tmp_path / "model", lambda place: (place / "b").write_text("2"))
     assert [entry.name for entry in tmp_path.rglob("*")] == ["model", "a"]
+
+
+def test_the_current_directory_is_never_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for path in (".", tmp_path):
+        with pytest.raises(FileExistsError, match="the current directory; name another"):
+            check_directory_is_free(path, ("*",), overwrite=True)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

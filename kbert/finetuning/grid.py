@@ -1,5 +1,6 @@
 """The paper's choice of hyperparameters on dev, on any task, and on all of GLUE (section 4.1 and appendix A.3)."""
 
+import dataclasses
 import functools
 import gc
 import itertools
@@ -28,6 +29,7 @@ from kbert.options import (
 )
 
 if TYPE_CHECKING:
+    from kbert.tasks.examples import Examples
     from kbert.tasks.task import Task
 
 _LOGGER = logging.getLogger("kbert")
@@ -110,7 +112,7 @@ def finetune_grid(
         }
         for point in points
     }
-    left = [folder for folder, call in calls.items() if not _is_finished(finetune.arguments(**call), train, dev)]
+    left = [folder for folder, call in calls.items() if not is_finished(finetune.arguments(**call), train, dev)]
     if dry_run:
         first = finetune(**calls[left[0]], dry_run=True).metrics if left else None
         return {"runs": len(left), "first": first}
@@ -135,7 +137,7 @@ def _folder(point: Mapping[str, float]) -> str:
     return "rate-{learning_rate:g}-epochs-{epochs:g}-batch-{batch_size}-seed-{seed}".format(**point)
 
 
-def _is_finished(call: Arguments, train, dev) -> bool:
+def is_finished(call: Arguments, train: "Examples", dev: "Examples") -> bool:
     """Whether the run of these arguments is finished; FileExistsError if it is one of others."""
     from kbert.training.made_by import identify_model
 
@@ -144,9 +146,14 @@ def _is_finished(call: Arguments, train, dev) -> bool:
     stored = read_json(call.output / "settings.json")
     expected = call.settings() | {"source": identify_model(call.source), "task": call.task.to_dict()}
     expected = {name: value for name, value in expected.items() if name not in ("train", "dev")}
+    if call.distillation.teacher is not None:  # settings.json has what identifies it; texts are not compared
+        stored["distillation"] = stored.get("distillation", {}) | {"unlabelled": None}
+        taught = {"teacher": identify_model(call.distillation.teacher), "unlabelled": None}
+        expected["distillation"] = dataclasses.replace(call.distillation, **taught).to_json()
     changed = differing({name: stored.get(name) for name in expected}, expected)
     examples = {"train": train.fingerprint(), "dev": dev.fingerprint()}
-    changed += differing(read_json(call.output / "inputs.json")["examples"], examples)
+    learned_from = read_json(call.output / "inputs.json")["examples"]
+    changed += differing({name: learned_from.get(name) for name in examples}, examples)
     if changed:
         raise FileExistsError(
             f"{call.output} holds a finished run with other {', '.join(changed)}. Give another `output`, or delete the "

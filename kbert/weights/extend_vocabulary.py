@@ -11,6 +11,7 @@ import numpy as np
 from keras import ops
 
 from kbert.config import BertConfig
+from kbert.models.lora import merged
 from kbert.models.quantized_layers import check_not_quantized
 from kbert.text.special_tokens import tokens_in_text
 from kbert.text.tokenizer import BertTokenizer
@@ -33,12 +34,14 @@ def extend_vocabulary(
     """A copy of a model for which each of these words, or special tokens of your own, is one token.
 
     A word takes the place of an [unused0], [unused1] … of the vocabulary, as BERT's have them, or, where none is left,
-    a new row at the end of the table. Its row is the mean of its former pieces' rows. All other weights and ids stay.
+    a new row at the end of the table. Its row is the mean of its former pieces' rows, or [UNK]'s where it
+    had none. All other weights and ids stay.
     Longer words that begin with a new one are split after it. Continue the pre-training on text of the domain, so that
     the new rows learn.
 
     Args:
-        model: a model of any task that was loaded with its tokenizer (`kbert.load_pretrained`). It is not changed.
+        model: a model of any task that was loaded with its tokenizer (`kbert.load_pretrained`). It is not changed; LoRA
+            is merged in the copy.
         words: each a word as the tokenizer splits text: without white space or punctuation and, for an uncased
             tokenizer, in lower case. Words that are tokens already are left out.
         special_tokens: tokens of your own, such as ``["[E1]", "[/E1]"]`` around an entity. They are read in texts
@@ -66,16 +69,18 @@ def extend_vocabulary(
     if model.pretrained is None or model.pretrained.tokenizer is None:
         raise ValueError("extend_vocabulary: expected a model loaded with its tokenizer. Received: one without")
     check_not_quantized(model)
-    old = model.pretrained.tokenizer
+    pretrained = model.pretrained
+    model = merged(model)
+    old = pretrained.tokenizer
     vocabulary = old.vocabulary
     present = set(vocabulary)
     words = [word for word in dict.fromkeys([*words, *special_tokens]) if word not in present]
-    unused = [i for i, token in enumerate(vocabulary) if _UNUSED.fullmatch(token)]
+    read = dict.fromkeys([*tokens_in_text(old.special_tokens_in_text), *special_tokens])
+    unused = [i for i, token in enumerate(vocabulary) if _UNUSED.fullmatch(token) and token not in read]
     ids = (unused + list(range(len(vocabulary), len(vocabulary) + len(words))))[: len(words)]
     vocabulary += [""] * (max([len(vocabulary) - 1, *ids]) + 1 - len(vocabulary))
     for word, i in zip(words, ids, strict=True):
         vocabulary[i] = word
-    read = dict.fromkeys([*tokens_in_text(old.special_tokens_in_text), *special_tokens])
     settings = old.settings() | ({"special_tokens_in_text": list(read)} if special_tokens else {})
     tokenizer = BertTokenizer(vocabulary, **settings)
     _check_words(tokenizer, words, ids)
@@ -87,9 +92,9 @@ def extend_vocabulary(
     for variable in extended.weights:
         value = values[variable.path]
         if variable.path in _BY_TOKEN:
-            value = _with_rows(value, len(vocabulary), ids, pieces)
+            value = _with_rows(value, len(vocabulary), ids, [of_word or [old.unk_id] for of_word in pieces])
         variable.assign(value)
-    extended.pretrained = dataclasses.replace(model.pretrained, tokenizer=tokenizer)
+    extended.pretrained = dataclasses.replace(pretrained, tokenizer=tokenizer)
     return extended
 
 

@@ -51,6 +51,18 @@ def test_the_best_on_dev_is_kept_and_a_killed_grid_goes_on(source, tmp_path, mon
     assert len(started) == 3
 
 
+def test_a_grid_of_students_goes_on_with_its_teacher_alone(source, tmp_path):
+    teacher = kbert.finetune(source, TASK, ROWS, output=tmp_path / "teacher", steps=1, sequence_length=9).path
+    values = VALUES | {"learning_rates": (1e-3,)} | OPTIONS
+    texts = {"text": ["the film", "good"]}
+    first = finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", teacher=teacher, unlabelled=texts, **values)
+    again = finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", teacher=teacher, unlabelled=texts, **values)
+    assert again == first
+    for other in ({}, {"teacher": source}, {"teacher": teacher, "hard_fraction": 0.1}):
+        with pytest.raises(FileExistsError, match="a finished run with other distillation"):
+            finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", **other, **values)
+
+
 def test_rates_epochs_and_batch_sizes_are_all_combined(source, tmp_path):
     values = {"learning_rates": (1e-4, 1e-3), "epochs": (1, 2), "batch_sizes": (8, 16)}
     assert finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", dry_run=True, **values, **OPTIONS)["runs"] == 8

@@ -3,8 +3,8 @@
 import csv
 import gzip
 import json
-import shutil
 
+import distill
 import embeddings
 import keras
 import pytest
@@ -62,12 +62,23 @@ def few_batches(monkeypatch):
 
 @pytest.mark.usefixtures("few_batches")
 def test_pretrain(home, tmp_path):
-    flags = as_flags(records=home / "records", output=tmp_path, steps=2, steps_per_epoch=1, batch_size=4)
+    output = tmp_path / "new"
+    flags = as_flags(records=home / "records", output=output, steps=2, steps_per_epoch=1, batch_size=4)
     first = run_recipe("pretrain", *flags, *as_flags(sequence_length=16))
     assert len(first["loss"]) == len(first["val_loss"]) == 2
-    assert kbert.load_pretrained(tmp_path).task == "pretraining"
+    assert kbert.load_pretrained(output).task == "pretraining"
     assert run_recipe("pretrain", *flags, *as_flags(sequence_length=16)) == {}  # the run is finished
-    assert len((tmp_path / "history.csv").read_text().splitlines()) == 3
+    assert len((output / "history.csv").read_text().splitlines()) == 3
+    with pytest.raises(SystemExit, match="`steps` must be a multiple of `steps_per_epoch`. Received: 2 and 500"):
+        run_recipe("pretrain", *as_flags(records=home / "records", output=tmp_path / "other", steps=2))
+    assert not (tmp_path / "other").exists()
+
+
+def test_pretrain_with_fit_refuses_files_in_its_output_before_the_work(home, tmp_path):
+    (tmp_path / "notes.txt").touch()
+    flags = as_flags(texts=home / "none.txt", model=home / "init", output=tmp_path)
+    with pytest.raises(SystemExit, match="expected a new directory. Received: one with files"):
+        run_recipe("pretrain_with_fit", *flags)
 
 
 def test_classify(home, tmp_path):
@@ -129,22 +140,15 @@ def test_embeddings(home, tmp_path, pairs):
 
 
 @pytest.mark.slow  # finetuning/test_distillation.py
-@pytest.mark.parametrize("trained", ["two", "all"])
-def test_distill(home, tmp_path, monkeypatch, trained):
-    """Of "two" runs the others are copies: one on labels, and one on all that there is to be taught with."""
+def test_distill(home, tmp_path, monkeypatch):
     calls, finetune = {}, kbert.finetune
 
-    def once(source, task, train, dev, output, **options):
+    def counted(source, task, train, dev, output, **options):
         calls[str(output.relative_to(tmp_path / "runs"))] = {"source": str(source), **options}
-        kind = "unlabelled" in options
-        if trained == "all" or kind not in made:
-            made[kind] = finetune(source, task, train, dev, output, **options).path
-        else:
-            shutil.copytree(made[kind], output)
-            (output / "metrics.json").write_text(json.dumps({"dev": {task.metrics[0]: 0.5}}))
+        return finetune(source, task, train, dev, output, **options)
 
-    made = {}
-    monkeypatch.setattr(kbert, "finetune", once)
+    counted.arguments = finetune.arguments
+    monkeypatch.setattr(kbert, "finetune", counted)
     write_toy_glue(tmp_path / "glue")
     students = [write_tiny_directory(tmp_path / "student/model").parent]
     flags = as_flags(teacher=home / "init", students=students, glue=tmp_path / "glue", output=tmp_path / "runs")
@@ -163,6 +167,24 @@ def test_distill(home, tmp_path, monkeypatch, trained):
         texts = call.get("unlabelled", {}).values()
         assert [len(column) for column in texts] == ([8] * (1 + ("MRPC" in name)) if "-with-" in name else [])
     assert run_recipe("distill", *flags) == results and len(calls) == 8
+
+
+def test_distill_never_takes_the_scores_of_another_run(home, tmp_path):
+    write_toy_glue(tmp_path / "glue")
+
+    def run(students=(), tasks=("SST-2:40",), epochs=0.5):
+        options = {"tasks": tasks, "epochs": epochs, "batch_size": 8, "sequence_length": 16}
+        return distill.distill(home / "init", list(students), tmp_path / "glue", tmp_path / "runs", **options)
+
+    first = run()
+    assert run() == first
+    for more, changed in (({"epochs": 1.0}, "epochs"), ({"tasks": ["SST-2:24"]}, "train")):
+        with pytest.raises(FileExistsError, match=f"teacher holds a finished run with other {changed}"):
+            run(**more)
+    students = [write_tiny_directory(tmp_path / folder / "student") for folder in ("a", "b")]
+    for more in ({"students": map(str, students)}, {"tasks": ["SST-2:40", "SST-2"]}):
+        with pytest.raises(ValueError, match="of different names"):
+            run(**more)
 
 
 @pytest.mark.parametrize("recipe", ["find_entities", "features_bilstm"])

@@ -7,6 +7,7 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, mak
 import kbert
 from kbert.corpus.records import Records
 from kbert.corpus.write_records import write_records
+from kbert.models.copies import copy_model
 from kbert.pretraining.masking import TokenMasking
 from kbert.weights import extend_vocabulary
 
@@ -84,6 +85,31 @@ def test_special_tokens_of_your_own(model, format, tmp_path):
     np.testing.assert_allclose(new[1], old[pieces].mean(axis=0), rtol=1e-6, atol=1e-9)
     unused = extend_vocabulary(model, special_tokens=["[unused0]"])
     assert unused.config == model.config and unused.pretrained.tokenizer(["[unused0]"]).to_list() == [[1]]
+
+
+def test_unused_places_of_special_tokens_stay(model):
+    for first, second in (({}, {"special_tokens": ["[unused0]"]}), ({"special_tokens": ["[unused0]"]}, {})):
+        extended = extend_vocabulary(extend_vocabulary(model, **first), ["xy"], **second)
+        assert extended.pretrained.tokenizer.vocabulary == [*VOCABULARY, "xy"]
+
+
+def test_a_special_token_that_was_read_as_nothing_has_the_row_of_unknown_words(model):
+    extended = extend_vocabulary(model, special_tokens=["\u200b"])
+    table = extended.encoder.get_weights()[0]
+    np.testing.assert_array_equal(table[1], table[extended.pretrained.tokenizer.unk_id])
+
+
+def test_lora_is_merged(model):
+    batch = {"token_ids": np.array([[5, 6, 7]]), "mask_positions": np.array([[1]])}
+    tuned = copy_model(model)
+    tuned.pretrained = model.pretrained
+    tuned.enable_lora(2)
+    for variable in tuned.trainable_variables:
+        variable.assign_add(np.ones(variable.shape) / 8)
+    extended = extend_vocabulary(tuned, ["xy"])
+    old, new = (one(batch)["mlm_logits"][..., : len(VOCABULARY)] for one in (tuned, extended))
+    taken = [i for i in range(len(VOCABULARY)) if i != 1]
+    np.testing.assert_allclose(np.array(old)[..., taken], np.array(new)[..., taken], atol=1e-4)
 
 
 def test_special_tokens_are_never_masked_and_prompts_have_them(model):

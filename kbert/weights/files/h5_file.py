@@ -23,6 +23,7 @@ _HEAP = b"GCOL\x01\x00\x00\x00"  # the beginning of a heap: its size follows, th
 # The attribute "name" as h5py writes it: the types of its value, then length and heap of a string of any length.
 _NAME = re.compile(rb"name\0{4}.{32}(.{4})(.{8})", re.DOTALL)
 _LONGEST_NAME = 1000
+_CLOSING = "decrement id ref count"  # in HDF5's error where the last use of a file or dataset ends
 _NUMBER = re.compile(r"^(encoder_block|transformer_layer)_\d+(?=/|$)")  # the block of a layer
 _HALF = {"float16": np.dtype("float16"), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
 STORAGE_DTYPES = ("float32", *_HALF)
@@ -180,8 +181,16 @@ def h5_errors_raised(path: PathLike) -> Iterator[None]:
     """Raises what h5py only prints while it closes the file at `path`, such as a full disk."""
     printed: list[BaseException] = []
     hooks = sys.excepthook, sys.unraisablehook
-    sys.excepthook = lambda kind, error, trace: printed.append(error)  # Cython calls both
-    sys.unraisablehook = lambda unraisable: printed.append(unraisable.exc_value)
+
+    def keep(error: BaseException | None) -> bool:
+        """Whether it is of h5py: any destructor may fail meanwhile, of which Python tells as ever."""
+        if _CLOSING not in str(error).lower():
+            return False
+        printed.append(error)
+        return True
+
+    sys.excepthook = lambda kind, error, trace: keep(error) or hooks[0](kind, error, trace)  # Cython calls both
+    sys.unraisablehook = lambda unraisable: keep(unraisable.exc_value) or hooks[1](unraisable)
     try:
         yield
     except Exception as error:

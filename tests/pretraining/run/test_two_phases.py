@@ -135,6 +135,9 @@ def test_milestones_stay_and_are_models(by_steps):
     assert_same(last.encoder, by_steps.model.encoder)
     middle = kbert.load_pretrained(f"{by_steps.path}@2", task="classification", num_labels=3, hidden_dropout=0.0)
     assert not np.array_equal(middle.encoder.get_weights()[0], last.encoder.get_weights()[0])
+    half = kbert.load_pretrained(f"{by_steps.path}@4", dtype="bfloat16").encoder
+    assert half.weights[0].dtype == "bfloat16"
+    np.testing.assert_allclose(half.get_weights()[0].astype("float32"), last.encoder.get_weights()[0], rtol=1e-2)
     with pytest.raises(FileNotFoundError, match="no checkpoint of step 3. It has: 2, 4"):
         kbert.load_pretrained(f"{by_steps.path}@3")
 

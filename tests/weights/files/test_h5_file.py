@@ -1,6 +1,7 @@
 """HDF5: only what Keras writes is read, and only out of the file itself."""
 
 import errno
+import sys
 
 import h5py
 import numpy as np
@@ -152,6 +153,18 @@ def test_what_is_only_printed_is_raised(capsys):
         with h5_errors_raised("a.h5"):
             Unwritten()
     assert capsys.readouterr().err == ""
+
+
+def test_a_destructor_of_something_else_fails_nothing(monkeypatch):
+    class Noisy:
+        def __del__(self):
+            raise RuntimeError("another library")
+
+    shown = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda unraisable: shown.append(str(unraisable.exc_value)))
+    with h5_errors_raised("a.h5"):
+        Noisy()
+    assert shown == ["another library"]
 
 
 def test_the_first_error_stays_and_what_it_holds_is_deleted_silently(capsys):

@@ -71,7 +71,7 @@ def finetune_grid(
 
     Raises:
         TypeError: `source` is a model in memory, which the first run would change.
-        ValueError: no values to try, no `dev`; as `kbert.finetune`.
+        ValueError: no values to try, or one of them twice; no `dev`; as `kbert.finetune`.
         FileExistsError: a folder has a run with other settings or examples.
 
     Source: Devlin et al. 2018, section 4.1 and appendix A.3.
@@ -112,7 +112,10 @@ def finetune_grid(
         }
         for point in points
     }
-    left = [folder for folder, call in calls.items() if not is_finished(finetune.arguments(**call), train, dev)]
+    if len(calls) < len(points):
+        raise ValueError(f"finetune_grid: expected each setting once. Received: {[_folder(point) for point in points]}")
+    checked = {folder: finetune.arguments(**call) for folder, call in calls.items()}
+    left = [folder for folder, call in checked.items() if not is_finished(call, train, dev)]
     if dry_run:
         first = finetune(**calls[left[0]], dry_run=True).metrics if left else None
         return {"runs": len(left), "first": first}
@@ -126,7 +129,7 @@ def finetune_grid(
         runs.append(point | {"folder": folder, "dev": metrics["dev"]})
         _LOGGER.info("%s: %s", folder, _numbers(metrics["dev"]))
     result = _summarise(task, runs) | {name: metrics[name] for name in ("constant_answer", "train_examples")}
-    if _is_chief(options.get("machine", Machine())):
+    if _is_chief(checked[result["best"]["folder"]].machine):
         copy = functools.partial(shutil.copytree, output / result["best"]["folder"] / "model", dirs_exist_ok=True)
         write_directory(output / "model", copy)
         write_json(output / GRID, result)

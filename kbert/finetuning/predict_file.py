@@ -142,13 +142,18 @@ class _Unfinished:
         for path in (self.partial, self.state):
             if path.is_dir():
                 raise FileExistsError(f"Expected a file, or none. Received: {path}, a directory; rename it")
-        self.rows, self.size, self.hash = self._stored(overwrite)
+        self.done = self._stored(overwrite)  # rows, bytes, hash: at once, as an interrupt may come at any moment
         if not self.rows:  # a link is not written through
             self.partial.unlink(missing_ok=True)
             self.state.unlink(missing_ok=True)
         self.file = open(self.partial, "ab")  # noqa: SIM115 - closed by __exit__
-        self.file.truncate(self.size)
+        self.file.truncate(self.done[1])
         self.saved_at = time.monotonic()
+
+    @property
+    def rows(self) -> int:
+        """The number of rows that are answered."""
+        return self.done[0]
 
     def _stored(self, overwrite: bool) -> tuple:
         """(rows, bytes, hash of these bytes) of an earlier run."""
@@ -182,10 +187,11 @@ class _Unfinished:
 
     def add(self, lines: bytes, rows: int) -> None:
         """Appends the answers to the next rows."""
+        before, size, digest = self.done
+        digest = digest.copy()
+        digest.update(lines)
         self.file.write(lines)
-        self.hash.update(lines)
-        self.rows += rows
-        self.size += len(lines)
+        self.done = before + rows, size + len(lines), digest
         if time.monotonic() - self.saved_at > _SECONDS:
             self._save()
             self.saved_at = time.monotonic()
@@ -193,14 +199,15 @@ class _Unfinished:
     def _save(self) -> None:
         self.file.flush()
         os.fsync(self.file.fileno())
-        done = {"rows": self.rows, "bytes": self.size, "answers_sha256": self.hash.hexdigest()}
+        rows, size, digest = self.done
+        done = {"rows": rows, "bytes": size, "answers_sha256": digest.hexdigest()}
         write_json(self.state, signed({"run": self.run, **done}))
 
     def __exit__(self, kind, error, traceback):
         if kind is None:
             self.file.close()
             flush(self.partial)
-            self._hash(self.partial.stat().st_size, self.hash.hexdigest())
+            self._hash(self.partial.stat().st_size, self.done[2].hexdigest())
             os.replace(self.partial, self.output)
             for state in (self.state, *self.output.parent.glob(f".{glob.escape(self.state.name)}.*.tmp")):
                 state.unlink(missing_ok=True)

@@ -12,7 +12,15 @@ from typing import TYPE_CHECKING, Any
 from kbert.checks import check_bool, check_path, check_positive
 from kbert.options import PathLike
 from kbert.pipelines.registry import task_class
-from kbert.tasks.table import JSON_LINES, TABLES, iterate_json_lines, iterate_lines, iterate_table, table_columns
+from kbert.tasks.table import (
+    JSON_LINES,
+    TABLES,
+    check_characters,
+    iterate_json_lines,
+    iterate_lines,
+    iterate_table,
+    table_columns,
+)
 
 if TYPE_CHECKING:
     from kbert.answers.answers import Answers
@@ -81,7 +89,9 @@ def table_rows(path: PathLike, columns: Sequence[str], keep: Sequence[str]) -> R
         for (_, row), (number, entry) in zip(iterate_table(path, columns), objects, strict=True):
             if missing := [name for name in keep if name not in entry]:
                 raise ValueError(f"{path}, line {number}: expected the keys {list(keep)}. Missing: {missing}")
-            yield f"{path}, line {number}", row | {name: entry[name] for name in keep}
+            kept = {name: entry[name] for name in keep}
+            check_characters(json.dumps(kept, ensure_ascii=False), f"{path}, line {number}")
+            yield f"{path}, line {number}", row | kept
 
     return Rows(read)
 

@@ -15,7 +15,7 @@ from kbert.files import remove_partial, write_directory, write_json
 from kbert.keras_compat import strategy_scope
 from kbert.training.logs import is_chief
 from kbert.weights.source import CHECKPOINTS, checkpoint_name, checkpoint_paths, checkpoint_step
-from kbert.weights.step_checkpoint import ARRAYS, MANIFEST, VALUES, read_step_checkpoint
+from kbert.weights.step_checkpoint import ARRAYS, MANIFEST, VALUES, read_step_checkpoint, storable
 
 _LOGGER = logging.getLogger("kbert")
 
@@ -95,7 +95,7 @@ def _describe(variable) -> dict:
 
 def _write_values(directory: pathlib.Path, variables: list) -> None:
     if keras.backend.backend() != "tensorflow":
-        np.savez(directory / ARRAYS, *[variable.numpy() for variable in variables])
+        np.savez(directory / ARRAYS, *[storable(variable.numpy()) for variable in variables])
         return
     import tensorflow as tf
 

@@ -15,6 +15,7 @@ from kbert.checks import check_path, check_positive
 from kbert.files import atomic_file, explain_full_disk
 from kbert.keras_compat import strategy_scope
 from kbert.training.logs import History
+from kbert.weights.step_checkpoint import storable
 
 if TYPE_CHECKING:
     from kbert.training.run_state import RunState
@@ -166,7 +167,7 @@ class DevEvaluation(keras.callbacks.Callback):
         path = self._path(step)
         path.parent.mkdir(parents=True, exist_ok=True)
         with explain_full_disk(path, sum(value.nbytes for value in weights)), atomic_file(path, "wb") as file:
-            np.savez(file, *weights)
+            np.savez(file, *map(storable, weights))
 
     def _read(self, step: int) -> list:
         if self.directory is None:

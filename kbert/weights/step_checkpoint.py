@@ -65,7 +65,7 @@ class StepCheckpoint(Checkpoint):
                 f"Received: {received}"
             )
         for variable, value in zip(variables, values, strict=False):
-            if np.issubdtype(value.dtype, np.floating) and not np.all(np.isfinite(value)):
+            if value.dtype.kind in "fV" and not np.all(np.isfinite(value)):  # V: bfloat16
                 raise ValueError(f"{self.path}: {variable.path} holds values that are not finite.")
             if id(variable) in weights:
                 variable.assign(value)
@@ -74,7 +74,7 @@ class StepCheckpoint(Checkpoint):
 def read_step_checkpoint(path: pathlib.Path) -> tuple[dict, list[np.ndarray]]:
     """The manifest and the values of a checkpoint: the model's variables, then the optimizer's."""
     manifest = read_json(path / MANIFEST)
-    values = _read_values(path, len(manifest["variables"]))
+    values = _read_values(path, [variable["dtype"] for variable in manifest["variables"]])
     received = [(list(value.shape), value.dtype.name) for value in values]
     expected = [(variable["shape"], variable["dtype"]) for variable in manifest["variables"]]
     if not isinstance(manifest["facts"], dict):
@@ -84,14 +84,22 @@ def read_step_checkpoint(path: pathlib.Path) -> tuple[dict, list[np.ndarray]]:
     return manifest, values
 
 
-def _read_values(path, count):
+def storable(values: np.ndarray) -> np.ndarray:
+    """Values as NumPy's files can hold them: bfloat16 in float32."""
+    return values.astype("float32") if values.dtype.name == "bfloat16" else values
+
+
+def _read_values(path, dtypes):
     if (path / ARRAYS).exists():
         with np.load(path / ARRAYS) as arrays:
-            return [arrays[f"arr_{i}"] for i in range(count)]
+            values = [arrays[f"arr_{i}"] for i in range(len(dtypes))]
+        return [
+            value.astype(dtype) if dtype == "bfloat16" else value for value, dtype in zip(values, dtypes, strict=True)
+        ]
     import tensorflow as tf
 
     reader = tf.train.load_checkpoint(str(path / VALUES))
-    return [reader.get_tensor(f"values/{i}/.ATTRIBUTES/VARIABLE_VALUE") for i in range(count)]
+    return [reader.get_tensor(f"values/{i}/.ATTRIBUTES/VARIABLE_VALUE") for i in range(len(dtypes))]
 
 
 def open_step_checkpoint(path: PathLike) -> StepCheckpoint:

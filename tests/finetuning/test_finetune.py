@@ -56,6 +56,12 @@ def test_metrics_are_those_of_the_file(run):
     )
 
 
+def test_the_best_weights_are_kept_in_bfloat16(init, tmp_path):
+    model = kbert.load_pretrained(init, task="encoder", dtype="bfloat16")
+    run = kbert.finetune(model, Scripted(), ROWS, DEV, tmp_path / "run", **PLAN)
+    assert run.metrics["kept_step"] == 4 and (run.path / "model").is_dir()
+
+
 def test_the_best_weights_are_kept(init, run):
     assert run.metrics["kept_step"] == 4
     assert [(one["step"], one["accuracy"]) for one in run.metrics["evaluations"]] == [

@@ -4,6 +4,7 @@ import functools
 import gzip
 import importlib
 import io
+import itertools
 import json
 import os
 import resource
@@ -77,6 +78,34 @@ def test_a_stopped_run_is_continued_with_the_same_result(pipeline, source, tmp_p
     assert len(answered) == 3  # of five batches
     assert (tmp_path / name).read_bytes() == (tmp_path / f"whole-{name}").read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, f"whole-{name}", "texts.csv"])
+
+
+class InterruptedWhileCounted(bytes):
+    def __len__(self):
+        raise KeyboardInterrupt
+
+
+def test_an_interrupt_between_a_write_and_its_count_loses_nothing(pipeline, source, tmp_path, monkeypatch):
+    run(pipeline, source, tmp_path / "whole.jsonl")
+    lines, calls = module.answer_lines, itertools.count(1)
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(
+            module,
+            "answer_lines",
+            lambda *x, **y: (InterruptedWhileCounted if next(calls) == 3 else bytes)(lines(*x, **y)),
+        )
+        run(pipeline, source, tmp_path / "answers.jsonl")
+    assert json.loads((tmp_path / "answers.jsonl.partial.json").read_text())["rows"] == 10
+    run(pipeline, source, tmp_path / "answers.jsonl")
+    assert (tmp_path / "answers.jsonl").read_bytes() == (tmp_path / "whole.jsonl").read_bytes()
+
+
+def test_half_a_character_in_a_kept_column_is_named_before_the_work(pipeline, tmp_path, monkeypatch):
+    rows = [{"text": "good", "note": note} for note in ("é", {"a": ["\ud83d"]})]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    monkeypatch.setattr(pipeline, "predict_on_batch", None)
+    with pytest.raises(ValueError, match="t.jsonl, line 2: expected characters. Received: half a surrogate pair"):
+        predict_file(pipeline, tmp_path / "t.jsonl", tmp_path / "a.jsonl", keep=["note"])
 
 
 def test_only_the_same_run_is_continued(pipeline, source, tmp_path, monkeypatch):

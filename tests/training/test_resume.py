@@ -214,6 +214,20 @@ def make_classifier():
     return model
 
 
+@pytest.mark.parametrize("backend", ["tensorflow", "jax"])  # whose files of values are NumPy's
+def test_checkpoints_of_bfloat16(tmp_path, monkeypatch, backend):
+    model = kbert.BertClassifier(tiny_config(num_layers=1), num_labels=2, dtype="bfloat16")
+    model.compile(kbert.AdamW(1e-3))
+    checkpoints = Checkpoints(tmp_path, model)
+    weights = model.get_weights()
+    with monkeypatch.context() as patch:
+        patch.setattr(keras.backend, "backend", lambda: backend)
+        checkpoints.save(3)
+    model.set_weights([0 * value for value in weights])
+    assert checkpoints.restore() == 3
+    assert_arrays_equal(model.get_weights(), weights)
+
+
 class KilledAt(keras.callbacks.Callback):
     def __init__(self, epoch):
         super().__init__()

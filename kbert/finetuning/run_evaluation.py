@@ -10,7 +10,7 @@ from typing import Any
 from kbert.checks import differing
 from kbert.finetuning.evaluate import not_as_stored
 from kbert.models.average import average_models
-from kbert.options import Arguments
+from kbert.options import Arguments, to_json
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class
 from kbert.tasks.examples import Examples
@@ -42,12 +42,14 @@ def run_evaluation(asked: Arguments) -> dict[str, Any] | tuple[dict[str, Any], E
     if asked.output is not None:
         sources = asked.pipeline if isinstance(asked.pipeline, list) else [asked.pipeline]
         names = [identify_model(source) for source in sources]
+        path = asked.examples if isinstance(asked.examples, str | os.PathLike) else sets[""].path
         run = open_run(
             asked.output,
-            asked.settings() | {"pipeline": names, "task": task.to_dict()},
+            asked.settings() | to_json({"pipeline": names, "task": task.to_dict(), "examples": path}),
             asked.overwrite,
             inputs={"examples": [examples.path for examples in sets.values() if examples.path] or None},
             recipe="kbert.evaluate",
+            examples={f"examples{suffix}": examples.fingerprint() for suffix, examples in sets.items()},
         )
     result = _evaluate_sets(pipeline, task, sets, asked.batch_size)
     if run is not None:

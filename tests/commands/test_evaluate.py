@@ -46,6 +46,18 @@ def test_the_scores_are_those_of_the_answers(home, tmp_path, capsys):
     assert read_json(tmp_path / "out" / "settings.json")["pipeline"] == [str(home / "model")]
 
 
+def test_examples_in_memory_are_recorded_by_their_rows(home, tmp_path):
+    task = kbert.tasks.Classification()
+    pipeline = kbert.build_pipeline(kbert.load_pretrained(home / "model"))
+    columns = dict(zip(("text", "label"), map(list, zip(*ROWS, strict=True)), strict=True))
+    for number, examples in enumerate((task.read(home / "test.csv"), task.from_memory(ROWS), columns)):
+        path = tmp_path / str(number)
+        scores = kbert.evaluate(pipeline, task, examples, output=path)
+        assert scores["examples"] == 13 and read_json(path / "metrics.json") == scores
+        assert read_json(path / "settings.json")["examples"] == (None if number else str(home / "test.csv"))
+        assert read_json(path / "inputs.json")["examples"] == {"examples": task.from_memory(ROWS).fingerprint()}
+
+
 def test_a_glue_task(home, tmp_path, capsys):
     write_tiny_directory(tmp_path / "model", task="classification", num_labels=2)  # labels "0" and "1"
     (tmp_path / "glue" / "SST-2").mkdir(parents=True)

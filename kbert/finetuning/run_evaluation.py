@@ -100,6 +100,9 @@ def _as_trained(source, pipeline: Pipeline, fields: Mapping) -> dict:
     trained = reading_fields(run)
     if fields.keys() & _COLUMNS:
         trained.pop("format", None)
+    for name, other in (("label", "negative"), ("negative", "label")):  # a similarity has one of them
+        if fields.get(name) is not None:
+            trained.pop(other, None)
     return trained
 
 

@@ -98,6 +98,7 @@ class Similarity(Task):
     answer_names = {"embedding": "SentenceEmbeddings"}
     signature = "embed"
     playground_views = ()
+    reading = ("text", "text_pair", "negative", "label", "score_range")
 
     def __post_init__(self):
         super().__post_init__()

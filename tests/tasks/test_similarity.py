@@ -114,6 +114,25 @@ def test_scores_are_ranks_of_cosines_and_a_search_among_negatives_too(init):
 
 
 @pytest.mark.usefixtures("eagerly")
+def test_files_are_read_as_in_the_training(init, tmp_path):
+    pipeline = kbert.build_pipeline(kbert.load_pretrained(init, "similarity"), sequence_length=9)
+    triplets = write_table(tmp_path / "triplets.csv", [(a, b, a) for a, b in PAIRS], ("q", "p", "n"))
+    scored = write_table(tmp_path / "scored.csv", [(*pair, row % 6) for row, pair in enumerate(PAIRS)], ("q", "p", "s"))
+    tasks = (
+        (Similarity(text="q", text_pair="p", negative="n"), triplets),
+        (Similarity(text="q", text_pair="p", label="s", score_range=(0, 5)), scored),
+    )
+    for number, (task, file) in enumerate(tasks):
+        model = tmp_path / str(number)
+        kbert.save_pretrained(pipeline, model, made_by={"settings": {"task": task.to_dict()}})
+        assert kbert.evaluate(model, examples=file) == kbert.evaluate(model, task, file)
+        run_kbert("predict", "--source", model, "--input", file, "--output", tmp_path / f"{number}.jsonl")
+        assert len((tmp_path / f"{number}.jsonl").read_text().splitlines()) == len(PAIRS)
+    other = kbert.evaluate(tmp_path / "0", {"label": "s", "score_range": (0, 5)}, scored)  # scores, not negatives
+    assert other == kbert.evaluate(tmp_path / "1", examples=scored)
+
+
+@pytest.mark.usefixtures("eagerly")
 @pytest.mark.parametrize(
     "task, length",
     [

@@ -220,8 +220,8 @@ class Similarity(Task):
 
         columns = examples.columns
         numbers = text_numbers(list(columns.values()))  # [n, t]
-        distinct, first = np.unique(numbers[numbers > 0], return_index=True)
-        all_texts = np.array([list(texts) for texts in columns.values()], object).T[numbers > 0]
+        distinct, first = np.unique(numbers, return_index=True)
+        all_texts = np.array([list(texts) for texts in columns.values()], object).T.ravel()
         embeddings = np.zeros((int(numbers.max()) + 1, pipeline.model.config.hidden_dim), "float32")
         texts = {"text": all_texts[first].tolist()}
         embeddings[distinct] = predict_scores(pipeline, texts, batch_size=batch_size, static=static)
@@ -235,7 +235,7 @@ class Similarity(Task):
             vectors = embeddings.astype("float64")
             cosines = cosine(vectors[numbers[:, 0]], vectors[numbers[:, 1]])
             return {name: NUMBER_METRICS[name](examples.scores, cosines) for name in self.metrics}
-        collection = np.unique(numbers[:, 1:][numbers[:, 1:] > 0])
+        collection = _collection(numbers)
         relevant: dict[int, set[int]] = {}
         for query, pair in numbers[:, :2]:
             relevant.setdefault(int(query), set()).add(int(np.searchsorted(collection, pair)))
@@ -246,8 +246,7 @@ class Similarity(Task):
     def baseline_scores(self, answer: float | None, examples: RelatedTexts) -> dict[str, float]:
         if examples.scores is not None:
             return dict.fromkeys(self.metrics, 0.0)  # a constant has no correlation
-        numbers = text_numbers(list(examples.columns.values()))[:, 1:]
-        random = random_search_scores(len(np.unique(numbers[numbers > 0])))
+        random = random_search_scores(len(_collection(text_numbers(list(examples.columns.values())))))
         return {name: random[name] for name in self.metrics}
 
 
@@ -256,3 +255,9 @@ def text_numbers(columns: Sequence[Sequence[str]]) -> np.ndarray:
     numbers = {"": 0}
     rows = [[numbers.setdefault(text, len(numbers)) for text in row] for row in zip(*columns, strict=True)]
     return np.array(rows, "int32")
+
+
+def _collection(numbers: np.ndarray) -> np.ndarray:
+    """The numbers of the texts that are searched: all pairs, empty ones too, and the negatives that there are."""
+    negatives = numbers[:, 2:]
+    return np.union1d(numbers[:, 1], negatives[negatives > 0])

@@ -114,6 +114,16 @@ def test_scores_are_ranks_of_cosines_and_a_search_among_negatives_too(init):
 
 
 @pytest.mark.usefixtures("eagerly")
+def test_an_empty_pair_is_the_right_answer_itself(init):
+    pipeline = kbert.build_pipeline(kbert.load_pretrained(init, "similarity"), sequence_length=9)
+    rows = [("good", "good"), ("bad", "bad"), ("good", "")]
+    task = Similarity(text_pair="p")
+    assert kbert.evaluate(pipeline, task, rows)["recall@1"] == 0.75  # "good" has two right answers
+    assert kbert.evaluate(pipeline, Similarity(text_pair="p"), [("", ""), *rows[:2]])["recall@1"] == 1
+    assert task.baseline_scores(None, task.from_memory(rows))["recall@1"] == pytest.approx(1 / 3)
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_files_are_read_as_in_the_training(init, tmp_path):
     pipeline = kbert.build_pipeline(kbert.load_pretrained(init, "similarity"), sequence_length=9)
     triplets = write_table(tmp_path / "triplets.csv", [(a, b, a) for a, b in PAIRS], ("q", "p", "n"))

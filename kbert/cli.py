@@ -298,6 +298,8 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
         raise ValueError(f"--config {words.config}: {error}") from None
     if task_class is not None:
         fields = values.get("task", {})
+        if unknown := sorted(set(fields) - set(inspect.signature(task_class).parameters)):
+            raise ValueError(f"--config {words.config}: {task_class.__name__} has no field `{unknown[0]}`")
         values["task"] = fields if command.partial_task and isinstance(task_class, type) else task_class(**fields)
     for name, parameter in parameters.items():
         if parameter.default is REQUIRED and name not in values and parameter.kind is not parameter.VAR_KEYWORD:
@@ -313,7 +315,10 @@ def _config_of(argv: Sequence[str]) -> dict[str, Any]:
     reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     reader.add_argument("--config")
     path = reader.parse_known_args(argv)[0].config
-    return {} if path is None else read_config(path)
+    values = {} if path is None else read_config(path)
+    if name := values.get("task", {}).get("glue"):  # a run on a task of GLUE, whose name says its other fields
+        values["task"] = {"task": "glue", "name": name}
+    return values
 
 
 def _choose_task(prog: str, command: Command, argv: list[str], config: Mapping):

@@ -16,6 +16,8 @@ from helpers.toy_glue import TEST_ROWS, glue_arguments, write_glue_home
 from helpers.wrong_values import wrong_inputs
 
 import kbert
+from kbert.cli import parse_call
+from kbert.commands import COMMANDS
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, describe_scores
 from kbert.training import dry_run
 
@@ -52,6 +54,17 @@ def copies(mrpc, monkeypatch):
     copy.arguments = grid.finetune.arguments
     monkeypatch.setattr(grid, "finetune", copy)
     return made
+
+
+@pytest.mark.parametrize("words", [(), ("glue",)])
+def test_settings_of_a_run_are_a_configuration(mrpc, words):
+    (path,) = (mrpc[0] / "MRPC").glob("rate-*/settings.json")
+    values, _ = parse_call("kbert finetune", COMMANDS["finetune"], [*words, "--config", str(path)])
+    asked = kbert.finetune.arguments(**values, output=None)
+    assert (asked.settings() | {"task": asked.task.to_dict()}) == read_json(path)
+    assert len(asked.task.examples(asked.train)) == 60 and len(asked.task.examples(asked.dev, dev=True)) == 20
+    with pytest.raises(SystemExit, match="error: --config .*settings.json: Tagging has no field `name`"):
+        run_kbert("finetune", "tagging", "--config", path, "--output", path.parent / "other")
 
 
 def test_one_run_of_a_pair_task(mrpc):

@@ -221,6 +221,13 @@ def test_epochs_of_callbacks_end_with_an_evaluation(init):
     assert (stop.best, stop.wait) == (0.9, 2)
 
 
+def test_evaluations_a_step_apart_are_two_epochs_of_callbacks(init):
+    seen = Seen()
+    run = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK | {"steps": 4, "evaluate_every": 3} | calling(seen))
+    assert [call for call in seen.calls if call[0] == "to"] == [("to", 0, 3, 0.5), ("to", 1, 4, 0.9)]
+    assert [record["val_accuracy"] for record in run.history if "val_accuracy" in record] == [0.5, 0.9]
+
+
 @pytest.mark.filterwarnings("error:Early stopping")
 @pytest.mark.parametrize("lower", slow_but([True], [False, True]))
 def test_callbacks_watch_official_metrics(init, lower):

@@ -241,6 +241,8 @@ def test_windows_divide_the_interval_of_checkpoints(every, wanted, window):
 def test_a_window_has_one_evaluation():
     assert log_interval_for([30, 60, 90], 200, 50) == 25 and log_interval_for([50, 100], 200, 50) == 50
     assert log_interval_for([3], 200, 50) == 50 and log_interval_for([1, 2], 97, 50) == 1
+    assert log_interval_for([7, 14, 15], 200, 50) == 2  # of 5 steps, the last two would be in one
+    assert log_interval_for([100, 200, 201], 200, 50) == 50
 
 
 def test_intervals_that_do_not_fit_are_an_error_that_says_what_does():

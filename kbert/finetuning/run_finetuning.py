@@ -49,6 +49,8 @@ _LOG_EVERY = 50  # steps, about: a divisor of checkpoint_every
 class Finetuning:
     """A fine-tuning that is ready to start: everything is read, built and checked, and nothing is written yet.
 
+    A teacher has not answered yet (`ask_teacher`), so that there are no training data.
+
     Its `task`, `train`, `dev` and `more_dev` are as completed: labels as numbers, without examples that cannot be
     learned.
     """
@@ -132,7 +134,8 @@ class Finetuning:
         self.teaching = None
         if asked.distillation.teacher is not None:
             self.teaching = Teaching(asked, self.task, self.pipeline, self.train)
-        self.data = self._training_data()
+        if self.teaching is None or asked.dry_run:
+            self.data = self._training_data()
 
     def _take_labels(self, settings) -> None:
         """Labels become numbers, in the order that the settings have."""
@@ -169,8 +172,6 @@ class Finetuning:
                 recipe="kbert.finetune",
                 examples=examples,
             )
-            if self.teaching is not None and self._directory.is_chief:
-                self.teaching.write(self._directory.path)
         return self._directory
 
     def _files(self) -> dict[str, Any]:
@@ -192,6 +193,18 @@ class Finetuning:
 
     # Train
 
+    def ask_teacher(self) -> None:
+        """The teacher, if there is one, answers the examples, for the training data; `run` does this after `open`.
+
+        It may take hours, which would be lost if the output could not be opened.
+        """
+        if self.teaching is None:
+            return
+        self.teaching.ask()
+        if self._directory is not None and self._directory.is_chief:
+            self.teaching.write(self._directory.path)
+        self.data = self._training_data()
+
     def estimate(self) -> dict[str, Any]:
         """The result of `estimate_training` on a copy of the model, and the numbers of ``examples`` and ``windows``."""
         with self.hardware.scope():
@@ -207,6 +220,7 @@ class Finetuning:
         if asked.dry_run:
             return FinetunedRun(self.estimate(), [], self.pipeline, None)
         directory = self.open()
+        self.ask_teacher()
         run = Run(directory, self.log_dir, self.hardware.is_chief)
         _LOGGER.info(self.hardware.describe())
         data = self.data

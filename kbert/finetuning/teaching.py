@@ -1,5 +1,6 @@
 """What a student learns of its teacher: the teacher's answers, which a run keeps, and the losses that take them."""
 
+import functools
 import hashlib
 import json
 import logging
@@ -26,7 +27,7 @@ ANSWERS = "teacher.npz"  # in the run's directory
 
 
 class Teaching:
-    """What a student learns of its teacher."""
+    """What a student learns of its teacher: checked when it is made, answered by `ask`."""
 
     def __init__(self, asked: Arguments, task: Task, pipeline: Pipeline, train: Examples) -> None:
         teacher, unlabelled = asked.distillation.teacher, asked.distillation.unlabelled
@@ -37,20 +38,27 @@ class Teaching:
         if unlabelled is not None:
             self.examples = task.with_texts(train, _read_texts(unlabelled, task, pipeline))
         self.unlabelled = len(self.examples) - len(train)
-        self.answers: TeacherAnswers | None = None  # of a dry run
+        self.answers: TeacherAnswers | None = None  # before `ask`, and of a dry run
         if asked.dry_run:
             return
         inputs = [teacher.fingerprint(), self.examples.fingerprint(), pipeline.settings(), task.to_dict()]
         self._key = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-        outputs = None if asked.output is None else self._stored(pathlib.Path(asked.output) / ANSWERS)
-        if outputs is None:
-            _LOGGER.info("the teacher answers %s examples", f"{len(self.examples):,}")
+        self._outputs = None if asked.output is None else self._stored(pathlib.Path(asked.output) / ANSWERS)
+        self._answer = functools.partial(task.teacher_answers, teacher, pipeline, batch_size=asked.batch_size)
+        if self._outputs is None:
             try:
                 task.check_pipeline(teacher)
-                outputs = task.teacher_answers(teacher, pipeline, self.examples, asked.batch_size)
+                self._answer(self.examples.take([0]))  # one that cannot is refused before anything is written
             except ValueError as error:
                 raise ValueError(f"finetune: `teacher`: {str(error).removeprefix('evaluate: ')}") from None
-        self.answers = TeacherAnswers(outputs, len(train))
+
+    def ask(self) -> None:
+        """The teacher answers all examples, unless an earlier start of the run has its answers."""
+        if self._outputs is None:
+            _LOGGER.info("the teacher answers %s examples", f"{len(self.examples):,}")
+            self._outputs = self._answer(self.examples)
+        self._answer = None  # the teacher's memory is for the training now
+        self.answers = TeacherAnswers(self._outputs, len(self.examples) - self.unlabelled)
 
     def _stored(self, path: pathlib.Path) -> dict | None:
         """The answers of an earlier start of this run; None: there are none."""

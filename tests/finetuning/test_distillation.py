@@ -85,6 +85,7 @@ def test_targets_are_the_labels_and_the_answers_to_the_same_rows(init, kind):
     more = MORE.get(kind, [text for text, _ in DEV])
     options = NO_DEV | length | {"group_by_length": True, "batch_size": 4}
     work = prepare(init, task, rows, teacher=teacher, unlabelled=more, **options)
+    work.ask_teacher()
     seen = {True: 0, False: 0}  # the teacher is the student, so its answers are the outputs
     for inputs, targets, *weights in work.data.make_dataset().take(2 * (12 + len(more)) // 4):
         outputs = work.pipeline.model(inputs)
@@ -136,11 +137,34 @@ def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_
     (tmp_path / "run" / ANSWERS).write_bytes(b"PK damaged")
     monkeypatch.undo()
     again = prepare(init, TASK, ROWS, None, tmp_path / "run", **options)
+    again.ask_teacher()
     np.testing.assert_array_equal(again.teaching.answers.outputs["logits"], answers)
     columns = TASK.from_memory(ROWS).columns
     assert distances(whole.pipeline, teacher, columns) < distances(again.pipeline, teacher, columns)
     other = prepare(init, TASK, ROWS, None, tmp_path / "whole", **options | {"teacher": whole.pipeline})
+    other.ask_teacher()
     assert not np.array_equal(other.teaching.answers.outputs["logits"], answers)  # not those that are stored there
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_a_teacher_answers_once_the_output_is_open(init, teacher, tmp_path, monkeypatch):
+    numbers, answer = [], kbert.tasks.Classification.teacher_answers
+
+    def count(task, teacher, pipeline, examples, batch_size):
+        numbers.append(len(examples))
+        return answer(task, teacher, pipeline, examples, batch_size)
+
+    monkeypatch.setattr(kbert.tasks.Classification, "teacher_answers", count)
+    (tmp_path / "kept.txt").write_text("other files")
+    with pytest.raises(FileExistsError, match="holds other files than a run's"):
+        kbert.finetune(init, TASK, ROWS, None, tmp_path, teacher=teacher, **NO_DEV)
+    assert numbers == [1]  # to know whether the teacher can
+    (tmp_path / "kept.txt").unlink()
+    work = prepare(init, TASK, ROWS, None, tmp_path, teacher=teacher, **NO_DEV)
+    work.open()
+    assert numbers == [1, 1] and not (tmp_path / ANSWERS).exists()
+    work.ask_teacher()
+    assert numbers == [1, 1, len(ROWS)] and len(np.load(tmp_path / ANSWERS)["logits"]) == len(ROWS)
 
 
 @pytest.mark.parametrize("repeats", slow_but([False], [False, True]))  # True: traced, too

@@ -276,13 +276,15 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
     config = _config_of(argv)
     task_class, argv = None, list(argv)
     if command.tasks is not None:
+        if name := config.get("task", {}).get("glue"):  # a run on a task of GLUE, whose name says its other fields
+            config["task"] = {"task": "glue", "name": name}
         task_class, prog, argv = _choose_task(prog, command, argv, config)
     parser = make_parser(prog, command, task_class)
     words = parser.parse_args(argv)
     values = dict(config)
     if beam_flags:
         values["beam_flags"] = beam_flags
-    if "task" in values:
+    if command.tasks is not None and "task" in values:
         values["task"] = {name: value for name, value in values["task"].items() if name != "task"}
     for dest, value in vars(words).items():
         place, *path = dest.split(".")
@@ -315,10 +317,7 @@ def _config_of(argv: Sequence[str]) -> dict[str, Any]:
     reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     reader.add_argument("--config")
     path = reader.parse_known_args(argv)[0].config
-    values = {} if path is None else read_config(path)
-    if name := values.get("task", {}).get("glue"):  # a run on a task of GLUE, whose name says its other fields
-        values["task"] = {"task": "glue", "name": name}
-    return values
+    return {} if path is None else read_config(path)
 
 
 def _choose_task(prog: str, command: Command, argv: list[str], config: Mapping):

@@ -173,6 +173,18 @@ def test_some_fields_of_a_task_are_a_configuration(tmp_path, capsys):
     assert parse("--config", str(path), command=command)["task"] == {"text": "review"}
 
 
+def test_a_configuration_has_a_task_that_is_a_word(tmp_path, capsys):
+    def export(source: str, task: str | None = None):
+        """Exports a model."""
+
+    path = tmp_path / "run.yaml"
+    for words, task in ((), None), (("--task", "encoder"), "encoder"):
+        with pytest.raises(SystemExit):
+            parse("--source", "a", *words, "--print-config", command=Command(verb=export))
+        path.write_text(capsys.readouterr().out)
+        assert parse("--config", str(path), command=Command(verb=export)) == {"source": "a", "task": task}
+
+
 def test_a_wrong_configuration_is_an_error(tmp_path):
     path = tmp_path / "run.yaml"
     wrong_inputs(

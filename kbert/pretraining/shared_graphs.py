@@ -95,4 +95,4 @@ def _identity(masking):
     if isinstance(masking, NextTokens):
         return ("next tokens", masking.max_predictions, *ids)
     words = vocabulary_hash(tokenizer.vocabulary) if masking.whole_word else None
-    return (*(getattr(masking, name) for name in OPTIONS), *ids, words)
+    return (*(getattr(masking, name) for name in OPTIONS), *ids, tuple(tokenizer.own_special_ids), words)

@@ -256,6 +256,7 @@ def test_what_a_graph_depends_on_is_in_its_key(tokenizer):
     moved = BertTokenizer([*VOCABULARY[:1], *VOCABULARY[2:], VOCABULARY[1]])  # other ids of [UNK], [CLS] and so on
     larger = BertTokenizer([*VOCABULARY, "more"])
     other_pieces = BertTokenizer([*VOCABULARY[:-1], "zz"])
+    own_special = BertTokenizer(VOCABULARY, special_tokens_in_text=["[unused0]"])
     layers = [
         masking(),
         masking(max_predictions=4),
@@ -266,6 +267,7 @@ def test_what_a_graph_depends_on_is_in_its_key(tokenizer):
         masking(other_pieces, whole_word=True),
         masking(moved),
         masking(larger),
+        masking(own_special),
         NextTokens(tokenizer, 3),
         NextTokens(tokenizer, 4),
         NextTokens(moved, 3),

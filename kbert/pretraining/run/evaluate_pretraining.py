@@ -84,6 +84,8 @@ def _scores(asked) -> dict[str, float | int]:
         unigram_baseline,
     )
     from kbert.pretraining.run.pretraining_settings import corpus_source
+    from kbert.pretraining.sources import check_reading, open_source
+    from kbert.pretraining.tfrecords import is_tfrecords
     from kbert.training.logs import readable_logs
     from kbert.weights.load import load_pretrained
 
@@ -100,6 +102,12 @@ def _scores(asked) -> dict[str, float | int]:
             f"evaluate_pretraining: expected a model with its vocabulary. Received: {asked.source} without one"
         )
     corpus_or_records = corpus_source(asked.corpus_or_records)
+    format = asked.format or "auto"
+    language = asked.language or "en"
+    check_reading("evaluate_pretraining", corpus_or_records, format=format, language=language)
+    if not is_tfrecords(corpus_or_records):
+        # Once: the documents of the baseline are all but those that are scored.
+        corpus_or_records = open_source(corpus_or_records, format, language)
     next_sentence = _HEADS[model.task]
     dataset = pretraining_dataset(
         corpus_or_records,
@@ -110,8 +118,6 @@ def _scores(asked) -> dict[str, float | int]:
         held_out=asked.held_out,
         next_sentence=next_sentence,
         evaluation=True,
-        format=asked.format or "auto",
-        language=asked.language or "en",
     )
     model.compile()
     scores = readable_logs(model.evaluate(dataset, return_dict=True, verbose=0), model)

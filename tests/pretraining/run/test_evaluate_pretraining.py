@@ -11,6 +11,7 @@ from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from helpers.wrong_values import wrong_inputs
 
 import kbert
+from kbert.corpus import read_documents
 from kbert.pretraining import evaluate_pretraining, pretraining_dataset, token_counts
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -82,6 +83,16 @@ def test_batches_do_not_change_the_scores(tmp_path, records):
     assert first == pytest.approx(second, rel=1e-5) and "pairs" not in first
 
 
+def test_the_baseline_reads_text_as_the_scores_do(tmp_path):
+    """Lines of several sentences, which are prose where no format is given: other documents, divided otherwise."""
+    store(tmp_path / "model", next_sentence=False)
+    documents = [[f"It is. {sentence.capitalize()}" for sentence in document] for document in make_documents(60)]
+    path = write_lines(tmp_path / "corpus.txt", documents)
+    assert list(read_documents(path)) != list(read_documents(path, "lines")) == documents
+    of_file = evaluate_pretraining(tmp_path / "model", path, format="lines", held_out=0.2, **OPTIONS)
+    assert of_file == evaluate_pretraining(tmp_path / "model", documents, held_out=0.2, **OPTIONS)
+
+
 def test_what_cannot_be_scored(tmp_path, records):
     store(tmp_path / "classifier", kbert.BertClassifier)
     store(tmp_path / "left", next_sentence=False, causal=True)
@@ -100,6 +111,8 @@ def test_what_cannot_be_scored(tmp_path, records):
     store(tmp_path / "model")
     with pytest.raises(ValueError, match="records have held-out documents of their own"):
         evaluate_pretraining(tmp_path / "model", records, held_out=0.1, **OPTIONS)
+    with pytest.raises(ValueError, match="evaluate_pretraining: documents in memory .* take no `format`"):
+        evaluate_pretraining(tmp_path / "model", make_documents(2), format="lines", **OPTIONS)
     with pytest.raises(ValueError, match="`source` must be a path"):
         evaluate_pretraining(None, records)
 

@@ -9,6 +9,7 @@ import json
 import logging
 import os
 import platform
+import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -45,6 +46,7 @@ _SECONDS = 5.0  # between two lines of progress
 PACKAGES = ("tensorflow", "tensorflow-text", "sentencex", "numpy")  # which decide the tokens
 SHARED = "partial"  # what workers of a pipeline have finished
 _STATE = (MANIFEST, UNFINISHED, VOCABULARY)
+_SHARD = re.compile(rf"({'|'.join(KINDS.values())})-\d{{5,}}\.(tokens|index)")
 _AGAIN = "Give `overwrite` to start again."
 _MOST_TOKENS = 1 << 28  # of a shard, which training holds in memory
 _OTHERS = ("settings.json", "inputs.json", "metrics.json", LOCK, SHARED)
@@ -197,23 +199,24 @@ class RecordsWriter:
         """Checks the directory; returns whether the records are already complete."""
         check_bool(overwrite, "`overwrite`")
         names = sorted(path.name for path in self.directory.iterdir()) if self.directory.exists() else []
-        ours = [n for n in names if n in _STATE or n.startswith(("train-", "held-out-")) or is_partial(n)]
-        others = sorted(set(names) - set(ours) - set(_OTHERS))
+        partial = [name for name in names if is_partial(name)]
+        ours = [name for name in names if name in _STATE or _SHARD.fullmatch(name)]
+        if ours == [VOCABULARY]:  # alone it is not of records, and may be the only copy
+            ours = []
+        others = sorted(set(names) - set(ours) - set(partial) - set(_OTHERS))
         if others:
             raise ValueError(
                 f"{self.directory} holds other files ({', '.join(others[:3])}). Records need a directory of their own."
             )
+        if partial:
+            remove_partial(self.directory)
         if overwrite:
-            if ours:
-                remove_partial(self.directory)
-                ours = [name for name in ours if not is_partial(name)]
             for name in sorted(ours, key=lambda name: name not in _STATE):  # first the files that mark it as records
                 (self.directory / name).unlink()
             delete_shared(self.directory / SHARED)
             return False
         if not ours:
             return False
-        remove_partial(self.directory)
         finished = MANIFEST in ours and UNFINISHED not in ours  # with both it was killed at its very end
         stored = read_manifest(self.directory) if finished else self._read_unfinished()
         if differing(_resolved(stored), _resolved(self.made_by)):
@@ -230,6 +233,8 @@ class RecordsWriter:
         path = self.directory / UNFINISHED
         try:
             state = read_json(path)
+        except FileNotFoundError:  # `overwrite` was killed before it had deleted all shards
+            raise ValueError(f"{path} is missing beside what is left of records. {_AGAIN}") from None
         except ValueError as error:
             raise ValueError(f"{error} {_AGAIN}") from None
         check_signature(state, path, _AGAIN)

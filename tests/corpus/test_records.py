@@ -193,12 +193,31 @@ def test_complete_records_are_left_alone(tokenizer, tmp_path):
     assert len(documents_of(records)) == 1 and len(list((tmp_path / "r").iterdir())) == 4
 
 
-def test_other_files_are_never_touched(tokenizer, tmp_path):
-    (tmp_path / "thesis.txt").write_text("x")
+@pytest.mark.parametrize("name", ["thesis.txt", "vocab.txt", "train-v2.0.json", "held-out-00000.txt"])
+def test_other_files_are_never_touched(tokenizer, tmp_path, name):
+    (tmp_path / name).write_text("x")
     for overwrite in (False, True):
-        with pytest.raises(ValueError, match="holds other files .thesis.txt"):
+        with pytest.raises(ValueError, match=f"holds other files .{name}"):
             write_records([["a"]], tokenizer, tmp_path, overwrite=overwrite)
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_what_a_killed_process_leaves_is_records(tokenizer, tmp_path):
+    """Shards without a manifest, as of a deletion, are deleted if so asked; half a file is nothing."""
+    whole = contents(write_records(make_documents(20), tokenizer, tmp_path / "whole", **ARGUMENTS).directory)
+    deleting = tmp_path / "deleting"
+    deleting.mkdir()
+    for name in ("vocab.txt", "train-00000.tokens"):
+        (deleting / name).write_bytes(whole[name])
+    with pytest.raises(ValueError, match=r"unfinished\.json is missing.* Give `overwrite` to start again"):
+        write_records(make_documents(20), tokenizer, deleting, **ARGUMENTS)
+    assert len(list(deleting.iterdir())) == 2
+    starting = tmp_path / "starting"
+    starting.mkdir()
+    (starting / ".unfinished.json.0.tmp").write_bytes(b"{")
+    for directory, overwrite in ((deleting, True), (starting, False)):
+        write_records(make_documents(20), tokenizer, directory, overwrite=overwrite, **ARGUMENTS)
+        assert contents(directory) == whole
 
 
 def test_nothing_to_write(tokenizer, tmp_path):

@@ -50,8 +50,8 @@ def write_vocabulary(path: str | os.PathLike, tokens: Sequence[str]) -> None:
 def check_vocabulary(tokens: Sequence[str], source: str = "the vocabulary given") -> None:
     """Checks that `tokens` can be a BERT vocabulary; errors name the source and the line (from 1).
 
-    A dict or a set is refused, since its order says nothing about ids. So is an empty token at the
-    end, which a file cannot hold.
+    A dict or a set is refused, since its order says nothing about ids. So is what a file does not
+    give back: an empty token at the end, and white space around a token.
     """
     if not isinstance(tokens, Sequence) or isinstance(tokens, str | bytes):
         raise ValueError(
@@ -67,6 +67,10 @@ def check_vocabulary(tokens: Sequence[str], source: str = "the vocabulary given"
             raise ValueError(f"{where}: the last token is empty, and would be lost in a file. Expected a token.")
         if "\n" in token or "\r" in token:
             raise ValueError(f"{where}: a token cannot contain a line break. Received: {token!r}")
+        if token != (token.strip() or token):
+            raise ValueError(
+                f"{where}: the white space around {token!r} is lost in a file. Expected {token.strip()!r}."
+            )
         if token and token in first_line:  # the original reads empty lines, and no word is looked up there
             raise ValueError(
                 f"{where}: the token {token!r} is also on line {first_line[token]}. Every token must occur once: "

@@ -31,6 +31,8 @@ def test_refuses(tmp_path):
             ([], r"0 tokens, but without \[PAD\], \[UNK\], \[CLS\], \[SEP\], \[MASK\]"),
             ([*SPECIAL_TOKENS, "a", ""], r"line 7 \(id 6\): the last token is empty"),
             ([*SPECIAL_TOKENS, "a\nb"], "line break"),
+            ([*SPECIAL_TOKENS, " a"], r"line 6 \(id 5\): the white space around ' a' is lost .* Expected 'a'"),
+            ([*SPECIAL_TOKENS, "##\u2028", "a"], r"line 6 \(id 5\).*Expected '##'"),
             ([*SPECIAL_TOKENS, 7], "must be a str. Received: 7"),
             (dict.fromkeys(SPECIAL_TOKENS, 1), "in the order of their ids, as a list.* Received: dict"),
             (set(SPECIAL_TOKENS), "in the order of their ids, as a list.* Received: set"),

@@ -76,7 +76,7 @@ def _vocabulary_of(fast: dict, path: pathlib.Path) -> list[str] | None:
     ids = entry(fast["model"], "vocab", dict, path, {})
     if not all(type(i) is int for i in ids.values()) or sorted(ids.values()) != list(range(len(ids))):
         raise ValueError(f"{path}: expected a vocabulary with the ids 0 … {len(ids) - 1}, each once. Received: others")
-    tokens = sorted(ids, key=ids.get)
+    tokens = [token.strip() or token for token in sorted(ids, key=ids.get)]  # as `read_vocabulary` reads vocab.txt
     check_vocabulary(tokens, source=str(path))
     return tokens
 

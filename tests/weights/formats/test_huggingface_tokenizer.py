@@ -149,6 +149,13 @@ def test_holes_in_the_vocabulary(directory):
         read_huggingface_tokenizer(directory)
 
 
+def test_white_space_around_a_token_is_dropped_as_in_vocab_txt(directory):
+    content = json.loads((directory / "tokenizer.json").read_text())
+    content["model"]["vocab"][" newer\u3000"] = len(VOCABULARY)
+    (directory / "tokenizer.json").write_text(json.dumps(content))
+    assert read_huggingface_tokenizer(directory).vocabulary == [*VOCABULARY, "newer"]
+
+
 def test_what_kbert_writes_comes_back(tmp_path):
     tokenizer = tiny_tokenizer(lowercase=True, strip_accents=False, split_on_cjk=False, max_word_length=55)
     encoder = kbert.BertEncoder(tiny_config())

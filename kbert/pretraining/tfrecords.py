@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf.message import DecodeError
 
 from kbert.corpus.corpus_files import find_files
 from kbert.files import atomic_file
@@ -46,9 +47,12 @@ def check_tfrecords(
     lengths: tuple[int, int] | None = None,
     evaluation: bool | None = None,
 ) -> None:
-    """Raises ValueError, with the file's name, unless there are rows to learn from."""
+    """Raises ValueError, with the file's name, unless there are rows to learn from.
+
+    One row of each file is looked at; files without a row do not count.
+    """
     files = find_files(source, are_texts=False)
-    stored = _lengths_of(files[0])
+    stored = _lengths_of(files)
     if lengths not in (None, stored):
         raise ValueError(
             f"{files[0]} has rows of sequence_length={stored[0]} and max_predictions={stored[1]}. Give these. "
@@ -110,7 +114,7 @@ def tfrecord_token_ids(
 ) -> Iterator[np.ndarray]:
     """Yields the token ids of pools of rows for training, with their masks undone, [r, S]."""
     files = find_files(source, are_texts=False)
-    lengths = _lengths_of(files[0])
+    lengths = _lengths_of(files)
     for _, _, records in _raw_pools(files, 0, 1, True):
         rows = _parse(records, *lengths)
         yield _originals(rows).numpy()[~_is_held_out(rows, held_out).numpy()]
@@ -182,11 +186,30 @@ def _raw_pools(files, seed, epochs, evaluation):
     keys = itertools.count()
     for epoch in itertools.count() if epochs is None else range(epochs):
         for file in files if evaluation else file_order(files, seed, epoch):
-            try:
+            with _naming_damage(file):
                 for records in tf.data.TFRecordDataset(file).batch(_POOL).as_numpy_iterator():
                     yield files.index(file), next(keys), records
-            except tf.errors.DataLossError as error:
-                raise ValueError(f"{file} is damaged ({error.message.splitlines()[0]}). Write it again.") from None
+
+
+def _first_records(files):
+    """Yields (file, [its first record, serialised], empty if it has none), without an iterator for each file."""
+    none = tf.data.Dataset.from_tensors(tf.zeros([0], tf.string))
+
+    def first(file):
+        return tf.data.TFRecordDataset(file).batch(1).concatenate(none).take(1)
+
+    records = tf.data.Dataset.from_tensor_slices(files).flat_map(_graph(first)).as_numpy_iterator()
+    for file in files:
+        with _naming_damage(file):
+            yield file, next(records)
+
+
+@contextlib.contextmanager
+def _naming_damage(file):
+    try:
+        yield
+    except tf.errors.DataLossError as error:
+        raise ValueError(f"{file} is damaged ({error.message.splitlines()[0]}). Write it again.") from None
 
 
 def _features(sequence_length, max_predictions):
@@ -200,18 +223,30 @@ def _features(sequence_length, max_predictions):
     return of_tokens | of_masks | {"next_sentence_labels": tf.io.FixedLenFeature([1], tf.int64)}
 
 
-def _lengths_of(file):
-    """(sequence length, maximum number of predictions) of the first row of a file."""
-    _, _, records = next(_raw_pools([file], 0, 1, True), (0, 0, []))
-    if not len(records):
-        raise ValueError(f"{file} has no records.")
-    features = tf.train.Example.FromString(records[0]).features.feature
+def _lengths_of(files):
+    """(sequence length, maximum number of predictions) of the rows of files: those of the first row of each."""
+    lengths = {file: _row_lengths(file, record) for file, records in _first_records(files) for record in records}
+    if not lengths:
+        raise ValueError(f"{files[0]} has no records.")
+    first, expected = next(iter(lengths.items()))
+    for file, stored in lengths.items():
+        if stored != expected:
+            raise ValueError(
+                f"{file}: expected rows of sequence_length={expected[0]} and max_predictions={expected[1]}, as {first} "
+                f"has. Received: {stored[0]} and {stored[1]}. Give files of the same lengths."
+            )
+    return expected
+
+
+def _row_lengths(file, record):
+    expected = f"{file}: expected records of create_pretraining_data.py, with the features {sorted(_features(1, 1))}"
+    try:
+        features = tf.train.Example.FromString(record).features.feature
+    except DecodeError:
+        raise ValueError(f"{expected}. Received: a record that is no tf.train.Example") from None
     sizes = {name: len(features[name].int64_list.value) for name in _features(1, 1) if name != "masked_lm_weights"}
     if missing := [name for name, size in sizes.items() if not size]:
-        raise ValueError(
-            f"{file}: expected records of create_pretraining_data.py, with the features {sorted(_features(1, 1))}. "
-            f"Received: a record without {', '.join(missing)}"
-        )
+        raise ValueError(f"{expected}. Received: a record without {', '.join(missing)}")
     return sizes["input_ids"], sizes["masked_lm_ids"]
 
 

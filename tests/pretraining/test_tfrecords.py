@@ -157,6 +157,29 @@ def test_ids_beyond_the_vocabulary_and_damage_are_named(written, tokenizer, tmp_
         writer.write(tf.train.Example().SerializeToString())
     with pytest.raises(ValueError, match=rf"{path}: .*input_ids"):
         dataset_of(path, tokenizer)
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        writer.write(b"no Example at all")
+    with pytest.raises(ValueError, match=rf"{path}: .*a record that is no tf.train.Example"):
+        dataset_of(path, tokenizer)
+
+
+def test_every_file_is_looked_at_before_the_first_batch(written, tokenizer, tmp_path):
+    [inputs, *rest] = written[1][0]
+    none, whole, short = (tmp_path / f"{name}.tfrecord" for name in ("a", "b", "c"))
+    none.write_bytes(b"")
+    write_tfrecords([(inputs, *rest)], whole)
+    dataset_of([none, whole], tokenizer)
+    assert token_counts([none, whole], tokenizer, held_out=0.0).sum() > 0
+    narrow = {name: column[:, :-2] for name, column in inputs.items() if column.shape[1] == S}
+    write_tfrecords([(inputs | narrow, *rest)], short)
+    for read in (dataset_of, functools.partial(token_counts, held_out=0.0)):
+        with pytest.raises(
+            ValueError, match=rf"{short}: expected .*={S} and .*={P}, as {whole} has.*: {S - 2} and {P}"
+        ):
+            read([none, whole, short], tokenizer)
+    short.write_bytes(b"no record at all")
+    with pytest.raises(ValueError, match=f"{short} is damaged"):
+        dataset_of([none, whole, short], tokenizer)
 
 
 def test_packed_rows_and_rows_without_next_sentences_are_not_written(text_batches, tmp_path):

@@ -18,7 +18,13 @@ from kbert.models.class_weights import apply_class_weight
 from kbert.models.from_logits import losses_from_logits, metrics_from_logits
 from kbert.models.lora import add_lora, enable_lora, lora_layers, merge_lora, merged
 from kbert.models.quantized_layers import check_not_quantized, quantize_layers, quantized_layers
-from kbert.models.train_step import check_micro_batches, has_replicas, train_in_parts, train_in_parts_on_jax
+from kbert.models.train_step import (
+    check_micro_batches,
+    has_replicas,
+    losses_of_outputs,
+    train_in_parts,
+    train_in_parts_on_jax,
+)
 from kbert.models.trainability import set_trainability, set_trainable, trainability
 from kbert.models.write_saved_model import write_saved_model
 from kbert.optim.adamw import AdamW
@@ -152,7 +158,7 @@ class BertModel(CompatibleModel):
             optimizer = self.default_optimizer()
         metrics = metrics_from_logits(metrics, self.output)
         weighted_metrics = metrics_from_logits(weighted_metrics, self.output)
-        loss = losses_from_logits(loss)
+        loss = losses_of_outputs(losses_from_logits(loss), self.output)
         check_micro_batches(micro_batches, optimizer)
         self.micro_batches, self.compiles_gradient = int(micro_batches), jit_compile is True and has_replicas(self)
         if self.compiles_gradient:

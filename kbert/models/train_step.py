@@ -11,6 +11,7 @@ Shapes: B batch (of a replica; on JAX of all devices), H hidden size, m micro-ba
 """
 
 import contextlib
+import copy
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -238,6 +239,15 @@ def shares_of(model: "BertModel", totals: dict[str, Tensor], micro_batches: int)
     finally:
         for loss in losses.values():
             loss.whole_batch = None
+
+
+def losses_of_outputs(loss: Any, outputs: dict[str, Any]) -> Any:
+    """What `compile` is given as `loss`, with an object of its own for each output: `shares_of` tells each its share."""
+    if len(outputs) == 1:
+        return loss
+    if isinstance(loss, WeightedMeanLoss):
+        loss = dict.fromkeys(outputs, loss)
+    return keras.tree.map_structure(lambda x: copy.copy(x) if isinstance(x, WeightedMeanLoss) else x, loss)
 
 
 def _losses(model):

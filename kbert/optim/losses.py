@@ -48,6 +48,11 @@ class WeightedMeanLoss(keras.losses.Loss):
         values, weights = self.values_and_weights(y_true, y_pred, None)
         return values * weights
 
+    def __copy__(self) -> Self:  # Keras' goes through a file in memory, for which a class must be registered
+        copied = type(self).__new__(type(self))
+        copied.__dict__.update(self.__dict__)
+        return copied
+
     def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         raise NotImplementedError
 

@@ -93,6 +93,23 @@ def test_one_output_and_another_loss(runs):
         np.testing.assert_allclose(history["loss"], histories[0]["loss"], rtol=1e-5)
 
 
+@pytest.mark.parametrize("form", slow_but(("one",), ("one", "list", "dict")))
+@pytest.mark.usefixtures("eagerly")
+def test_one_loss_for_two_outputs(form):
+    class Mine(losses.MaskedLanguageModelLoss):  # a class that Keras cannot save
+        pass
+
+    loss = Mine()
+    given = {"one": loss, "list": [loss, loss], "dict": {"mlm_logits": loss, "nsp_logits": loss}}[form]
+    found = []
+    for losses_of_compile, micro_batches in (({"mlm_logits": Mine(), "nsp_logits": Mine()}, 1), (given, 1), (given, 3)):
+        model = tiny.compiled_model(**SMALL)
+        model.compile(AdamW(0.01, global_clipnorm=None), losses_of_compile, micro_batches=micro_batches)
+        history = model.fit(tiny.make_dataset(), steps_per_epoch=1, shuffle=False, verbose=0).history
+        found.append([history["loss"][0], float(model.optimizer.gradient_norm)])
+    np.testing.assert_allclose(found[1:], [found[0]] * 2, rtol=1e-5)
+
+
 @pytest.mark.usefixtures("eagerly")
 def test_weights_that_no_loss_reaches_stay_as_they_are():
     model = tiny.compiled_model(**SMALL)

@@ -242,7 +242,7 @@ def shares_of(model: "BertModel", totals: dict[str, Tensor], micro_batches: int)
 
 
 def losses_of_outputs(loss: Any, outputs: dict[str, Any]) -> Any:
-    """What `compile` is given as `loss`, with an object of its own for each output: `shares_of` tells each its share."""
+    """`loss` of `compile`, with an object of its own for each output, as `shares_of` tells each its share."""
     if len(outputs) == 1:
         return loss
     if isinstance(loss, WeightedMeanLoss):

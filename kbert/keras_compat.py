@@ -40,7 +40,10 @@ class FreshFunctions:
 
     def _layers_changed(self, function: str) -> bool:
         """Whether layers have other kernels than when this was last asked for a function."""
-        forms = [(getattr(layer, "lora_enabled", False), layer.quantization_mode) for layer in all_layers(self)]
+        forms = [
+            (getattr(layer, "lora_enabled", False), getattr(layer, "lora_count", 0), layer.quantization_mode)
+            for layer in all_layers(self)
+        ]
         traced = self.__dict__.setdefault("_kernels_of_functions", {})  # neither tracked nor saved by Keras
         is_changed = traced.get(function, forms) != forms
         traced[function] = forms

@@ -41,6 +41,8 @@ class LoraDense(keras.layers.Dense):
         dense(keras.ops.ones((2, 4)))  # [2, 3]
     """
 
+    lora_count = 0  # how many times it was given matrices: a traced function reads those of its time
+
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         is_plain = not self.lora_enabled and self.bias is not None
         if training and is_plain and keras.backend.backend() == "tensorflow":
@@ -64,6 +66,7 @@ class LoraDense(keras.layers.Dense):
         if self.quantization_mode is not None:
             raise ValueError(f"{self.path}: LoRA needs float weights. Received: {self.quantization_mode} ones.")
         super().enable_lora(rank, lora_alpha, **kwargs)
+        self.lora_count += 1
 
     def merge_lora(self) -> None:
         """Adds the product of the low-rank matrices to the kernel, and removes them."""

@@ -83,6 +83,20 @@ def test_a_layer_computes_the_sum_of_both_products():
     assert len(dense.weights) == 2 and dense.trainable_variables == dense.weights
 
 
+def test_predictions_are_those_of_the_matrices_that_the_layers_have_now():
+    """Keras keeps the function that it traced with others."""
+    dense = kbert.layers.LoraDense(3)
+    inputs = keras.Input((4,))
+    model = kbert.models.CompatibleModel(inputs, dense(inputs))
+    x = np.ones((2, 4), "float32")
+    for value in (1.0, 2.0):
+        dense.merge_lora()
+        dense.enable_lora(2)
+        model.predict(x, verbose=0)
+        dense.lora_kernel_b.assign(np.full((2, 3), value))
+        np.testing.assert_allclose(model.predict(x, verbose=0), model(x), atol=1e-6)
+
+
 def test_merged_outputs_are_equal_up_to_rounding(adapted):
     base, model = adapted
     copy = type(model).from_config(model.get_config())

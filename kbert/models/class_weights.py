@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
+from kbert.optim.cross_entropy import broadcast_weights
+
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
 
@@ -117,7 +119,7 @@ def _weighted(model, table, inputs, labels, sample_weight=None):
     weights = keras.ops.take(table, keras.ops.clip(ids, 0, len(table) - 1), axis=0)  # any weight does for -1, no label
     own_weights = sample_weight.get(name) if isinstance(sample_weight, dict) else sample_weight
     if own_weights is not None:
-        weights = weights * keras.ops.cast(own_weights, "float32")
+        weights = weights * broadcast_weights(own_weights, ids)
     return inputs, labels, {name: weights} if isinstance(labels, dict) else weights
 
 

@@ -1,10 +1,13 @@
 """`class_weight`: which class a key means, and what is no weight, for fine-tuning, pipelines and models alike."""
 
+import keras
 import numpy as np
 import pytest
+from helpers.batches import BATCH, LENGTH, config, labels_of
 from helpers.wrong_values import wrong_inputs
 
-from kbert.models.class_weights import class_factors
+from kbert.models.class_weights import apply_class_weight, class_factors
+from kbert.models.tagger import BertTagger
 
 STARS = ["1", "2", "3"]
 
@@ -50,3 +53,12 @@ def test_balanced():
     assert 3 * factors[0] == pytest.approx(factors[2]) and 3 * factors[0] + factors[2] == pytest.approx(4)
     with pytest.raises(ValueError, match=r"it: `class_weight` is for texts with one label each.*\(4, 3\)"):
         class_factors("balanced", 3, STARS, ids=np.ones((4, 3)), owner="it")
+
+
+def test_a_weight_for_each_text_is_that_of_all_its_tokens():
+    ids = labels_of((BATCH, LENGTH), 3)
+    expected = np.where(ids == 0, 2.0, 1.0) * np.arange(BATCH)[:, None]
+    model = BertTagger(config(num_layers=1), num_labels=3)
+    for weights in (np.arange(BATCH), np.arange(BATCH)[:, None], np.repeat(np.arange(BATCH)[:, None], LENGTH, axis=1)):
+        _, found = apply_class_weight(model, None, ids, weights, {0: 2.0})
+        np.testing.assert_array_equal(keras.ops.convert_to_numpy(found), expected)

@@ -49,8 +49,9 @@ class LayerNorm(keras.layers.LayerNormalization):
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training and is_worth_compiling(inputs):
-            epsilon = ops.convert_to_tensor(self.epsilon, self.gamma.dtype)
-            return _normalised(inputs, self.gamma + 0.0, self.beta + 0.0, epsilon)
+            compute = keras.backend.result_type(inputs.dtype, "float32")
+            epsilon = ops.convert_to_tensor(self.epsilon, compute)
+            return _normalised(inputs, ops.cast(self.gamma, compute), ops.cast(self.beta, compute), epsilon)
         if not training or keras.backend.backend() != "tensorflow":
             return super().call(inputs)
         return _tensorflow_layer_norm(inputs, self.gamma, self.beta, self.epsilon, self.compute_dtype)

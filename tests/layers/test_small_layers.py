@@ -75,6 +75,15 @@ def test_layer_norm_has_bert_epsilon_and_computes_in_float32():
     np.testing.assert_allclose(keras.ops.cast(y, "float32"), expected, atol=0.02)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_layer_norm_of_large_static_shapes_computes_in_float32_too(dtype):
+    x = tf.cast(np.random.default_rng(1).normal(2.0, 3.0, (512, 128)), dtype)
+    layer = LayerNorm(dtype=dtype)
+    expected = LayerNorm(dtype="float32")(tf.cast(x, "float32"))
+    np.testing.assert_allclose(tf.cast(layer(x), "float32"), expected, rtol=2**-8, atol=1e-6)  # rounded once
+    np.testing.assert_array_equal(layer(tf.ones_like(x)), np.zeros(x.shape))
+
+
 @pytest.mark.parametrize("axes", [(5, 12), (2, 5, 12)])
 def test_layer_norm_in_training_equals_inference_and_its_derived_gradient(axes):
     rng = np.random.default_rng(1)

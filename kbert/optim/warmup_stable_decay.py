@@ -48,7 +48,8 @@ class WarmupStableDecay(keras.optimizers.schedules.LearningRateSchedule):
         numbers = {"peak": peak, "warmup_steps": warmup_steps, "decay_steps": decay_steps}
         numbers |= {} if total_steps is None else {"total_steps": total_steps}
         check_numbers("WarmupStableDecay", "[0, inf)", **numbers)
-        if decay_steps and (total_steps is None or total_steps < warmup_steps + decay_steps):
+        is_too_short = decay_steps > 0 if total_steps is None else total_steps < warmup_steps + decay_steps
+        if is_too_short:
             raise ValueError(
                 "WarmupStableDecay: expected `total_steps` of at least warmup_steps + decay_steps. "
                 f"Received: total_steps={total_steps!r}, {warmup_steps!r} + {decay_steps!r}"

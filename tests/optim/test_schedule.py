@@ -64,7 +64,8 @@ def test_rises_and_stays_and_falls(arguments, expected):
 
 
 @pytest.mark.parametrize(
-    "arguments", [(-1.0, 4), (0.1, -1), (float("nan"), 1), (0.1, 1, 9, -1), (0.1, 1, None, 2), (0.1, 6, 9, 4)]
+    "arguments",
+    [(-1.0, 4), (0.1, -1), (float("nan"), 1), (0.1, 1, 9, -1), (0.1, 1, None, 2), (0.1, 6, 9, 4), (0.1, 6, 5)],
 )
 def test_bad_stable_arguments(arguments):
     with pytest.raises(ValueError, match="WarmupStableDecay"):

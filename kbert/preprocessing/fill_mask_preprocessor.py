@@ -98,7 +98,8 @@ class FillMaskPreprocessor(Preprocessor):
         self.masking = dict(masking or {})
         if unknown := sorted(set(self.masking) - {*OPTIONS, "seed"}):
             raise ValueError(f"FillMaskPreprocessor: `masking` takes {[*OPTIONS, 'seed']}. Received: {unknown}")
-        TokenMasking(self.tokenizer, **self.masking)  # checks the values
+        checked = TokenMasking(self.tokenizer, **self.masking)
+        self.masking |= {name: getattr(checked, name) for name in OPTIONS if name in self.masking}
 
     def _masking(self):
         """A new layer that masks the texts of `fit`; new, because its state is not used here."""
@@ -108,8 +109,7 @@ class FillMaskPreprocessor(Preprocessor):
             tokenizer = type(tokenizer)(tokenizer.vocabulary, **own)
         if self.causal:
             return NextTokens(tokenizer, self.sequence_length - 2)
-        rate = self.masking.get("mask_rate", 0.15)
-        predictions = default_max_predictions(self.sequence_length, rate) if isinstance(rate, float) else 1
+        predictions = default_max_predictions(self.sequence_length, self.masking.get("mask_rate", 0.15))
         return TokenMasking(tokenizer, **{"max_predictions": predictions, "seed": 0, **self.masking})
 
     def training_batches(

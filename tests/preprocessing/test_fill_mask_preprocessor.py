@@ -1,5 +1,6 @@
 """Texts with [MASK]: positions, counts, and which part of a long text is kept."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -72,3 +73,11 @@ def test_the_tokenizers_other_settings_are_kept():
     assert mine.settings() == {**cased.settings(), "special_tokens_in_text": True}
     assert mine.vocabulary == cased.vocabulary
     assert FillMaskPreprocessor(mine).tokenizer is mine
+
+
+@pytest.mark.parametrize("rate, masks", [(1, 16), (np.float32(0.5), 9), (0.5, 9)])
+def test_rates_are_numbers_of_any_type(tokenizer, rate, masks):
+    preprocessor = FillMaskPreprocessor(tokenizer, sequence_length=16, masking={"mask_rate": rate})
+    assert preprocessor.masking == {"mask_rate": float(rate)} and type(preprocessor.masking["mask_rate"]) is float
+    inputs, *_ = preprocessor.training_batches(["a b"], batch_size=1, next_sentence=False).element_spec
+    assert inputs["mask_positions"].shape[1] == masks

@@ -72,17 +72,21 @@ def search(
         found = kbert.search(pipeline, documents, ["How do I reset my password?"], k=3)
         [documents[row] for row in found.rows[0]]
     """
+    (k,) = check_positive("search", k=k).values()
     if isinstance(collection, SearchIndex):
-        count, width = collection.shape
+        count, _ = collection.shape
+    else:
+        count = _count(pipeline, collection, "collection")
+    if k > count:
+        raise ValueError(f"search: expected `k` of at most {count}, the texts of the collection. Received: {k}")
+    asked = _unit_vectors(pipeline, queries, "queries", batch_size)  # before the collection, which may take hours
+    if isinstance(collection, SearchIndex):
+        _, width = collection.shape
         search_block = collection._nearest
     else:
         texts, lengths = _vectors_and_lengths(pipeline, collection, "collection", batch_size)
-        count, width = texts.shape
+        _, width = texts.shape
         search_block = functools.partial(_search_block, texts, lengths)
-    asked = _unit_vectors(pipeline, queries, "queries", batch_size)
-    (k,) = check_positive("search", k=k).values()
-    if k > count:
-        raise ValueError(f"search: expected `k` of at most {count}, the texts of the collection. Received: {k}")
     if width != asked.shape[1]:
         raise ValueError(f"search: expected embeddings of one length. Received: {width} and {asked.shape[1]} numbers")
     parts = [search_block(asked[start : start + _QUERIES], k) for start in range(0, len(asked), _QUERIES)]
@@ -208,18 +212,26 @@ def _unit_vectors(pipeline, texts, name, batch_size):
 
 def _vectors_and_lengths(pipeline, texts, name, batch_size):
     """Embeddings float32 [n, H], not copied where they are given so, and their lengths [n]."""
-    if not isinstance(texts, np.ndarray) or texts.dtype.kind not in "fiu":
-        texts = _embeddings(pipeline, texts, name, batch_size)
+    _count(pipeline, texts, name)
+    if not _are_embeddings(texts):
+        texts = pipeline.predict(list(texts), batch_size=batch_size, verbose=0)["embedding"]
     vectors = np.asarray(texts, "float32")
-    if vectors.ndim != 2 or not len(vectors):
-        raise ValueError(f"search: expected `{name}` as embeddings [n, H]. Received: an array {vectors.shape}")
     lengths = np.sqrt(np.einsum("nh,nh->n", vectors, vectors))
     if not np.isfinite(lengths).all():
         raise ValueError(f"search: expected `{name}` as finite numbers. Received: infinite or NaN ones")
     return vectors, np.maximum(lengths, 1e-12)
 
 
-def _embeddings(pipeline, texts, name, batch_size):
+def _are_embeddings(texts):
+    return isinstance(texts, np.ndarray) and texts.dtype.kind in "fiu"
+
+
+def _count(pipeline, texts, name):
+    """n of embeddings [n, H], or of strings that the pipeline can embed. Raises ValueError for anything else."""
+    if _are_embeddings(texts):
+        if texts.ndim != 2 or not len(texts):
+            raise ValueError(f"search: expected `{name}` as embeddings [n, H]. Received: an array {texts.shape}")
+        return len(texts)
     if isinstance(texts, str) or not len(texts):
         raise ValueError(f"search: expected `{name}` as a list of strings, at least one. Received: {texts!r:.80}")
     task = None if pipeline is None else pipeline.model.task
@@ -228,4 +240,4 @@ def _embeddings(pipeline, texts, name, batch_size):
             f"search: expected `pipeline` of a model with embeddings, to embed the {name}. Received: "
             + ("None" if task is None else f"a {task} model")
         )
-    return pipeline.predict(list(texts), batch_size=batch_size, verbose=0)["embedding"]
+    return len(texts)

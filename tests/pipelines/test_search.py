@@ -58,6 +58,18 @@ def test_what_it_refuses():
     )
 
 
+def test_what_it_refuses_before_it_embeds_the_collection(monkeypatch):
+    pipeline = kbert.build_pipeline(kbert.BertEncoder(tiny_config(num_layers=1)), tiny_tokenizer())
+    monkeypatch.setattr(pipeline, "predict", lambda *args, **options: pytest.fail("It embeds first."))
+    wrong_inputs(
+        lambda arguments: kbert.search(pipeline, ["good film", "paris"], *arguments),
+        ((["paris"], 0), "`k` must be a positive integer"),
+        ((["paris"], 3), "`k` of at most 2"),
+        (("paris", 1), "`queries` as a list of strings"),
+        ((np.ones(3), 1), "`queries` as embeddings"),
+    )
+
+
 def made_up_vectors():
     return np.random.default_rng(0).normal(size=(1000, 16)).astype("float32")
 

@@ -220,6 +220,7 @@ class Pipeline(FreshFunctions, keras.Model):
         weights = kwargs.pop("sample_weight", None)
         if kwargs.get("validation_split") and not _makes_batches(x):
             fraction = kwargs.pop("validation_split")
+            weights = lists_to_arrays(weights)
             (x, y, weights), validation_data = split_texts(self._columns(x), fraction, y, weights)
         elif isinstance(validation_data, tuple):
             texts, labels, *rest = validation_data
@@ -338,7 +339,7 @@ class Pipeline(FreshFunctions, keras.Model):
 
     def _array_batches(self, x, y=None, weights=None, *, batch_size=None, shuffle=None, steps=None):
         """The model's batches from columns of strings. To evaluate (`shuffle` None) the longest rows come first."""
-        inputs, y, weights = self._batch(x, lists_to_arrays(y), lists_to_arrays(weights))
+        inputs, y, weights = self._batch(x, y, weights)
         if y is None and getattr(self.model, "loss", None):
             pairs = "; kbert.finetune trains on pairs of texts without labels" if self.task == "similarity" else ""
             raise ValueError(f"Pipeline: expected labels `y`, which the loss compares{pairs}. Received: y=None")
@@ -389,6 +390,7 @@ class Pipeline(FreshFunctions, keras.Model):
         if _makes_batches(x):
             raise TypeError(f"Pipeline: give strings, or a tf.data.Dataset of batches of them. Received: {x!r}")
         columns = self._columns(x)
+        y, sample_weight = lists_to_arrays(y), lists_to_arrays(sample_weight)
         check_rows(columns, y, sample_weight)
         batch = self.preprocessor(columns)
         if "window_row" in batch:

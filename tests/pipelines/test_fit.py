@@ -95,6 +95,19 @@ def test_a_split_callbacks_and_evaluate():
     assert pipeline.test_on_batch(TEXTS[:8], IDS[:8], return_dict=True)["loss"] < before["loss"]
 
 
+def test_weights_in_lists_are_those_in_arrays():
+    weights = [0.0, 1.0, 2.0, 3.0] * 4
+
+    def results(given):
+        pipeline = make()
+        options = {"sample_weight": given, "validation_split": 0.25, "shuffle": False, "verbose": 0}
+        history = pipeline.fit(TEXTS, NAMES, **options).history
+        pipeline.train_on_batch(TEXTS, NAMES, given)
+        return [history["val_loss"][0], pipeline.test_on_batch(TEXTS, NAMES, given)[0]]
+
+    assert results(weights) == results(np.array(weights)) != results(None)
+
+
 WEIGHT = {"good": 3.0, "bad": 0.5}
 SOME_WEIGHTS = [(NAMES, WEIGHT), (IDS, {1: 3.0, 0: 0.5})]
 ALL_WEIGHTS = [(y, weight) for y in (NAMES, IDS, {"logits": IDS}) for weight in (WEIGHT, {1: 3.0, 0: 0.5})]

@@ -182,6 +182,17 @@ def test_an_adapter_is_small_and_gives_the_outputs(adapted, tmp_path):
     assert len(np.load(tmp_path / "encoder.npz").files) == 1 + 2 * 2 * 2
 
 
+def test_an_adapter_of_a_model_in_bfloat16_is_exact(tmp_path):
+    model = kbert.BertClassifier(config(num_layers=1), num_labels=3, dtype="bfloat16")
+    base = kbert.BertClassifier.from_config(model.get_config())
+    base.set_weights(model.get_weights())
+    model.enable_lora(2)
+    model.get_layer("classifier_head").dense.bias.assign([0.1, 0.2, 0.3])
+    model.save_adapter(tmp_path / "it.npz")
+    base.load_adapter(tmp_path / "it.npz")
+    assert_arrays_equal(values(base.trainable_variables), values(model.trainable_variables))
+
+
 def test_what_an_adapter_refuses(adapted, tmp_path):
     base, model = adapted
     path = tmp_path / "it.npz"
@@ -210,6 +221,10 @@ def test_what_an_adapter_refuses(adapted, tmp_path):
     for damaged in (b"", b"no archive", content[:-30], content[: len(content) // 2]):
         (tmp_path / "damaged.npz").write_bytes(damaged)
         refused(other, tmp_path / "damaged.npz", "damaged.npz: expected")
+    arrays = dict(np.load(path))
+    np.savez(tmp_path / "strange.npz", **arrays | {"classifier_head/dense/bias": np.zeros(3, "V2")})
+    other.set_weights(base)
+    refused(other, tmp_path / "strange.npz", "`classifier_head/dense/bias` in the kind of numbers f. Received: V")
     for description in ([], {"model": "x"}, {"model": "BertClassifier", "base": "", "lora_layers": {"a": [0.5, 1]}}):
         np.savez(tmp_path / "other.npz", **{"adapter.json": np.frombuffer(json.dumps(description).encode(), "uint8")})
         refused(other, tmp_path / "other.npz", "expected the description of an adapter")

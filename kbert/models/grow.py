@@ -11,6 +11,7 @@ import numpy as np
 
 from kbert.checks import check_integers
 from kbert.config import BertConfig
+from kbert.models.lora import merged
 from kbert.models.pretrainer import BertPretrainer
 
 
@@ -23,7 +24,7 @@ def grow_model(model: BertPretrainer, size: str | BertConfig, *, seed: int = 0) 
     their input.
 
     Args:
-        model: `kbert.BertPretrainer` with learned positions. It stays as it is.
+        model: `kbert.BertPretrainer` with learned positions. It stays as it is. LoRA is merged into the copy.
         size: name of a size ("mini"), or `BertConfig` with the model's vocabulary, positions and kind. Its hidden size,
             heads, intermediate size and layers are multiples of the model's, the first three by one common factor.
         seed: of the random additions.
@@ -45,7 +46,7 @@ def grow_model(model: BertPretrainer, size: str | BertConfig, *, seed: int = 0) 
     grown = BertPretrainer(config, **model.own_values())
     factor = config.hidden_dim // model.config.hidden_dim
     repeats = config.num_layers // model.config.num_layers
-    old = {weight.path: keras.ops.convert_to_numpy(weight) for weight in model.weights}
+    old = {weight.path: keras.ops.convert_to_numpy(weight) for weight in merged(model).weights}
     (seed,) = check_integers("grow_model", 0, seed=seed).values()
     generator = np.random.default_rng(seed)
     for weight in grown.weights:

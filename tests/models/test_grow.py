@@ -11,6 +11,7 @@ from helpers.wrong_values import wrong_inputs
 
 from kbert.models.encoder import BertEncoder
 from kbert.models.grow import grow_model
+from kbert.models.lora import lora_layers
 from kbert.models.pretrainer import BertPretrainer
 
 WIDER = {"hidden_dim": 16, "num_heads": 4, "intermediate_dim": 32}
@@ -43,6 +44,17 @@ def test_a_wider_model_computes_the_same(options, factor):
     assert found.keys() == expected.keys()
     for name, values in expected.items():
         np.testing.assert_allclose(found[name], values, atol=2e-5 * np.abs(values).max())
+
+
+def test_lora_is_merged():
+    model = trained()
+    model.enable_lora(2)
+    for block in model.encoder.blocks:
+        block.attention.query.lora_kernel_b.assign(np.ones((2, 8)))
+    wider = grow_model(model, dataclasses.replace(model.config, **WIDER))
+    for name, values in outputs(model).items():
+        np.testing.assert_allclose(outputs(wider)[name], values, atol=2e-5 * np.abs(values).max())
+    assert len(lora_layers(model)) == 4 and not lora_layers(wider)
 
 
 @pytest.mark.slow  # test_a_deeper_model_computes_almost_the_same

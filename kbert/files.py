@@ -13,10 +13,13 @@ import pathlib
 import shutil
 import uuid
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbert.checks import check_bool
 from kbert.options import PathLike
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _MOST = 5_000_000  # lists and objects in JSON that is no user's data
 _DEEPEST = 100  # levels of JSON: more than any file of the field has, fewer than exhaust Python's stack
@@ -305,6 +308,11 @@ def remove_partial(directory: PathLike) -> None:
     for entry in pathlib.Path(directory).iterdir():
         if is_partial(entry.name):
             shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+
+
+def storable(values: "np.ndarray") -> "np.ndarray":
+    """Values as NumPy's files can hold them: bfloat16 in float32, which is exact."""
+    return values.astype("float32") if values.dtype.name == "bfloat16" else values
 
 
 def flush(path: PathLike) -> None:

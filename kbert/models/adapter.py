@@ -7,11 +7,10 @@ import zipfile
 from typing import TYPE_CHECKING
 
 import keras
-import ml_dtypes
 import numpy as np
 
 from kbert.checks import check_path
-from kbert.files import atomic_file, parse_json
+from kbert.files import atomic_file, parse_json, storable
 from kbert.models.lora import add_lora, dense_layers, freeze_encoder, lora_layers
 
 if TYPE_CHECKING:
@@ -28,7 +27,7 @@ def save_adapter(model: "BertModel", path: str | os.PathLike) -> None:
         raise ValueError(f"{type(model).__name__}.save_adapter: a model without LoRA. Call `enable_lora(rank)` first.")
     path = check_path(path, f"{type(model).__name__}.save_adapter: `path`")
     description = {"model": type(model).__name__, "lora_layers": lora, "base": _base_hash(model)}
-    arrays = {name: _in_numpys_types(keras.ops.convert_to_numpy(v.value)) for name, v in _learnt(model).items()}
+    arrays = {name: storable(keras.ops.convert_to_numpy(v.value)) for name, v in _learnt(model).items()}
     with atomic_file(path, "wb") as file:
         np.savez(file, **{_DESCRIPTION: np.frombuffer(json.dumps(description).encode(), "uint8")}, **arrays)
 
@@ -40,7 +39,7 @@ def load_adapter(model: "BertModel", path: str | os.PathLike) -> None:
         raise FileNotFoundError(f"Expected an adapter, a file that `save_adapter` wrote. Received: {str(path)!r}")
     description, arrays = _read(path)
     for name, array in arrays.items():
-        _require(path, f"`{name}` in the kind of numbers", "f", array.dtype.kind)
+        _require(path, f"`{name}` of kind", "f", array.dtype.kind)
     _require(path, "an adapter of the model", type(model).__name__, description["model"])
     lora = description["lora_layers"]
     if present := lora_layers(model):
@@ -67,11 +66,6 @@ def _learnt(model):
         if layer.lora_enabled:
             learnt |= {f"{layer.path}/lora_kernel_{x}": getattr(layer, f"lora_kernel_{x}") for x in "ab"}
     return learnt
-
-
-def _in_numpys_types(values):
-    """bfloat16 as float32, which is exact: NumPy's files know no bfloat16."""
-    return values.astype("float32") if values.dtype == ml_dtypes.bfloat16 else values
 
 
 def _base_hash(model):

@@ -12,10 +12,9 @@ import keras
 import numpy as np
 
 from kbert.checks import check_path, check_positive
-from kbert.files import atomic_file, explain_full_disk
+from kbert.files import atomic_file, explain_full_disk, storable
 from kbert.keras_compat import strategy_scope
 from kbert.training.logs import History
-from kbert.weights.step_checkpoint import storable
 
 if TYPE_CHECKING:
     from kbert.training.run_state import RunState

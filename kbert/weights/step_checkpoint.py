@@ -84,11 +84,6 @@ def read_step_checkpoint(path: pathlib.Path) -> tuple[dict, list[np.ndarray]]:
     return manifest, values
 
 
-def storable(values: np.ndarray) -> np.ndarray:
-    """Values as NumPy's files can hold them: bfloat16 in float32."""
-    return values.astype("float32") if values.dtype.name == "bfloat16" else values
-
-
 def _read_values(path, dtypes):
     if (path / ARRAYS).exists():
         with np.load(path / ARRAYS) as arrays:

@@ -125,7 +125,7 @@ def pretraining_dataset(
         left_to_right: True: no masks, every token predicts the next (`NextTokens`), and `mask_rate`, the rates
             after it, `whole_word` and `entity_ids` are not used.
         dupe_factor: after how many epochs the same pairs and masks are repeated, as in the original's files, which
-            hold each document 10 times; None: never.
+            hold each document 10 times, and with them the order of the files of text; None: never.
         format, language: of files of text, as `kbert.corpus.read_documents` takes them.
         pool_sentences: how many sentences of text, in files or in memory, are a pool, from which random next sentences
             are drawn, and which is shuffled.
@@ -217,7 +217,7 @@ def pretraining_dataset(
     elif data_service is not None:
         raise ValueError(f"A data service makes batches of records. Received: {source!r}, which is text")
     else:
-        documents = text_documents(opened, tokenizer, seed, epochs, evaluation, held_out)
+        documents = text_documents(opened, tokenizer, seed, epochs, evaluation, held_out, visit)
         pools = text_pools(documents, tokenizer, pool_sentences).map(_graph(lambda epoch, _, pool: (epoch, pool)))
 
     def draw(epoch, pool):

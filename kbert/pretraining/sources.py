@@ -155,8 +155,12 @@ def text_documents(
     epochs: int | Callable[[], Iterable[int]] | None,
     evaluation: bool,
     held_out: float,
+    visit: Callable[[int], int] = lambda epoch: epoch,
 ) -> Callable[..., Iterator[tuple[int, int, list[str]]]]:
-    """A function that starts an iterator over (epoch, number, sentences) of the training or held-out documents."""
+    """A function that starts an iterator over (epoch, number, sentences) of the training or held-out documents.
+
+    Epochs of the same `visit` have the files in the same order, and so the same numbers and pools of documents.
+    """
     files = source.files
     document = _first_document(source.documents(files), held_out, evaluation)
 
@@ -166,7 +170,7 @@ def text_documents(
         else:
             numbers = itertools.count() if epochs is None else range(epochs)
         for epoch in numbers:
-            order = files if evaluation else file_order(files, seed, epoch)
+            order = files if evaluation else file_order(files, seed, visit(epoch))
             for number, sentences in enumerate(source.documents(order)):
                 if is_held_out(sentences, held_out) == evaluation:
                     yield epoch, number, sentences

@@ -5,13 +5,14 @@ import random
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.pretraining_batches import B, S, assert_equal, batches, dataset_of, originals
+from helpers.pretraining_batches import B, S, assert_equal, batches, dataset_of, originals, rows
 from helpers.tiny_corpus import VOCABULARY, make_tokenizer
 
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
 from kbert.pretraining.entities import aligned_spans, known_names
 from kbert.pretraining.masking import NextTokens
 from kbert.pretraining.real_fractions import real_fractions
+from kbert.pretraining.sources import file_order
 
 LTR = {"left_to_right": True, "next_sentence": False, "max_predictions": S - 2}
 
@@ -110,6 +111,15 @@ def test_pairs_and_masks_come_again_after_dupe_factor_epochs(records, tokenizer,
     # A skip counts the rows of repeated epochs.
     late = batches(dataset_of(records, tokenizer, start_step=len(same) - 10, dupe_factor=1, **options))
     assert_equal(same[-10:], late)
+
+
+def test_pairs_and_masks_of_several_files_come_again(corpus, tokenizer):
+    """The order of the files numbers the documents, which the pairs and masks are drawn from."""
+    assert file_order("012", 0, 0) != file_order("012", 0, 3)
+    numbers = iter([[0], [3]])
+    dataset = dataset_of(corpus, tokenizer, epochs=lambda: next(numbers), dupe_factor=3)
+    first, again = (set(rows(batches(dataset))) for _ in range(2))
+    assert first == again
 
 
 def test_spans_of_a_length():

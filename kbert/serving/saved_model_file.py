@@ -146,6 +146,22 @@ class SavedModelFile:
                 variables[node.attr["shared_name"].s or node.name] = size
         return sum(variables.values())
 
+    def variable_names(self) -> dict[str, str]:
+        """The names of the variables, by what stands before ``/.ATTRIBUTES`` in the checkpoint: where they are kept."""
+        objects = self._graph.object_graph_def.nodes
+        places = {0: ""} if objects else {}
+        waiting = [*places]
+        for number in waiting:
+            for child in objects[number].children:
+                if child.node_id not in places and 0 < child.node_id < len(objects):
+                    places[child.node_id] = f"{places[number]}/{child.local_name}".removeprefix("/")
+                    waiting.append(child.node_id)
+        return {
+            place: objects[number].variable.name
+            for number, place in places.items()
+            if objects[number].WhichOneof("kind") == "variable"
+        }
+
     def example_features(self) -> list[set[str]]:
         """The features that each parser of tf.Examples in the graph requires."""
         bodies = [self._nodes.values(), *(function.node_def for function in self._functions.values())]

@@ -1,5 +1,6 @@
 """The audit passes on every export, and says what is wrong with others."""
 
+import re
 import shutil
 
 import numpy as np
@@ -313,6 +314,20 @@ def test_weights_that_are_stored_twice(tmp_path):
     module.copy = tf.Variable(values)
     problems = problems_of(tmp_path / "twice", module)
     assert problems == ["the weight w is stored a second time: copy"]
+
+
+def test_equal_blocks_are_not_stored_twice(tmp_path):
+    """Two blocks of a grown model are equal; a second copy of one of them is none of these."""
+    module = _Foreign(lambda text: {"x": tf.cast(tf.strings.length(text), tf.float32) * tf.reduce_sum(module.w)})
+    values = np.arange(999, dtype="float32")
+    module.w = tf.Variable(values, name="encoder_block_0/kernel")
+    module.w_of_a_copy = tf.Variable(values, name="encoder_block_1/kernel")
+    assert problems_of(tmp_path / "equal", module) == []
+    for name in ("encoder_block_1/kernel", "encoder_block_2/other", "kernel_1"):
+        module.x = tf.Variable(values, name=name)
+        assert re.fullmatch(
+            "the weight x is stored a second time: (w|w_of_a_copy)", *problems_of(tmp_path / name, module)
+        )
 
 
 def test_kerass_own_export_stores_them_twice(tmp_path):

@@ -4,6 +4,7 @@
 
 A thousand sentences of the training set choose the epoch; the dev set, whose accuracy the card states, is scored once,
 at the end. The folder receives model/ (weights in bfloat16), 1/ (a SavedModel in bfloat16) and README.md.
+--random-weights trains random weights of the same architecture instead, for comparison, and leaves the folder alone.
 """
 
 import argparse
@@ -35,6 +36,7 @@ def main():
     parser.add_argument("--glue", type=pathlib.Path, required=True, metavar="DIR")
     parser.add_argument("--run", type=pathlib.Path, required=True, metavar="DIR", help="of the fine-tuning")
     parser.add_argument("--output", type=pathlib.Path, default=ROOT / "saved_models/kbert-mini-sentiment")
+    parser.add_argument("--random-weights", action="store_true")
     arguments = parser.parse_args()
     kbert.log_to_console()
 
@@ -49,10 +51,14 @@ def main():
         arguments.run,
         more_dev={"_dev_set": task.examples(read(arguments.glue / "SST-2/dev.tsv"))},
         group_by_length=True,
+        random_weights=arguments.random_weights,
         **SETTINGS,
     )
     accuracy = run.metrics["dev"]["accuracy_dev_set"]
     constant = run.metrics["constant_answer"]["accuracy_dev_set"]
+    print(f"accuracy on the dev set: {accuracy:.4f} (constant answer: {constant:.4f})")
+    if arguments.random_weights:
+        return
 
     shutil.rmtree(arguments.output, ignore_errors=True)
     kbert.export(run.pipeline, arguments.output, precision="bfloat16")
@@ -74,7 +80,6 @@ def main():
         answers="\n".join(rows),
     )
     (arguments.output / "README.md").write_text(card, encoding="utf-8")
-    print(f"accuracy on the dev set: {accuracy:.4f} (constant answer: {constant:.4f})")
 
 
 if __name__ == "__main__":

@@ -28,13 +28,18 @@ def losses_from_logits(losses: Any) -> Any:
 def metrics_from_logits(metrics: Any, outputs: Any) -> Any:
     """Metrics given by name become those that read logits, as in `losses_from_logits`.
 
-    For "binary_accuracy", and "accuracy" of single logits, a logit above 0 means "on".
+    For "binary_accuracy", "accuracy" of single logits, and metrics with a threshold, such as "Recall", a logit above 0
+    means "on". A metric with a threshold of probabilities is an error where outputs are logits.
     """
+    has_logits = any(name.endswith("logits") for name in outputs)
     one_logit = all(len(x.shape) > 1 and x.shape[-1] == 1 for x in keras.tree.flatten(outputs))
 
     def resolve(metric):
+        if metric is keras.metrics.binary_accuracy:
+            metric = "binary_accuracy"
         if not isinstance(metric, str) or metric not in (*_ACCURACY, "binary_accuracy"):
-            return _from_logits(metric, keras.metrics)
+            metric = _from_logits(metric, keras.metrics)
+            return _with_threshold_0(metric) if has_logits else metric
         if metric in _ACCURACY and not one_logit:
             return metric  # Keras compares the largest output
         return keras.metrics.BinaryAccuracy(name=metric, threshold=0.0)
@@ -73,3 +78,29 @@ def _from_logits(identifier, module):
         f"compile: the model's outputs are logits, which {name}(from_logits=False) would take for probabilities. "
         f"Expected keras.{kind}.{name}(from_logits=True), its name as a string, or kbert's own (kbert.optim.{kind})."
     )
+
+
+def _with_threshold_0(metric):
+    """The metric; given by name, with its threshold at the logit 0, which is the probability 0.5."""
+    function = keras.metrics.get(metric)
+    config = function.get_config() if isinstance(function, keras.metrics.Metric) else {}
+    if not function.__module__.startswith("keras.") or config.get("from_logits") or not _has_probability(config):
+        return metric
+    key = "threshold" if "threshold" in config else "thresholds"
+    if isinstance(metric, str):
+        return type(function).from_config(config | {key: 0.0, "name": metric})
+    raise ValueError(
+        f"compile: the model's outputs are logits, which {type(function).__name__} would compare with probabilities. "
+        f"Expected {key}=0, the logit of the probability 0.5, if Keras takes that, or the metric computed of the "
+        f"probabilities. Received: {config.get(key)}"
+    )
+
+
+def _has_probability(config):
+    """Whether the config of a metric has thresholds that are probabilities, Keras' default among them."""
+    if "num_thresholds" in config:
+        return True
+    if config.get("thresholds", 0) is None:
+        return config.get("top_k") is None
+    thresholds = keras.tree.flatten(config.get("thresholds", config.get("threshold")))
+    return any(threshold is not None and 0 < threshold <= 1 for threshold in thresholds)

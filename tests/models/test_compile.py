@@ -170,6 +170,34 @@ def test_binary_metrics_have_their_border_at_the_logit_0():
     assert values["binary_accuracy"] == pytest.approx(np.mean((logits > 0) == (MANY_HOT > 0)))
 
 
+def test_keras_metrics_with_a_threshold_have_it_at_the_logit_0():
+    model = classifier(3)()
+    model.layers[-1].dense.kernel.assign(np.zeros((12, 3)))
+    model.layers[-1].dense.bias.assign([0.2, -0.2, 0.7])  # probabilities between 0.5 and 0.67, and below 0.5
+    metrics = ["Recall", "precision", "TruePositives", keras.metrics.Recall(thresholds=0, name="same")]
+    ranks = [keras.metrics.Recall(top_k=1, name="rank"), keras.metrics.F1Score(name="f1")]  # which need no threshold
+    model.compile("adam", "binary_crossentropy", metrics=[*metrics, *ranks], run_eagerly=True)
+    values = model.evaluate(plain_batch(), MANY_HOT, verbose=0, return_dict=True)
+    is_on = np.tile([1, 0, 1], (BATCH, 1))
+    hits = np.sum(is_on * MANY_HOT)
+    found = {name: float(value) for name, value in values.items() if name not in ("f1", "loss")}
+    expected = {"precision": hits / is_on.sum(), "TruePositives": hits, "rank": MANY_HOT[:, 2].sum() / MANY_HOT.sum()}
+    assert found == pytest.approx(expected | dict.fromkeys(("Recall", "same"), hits / MANY_HOT.sum()))
+    for metric in ("BinaryAccuracy", keras.metrics.binary_accuracy):
+        model.compile("adam", "binary_crossentropy", metrics=[metric], run_eagerly=True)
+        _, accuracy = model.evaluate(plain_batch(), MANY_HOT, verbose=0)
+        assert accuracy == pytest.approx(np.mean(is_on == MANY_HOT))
+    wrong_inputs(
+        lambda metric: model.compile("adam", "binary_crossentropy", metrics=[metric]),
+        (keras.metrics.Precision(), "Precision would compare with probabilities. Expected thresholds=0"),
+        (keras.metrics.Recall(thresholds=[0.0, 0.7]), r"Expected thresholds=0.*Received: \[0.0, 0.7\]"),
+        (keras.metrics.BinaryAccuracy(), "BinaryAccuracy would .*Expected threshold=0.*Received: 0.5"),
+        (keras.metrics.F1Score(threshold=0.5), "F1Score would .*of the probabilities"),
+        (keras.metrics.PrecisionAtRecall(0.5), "PrecisionAtRecall would .*of the probabilities"),
+    )
+    BertRegressor(config(num_layers=1)).compile("adam", "mse", metrics=[keras.metrics.BinaryAccuracy()])  # of scores
+
+
 DEFAULTS = {  # by task: the model, its losses and its metrics
     "pretraining": (BertPretrainer, {"mlm_logits": "MaskedLanguageModelLoss", "nsp_logits": "NextSentenceLoss"}),
     "masked_lm": (lambda c: BertPretrainer(c, next_sentence=False), {"mlm_logits": "MaskedLanguageModelLoss"}),

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import keras
 from keras import ops
 
+from kbert.keras_compat import set_untracked
 from kbert.models.bert_model import BertModel
 
 
@@ -53,6 +54,7 @@ def average_models(models: Iterable[BertModel] | BertModel) -> BertModel:
     ensemble = BertModel(inputs, means, name="ensemble")
     for name in ("task", "config", "pretrained", "num_labels", "multi_label", "token_outputs"):
         setattr(ensemble, name, getattr(models[0], name))
+    set_untracked(ensemble, "members", tuple(models))
     return ensemble
 
 

@@ -46,6 +46,7 @@ class BertModel(CompatibleModel):
         dropout: of the head. None: it has none.
         token_outputs: names of the outputs with a value for every token, [B, S, ...].
         own_arguments: arguments of the constructor besides encoder and dtype, attributes that `get_config` stores.
+        members: the models of an ensemble (`average_models`).
         pretrained: None, or what `kbert.load_pretrained` found besides the weights (tokenizer, settings). It is a plain
             Python object, which Keras neither tracks nor saves.
 
@@ -66,6 +67,7 @@ class BertModel(CompatibleModel):
     dropout: float | None = None
     token_outputs: tuple[str, ...] = ()
     own_arguments: tuple[str, ...] = ()
+    members: tuple["BertModel", ...] = ()
     micro_batches, compiles_gradient = 1, False
 
     def __init__(

@@ -16,6 +16,7 @@ import tensorflow as tf
 from kbert.answers.answers import Answers
 from kbert.checks import check_positive
 from kbert.keras_compat import FreshFunctions, deserialize, pass_inputs_unchanged, set_untracked
+from kbert.models.average import average_models
 from kbert.models.bert_model import BertModel
 from kbert.models.check_inputs import lists_to_arrays
 from kbert.models.check_targets import check_targets
@@ -468,7 +469,9 @@ class Pipeline(FreshFunctions, keras.Model):
 
     def in_precision(self, precision: Literal["float32", "bfloat16"]) -> "Pipeline":
         """A pipeline with a copy of the model that is stored and computed in "float32" or "bfloat16"."""
-        model = in_precision(self.model, precision)
+        models = self.model.members or (self.model,)
+        copies = {model: in_precision(model, precision) for model in models}  # one of a model that is given twice
+        model = average_models([copies[model] for model in models])
         return Pipeline(self.preprocessor, model, self.answers, name=self.name)
 
     def _serve(self, inputs):

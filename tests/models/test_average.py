@@ -28,6 +28,17 @@ def test_classifiers_by_their_probabilities():
     np.testing.assert_allclose(pipeline.predict(TEXTS)["probabilities"], expected, atol=1e-5)
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_in_another_precision():
+    first, second = (randomise(kbert.BertClassifier(ONE, num_labels=3), seed) for seed in range(2))
+    pipeline = kbert.build_pipeline(average_models([first, first, second]), tiny_tokenizer())
+    half = pipeline.in_precision("bfloat16")
+    assert {weight.dtype for weight in half.model.weights} == {"bfloat16"}
+    found, expected = (each.predict(TEXTS)["probabilities"] for each in (half, pipeline))
+    np.testing.assert_allclose(found, expected, atol=0.02)
+    assert np.any(found != expected)
+
+
 def test_span_extractors_and_regressors_by_their_scores():
     for kind in (kbert.BertSpanExtractor, kbert.BertRegressor):
         models = [randomise(kind(ONE), seed) for seed in range(2)]

@@ -276,7 +276,11 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
     config = _config_of(argv)
     task_class, argv = None, list(argv)
     if command.tasks is not None:
-        if name := config.get("task", {}).get("glue"):  # a run on a task of GLUE, whose name says its other fields
+        if config.get("task") is None:
+            config.pop("task", None)
+        if not isinstance(fields := config.get("task", {}), Mapping):
+            raise ValueError(f"--config: expected `task` as an object with its fields. Received: {fields!r}")
+        if name := fields.get("glue"):  # a run on a task of GLUE, whose name says its other fields
             config["task"] = {"task": "glue", "name": name}
         task_class, prog, argv = _choose_task(prog, command, argv, config)
     parser = make_parser(prog, command, task_class)

@@ -217,8 +217,9 @@ def check_directory_is_free(path: PathLike, own_files: tuple[str, ...], overwrit
     path = pathlib.Path(path)
     if not path.exists():
         return
-    if path.resolve() == pathlib.Path.cwd():
-        raise FileExistsError(f"Expected a directory to save to. Received: {path}, the current directory; name another")
+    with contextlib.suppress(FileNotFoundError):  # the current directory was deleted
+        if path.samefile("."):
+            raise FileExistsError(f"Expected a new directory to save to. Received: {path}, the current directory")
     if not path.is_dir():
         raise FileExistsError(f"Expected a directory to save to. Received: {path}, which is a file")
     present = sorted(entry.name for entry in path.iterdir())

@@ -441,7 +441,8 @@ class Scoring(Options):
     """When a fine-tuning is scored on `dev`, which weights are kept, and when it ends early.
 
     Args:
-        evaluate_every: "epoch" or, with `dev`, a number of steps: when `dev` is scored; None: only at the end.
+        evaluate_every: "epoch" or, with `dev`, a number of steps: when `dev` is scored; None: only at the end. Always
+            at the end, and not a few steps before it.
         keep: which weights are kept: "best" by the first of the task's `metrics` (of equal ones the lowest loss), or
             "last".
         patience: with `dev`, stop after this many evaluations without improvement; None: never.

@@ -6,7 +6,7 @@
 The teacher is fine-tuned on each task, then every student with each seed: on the labels alone, and on the labels and
 the teacher's answers. A task may be limited to its first examples of a random order, NAME:COUNT; with --unlabelled N,
 the student is also taught with N of the others, whose labels it does not see. Every fine-tuning is a run of its own in
---output, so that a killed command goes on, with the same settings only; results.json there has all scores on dev.
+--output, so that a killed command goes on; other settings are an error. results.json there has all scores on dev.
 """
 
 import itertools

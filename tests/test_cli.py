@@ -204,6 +204,11 @@ def test_a_task_comes_first_and_its_fields_are_flags(tmp_path, capsys):
     path.write_text(json.dumps({"corpus": ["a"], "task": values["task"].to_dict(), "steps": 3}))
     again = parse("--config", str(path), "--label", "stars", command=FINETUNE)
     assert again == {"corpus": ["a"], "task": Reviews("review", "stars", ("f1", "accuracy")), "steps": 3}
+    path.write_text('{"corpus": ["a"], "task": null}')
+    assert parse("reviews", "--config", str(path), command=FINETUNE)["task"] == Reviews()
+    path.write_text('{"task": "reviews"}')
+    with pytest.raises(ValueError, match="expected `task` as an object with its fields. Received: 'reviews'"):
+        parse("reviews", "a", "--config", str(path), command=FINETUNE)
     with pytest.raises(SystemExit):
         parse("reviews", "a", "--texd", "x", command=FINETUNE)
     assert "Did you mean --text?" in capsys.readouterr().err

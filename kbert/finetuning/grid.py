@@ -142,27 +142,42 @@ def _folder(point: Mapping[str, float]) -> str:
 
 def is_finished(call: Arguments, train: "Examples", dev: "Examples") -> bool:
     """Whether the run of these arguments is finished; FileExistsError if it is one of others."""
-    from kbert.training.made_by import identify_model
+    from kbert.finetuning.teaching import hash_of_texts
+    from kbert.training.made_by import identify_inputs, identify_model
+    from kbert.weights.source import local_source
 
     if not (call.output / "metrics.json").exists():
         return False
+    teacher, texts = call.distillation.teacher, call.distillation.unlabelled
+    distillation = {"teacher": None if teacher is None else identify_model(teacher), "unlabelled": None}
     stored = read_json(call.output / "settings.json")
-    expected = call.settings() | {"source": identify_model(call.source), "task": call.task.to_dict()}
+    stored["distillation"] = stored.get("distillation", {}) | {"unlabelled": None}  # below, by its content
+    expected = call.settings() | {
+        "source": identify_model(call.source),
+        "task": call.task.to_dict(),
+        "distillation": dataclasses.replace(call.distillation, **distillation).to_json(),
+    }
     expected = {name: value for name, value in expected.items() if name not in ("train", "dev")}
-    if call.distillation.teacher is not None:  # settings.json has what identifies it; texts are not compared
-        stored["distillation"] = stored.get("distillation", {}) | {"unlabelled": None}
-        taught = {"teacher": identify_model(call.distillation.teacher), "unlabelled": None}
-        expected["distillation"] = dataclasses.replace(call.distillation, **taught).to_json()
     changed = differing({name: stored.get(name) for name in expected}, expected)
+    recorded = read_json(call.output / "inputs.json")
+    inputs = {"source": call.source, "teacher": teacher, "unlabelled": texts}
+    files = {name: value for name, value in inputs.items() if isinstance(value, str | os.PathLike)}
+    now = identify_inputs({name: local_source(value) or value for name, value in files.items()})
+    changed += [name for name in inputs if _hashes(recorded["inputs"], name) != _hashes(now, name)]
     examples = {"train": train.fingerprint(), "dev": dev.fingerprint()}
-    learned_from = read_json(call.output / "inputs.json")["examples"]
-    changed += differing({name: learned_from.get(name) for name in examples}, examples)
+    if texts is not None and "unlabelled" not in files:
+        examples["unlabelled"] = hash_of_texts(texts)
+    changed += differing({name: recorded["examples"].get(name) for name in ("train", "dev", "unlabelled")}, examples)
     if changed:
+        names = ", ".join(dict.fromkeys(changed))
         raise FileExistsError(
-            f"{call.output} holds a finished run with other {', '.join(changed)}. Give another `output`, or delete the "
-            "folder."
+            f"{call.output} holds a finished run with other {names}. Give another `output`, or delete the folder."
         )
     return True
+
+
+def _hashes(inputs: Mapping, name: str) -> list[str]:
+    return sorted(file["sha256"] for file in inputs.get(name, {}).values())
 
 
 def _is_chief(machine: Machine) -> bool:

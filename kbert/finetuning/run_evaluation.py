@@ -88,11 +88,11 @@ def _read(asked: Arguments, pipeline: Pipeline) -> tuple[Task, dict[str, Example
         raise ValueError(f"{said}. Fields of the task that are not given are as in the training: {shown}") from error
 
 
-_COLUMNS = {"text", "text_pair", "label", "prompt", "choices"}
+_COLUMNS = {"text", "text_pair", "negative", "label", "prompt", "choices"}
 
 
 def _as_trained(source, pipeline: Pipeline, fields: Mapping) -> dict:
-    """How the files were read that the first model was fine-tuned on; a format only if no column is given."""
+    """How the files were read that the first model was fine-tuned on; a format, or negatives, if no column is given."""
     first = source[0] if isinstance(source, list) and source else source
     run = describe_maker(local_source(first) or first) if isinstance(first, str | os.PathLike) else None
     if isinstance(first, Pipeline) and (origin := origin_of(pipeline.model)) is not None:
@@ -100,9 +100,9 @@ def _as_trained(source, pipeline: Pipeline, fields: Mapping) -> dict:
     trained = reading_fields(run)
     if fields.keys() & _COLUMNS:
         trained.pop("format", None)
-    for name, other in (("label", "negative"), ("negative", "label")):  # a similarity has one of them
-        if fields.get(name) is not None:
-            trained.pop(other, None)
+        trained.pop("negative", None)
+    if "negative" in fields:
+        trained.pop("label", None)  # a similarity has one of them
     return trained
 
 

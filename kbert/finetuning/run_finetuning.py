@@ -11,7 +11,7 @@ import keras
 from kbert.finetuning.finetune import FinetunedRun
 from kbert.finetuning.run import Run, make_optimizer
 from kbert.finetuning.starting_pipeline import starting_pipeline
-from kbert.finetuning.teaching import Teaching, distillation_losses
+from kbert.finetuning.teaching import Teaching, distillation_losses, hash_of_texts
 from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.dev_examples import DevExamples
 from kbert.keras_compat import set_untracked
@@ -30,7 +30,13 @@ from kbert.training.callbacks import ConsoleProgress, callback_list
 from kbert.training.dev_evaluation import DevEvaluation, EvaluationEpochs, evaluation_steps
 from kbert.training.dry_run import estimate_training
 from kbert.training.hardware import check_accumulation, choose_hardware
-from kbert.training.intervals import check_intervals, log_interval, log_interval_for, training_steps
+from kbert.training.intervals import (
+    check_intervals,
+    log_interval,
+    log_interval_for,
+    training_steps,
+    without_neighbours,
+)
 from kbert.training.logs import training_minutes
 from kbert.training.made_by import identify_model, note_origin
 from kbert.training.resume import fit_steps
@@ -49,7 +55,7 @@ _LOG_EVERY = 50  # steps, about: a divisor of checkpoint_every
 class Finetuning:
     """A fine-tuning that is ready to start: everything is read, built and checked, and nothing is written yet.
 
-    A teacher has not answered yet (`ask_teacher`), so that there are no training data.
+    A teacher has not answered yet: `ask_teacher` asks it.
 
     Its `task`, `train`, `dev` and `more_dev` are as completed: labels as numbers, without examples that cannot be
     learned.
@@ -134,8 +140,7 @@ class Finetuning:
         self.teaching = None
         if asked.distillation.teacher is not None:
             self.teaching = Teaching(asked, self.task, self.pipeline, self.train)
-        if self.teaching is None or asked.dry_run:
-            self.data = self._training_data()
+        self.data = self._training_data()  # with a teacher made again, with its answers
 
     def _take_labels(self, settings) -> None:
         """Labels become numbers, in the order that the settings have."""
@@ -163,6 +168,9 @@ class Finetuning:
             examples = {name: rows.fingerprint() for name, rows in self._examples.items() if rows is not None}
             if self.teaching is not None:
                 examples["taught"] = self.teaching.examples.fingerprint()
+            texts = self.asked.distillation.unlabelled
+            if texts is not None and not _is_path(texts):
+                examples["unlabelled"] = hash_of_texts(texts)
             self._directory = open_run(
                 self.output,
                 self.settings(),
@@ -338,16 +346,17 @@ class Finetuning:
         if self.dev is None:
             return None, log_every or log_interval(self._checkpoint_every, _LOG_EVERY)
         due = evaluation_steps(steps, asked.scoring.evaluate_every, self.data.rows / asked.batch_size)
+        window = log_interval_for(due, self._checkpoint_every, log_every or _LOG_EVERY)
         evaluation = DevEvaluation(
             self._score_dev,
-            due,
+            without_neighbours(due, window),
             self.task.metrics[0],
             self.output,
             keep=asked.scoring.keep,
             patience=asked.scoring.patience,
             lower_is_better=self.task.metrics[0] in self.task.lower_is_better,
         )
-        return evaluation, log_interval_for(due, self._checkpoint_every, log_every or _LOG_EVERY)
+        return evaluation, window
 
     def _score_dev(self) -> Evaluation:
         """The scores on the dev set, which also chooses settings such as the null threshold."""

@@ -1,5 +1,6 @@
 """What a student learns of its teacher: the teacher's answers, which a run keeps, and the losses that take them."""
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -7,6 +8,8 @@ import logging
 import os
 import pathlib
 import zipfile
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
@@ -46,17 +49,16 @@ class Teaching:
         self._outputs = None if asked.output is None else self._stored(pathlib.Path(asked.output) / ANSWERS)
         self._answer = functools.partial(task.teacher_answers, teacher, pipeline, batch_size=asked.batch_size)
         if self._outputs is None:
-            try:
+            with _errors_of_the_teacher():
                 task.check_pipeline(teacher)
                 self._answer(self.examples.take([0]))  # one that cannot is refused before anything is written
-            except ValueError as error:
-                raise ValueError(f"finetune: `teacher`: {str(error).removeprefix('evaluate: ')}") from None
 
     def ask(self) -> None:
         """The teacher answers all examples, unless an earlier start of the run has its answers."""
         if self._outputs is None:
             _LOGGER.info("the teacher answers %s examples", f"{len(self.examples):,}")
-            self._outputs = self._answer(self.examples)
+            with _errors_of_the_teacher():
+                self._outputs = self._answer(self.examples)
         self._answer = None  # the teacher's memory is for the training now
         self.answers = TeacherAnswers(self._outputs, len(self.examples) - self.unlabelled)
 
@@ -73,6 +75,21 @@ class Teaching:
         """Keeps the answers for a run that is resumed."""
         with atomic_file(directory / ANSWERS, "wb") as file:
             np.savez(file, key=np.array(self._key), **self.answers.outputs)
+
+
+@contextlib.contextmanager
+def _errors_of_the_teacher() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise ValueError(f"finetune: `teacher`: {str(error).removeprefix('evaluate: ')}") from None
+
+
+def hash_of_texts(texts: Any) -> str:
+    """What identifies texts in memory, as `Distillation` takes them."""
+    columns = {str(name): texts[name] for name in texts} if hasattr(texts, "keys") else {"": texts}
+    plain = {name: [str(text) for text in column] for name, column in columns.items()}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
 
 
 def distillation_losses(model: BertModel, distillation: Distillation) -> dict[str, DistillationLoss]:

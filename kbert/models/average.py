@@ -4,7 +4,7 @@ Shapes: those of the models.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import keras
 from keras import ops
@@ -56,6 +56,16 @@ def average_models(models: Iterable[BertModel] | BertModel) -> BertModel:
         setattr(ensemble, name, getattr(models[0], name))
     set_untracked(ensemble, "members", tuple(models))
     return ensemble
+
+
+def with_each_member(model: BertModel, copy: Callable[[BertModel], BertModel]) -> BertModel:
+    """A copy of the model or, of an ensemble, an ensemble of copies."""
+    if not model.members:
+        return copy(model)
+    copies = {
+        member: with_each_member(member, copy) for member in dict.fromkeys(model.members)
+    }  # one may be there twice
+    return average_models([copies[member] for member in model.members])
 
 
 def _mean(name, is_multi_label, values):

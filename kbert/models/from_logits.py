@@ -89,10 +89,12 @@ def _with_threshold_0(metric):
     key = "threshold" if "threshold" in config else "thresholds"
     if isinstance(metric, str):
         return type(function).from_config(config | {key: 0.0, "name": metric})
+    name = type(function).__name__
+    takes_0 = "thresholds" in config or name.startswith("Binary")
     raise ValueError(
-        f"compile: the model's outputs are logits, which {type(function).__name__} would compare with probabilities. "
-        f"Expected {key}=0, the logit of the probability 0.5, if Keras takes that, or the metric computed of the "
-        f"probabilities. Received: {config.get(key)}"
+        f"compile: the model's outputs are logits, which {name} would compare with probabilities. Expected "
+        + (f"{key}=0, the logit of the probability 0.5. " if takes_0 else "it computed of the probabilities. ")
+        + f"Received: {config.get(key)}"
     )
 
 

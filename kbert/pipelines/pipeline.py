@@ -6,7 +6,7 @@ Shapes: B batch, C choices.
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import keras
@@ -16,12 +16,12 @@ import tensorflow as tf
 from kbert.answers.answers import Answers
 from kbert.checks import check_positive
 from kbert.keras_compat import FreshFunctions, deserialize, pass_inputs_unchanged, set_untracked
-from kbert.models.average import average_models
+from kbert.models.average import with_each_member
 from kbert.models.bert_model import BertModel
 from kbert.models.check_inputs import lists_to_arrays
 from kbert.models.check_targets import check_targets
 from kbert.models.copies import in_precision
-from kbert.models.lora import merged
+from kbert.models.lora import lora_layers, merged
 from kbert.models.write_saved_model import write_saved_model
 from kbert.options import PathLike
 from kbert.pipelines.registry import task_class
@@ -464,15 +464,14 @@ class Pipeline(FreshFunctions, keras.Model):
 
     def merged(self) -> "Pipeline":
         """This pipeline or, if its model has LoRA, a pipeline with a copy of the model in which it is merged."""
-        model = merged(self.model)
-        return self if model is self.model else Pipeline(self.preprocessor, model, self.answers, name=self.name)
+        return self._with_each_model(merged) if lora_layers(self.model) else self
 
     def in_precision(self, precision: Literal["float32", "bfloat16"]) -> "Pipeline":
         """A pipeline with a copy of the model that is stored and computed in "float32" or "bfloat16"."""
-        models = self.model.members or (self.model,)
-        copies = {model: in_precision(model, precision) for model in models}  # one of a model that is given twice
-        model = average_models([copies[model] for model in models])
-        return Pipeline(self.preprocessor, model, self.answers, name=self.name)
+        return self._with_each_model(lambda model: in_precision(model, precision))
+
+    def _with_each_model(self, copy: Callable[[BertModel], BertModel]) -> "Pipeline":
+        return Pipeline(self.preprocessor, with_each_member(self.model, copy), self.answers, name=self.name)
 
     def _serve(self, inputs):
         return self(inputs, training=False)

@@ -52,10 +52,10 @@ def check_tfrecords(
     One row of each file is looked at; files without a row do not count.
     """
     files = find_files(source, are_texts=False)
-    stored = _lengths_of(files)
+    first, stored = _lengths_of(files)
     if lengths not in (None, stored):
         raise ValueError(
-            f"{files[0]} has rows of sequence_length={stored[0]} and max_predictions={stored[1]}. Give these. "
+            f"{first} has rows of sequence_length={stored[0]} and max_predictions={stored[1]}. Give these. "
             f"Received: {lengths[0]} and {lengths[1]}"
         )
     if held_out is None:
@@ -66,7 +66,7 @@ def check_tfrecords(
                 break
         else:
             name = "held out" if kind else "for training"
-            raise ValueError(f"{files[0]}: none of the rows is {name} at held_out={held_out}. Give another fraction.")
+            raise ValueError(f"{source}: none of the rows is {name} at held_out={held_out}. Give another fraction.")
 
 
 def tfrecord_rows(
@@ -114,7 +114,7 @@ def tfrecord_token_ids(
 ) -> Iterator[np.ndarray]:
     """Yields the token ids of pools of rows for training, with their masks undone, [r, S]."""
     files = find_files(source, are_texts=False)
-    lengths = _lengths_of(files)
+    _, lengths = _lengths_of(files)
     for _, _, records in _raw_pools(files, 0, 1, True):
         rows = _parse(records, *lengths)
         yield _originals(rows).numpy()[~_is_held_out(rows, held_out).numpy()]
@@ -224,7 +224,7 @@ def _features(sequence_length, max_predictions):
 
 
 def _lengths_of(files):
-    """(sequence length, maximum number of predictions) of the rows of files: those of the first row of each."""
+    """The first file with a row, and (sequence length, maximum number of predictions) of the first row of each."""
     lengths = {file: _row_lengths(file, record) for file, records in _first_records(files) for record in records}
     if not lengths:
         raise ValueError(f"{files[0]} has no records.")
@@ -235,7 +235,7 @@ def _lengths_of(files):
                 f"{file}: expected rows of sequence_length={expected[0]} and max_predictions={expected[1]}, as {first} "
                 f"has. Received: {stored[0]} and {stored[1]}. Give files of the same lengths."
             )
-    return expected
+    return first, expected
 
 
 def _row_lengths(file, record):

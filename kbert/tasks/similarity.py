@@ -258,6 +258,6 @@ def text_numbers(columns: Sequence[Sequence[str]]) -> np.ndarray:
 
 
 def _collection(numbers: np.ndarray) -> np.ndarray:
-    """The numbers of the texts that are searched: all pairs, empty ones too, and the negatives that there are."""
+    """The numbers of the texts that are searched: all pairs, and all negatives that are not empty."""
     negatives = numbers[:, 2:]
     return np.union1d(numbers[:, 1], negatives[negatives > 0])

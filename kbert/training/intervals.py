@@ -22,19 +22,17 @@ def resolve_log_interval(checkpoint_every: int, log_every: int | None) -> int:
 
 
 def log_interval_for(evaluations: list[int], checkpoint_every: int, wanted: int) -> int:
-    """As `log_interval`, but no longer than until the first evaluation: a window has one evaluation's scores.
-
-    The last evaluation may follow soon after the one before, so that only shorter windows hold one each.
-    """
+    """As `log_interval`, but no longer than until the first evaluation: a window has one evaluation's scores."""
     window = log_interval(checkpoint_every, wanted)
-    if len(evaluations) == 1:
-        return window
+    if len(evaluations) > 1 and evaluations[0] < window:
+        window = max(n for n in range(1, evaluations[0] + 1) if checkpoint_every % n == 0)
+    return window
 
-    def has_one_each(size: int) -> bool:
-        return len({math.ceil(step / size) for step in evaluations}) == len(evaluations)
 
-    sizes = range(min(window, evaluations[0]), 0, -1)
-    return next(size for size in sizes if checkpoint_every % size == 0 and has_one_each(size))
+def without_neighbours(evaluations: list[int], window: int) -> list[int]:
+    """The evaluations but those in the window of the last, which is a few steps later and has the scores of one."""
+    *before, last = evaluations
+    return [step for step in before if math.ceil(step / window) < math.ceil(last / window)] + [last]
 
 
 def check_milestones(keep_every: int | None, checkpoint_every: int) -> None:

@@ -58,9 +58,19 @@ def test_a_grid_of_students_goes_on_with_its_teacher_alone(source, tmp_path):
     first = finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", teacher=teacher, unlabelled=texts, **values)
     again = finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", teacher=teacher, unlabelled=texts, **values)
     assert again == first
-    for other in ({}, {"teacher": source}, {"teacher": teacher, "hard_fraction": 0.1}):
-        with pytest.raises(FileExistsError, match="a finished run with other distillation"):
+    taught = {"teacher": teacher, "unlabelled": texts}
+    for other, name in (
+        ({}, "distillation"),
+        ({"teacher": source}, "distillation"),
+        (taught | {"hard_fraction": 0.1}, "distillation"),
+        (taught | {"unlabelled": None}, "unlabelled"),
+        (taught | {"unlabelled": {"text": ["the film"]}}, "unlabelled"),
+    ):
+        with pytest.raises(FileExistsError, match=f"a finished run with other {name}"):
             finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", **other, **values)
+    kbert.finetune(source, TASK, ROWS, output=teacher, steps=2, sequence_length=9, overwrite=True)
+    with pytest.raises(FileExistsError, match="a finished run with other teacher"):
+        finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", **taught, **values)
 
 
 def test_rates_epochs_and_batch_sizes_are_all_combined(source, tmp_path):

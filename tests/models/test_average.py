@@ -39,6 +39,17 @@ def test_in_another_precision():
     assert np.any(found != expected)
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_of_ensembles_and_models_with_lora():
+    first, second = (randomise(kbert.BertClassifier(ONE, num_labels=3), seed) for seed in range(2))
+    second.enable_lora(2)
+    randomise(second, 3)
+    pipeline = kbert.build_pipeline(average_models([average_models([first, second]), second]), tiny_tokenizer())
+    expected = pipeline.predict(TEXTS)["probabilities"]
+    for other, atol in ((pipeline.merged(), 1e-5), (pipeline.merged().in_precision("bfloat16"), 0.02)):
+        np.testing.assert_allclose(other.predict(TEXTS)["probabilities"], expected, atol=atol)
+
+
 def test_span_extractors_and_regressors_by_their_scores():
     for kind in (kbert.BertSpanExtractor, kbert.BertRegressor):
         models = [randomise(kind(ONE), seed) for seed in range(2)]

@@ -138,6 +138,9 @@ def test_files_are_read_as_in_the_training(init, tmp_path):
         assert kbert.evaluate(model, examples=file) == kbert.evaluate(model, task, file)
         run_kbert("predict", "--source", model, "--input", file, "--output", tmp_path / f"{number}.jsonl")
         assert len((tmp_path / f"{number}.jsonl").read_text().splitlines()) == len(PAIRS)
+    pairs = write_table(tmp_path / "pairs.csv", PAIRS, ("q", "p"))
+    fields = {"text": "q", "text_pair": "p"}
+    assert kbert.evaluate(tmp_path / "0", fields, pairs) == kbert.evaluate(tmp_path / "0", Similarity(**fields), pairs)
     other = kbert.evaluate(tmp_path / "0", {"label": "s", "score_range": (0, 5)}, scored)  # scores, not negatives
     assert other == kbert.evaluate(tmp_path / "1", examples=scored)
 

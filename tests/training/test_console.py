@@ -18,7 +18,7 @@ import kbert
 from kbert.training import callbacks
 from kbert.training.callbacks import ConsoleProgress, PredictionProgress, callback_list, clock
 from kbert.training.console import log_to_console
-from kbert.training.intervals import check_intervals, log_interval, log_interval_for
+from kbert.training.intervals import check_intervals, log_interval, log_interval_for, without_neighbours
 from kbert.training.logs import History, readable_logs, training_minutes
 from kbert.training.resume import fit_steps
 
@@ -241,8 +241,8 @@ def test_windows_divide_the_interval_of_checkpoints(every, wanted, window):
 def test_a_window_has_one_evaluation():
     assert log_interval_for([30, 60, 90], 200, 50) == 25 and log_interval_for([50, 100], 200, 50) == 50
     assert log_interval_for([3], 200, 50) == 50 and log_interval_for([1, 2], 97, 50) == 1
-    assert log_interval_for([7, 14, 15], 200, 50) == 2  # of 5 steps, the last two would be in one
-    assert log_interval_for([100, 200, 201], 200, 50) == 50
+    for due, window, kept in (([7, 14, 15], 5, [7, 15]), ([100, 200, 201], 50, [100, 200, 201]), ([3], 50, [3])):
+        assert log_interval_for(due, 200, 50) == window and without_neighbours(due, window) == kept
 
 
 def test_intervals_that_do_not_fit_are_an_error_that_says_what_does():

@@ -35,7 +35,7 @@ from kbert.tasks.training_data import row_batches
 from kbert.training.callbacks import ConsoleProgress
 from kbert.training.dev_evaluation import DevEvaluation, evaluation_steps
 from kbert.training.dry_run import format_seconds, peak_bytes, seconds_per_step
-from kbert.training.intervals import log_interval_for, training_steps
+from kbert.training.intervals import log_interval_for, training_steps, without_neighbours
 from kbert.training.logs import training_minutes
 from kbert.training.made_by import METRICS
 from kbert.training.resume import fit_steps
@@ -157,7 +157,7 @@ def _train(
     evaluate = functools.partial(evaluate_features, model, dev, tags, batch_size=options.batch_size)
     due = evaluation_steps(steps, options.evaluate_every, len(train) / options.batch_size)
     window = log_interval_for(due, options.checkpoint_every, _LOG_EVERY)
-    evaluation = DevEvaluation(evaluate, due, "f1", directory.path, keep="last")
+    evaluation = DevEvaluation(evaluate, without_neighbours(due, window), "f1", directory.path, keep="last")
     run = Run(directory, directory.path / "logs")
     answer = train.tagged.baseline()
     constant = entity_scores(dev.tagged.tags, [[answer] * len(words) for words in dev.tagged.words])

@@ -279,7 +279,9 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
         if config.get("task") is None:
             config.pop("task", None)
         if not isinstance(fields := config.get("task", {}), Mapping):
-            raise ValueError(f"--config: expected `task` as an object with its fields. Received: {fields!r}")
+            raise ValueError(
+                f"--config: expected `task` with its fields, as settings.json has it. Received: {fields!r}"
+            )
         if name := fields.get("glue"):  # a run on a task of GLUE, whose name says its other fields
             config["task"] = {"task": "glue", "name": name}
         task_class, prog, argv = _choose_task(prog, command, argv, config)

@@ -207,7 +207,9 @@ def test_a_task_comes_first_and_its_fields_are_flags(tmp_path, capsys):
     path.write_text('{"corpus": ["a"], "task": null}')
     assert parse("reviews", "--config", str(path), command=FINETUNE)["task"] == Reviews()
     path.write_text('{"task": "reviews"}')
-    with pytest.raises(ValueError, match="expected `task` as an object with its fields. Received: 'reviews'"):
+    with pytest.raises(
+        ValueError, match="expected `task` with its fields, as settings.json has it. Received: 'reviews'"
+    ):
         parse("reviews", "a", "--config", str(path), command=FINETUNE)
     with pytest.raises(SystemExit):
         parse("reviews", "a", "--texd", "x", command=FINETUNE)

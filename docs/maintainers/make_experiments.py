@@ -101,7 +101,7 @@ def _once(parts, title, told):
     """The settings that no section above has, and the title of the section that has the others."""
     new = "".join(f"{name}: {text}. " for name, text in parts if text and told.setdefault(name + text, title) == title)
     others = dict.fromkeys(told[name + text] for name, text in parts if text and told[name + text] != title)
-    return f"{new}{'Other settings as for' if new else 'Settings as for'} {', '.join(others)}. " if others else new
+    return f"{new}{'Other settings as for' if new else 'Settings as for'} {' and '.join(others)}. " if others else new
 
 
 def _numbers(values):

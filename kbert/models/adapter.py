@@ -39,7 +39,7 @@ def load_adapter(model: "BertModel", path: str | os.PathLike) -> None:
         raise FileNotFoundError(f"Expected an adapter, a file that `save_adapter` wrote. Received: {str(path)!r}")
     description, arrays = _read(path)
     for name, array in arrays.items():
-        _require(path, f"`{name}` of kind", "f", array.dtype.kind)
+        _require(path, f"`{name}` in floats, NumPy's kind", "f", array.dtype.kind)
     _require(path, "an adapter of the model", type(model).__name__, description["model"])
     lora = description["lora_layers"]
     if present := lora_layers(model):

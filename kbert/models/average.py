@@ -62,9 +62,8 @@ def with_each_member(model: BertModel, copy: Callable[[BertModel], BertModel]) -
     """A copy of the model or, of an ensemble, an ensemble of copies."""
     if not model.members:
         return copy(model)
-    copies = {
-        member: with_each_member(member, copy) for member in dict.fromkeys(model.members)
-    }  # one may be there twice
+    once = dict.fromkeys(model.members)  # a model may be among them twice
+    copies = {member: with_each_member(member, copy) for member in once}
     return average_models([copies[member] for member in model.members])
 
 

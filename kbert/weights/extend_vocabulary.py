@@ -34,10 +34,9 @@ def extend_vocabulary(
     """A copy of a model for which each of these words, or special tokens of your own, is one token.
 
     A word takes the place of an [unused0], [unused1] … of the vocabulary, as BERT's have them, or, where none is left,
-    a new row at the end of the table. Its row is the mean of its former pieces' rows, or [UNK]'s where it
-    had none. All other weights and ids stay.
-    Longer words that begin with a new one are split after it. Continue the pre-training on text of the domain, so that
-    the new rows learn.
+    a new row at the end of the table. Its row is the mean of its former pieces' rows, or [UNK]'s row where it had none.
+    All other weights and ids stay. Longer words that begin with a new one are split after it. Continue the pre-training
+    on text of the domain, so that the new rows learn.
 
     Args:
         model: a model of any task that was loaded with its tokenizer (`kbert.load_pretrained`). It is not changed; LoRA

@@ -224,7 +224,7 @@ def test_what_an_adapter_refuses(adapted, tmp_path):
     arrays = dict(np.load(path))
     np.savez(tmp_path / "strange.npz", **arrays | {"classifier_head/dense/bias": np.zeros(3, "V2")})
     other.set_weights(base)
-    refused(other, tmp_path / "strange.npz", "`classifier_head/dense/bias` of kind f. Received: V")
+    refused(other, tmp_path / "strange.npz", "`classifier_head/dense/bias` in floats, NumPy's kind f. Received: V")
     for description in ([], {"model": "x"}, {"model": "BertClassifier", "base": "", "lora_layers": {"a": [0.5, 1]}}):
         np.savez(tmp_path / "other.npz", **{"adapter.json": np.frombuffer(json.dumps(description).encode(), "uint8")})
         refused(other, tmp_path / "other.npz", "expected the description of an adapter")

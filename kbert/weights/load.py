@@ -274,10 +274,14 @@ def _with_settings(stored: Checkpoint, task: str, overrides: dict[str, Any]) -> 
 
 
 def _as_task(word: str, other, stated: Mapping[str, Any]):
-    """The object of task `word`, with the fields of another task's object that do not belong to the head."""
+    """The object of task `word`, with the fields of another task's object that do not belong to the head.
+
+    A field that is None there, such as a tagger's `doc_stride`, has its default.
+    """
     task = task_class(word)
-    fields = {name: value for name, value in other.options().items() if name not in ("labels", "thresholds")}
-    return task(**{name: value for name, value in (fields | stated).items() if name in task.option_names()})
+    names = set(task.option_names()) - {"labels", "thresholds"}
+    fields = {name: value for name, value in other.options().items() if value is not None}
+    return task(**{name: value for name, value in (fields | stated).items() if name in names})
 
 
 def _with_fields(config: BertConfig, overrides: dict[str, Any]) -> BertConfig:

@@ -103,6 +103,16 @@ def test_pretraining_to_every_task(pretrained, task):
     assert new == set(task_class(task).heads) - stored
 
 
+def test_a_tagger_without_windows_to_tasks_with_windows(tmp_path):
+    """Its `doc_stride` is None, which is none of theirs."""
+    tagger = kbert.BertTagger(tiny_config(), num_labels=3)
+    kbert.save_pretrained(tagger, tmp_path / "model", tokenizer=tiny_tokenizer())
+    for task, labels in (("span", {}), ("regression", {}), ("classification", {"labels": ["x", "y"]})):
+        model = kbert.load_pretrained(tmp_path / "model", task=task, **labels)
+        assert model.pretrained.settings.task.doc_stride == 128
+        same_weights(tagger.encoder, model.encoder)
+
+
 def test_a_tagger_needs_labels(pretrained):
     message = "^load_pretrained: a tagging model needs `labels`, or their number as `num_labels`. Received: none, and "
     for given in ({}, {"labels": None}):

@@ -251,7 +251,8 @@ def _with_settings(stored: Checkpoint, task: str, overrides: dict[str, Any]) -> 
     tokenizer |= {name: overrides.pop(name) for name in _TOKENIZER_ARGUMENTS if name in overrides}
     settings = settings.replace(tokenizer=tokenizer)
     if task != settings.task.name:
-        settings = settings.replace(task=_as_task(task, settings.task, stored.other_options))
+        stated = {**stored.description.arguments, **stored.other_options}  # as the `pooling` of a similarity model
+        settings = settings.replace(task=_as_task(task, settings.task, stated))
         if settings.task.default_length != DEFAULT_SEQUENCE_LENGTH:  # a length that the task depends on
             longest = stored.description.config.max_sequence_length
             settings = settings.replace(sequence_length=settings.task.default_sequence_length(longest))

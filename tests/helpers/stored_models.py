@@ -7,6 +7,7 @@ import numpy as np
 import kbert
 from helpers.model_settings import settings_of
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
+from kbert.models import BertSentenceEncoder
 
 KERASHUB_HEAD = {"head_activation": "gelu_erf", "head_layer_norm_epsilon": 1e-5}
 MODELS = {
@@ -27,6 +28,7 @@ MODELS = {
     "span with pooler": lambda c: kbert.BertSpanExtractor(kbert.BertEncoder(c)),
     "tagging": lambda c: kbert.BertTagger(c, num_labels=5),
     "multiple_choice": lambda c: kbert.BertMultipleChoice(c),
+    "similarity": lambda c: BertSentenceEncoder(c, pooling="cls"),
 }
 
 

@@ -66,8 +66,10 @@ def test_it_is_saved_loaded_and_stands_on_an_encoder(tmp_path):
     found = kbert.build_pipeline(loaded).predict(TEXTS, verbose=0)["embedding"]
     np.testing.assert_allclose(found, expected, atol=1e-6)
     encoder = kbert.load_pretrained(tmp_path / "model", task="encoder", outputs=("sequence_output", "pooled_output"))
-    other = kbert.build_pipeline(encoder, pooling="max", normalize=True).predict(TEXTS, verbose=0)["embedding"]
+    other = kbert.build_pipeline(encoder).predict(TEXTS, verbose=0)["embedding"]
     np.testing.assert_allclose(other, expected, atol=1e-6)
+    task = kbert.load_pretrained(tmp_path / "model", task="encoder", normalize=False).pretrained.settings.task
+    assert (task.pooling, task.normalize) == ("max", False)
     warmer = kbert.load_pretrained(tmp_path / "model", task="similarity", temperature=0.5)
     assert warmer.temperature == 0.5 and warmer.pretrained.report.newly_initialised == []
     pipeline.save(tmp_path / "it.keras")

@@ -8,6 +8,7 @@ import numpy as np
 from keras import ops
 
 from kbert.models.quantized_layers import quantized_layers
+from kbert.pipelines.registry import task_class
 from kbert.weights.formats.name_table import NameTable, TensorName, sizes_of
 
 if TYPE_CHECKING:
@@ -34,6 +35,10 @@ def tensor_names(names: NameTable, model: "BertModel") -> dict[str, TensorName]:
     """Path of each of the model's variables → the tensor that holds it in the format; ValueError if none can."""
     if quantized_layers(model):
         raise ValueError(f'format="{names.format}" cannot hold a quantised model. Save it as format="kbert".')
+    if model.task != "encoder" and not task_class(model.task).heads:
+        raise ValueError(
+            f'format="{names.format}" cannot hold a {model.task} model, which would be read as an encoder. {_ADVICE}'
+        )
     by_path = {variable.path: names.find(variable.path) for variable in model.weights}
     for path, tensor in by_path.items():
         if tensor is None:

@@ -183,10 +183,10 @@ class HuggingFaceFormat(Format):
         made_by: Mapping[str, Any] | None = None,
     ) -> None:
         """Writes labels and tokenizer settings as the library reads them; the rest goes into a file beside them."""
+        tensors = export_tensors(NAMES, model)
         name = class_of(model)
         pooler = model.task not in _WITHOUT_POOLER
         reason = f"its {name} has {'one' if pooler else 'none'}"
-        tensors = export_tensors(NAMES, model)
         check_held(NAMES, model, pooler=pooler, reason=reason, multi_label=True)
         untied = model.task in ("pretraining", "masked_lm") and not model.tied
         if untied:  # the library computes with the decoder's bias, but needs the other one too

@@ -19,11 +19,13 @@ REFUSED = [
     ("google", "masked_lm as KerasHub's", {}, "masked-LM head with activation and LayerNorm epsilon"),
     ("google", "tagging", {}, "tagging head"),
     ("google", "multiple_choice", {}, "multiple-choice head"),
+    ("google", "similarity", {}, "a similarity model, which would be read as an encoder"),
     ("huggingface", "encoder without pooler", {}, "without pooler: its BertModel has one"),
     ("huggingface", "masked_lm with pooler", {}, "masked_lm model .* has a pooler: its BertForMaskedLM has none"),
     ("huggingface", "span with pooler", {}, "span model .* has a pooler: its BertForQuestionAnswering has none"),
     ("huggingface", "masked_lm as KerasHub's", {}, "masked-LM head with activation and LayerNorm epsilon"),
     ("huggingface", "encoder", {"causal": True, "pooled_token": "last"}, "cannot hold pooled_token='last'"),
+    ("huggingface", "similarity", {}, "a similarity model, which would be read as an encoder"),
     ("kerashub", "encoder", {"activation": "gelu_erf"}, "activation='gelu_erf'.*means 'gelu_tanh' always"),
     ("kerashub", "encoder", {"hidden_dropout": 0.2}, "one number `dropout`"),
     ("kerashub", "encoder without pooler", {}, "without pooler: BertBackbone always has one"),
@@ -34,6 +36,7 @@ REFUSED = [
     ("kerashub", "tagging", {}, "tagging head"),
     ("kerashub", "multiple_choice", {}, "multiple-choice head"),
     ("kerashub", "masked_lm, untied", {}, "untied decoder"),
+    ("kerashub", "similarity", {"attention_dropout": 0.1}, "a similarity model, which would be read as an encoder"),
 ]
 
 

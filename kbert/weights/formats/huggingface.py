@@ -11,6 +11,7 @@ import numpy as np
 from kbert.config import POOLED_TOKENS
 from kbert.files import read_json, read_small, write_json
 from kbert.options import PathLike
+from kbert.pipelines.settings import default_labels
 from kbert.text.vocabulary import SPECIAL_TOKENS
 from kbert.weights.description import default_settings
 from kbert.weights.files.safetensors_file import write_safetensors
@@ -314,10 +315,16 @@ def _arguments(
 def _settings(task, fields, config, arguments, tokenizer, pooling, directory):
     stored = read_kbert_settings(directory, task) or default_settings(task, config, {}, _length(directory))
     stated = {"tokenizer": {**stored.tokenizer, **tokenizer.settings}}
+    if own := tokenizer.settings.get("special_tokens_in_text"):  # the library's files do not say it of BERT's tokens
+        read = stored.tokenizer.get("special_tokens_in_text", False)
+        read = {True: SPECIAL_TOKENS, False: ()}[read] if isinstance(read, bool) else read
+        kept = [token for token in read if token in (*SPECIAL_TOKENS, *own)]
+        stated["tokenizer"]["special_tokens_in_text"] = list(dict.fromkeys([*kept, *own]))
     stated |= {name: value for name, value in pooling.items() if name in stored.task.option_names()}
     if "num_labels" in arguments:
         stated["labels"] = _labels(fields, arguments["num_labels"], directory / CONFIG)
-        has_other_labels = stated["labels"] != (stored.task.labels and list(stored.task.labels))
+        without_names = [None, default_labels(arguments["num_labels"])[1]]
+        has_other_labels = stated["labels"] not in ([list(stored.task.labels)] if stored.task.labels else without_names)
         if task == "classification" and (has_other_labels or not arguments.get("multi_label")):
             stated["thresholds"] = None  # config.json was changed by another program since
     return stored.replace(**stated)
@@ -391,7 +398,7 @@ def _config(model, name, settings, pad_id, tied):
     if model.task == "regression":
         fields |= {"problem_type": "regression", "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
     elif model.num_labels is not None:
-        labels = settings.task.labels or [f"LABEL_{i}" for i in range(model.num_labels)]
+        labels = settings.task.labels or default_labels(model.num_labels)[1]
         fields["id2label"] = {str(i): label for i, label in enumerate(labels)}
         fields["label2id"] = {label: i for i, label in enumerate(labels)}
         fields |= {"problem_type": _MULTI_LABEL} if model.multi_label else {}

@@ -10,6 +10,7 @@ import pytest
 from golden.hf_make import make_batch
 from golden.make_bert import LABELS, SIZES
 from helpers.hf_directory import GOLDEN, copy_golden, edit, rewrite
+from helpers.model_settings import settings_of
 from helpers.stored_models import assert_same_weights, load
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs
@@ -388,3 +389,15 @@ def test_thresholds_are_of_the_labels_that_they_were_stored_with(tmp_path):
     config.write_text(json.dumps(stated))
     settings = kbert.load_pretrained(tmp_path / "model").pretrained.settings
     assert settings.task.labels == ("dull", "fun") and settings.task.thresholds is None
+
+
+@pytest.mark.parametrize("id2label", [{"0": "LABEL_0", "1": "LABEL_1"}, None, {"0": "dull", "1": "fun"}])
+def test_thresholds_of_labels_without_names(id2label, tmp_path):
+    model = kbert.BertClassifier(tiny_config(), num_labels=2, multi_label=True)
+    settings = settings_of("classification", 17, thresholds=[0.2, 0.9])
+    kbert.save_pretrained(
+        model, tmp_path / "model", format="huggingface", tokenizer=tiny_tokenizer(), settings=settings
+    )
+    edit(tmp_path / "model/config.json", id2label=id2label)
+    thresholds = open_checkpoint(tmp_path / "model").settings.task.thresholds
+    assert thresholds == (None if id2label and "dull" in id2label.values() else (0.2, 0.9))

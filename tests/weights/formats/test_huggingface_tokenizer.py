@@ -9,6 +9,7 @@ from helpers.stored_models import assert_same_weights, load
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
 import kbert
+from kbert.text.special_tokens import tokens_in_text
 from kbert.weights.formats.huggingface_tokenizer import read_huggingface_tokenizer
 
 CASED = [token.capitalize() if token.isalpha() else token for token in VOCABULARY]
@@ -154,6 +155,19 @@ def test_white_space_around_a_token_is_dropped_as_in_vocab_txt(directory):
     content["model"]["vocab"][" newer\u3000"] = len(VOCABULARY)
     (directory / "tokenizer.json").write_text(json.dumps(content))
     assert read_huggingface_tokenizer(directory).vocabulary == [*VOCABULARY, "newer"]
+
+
+def test_special_tokens_in_text_come_back(tmp_path):
+    """The library's files name one's own; which of BERT's are read too stands beside them."""
+    for tokens in (["[SEP]", "very", "[CLS]", "bad"], ["very"], True):
+        tokenizer = tiny_tokenizer(special_tokens_in_text=tokens)
+        encoder = kbert.BertEncoder(tiny_config())
+        kbert.save_pretrained(encoder, tmp_path / "out", format="huggingface", tokenizer=tokenizer, overwrite=True)
+        assert load(tmp_path / "out").pretrained.tokenizer.settings() == tokenizer.settings()
+        edit(tmp_path / "out/tokenizer_config.json", additional_special_tokens=["film"])
+        edit(tmp_path / "out/tokenizer.json", added_tokens=[])
+        others = load(tmp_path / "out").pretrained.tokenizer.special_tokens_in_text
+        assert set(others) == {"film", *tokens_in_text(tokenizer.special_tokens_in_text)} - {"very", "bad"}
 
 
 def test_what_kbert_writes_comes_back(tmp_path):

@@ -178,6 +178,10 @@ def _resolve(model, tokenizer, argument, default=None):
             f"inspect: `{argument}` must be a kbert model, a pipeline, or the path of one. Received: "
             f"{type(model).__name__}"
         )
+    if model.members:
+        raise ValueError(
+            f"inspect: `{argument}` must be a single model. Received: an ensemble; inspect its members, each by itself"
+        )
     if model.pretrained is not None:
         tokenizer = tokenizer or model.pretrained.tokenizer
         labels = labels or model.pretrained.settings.task.labels

@@ -4,7 +4,7 @@ Shapes: those of the models.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import keras
 from keras import ops
@@ -23,8 +23,9 @@ def average_models(models: Iterable[BertModel] | BertModel) -> BertModel:
         models: kbert models of one task, with equal inputs and outputs, at least one. They are not copied.
 
     Returns:
-        A `BertModel` with their inputs and outputs, and the first one's ``task``, ``config``, ``pretrained`` and
-            ``num_labels``. It cannot be saved. A single model is returned itself.
+        A `BertModel` with their inputs and outputs, and the first one's ``task``, ``config``, ``pretrained``,
+            ``num_labels`` and dtype policy. It has no encoder of its own and cannot be saved. A single model is
+            returned itself.
 
     Raises:
         TypeError: something that is no kbert model.
@@ -47,15 +48,21 @@ def average_models(models: Iterable[BertModel] | BertModel) -> BertModel:
     if len(models) == 1:
         return models[0]
     inputs = {name: keras.Input(x.shape[1:], dtype=x.dtype, name=name) for name, x in models[0].input.items()}
-    outputs = [model(inputs) for model in models]
-    is_multi_label = models[0].multi_label
-    values = {name: [ops.cast(output[name], "float32") for output in outputs] for name in outputs[0]}
-    means = {name: _mean(name, is_multi_label, each) for name, each in values.items()}
-    ensemble = BertModel(inputs, means, name="ensemble")
+    means = mean_outputs(models, inputs, models[0].multi_label)
+    ensemble = BertModel(inputs, means, dtype=models[0].dtype_policy, name="ensemble")
     for name in ("task", "config", "pretrained", "num_labels", "multi_label", "token_outputs"):
         setattr(ensemble, name, getattr(models[0], name))
     set_untracked(ensemble, "members", tuple(models))
     return ensemble
+
+
+def mean_outputs(
+    models: Sequence[keras.Model], inputs: Mapping[str, keras.KerasTensor], is_multi_label: bool = False
+) -> dict[str, keras.KerasTensor]:
+    """The means of the models' outputs, as `average_models` takes them."""
+    outputs = [model(inputs) for model in models]
+    values = {name: [ops.cast(output[name], "float32") for output in outputs] for name in outputs[0]}
+    return {name: _mean(name, is_multi_label, each) for name, each in values.items()}
 
 
 def with_each_member(model: BertModel, copy: Callable[[BertModel], BertModel]) -> BertModel:

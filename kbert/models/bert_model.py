@@ -379,6 +379,8 @@ class BertModel(CompatibleModel):
 
     def get_config(self) -> dict[str, Any]:
         # Not the graph of layers that keras.Model would store, but the arguments that build it again.
+        if self.members:
+            raise ValueError("an ensemble cannot be saved. Save its members, and average them when they are loaded.")
         config = self.own_values()
         if self.encoder is not self:
             config["encoder"] = serialize_shared(self.encoder)

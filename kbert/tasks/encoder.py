@@ -60,6 +60,11 @@ class Encoder(Task):
     @classmethod
     def signatures(cls, pipeline: "Pipeline", *, layers: Sequence[int] | None = None) -> dict[str, TaskSignature]:
         """The signatures of an encoder. `layers` are the hidden states that ``features`` has."""
+        if pipeline.model.members:
+            raise ValueError(
+                "export: an ensemble of encoders has no hidden states of its own, which the signature `features` "
+                "gives. Export its members, each by itself."
+            )
         return {
             "embed": _embed(pipeline),
             "tokenize": TaskSignature(lambda batch, inputs: token_list(pipeline.preprocessor, inputs)),

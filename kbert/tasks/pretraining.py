@@ -213,24 +213,31 @@ class Pretraining(MaskedLm):
 
 
 def _next_sentence(pipeline) -> TaskSignature:
-    import keras
-
     from kbert.answers.pretraining import NextSentenceAnswers
     from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
     from kbert.preprocessing.preprocessor import TextPreprocessor
 
-    model = pipeline.model
     tokenizer = pipeline.tokenizer
     settings = pipeline.settings()["tokenizer"]  # the model's own: fill-mask always reads [MASK] in the text
     if settings != tokenizer.settings():
         tokenizer = type(tokenizer)(tokenizer.vocabulary, **settings)
     preprocessor = TextPreprocessor(tokenizer, pipeline.preprocessor.sequence_length, pair=True)
-    # The part of the model that this output needs; it shares the model's layers.
-    inputs = {name: model.input[name] for name in model.encoder.input}
-    head = keras.Model(inputs, {"nsp_logits": model.output["nsp_logits"]})
+    head = _next_sentence_part(pipeline.model)
     answers = NextSentenceAnswers()
 
     def finish(batch, inputs):
         return answers(run_in_length_buckets(head, batch, token_outputs=()), batch)
 
     return TaskSignature(finish, preprocessor)
+
+
+def _next_sentence_part(model):
+    """The part of the model, or of each member of an ensemble, that this output needs; it shares the model's layers."""
+    import keras
+
+    from kbert.models.average import mean_outputs
+
+    inputs = {name: tensor for name, tensor in model.input.items() if name != "mask_positions"}
+    if model.members:
+        return keras.Model(inputs, mean_outputs([_next_sentence_part(member) for member in model.members], inputs))
+    return keras.Model(inputs, {"nsp_logits": model.output["nsp_logits"]})

@@ -6,7 +6,9 @@ from helpers.compare import softmax
 from helpers.tiny_bert import TEXTS, randomise, tiny_config, tiny_tokenizer
 
 import kbert
+from kbert.answers import NextSentenceAnswers
 from kbert.models.average import average_models
+from kbert.pipelines.registry import task_class
 from kbert.preprocessing.preprocessor import TextPreprocessor
 
 ONE = tiny_config(num_layers=1)
@@ -34,6 +36,7 @@ def test_in_another_precision():
     pipeline = kbert.build_pipeline(average_models([first, first, second]), tiny_tokenizer())
     half = pipeline.in_precision("bfloat16")
     assert {weight.dtype for weight in half.model.weights} == {"bfloat16"}
+    assert (pipeline.model.dtype_policy.name, half.model.dtype_policy.name) == ("float32", "bfloat16")
     found, expected = (each.predict(TEXTS)["probabilities"] for each in (half, pipeline))
     np.testing.assert_allclose(found, expected, atol=0.02)
     assert np.any(found != expected)
@@ -56,6 +59,36 @@ def test_span_extractors_and_regressors_by_their_scores():
         received = outputs(average_models(models))
         for name, value in received.items():
             np.testing.assert_allclose(value, np.mean([outputs(m)[name] for m in models], axis=0), atol=1e-5)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_next_sentence_signature_is_the_mean_too():
+    models = [randomise(kbert.BertPretrainer(ONE), seed) for seed in range(2)]
+    pipeline = kbert.build_pipeline(average_models([models[0], average_models(models)]), tiny_tokenizer())
+    signature = task_class("pretraining").signatures(pipeline)["next_sentence"]
+    inputs = {"text": TEXTS, "text_pair": TEXTS[::-1]}
+    batch = signature.preprocessor(inputs)
+    received = signature.finish(batch, inputs)
+    rows = {name: np.asarray(value) for name, value in batch.items()}
+    masks = {"mask_positions": np.zeros((len(TEXTS), 1), "int32")}
+    expected = NextSentenceAnswers()(pipeline.model(rows | masks), batch)
+    np.testing.assert_allclose(received["is_next"], expected["is_next"], atol=1e-5)
+
+
+def test_what_an_ensemble_cannot(tmp_path):
+    pipeline = kbert.build_pipeline(
+        average_models([kbert.BertRegressor(ONE), kbert.BertRegressor(ONE)]), tiny_tokenizer()
+    )
+    with pytest.raises(ValueError, match="save_pretrained: an ensemble cannot be saved"):
+        kbert.save_pretrained(pipeline, tmp_path / "it")
+    with pytest.raises(ValueError, match="an ensemble cannot be saved"):
+        pipeline.save(tmp_path / "it.keras")
+    with pytest.raises(ValueError, match="inspect: `model` must be a single model. Received: an ensemble"):
+        kbert.inspect(pipeline)
+    encoders = average_models([kbert.BertEncoder(ONE), kbert.BertEncoder(ONE)])
+    with pytest.raises(ValueError, match="export: an ensemble of encoders has no hidden states"):
+        kbert.export(kbert.build_pipeline(encoders, tiny_tokenizer()), tmp_path / "served")
+    assert not (tmp_path / "it").exists() and not (tmp_path / "served").exists()
 
 
 def test_one_model_is_its_own_mean_and_others_must_be_alike():

@@ -7,13 +7,14 @@ import contextlib
 import math
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from keras import ops
 
 from kbert.keras_compat import base_optimizer
+from kbert.models.check_inputs import complete_inputs
 from kbert.optim.adamw import AdamW, sum_of_squares
 
 if TYPE_CHECKING:
@@ -114,8 +115,9 @@ def _by_layer(variables, squares):
 class AttentionEntropy:
     """The entropy of the attention of every layer, head and token, on fixed rows, with the weights as they then are."""
 
-    def __init__(self, model: "BertModel", inputs: Mapping[str, Any], rows: int = 4) -> None:
+    def __init__(self, model: "BertModel", inputs: Any, rows: int = 4) -> None:
         self._encoder = model.encoder.with_outputs("attention_probs")
+        inputs = complete_inputs(model, inputs)
         batch = {name: np.asarray(inputs[name]) for name in self._encoder.input}
         # Rows of tokens [rows, S], from [B, S] or, with choices, [B, C, S].
         self._inputs = {name: array.reshape(-1, array.shape[-1])[:rows] for name, array in batch.items()}

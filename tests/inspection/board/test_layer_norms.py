@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
+from helpers.stored_models import make_model
 
 from kbert.inspection.board.samples import AttentionEntropy, layer_norms, layer_of, weight_samples
 from kbert.models.pretrainer import BertPretrainer
@@ -93,6 +94,10 @@ def test_entropy_of_attention():
     expected = [-sum(p * np.log(p) for p in probs[b, a, s] if p > 0) for b, s in np.argwhere(mask) for a in range(3)]
     assert len(entropies) == 1
     np.testing.assert_allclose(entropies[0], expected, rtol=1e-4)
+    classifier = make_model("classification")
+    ids = np.array([[5, 6, 7], [5, 6, 0]])
+    for batch in ({"token_ids": ids}, ids, ids.tolist()):  # as `fit` takes them
+        assert [len(layer) for layer in AttentionEntropy(classifier, batch)()] == [5 * 3, 5 * 3]
     for name in ("query", "key"):
         projection = getattr(model.encoder.blocks[0].attention, name)
         for variable in projection.trainable_variables:

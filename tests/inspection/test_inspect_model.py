@@ -162,6 +162,14 @@ def test_examples_of_tasks_are_data():
     assert len(tagged.up_to(5)) == 2 and len(tagged.up_to(4)) == 1 and len(tagged.up_to(100)) == 3
 
 
+def test_examples_with_several_labels_have_a_property_for_each():
+    rows = [{"text": "good", "label": "fun|short"}, {"text": "bad", "label": "short"}, {"text": "a film", "label": ""}]
+    several = labelled_data(kbert.tasks.Classification(label_separator="|").examples(rows), "data")
+    assert several.properties() == {"label fun": ["yes", "no", "no"], "label short": ["yes", "yes", "no"]}
+    plain = labelled_data(LabelledText(["good", "bad"], np.array([[1, 0], [0, 0]])), "data")
+    assert plain.properties() == {"label 0": ["yes", "no"], "label 1": ["no", "no"]}
+
+
 @pytest.mark.slow  # wrong files: faults/test_recipe_paths.py
 def test_errors_name_the_argument(pipeline):
     wrong_values(

@@ -58,7 +58,8 @@ def labelled_data(data: Any, argument: str) -> LabelledData:
 
     A mapping with ``words`` (lists of words) may have ``tags`` (entities in IOB2) and ``heads`` (number of each word's
     syntactic head from 0, -1 for the root), one with ``text`` may have ``text_pair``; every other column holds labels.
-    Examples of `kbert.tasks.Tagging` and of the text tasks are taken too.
+    Examples of `kbert.tasks.Tagging` and of the text tasks are taken too. Those with several labels a text have a
+    property ``label NAME``, "yes" or "no", for each.
     """
     owner = f"inspect: `{argument}`"
     if isinstance(data, Mapping):
@@ -67,7 +68,12 @@ def labelled_data(data: Any, argument: str) -> LabelledData:
         columns = {"words": data.words, "tags": data.tags}
     elif hasattr(data, "texts") and hasattr(data, "labels"):
         names = getattr(data, "label_names", None)  # a task of a user may have neither
-        columns = {"text": data.texts, "label": [names[n] if names else str(n) for n in data.labels]}
+        if np.ndim(data.labels) == 2:  # several labels a text: whether it has one is a property
+            of_labels = zip(names or range(data.labels.shape[1]), data.labels.T, strict=True)
+            labels = {f"label {name}": ["yes" if on else "no" for on in column] for name, column in of_labels}
+        else:
+            labels = {"label": [names[n] if names else str(n) for n in data.labels]}
+        columns = {"text": data.texts, **labels}
         if (pairs := getattr(data, "text_pairs", None)) is not None:
             columns["text_pair"] = pairs
     else:

@@ -64,17 +64,17 @@ def trained_columns(model: "BertModel") -> dict[str, str]:
     return {name: fields[name] for name in ("text", "text_pair") if isinstance(fields.get(name), str)}
 
 
-def reading_fields(run: Mapping[str, Any] | None) -> dict[str, Any]:
+def reading_fields(run: Any) -> dict[str, Any]:
     """The fields of a fine-tuning's task object that say how its files were read."""
     fields = trained_task(run)
     names = task_class(fields["task"]).reading if fields.get("task") in task_names() else ()
     return {name: fields[name] for name in names if fields.get(name) is not None}
 
 
-def trained_task(run: Mapping[str, Any] | None) -> Mapping[str, Any]:
+def trained_task(run: Any) -> Mapping[str, Any]:
     """The fields of a fine-tuning's task object, from the description of its run; {} if it has none."""
-    settings = (run or {}).get("settings")
-    task = settings.get("task") if isinstance(settings, Mapping) else None  # it may be the user's own description
+    settings = run.get("settings") if isinstance(run, Mapping) else None  # it may be the user's own description
+    task = settings.get("task") if isinstance(settings, Mapping) else None
     return task if isinstance(task, Mapping) else {}
 
 

@@ -9,7 +9,7 @@ from helpers.tiny_directory import write_tiny_directory
 from helpers.tiny_finetuning import DEV, ROWS, SHORT, TASK
 
 import kbert
-from kbert.files import read_json, sha256
+from kbert.files import read_json, sha256, write_json
 from kbert.serving.exported_pipeline import trained_options
 from kbert.serving.write_export import provenance
 
@@ -64,6 +64,16 @@ def test_metrics_beside_another_directory_are_not_its_own(tmp_path):
     made_by, metrics = provenance(kbert.load_pretrained(tmp_path / "encoder"))
     assert made_by["model"] == "encoder" and metrics == {}
     assert kbert.build_pipeline(tmp_path / "encoder").task == "encoder"
+
+
+def test_a_run_in_words_of_your_own_says_nothing_of_columns(tmp_path):
+    """Only a card is read."""
+    for number, run in enumerate(("nightly-17", ["a", "b"], 17, {"settings": "default"}, None)):
+        card = tmp_path / str(number) / "1" / "card.json"
+        card.parent.mkdir(parents=True)
+        (card.parent / "saved_model.pb").touch()
+        write_json(card, {"made_by": {"run": run}})
+        assert trained_options(card.parent) == {}
 
 
 def test_weights_of_other_formats_have_a_hash_too():

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbert.config import POOLED_TOKENS
-from kbert.files import read_json, read_small, write_json
+from kbert.files import read_json, write_json
 from kbert.options import PathLike
 from kbert.pipelines.settings import default_labels
 from kbert.text.vocabulary import SPECIAL_TOKENS
@@ -344,10 +344,20 @@ def _embedding(directory):
     modes = {"pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max", "pooling_mode_cls_token": "cls"}
     chosen = [name for name, value in read_json(path).items() if name.startswith("pooling_mode_") and value is True]
     modules = directory / "modules.json"
-    settings = {"normalize": modules.is_file() and b"Normalize" in read_small(modules)}
+    kinds = _modules(modules) if modules.is_file() else []
+    settings = {"normalize": "Normalize" in kinds}
+    others = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
+    remark = f"sentence-transformers has the modules {others}, kbert has not: embeddings are those without them"
+    remarks = (remark,) if others else ()
     if len(chosen) != 1 or chosen[0] not in modes:
-        return settings, (f"sentence-transformers pools it by {chosen}, which kbert does not have: choose a `pooling`",)
-    return {"pooling": modes[chosen[0]], **settings}, ()
+        remark = f"sentence-transformers pools it by {chosen}, which kbert does not have: choose a `pooling`"
+        return settings, (*remarks, remark)
+    return {"pooling": modes[chosen[0]], **settings}, remarks
+
+
+def _modules(path: pathlib.Path) -> list[str]:
+    """The kinds of modules of a model of sentence-transformers, such as "Pooling"."""
+    return [str(module.get("type")).rpartition(".")[2] for module in read_json(path, list)]
 
 
 def _labels(fields: dict, number: int, path: pathlib.Path) -> list[str] | None:

@@ -359,6 +359,12 @@ def test_sentence_transformers_say_how_they_pool(directory):
     assert (settings.task.pooling, settings.task.normalize, settings.sequence_length) == ("cls", True, 7)
     embedding = kbert.build_pipeline(model).predict(["paris is big", "old river"], verbose=0)["embedding"]
     np.testing.assert_allclose(np.linalg.norm(embedding, axis=1), 1.0, rtol=1e-6)
+    assert open_checkpoint(directory).remarks == ()
+    kinds = ("Transformer", "Pooling", "Dense", "Normalize")
+    types = [{"type": f"sentence_transformers.models.{kind}"} for kind in kinds]
+    (directory / "modules.json").write_text(json.dumps(types))
+    (line,) = open_checkpoint(directory).remarks
+    assert "has the modules ['Dense'], kbert has not" in line
     (directory / "1_Pooling/config.json").write_text(json.dumps({**modes, "pooling_mode_mean_tokens": True}))
     assert any("which kbert does not have" in line for line in open_checkpoint(directory).remarks)
 

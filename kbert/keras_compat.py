@@ -231,7 +231,10 @@ def adam_moments(optimizer: keras.optimizers.Optimizer, variable: keras.Variable
     try:
         index = optimizer._get_variable_index(variable)
     except (AttributeError, KeyError):
-        raise ValueError(f"The optimizer was not built for the model's variable {variable.path}.") from None
+        raise ValueError(
+            f"The optimizer was not built for the model's variable {variable.path}. Give the one that trains all "
+            "weights as they are here, or none: that of a model with LoRA trains other ones."
+        ) from None
     return optimizer._momentums[index], optimizer._velocities[index]
 
 

@@ -232,3 +232,8 @@ def test_slots_that_are_not_there(tmp_path):
         kbert.save_pretrained(model, tmp_path / "hf", format="huggingface", optimizer=model.optimizer)
     with pytest.raises(ValueError, match="was not built"):
         kbert.save_pretrained(model, tmp_path / "no", format="google", optimizer=kbert.AdamW())
+    model.enable_lora(2)
+    model.compile()
+    model.optimizer.build(model.trainable_variables)
+    with pytest.raises(ValueError, match="was not built.*or none: that of a model with LoRA"):
+        kbert.save_pretrained(model, tmp_path / "no", format="google", optimizer=model.optimizer)

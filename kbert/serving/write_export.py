@@ -33,8 +33,7 @@ from kbert.serving.signatures import ServingLimits, ServingSignature, signatures
 from kbert.training.made_by import describe_maker, weights_hash
 from kbert.versions import versions
 from kbert.weights.build_pipeline import resolve_pipeline
-from kbert.weights.formats.kbert import MANIFEST, WEIGHTS, is_kbert_directory
-from kbert.weights.origin import origin_of
+from kbert.weights.origin import is_replaced, origin_of
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
@@ -86,8 +85,10 @@ def provenance(model: "BertModel") -> tuple[dict[str, Any], dict[str, Any]]:
     made_by = {} if origin.name is None else {"model": origin.name}
     if origin.path is None:
         return made_by | {"run": origin.run}, origin.metrics
-    if is_kbert_directory(origin.path):
-        made_by["weights_sha256"] = read_json(origin.path / MANIFEST)["files"][WEIGHTS]["sha256"]
+    if origin.weights_sha256 is not None:
+        made_by["weights_sha256"] = origin.weights_sha256
+        if is_replaced(origin):  # what is there now says nothing of these weights
+            return made_by, {}
     else:
         with contextlib.suppress(FileNotFoundError):  # the files may have gone since they were loaded
             made_by["weights_sha256"] = weights_hash(origin.path)

@@ -82,7 +82,7 @@ def note_origin(
         return
     settings = {name: value for name, value in settings.items() if name not in inputs}
     made_by = {"recipe": recipe, "versions": versions(), "settings": settings}
-    set_origin(model, Origin(None, None, made_by, metrics))
+    set_origin(model, Origin(None, None, run=made_by, metrics=metrics))
 
 
 def makers(inputs: Mapping[str, object]) -> dict:

@@ -12,7 +12,7 @@ from keras import ops
 from kbert.files import read_json
 from kbert.keras_compat import set_untracked
 from kbert.pipelines.registry import task_class, task_names
-from kbert.weights.formats.kbert import MANIFEST
+from kbert.weights.formats.kbert import MANIFEST, WEIGHTS, is_kbert_directory
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
@@ -25,12 +25,14 @@ class Origin:
     Attributes:
         name: of a run, a directory or a model on the hub; None: the training wrote nothing.
         path: where the model is stored, or None.
+        weights_sha256: the hash of its weights when it was loaded or stored. None: the format has no manifest.
         run: description of a training that wrote nothing; {} otherwise.
         metrics: of such a training.
     """
 
     name: str | None
     path: pathlib.Path | None
+    weights_sha256: str | None = None
     run: dict[str, Any] = dataclasses.field(default_factory=dict)
     metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
 
@@ -43,7 +45,18 @@ def set_origin(model: "BertModel", origin: Origin) -> None:
 def stored_origin(path: pathlib.Path, hub_name: str | None = None) -> Origin:
     """The origin of a stored model; one in ``model/`` of a run has the name of the run."""
     path = pathlib.Path(path).resolve()
-    return Origin(hub_name or (path.parent if path.name == "model" else path).name, path)
+    name = hub_name or (path.parent if path.name == "model" else path).name
+    return Origin(name, path, stored_weights_sha256(path))
+
+
+def stored_weights_sha256(path: pathlib.Path) -> str | None:
+    """The hash of the weights in a kbert directory, as its manifest says; None: it is none."""
+    return read_json(path / MANIFEST)["files"][WEIGHTS]["sha256"] if is_kbert_directory(path) else None
+
+
+def is_replaced(origin: Origin) -> bool:
+    """Whether the place of a stored model has been taken by another one, or by none."""
+    return origin.weights_sha256 is not None and stored_weights_sha256(origin.path) != origin.weights_sha256
 
 
 def origin_of(model: "BertModel") -> Origin | None:
@@ -58,7 +71,7 @@ def trained_columns(model: "BertModel") -> dict[str, str]:
     if origin is None:
         return {}
     run = origin.run
-    if origin.path is not None and (manifest := origin.path / MANIFEST).is_file():
+    if origin.path is not None and (manifest := origin.path / MANIFEST).is_file() and not is_replaced(origin):
         run = read_json(manifest).get("made_by") or {}
     fields = trained_task(run)
     return {name: fields[name] for name in ("text", "text_pair") if isinstance(fields.get(name), str)}

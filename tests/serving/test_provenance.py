@@ -1,6 +1,7 @@
 """What the card of an export says on how the model was made, without being told."""
 
 import hashlib
+import shutil
 
 import pytest
 from helpers.hf_directory import GOLDEN
@@ -12,6 +13,7 @@ import kbert
 from kbert.files import read_json, sha256, write_json
 from kbert.serving.exported_pipeline import trained_options
 from kbert.serving.write_export import provenance
+from kbert.weights.origin import trained_columns
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -56,6 +58,22 @@ def test_nothing_is_said_of_weights_that_have_changed(run):
     model.set_weights([weight * 2 for weight in model.get_weights()])
     assert provenance(model) == ({}, {})
     assert provenance(kbert.BertEncoder(tiny_config())) == ({}, {})
+
+
+def test_nothing_is_said_of_a_model_that_took_its_place(tmp_path):
+    directory = tmp_path / "run" / "model"
+    arguments = dict(tokenizer=tiny_tokenizer(), overwrite=True)
+    first = {"settings": {"task": {"task": "regression", "text": "review"}}}
+    kbert.save_pretrained(kbert.BertRegressor(tiny_config()), directory, made_by=first, **arguments)
+    (tmp_path / "run" / "metrics.json").write_text('{"pearson": 1.0}')
+    model = kbert.load_pretrained(directory)
+    known = {"model": "run", "weights_sha256": sha256(directory / "model.weights.h5")}
+    assert provenance(model) == (known | {"run": first}, {"pearson": 1.0})
+    assert trained_columns(model) == {"text": "review"}
+    kbert.save_pretrained(kbert.BertRegressor(tiny_config()), directory, made_by={"who": "another"}, **arguments)
+    assert provenance(model) == (known, {}) and trained_columns(model) == {}
+    shutil.rmtree(directory)
+    assert provenance(model) == (known, {}) and trained_columns(model) == {}
 
 
 def test_metrics_beside_another_directory_are_not_its_own(tmp_path):

@@ -35,6 +35,9 @@ class Encoder(Task):
         pair: whether the texts come in pairs.
         pooling: how hidden states become an embedding (`kbert.answers.EmbeddingAnswers`).
         normalize: whether embeddings are scaled to length 1.
+
+    Raises:
+        ValueError: on `signatures`, an ensemble, which has no hidden states of its own.
     """
 
     pair: bool = of_model(False)

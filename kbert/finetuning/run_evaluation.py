@@ -150,14 +150,13 @@ def _load_ensemble(sources, **options) -> Pipeline:
         return pipelines[0]
     _check_alike(names, pipelines)
     settings = [pipeline.options() for pipeline in pipelines]
-    fields = {name: value for name, value in settings[0].items() if name != "doc_stride"}
-    if "doc_stride" in settings[0] and fields.get("window_pooling", "spans"):
-        fields["doc_stride"] = settings[0]["doc_stride"]
     thresholds = [each["null_threshold"] for each in settings if each.get("null_threshold") is not None]
-    if thresholds:
-        fields["null_threshold"] = sum(thresholds) / len(thresholds)
+    threshold = {"null_threshold": sum(thresholds) / len(thresholds)} if thresholds else {}
+    fields = settings[0] | threshold | options
+    if "window_pooling" in fields and fields["window_pooling"] is None:
+        fields.pop("doc_stride", None)  # texts are truncated
     model = average_models([pipeline.model for pipeline in pipelines])
-    return build_pipeline(model, pipelines[0].tokenizer, **(fields | options))
+    return build_pipeline(model, pipelines[0].tokenizer, **fields)
 
 
 def _check_alike(names: list[str], pipelines: list[Pipeline]) -> None:

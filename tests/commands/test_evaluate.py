@@ -89,6 +89,20 @@ def test_both_dev_sets_of_mnli(tmp_path, capsys):
     assert scores["accuracy_mm"] == np.mean(answers == np.array(task.labels)[dev.labels])
 
 
+def test_windows_of_long_texts_are_turned_off_or_pooled_otherwise(home, tmp_path, capsys):
+    options = {"window_pooling": "max", "doc_stride": 5, "sequence_length": 9}
+    kbert.save_pretrained(kbert.build_pipeline(kbert.load_pretrained(home / "model"), **options), tmp_path / "model")
+    write_table(tmp_path / "long.csv", [(f"{text} the very . a a a {text}", label) for text, label in ROWS[:4]])
+    losses = []
+    for flag, pooling in (("stored", "max"), ("mean", "mean"), ("off", None)):
+        pipeline = kbert.build_pipeline(tmp_path / "model", window_pooling=pooling)
+        losses.append(kbert.evaluate(pipeline, examples=tmp_path / "long.csv")["loss"])
+        words = (tmp_path / "model", "--examples", tmp_path / "long.csv", "--window-pooling", flag, "--json")
+        run_kbert("evaluate", *words)
+        assert json.loads(capsys.readouterr().out.splitlines()[-1])["loss"] == pytest.approx(losses[-1], abs=1e-5)
+    assert len(set(losses)) == 3
+
+
 def test_what_is_wrong_is_named(home, tmp_path):
     def evaluate(flags, model="model"):
         run_kbert("evaluate", "classification", *_arguments(home, *flags, "--output", tmp_path / "out", model=model))

@@ -45,7 +45,8 @@ class Command:
         failed: function of the result: whether the exit status is 1.
         tasks: for a verb with a parameter ``task``: function that gives the class of task objects by the word that
             comes first; the fields of the class are flags.
-        partial_task: whether the verb takes, instead of a task object, the fields that are given, as a dict.
+        partial_task: whether the verb takes, instead of a task object, the fields that are given, as a dict; those that
+            are stored with a model are no flags, as the verb takes the model's.
         resumes: whether the same command resumes a killed run.
         epilog: examples, for the help.
         about: what the help says instead of the verb's docstring.
@@ -183,17 +184,18 @@ def make_parser(prog: str, command: Command, task_class: type | None = None) -> 
         allow_abbrev=False,
     )
     groups = {(): parser.add_argument_group("arguments")}
-    task_flags = [] if task_class is None else [*flags_of(task_class)]
-    own = {flag.path for flag in task_flags}
     for flag in flags_of(command.verb, command.positional):
-        if (flag.path == ("task",) and command.tasks is not None) or flag.path in own:
+        if flag.path == ("task",) and command.tasks is not None:
             continue
         group = groups.setdefault(flag.path[:-1], None) or parser.add_argument_group(".".join(flag.path[:-1]))
         groups[flag.path[:-1]] = group
         _add_flag(group, flag, flag.path[0] in command.positional and len(flag.path) == 1)
     if task_class is not None:
         group = parser.add_argument_group(f"the task, {task_class.__name__}")
-        for flag in task_flags:
+        used = _fields_of_model(task_class) if command.partial_task else set()
+        for flag in flags_of(task_class):
+            if flag.path[-1] in used:
+                continue  # the model has its own
             _add_flag(group, dataclasses.replace(flag, path=("task", *flag.path)), False, flag.name)
     others = parser.add_argument_group("configuration")
     others.add_argument("--config", metavar="FILE", help="YAML or JSON with values of flags; other flags override them")
@@ -201,6 +203,12 @@ def make_parser(prog: str, command: Command, task_class: type | None = None) -> 
     if command.as_json is not None:
         others.add_argument("--json", action="store_true", help="print the result as JSON on the last line")
     return parser
+
+
+def _fields_of_model(task_class: Callable) -> set[str]:
+    """The fields of a class of task objects that are stored with a model, and with which it answers."""
+    fields = dataclasses.fields(task_class) if isinstance(task_class, type) else ()
+    return {field.name for field in fields if field.metadata.get("of_model")}
 
 
 def _add_flag(group, flag: Flag, is_positional: bool, name: str | None = None) -> None:

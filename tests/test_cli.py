@@ -173,6 +173,20 @@ def test_some_fields_of_a_task_are_a_configuration(tmp_path, capsys):
     assert parse("--config", str(path), command=command)["task"] == {"text": "review"}
 
 
+def test_of_some_fields_those_of_the_model_are_no_flags(capsys):
+    @dataclasses.dataclass(frozen=True)
+    class Stored(Reviews):
+        name: str | None = dataclasses.field(default=None, metadata={"of_model": True})
+        labels: tuple[str, ...] = dataclasses.field(default=(), metadata={"of_model": True})
+
+    command = dataclasses.replace(FINETUNE, tasks=lambda: {"stored": Stored}, partial_task=True)
+    values = parse("stored", "a", "--text", "review", "--name", "b", command=command)
+    assert values == {"corpus": ["a"], "task": {"text": "review"}, "name": "b"}  # the verb's own flag
+    with pytest.raises(SystemExit):
+        parse("stored", "a", "--labels", "good", command=command)
+    assert "unknown flag --labels" in capsys.readouterr().err
+
+
 def test_a_configuration_has_a_task_that_is_a_word(tmp_path, capsys):
     def export(source: str, task: str | None = None):
         """Exports a model."""

@@ -98,8 +98,10 @@ def test_windows_of_long_texts_are_turned_off_or_pooled_otherwise(home, tmp_path
         pipeline = kbert.build_pipeline(tmp_path / "model", window_pooling=pooling)
         losses.append(kbert.evaluate(pipeline, examples=tmp_path / "long.csv")["loss"])
         words = (tmp_path / "model", "--examples", tmp_path / "long.csv", "--window-pooling", flag, "--json")
-        run_kbert("evaluate", *words)
-        assert json.loads(capsys.readouterr().out.splitlines()[-1])["loss"] == pytest.approx(losses[-1], abs=1e-5)
+        for task in ([], ["classification"]):
+            run_kbert("evaluate", *task, *words)
+            scores = json.loads(capsys.readouterr().out.splitlines()[-1])
+            assert scores["loss"] == pytest.approx(losses[-1], abs=1e-5)
     assert len(set(losses)) == 3
 
 

@@ -16,6 +16,7 @@ import dataclasses
 import difflib
 import inspect
 import json
+import logging
 import os
 import pathlib
 import re
@@ -29,6 +30,7 @@ from typing import Any, Literal, NoReturn
 
 from kbert.options import Options, check_option, into_groups, option_help, to_json
 
+_LOGGER = logging.getLogger("kbert")
 REQUIRED = inspect.Parameter.empty
 
 
@@ -47,7 +49,7 @@ class Command:
             comes first; the fields of the class are flags.
         partial_task: whether the verb takes, instead of a task object, the fields that are given, as a dict; those that
             are stored with a model are no flags, as the verb takes the model's.
-        resumes: whether the same command resumes a killed run.
+        resumes: whether the same command resumes a killed run, if it has an ``output``.
         epilog: examples, for the help.
         about: what the help says instead of the verb's docstring.
     """
@@ -328,10 +330,18 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
 
 
 def _config_of(argv: Sequence[str]) -> dict[str, Any]:
-    reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    reader.add_argument("--config")
-    path = reader.parse_known_args(argv)[0].config
+    path = _value_of("--config", argv)
     return {} if path is None else read_config(path)
+
+
+def _value_of(flag: str, argv: Sequence[str]) -> str | None:
+    reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    reader.add_argument(flag, dest="value")
+    return reader.parse_known_args(argv)[0].value
+
+
+def _has_output(argv: Sequence[str]) -> bool:
+    return _value_of("--output", argv) is not None or _config_of(argv).get("output") is not None
 
 
 def _choose_task(prog: str, command: Command, argv: list[str], config: Mapping):
@@ -374,6 +384,8 @@ def execute(command: Command, argv: Sequence[str], prog: str) -> Any:
     """
     with plain_errors():
         values, words = parse_call(prog, command, argv)
+        if command.resumes and values.get("output") is None and not values.get("dry_run"):
+            _LOGGER.warning("no --output: no checkpoint and no model will be stored")
         result = command.verb(**values)
     if command.report is not None:
         command.report(result)
@@ -398,16 +410,16 @@ def run_command(command: Command | Callable, argv: Sequence[str] | None = None, 
     command = command if isinstance(command, Command) else Command(verb=command)
     words = sys.argv[1:] if argv is None else argv
     prog = prog or pathlib.Path(sys.argv[0]).name
-    return run_program(lambda: execute(command, words, prog), command.resumes)
+    return run_program(lambda: execute(command, words, prog), lambda: command.resumes and _has_output(words))
 
 
-def run_program(main: Callable[[], Any], resumes: bool = False) -> Any:
+def run_program(main: Callable[[], Any], resumes: Callable[[], bool] = lambda: False) -> Any:
     """Runs `main` as a program in which external causes of failure end with one line.
 
     These are a signal, divergence, a disk error, a lost worker, a damaged input or too little memory. The exit
     status is 130 after SIGINT, 143 after SIGTERM, 1 after an error. Before the program ends, partial files are removed
-    and the current training step is finished and saved; a second signal ends it at once. `resumes`: whether the same
-    command resumes a run from its checkpoints; with --dry-run there is no run.
+    and the current training step is finished and saved; a second signal ends it at once. `resumes`: function that
+    says whether the same command resumes a run from its checkpoints; with --dry-run there is no run.
     """
     from kbert.training.console import log_to_console
     from kbert.training.signals import Interrupted, interrupt, let_signals_kill, take_signals
@@ -423,7 +435,7 @@ def run_program(main: Callable[[], Any], resumes: bool = False) -> Any:
         let_signals_kill()
         stopped = error if isinstance(error, Interrupted) else Interrupted()
         if stopped.report is None:
-            hint = " The same command resumes the run." if resumes else " No partial files were left."
+            hint = " The same command resumes the run." if resumes() else " No partial files were left."
             hint = "" if "--dry-run" in sys.argv else hint
             print(f"\nInterrupted by {stopped.number.name}.{hint}", file=sys.stderr, flush=True)
         sys.exit(stopped.status)

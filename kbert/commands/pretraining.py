@@ -210,7 +210,8 @@ COMMANDS = {
         resumes=True,
         epilog="""
         kbert pretrain records --size tiny --settings small-budget --steps 40000 --output runs/tiny
-        kbert pretrain 'corpus/*.txt' --vocabulary vocab.txt --size base --settings paper --steps 1000000
+        kbert pretrain 'corpus/*.txt' --vocabulary vocab.txt --size base --settings paper --steps 1000000 \\
+            --output runs/paper
         KERAS_BACKEND=jax kbert pretrain batches --size base --output runs/base
         """,
     ),

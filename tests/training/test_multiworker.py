@@ -169,7 +169,7 @@ def main():
     if hardware.is_chief:
         tiny.np.savez(os.path.join(output, "weights.npz"), *model.get_weights())
 
-run_program(main, resumes=True)
+run_program(main, resumes=lambda: True)
 """
 
 

@@ -253,9 +253,29 @@ def test_the_line_says_what_is_left(monkeypatch, capsys, flags, resumes, hint):
     monkeypatch.setattr("kbert.training.console.log_to_console", lambda: None)
     monkeypatch.setattr(sys, "argv", ["recipe.py", *flags])
     with pytest.raises(SystemExit) as stop:
-        program.run_program(main, resumes=resumes)
+        program.run_program(main, resumes=lambda: resumes)
     assert stop.value.code == STATUS[signal.SIGTERM]
     assert capsys.readouterr().err == f"\nInterrupted by SIGTERM.{hint}\n"
+
+
+@pytest.mark.parametrize(
+    "flags, hint",
+    [
+        ([], "No partial files were left."),
+        (["--output", "runs/1"], "The same command resumes the run."),
+        (["--config", "config.yaml"], "The same command resumes the run."),
+    ],
+)
+def test_a_run_without_output_is_not_resumed(monkeypatch, capsys, tmp_path, flags, hint):
+    def train(output: str | None = None):
+        raise Interrupted(signal.SIGTERM)
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "config.yaml").write_text("output: runs/1")
+    with pytest.raises(SystemExit):
+        program.run_command(program.Command(verb=train, resumes=True), flags, "train")
+    warning = "" if flags else "no --output: no checkpoint and no model will be stored\n"
+    assert capsys.readouterr().err == f"{warning}\nInterrupted by SIGTERM. {hint}\n"
 
 
 def test_a_signal_in_a_callback_whose_errors_python_ignores_is_not_lost(monkeypatch, capsys):

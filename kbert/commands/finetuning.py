@@ -2,14 +2,26 @@
 
 import json
 from collections.abc import Callable, Mapping
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import kbert
 from kbert.checks import check_output_file
 from kbert.cli import Command
 from kbert.finetuning.finetune import FinetunedRun, finetune
 from kbert.finetuning.grid import finetune_glue
-from kbert.options import Count, FractionBelowOne, Machine, Natural, PathLike, Positive, Precision, to_json
+from kbert.options import (
+    PASSING,
+    Arguments,
+    Count,
+    FractionBelowOne,
+    Machine,
+    Natural,
+    PathLike,
+    Positive,
+    Precision,
+    to_json,
+    verb,
+)
 from kbert.pipelines.registry import task_class, task_names
 
 
@@ -106,16 +118,17 @@ def glue_submission(
     return written
 
 
+@verb(lambda asked: _tag_features(asked))
 def tag_features(
     source: PathLike,
     train: PathLike,
-    output: PathLike,
+    output: Annotated[PathLike, PASSING],
     *,
     dev: FractionBelowOne | PathLike = 0.1,
     train_sentences: Count | None = None,
     tag_column: int = -1,
     scheme: str | None = None,
-    feature_modes: list[str] = (),
+    feature_modes: Annotated[list[str], PASSING] = (),
     epochs: Positive = 10.0,
     steps: Count | None = None,
     batch_size: Count = 32,
@@ -124,12 +137,12 @@ def tag_features(
     dropout: FractionBelowOne = 0.1,
     sequence_length: Count = 128,
     seed: Natural = 0,
-    checkpoint_every: Count = 100,
+    checkpoint_every: Annotated[Count, PASSING] = 100,
     evaluate_every: Literal["epoch"] | Count | None = "epoch",
     precision: Precision = "auto",
-    profile: str | None = None,
-    overwrite: bool = False,
-    dry_run: bool = False,
+    profile: Annotated[str | None, PASSING] = None,
+    overwrite: Annotated[bool, PASSING] = False,
+    dry_run: Annotated[bool, PASSING] = False,
 ) -> dict[str, Any]:
     """Finds named entities without fine-tuning, as in table 7 of the paper: a BiLSTM on a frozen encoder's features.
 
@@ -159,52 +172,49 @@ def tag_features(
     Returns:
         The metrics of each finished mode; of a dry run the estimate.
     """
+
+
+def _tag_features(asked: Arguments) -> dict[str, Any]:
     from kbert.finetuning.features.modes import FEATURE_MODES
     from kbert.finetuning.features.train import FeatureTraining, estimate_feature_taggers, train_feature_taggers
     from kbert.training.hardware import choose_hardware
     from kbert.training.run_directory import open_run
 
-    if wrong := [mode for mode in feature_modes if mode not in FEATURE_MODES]:
+    if wrong := [mode for mode in asked.feature_modes if mode not in FEATURE_MODES]:
         raise ValueError(f"tag-features: `feature_modes` must be of {list(FEATURE_MODES)}. Received: {wrong[0]!r}")
-    task = kbert.tasks.Tagging(tag_column=tag_column, scheme=scheme)
-    words = task.read(train)
-    texts = dict(zip(("train", "dev"), words.split(dev), strict=True)) if isinstance(dev, float) else {"train": words}
-    texts.setdefault("dev", None if isinstance(dev, float) else task.read(dev))
-    if train_sentences is not None:
-        texts["train"] = texts["train"].take(range(min(train_sentences, len(texts["train"]))))
-    tags = task.settings(texts["train"])["labels"]
-    hardware = choose_hardware("one", precision)
+    task = kbert.tasks.Tagging(tag_column=asked.tag_column, scheme=asked.scheme)
+    train = task.read(asked.train)
+    is_held_out = isinstance(asked.dev, float)
+    train, dev = train.split(asked.dev) if is_held_out else (train, task.read(asked.dev))
+    if asked.train_sentences is not None:
+        train = train.take(range(min(asked.train_sentences, len(train))))
+    texts = {"train": train, "dev": dev}
+    tags = task.settings(train)["labels"]
+    hardware = choose_hardware("one", asked.precision)
     with hardware.scope():
         encoder = kbert.load_pretrained(
-            source, task="encoder", outputs=("hidden_states",), sequence_length=sequence_length
+            asked.source, task="encoder", outputs=("hidden_states",), sequence_length=asked.sequence_length
         )
     training = FeatureTraining(
-        epochs=epochs,
-        steps=steps,
-        batch_size=batch_size,
-        learning_rate=learning_rate,
-        units=units,
-        dropout=dropout,
-        seed=seed,
-        checkpoint_every=checkpoint_every,
-        evaluate_every=evaluate_every,
+        epochs=asked.epochs,
+        steps=asked.steps,
+        batch_size=asked.batch_size,
+        learning_rate=asked.learning_rate,
+        units=asked.units,
+        dropout=asked.dropout,
+        seed=asked.seed,
+        checkpoint_every=asked.checkpoint_every,
+        evaluate_every=asked.evaluate_every,
     )
-    modes = tuple(feature_modes) or FEATURE_MODES
-    if dry_run:
+    modes = tuple(asked.feature_modes) or FEATURE_MODES
+    if asked.dry_run:
         with hardware.scope():
             return estimate_feature_taggers(
-                encoder, texts, tags, output, modes, sequence_length=sequence_length, training=training
+                encoder, texts, tags, asked.output, modes, sequence_length=asked.sequence_length, training=training
             )
-    settings = {
-        "source": source,
-        "dev": dev,
-        "train_sentences": train_sentences,
-        "sequence_length": sequence_length,
-        "training": vars(training),
-    }
-    inputs = {"source": source, "train": train} | ({} if isinstance(dev, float) else {"dev": dev})
-    settings = to_json(settings | {"task": task.to_dict(), "precision": precision})
-    run = open_run(output, settings, overwrite, inputs=inputs, recipe="kbert tag-features")
+    settings = asked.settings()
+    inputs = {"source": asked.source, "train": asked.train} | ({} if is_held_out else {"dev": asked.dev})
+    run = open_run(asked.output, settings, asked.overwrite, inputs=inputs, recipe="kbert tag-features")
     with hardware.scope():
         done = train_feature_taggers(
             encoder,
@@ -212,14 +222,14 @@ def tag_features(
             tags,
             run.path,
             modes,
-            sequence_length=sequence_length,
+            sequence_length=asked.sequence_length,
             settings=settings,
             inputs=inputs,
             recipe="kbert tag-features",
             training=training,
-            profile=profile,
+            profile=asked.profile,
         )
-    metrics = {"feature_modes": done, "train_examples": len(texts["train"])}
+    metrics = {"feature_modes": done, "train_examples": len(train)}
     if len(done) == len(FEATURE_MODES):
         run.finish(metrics)
     return metrics

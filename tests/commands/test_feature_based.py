@@ -8,6 +8,8 @@ from helpers.run_recipe import as_flags, read_json, run_kbert
 from helpers.tiny_directory import write_tiny_directory
 from helpers.toy_tags import tagged_sentences, write_conll
 
+from kbert.cli import parse_call
+from kbert.commands import COMMANDS
 from kbert.files import write_json
 from kbert.finetuning.features import extract as features
 from kbert.finetuning.features import train as feature_data
@@ -48,6 +50,7 @@ def test_a_mode_broken_off_resumes_exactly(home, tmp_path, monkeypatch, capsys):
     losses = [json.loads(line)["loss"] for line in (tmp_path / "whole" / MODE / "history.jsonl").open()]
     assert len(losses) == 8 and losses[-1] < 0.8 * losses[0] and straight["layers"] == [1]
     assert not (tmp_path / "whole" / "metrics.json").exists()  # five modes are missing
+    assert read_json(tmp_path / "whole" / MODE / "settings.json")["feature_modes"] == [MODE]
     printed = capsys.readouterr().out
     rows = {line[:28].strip(): line[28:].split() for line in printed.splitlines()}
     assert rows[MODE][:2] == ["95.9", f"{100 * straight['dev']['f1']:.1f}"]
@@ -94,6 +97,19 @@ def test_a_dry_run_says_what_it_would_take(home, tmp_path, capsys, monkeypatch):
     write_json(tmp_path / "run" / MODE / "metrics.json", {})
     run_kbert("tag-features", *_arguments(home, tmp_path / "run", "--feature-modes", MODE, "--dry-run"))
     assert capsys.readouterr().out == "Nothing is left to train.\n"
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_settings_of_a_run_are_a_configuration(home, tmp_path, monkeypatch):
+    monkeypatch.setattr(feature_data, "train_feature_taggers", lambda *arguments, **options: {})
+    run_kbert("tag-features", *_arguments(home, tmp_path / "run"))
+    path = tmp_path / "run" / "settings.json"
+    words = ["--config", str(path), "--output", "other"]
+    values = parse_call("kbert tag-features", COMMANDS["tag-features"], words)[0]
+    assert values == read_json(path) | {"output": "other"} and (values["units"], values["steps"]) == (7, 40)
+    run_kbert("tag-features", *_arguments(home, tmp_path / "run", "--checkpoint-every", 20))  # an interval may change
+    with pytest.raises(SystemExit, match="units"):
+        run_kbert("tag-features", *_arguments(home, tmp_path / "run", "--units", 8))
 
 
 def test_windows_beyond_the_position_table_are_an_error(home, tmp_path):

@@ -106,7 +106,7 @@ def train_feature_taggers(
         elif mode in modes:
             _write_features(encoder, texts, features, sequence_length)
             _LOGGER.info("%s", mode)
-            run = open_run(path, (settings or {}) | {"feature_mode": mode}, inputs=inputs, recipe=recipe)
+            run = open_run(path, (settings or {}) | {"feature_modes": [mode]}, inputs=inputs, recipe=recipe)
             done[mode] = _train(mode, run, features, texts, tags, encoder.config, training, profile)
     return done
 

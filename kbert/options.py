@@ -378,7 +378,7 @@ class Machine(Options):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bookkeeping(Options):
-    """What a run writes and how often; none of it changes the result.
+    """What a run writes and how often; none of it changes the result, unless your own `callbacks` do.
 
     Args:
         checkpoint_every: steps from one checkpoint to the next; None: the verb's own, 200 for fine-tuning and 500 for

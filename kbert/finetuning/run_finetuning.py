@@ -345,11 +345,12 @@ class Finetuning:
             check_intervals(self._checkpoint_every, log_every)
         if self.dev is None:
             return None, log_every or log_interval(self._checkpoint_every, _LOG_EVERY)
-        due = evaluation_steps(steps, asked.scoring.evaluate_every, self.data.rows / asked.batch_size)
+        every = asked.scoring.evaluate_every
+        due = without_neighbours(evaluation_steps(steps, every, self.data.rows / asked.batch_size))
         window = log_interval_for(due, self._checkpoint_every, log_every or _LOG_EVERY)
         evaluation = DevEvaluation(
             self._score_dev,
-            without_neighbours(due, window),
+            due,
             self.task.metrics[0],
             self.output,
             keep=asked.scoring.keep,

@@ -2,6 +2,8 @@
 
 import math
 
+_NEAR = 25  # steps
+
 
 def log_interval(checkpoint_every: int, wanted: int) -> int:
     """The interval of logs for checkpoints at exactly `checkpoint_every` steps: the divisor nearest to `wanted`.
@@ -24,15 +26,20 @@ def resolve_log_interval(checkpoint_every: int, log_every: int | None) -> int:
 def log_interval_for(evaluations: list[int], checkpoint_every: int, wanted: int) -> int:
     """As `log_interval`, but no longer than until the first evaluation: a window has one evaluation's scores."""
     window = log_interval(checkpoint_every, wanted)
-    if len(evaluations) > 1 and evaluations[0] < window:
-        window = max(n for n in range(1, evaluations[0] + 1) if checkpoint_every % n == 0)
+    if len(evaluations) > 1:
+        first, (before, last) = evaluations[0], evaluations[-2:]  # the last may follow sooner than the others
+        window = max(
+            n
+            for n in range(1, min(window, first) + 1)
+            if checkpoint_every % n == 0 and math.ceil(before / n) < math.ceil(last / n)
+        )
     return window
 
 
-def without_neighbours(evaluations: list[int], window: int) -> list[int]:
-    """The evaluations but those in the window of the last, which is a few steps later and has the scores of one."""
+def without_neighbours(evaluations: list[int]) -> list[int]:
+    """The evaluations but those just before the last: by less than half the steps to the first, at most 25."""
     *before, last = evaluations
-    return [step for step in before if math.ceil(step / window) < math.ceil(last / window)] + [last]
+    return [step for step in before if last - step >= min(evaluations[0] / 2, _NEAR)] + [last]
 
 
 def check_milestones(keep_every: int | None, checkpoint_every: int) -> None:

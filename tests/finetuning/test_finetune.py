@@ -56,6 +56,12 @@ def test_metrics_are_those_of_the_file(run):
     )
 
 
+def test_the_intervals_do_not_decide_when_dev_is_scored(init):
+    for bookkeeping in ({}, {"log_every": 1}):
+        finetuning = prepare(init, TASK, ROWS, DEV, **QUICK | {"evaluate_every": 30, "bookkeeping": bookkeeping})
+        assert finetuning._evaluation(31)[0].steps == {31}
+
+
 def test_the_best_weights_are_kept_in_bfloat16(init, tmp_path):
     model = kbert.load_pretrained(init, task="encoder", dtype="bfloat16")
     run = kbert.finetune(model, Scripted(), ROWS, DEV, tmp_path / "run", **PLAN)

@@ -241,8 +241,14 @@ def test_windows_divide_the_interval_of_checkpoints(every, wanted, window):
 def test_a_window_has_one_evaluation():
     assert log_interval_for([30, 60, 90], 200, 50) == 25 and log_interval_for([50, 100], 200, 50) == 50
     assert log_interval_for([3], 200, 50) == 50 and log_interval_for([1, 2], 97, 50) == 1
-    for due, window, kept in (([7, 14, 15], 5, [7, 15]), ([100, 200, 201], 50, [100, 200, 201]), ([3], 50, [3])):
-        assert log_interval_for(due, 200, 50) == window and without_neighbours(due, window) == kept
+    for due, kept, window in (
+        ([7, 14, 15], [7, 15], 5),
+        ([100, 200, 201], [100, 201], 50),
+        ([30, 31], [31], 50),
+        ([85, 170, 195], [85, 170, 195], 25),
+        ([3], [3], 50),
+    ):
+        assert without_neighbours(due) == kept and log_interval_for(kept, 200, 50) == window
 
 
 def test_intervals_that_do_not_fit_are_an_error_that_says_what_does():

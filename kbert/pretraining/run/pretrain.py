@@ -166,6 +166,8 @@ class Execution(Machine):
 class PretrainingBookkeeping(Bookkeeping):
     """What a run writes and how often, as in `kbert.options.Bookkeeping`; none of it changes the result.
 
+    With `hours` it does, as evaluations and checkpoints take their time from the run; your own `callbacks` may.
+
     Args:
         checkpoint_every: steps between checkpoints, 500 by default; the held-out data are evaluated at the same time.
         log_every: steps of a window of logs; by default the divisor of `checkpoint_every` nearest to 100.

@@ -29,13 +29,14 @@ def _predict(asked) -> dict[str, Any]:
     from kbert.files import write_json
     from kbert.finetuning.predict_file import predict_file, predict_file_with_beam
     from kbert.serving.exported_pipeline import pipeline_loader, trained_options
+    from kbert.tasks.table import TABLES
 
     start = time.monotonic()
     if asked.runner is None and (asked.beam_flags or asked.shared):
         raise ValueError("predict: `shared`, and flags after --, need `runner`. Received: no runner")
     metrics_path = pathlib.Path(asked.output).with_suffix(".metrics.json")
     output = check_output_file(asked.output, asked.overwrite, (".jsonl", ".csv"), [metrics_path])
-    if asked.keep and pathlib.Path(asked.input).suffix.lower() not in (".csv", ".tsv", ".jsonl", ".ndjson"):
+    if asked.keep and pathlib.Path(asked.input).suffix.lower() not in TABLES:
         raise ValueError(f"predict: `keep` needs an input with columns. Received: {asked.input}")
     options = given(sequence_length=asked.sequence_length, top_k=asked.top_k, tagging_output=asked.tagging_output)
     options |= not_as_stored(asked)
@@ -95,8 +96,9 @@ def predict(
 
     Args:
         source: a model, or a SavedModel of ``kbert export``, whose settings are then those of the export.
-        input: a .csv, .tsv or .jsonl file, read by columns; a SQuAD .json file has questions; any other file is read
-            line by line (for pairs: two texts separated by a tab; for questions: question, tab, context).
+        input: a .csv, .tsv, .jsonl, .parquet, .arrow or .feather file, read by columns; a SQuAD .json file has
+            questions; any other file is read line by line (for pairs: two texts separated by a tab; for questions:
+            question, tab, context).
         output: .jsonl, or .csv if an answer fits into a row of a table.
         text, text_pair, question, context, prompt, choices: the columns of the inputs; None: those that a fine-tuned
             model was trained on, if the file has them, or else the names of the inputs.

@@ -1,6 +1,7 @@
 """predict.py: every kind of input and output; nothing half written."""
 
 import csv
+import importlib
 import json
 import types
 
@@ -13,6 +14,7 @@ import kbert
 from kbert.finetuning.prediction_rows import rows_at_once
 from kbert.serving import exported_pipeline
 from kbert.serving.exported_pipeline import trained_options
+from kbert.tasks.table import TABLES
 
 TEXTS = ["The film is good.", "", 'a "very, bad" film\u2028!', "中 é", "good", "never never", "was bad"]
 PAIRS = ["Good?", "never", "", "paris", "the capital", "x", "is"]
@@ -142,6 +144,16 @@ def test_what_is_kept_of_json_lines_stays_as_it_is(models, tmp_path):
     assert {name: row[name] for name in ("text", *kept)} == {"text": "5", **kept}
     with pytest.raises(SystemExit, match="t.jsonl, line 1: expected the keys .'id'"):
         predict(models, "single", tmp_path / "t.jsonl", tmp_path / "b.jsonl", "--keep", "id")
+
+
+def test_columns_of_every_table_can_be_kept(models, tmp_path, monkeypatch):
+    kept = []
+    monkeypatch.setattr(exported_pipeline, "pipeline_loader", lambda *arguments, **options: lambda: None)
+    module = importlib.import_module("kbert.finetuning.predict_file")  # the package has a function of this name
+    monkeypatch.setattr(module, "predict_file", lambda *arguments, keep, **options: kept.append(keep) or 1)
+    for suffix in TABLES:
+        predict(models, "single", tmp_path / f"t{suffix}", tmp_path / f"{suffix[1:]}.jsonl", "--keep", "id")
+    assert kept == [["id"]] * len(TABLES)
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -34,6 +34,7 @@ def build_pipeline(
     | masked_lm, pretraining | ``max_masks, masking, top_k`` |
     | next_sentence | ``pair`` |
     | encoder | ``pair, pooling, normalize`` |
+    | similarity | |
 
     Args:
         model: a kbert model, or a source for `kbert.load_pretrained`. One with a masked-LM head fills masks, an encoder

@@ -78,7 +78,7 @@ def load_pretrained(
             ``google-bert/bert-base-uncased@main`` with a branch, tag or commit. Or what `kbert.weights.open_checkpoint`
             returned.
         task: one of ``encoder, pretraining, masked_lm, next_sentence, classification, regression, span, tagging,
-            multiple_choice``; None: the stored one.
+            multiple_choice, similarity``; None: the stored one.
         revision: branch, tag or commit of a name on the hub, where `source` does not have it; None: the main branch.
         token: access token for private repositories on the hub; None: HF_TOKEN, or the one that ``hf auth login``
             stored.

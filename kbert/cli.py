@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import dataclasses
 import difflib
+import functools
 import inspect
 import json
 import logging
@@ -28,7 +29,7 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn
 
-from kbert.options import Options, check_option, into_groups, option_help, to_json
+from kbert.options import Options, check_option, fixed_by_model, into_groups, option_help, to_json
 
 _LOGGER = logging.getLogger("kbert")
 REQUIRED = inspect.Parameter.empty
@@ -48,7 +49,7 @@ class Command:
         tasks: for a verb with a parameter ``task``: function that gives the class of task objects by the word that
             comes first; the fields of the class are flags.
         partial_task: whether the verb takes, instead of a task object, the fields that are given, as a dict; those that
-            are stored with a model are no flags, as the verb takes the model's.
+            a trained model has fixed are no flags.
         resumes: whether the same command resumes a killed run, if it has an ``output``.
         epilog: examples, for the help.
         about: what the help says instead of the verb's docstring.
@@ -186,18 +187,20 @@ def make_parser(prog: str, command: Command, task_class: type | None = None) -> 
         allow_abbrev=False,
     )
     groups = {(): parser.add_argument_group("arguments")}
+    task_flags = [] if task_class is None else [*flags_of(task_class)]
+    if command.partial_task and isinstance(task_class, type):
+        fixed = fixed_by_model(task_class)
+        task_flags = [flag for flag in task_flags if flag.path[-1] not in fixed]
+    own = {flag.path for flag in task_flags}
     for flag in flags_of(command.verb, command.positional):
-        if flag.path == ("task",) and command.tasks is not None:
+        if (flag.path == ("task",) and command.tasks is not None) or flag.path in own:
             continue
         group = groups.setdefault(flag.path[:-1], None) or parser.add_argument_group(".".join(flag.path[:-1]))
         groups[flag.path[:-1]] = group
         _add_flag(group, flag, flag.path[0] in command.positional and len(flag.path) == 1)
     if task_class is not None:
         group = parser.add_argument_group(f"the task, {task_class.__name__}")
-        used = _fields_of_model(task_class) if command.partial_task else set()
-        for flag in flags_of(task_class):
-            if flag.path[-1] in used:
-                continue  # the model has its own
+        for flag in task_flags:
             _add_flag(group, dataclasses.replace(flag, path=("task", *flag.path)), False, flag.name)
     others = parser.add_argument_group("configuration")
     others.add_argument("--config", metavar="FILE", help="YAML or JSON with values of flags; other flags override them")
@@ -205,12 +208,6 @@ def make_parser(prog: str, command: Command, task_class: type | None = None) -> 
     if command.as_json is not None:
         others.add_argument("--json", action="store_true", help="print the result as JSON on the last line")
     return parser
-
-
-def _fields_of_model(task_class: Callable) -> set[str]:
-    """The fields of a class of task objects that are stored with a model, and with which it answers."""
-    fields = dataclasses.fields(task_class) if isinstance(task_class, type) else ()
-    return {field.name for field in fields if field.metadata.get("of_model")}
 
 
 def _add_flag(group, flag: Flag, is_positional: bool, name: str | None = None) -> None:
@@ -330,18 +327,10 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
 
 
 def _config_of(argv: Sequence[str]) -> dict[str, Any]:
-    path = _value_of("--config", argv)
-    return {} if path is None else read_config(path)
-
-
-def _value_of(flag: str, argv: Sequence[str]) -> str | None:
     reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    reader.add_argument(flag, dest="value")
-    return reader.parse_known_args(argv)[0].value
-
-
-def _has_output(argv: Sequence[str]) -> bool:
-    return _value_of("--output", argv) is not None or _config_of(argv).get("output") is not None
+    reader.add_argument("--config")
+    path = reader.parse_known_args(argv)[0].config
+    return {} if path is None else read_config(path)
 
 
 def _choose_task(prog: str, command: Command, argv: list[str], config: Mapping):
@@ -377,13 +366,16 @@ def print_config(command: Command, values: Mapping[str, Any], task_class: type |
     print(yaml.safe_dump(full, sort_keys=False, allow_unicode=True), end="")
 
 
-def execute(command: Command, argv: Sequence[str], prog: str) -> Any:
+def execute(command: Command, argv: Sequence[str], prog: str, call: dict[str, Any] | None = None) -> Any:
     """Calls the verb that the words of a command line mean, and prints its report; returns its result.
 
-    Errors in a user's input end the program with one line, those of training and saving are raised.
+    `call` receives the verb's arguments before it is called. Errors in a user's input end the program with one line,
+    those of training and saving are raised.
     """
     with plain_errors():
         values, words = parse_call(prog, command, argv)
+        if call is not None:
+            call |= values
         if command.resumes and values.get("output") is None and not values.get("dry_run"):
             _LOGGER.warning("no --output: no checkpoint and no model will be stored")
         result = command.verb(**values)
@@ -410,7 +402,9 @@ def run_command(command: Command | Callable, argv: Sequence[str] | None = None, 
     command = command if isinstance(command, Command) else Command(verb=command)
     words = sys.argv[1:] if argv is None else argv
     prog = prog or pathlib.Path(sys.argv[0]).name
-    return run_program(lambda: execute(command, words, prog), lambda: command.resumes and _has_output(words))
+    call = {}
+    main = functools.partial(execute, command, words, prog, call)
+    return run_program(main, lambda: command.resumes and call.get("output") is not None)
 
 
 def run_program(main: Callable[[], Any], resumes: Callable[[], bool] = lambda: False) -> Any:

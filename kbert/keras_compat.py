@@ -232,8 +232,8 @@ def adam_moments(optimizer: keras.optimizers.Optimizer, variable: keras.Variable
         index = optimizer._get_variable_index(variable)
     except (AttributeError, KeyError):
         raise ValueError(
-            f"The optimizer was not built for the model's variable {variable.path}. Give the one that trains all "
-            "weights as they are here, or none: that of a model with LoRA trains other ones."
+            f"`optimizer` has no moments of the model's variable {variable.path}: it was never built, or trains other "
+            "weights (a model with LoRA is saved merged). Give the one that trained these weights, or none."
         ) from None
     return optimizer._momentums[index], optimizer._velocities[index]
 

@@ -184,6 +184,11 @@ def check_fields(group: Any, prepare: Callable[[str, Any], Any] = lambda name, v
         object.__setattr__(group, field.name, value)  # the one place that changes a frozen object: as it is made
 
 
+def fixed_by_model(task: type) -> set[str]:
+    """The fields of a class of task objects that are no choice once the model is trained; see `kbert.tasks.task`."""
+    return {field.name for field in dataclasses.fields(task) if {"of_model", "of_training"} & field.metadata.keys()}
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Options:
     """Base of a group of options: a frozen dataclass whose fields are checked by their annotations.

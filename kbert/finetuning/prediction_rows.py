@@ -118,8 +118,8 @@ def read_rows(pipeline: Any, path: PathLike, columns: Mapping[str, str], keep: S
 
     Args:
         pipeline: `kbert.Pipeline` or `kbert.serving.ExportedPipeline`.
-        path: .csv, .tsv or .jsonl, read by columns; the formats of the pipeline's task (questions: SQuAD's .json); any
-            other file is read line by line.
+        path: .csv, .tsv, .jsonl, .parquet, .arrow or .feather, read by columns; the formats of the pipeline's task
+            (questions: SQuAD's .json); any other file is read line by line.
         columns: input of the pipeline → column of the file.
         keep: columns to copy to the predictions.
         **reading: arguments of the task's reader: for multiple choice ``format`` and ``choice_columns``.

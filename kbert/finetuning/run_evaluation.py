@@ -10,7 +10,7 @@ from typing import Any
 from kbert.checks import differing
 from kbert.finetuning.evaluate import not_as_stored
 from kbert.models.average import average_models
-from kbert.options import Arguments, to_json
+from kbert.options import Arguments, fixed_by_model, to_json
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class
 from kbert.tasks.examples import Examples
@@ -19,7 +19,7 @@ from kbert.training.hardware import choose_hardware
 from kbert.training.made_by import describe_maker, identify_model
 from kbert.training.run_directory import open_run
 from kbert.weights.build_pipeline import build_pipeline, resolve_pipeline
-from kbert.weights.origin import origin_of, reading_fields
+from kbert.weights.origin import is_replaced, origin_of, reading_fields
 from kbert.weights.source import local_source
 
 _LOGGER = logging.getLogger("kbert")
@@ -45,7 +45,7 @@ def run_evaluation(asked: Arguments) -> dict[str, Any] | tuple[dict[str, Any], E
         path = asked.examples if isinstance(asked.examples, str | os.PathLike) else sets[""].path
         run = open_run(
             asked.output,
-            asked.settings() | to_json({"pipeline": names, "task": task.to_dict(), "examples": path}),
+            asked.settings() | to_json({"pipeline": names, "task": _description(task), "examples": path}),
             asked.overwrite,
             inputs={"examples": [examples.path for examples in sets.values() if examples.path] or None},
             recipe="kbert.evaluate",
@@ -59,6 +59,12 @@ def run_evaluation(asked: Arguments) -> dict[str, Any] | tuple[dict[str, Any], E
     return (result.scores, result) if asked.return_predictions else result.scores
 
 
+def _description(task: Task) -> dict:
+    """Of the settings of the task those that an evaluation asks for."""
+    fixed = fixed_by_model(type(task))
+    return {name: value for name, value in task.to_dict().items() if name not in fixed}
+
+
 def _read(asked: Arguments, pipeline: Pipeline) -> tuple[Task, dict[str, Examples]]:
     """The task object, and the examples by the suffix of their metrics."""
     task = asked.task
@@ -68,8 +74,14 @@ def _read(asked: Arguments, pipeline: Pipeline) -> tuple[Task, dict[str, Example
         raise TypeError("evaluate: missing a required argument: `examples`")
     if task is None or isinstance(task, Mapping):
         fields = dict(task or {})
+        kind = task_class(pipeline.model.task)
+        if fixed := sorted(fields.keys() & fixed_by_model(kind)):
+            raise ValueError(
+                f"evaluate: the model decides {fixed}. Give `window_pooling` or `null_threshold` of kbert.evaluate, or "
+                "the pipeline of kbert.build_pipeline(model, …) with other options"
+            )
         trained = _as_trained(asked.pipeline, pipeline, fields)
-        task = task_class(pipeline.model.task).from_options(trained | fields)
+        task = kind.from_options(trained | fields)
     if not isinstance(task, Task):
         raise TypeError(
             "evaluate: expected `task` as a task object, such as kbert.tasks.Classification(text=..., label=...). "
@@ -96,7 +108,7 @@ def _as_trained(source, pipeline: Pipeline, fields: Mapping) -> dict:
     first = source[0] if isinstance(source, list) and source else source
     run = describe_maker(local_source(first) or first) if isinstance(first, str | os.PathLike) else None
     if isinstance(first, Pipeline) and (origin := origin_of(pipeline.model)) is not None:
-        run = origin.run if origin.path is None else describe_maker(origin.path)
+        run = origin.run if origin.path is None or is_replaced(origin) else describe_maker(origin.path)
     trained = reading_fields(run)
     if fields.keys() & _COLUMNS:
         trained.pop("format", None)

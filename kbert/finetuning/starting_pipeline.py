@@ -23,6 +23,10 @@ def starting_pipeline(
     """Loads or builds the model of a task, with the preprocessing and the answers that the task wants."""
     length = {} if asked.sequence_length is None else {"sequence_length": asked.sequence_length}
     if isinstance(source, BertModel | Pipeline):
+        if (source.model if isinstance(source, Pipeline) else source).members:
+            raise ValueError(
+                "finetune: `source` must be a single model. Received: an ensemble; take one of its members"
+            )
         head = _own_head(source, task.name, settings)
         tokenizer, own_length = _own_preprocessing(source, task.name)
         model = _of_given(source, task.name, settings, asked, head is not None)

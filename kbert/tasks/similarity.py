@@ -14,7 +14,7 @@ from kbert.tasks.examples import Examples
 from kbert.tasks.labelled_text import label_scores
 from kbert.tasks.metrics import NUMBER_METRICS, SEARCH_METRICS, cosine, random_search_scores, search_scores
 from kbert.tasks.table import Table, check_texts
-from kbert.tasks.task import Evaluation, Task, TrainingData
+from kbert.tasks.task import Evaluation, Task, TrainingData, of_training
 
 if TYPE_CHECKING:
     from kbert.answers.answers import Answers
@@ -86,11 +86,11 @@ class Similarity(Task):
     negative: str | None = None
     label: str | None = None
     score_range: tuple[float, ...] = (0.0, 1.0)
-    pooling: Literal["mean", "max", "cls"] = "mean"
-    normalize: bool = True
-    temperature: Positive = 0.05
-    symmetric: bool = False
-    dimensions: tuple[Count, ...] = ()
+    pooling: Literal["mean", "max", "cls"] = of_training("mean")
+    normalize: bool = of_training(True)
+    temperature: Positive = of_training(0.05)
+    symmetric: bool = of_training(False)
+    dimensions: tuple[Count, ...] = of_training(())
     metrics: tuple[str, ...] = ()
 
     name = "similarity"

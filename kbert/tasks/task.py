@@ -78,13 +78,18 @@ class _Answering:
 def of_model(default: Any, can_be_off: bool = False) -> Any:
     """A field of a task that a model is used with, so that it is stored beside the model.
 
-    The other fields say how files are read and how answers are scored.
+    The other fields, but those of `of_training`, say how files are read and how answers are scored.
 
     Args:
         default: the field's value if none is given.
         can_be_off: whether None is a value, "off". Otherwise None means "as stored" in `kbert.build_pipeline`.
     """
     return dataclasses.field(default=default, metadata={"of_model": True, "can_be_off": can_be_off})
+
+
+def of_training(default: Any) -> Any:
+    """A field of a task that only a training asks for, as the model that comes out of it holds its value itself."""
+    return dataclasses.field(default=default, metadata={"of_training": True})
 
 
 @dataclasses.dataclass(frozen=True)

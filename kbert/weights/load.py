@@ -216,6 +216,8 @@ def _wanted(stored: Checkpoint, task: str | None, overrides: dict[str, Any]) -> 
     if settings.task.labels is not None:  # labels give it
         kept.discard("num_labels")
     arguments = {name: value for name, value in stored.description.arguments.items() if name in kept & set(names)}
+    if not same_task:  # as the `pooling` of sentence-transformers
+        arguments |= {name: value for name, value in stored.other_options.items() if name in names}
     arguments |= {name: overrides.pop(name) for name in names if name in overrides}
     encoder_arguments = stored.description.encoder_arguments if same_task else None
     if own := {name: overrides.pop(name) for name in _ENCODER_ARGUMENTS if name in overrides}:

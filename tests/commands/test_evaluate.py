@@ -46,6 +46,23 @@ def test_the_scores_are_those_of_the_answers(home, tmp_path, capsys):
     assert read_json(tmp_path / "out" / "settings.json")["pipeline"] == [str(home / "model")]
 
 
+@pytest.mark.parametrize("name, flags", [("classification", ["labels", "pair"]), ("similarity", ["pooling", "pair"])])
+def test_what_the_model_decides_is_no_flag(name, flags, capsys):
+    for flag in flags:
+        with pytest.raises(SystemExit):
+            run_kbert("evaluate", name, "model", f"--{flag}", "max")
+        assert f"unknown flag --{flag}" in capsys.readouterr().err
+
+
+def test_the_settings_of_an_evaluation_are_a_configuration(home, tmp_path):
+    run_kbert("evaluate", "classification", *_arguments(home, "--output", tmp_path / "a", "--metrics", "accuracy"))
+    settings = read_json(tmp_path / "a" / "settings.json")
+    assert settings["task"]["metrics"] == ["accuracy"] and "labels" not in settings["task"]
+    (tmp_path / "config.json").write_text(json.dumps({"task": settings["task"], "examples": settings["examples"]}))
+    run_kbert("evaluate", home / "model", "--config", tmp_path / "config.json", "--output", tmp_path / "b")
+    assert read_json(tmp_path / "b" / "metrics.json") == read_json(tmp_path / "a" / "metrics.json")
+
+
 def test_examples_in_memory_are_recorded_by_their_rows(home, tmp_path):
     task = kbert.tasks.Classification()
     pipeline = kbert.build_pipeline(kbert.load_pretrained(home / "model"))
@@ -119,6 +136,9 @@ def test_what_is_wrong_is_named(home, tmp_path):
         error=SystemExit,
         owner="error: .*",
     )
+    with pytest.raises(ValueError, match=r"the model decides \['labels', 'window_pooling'\]"):
+        fixed = {"text": "text", "window_pooling": "max", "labels": ["good", "bad"]}
+        kbert.evaluate(home / "model", fixed, home / "test.csv")
     with pytest.raises(SystemExit, match="error: .*a fine-tuned model. Received: 'pretraining', which has no examples"):
         evaluate((), "init")
     assert not (tmp_path / "out").exists()
@@ -146,3 +166,7 @@ def test_columns_are_those_that_the_model_was_trained_on(home, tmp_path, capsys)
     missing = r"test.csv, line 1: .* missing: \['mood'\].* as in the training: label='mood'$"
     with pytest.raises(SystemExit, match=missing):
         run_kbert("evaluate", "classification", tmp_path, "--examples", other, "--text", "text")
+    pipeline = kbert.build_pipeline(tmp_path)
+    trained.unlink()
+    kbert.save_pretrained(kbert.load_pretrained(home / "init"), tmp_path, overwrite=True)
+    assert kbert.evaluate(pipeline, examples=other)["examples"] == 13  # the columns of the one before are not asked for

@@ -85,6 +85,8 @@ def test_what_an_ensemble_cannot(tmp_path):
         pipeline.save(tmp_path / "it.keras")
     with pytest.raises(ValueError, match="inspect: `model` must be a single model. Received: an ensemble"):
         kbert.inspect(pipeline)
+    with pytest.raises(ValueError, match="finetune: `source` must be a single model. Received: an ensemble"):
+        kbert.finetune(pipeline, kbert.tasks.Regression(), [("a", 0.5)], steps=1)
     encoders = average_models([kbert.BertEncoder(ONE), kbert.BertEncoder(ONE)])
     with pytest.raises(ValueError, match="export: an ensemble of encoders has no hidden states"):
         kbert.export(kbert.build_pipeline(encoders, tiny_tokenizer()), tmp_path / "served")

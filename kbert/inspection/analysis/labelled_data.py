@@ -68,8 +68,9 @@ def labelled_data(data: Any, argument: str) -> LabelledData:
         columns = {"words": data.words, "tags": data.tags}
     elif hasattr(data, "texts") and hasattr(data, "labels"):
         names = getattr(data, "label_names", None)  # a task of a user may have neither
-        if np.ndim(data.labels) == 2:  # several labels a text: whether it has one is a property
-            of_labels = zip(names or range(data.labels.shape[1]), data.labels.T, strict=True)
+        matrix = np.asarray(data.labels)
+        if matrix.ndim == 2:  # several labels a text: whether it has one is a property
+            of_labels = zip(names or range(matrix.shape[1]), matrix.T, strict=True)
             labels = {f"label {name}": ["yes" if on else "no" for on in column] for name, column in of_labels}
         else:
             labels = {"label": [names[n] if names else str(n) for n in data.labels]}

@@ -167,6 +167,10 @@ class TensorBoard(keras.callbacks.Callback):
             self._file("train").write(0, [custom_scalars()])
             self._write_scalars("baseline", 0, self.baseline)
             self._write_graphs()
+        if self._entropy is None and self.batch is not None and isinstance(self.model, BertModel):
+            with strategy_scope(self.model):
+                batch = self.batch() if callable(self.batch) else self.batch
+                self._entropy = AttentionEntropy(self.model, batch[0] if isinstance(batch, tuple) else batch)
         self._flush()
 
     def _write_graphs(self):
@@ -201,11 +205,7 @@ class TensorBoard(keras.callbacks.Callback):
                 yield scalar(f"norms/{kind}/{layer}", norm)
         for path, values in weight_samples(self.model).items():
             yield histogram(f"weights/{path}", values)
-        if self.batch is not None and isinstance(self.model, BertModel):
-            if self._entropy is None:
-                with strategy_scope(self.model):
-                    batch = self.batch() if callable(self.batch) else self.batch
-                    self._entropy = AttentionEntropy(self.model, batch[0] if isinstance(batch, tuple) else batch)
+        if self._entropy is not None:
             for number, values in enumerate(self._entropy()):
                 yield histogram(f"self_attention/entropy/encoder_block_{number}", values)
                 yield scalar(f"self_attention/mean_entropy/encoder_block_{number}", float(values.mean()))

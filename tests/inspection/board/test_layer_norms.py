@@ -98,6 +98,8 @@ def test_entropy_of_attention():
     ids = np.array([[5, 6, 7], [5, 6, 0]])
     for batch in ({"token_ids": ids}, ids, ids.tolist()):  # as `fit` takes them
         assert [len(layer) for layer in AttentionEntropy(classifier, batch)()] == [5 * 3, 5 * 3]
+    with pytest.raises(ValueError, match="input_ids is token_ids here"):
+        AttentionEntropy(classifier, {"input_ids": ids})
     for name in ("query", "key"):
         projection = getattr(model.encoder.blocks[0].attention, name)
         for variable in projection.trainable_variables:

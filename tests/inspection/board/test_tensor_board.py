@@ -105,6 +105,14 @@ def test_what_is_sampled(run):
     assert len(mean) == 3 and all(0 < value <= np.log(tiny.S) for _, value in mean)
 
 
+def test_a_wrong_batch_is_an_error_before_the_training(tmp_path):
+    model = tiny.model()
+    board = TensorBoard(tmp_path, batch={"input_ids": np.ones((2, tiny.S), "int32")})
+    seen = keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: pytest.fail("trained"))
+    with pytest.raises(ValueError, match="input_ids is token_ids here"):
+        model.fit(tiny.make_dataset(2), epochs=1, steps_per_epoch=2, callbacks=[board, seen], verbose=0)
+
+
 @pytest.mark.parametrize(
     "task",
     slow_but(

@@ -359,6 +359,9 @@ def test_sentence_transformers_say_how_they_pool(directory):
     assert (settings.task.pooling, settings.task.normalize, settings.sequence_length) == ("cls", True, 7)
     embedding = kbert.build_pipeline(model).predict(["paris is big", "old river"], verbose=0)["embedding"]
     np.testing.assert_allclose(np.linalg.norm(embedding, axis=1), 1.0, rtol=1e-6)
+    similarity = load(directory, task="similarity")
+    assert (similarity.pooling, similarity.normalize) == ("cls", True)
+    assert load(directory, task="similarity", pooling="max").pooling == "max"
     assert open_checkpoint(directory).remarks == ()
     kinds = ("Transformer", "Pooling", "Dense", "Normalize")
     types = [{"type": f"sentence_transformers.models.{kind}"} for kind in kinds]

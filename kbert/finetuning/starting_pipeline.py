@@ -27,7 +27,7 @@ def starting_pipeline(
             raise ValueError(
                 "finetune: `source` must be a single model. Received: an ensemble; take one of its members"
             )
-        head = _own_head(source, task.name, settings)
+        head = _own_head(source, task.name, settings, asked)
         tokenizer, own_length = _own_preprocessing(source, task.name)
         model = _of_given(source, task.name, settings, asked, head is not None)
         fields = {k: v for k, v in settings.items() if k not in ("num_labels", "multi_label")}
@@ -48,7 +48,8 @@ def _load(source, task: str, settings: dict, asked: Arguments) -> BertModel:
         settings |= dict.fromkeys((*(own & {"dropout"}), "hidden_dropout", "attention_dropout"), asked.dropout)
     stored = open_checkpoint(source)
     if task == stored.description.task and "labels" in settings:
-        settings["labels"] = head_labels(stored.settings.task.labels, settings["labels"]) or settings["labels"]
+        labels = head_labels(stored.settings.task.labels, settings["labels"]) or settings["labels"]
+        settings |= {"labels": labels} | _thresholds(settings, labels, asked)
     model = load_pretrained(stored, task, **settings)
     if not asked.random_weights:
         return model
@@ -57,7 +58,17 @@ def _load(source, task: str, settings: dict, asked: Arguments) -> BertModel:
     return fresh
 
 
-def _own_head(source, task: str, settings: dict) -> dict | None:
+def _thresholds(settings: dict, labels: list[str], asked: Arguments) -> dict:
+    """The task's thresholds, if it has any, in the order of the labels of a head."""
+    if "thresholds" not in settings:
+        return {}
+    own = settings["thresholds"]
+    if asked.task.labels is None or len(own) != len(labels):  # in the head's order already; an error, found later
+        return {"thresholds": own}
+    return {"thresholds": [own[settings["labels"].index(label)] for label in labels]}
+
+
+def _own_head(source, task: str, settings: dict, asked: Arguments) -> dict | None:
     """Labels and thresholds of a given model whose head the task trains further; None: the task needs a new head."""
     model = source.model if isinstance(source, Pipeline) else source
     if model.task != task or model.num_labels != settings.get("num_labels"):
@@ -72,7 +83,8 @@ def _own_head(source, task: str, settings: dict) -> dict | None:
     if labels is None or "multi_label" not in settings:
         return labels and {"labels": labels}
     is_same = settings["multi_label"] and labels == list(own.get("labels") or ())
-    return {"labels": labels, "thresholds": own.get("thresholds") if is_same else None}
+    stored = {"thresholds": own.get("thresholds") if is_same else None}
+    return {"labels": labels} | stored | _thresholds(settings, labels, asked)
 
 
 def _of_given(source, task: str, settings: dict, asked: Arguments, head_goes_on: bool) -> BertModel:

@@ -228,7 +228,8 @@ class Classification(TextTask):
             labels of a text may also be a list. None: one label per text.
         labels: all labels, in the order of the logits. None: the model's labels, or the sorted labels of the training
             examples where the model has none.
-        thresholds: with several labels a text, the probability that each label has to exceed. None: 0.5 each.
+        thresholds: with several labels a text, the probability that each label has to exceed, in the order of `labels`.
+            None: the model's thresholds, or 0.5 each where the model has none.
 
     Raises:
         ValueError: `window_pooling` with pairs, an empty `label_separator`, or unknown metrics. `for_model`, and so

@@ -1,5 +1,7 @@
 """kbert.finetune and labels: factors of classes; from a head with labels which one goes on, in which order."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from helpers.at_step import Killed, killed_at
@@ -137,6 +139,21 @@ def test_thresholds_stay_with_their_labels_and_go_with_others(stored):
         work = prepare(source, SEVERAL, rows, **NO_DEV)
         assert set(work.pipeline.answers.labels) == {names.get(word, word) for word in WORDS}
         assert work.pipeline.answers.thresholds is None
+
+
+def test_thresholds_of_the_task_replace_those_of_the_source(stored):
+    for own in ({}, {"thresholds": [0.3, 0.4, 0.5]}):
+        source, head = stored("classification", WORDS, multi_label=True, **own)
+        task = kbert.tasks.Classification(label_separator="|", thresholds=(0.2, 0.6, 0.7))
+        work = prepare(source, task, MANY, **NO_DEV)
+        assert work.pipeline.answers.labels == WORDS and goes_on(work, head)
+        assert work.pipeline.answers.thresholds == (0.2, 0.6, 0.7)  # in the order of the model's labels
+    with_labels = dataclasses.replace(task, labels=WORDS[::-1])
+    work = prepare(source, with_labels, MANY, **NO_DEV)
+    assert work.pipeline.answers.labels == WORDS and goes_on(work, head)
+    assert work.pipeline.answers.thresholds == (0.7, 0.6, 0.2)
+    with pytest.raises(ValueError, match="thresholds"):
+        prepare(source, dataclasses.replace(with_labels, thresholds=(0.2, 0.6)), MANY, **NO_DEV)
 
 
 @pytest.mark.slow  # without labels of its own: test_finetune.py

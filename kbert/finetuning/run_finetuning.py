@@ -121,8 +121,9 @@ class Finetuning:
         )
         check_accumulation(asked.optimization.accumulate, self.hardware, [asked.batch_size])
         settings = self.task.settings(self.train)
-        if self.dev is not None:
-            self.task.check_dev(self.dev, settings)
+        for dev in (self.dev, *self.more_dev.values()):
+            if dev is not None:
+                self.task.check_dev(dev, settings)
         self._take_labels(settings)
         keras.utils.set_random_seed(asked.seed)
         with self.hardware.scope():
@@ -269,9 +270,6 @@ class Finetuning:
             metrics = scored | metrics
             scored_step = evaluation.kept_step
             scores = result.scores
-            if result.settings:
-                options = self.pipeline.options() | result.settings
-                self.pipeline = build_pipeline(model, self.pipeline.tokenizer, **options)
         run.finish(metrics, scores, scored_step, functools.partial(self._save, run, result))
         note_origin(model, directory, metrics, "kbert.finetune", self.settings(), ("source", *self._examples))
         set_untracked(self.pipeline, "trained_columns", trained_columns(model))
@@ -374,11 +372,18 @@ class Finetuning:
         return self.task.baseline_scores(self.train.baseline(), examples)
 
     def _score_kept(self, evaluation: DevEvaluation) -> tuple[Evaluation, dict[str, Any]]:
-        """Restores and evaluates the weights that are kept; returns the evaluation and its part of metrics.json."""
-        evaluation.restore_kept(self.pipeline.model)
+        """Restores and evaluates the weights that are kept; returns the evaluation and its part of metrics.json.
+
+        The pipeline takes the settings that were chosen on `dev`, with which `more_dev` is scored.
+        """
+        model = self.pipeline.model
+        evaluation.restore_kept(model)
         step, result = evaluation.last
         if result is None or step != evaluation.kept_step:
             result = self._score_dev()
+        if result.settings:
+            options = self.pipeline.options() | result.settings
+            self.pipeline = build_pipeline(model, self.pipeline.tokenizer, **options)
         scores = dict(result.scores)
         constant = dict(self._constant_answer(self.dev))
         for suffix, examples in self.more_dev.items():

@@ -105,6 +105,20 @@ def test_a_run_killed_after_its_best_epoch_is_resumed_to_the_same_model(init, ru
     assert [record["step"] for record in resumed.history] == [record["step"] for record in run.history]
 
 
+def test_more_dev_is_scored_with_what_was_chosen_on_dev(init):
+    rows = {
+        "question": ["the film", "a book", "good", "bad"],
+        "context": ["the film is good", "a book is bad", "the film", "a book"],
+        "answer": ["good", "bad", "", ""],
+    }
+    task = kbert.tasks.SpanExtraction(version="2.0", doc_stride=4)
+    options = {"steps": 1, "batch_size": 4, "sequence_length": 12}
+    metrics = kbert.finetune(init, task, rows, rows, more_dev={"_again": rows}, **options).metrics
+    dev = metrics["dev"]
+    assert metrics["null_threshold"] is not None
+    assert {name: dev[f"{name}_again"] for name in task.metrics} == {name: dev[name] for name in task.metrics}
+
+
 def test_history_has_the_scores(run):
     assert [r["val_accuracy"] for r in run.history if "val_accuracy" in r] == [0.5, 0.9, 0.7, 0.8]
 

@@ -249,6 +249,8 @@ def test_examples_of_another_kind_are_errors(init, tmp_path):
         kbert.finetune(init, pairs, scored.from_memory(rows), 0.2, **QUICK)
     with pytest.raises(ValueError, match=r"scored by \['spearman', 'pearson'\]"):
         kbert.finetune(init, pairs, PAIRS, scored.from_memory(rows), **QUICK)
+    with pytest.raises(ValueError, match=r"scored by \['spearman', 'pearson'\]"):
+        prepare(init, pairs, PAIRS, PAIRS, more_dev={"_scored": scored.from_memory(rows)}, **QUICK)
     with pytest.raises(ValueError, match="single texts cannot be scored"):
         kbert.finetune(init, Similarity(), [pair[:1] for pair in PAIRS], 0.2, **QUICK)
     with pytest.raises(ValueError, match="embedded twice, with different dropout.*Received: dropout=0"):

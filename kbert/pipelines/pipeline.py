@@ -15,7 +15,7 @@ import tensorflow as tf
 
 from kbert.answers.answers import Answers
 from kbert.checks import check_positive
-from kbert.keras_compat import FreshFunctions, deserialize, pass_inputs_unchanged, set_untracked
+from kbert.keras_compat import FreshFunctions, all_layers, deserialize, pass_inputs_unchanged, set_untracked
 from kbert.models.average import with_each_member
 from kbert.models.bert_model import BertModel
 from kbert.models.check_inputs import lists_to_arrays
@@ -149,8 +149,10 @@ class Pipeline(FreshFunctions, keras.Model):
         return self.preprocessor.input_names
 
     def fingerprint(self) -> str:
-        """A hash of the weights and the settings."""
-        digest = hashlib.sha256(json.dumps(self.settings(), sort_keys=True).encode())
+        """A hash of all that the answers depend on: weights, sizes, precision, settings and vocabulary."""
+        policies = sorted({layer.dtype_policy.name for layer in all_layers(self.model)})  # of an ensemble's members too
+        facts = [self.settings(), self.model.config.to_dict(), policies, self.tokenizer.vocabulary]
+        digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
         for weight in self.model.get_weights():
             digest.update(weight.tobytes())
         return digest.hexdigest()

@@ -255,7 +255,14 @@ def identify_model(source: "str | os.PathLike | keras.Model | None") -> dict | s
     if isinstance(source, str | os.PathLike):
         return os.fspath(source)
     model = getattr(source, "model", source)
-    facts = [model.config.to_dict(), model.dtype_policy.name, source.settings() if model is not source else None]
+    settings = None
+    tokenizer = None
+    if model is not source:
+        settings, tokenizer = source.settings(), source.tokenizer
+    elif model.pretrained is not None:
+        settings, tokenizer = model.pretrained.settings.to_dict(), model.pretrained.tokenizer
+    vocabulary = None if tokenizer is None else tokenizer.vocabulary
+    facts = [model.config.to_dict(), model.dtype_policy.name, settings, vocabulary]
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())
     for weight in model.weights:
         digest.update(f"{weight.path} {weight.trainable}".encode() + weight.numpy().tobytes())

@@ -1,5 +1,6 @@
 """kbert.finetune: the models and options that it takes, and what it records of them."""
 
+import dataclasses
 import functools
 import json
 
@@ -125,6 +126,18 @@ def test_another_model_does_not_resume(init, tmp_path):
         with pytest.raises(FileExistsError, match=r"other settings \(source"):
             prepare(second, TASK, ROWS, DEV, path, **QUICK).open()
         again.set_weights(model.get_weights())
+
+
+def test_another_vocabulary_does_not_resume(init):
+    model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
+    tokens = model.pretrained.tokenizer.vocabulary
+    other = kbert.BertTokenizer([*tokens[:5], *tokens[:4:-1]])
+    pipelines = [kbert.build_pipeline(model, tokenizer) for tokenizer in (None, other)]
+    first, second = (prepare(pipeline, TASK, ROWS, DEV, **QUICK).settings()["source"] for pipeline in pipelines)
+    assert first != second
+    alone = prepare(model, TASK, ROWS, DEV, **QUICK).settings()["source"]
+    model.pretrained = dataclasses.replace(model.pretrained, tokenizer=other)
+    assert prepare(model, TASK, ROWS, DEV, **QUICK).settings()["source"] != alone
 
 
 def test_a_run_records_all_that_it_reads(init, tmp_path):

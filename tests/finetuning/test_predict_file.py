@@ -114,8 +114,15 @@ def test_only_the_same_run_is_continued(pipeline, source, tmp_path, monkeypatch)
     for changed, arguments in (("batch_size", {"batch_size": 4}), ("keep", {"keep": []})):
         with pytest.raises(FileExistsError, match=f"was started with another {changed}; --overwrite starts again"):
             run(pipeline, source, tmp_path / "answers.jsonl", **arguments)
-    with pytest.raises(FileExistsError, match="was started with another pipeline"):
-        run(other, source, tmp_path / "answers.jsonl")
+    half = kbert.BertClassifier(tiny_config(num_layers=1), dtype="mixed_bfloat16")
+    half.set_weights(pipeline.model.get_weights())
+    tokens = tiny_tokenizer().vocabulary
+    reversed_words = kbert.BertTokenizer([*tokens[:5], *tokens[:4:-1]])
+    of_half = kbert.build_pipeline(half, tiny_tokenizer(), labels=["bad", "good"])
+    of_other_words = kbert.build_pipeline(pipeline.model, reversed_words, labels=["bad", "good"])
+    for changed in (other, of_half, of_other_words):
+        with pytest.raises(FileExistsError, match="was started with another pipeline"):
+            run(changed, source, tmp_path / "answers.jsonl")
     source.write_text(source.read_text().replace("never", "paris"))
     with pytest.raises(FileExistsError, match="was started with another source"):
         run(pipeline, source, tmp_path / "answers.jsonl")

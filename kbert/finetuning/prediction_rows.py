@@ -227,23 +227,27 @@ def answered_rows(
         empty = [""] * len(values[-1]) if isinstance(values[-1], list | tuple) else ""
         values.extend([empty] * (batch_size - len(rows)))
     answers = pipeline.predict_on_batch(batch)
-    for row, result in zip(rows, pipeline.answers.to_dicts(answers), strict=False):
-        if clash := set(row) & set(result):
-            raise ValueError(f"columns of the input have the names of answers: {sorted(clash)}; rename them")
-        yield row, result
+    yield from zip(rows, pipeline.answers.to_dicts(answers), strict=False)
 
 
 def answer_lines(rows: Iterable[tuple], answers: "Answers", suffix: str, header: bool) -> bytes:
     """The lines of answered rows, .jsonl or .csv by `suffix`; `header`: whether a table begins here."""
     if suffix.lower() == ".jsonl":
-        return "".join(json.dumps(row | result, ensure_ascii=False) + "\n" for row, result in rows).encode()
+        entries = (_joined(row, result) for row, result in rows)
+        return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries).encode()
     file = io.StringIO(newline="")
     writer = None
     for row, result in rows:
-        cells = row | answers.table_row(result)
+        cells = _joined(row, answers.table_row(result))
         if writer is None:
             writer = csv.DictWriter(file, cells)
             if header:
                 writer.writeheader()
         writer.writerow(cells)
     return file.getvalue().encode()
+
+
+def _joined(row: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    if clash := set(row) & set(result):
+        raise ValueError(f"columns of the input have the names of answers: {sorted(clash)}; rename them")
+    return row | result

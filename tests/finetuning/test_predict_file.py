@@ -407,6 +407,16 @@ def test_progress_says_how_much_there_is(pipeline, source, tmp_path, monkeypatch
     assert lines[1] == f"15 of {len(TEXTS)} rows predicted, 0:00:{11 * (len(TEXTS) - 15) // 5:02d} left"
 
 
+def test_a_kept_column_is_not_replaced_by_an_answer(pipeline, tmp_path):
+    """Answers of a first model are the input of a second; as cells of a table answers have names of their own."""
+    (tmp_path / "t.csv").write_text("text,probability_bad\na,0.5\n")
+    keep = ["probability_bad"]
+    with pytest.raises(ValueError, match="have the names of answers: .'probability_bad'"):
+        run(pipeline, tmp_path / "t.csv", tmp_path / "answers.csv", keep=keep)
+    assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
+    assert run(pipeline, tmp_path / "t.csv", tmp_path / "answers.jsonl", keep=keep) == 1
+
+
 def test_an_error_in_the_rows_leaves_nothing(pipeline, tmp_path):
     (tmp_path / "table.csv").write_text("text,label\ngood,1\n")
     with pytest.raises(ValueError, match="have the names of answers: .'label'"):

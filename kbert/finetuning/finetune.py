@@ -111,7 +111,8 @@ def finetune(
             (`enable_lora`). They are merged in the model that is stored; ``adapter.npz`` beside it has them and the
             head alone, for `load_adapter`.
         class_weight: for a classifier, {label: loss factor of its examples}, or "balanced": every label has the same
-            total weight. An integer is a class number, and an error if it is also the label of another class.
+            total weight, in windows where texts have windows. An integer is a class number, and an error if it is also
+            the label of another class.
         group_by_length: whether batches have rows of similar length: faster, but a batch is no longer drawn from all
             rows.
         random_weights: whether to take only architecture and vocabulary of `source`, to measure the effect of

@@ -204,7 +204,8 @@ class Pipeline(FreshFunctions, keras.Model):
             *args: epochs, verbose, callbacks and so on, as in Keras.
             validation_data: (x, y), (x, y, weights), or a dataset.
             class_weight: {label string or class number: loss factor}. Or, with `y` in a list or an array, "balanced",
-                which gives every class the same total weight. A number that is also another class's label is an error.
+                which gives every class the same total weight, in windows where texts have windows. A number that is
+                also another class's label is an error.
             **kwargs: other arguments of `keras.Model.fit`: validation_split, callbacks, sample_weight ...
 
         Returns:
@@ -235,7 +236,10 @@ class Pipeline(FreshFunctions, keras.Model):
         elif validation_data is not None:
             validation_data = self.batches(validation_data)
         if class_weight is not None:
-            class_weight = class_weight_ids(class_weight, self.answers.labels, y, kwargs.get("validation_split"))
+            ids = y
+            if isinstance(class_weight, str) and self.preprocessor.makes_windows and not _makes_batches(x):
+                _, ids, _ = self._batch(x, y)  # "balanced": the labels of the windows that are learned
+            class_weight = class_weight_ids(class_weight, self.answers.labels, ids, kwargs.get("validation_split"))
         kwargs |= {"validation_data": validation_data, "class_weight": class_weight}
         if isinstance(x, tf.data.Dataset):
             return self.model.fit(self.batches(x), y, batch_size, *args, sample_weight=weights, **kwargs)

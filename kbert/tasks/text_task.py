@@ -134,7 +134,7 @@ class TextTask(Task):
     ) -> None:
         from kbert.tasks.training_data import example_weights
 
-        example_weights(class_weight, pipeline, train)  # raises
+        example_weights(class_weight, pipeline, train.labels)  # raises
 
     def with_texts(self, train: LabelledText, columns: Mapping[str, list]) -> LabelledText:
         texts, pairs = columns["text"], columns.get("text_pair")
@@ -173,15 +173,18 @@ class TextTask(Task):
 
         preprocessor = pipeline.preprocessor
         labels = data.labels_by_output(train, pipeline.model.num_labels)
-        weights = None if class_weight is None else data.example_weights(class_weight, pipeline, train)
         if teacher is not None:
             labels = teacher.beside(labels)
+
+        def weights(ids):
+            return None if class_weight is None else data.example_weights(class_weight, pipeline, ids)
+
         if not preprocessor.makes_windows:
-            rows = data.example_rows(train, preprocessor, labels=labels, weights=weights)
+            rows = data.example_rows(train, preprocessor, labels=labels, weights=weights(train.labels))
             return data.as_training_data(rows, data.real_tokens(train, preprocessor), **batches)
         store = data.WindowStore.from_examples(train, preprocessor)  # each window has the label of its text
         labels = {name: values[store.rows] for name, values in labels.items()}
-        rows = data.window_rows(store, labels, None if weights is None else weights[store.rows])
+        rows = data.window_rows(store, labels, weights(train.labels[store.rows]))
         return data.as_training_data(rows, store.real_tokens, **batches)
 
     def evaluate(

@@ -14,7 +14,7 @@ import tensorflow as tf
 from kbert.models.class_weights import class_factors
 from kbert.preprocessing.buckets import grouped_by_length, trim_padding
 from kbert.stateless_random import fold_in, permutation
-from kbert.tasks.labelled_text import LabelledText, check_label_numbers
+from kbert.tasks.labelled_text import check_label_numbers
 from kbert.tasks.stored_texts import StoredTexts
 from kbert.tasks.task import TrainingData
 
@@ -144,11 +144,13 @@ def labels_by_output(examples: "Examples", num_labels: int | None = None) -> dic
 
 
 def example_weights(
-    class_weight: Mapping[Any, float] | Literal["balanced"], pipeline: "Pipeline", examples: LabelledText
+    class_weight: Mapping[Any, float] | Literal["balanced"], pipeline: "Pipeline", ids: np.ndarray
 ) -> np.ndarray:
-    """The factor of each example's loss, float32 [n], for `class_weight` as `class_factors` takes it."""
+    """The factor of each row's loss, float32 [n], for `class_weight` as `class_factors` takes it.
+
+    `ids` are the class numbers [n] of all rows that are learned: of texts, or of their windows.
+    """
     labels = pipeline.answers.labels
-    ids = examples.labels
     if not labels:
         raise ValueError(f"finetune: `class_weight` is for models with labels. Received: {class_weight!r}")
     return class_factors(class_weight, len(labels), labels, ids=ids, owner="finetune")[ids]

@@ -185,7 +185,7 @@ def test_balanced_classes_weigh_the_same(init):
     from kbert.tasks.training_data import example_weights
 
     work = prepare(init, TASK, ROWS, **NO_DEV)
-    factors = example_weights("balanced", work.pipeline, work.train)
+    factors = example_weights("balanced", work.pipeline, work.train.labels)
     sums = [factors[work.train.labels == n].sum() for n in (0, 1)]
     assert sums == pytest.approx([15, 15])
     _, _, given = next(
@@ -196,6 +196,19 @@ def test_balanced_classes_weigh_the_same(init):
         )
     )
     assert sorted(given["logits"].numpy().tolist()) == pytest.approx(sorted(factors.tolist()))
+
+
+def test_balanced_classes_weigh_the_same_in_windows(init):
+    task = kbert.tasks.Classification(window_pooling="mean", doc_stride=2)
+    rows = [("the film is good . " * 4, "good"), ("a bad film", "bad")]
+    work = prepare(init, task, rows, class_weight="balanced", **(NO_DEV | {"sequence_length": 7}))
+    windows = work.data.windows
+    assert windows > 3
+    batches = work.data.make_dataset().unbatch().take(windows)  # an epoch
+    totals = np.zeros(2)
+    for _, ids, factors in batches.as_numpy_iterator():
+        totals[ids["logits"]] += factors["logits"]
+    assert totals == pytest.approx([windows / 2] * 2)
 
 
 def test_a_wrong_class_weight_leaves_nothing_behind(init, tmp_path):

@@ -287,6 +287,17 @@ def make_windows():
     return kbert.build_pipeline(make().model, tiny_tokenizer(), **options)
 
 
+def test_balanced_classes_weigh_the_same_in_windows():
+    texts, labels = ["good film " * 4, "bad film"], ["good", "bad"]
+    factors = {"good": 3 / 4, "bad": 3 / 2}  # of two windows and of one
+    weights = []
+    for class_weight in ("balanced", factors):
+        pipeline = make_windows()
+        pipeline.fit(texts, labels, class_weight=class_weight, epochs=1, verbose=0, shuffle=False)
+        weights.append(pipeline.model.get_weights())
+    assert same(*weights)
+
+
 @pytest.mark.slow  # test_windows_with_labels_that_are_numbers_are_split_as_they_are_given
 def test_windows_are_learned_with_the_label_and_weight_of_their_text():
     texts = [text * 4 for text in ("good film ", "bad film ")] + ["very good", "very bad"]

@@ -58,7 +58,7 @@ def finetune_grid(
 
     Args:
         source: the path or the name of a model: each run starts from it anew.
-        task, train, dev, **options: see `kbert.finetune`.
+        task, train, dev, **options: see `kbert.finetune`. With ``overwrite=True`` finished runs of this call are kept.
         output: directory that receives a folder for each run, ``model/`` (that of the best run, a kbert directory)
             and ``grid.json`` (what is returned).
         learning_rates, epochs, batch_sizes, seeds: the values to try.
@@ -72,7 +72,7 @@ def finetune_grid(
     Raises:
         TypeError: `source` is a model in memory, which the first run would change.
         ValueError: no values to try, or one of them twice; no `dev`; as `kbert.finetune`.
-        FileExistsError: a folder has a run with other settings or examples.
+        FileExistsError: a folder has a run with other settings or examples, and `overwrite` is not given.
 
     Source: Devlin et al. 2018, section 4.1 and appendix A.3.
 
@@ -141,7 +141,7 @@ def _folder(point: Mapping[str, float]) -> str:
 
 
 def is_finished(call: Arguments, train: "Examples", dev: "Examples") -> bool:
-    """Whether the run of these arguments is finished; FileExistsError if it is one of others."""
+    """Whether the run of these arguments is finished; FileExistsError if it is one of others and may not be deleted."""
     from kbert.finetuning.teaching import hash_of_texts
     from kbert.training.made_by import identify_inputs, identify_model
     from kbert.weights.source import local_source
@@ -164,16 +164,21 @@ def is_finished(call: Arguments, train: "Examples", dev: "Examples") -> bool:
     files = {name: value for name, value in inputs.items() if isinstance(value, str | os.PathLike)}
     now = identify_inputs({name: local_source(value) or value for name, value in files.items()})
     changed += [name for name in inputs if _hashes(recorded["inputs"], name) != _hashes(now, name)]
-    examples = {"train": train.fingerprint(), "dev": dev.fingerprint()}
+    sets = {"train": train, "dev": dev}
+    more_dev = call.scoring.more_dev or {}
+    sets |= {f"more_dev{suffix}": call.task.examples(more, dev=True) for suffix, more in more_dev.items()}
+    examples = {name: rows.fingerprint() for name, rows in sets.items()}
     if texts is not None and "unlabelled" not in files:
         examples["unlabelled"] = hash_of_texts(texts)
-    changed += differing({name: recorded["examples"].get(name) for name in ("train", "dev", "unlabelled")}, examples)
-    if changed:
+    before = {name: value for name, value in recorded["examples"].items() if name != "taught"}  # by what it is made of
+    changed += differing(before, examples)
+    if changed and not call.overwrite:
         names = ", ".join(dict.fromkeys(changed))
         raise FileExistsError(
-            f"{call.output} holds a finished run with other {names}. Give another `output`, or delete the folder."
+            f"{call.output} holds a finished run with other {names}. Give another `output`, or delete the folder "
+            "(overwrite=True does)."
         )
-    return True
+    return not changed
 
 
 def _hashes(inputs: Mapping, name: str) -> list[str]:

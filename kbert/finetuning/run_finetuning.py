@@ -101,6 +101,7 @@ class Finetuning:
         more_dev = asked.scoring.more_dev or {}
         self.more_dev = {suffix: asked.task.examples(examples, dev=True) for suffix, examples in more_dev.items()}
         self._examples = {"train": train, "dev": self.dev}  # as given
+        self._more_examples = {f"more_dev{suffix}": examples for suffix, examples in self.more_dev.items()}
         self.task, self.train = asked.task.for_training(train)
 
     def _check_without_dev(self) -> None:
@@ -166,7 +167,8 @@ class Finetuning:
     def open(self) -> RunDirectory | None:
         """Opens the output directory by the rule of `open_run`; `run` does this if it was not done before."""
         if self._directory is None and self.output is not None:
-            examples = {name: rows.fingerprint() for name, rows in self._examples.items() if rows is not None}
+            given = self._examples | self._more_examples
+            examples = {name: rows.fingerprint() for name, rows in given.items() if rows is not None}
             if self.teaching is not None:
                 examples["taught"] = self.teaching.examples.fingerprint()
             texts = self.asked.distillation.unlabelled

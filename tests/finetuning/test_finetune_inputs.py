@@ -150,7 +150,8 @@ def test_a_run_records_all_that_it_reads(init, tmp_path):
     work.open()
     recorded = read_json(tmp_path / "run" / "inputs.json")
     assert set(recorded["inputs"]) == {"train", "dev", "more_dev", "source"} and set(recorded["made_by"]) == {"source"}
-    assert recorded["examples"] == {name: files[name].fingerprint() for name in ("train", "dev")}
+    examples = {"train": files["train"], "dev": files["dev"], "more_dev_more": files["more"]}
+    assert recorded["examples"] == {name: rows.fingerprint() for name, rows in examples.items()}
     train, dev = files["train"].split(0.2)
     prepare(init, TASK, train, dev, tmp_path / "split", **QUICK).open()
     assert set(read_json(tmp_path / "split" / "inputs.json")["inputs"]) == {"train", "source"}

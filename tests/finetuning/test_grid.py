@@ -1,5 +1,6 @@
 """`finetune_grid`: the best on dev is kept, a killed grid goes on, other settings and examples are refused."""
 
+import functools
 import importlib
 
 import pytest
@@ -71,6 +72,18 @@ def test_a_grid_of_students_goes_on_with_its_teacher_alone(source, tmp_path):
     kbert.finetune(source, TASK, ROWS, output=teacher, steps=2, sequence_length=9, overwrite=True)
     with pytest.raises(FileExistsError, match="a finished run with other teacher"):
         finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", **taught, **values)
+
+
+def test_a_grid_knows_all_its_dev_sets_and_what_it_may_delete(source, tmp_path):
+    values = VALUES | {"learning_rates": (1e-3,)} | OPTIONS
+    grid = functools.partial(finetune_grid, source, TASK, ROWS, DEV, tmp_path / "grid", **values)
+    first = grid(more_dev={"_more": ROWS})
+    assert "accuracy_more" in first["best"]["dev"] and grid(more_dev={"_more": ROWS}) == first
+    for more_dev, name in (({"_more": DEV}, "_more"), ({}, "_more"), ({"_other": ROWS}, "_more, more_dev_other")):
+        with pytest.raises(FileExistsError, match=f"a finished run with other more_dev{name}. "):
+            grid(more_dev=more_dev)
+    assert grid(more_dev={"_more": ROWS}, overwrite=True, dry_run=True)["runs"] == 0
+    assert "accuracy_more" not in grid(overwrite=True)["best"]["dev"]
 
 
 def test_rates_epochs_and_batch_sizes_are_all_combined(source, tmp_path):

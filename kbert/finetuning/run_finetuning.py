@@ -2,6 +2,7 @@
 
 import functools
 import logging
+import math
 import os
 import pathlib
 from typing import Any
@@ -19,6 +20,7 @@ from kbert.models.bert_model import BertModel
 from kbert.models.copies import copy_model
 from kbert.models.lora import lora_layers
 from kbert.models.quantized_layers import check_not_quantized
+from kbert.models.trainability import trainability
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.options import Arguments, to_json
 from kbert.pipelines.pipeline import Pipeline
@@ -285,6 +287,11 @@ class Finetuning:
         _LOGGER.info(
             "%s examples%s to learn from%s; %s steps", f"{len(self.train):,}", windows, evaluated, f"{steps:,}"
         )
+        model = self.pipeline.model
+        if trainability(model):
+            trained = sum(math.prod(weight.shape) for weight in model.trainable_weights)
+            every = model.count_params()
+            _LOGGER.info("frozen in the source: %s of %s parameters are trained", f"{trained:,}", f"{every:,}")
         if self.dev is None:
             _LOGGER.info("no dev set: nothing is evaluated, and the weights of the last step are kept")
 

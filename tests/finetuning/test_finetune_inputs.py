@@ -128,6 +128,21 @@ def test_another_model_does_not_resume(init, tmp_path):
         again.set_weights(model.get_weights())
 
 
+def test_frozen_layers_stay_frozen_and_random_ones_are_trained(init, tmp_path, caplog):
+    model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
+    model.encoder.trainable = False
+    kbert.save_pretrained(model, tmp_path / "frozen")
+    random = prepare(tmp_path / "frozen", TASK, ROWS, random_weights=True, **NO_DEV).pipeline.model
+    assert len(random.trainable_weights) == len(random.weights)
+    caplog.set_level("INFO", logger="kbert")
+    for source in (model, tmp_path / "frozen"):
+        caplog.clear()
+        run = kbert.finetune(source, TASK, ROWS, **(NO_DEV | {"steps": 1}))
+        assert run.pipeline.model.trainable_weights == run.pipeline.model.weights[-2:]  # the head
+        trained = sum(weight.shape.num_elements() for weight in run.pipeline.model.trainable_weights)
+        assert f"frozen in the source: {trained} of {model.count_params():,} parameters are trained" in caplog.text
+
+
 def test_another_vocabulary_does_not_resume(init):
     model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
     tokens = model.pretrained.tokenizer.vocabulary

@@ -477,7 +477,9 @@ class Pipeline(FreshFunctions, keras.Model):
         return self._with_each_model(lambda model: in_precision(model, precision))
 
     def _with_each_model(self, copy: Callable[[BertModel], BertModel]) -> "Pipeline":
-        return Pipeline(self.preprocessor, with_each_member(self.model, copy), self.answers, name=self.name)
+        pipeline = Pipeline(self.preprocessor, with_each_member(self.model, copy), self.answers, name=self.name)
+        set_untracked(pipeline, "trained_columns", self.trained_columns)
+        return pipeline
 
     def _serve(self, inputs):
         return self(inputs, training=False)

@@ -178,6 +178,14 @@ def kbert_locks_free(path):
     unlock_directory(path)
 
 
+def test_copies_of_a_trained_pipeline_read_its_columns(init):
+    rows = [{"review": text, "label": label} for text, label in ROWS]
+    task = kbert.tasks.Classification(text="review")
+    pipeline = kbert.finetune(init, task, rows, **(NO_DEV | {"steps": 1, "lora_rank": 2})).pipeline
+    for copy in (pipeline, pipeline.merged(), pipeline.in_precision("bfloat16")):
+        assert len(copy.predict({"review": ["a good film"]}, verbose=0)["label"]) == 1
+
+
 def test_an_estimate_writes_nothing(init, tmp_path):
     work = prepare(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK)
     estimate = work.estimate()

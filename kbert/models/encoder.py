@@ -160,6 +160,11 @@ class BertEncoder(BertModel):
         return [name for name in super().__dir__() if name != "encoder"]
 
     @property
+    def layers(self) -> list[keras.layers.Layer]:
+        """As of every functional model, but the blocks themselves, under which files have their weights."""
+        return [layer.block if isinstance(layer, _WithProbs) else layer for layer in super().layers]
+
+    @property
     def token_embedding(self) -> "TokenEmbedding":
         """The `TokenEmbedding` layer."""
         return self.embeddings.token_embedding

@@ -4,7 +4,8 @@ import keras
 import numpy as np
 import pytest
 from helpers.batches import BATCH, LENGTH, config, labels_of, packed_batch, plain_batch
-from helpers.compare import assert_arrays_equal
+from helpers.compare import assert_arrays_equal, assert_tree_equal, to_numpy
+from helpers.tiny_bert import randomise
 
 import kbert
 from kbert.models.trainability import trainability
@@ -42,6 +43,29 @@ def test_with_outputs_shares_the_weights(num_parts):
     assert list(encoder.with_outputs(["hidden_states"]).output) == ["hidden_states"]  # as `outputs` of BertEncoder
     again = kbert.BertEncoder.from_config(other.get_config())
     assert again.output_keys == other.output_keys and again.weights[0] is not other.weights[0]
+
+
+@pytest.mark.parametrize("lora_rank", [None, 2])
+def test_with_outputs_is_saved_as_the_encoder_is(tmp_path, lora_rank):
+    encoder = randomise(kbert.BertEncoder(config()))
+    if lora_rank:
+        encoder.enable_lora(lora_rank)
+        randomise(encoder)
+    view = encoder.with_outputs("sequence_output", "pooled_output", "attention_probs")
+    expected = to_numpy(view(plain_batch()))
+    assert [v.path for v in view.weights] == [v.path for v in encoder.weights]
+    functional = keras.Model(view.input, view(view.input))
+    for model in (view, functional, kbert.BertTagger(view, num_labels=3)):
+        model.save(tmp_path / "model.keras")
+        loaded = keras.models.load_model(tmp_path / "model.keras")
+        outputs = getattr(loaded, "encoder", loaded)(plain_batch())
+        assert_tree_equal(to_numpy(outputs), expected)
+        assert len(loaded.trainable_variables) == len(model.trainable_variables)
+    encoder.save_weights(tmp_path / "encoder.weights.h5")
+    for layer in view.layers:
+        layer.set_weights([0 * values for values in layer.get_weights()])
+    view.load_weights(tmp_path / "encoder.weights.h5")
+    np.testing.assert_array_equal(view(plain_batch())["sequence_output"], expected["sequence_output"])
 
 
 def test_what_with_outputs_refuses():

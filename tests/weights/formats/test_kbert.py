@@ -51,6 +51,14 @@ def test_every_model_comes_back(name, tmp_path):
     assert {"kbert", "keras", "tensorflow", "python"} <= set(manifest["versions"])
 
 
+def test_an_encoder_with_other_outputs_comes_back(tmp_path):
+    model = make_model("encoder").with_outputs("sequence_output", "attention_probs")
+    kbert.save_pretrained(model, tmp_path / "model", tokenizer=tiny_tokenizer())
+    loaded = kbert.load_pretrained(tmp_path / "model")
+    assert loaded.output_keys == model.output_keys
+    same_weights(loaded, model)
+
+
 def test_a_fill_mask_pipeline_keeps_the_plain_tokenizer(tmp_path):
     pipeline = kbert.build_pipeline(kbert.BertPretrainer(tiny_config()), tiny_tokenizer(), max_masks=3, top_k=2)
     kbert.save_pretrained(pipeline, tmp_path / "model")

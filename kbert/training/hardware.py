@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from kbert.checks import check_positive
-from kbert.keras_compat import limit_waiting_for_workers, multiworker_strategy
+from kbert.keras_compat import limit_waiting_for_workers, multiworker_strategy, strategy_of
 from kbert.options import Machine, check_option
 from kbert.training.jax_devices import choose_jax_devices
 from kbert.training.memory import keep_freed_memory
@@ -116,8 +116,8 @@ def choose_hardware(
         logical_cpus: the number of logical devices to split the CPU into; with two, "mirrored" can be tried and
             tested without GPUs.
         threads: TensorFlow's threads inside an operation; default: one per core.
-        source: what is going to be trained: a model or a pipeline has its own policy, which is then the precision; the
-            path of one, or None, has none.
+        source: what is going to be trained: a model or a pipeline has its own policy, which is then the precision, and
+            one that was built without replicas is trained by "auto" on one device; the path of one, or None, has none.
 
     Where steps run on the CPU, the C library is told to keep freed memory (`kbert.training.memory`), unless
     `MALLOC_...` variables are set.
@@ -127,7 +127,7 @@ def choose_hardware(
 
     Raises:
         ValueError: an unknown choice, a number that is not a positive integer, choices that cannot be combined, another
-            `precision` than that of the `source`, an invalid TF_CONFIG.
+            `precision` than that of the `source`, or replicas that it was not built for, an invalid TF_CONFIG.
         RuntimeError: the requested hardware does not exist, or TensorFlow has already been initialised.
 
     Example::
@@ -146,10 +146,12 @@ def choose_hardware(
         return _on_jax(strategy, precision, xla, logical_cpus, source)
     _prepare_devices(logical_cpus, threads)
     gpus = _gpus()
-    name, why = _choose_name(strategy, gpus)
+    own = strategy_of(getattr(source, "model", source)) if isinstance(source, keras.Model) else None
+    name, why = _choose_name(strategy, gpus, own)
     if not gpus and name != "tpu":  # on other devices the C library has no large tensors, but many threads on one arena
         keep_freed_memory()
     built = make_strategy(name)
+    _check_replicas(name, built, own)
     devices = _describe_devices(name, built, gpus)
     policy, policy_why = _choose_precision(precision, source, *_best_precision(name, gpus))
     jit_compile, xla_why = _choose_xla(xla, name, gpus)
@@ -203,9 +205,12 @@ def _gpus() -> list[tuple[int, int]]:
     return [tf.config.experimental.get_device_details(gpu).get("compute_capability", (0, 0)) for gpu in gpus]
 
 
-def _choose_name(strategy: str, gpus: list) -> tuple[str, str]:
+def _choose_name(strategy: str, gpus: list, own: "tf.distribute.Strategy | None" = None) -> tuple[str, str]:
+    """The name and its reason; `own` is the strategy of a model that is given."""
     import tensorflow as tf
 
+    if strategy == "auto" and own is not None and own.num_replicas_in_sync == 1:
+        return "one", "auto: the given model was built for one device"
     if strategy == "multiworker" and len(addresses_of(check_tf_config(os.environ.get("TF_CONFIG"))[0])) == 1:
         return _mirrored_or_one(gpus, "TF_CONFIG names one worker")
     if strategy == "mirrored":
@@ -227,6 +232,18 @@ def _mirrored_or_one(gpus: list, why: str) -> tuple[str, str]:
         return "mirrored", why
     device = "GPU" if gpus else "CPU device, which logical_cpus (--logical-cpus 2) would split"
     return "one", f"{why}, but there is one {device}"
+
+
+def _check_replicas(name: str, built: "tf.distribute.Strategy", own: "tf.distribute.Strategy | None") -> None:
+    """Raises ValueError if a model that is given, with its `own` strategy, has no variables on these replicas."""
+    if own is None or own is built or own.num_replicas_in_sync == built.num_replicas_in_sync == 1:
+        return
+    raise ValueError(
+        "choose_hardware: a model that is given must have been built for the replicas that train it: with "
+        f"hardware = choose_hardware({name!r}), in `with hardware.scope():`. Received: strategy {name} with "
+        f"{built.num_replicas_in_sync}, and a model that was built for {own.num_replicas_in_sync}. Build or load it "
+        "so, or give its path."
+    )
 
 
 def _describe_devices(name: str, strategy, gpus: list) -> str:

@@ -206,6 +206,31 @@ def test_a_process_has_one_strategy(no_accelerator):
     assert run_python(script, forked=True) == [True, 2]
 
 
+def test_a_model_is_trained_on_the_replicas_that_it_was_built_for(no_accelerator):
+    script = """
+    import json
+    import keras
+    from kbert.training.hardware import choose_hardware
+    from kbert.training import hardware as module
+    mirrored = choose_hardware("mirrored", logical_cpus=2)
+    plain = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    with mirrored.scope():
+        model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
+    module._gpus = lambda: [(8, 0)] * 2  # of which "auto" takes both
+    found = [choose_hardware(precision="float32", source=x).name for x in (plain, model)]
+    for name, source in (("mirrored", plain), ("one", model)):
+        try:
+            choose_hardware(name, "float32", source=source)
+        except ValueError as error:
+            found.append(str(error))
+    print(json.dumps(found))
+    """
+    *names, on_two, on_one = run_python(script, forked=True)
+    assert names == ["one", "mirrored"]
+    assert "Received: strategy mirrored with 2, and a model that was built for 1. Build or load it so" in on_two
+    assert "Received: strategy one with 1, and a model that was built for 2. Build or load it so" in on_one
+
+
 @pytest.fixture
 def hidden(monkeypatch):
     """The calls by which devices were chosen."""

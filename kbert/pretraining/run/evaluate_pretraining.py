@@ -13,14 +13,19 @@ _HEADS = {"masked_lm": False, "pretraining": True}  # task → whether it predic
 
 
 def _run(asked) -> dict[str, Any]:
-    from kbert.training.hardware import choose_hardware  # not above: it loads TensorFlow
+    # Not above: they load TensorFlow.
+    from kbert.pretraining.run.pretraining_settings import corpus_source
+    from kbert.training.hardware import choose_hardware
+    from kbert.training.made_by import identify_source
 
     output = asked.output and check_output_file(asked.output, asked.overwrite, (".json",))
+    corpus_or_records = corpus_source(asked.corpus_or_records)
     with choose_hardware("one", asked.precision).scope():
-        scores = _scores(asked)
+        scores = _scores(asked, corpus_or_records)
     if output:
+        settings = asked.settings() | {"corpus_or_records": identify_source(corpus_or_records)}
         date = datetime.date.today().isoformat()
-        write_json(output, {**scores, "settings": asked.settings(), "date": date, "versions": versions()})
+        write_json(output, {**scores, "settings": settings, "date": date, "versions": versions()})
     return scores
 
 
@@ -74,7 +79,7 @@ def evaluate_pretraining(
     """
 
 
-def _scores(asked) -> dict[str, float | int]:
+def _scores(asked, corpus_or_records: Any) -> dict[str, float | int]:
     from kbert.config import default_max_predictions
     from kbert.pretraining.dataset import pretraining_dataset
     from kbert.pretraining.dataset_statistics import (
@@ -83,7 +88,6 @@ def _scores(asked) -> dict[str, float | int]:
         token_counts,
         unigram_baseline,
     )
-    from kbert.pretraining.run.pretraining_settings import corpus_source
     from kbert.pretraining.sources import check_reading, open_source
     from kbert.pretraining.tfrecords import is_tfrecords
     from kbert.training.logs import readable_logs
@@ -101,7 +105,6 @@ def _scores(asked) -> dict[str, float | int]:
         raise ValueError(
             f"evaluate_pretraining: expected a model with its vocabulary. Received: {asked.source} without one"
         )
-    corpus_or_records = corpus_source(asked.corpus_or_records)
     format = asked.format or "auto"
     language = asked.language or "en"
     check_reading("evaluate_pretraining", corpus_or_records, format=format, language=language)

@@ -11,7 +11,7 @@ from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from helpers.wrong_values import wrong_inputs
 
 import kbert
-from kbert.corpus import read_documents
+from kbert.corpus import DocumentList, read_documents
 from kbert.pretraining import evaluate_pretraining, pretraining_dataset, token_counts
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -90,7 +90,10 @@ def test_the_baseline_reads_text_as_the_scores_do(tmp_path):
     path = write_lines(tmp_path / "corpus.txt", documents)
     assert list(read_documents(path)) != list(read_documents(path, "lines")) == documents
     of_file = evaluate_pretraining(tmp_path / "model", path, format="lines", held_out=0.2, **OPTIONS)
-    assert of_file == evaluate_pretraining(tmp_path / "model", documents, held_out=0.2, **OPTIONS)
+    output = tmp_path / "scores.json"
+    assert of_file == evaluate_pretraining(tmp_path / "model", documents, held_out=0.2, output=output, **OPTIONS)
+    of_documents = json.loads(output.read_text())["settings"]["corpus_or_records"]
+    assert of_documents == {"documents": 60, "sha256": DocumentList(documents).fingerprint()}  # not their texts
 
 
 def test_what_cannot_be_scored(tmp_path, records):

@@ -74,7 +74,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     # The data, and the model that learns from them
     data = _open_data(settings, asked.rows.data_service)
     keras.utils.set_random_seed(settings.seed)
-    model = data.starting_model(hardware, keep_given=asked.dry_run)
+    model = _for_plain_rows(data.starting_model(hardware, keep_given=asked.dry_run), hardware)
     check_not_quantized(model)
     settings = data.settings  # with what the data and the model decided
     if settings.rematerialize is not None:
@@ -218,6 +218,16 @@ def _open_data(settings, data_service):
     from kbert.pretraining.run.corpus_data import CorpusData
 
     return CorpusData(settings, data_service)
+
+
+def _for_plain_rows(model: "BertPretrainer", hardware: Hardware) -> "BertPretrainer":
+    """The model of the run: where `init` is for packed rows, a view that shares its layers."""
+    if model.encoder.num_parts is None:
+        return model
+    with hardware.scope():
+        view = model.with_parts(None)
+    view.pretrained = model.pretrained
+    return view
 
 
 def model_of_rows(model: "BertPretrainer", settings: PretrainingSettings) -> "BertPretrainer":

@@ -85,6 +85,18 @@ def test_the_same_tokenizer_may_be_given_again(records, monkeypatch):
 
 
 @pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("packed", [False, True])
+def test_of_a_model_for_packed_rows_the_runs_own_is_for_plain_ones(records, packed):
+    init = make_pretrainer(16).with_parts(4)
+    before = init.get_weights()
+    run = kbert.pretrain(records, init=init, **SHORT | {"packed": packed})
+    assert run.model.encoder.num_parts is None and init.encoder.num_parts == 4
+    assert run.pipeline.predict([f"{VOCABULARY[-1]} [MASK]"])["count"].tolist() == [1]
+    assert_arrays_equal(run.model.get_weights(), init.get_weights())  # trained in place
+    assert any((one != other).any() for one, other in zip(before, init.get_weights(), strict=True))
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_an_unfinished_run_resumes_from_the_model_as_it_was(records, tmp_path):
     def kill(batch, logs):
         if int(model.optimizer.iterations.numpy()) == 2:  # the first has a rate of 0

@@ -4,6 +4,7 @@ Shapes: ... any leading axes, n their product, H hidden (inputs), u units, r ran
 """
 
 import keras
+import numpy as np
 from keras import ops
 
 from kbert.keras_compat import Tensor, delete_attribute, dense_kernel
@@ -15,7 +16,9 @@ class LoraDense(keras.layers.Dense):
 
     With LoRA the layer computes ``x W + (alpha / r) (x A) B + bias`` with A [H, r] and B [r, u]. Keras' layer adds A B
     to the kernel W first, so that a step computes the gradient of a whole kernel. It also saves that sum, and on
-    loading sets A and B to zero, where the gradients of both are zero and training cannot continue.
+    loading sets A and B to zero, where the gradients of both are zero and training cannot continue. A layer without
+    LoRA that loads the weights of one with LoRA gets its matrices, as inside the blocks of a model of your own; compile
+    such a model after loading it.
 
     In training on TensorFlow the gradient of the bias is a matrix product, summed in float32. TensorFlow's own
     operation adds bfloat16 in bfloat16: over a few thousand rows it is wrong by a tenth and more, and takes twice as
@@ -98,8 +101,11 @@ class LoraDense(keras.layers.Dense):
             return
         for name, variable in self._stored().items():
             store[name] = variable
+        store["lora_alpha"] = np.float64(self.lora_alpha)
 
     def load_own_variables(self, store) -> None:
+        if "lora_alpha" in store.keys() and not self.lora_enabled:  # of a layer whose config does not say so
+            self.enable_lora(store["lora_kernel_a"].shape[1], float(store["lora_alpha"][()]))
         if not self.lora_enabled:
             super().load_own_variables(store)
             return

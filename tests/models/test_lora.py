@@ -127,6 +127,20 @@ def test_keras_files_keep_the_matrices(adapted, tmp_path):
     np.testing.assert_array_equal(logits(with_lora), logits(plain))  # LoRA begins anew
 
 
+def test_keras_files_of_own_models_keep_the_matrices_inside_blocks(tmp_path):
+    x = keras.Input((5, 12))
+    block = kbert.layers.EncoderBlock(3, 20)
+    model = keras.Model(x, block(x))
+    block.attention.query.enable_lora(2, lora_alpha=3.0)
+    block.attention.query.lora_kernel_b.assign(np.ones((2, 12)))
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras")
+    assert list(lora_layers(loaded).values()) == [[2, 3.0]]
+    batch = np.random.default_rng(0).normal(size=(2, 5, 12)).astype("float32")
+    np.testing.assert_array_equal(loaded(batch), model(batch))
+    assert len(loaded.trainable_variables) == len(model.trainable_variables)
+
+
 def _weights_of(model, folder):
     model.save_weights(folder / "plain.weights.h5")
     return folder / "plain.weights.h5"

@@ -25,6 +25,8 @@ class MaskedLMHead(keras.layers.Layer):
 
     Args:
         token_embedding: the encoder's `TokenEmbedding`, whose table is also the output table (tied). None: untied.
+            A functional model of your own with a tied head cannot be loaded from a ``.keras`` file, whose configs do
+            not tie it again: build it in code and call `load_weights`, or take `kbert.BertPretrainer`.
         vocabulary_size: V, where `token_embedding` is None.
         activation: a name of `kbert.config.ACTIVATIONS`.
         layer_norm_epsilon: of the normalisation, 1e-12 here too.

@@ -156,6 +156,13 @@ def is_within_fit(options: Mapping[str, Any]) -> bool:
     return bool(options.get("_use_cached_eval_dataset"))
 
 
+def split_rows(columns: tuple, fraction: float) -> tuple[tuple, tuple]:
+    """The first rows of arrays, dicts of arrays or None, and the last ones, as `fit` splits off validation data."""
+    from keras.src.trainers.data_adapters.array_slicing import train_validation_split
+
+    return train_validation_split(columns, fraction)
+
+
 def pass_inputs_unchanged(layer: keras.layers.Layer) -> None:
     """A layer's call gets its inputs as they are given: strings, lists, int64 keys, logits of any dtype.
 

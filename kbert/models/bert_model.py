@@ -10,7 +10,15 @@ from typing import Any, Self
 
 import keras
 
-from kbert.keras_compat import CompatibleModel, Tensor, deserialize, is_within_fit, serialize_shared, set_untracked
+from kbert.keras_compat import (
+    CompatibleModel,
+    Tensor,
+    deserialize,
+    is_within_fit,
+    serialize_shared,
+    set_untracked,
+    split_rows,
+)
 from kbert.models.adapter import load_adapter, save_adapter
 from kbert.models.check_inputs import check_inputs, complete_inputs, lists_to_arrays
 from kbert.models.check_targets import check_targets, checked_dataset
@@ -196,6 +204,9 @@ class BertModel(CompatibleModel):
     ) -> keras.callbacks.History:
         x, y, kwargs = self._arrays(x, y, kwargs)
         if class_weight is not None:  # Keras takes it only where labels have no key
+            if kwargs.get("validation_split") and validation_data is None and y is not None:  # which is not weighted
+                columns = x, y, kwargs.get("sample_weight")
+                (x, y, kwargs["sample_weight"]), validation_data = split_rows(columns, kwargs.pop("validation_split"))
             x, kwargs["sample_weight"] = apply_class_weight(self, x, y, kwargs.get("sample_weight"), class_weight)
         if isinstance(validation_data, tuple):
             validation_data = tuple(lists_to_arrays(part, len(self.output)) for part in validation_data)

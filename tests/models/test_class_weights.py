@@ -3,10 +3,11 @@
 import keras
 import numpy as np
 import pytest
-from helpers.batches import BATCH, LENGTH, config, labels_of
+from helpers.batches import BATCH, LENGTH, config, labels_of, plain_batch
 from helpers.wrong_values import wrong_inputs
 
 from kbert.models.class_weights import apply_class_weight, class_factors
+from kbert.models.classifier import BertClassifier
 from kbert.models.tagger import BertTagger
 
 STARS = ["1", "2", "3"]
@@ -62,3 +63,17 @@ def test_a_weight_for_each_text_is_that_of_all_its_tokens():
     for weights in (np.arange(BATCH), np.arange(BATCH)[:, None], np.repeat(np.arange(BATCH)[:, None], LENGTH, axis=1)):
         _, found = apply_class_weight(model, None, ids, weights, {0: 2.0})
         np.testing.assert_array_equal(keras.ops.convert_to_numpy(found), expected)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_rows_that_are_split_off_for_validation_are_not_weighted():
+    model = BertClassifier(config(num_layers=1))
+    model.compile(keras.optimizers.SGD(0.0))
+    batch, labels = plain_batch(), np.arange(BATCH) % 2
+    how = {"validation_split": 0.5, "shuffle": False, "batch_size": BATCH, "verbose": 0}
+    plain, weighted = (
+        model.fit(batch, labels, class_weight=factors, **how).history for factors in (None, {0: 1.0, 1: 100.0})
+    )
+    for name in ("val_loss", "val_accuracy"):
+        assert weighted[name] == pytest.approx(plain[name], rel=1e-6)
+    assert weighted["loss"] != plain["loss"]

@@ -176,6 +176,10 @@ class BertModel(CompatibleModel):
         kwargs["jit_compile"] = jit_compile
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **kwargs)
 
+    def get_compile_config(self) -> dict[str, Any] | None:
+        config = super().get_compile_config()
+        return None if config is None else config | {"micro_batches": self.micro_batches}
+
     def compile_from_config(self, config: dict[str, Any]) -> None:  # as Keras does it where `compile` is its own
         self.compile(**keras.saving.deserialize_keras_object(config))
         if self.optimizer is not None:

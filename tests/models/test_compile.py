@@ -238,6 +238,13 @@ def test_compile_alone_trains_with_the_papers_optimizer(tmp_path):
     assert int(again.optimizer.iterations) == 2
 
 
+def test_a_saved_model_keeps_its_micro_batches(tmp_path):
+    model = classifier()()
+    model.compile(micro_batches=2)
+    model.save(tmp_path / "model.keras")
+    assert keras.models.load_model(tmp_path / "model.keras").micro_batches == 2
+
+
 def test_what_is_given_wins():
     def names(*arguments, **keywords):
         model = classifier()()

@@ -40,9 +40,10 @@ def prepare_records(
 
     Args:
         corpus: text files, plain or compressed, or tar or zip archives of them; put patterns in quotes.
-        vocabulary: a vocab.txt.
+        vocabulary: a vocab.txt; or a model, as for `kbert.load_pretrained`, whose tokenizer is used with all of its
+            settings: for records on which that model is trained further.
         output: directory.
-        lowercase: lower-case the text and strip accents.
+        lowercase: lower-case the text and strip accents; of a vocab.txt.
         format: of the corpus; auto: detected from the content of each file.
         language: of the corpus, for splitting prose into sentences.
         held_out: fraction of the documents that is used for evaluation only.

@@ -16,6 +16,7 @@ from kbert.corpus.records import Records
 from kbert.corpus.write_records import SHARED, checked_division, write_records
 from kbert.corpus.write_records_with_beam import write_records_with_beam
 from kbert.files import check_directory_is_free, sha256, to_json, write_directory
+from kbert.options import PathLike
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import dataset_statistics
 from kbert.pretraining.run.corpus_data import CorpusData
@@ -26,6 +27,8 @@ from kbert.pretraining.sources import TextSource, check_held_out
 from kbert.text.tokenizer import BertTokenizer, warn_of_unknown
 from kbert.text.vocabulary import write_vocabulary
 from kbert.training.run_directory import open_run
+from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.source import local_source
 
 if TYPE_CHECKING:
     from kbert.options import Arguments
@@ -53,11 +56,11 @@ def run_prepare_records(asked: "Arguments") -> dict[str, Any]:
         **check_integers("prepare_records", 5, sequence_length=asked.sequence_length),
         **division,
     }
-    tokenizer = BertTokenizer(asked.vocabulary, lowercase=asked.lowercase)
+    tokenizer = _tokenizer(asked.vocabulary, asked.lowercase)
     next(iterate_documents(files, **reading))  # after an empty corpus no files remain
     if asked.held_out:  # which pre-training, but no other reader of records needs
         check_held_out(TextSource(files, asked.format, asked.language), asked.held_out)
-    inputs = {"corpus": files, "vocabulary": pathlib.Path(asked.vocabulary)}
+    inputs = {"corpus": files, "vocabulary": local_source(asked.vocabulary) or asked.vocabulary}
     run = open_run(output, settings, asked.overwrite, inputs=inputs, recipe="kbert records")
     try:
         files_read = [[path, os.path.getsize(path)] for path in files]
@@ -85,6 +88,22 @@ def run_prepare_records(asked: "Arguments") -> dict[str, Any]:
     warn_of_unknown(metrics["data"]["unknown_fraction"], "the corpus")
     run.finish(metrics)
     return metrics | {"sequence_length": asked.sequence_length}
+
+
+def _tokenizer(vocabulary: PathLike, lowercase: bool) -> BertTokenizer:
+    """That of a file, or of a model, with all of its settings."""
+    path = pathlib.Path(vocabulary)
+    if path.is_file() or path.suffix == ".txt":
+        return BertTokenizer(path, lowercase=lowercase)
+    if not lowercase:
+        raise ValueError(
+            "prepare_records: `lowercase` goes with a `vocabulary` file: a model has a setting of its own. "
+            f"Received: lowercase=False and {vocabulary}"
+        )
+    stored = open_checkpoint(vocabulary)
+    if stored.vocabulary is None:
+        raise ValueError(f"prepare_records: expected a model with its vocabulary. Received: {vocabulary} without one")
+    return BertTokenizer(stored.vocabulary, **stored.settings.tokenizer)
 
 
 def run_write_batches(asked: "Arguments") -> dict[str, Any]:

@@ -1,7 +1,6 @@
 """The model that a pre-training on text or records starts from."""
 
 import os
-import pathlib
 from typing import TYPE_CHECKING, Any
 
 from kbert.corpus.records import Records
@@ -15,7 +14,6 @@ from kbert.text.vocabulary import check_same_tokenizer
 from kbert.training.hardware import Hardware
 from kbert.weights.build_pipeline import own_tokenizer
 from kbert.weights.load import load_pretrained
-from kbert.weights.source import local_source
 
 if TYPE_CHECKING:
     from kbert.pretraining.run.pretraining_settings import PretrainingSettings
@@ -72,17 +70,14 @@ def _loaded_model(settings, task, hardware, records):
 
 
 def _check_records(settings, records, tokenizer):
-    """Raises ValueError, with the command that helps, if `init` has another vocabulary than the records."""
+    """Raises ValueError, with the command that helps, if `init` has another tokenizer than the records."""
     try:
         records.check_tokenizer(tokenizer)
     except ValueError as error:
-        path = local_source(settings.init)  # of a run's checkpoint or a file of weights, it stands beside it
-        candidates = [] if path is None else [path / "vocab.txt", path.parent / "vocab.txt"]
-        vocabulary = next(filter(pathlib.Path.is_file, candidates), "vocab.txt of the model")
-        cased = "" if tokenizer.settings()["lowercase"] else " --no-lowercase"
         raise ValueError(
-            f"pretrain: expected records with the vocabulary of `init`, {settings.init}, which its weights are for. "
-            f"Received: {settings.source}. Prepare the records again: kbert records --vocabulary {vocabulary}{cased}"
+            f"pretrain: expected records with the tokenizer of `init`, {settings.init}, which its weights are for. "
+            f"Received: {settings.source}. Prepare the records again: kbert records --vocabulary {settings.init}"
+            f"\n{error}"
         ) from error
 
 

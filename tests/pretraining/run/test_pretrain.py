@@ -15,6 +15,7 @@ from helpers.wrong_values import wrong_values
 
 import kbert
 from kbert.config import BertConfig
+from kbert.corpus import Records
 from kbert.files import read_json
 from kbert.pretraining.run import run_pretraining
 from kbert.pretraining.run.corpus_data import CorpusData
@@ -198,12 +199,21 @@ def test_a_loaded_model_grows_to_a_larger_size(home, tmp_path):
         kbert.pretrain(home / "records", init=smaller, size="mini", dry_run=True, **SHORT)
 
 
-def test_records_of_another_vocabulary_name_that_of_the_model(home, tmp_path):
-    tokenizer = kbert.BertTokenizer([*VOCABULARY[:-1], "Another"], lowercase=False)
-    kbert.save_pretrained(make_pretrainer(16), tmp_path / "other", tokenizer=tokenizer)
-    advice = f"Prepare the records again: kbert records --vocabulary {tmp_path / 'other' / 'vocab.txt'} --no-lowercase"
+@pytest.mark.parametrize(
+    "settings", [{"lowercase": False}, {"max_word_length": 100, "special_tokens_in_text": ["[E1]"]}]
+)
+def test_records_of_another_tokenizer_are_made_again_with_the_model(home, tmp_path, settings):
+    model, tokenizer = tmp_path / "other", kbert.BertTokenizer([*VOCABULARY[:-1], "[E1]"], **settings)
+    kbert.save_pretrained(make_pretrainer(16), model, tokenizer=tokenizer)
+    advice = f"Prepare the records again: kbert records --vocabulary {model}\n{home / 'records'} was made with"
     with pytest.raises(ValueError, match=re.escape(advice)):
-        kbert.pretrain(home / "records", init=tmp_path / "other", **SHORT)
+        kbert.pretrain(home / "records", init=model, **SHORT)
+    corpus = write_lines(tmp_path / "corpus.txt", make_documents(20))
+    options = {"held_out": 0.2, "sequence_length": 16}
+    kbert.pretraining.prepare_records(corpus, model, tmp_path / "records", **options)
+    Records(tmp_path / "records").check_tokenizer(tokenizer)
+    with pytest.raises(ValueError, match="`lowercase` goes with a `vocabulary` file"):
+        kbert.pretraining.prepare_records(corpus, model, tmp_path / "more", lowercase=False, **options)
 
 
 @pytest.mark.slow  # models/test_left_to_right.py

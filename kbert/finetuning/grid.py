@@ -58,7 +58,8 @@ def finetune_grid(
 
     Args:
         source: the path or the name of a model: each run starts from it anew.
-        task, train, dev, **options: see `kbert.finetune`. With ``overwrite=True`` finished runs of this call are kept.
+        task, train, dev, **options: see `kbert.finetune`. With ``overwrite=True`` finished runs of this call are kept,
+            and unfinished ones begin again.
         output: directory that receives a folder for each run, ``model/`` (that of the best run, a kbert directory)
             and ``grid.json`` (what is returned).
         learning_rates, epochs, batch_sizes, seeds: the values to try.
@@ -175,8 +176,7 @@ def is_finished(call: Arguments, train: "Examples", dev: "Examples") -> bool:
     if changed and not call.overwrite:
         names = ", ".join(dict.fromkeys(changed))
         raise FileExistsError(
-            f"{call.output} holds a finished run with other {names}. Give another `output`, or delete the folder "
-            "(overwrite=True does)."
+            f"{call.output} holds a finished run with other {names}. Give another `output`, or delete the folder."
         )
     return not changed
 

@@ -288,7 +288,7 @@ class Finetuning:
             "%s examples%s to learn from%s; %s steps", f"{len(self.train):,}", windows, evaluated, f"{steps:,}"
         )
         model = self.pipeline.model
-        if trainability(model):
+        if trainability(model) and not self.asked.lora_rank:
             trained = sum(math.prod(weight.shape) for weight in model.trainable_weights)
             every = model.count_params()
             _LOGGER.info("frozen in the source: %s of %s parameters are trained", f"{trained:,}", f"{every:,}")

@@ -178,7 +178,8 @@ class BertModel(CompatibleModel):
 
     def get_compile_config(self) -> dict[str, Any] | None:
         config = super().get_compile_config()
-        return None if config is None else config | {"micro_batches": self.micro_batches}
+        own = {"micro_batches": self.micro_batches} | ({"jit_compile": True} if self.compiles_gradient else {})
+        return None if config is None else config | own
 
     def compile_from_config(self, config: dict[str, Any]) -> None:  # as Keras does it where `compile` is its own
         self.compile(**keras.saving.deserialize_keras_object(config))

@@ -10,6 +10,7 @@ from kbert.checks import check_positive
 from kbert.keras_compat import all_layers
 from kbert.layers.lora_dense import LoraDense
 from kbert.models.copies import copy_model
+from kbert.models.trainability import set_trainable
 
 if TYPE_CHECKING:
     import keras
@@ -37,6 +38,7 @@ def enable_lora(
     chosen = [layer for layer in dense_layers(model) if layer.path.endswith(ends)]
     if any(layer.quantization_mode is not None for layer in chosen):
         raise ValueError(f"{caller}: LoRA needs float weights. Received: a quantised model.")
+    set_trainable(model.encoder, True)  # matrices of a frozen layer would be frozen, too
     freeze_encoder(model)
     for layer in chosen:
         layer.enable_lora(rank, alpha)

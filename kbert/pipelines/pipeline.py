@@ -237,7 +237,7 @@ class Pipeline(FreshFunctions, keras.Model):
             validation_data = self.batches(validation_data)
         if class_weight is not None:
             ids = y
-            if isinstance(class_weight, str) and self.preprocessor.makes_windows and not _makes_batches(x):
+            if class_weight == "balanced" and self.preprocessor.makes_windows and not _makes_batches(x):
                 _, ids, _ = self._batch(x, y)  # "balanced": the labels of the windows that are learned
             class_weight = class_weight_ids(class_weight, self.answers.labels, ids, kwargs.get("validation_split"))
         kwargs |= {"validation_data": validation_data, "class_weight": class_weight}

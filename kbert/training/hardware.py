@@ -209,8 +209,6 @@ def _choose_name(strategy: str, gpus: list, own: "tf.distribute.Strategy | None"
     """The name and its reason; `own` is the strategy of a model that is given."""
     import tensorflow as tf
 
-    if strategy == "auto" and own is not None and own.num_replicas_in_sync == 1:
-        return "one", "auto: the given model was built for one device"
     if strategy == "multiworker" and len(addresses_of(check_tf_config(os.environ.get("TF_CONFIG"))[0])) == 1:
         return _mirrored_or_one(gpus, "TF_CONFIG names one worker")
     if strategy == "mirrored":
@@ -219,6 +217,10 @@ def _choose_name(strategy: str, gpus: list, own: "tf.distribute.Strategy | None"
         return strategy, "asked for"
     if os.environ.get("TPU_NAME") or tf.config.list_physical_devices("TPU"):
         return "tpu", "auto: there is a TPU"
+    if isinstance(own, tf.distribute.MirroredStrategy) and own.num_replicas_in_sync > 1:
+        return "mirrored", "auto: the given model was built so"
+    if len(gpus) > 1 and own is not None and own.num_replicas_in_sync == 1:
+        return "one", "auto: the given model was built for one device"
     if len(gpus) > 1:
         return "mirrored", f"auto: there are {len(gpus)} GPUs"
     return "one", f"auto: there is {'one GPU' if gpus else 'no GPU'}"
@@ -241,8 +243,8 @@ def _check_replicas(name: str, built: "tf.distribute.Strategy", own: "tf.distrib
     raise ValueError(
         "choose_hardware: a model that is given must have been built for the replicas that train it: with "
         f"hardware = choose_hardware({name!r}), in `with hardware.scope():`. Received: strategy {name} with "
-        f"{built.num_replicas_in_sync}, and a model that was built for {own.num_replicas_in_sync}. Build or load it "
-        "so, or give its path."
+        f"{built.num_replicas_in_sync}, and a model that was built for {own.num_replicas_in_sync} in another strategy. "
+        "Build or load it so, or give its path."
     )
 
 

@@ -245,6 +245,14 @@ def test_a_saved_model_keeps_its_micro_batches(tmp_path):
     assert keras.models.load_model(tmp_path / "model.keras").micro_batches == 2
 
 
+def test_a_saved_model_of_replicas_keeps_xla(monkeypatch):
+    model = classifier()()
+    for replicas in (True, False):
+        monkeypatch.setattr("kbert.models.bert_model.has_replicas", lambda model, answer=replicas: answer)
+        model.compile(jit_compile=True)
+        assert model.compiles_gradient == replicas and model.get_compile_config()["jit_compile"] is True
+
+
 def test_what_is_given_wins():
     def names(*arguments, **keywords):
         model = classifier()()

@@ -46,6 +46,13 @@ def adapted():
     return base, trained(model)
 
 
+def test_the_matrices_of_a_frozen_encoder_learn():
+    model = classifier()
+    model.encoder.trainable = False
+    model.enable_lora(2)
+    assert len(model.trainable_variables) == 2 * 2 * 2 + 2
+
+
 @pytest.mark.parametrize("layers", slow_but((TARGETS,), ("query", ("query", "value"), TARGETS)))
 def test_what_learns(layers):
     model = classifier()

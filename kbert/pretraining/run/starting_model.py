@@ -76,8 +76,8 @@ def _check_records(settings, records, tokenizer):
     except ValueError as error:
         raise ValueError(
             f"pretrain: expected records with the tokenizer of `init`, {settings.init}, which its weights are for. "
-            f"Received: {settings.source}. Prepare the records again: kbert records --vocabulary {settings.init}"
-            f"\n{error}"
+            f"Received: {settings.source}. Prepare the records again: kbert records --vocabulary {settings.init} "
+            f"({error})"
         ) from error
 
 

@@ -205,7 +205,7 @@ def test_a_loaded_model_grows_to_a_larger_size(home, tmp_path):
 def test_records_of_another_tokenizer_are_made_again_with_the_model(home, tmp_path, settings):
     model, tokenizer = tmp_path / "other", kbert.BertTokenizer([*VOCABULARY[:-1], "[E1]"], **settings)
     kbert.save_pretrained(make_pretrainer(16), model, tokenizer=tokenizer)
-    advice = f"Prepare the records again: kbert records --vocabulary {model}\n{home / 'records'} was made with"
+    advice = f"Prepare the records again: kbert records --vocabulary {model} ({home / 'records'} was made with"
     with pytest.raises(ValueError, match=re.escape(advice)):
         kbert.pretrain(home / "records", init=model, **SHORT)
     corpus = write_lines(tmp_path / "corpus.txt", make_documents(20))

@@ -83,8 +83,8 @@ def finetune(
 
     A model of the task with the same labels keeps its head and their order. A head with default labels (``LABEL_0`` …,
     ``0`` …) is reused if the number of labels matches. All weights are trained, unless `lora_rank` is given. Layers
-    that are frozen (``model.encoder.trainable = False``) in a model in memory, or in a stored one of the same task, stay
-    frozen. The learning rate rises over the first tenth of the steps and falls linearly to 0. After each epoch the
+    that are frozen (``model.encoder.trainable = False``) in a model in memory, or in a stored one of the same task,
+    stay frozen. The learning rate rises over the first tenth of the steps and falls linearly to 0. After each epoch the
     model is evaluated on `dev`, and the best weights are kept, as the paper chooses the number of epochs on dev.
     Progress is logged (logger "kbert"; `kbert.log_to_console` shows it); nothing is printed.
 

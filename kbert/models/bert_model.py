@@ -176,10 +176,12 @@ class BertModel(CompatibleModel):
         kwargs["jit_compile"] = jit_compile
         super().compile(optimizer, loss, loss_weights, metrics, weighted_metrics, **kwargs)
 
-    def get_compile_config(self) -> dict[str, Any] | None:
+    def get_compile_config(self) -> dict[str, Any]:
         config = super().get_compile_config()
+        if not config:  # it is not compiled
+            return config
         own = {"micro_batches": self.micro_batches} | ({"jit_compile": True} if self.compiles_gradient else {})
-        return None if config is None else config | own
+        return config | own
 
     def compile_from_config(self, config: dict[str, Any]) -> None:  # as Keras does it where `compile` is its own
         self.compile(**keras.saving.deserialize_keras_object(config))

@@ -185,7 +185,7 @@ def check_fields(group: Any, prepare: Callable[[str, Any], Any] = lambda name, v
 
 
 def fixed_by_model(task: type) -> set[str]:
-    """The fields of a class of task objects that are no choice once the model is trained; see `kbert.tasks.task`."""
+    """The fields of a class of task objects that cannot be chosen any more once the model is trained."""
     return {field.name for field in dataclasses.fields(task) if {"of_model", "of_training"} & field.metadata.keys()}
 
 

@@ -117,7 +117,7 @@ def choose_hardware(
             tested without GPUs.
         threads: TensorFlow's threads inside an operation; default: one per core.
         source: what is going to be trained: a model or a pipeline has its own policy, which is then the precision, and
-            one that was built without replicas is trained by "auto" on one device; the path of one, or None, has none.
+            one that was built without replicas is trained by "auto" on one GPU; the path of one, or None, has none.
 
     Where steps run on the CPU, the C library is told to keep freed memory (`kbert.training.memory`), unless
     `MALLOC_...` variables are set.

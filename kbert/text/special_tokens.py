@@ -17,16 +17,16 @@ from kbert.text.vocabulary import SPECIAL_TOKENS
 # unknown to any vocabulary, and is replaced by another such.
 _FIRST_SENTINEL = 0xFADA
 _SUBSTITUTE = "\ufaff"
-_MOST = ord(_SUBSTITUTE) - _FIRST_SENTINEL
+MOST = ord(_SUBSTITUTE) - _FIRST_SENTINEL
 
 
 def check_special_tokens(value: Any, where: str) -> bool | tuple[str, ...]:
     """The option `special_tokens_in_text` of a tokenizer, checked: True, False, or a tuple of tokens."""
     if isinstance(value, list | tuple) and value:
         is_right = all(isinstance(token, str) and token.strip() == token != "" for token in value)
-        if not is_right or len(set(value)) < len(value) or len(value) > _MOST:
+        if not is_right or len(set(value)) < len(value) or len(value) > MOST:
             raise ValueError(
-                f"{where} must be True, False, or 1 to {_MOST} different tokens without spaces at their ends. "
+                f"{where} must be True, False, or 1 to {MOST} different tokens without spaces at their ends. "
                 f"Received: {value!r:.200}"
             )
         return tuple(value)

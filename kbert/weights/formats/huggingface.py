@@ -1,8 +1,10 @@
 """Directories of Hugging Face's transformers: `config.json`, the weights, the tokenizer's files."""
 
 import dataclasses
+import logging
 import pathlib
 import reprlib
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +12,7 @@ import numpy as np
 
 from kbert.config import POOLED_TOKENS
 from kbert.files import read_json, write_json
+from kbert.layers.embedding_pooling import POOLINGS
 from kbert.options import PathLike
 from kbert.pipelines.settings import default_labels
 from kbert.text.vocabulary import SPECIAL_TOKENS
@@ -25,6 +28,7 @@ from kbert.weights.formats.checkpoint import (
 )
 from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames, entry
 from kbert.weights.formats.export_tensors import check_held, export_tensors
+from kbert.weights.formats.huggingface_tokenizer import CONFIG as TOKENIZER_CONFIG
 from kbert.weights.formats.huggingface_tokenizer import (
     FILES,
     read_huggingface_tokenizer,
@@ -48,6 +52,7 @@ if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
     from kbert.pipelines.settings import ModelSettings
 
+_LOGGER = logging.getLogger("kbert")
 NAMES = NameTable(
     "huggingface",
     names={
@@ -331,28 +336,46 @@ def _settings(task, fields, config, arguments, tokenizer, pooling, directory):
 
 
 def _length(directory: pathlib.Path) -> int | None:
-    """The sequence length in the settings of sentence-transformers, or None."""
-    path = directory / "sentence_bert_config.json"
-    return entry(read_json(path), "max_seq_length", int, path) if path.is_file() else None
+    """The sequence length of a model of sentence-transformers, whose version 6 has it in the tokenizer's; or None."""
+    path, tokenizer = directory / "sentence_bert_config.json", directory / TOKENIZER_CONFIG
+    if not path.is_file():
+        return None
+    length = entry(read_json(path), "max_seq_length", int, path)
+    if length is None and tokenizer.is_file():
+        length = entry(read_json(tokenizer), "model_max_length", int, tokenizer)
+    return length or sys.maxsize  # as long as the position table
 
 
 def _embedding(directory):
     """The pooling of sentence-transformers, if the directory is one of its models; lines for the report."""
-    path = directory / "1_Pooling" / CONFIG
+    path, prompts = directory / "1_Pooling" / CONFIG, directory / "config_sentence_transformers.json"
     if not path.is_file():
         return {}, ()
-    modes = {"pooling_mode_mean_tokens": "mean", "pooling_mode_max_tokens": "max", "pooling_mode_cls_token": "cls"}
-    chosen = [name for name, value in read_json(path).items() if name.startswith("pooling_mode_") and value is True]
+    fields = read_json(path)
+    chosen = fields.get("pooling_mode")  # since version 6, a name or a list of names
+    if chosen is None:
+        flags = {"mean_tokens": "mean", "max_tokens": "max", "cls_token": "cls"}
+        names = [name for name, value in fields.items() if name.startswith("pooling_mode_") and value is True]
+        chosen = [flags.get(name.removeprefix("pooling_mode_"), name) for name in names]
+    if isinstance(chosen, list) and len(chosen) == 1:
+        [chosen] = chosen
     modules = directory / "modules.json"
     kinds = _modules(modules) if modules.is_file() else []
-    settings = {"normalize": "Normalize" in kinds}
-    others = [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]
-    remark = f"sentence-transformers has the modules {others}, kbert has not: embeddings are those without them"
-    remarks = (remark,) if others else ()
-    if len(chosen) != 1 or chosen[0] not in modes:
-        remark = f"sentence-transformers pools it by {chosen}, which kbert does not have: choose a `pooling`"
-        return settings, (*remarks, remark)
-    return {"pooling": modes[chosen[0]], **settings}, remarks
+    settings, remarks = {"normalize": "Normalize" in kinds}, []
+    if others := [kind for kind in kinds if kind not in ("Transformer", "Pooling", "Normalize")]:
+        remarks.append(f"has the modules {others}, kbert has not: embeddings are those without them")
+    if chosen in POOLINGS:
+        settings["pooling"] = chosen
+    else:
+        remarks.append(f"pools it by {chosen}, which kbert does not have: choose a `pooling`")
+    if prompts.is_file():
+        content = read_json(prompts)
+        name = entry(content, "default_prompt_name", str, prompts)
+        if prompt := entry(content, "prompts", dict, prompts, {}).get(name):
+            remarks.append(f"puts {prompt!r} before every text, kbert does not: put it there yourself")
+    for remark in remarks:
+        _LOGGER.warning("%s: sentence-transformers %s", directory, remark)
+    return settings, tuple(f"sentence-transformers {remark}" for remark in remarks)
 
 
 def _modules(path: pathlib.Path) -> list[str]:

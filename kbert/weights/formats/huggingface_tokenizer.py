@@ -1,5 +1,6 @@
 """The tokenizer of a Hugging Face directory: vocabulary and settings, from whichever files exist; written again."""
 
+import logging
 import pathlib
 import reprlib
 from collections.abc import Mapping
@@ -8,10 +9,13 @@ from typing import Any
 from kbert.config import BertConfig
 from kbert.files import read_json, write_json
 from kbert.options import PathLike
+from kbert.text.special_tokens import MOST
+from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import SPECIAL_TOKENS, check_vocabulary, read_vocabulary, write_vocabulary
 from kbert.weights.formats.checkpoint import NO_VOCABULARY, StoredTokenizer, case_remark, looks_cased
 from kbert.weights.formats.config_names import entry
 
+_LOGGER = logging.getLogger("kbert")
 VOCABULARY = "vocab.txt"
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
@@ -31,9 +35,8 @@ def read_huggingface_tokenizer(directory: PathLike, vocabulary: PathLike | None 
     config = _optional(directory / CONFIG)
     fast = _optional(directory / TOKENIZER)
     if (directory / TOKENIZER).is_file():
-        for key in ("model", "normalizer"):
-            fast[key] = entry(fast, key, dict, directory / TOKENIZER, {})
-        fast["added_tokens"] = entry(fast, "added_tokens", list, directory / TOKENIZER, [])
+        for key, kind in (("model", dict), ("added_tokens", list)):
+            fast[key] = entry(fast, key, kind, directory / TOKENIZER, kind())
     reason = None if vocabulary is not None else _unlike_bert(config, fast)
     if reason is not None:
         return StoredTokenizer(None, remarks=(f"{reason}: the model takes token ids, but no strings",))
@@ -49,11 +52,22 @@ def read_huggingface_tokenizer(directory: PathLike, vocabulary: PathLike | None 
     remarks = [] if vocabulary is not None else _append_added(tokens, config, fast, directory)
     _check_names(config, directory / CONFIG)
     settings = _settings(config, fast)
-    if own := _own_special_tokens(config, fast, tokens):
-        settings["special_tokens_in_text"] = own
     if "lowercase" not in settings:
         settings["lowercase"] = not looks_cased(tokens)
         remarks.append(case_remark(not settings["lowercase"]))
+    literal, added = _own_tokens(config, fast, directory, set(tokens))
+    if len(literal) > MOST:
+        reason = f"it has {len(literal)} special tokens of its own, and kbert reads at most {MOST} in texts"
+        return StoredTokenizer(None, remarks=(f"{reason}: the model takes token ids, but no strings",))
+    added = _no_words(added, tokens, settings)
+    added, lost = added[: MOST - len(literal)], added[MOST - len(literal) :]
+    if literal or added:
+        settings["special_tokens_in_text"] = literal + added
+    if lost:
+        _LOGGER.warning("%s: kbert does not find these added tokens in texts: %s", directory, lost)
+    if settings["lowercase"] and (spelled := [token for token in added if token.lower() != token.upper()]):
+        said = "%s: transformers finds these added tokens in upper and lower case, kbert only as written: %s"
+        _LOGGER.warning(said, directory, spelled)
     return StoredTokenizer(tokens, settings, tuple(remarks))
 
 
@@ -67,6 +81,11 @@ def _unlike_bert(config: dict, fast: dict) -> str | None:
     kind = fast.get("model", {}).get("type", "WordPiece")
     if kind != "WordPiece":
         return f"{TOKENIZER} is a {kind} tokenizer, not WordPiece"
+    for part, expected in (("normalizer", "BertNormalizer"), ("pre_tokenizer", "BertPreTokenizer")):
+        if part in fast and (found := _part(fast[part], "type")) != expected:
+            return f"{TOKENIZER} has the {part} {found}, not {expected}"
+    if _part(fast.get("normalizer"), "clean_text") is False:
+        return f"{TOKENIZER} keeps control characters (clean_text is false), which kbert does not"
     return None
 
 
@@ -117,13 +136,21 @@ def _append_added(tokens: list[str], config: dict, fast: dict, directory: pathli
     return [f"tokens added after training, appended to the vocabulary: {new}"] if new else []
 
 
-def _own_special_tokens(config: dict, fast: dict, tokens: list[str]) -> list[str]:
-    """The tokens besides BERT's that the library reads in texts as they are written."""
+def _own_tokens(config: dict, fast: dict, directory: pathlib.Path, tokens: set[str]) -> tuple[list[str], list[str]]:
+    """The tokens besides BERT's that the library finds in texts: only as they are written, and in other cases too."""
     added = [*fast.get("added_tokens", []), *config.get("added_tokens_decoder", {}).values()]
-    named = [_part(token, "content") for token in added if _part(token, "special")]
-    named += [_part(token, "content") or token for token in config.get("additional_special_tokens") or ()]
-    own = [token for token in dict.fromkeys(named) if token not in SPECIAL_TOKENS]
-    return [token for token in own if token in tokens]
+    literal = [token for token in added if _part(token, "special") or _part(token, "normalized") is False]
+    literal = [_part(token, "content") for token in literal]
+    literal += [_part(token, "content") or token for token in config.get("additional_special_tokens") or ()]
+    names = dict.fromkeys([*literal, *(_part(token, "content") for token in added), *_optional(directory / _ADDED)])
+    own = [token for token in names if token in tokens and token not in SPECIAL_TOKENS and token == token.strip()]
+    return [token for token in own if token in literal], [token for token in own if token not in literal]
+
+
+def _no_words(added: list[str], tokens: list[str], settings: dict[str, Any]) -> list[str]:
+    """Those of these tokens that kbert's tokenizer splits, as they are no words in the letter case of the model."""
+    pieces = BertTokenizer(tokens, **settings)(added).to_list() if added else []
+    return [token for token, ids in zip(added, pieces, strict=True) if ids != [tokens.index(token)]]
 
 
 def _optional(path: pathlib.Path) -> dict:
@@ -143,8 +170,8 @@ def _check_names(config: dict, path: pathlib.Path) -> None:
 
 
 def _settings(config: dict, fast: dict) -> dict[str, Any]:
-    normalizer = fast.get("normalizer", {})
-    if normalizer.get("type") != "BertNormalizer":
+    normalizer = fast.get("normalizer")
+    if _part(normalizer, "type") != "BertNormalizer":  # a vocabulary is given
         normalizer = {}
     settings = {"max_word_length": fast.get("model", {}).get("max_input_chars_per_word", _MAX_WORD_LENGTH)}
     for argument, name, name_in_normalizer in (

@@ -17,6 +17,7 @@ from helpers.wrong_values import wrong_inputs
 from safetensors.numpy import load_file, save_file
 
 import kbert
+from kbert.files import write_json
 from kbert.weights.description import ModelDescription
 from kbert.weights.files.safetensors_file import write_safetensors
 from kbert.weights.formats.huggingface_weights import open_huggingface_weights
@@ -370,6 +371,24 @@ def test_sentence_transformers_say_how_they_pool(directory):
     assert "has the modules ['Dense'], kbert has not" in line
     (directory / "1_Pooling/config.json").write_text(json.dumps({**modes, "pooling_mode_mean_tokens": True}))
     assert any("which kbert does not have" in line for line in open_checkpoint(directory).remarks)
+
+
+@pytest.mark.parametrize("mode", ["cls", ["cls"]])
+def test_sentence_transformers_6(directory, caplog, mode):
+    """Its pooling has a name, and the length stands in the tokenizer's settings."""
+    (directory / "1_Pooling").mkdir()
+    write_json(directory / "1_Pooling/config.json", {"embedding_dimension": 12, "pooling_mode": mode})
+    write_json(directory / "sentence_bert_config.json", {"transformer_task": "feature-extraction"})
+    settings = kbert.load_pretrained(directory, task="encoder").pretrained.settings
+    assert (settings.task.pooling, settings.sequence_length) == ("cls", 13)  # its tokenizer has no limit
+    edit(directory / "tokenizer_config.json", model_max_length=7)
+    assert open_checkpoint(directory).settings.sequence_length == 7 and "sentence-transformers" not in caplog.text
+    prompts = {"prompts": {"query": "query: ", "document": ""}, "default_prompt_name": "query"}
+    write_json(directory / "config_sentence_transformers.json", prompts)
+    edit(directory / "1_Pooling/config.json", pooling_mode=["cls", "mean"])
+    remarks = open_checkpoint(directory).remarks
+    assert "pools it by ['cls', 'mean'], which kbert does not have" in remarks[0] and len(remarks) == 2
+    assert "puts 'query: ' before every text" in remarks[1] and remarks[1] in caplog.text
 
 
 def test_labels_that_are_numbers(directory):

@@ -9,7 +9,7 @@ from helpers.stored_models import assert_same_weights, load
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.text.special_tokens import tokens_in_text
+from kbert.text.special_tokens import MOST, tokens_in_text
 from kbert.weights.formats.huggingface_tokenizer import read_huggingface_tokenizer
 
 CASED = [token.capitalize() if token.isalpha() else token for token in VOCABULARY]
@@ -92,6 +92,44 @@ def test_tokens_that_were_added_after_training(directory):
     assert found.vocabulary == VOCABULARY and "added after training" in found.remarks[0]
 
 
+def with_added(directory, tokens, **flags):
+    """The golden tokenizer with tokens that were added to it, as transformers writes them."""
+    path = directory / "tokenizer.json"
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": True, "special": False} | flags
+    added = [{"id": len(VOCABULARY) + i, "content": token, **flags} for i, token in enumerate(tokens)]
+    edit(path, added_tokens=json.loads(path.read_text())["added_tokens"] + added)
+
+
+ADDED = ["stent", "C++", "<3", "COVID-19"]
+TEXTS = {"C++ is<3 big Stent": [30, 15, 31, 21, 29], "paris,COVID-19!": [17, 7, 32, 2], "big C+ < 3": [21, 2, 2, 2, 2]}
+
+
+def test_added_tokens_are_found_in_texts(directory, caplog):
+    with_added(directory, ADDED)
+    found = read_huggingface_tokenizer(directory)
+    assert found.settings["special_tokens_in_text"] == ADDED[1:]  # the first is a word
+    assert "in upper and lower case, kbert only as written: ['C++', 'COVID-19']" in caplog.text
+    assert kbert.BertTokenizer(found.vocabulary, **found.settings)(list(TEXTS)).to_list() == list(TEXTS.values())
+
+
+@pytest.mark.parity
+def test_the_library_finds_the_same(directory):
+    tokenizers = pytest.importorskip("tokenizers")
+    with_added(directory, ADDED)
+    tokenizer = tokenizers.Tokenizer.from_file(str(directory / "tokenizer.json"))
+    assert [tokenizer.encode(text, add_special_tokens=False).ids for text in TEXTS] == list(TEXTS.values())
+
+
+def test_more_added_tokens_than_kbert_finds_in_texts(directory, caplog):
+    with_added(directory, [f"<{i}>" for i in range(40)])
+    found = read_huggingface_tokenizer(directory)
+    assert len(found.vocabulary) == len(VOCABULARY) + 40 and len(found.settings["special_tokens_in_text"]) == MOST
+    assert "does not find these added tokens in texts: ['<37>', '<38>', '<39>']" in caplog.text
+    with_added(directory, [f"[E{i}]" for i in range(40)], special=True, normalized=False)
+    found = read_huggingface_tokenizer(directory)
+    assert found.vocabulary is None and "it has 40 special tokens of its own" in found.remarks[0]
+
+
 @pytest.mark.parametrize(
     "change,remark",
     [
@@ -120,9 +158,20 @@ def test_a_vocabulary_that_contradicts_tokenizer_json(directory, change):
     assert read_huggingface_tokenizer(directory).vocabulary == tokens
 
 
-def test_a_bpe_tokenizer_is_none_that_kbert_has(directory):
-    edit(directory / "tokenizer.json", model={"type": "BPE", "vocab": {}})
-    assert "BPE tokenizer, not WordPiece" in read_huggingface_tokenizer(directory).remarks[0]
+@pytest.mark.parametrize(
+    "change,remark",
+    [
+        ({"model": {"type": "BPE", "vocab": {}}}, "is a BPE tokenizer, not WordPiece"),
+        ({"normalizer": None}, "has the normalizer None, not BertNormalizer"),
+        ({"normalizer": {"type": "Sequence"}}, "has the normalizer Sequence, not"),
+        ({"normalizer": {"type": "BertNormalizer", "clean_text": False}}, "keeps control characters"),
+        ({"pre_tokenizer": {"type": "WhitespaceSplit"}}, "has the pre_tokenizer WhitespaceSplit, not BertPreTokenizer"),
+    ],
+)
+def test_a_fast_tokenizer_is_none_that_kbert_has(directory, change, remark):
+    edit(directory / "tokenizer.json", **change)
+    found = read_huggingface_tokenizer(directory)
+    assert found.vocabulary is None and remark in found.remarks[0] and "but no strings" in found.remarks[0]
 
 
 def test_a_model_without_a_tokenizer(directory):

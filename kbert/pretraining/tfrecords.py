@@ -41,6 +41,11 @@ def is_tfrecords(source: Any) -> bool:
     return all(isinstance(path, str | os.PathLike) and _NAME.search(os.fspath(path)) for path in paths)
 
 
+def stored_predictions(source: str | os.PathLike | Sequence[str | os.PathLike]) -> int:
+    """The maximum number of predictions in each row of the files."""
+    return _lengths_of(find_files(source, are_texts=False))[1][1]
+
+
 def check_tfrecords(
     source: str | os.PathLike | Sequence[str | os.PathLike],
     held_out: float | None = None,

@@ -55,7 +55,7 @@ def evaluate_pretraining(
         held_out: of text, the fraction of documents that are scored; 0.01 by default.
         format: of text; auto: detected from the content of each file.
         language: of text, for splitting prose into sentences.
-        sequence_length: tokens per row. 15 % of them are masked.
+        sequence_length: tokens per row. 15 % of them are masked, and of TFRecords those that the files name.
         batch_size: rows per forward pass; it changes neither pairs nor masks.
         precision: of the arithmetic.
         output: a .json file for the scores, with the settings, the versions and the date.
@@ -89,7 +89,7 @@ def _scores(asked, corpus_or_records: Any) -> dict[str, float | int]:
         unigram_baseline,
     )
     from kbert.pretraining.sources import check_reading, open_source
-    from kbert.pretraining.tfrecords import is_tfrecords
+    from kbert.pretraining.tfrecords import is_tfrecords, stored_predictions
     from kbert.training.logs import readable_logs
     from kbert.weights.load import load_pretrained
 
@@ -108,7 +108,10 @@ def _scores(asked, corpus_or_records: Any) -> dict[str, float | int]:
     format = asked.format or "auto"
     language = asked.language or "en"
     check_reading("evaluate_pretraining", corpus_or_records, format=format, language=language)
-    if not is_tfrecords(corpus_or_records):
+    if is_tfrecords(corpus_or_records):
+        max_predictions = stored_predictions(corpus_or_records)
+    else:
+        max_predictions = default_max_predictions(asked.sequence_length)
         # Once: the documents of the baseline are all but those that are scored.
         corpus_or_records = open_source(corpus_or_records, format, language)
     next_sentence = _HEADS[model.task]
@@ -117,7 +120,7 @@ def _scores(asked, corpus_or_records: Any) -> dict[str, float | int]:
         tokenizer,
         batch_size=asked.batch_size,
         sequence_length=asked.sequence_length,
-        max_predictions=default_max_predictions(asked.sequence_length),
+        max_predictions=max_predictions,
         held_out=asked.held_out,
         next_sentence=next_sentence,
         evaluation=True,

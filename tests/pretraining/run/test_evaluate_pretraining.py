@@ -12,7 +12,7 @@ from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.corpus import DocumentList, read_documents
-from kbert.pretraining import evaluate_pretraining, pretraining_dataset, token_counts
+from kbert.pretraining import evaluate_pretraining, pretraining_dataset, token_counts, write_tfrecords
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 OPTIONS = {"sequence_length": 16, "batch_size": 4}
@@ -94,6 +94,14 @@ def test_the_baseline_reads_text_as_the_scores_do(tmp_path):
     assert of_file == evaluate_pretraining(tmp_path / "model", documents, held_out=0.2, output=output, **OPTIONS)
     of_documents = json.loads(output.read_text())["settings"]["corpus_or_records"]
     assert of_documents == {"documents": 60, "sha256": DocumentList(documents).fingerprint()}  # not their texts
+
+
+def test_tfrecords_have_as_many_masks_as_they_were_written_with(tmp_path, records):
+    store(tmp_path / "model")
+    dataset = pretraining_dataset(records, make_tokenizer(), max_predictions=7, batches=6, **OPTIONS)
+    write_tfrecords(dataset, tmp_path / "rows.tfrecord")
+    scores = evaluate_pretraining(tmp_path / "model", tmp_path / "rows.tfrecord", held_out=0.5, **OPTIONS)
+    assert 0 < scores["pairs"] < 24 and scores["masks"] >= scores["pairs"]
 
 
 def test_what_cannot_be_scored(tmp_path, records):

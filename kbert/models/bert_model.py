@@ -230,10 +230,18 @@ class BertModel(CompatibleModel):
         return super().evaluate(x, y, *args, **kwargs)
 
     def train_on_batch(
-        self, x: Any, y: Any = None, sample_weight: Any = None, *args, **kwargs
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: Mapping[int, float] | None = None,
+        *args,
+        **kwargs,
     ) -> float | list[float] | dict[str, float]:
         x, y, weights = self._arrays(x, y, {"sample_weight": sample_weight})
-        return super().train_on_batch(self._checked(x, y, **weights), y, *weights.values(), *args, **kwargs)
+        if class_weight is not None:
+            _, weights["sample_weight"] = apply_class_weight(self, x, y, weights["sample_weight"], class_weight)
+        return super().train_on_batch(self._checked(x, y, **weights), y, *weights.values(), None, *args, **kwargs)
 
     def test_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, *args, **kwargs

@@ -92,7 +92,7 @@ def labels_of_other_classes(labels: Sequence[str]) -> dict[int, str]:
 def apply_class_weight(
     model: "BertModel", x: Any, y: Any, sample_weight: Any, class_weight: Mapping[int, float]
 ) -> tuple[Any, Any]:
-    """The inputs and sample weights of `fit`, with the class weights multiplied into the sample weights.
+    """The inputs and sample weights of a training, with the class weights multiplied into the sample weights.
 
     The model has one output for classes. `x` may be a tf.data.Dataset of (inputs, labels) or (inputs, labels, weights),
     with `y` None. Else `y` are class numbers [B] or [B, S], or a dict of them by output.
@@ -101,7 +101,9 @@ def apply_class_weight(
     if hasattr(x, "element_spec") and hasattr(x, "map"):
         return x.map(lambda *batch: _weighted(model, table, *batch)), sample_weight
     if y is None:
-        raise ValueError(f"{type(model).__name__}: `class_weight` needs labels. Received: no labels")
+        raise ValueError(
+            f"{type(model).__name__}: `class_weight` needs labels in arrays, or a tf.data.Dataset. Received: {x!r:.100}"
+        )
     return x, _weighted(model, table, x, y, sample_weight)[2]
 
 

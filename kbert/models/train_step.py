@@ -19,7 +19,7 @@ import keras
 from keras import ops
 
 from kbert.checks import check_positive
-from kbert.keras_compat import Tensor, strategy_of
+from kbert.keras_compat import Tensor, base_optimizer, strategy_of
 from kbert.optim.losses import WeightedMeanLoss, WholeBatch
 from kbert.optim.replicas import count_replicas, sum_over_replicas
 
@@ -267,7 +267,7 @@ def has_replicas(model: keras.Model) -> bool:
 
 def check_micro_batches(micro_batches: int, optimizer: str | dict | keras.optimizers.Optimizer | None) -> None:
     """Raises ValueError unless a model can be compiled with so many micro-batches."""
-    accumulates = getattr(optimizer, "gradient_accumulation_steps", None)
+    accumulates = getattr(base_optimizer(optimizer), "gradient_accumulation_steps", None)
     check_positive("compile", micro_batches=micro_batches)
     if micro_batches > 1 and (keras.backend.backend() not in ("tensorflow", "jax") or accumulates):
         raise ValueError(

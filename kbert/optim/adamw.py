@@ -53,14 +53,15 @@ class AdamW(OptimizerOfAll):
         beta_1, beta_2, epsilon: as above.
         bias_correction: whether to multiply m / (sqrt(v) + epsilon) at step t = 1, 2 ... by sqrt(1 - beta_2^t) /
             (1 - beta_1^t) (Kingma and Ba 2015, end of section 2).
-        exclude_from_decay: a variable whose path contains any of these is not decayed.
+        exclude_from_decay: a variable whose path contains any of these is not decayed; "=PATH" stands for a whole path.
         global_clipnorm: above 0. None: no clipping.
         clip_scope: "global" or "replica".
         layer_decay: in (0, 1], the factor of the learning rate from one layer to the one below. The pooler and
             everything after the encoder have 1, its last block has `layer_decay`, ... and the embeddings have
             layer_decay^(L + 1), where L is the number of blocks up to the last trainable one. None: one rate for all.
             (Not from the BERT paper: Howard and Ruder 2018, section 3.2; Clark et al. 2020, appendix B.)
-        **kwargs: arguments of every Keras optimizer: gradient_accumulation_steps, use_ema ...
+        **kwargs: arguments of every Keras optimizer: use_ema, gradient_accumulation_steps (schedules then count
+            batches, as with any Keras optimizer) ...
 
     Attributes:
         gradient_norm: float32 variable [], the global norm before clipping at the last step. With
@@ -134,7 +135,8 @@ class AdamW(OptimizerOfAll):
 
     def is_decayed(self, variable: "keras.Variable | tf.Variable") -> bool:
         """Whether weight decay applies to this variable."""
-        return not any(part in _path(variable) for part in self.exclude_from_decay)
+        path = _path(variable)
+        return not any(part in path or part == f"={path}" for part in self.exclude_from_decay)
 
     def gradient_norms_by_path(self) -> dict[str, float]:
         """Path of each trained variable → norm of its gradient before clipping at the last step."""
@@ -184,7 +186,7 @@ class AdamW(OptimizerOfAll):
         """
         if self.built:
             raise ValueError("AdamW.exclude_from_weight_decay: must be called before the optimizer is built.")
-        paths = [_path(variable) for variable in var_list or ()]
+        paths = [f"={_path(variable)}" for variable in var_list or ()]
         self.exclude_from_decay = (*self.exclude_from_decay, *paths, *(var_names or ()))
 
     def update_all(
@@ -231,7 +233,7 @@ class AdamW(OptimizerOfAll):
         squares = ops.stack([sum_of_squares(gradient) for gradient in grads])
         norm = ops.sqrt(ops.sum(squares)) * replicas
         self.gradient_norm.assign(norm)
-        if len(indices) < len(self._paths):  # Keras leaves out variables without a gradient
+        if indices != list(range(len(self._paths))):  # Keras leaves out variables without a gradient
             by_index = dict(zip(indices, ops.unstack(squares), strict=True))
             squares = ops.stack([by_index.get(index, ops.zeros(())) for index in range(len(self._paths))])
         self.gradient_norms.assign(ops.sqrt(squares) * replicas)

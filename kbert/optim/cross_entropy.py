@@ -76,6 +76,7 @@ def labels_and_weights(labels: Tensor, logits: Tensor, weights: Tensor | None = 
     Returns (labels int32 [...], all of them in [0, N); weights float32 [...], 0 where the label given was -1; is_wrong
     bool [...], see `wrong_labels`).
     """
+    logits = ops.convert_to_tensor(logits)
     num_labels = ops.shape(logits)[-1]  # not static for the positions of a batch that was trimmed to its longest row
     labels = _comparable(labels)
     if len(labels.shape) == len(logits.shape) and labels.shape[-1] == 1:
@@ -133,6 +134,7 @@ def without_padding(labels: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
 
     A position beyond the end of its row becomes S, which no row has.
     """
+    labels, logits = ops.convert_to_tensor(labels), ops.convert_to_tensor(logits)
     if len(labels.shape) < 2 or labels.shape[-1] != 2:
         return labels, logits
     labels = ops.cast(labels, "int32")

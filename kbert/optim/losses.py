@@ -229,7 +229,7 @@ class AddLoss(keras.layers.Layer):
 
     Keras' own losses take labels from `fit`. Here they are made inside the model, as masks are. Under a strategy, such
     as ``tf.distribute.MirroredStrategy``, the model must be a `kbert.models.CompatibleModel`: a ``keras.Model`` learns
-    its shapes from strings there, and stops with an error.
+    its shapes from strings there, and stops with an error; and each loss needs a layer of its own.
 
     Args:
         loss: one of the losses here.
@@ -249,14 +249,15 @@ class AddLoss(keras.layers.Layer):
     """
 
     def __init__(self, loss: WeightedMeanLoss, **kwargs):
-        super().__init__(**kwargs)
+        super().__init__(autocast=False, **kwargs)  # losses compute in float32 with any policy
         self.loss = loss
 
     def call(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         value = self.loss(y_true, y_pred, sample_weight)
-        clear_losses(self)
+        if (replicas := count_replicas()) > 1:  # else Keras has cleared them
+            clear_losses(self)
         # Keras divides what is added by the number of replicas, of which the losses here add up the parts.
-        self.add_loss(value * count_replicas())
+        self.add_loss(value * replicas)
         return y_pred
 
     def compute_output_spec(

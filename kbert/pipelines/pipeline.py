@@ -218,7 +218,7 @@ class Pipeline(FreshFunctions, keras.Model):
         """
         if self.preprocessor.makes_labels:
             if class_weight is not None:
-                raise ValueError("Pipeline: a masked language model has no classes to weigh. Received: `class_weight`")
+                self._class_numbers(class_weight, None)  # raises
             return self._fit_on_masks(x, y, batch_size, *args, validation_data=validation_data, **kwargs)
         y = self._targets(y)
         weights = kwargs.pop("sample_weight", None)
@@ -239,7 +239,7 @@ class Pipeline(FreshFunctions, keras.Model):
             ids = y
             if class_weight == "balanced" and self.preprocessor.makes_windows and not _makes_batches(x):
                 _, ids, _ = self._batch(x, y)  # "balanced": the labels of the windows that are learned
-            class_weight = class_weight_ids(class_weight, self.answers.labels, ids, kwargs.get("validation_split"))
+            class_weight = self._class_numbers(class_weight, ids, kwargs.get("validation_split"))
         kwargs |= {"validation_data": validation_data, "class_weight": class_weight}
         if isinstance(x, tf.data.Dataset):
             return self.model.fit(self.batches(x), y, batch_size, *args, sample_weight=weights, **kwargs)
@@ -305,9 +305,18 @@ class Pipeline(FreshFunctions, keras.Model):
         return self.model.evaluate(data, None, None, *args, steps=steps, **kwargs)
 
     def train_on_batch(
-        self, x: Any, y: Any = None, sample_weight: Any = None, *args, **kwargs
+        self,
+        x: Any,
+        y: Any = None,
+        sample_weight: Any = None,
+        class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
+        *args,
+        **kwargs,
     ) -> float | list[float] | dict[str, float]:
-        return self.model.train_on_batch(*self._one_batch(x, y, sample_weight, self._step), *args, **kwargs)
+        batch = self._one_batch(x, y, sample_weight, self._step)
+        if class_weight is not None:
+            class_weight = self._class_numbers(class_weight, batch[1])
+        return self.model.train_on_batch(*batch, class_weight, *args, **kwargs)
 
     def test_on_batch(
         self, x: Any, y: Any = None, sample_weight: Any = None, *args, **kwargs
@@ -388,6 +397,11 @@ class Pipeline(FreshFunctions, keras.Model):
 
     def _labelled_batch(self, x, y=None, sample_weight=None):
         return self._batch(x, self._targets(y), sample_weight)
+
+    def _class_numbers(self, class_weight, ids, validation_split=None):
+        if self.preprocessor.makes_labels:
+            raise ValueError("Pipeline: a masked language model has no classes to weigh. Received: `class_weight`")
+        return class_weight_ids(class_weight, self.answers.labels, ids, validation_split)
 
     def _step(self) -> int:
         return int(keras.ops.convert_to_numpy(self.model.optimizer.iterations))

@@ -20,7 +20,8 @@ def optimizer_logs(optimizer: keras.optimizers.Optimizer) -> dict[str, float]:
     optimizer = base_optimizer(optimizer)
     rate = learning_rate_of(optimizer)
     if isinstance(rate, keras.optimizers.schedules.LearningRateSchedule):
-        rate = rate(max(updates_done(optimizer) - 1, 0))
+        batches = updates_done(optimizer) * (optimizer.gradient_accumulation_steps or 1)  # which Keras counts here
+        rate = rate(max(batches - 1, 0))
     logs = {"learning_rate": float(rate.numpy() if isinstance(rate, keras.Variable) else rate)}
     if isinstance(optimizer, AdamW):
         logs["gradient_norm"] = float(optimizer.gradient_norm.numpy())

@@ -66,6 +66,19 @@ def test_a_weight_for_each_text_is_that_of_all_its_tokens():
 
 
 @pytest.mark.usefixtures("eagerly")
+@pytest.mark.parametrize("keyed", [False, True])
+def test_of_a_single_batch(keyed):
+    ids, factors = labels_of((BATCH, LENGTH), 3), {0: 2.0, 2: 0.5}
+    model = BertTagger(config(num_layers=1), num_labels=3)
+    model.compile(keras.optimizers.SGD(0.0))
+    y = {"logits": ids} if keyed else ids
+    weights = np.array([2.0, 1.0, 0.5])[ids]
+    expected = model.train_on_batch(plain_batch(), y, {"logits": weights} if keyed else weights, return_dict=True)
+    found = model.train_on_batch(plain_batch(), y, class_weight=factors, return_dict=True)
+    assert found["loss"] == pytest.approx(expected["loss"], rel=1e-6)
+
+
+@pytest.mark.usefixtures("eagerly")
 def test_rows_that_are_split_off_for_validation_are_not_weighted():
     model = BertClassifier(config(num_layers=1))
     model.compile(keras.optimizers.SGD(0.0))

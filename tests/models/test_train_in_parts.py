@@ -126,8 +126,10 @@ def test_wrong_numbers():
     for wrong in (0, True, 1.5):
         with pytest.raises(ValueError, match="`micro_batches` must be a positive integer. Received"):
             model.compile(micro_batches=wrong)
-    with pytest.raises(ValueError, match="Received: micro_batches=2, .*gradient_accumulation_steps=2"):
-        model.compile(AdamW(0.1, gradient_accumulation_steps=2), micro_batches=2)
+    accumulating = AdamW(0.1, gradient_accumulation_steps=2)
+    for optimizer in (accumulating, keras.optimizers.LossScaleOptimizer(accumulating)):
+        with pytest.raises(ValueError, match="Received: micro_batches=2, .*gradient_accumulation_steps=2"):
+            model.compile(optimizer, micro_batches=2)
     model.compile(micro_batches=4)
     with pytest.raises(ValueError, match="divide into micro_batches=4. Received: 6 rows a replica"):
         model.fit(tiny.make_dataset(), steps_per_epoch=1, verbose=0)

@@ -17,6 +17,7 @@ from kbert.optim import adamw
 from kbert.optim.adamw import AdamW
 from kbert.optim.lamb import Lamb
 from kbert.optim.schedule import WarmupLinearDecay
+from kbert.training.logs import optimizer_logs
 
 CONFIG = tiny_config(vocabulary_size=37, max_sequence_length=9, hidden_dropout=0.0, attention_dropout=0.0)
 NOT_DECAYED = ("layer_norm/gamma", "layer_norm/beta", "bias")
@@ -176,6 +177,26 @@ def test_survives_saving_with_its_exclusions(tmp_path):
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
+@pytest.mark.parametrize("optimizer_class", [AdamW, Lamb])
+def test_variables_are_excluded_by_their_whole_path(optimizer_class):
+    with keras.name_scope("pooler"), keras.name_scope("dense"):
+        pooler = keras.Variable(np.ones(2, "float32"), name="kernel")
+    with keras.name_scope("dense"):
+        dense = keras.Variable(np.ones(2, "float32"), name="kernel")
+    optimizer = optimizer_class(0.1, weight_decay=0.5)
+    optimizer.exclude_from_weight_decay(var_list=[dense])
+    for one in (optimizer, optimizer_class.from_config(optimizer.get_config())):
+        assert (one.is_decayed(pooler), one.is_decayed(dense)) == (True, False)
+
+
+def test_norms_are_those_of_their_variables_in_any_order():
+    a, b = (keras.Variable(np.zeros(2, "float32"), name=name) for name in "ab")
+    optimizer = AdamW(0.1)
+    optimizer.build([a, b])
+    optimizer.apply([tf.constant([1.0, 0.0]), tf.constant([100.0, 0.0])], [b, a])
+    assert optimizer.gradient_norms_by_path() == {"a": 100.0, "b": 1.0}
+
+
 def test_gradient_accumulation_clips_the_mean():
     variable = keras.Variable(np.zeros((2,), "float32"), name="kernel")
     optimizer = AdamW(1.0, gradient_accumulation_steps=2)
@@ -185,6 +206,15 @@ def test_gradient_accumulation_clips_the_mean():
     reference = NumpyAdamW({"kernel": np.zeros(2)})
     reference.apply([np.array([0.6, 0.8])], 1.0)
     np.testing.assert_allclose(variable.numpy(), reference.weights["kernel"], rtol=1e-5)
+
+
+def test_the_logged_rate_is_the_last_one_with_accumulated_gradients():
+    variable = keras.Variable(np.zeros(2, "float32"), name="kernel")
+    optimizer = AdamW(WarmupLinearDecay(1.0, 0, 100), 0.0, bias_correction=True, gradient_accumulation_steps=4)
+    for _ in range(8):
+        before = variable.numpy()
+        optimizer.apply([tf.constant([1.0, 1.0])], [variable])
+    assert optimizer_logs(optimizer)["learning_rate"] == pytest.approx((before - variable.numpy())[0], rel=1e-3)
 
 
 def test_under_a_loss_scale():

@@ -130,6 +130,9 @@ def test_class_weights_are_sample_weights(forms):
         batch, {"logits": np.array(IDS)}, class_weight={1: 3.0, 0: 0.5}, shuffle=False, batch_size=16, verbose=0
     )
     assert same(pipeline.model.get_weights(), expected)
+    pipeline = make()
+    pipeline.train_on_batch(TEXTS, NAMES, class_weight=weight)
+    assert same(pipeline.model.get_weights(), expected)
 
 
 UNEQUAL = ["good"] * 3 + ["bad"] * 9 + ["good"] * 4

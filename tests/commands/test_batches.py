@@ -136,6 +136,23 @@ def test_rows_are_filled(records, tmp_path, monkeypatch):  # noqa: F811
     assert filled["packed"] is filled["fill_rows"] is True and asked == [(True, True)] * 2
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_what_another_program_writes_to_the_output_meanwhile_stays(records, tmp_path, monkeypatch, overwrite):  # noqa: F811
+    output = tmp_path / "batches"
+
+    def meanwhile(data, *_, **which):
+        with pytest.raises(BlockingIOError, match="batches is in use by process"):
+            write_batches(records, output, overwrite=overwrite, **SIZES)
+        output.mkdir(exist_ok=True)
+        (output / "thesis.tex").write_text("text")
+        return tf.data.Dataset.from_tensors(({"token_ids": [[1]]}, {"mlm_logits": [[1]]}, {"mlm_logits": [[1]]}))
+
+    monkeypatch.setattr(CorpusData, "batches", meanwhile)
+    with pytest.raises(FileExistsError, match="batches: expected a new directory, .* Received: .'thesis.tex'."):
+        write_batches(records, output, overwrite=overwrite, **SIZES)
+    assert [entry.name for entry in tmp_path.rglob("*")] == ["batches", "thesis.tex"]
+
+
 def test_what_is_refused(batches, records, tmp_path):  # noqa: F811
     arguments = (records, "--output", batches, "--steps", 2, *QUICK)
     with pytest.raises(SystemExit, match="error: .*batches"):

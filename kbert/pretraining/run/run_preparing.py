@@ -16,6 +16,7 @@ from kbert.corpus.records import Records
 from kbert.corpus.write_records import SHARED, checked_division, write_records
 from kbert.corpus.write_records_with_beam import write_records_with_beam
 from kbert.files import check_directory_is_free, sha256, to_json, write_directory
+from kbert.locks import locked_output
 from kbert.options import PathLike
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import dataset_statistics
@@ -109,6 +110,11 @@ def _tokenizer(vocabulary: PathLike, lowercase: bool) -> BertTokenizer:
 def run_write_batches(asked: "Arguments") -> dict[str, Any]:
     """`write_batches`: the batches of `kbert.pretrain` with these arguments."""
     check_directory_is_free(asked.output, _FILES, asked.overwrite)
+    with locked_output(asked.output):
+        return _write_batches(asked)
+
+
+def _write_batches(asked):
     if asked.rows.data_service is not None:
         raise ValueError(
             f"write_batches: makes the batches itself, expected no `data_service`. Received: {asked.rows.data_service}"
@@ -155,6 +161,7 @@ def run_write_batches(asked: "Arguments") -> dict[str, Any]:
                 _write_files(partial, kind, dataset.as_numpy_iterator(), asked.batches_per_file, manifest["files"])
         write_vocabulary(partial / VOCABULARY, data.vocabulary)
         (partial / MANIFEST).write_text(to_json(manifest), encoding="utf-8")
+        check_directory_is_free(asked.output, _FILES, asked.overwrite)  # another program may have written there
 
     write_directory(asked.output, write)
     return manifest

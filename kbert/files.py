@@ -211,7 +211,8 @@ def check_directory_is_free(path: PathLike, own_files: tuple[str, ...], overwrit
     """Raises FileExistsError if there is something at `path` that may not be replaced; call it before long work.
 
     A directory that holds nothing but `own_files`, patterns of names, may be replaced if `overwrite` says so, but never
-    the one in which the process stands: `write_directory` would take it away.
+    the one in which the process stands, which `write_directory` would take away, nor a mounted volume, which cannot be
+    renamed.
     """
     check_bool(overwrite, "`overwrite`")
     path = pathlib.Path(path)
@@ -220,6 +221,10 @@ def check_directory_is_free(path: PathLike, own_files: tuple[str, ...], overwrit
     with contextlib.suppress(FileNotFoundError):  # the current directory was deleted
         if path.samefile("."):
             raise FileExistsError(f"Expected a new directory to save to. Received: {path}, the current directory")
+    if path.resolve().is_mount():
+        raise FileExistsError(
+            f"Expected a new directory to save to. Received: {path}, a mounted volume; give a directory in it"
+        )
     if not path.is_dir():
         raise FileExistsError(f"Expected a directory to save to. Received: {path}, which is a file")
     present = sorted(entry.name for entry in path.iterdir())

@@ -4,6 +4,7 @@ import ctypes
 import errno
 import hashlib
 import os
+import pathlib
 import shutil
 import signal
 import tracemalloc
@@ -237,6 +238,17 @@ def test_the_current_directory_is_never_replaced(tmp_path, monkeypatch):
     for path in (".", tmp_path):
         with pytest.raises(FileExistsError, match="the current directory"):
             check_directory_is_free(path, ("*",), overwrite=True)
+
+
+def test_a_mounted_volume_is_never_replaced(tmp_path, monkeypatch):
+    volume = tmp_path / "volume"
+    volume.mkdir()
+    (tmp_path / "link").symlink_to(volume)
+    monkeypatch.setattr(pathlib.Path, "is_mount", lambda path: path == volume)
+    for path in (volume, tmp_path / "link"):
+        with pytest.raises(FileExistsError, match=f"{path}, a mounted volume; give a directory in it"):
+            check_directory_is_free(path, ("*",), overwrite=True)
+    check_directory_is_free(volume / "model", ("*",), overwrite=False)
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

@@ -106,9 +106,14 @@ def read_json(path: PathLike, kind: type = dict, *, data: bool = False) -> Any:
     return value
 
 
-def to_json(value: Any) -> str:
-    """JSON of two spaces a level, with a line end."""
-    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+def to_json(value: Any, indent: int = 2) -> str:
+    """JSON of so many spaces a level, with a line end; ASCII where there is the name of a file that is not UTF-8."""
+    content = json.dumps(value, indent=indent, ensure_ascii=False, allow_nan=False)
+    try:
+        content.encode()
+    except UnicodeEncodeError:
+        content = json.dumps(value, indent=indent, allow_nan=False)
+    return content + "\n"
 
 
 def check_json(owner: str, **values) -> None:

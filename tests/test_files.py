@@ -17,6 +17,7 @@ from kbert import files
 from kbert.files import (
     atomic_file,
     check_directory_is_free,
+    check_json,
     explain_full_disk,
     is_partial,
     parse_json,
@@ -65,6 +66,15 @@ def test_numbers_that_json_cannot_hold_leave_the_file_as_it_was(tmp_path, number
     with pytest.raises(ValueError, match="metrics.json: JSON holds finite numbers only"):
         write_json(path, {"loss": number})
     assert read_json(path) == {"loss": 1.5} and os.listdir(tmp_path) == ["metrics.json"]
+
+
+def test_the_name_of_a_file_that_is_not_utf8(tmp_path):
+    settings = {"corpus": os.fsdecode(b"caf\xe9.txt"), "name": "Zürich"}
+    write_json(tmp_path / "settings.json", settings)
+    assert read_json(tmp_path / "settings.json") == settings
+    write_json(tmp_path / "settings.json", {"name": "Zürich"})
+    assert "Zürich" in (tmp_path / "settings.json").read_text(encoding="utf-8")
+    check_json("export", card=settings)
 
 
 def test_a_file_appears_whole_or_not_at_all(tmp_path):

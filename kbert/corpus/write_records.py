@@ -31,7 +31,7 @@ from kbert.corpus.records_manifest import (
     read_manifest,
     token_type,
 )
-from kbert.files import atomic_file, check_signature, is_partial, read_json, remove_partial, sha256, signed
+from kbert.files import atomic_file, check_signature, is_partial, read_json, remove_partial, sha256, signed, to_json
 from kbert.locks import LOCK
 from kbert.stateless_random import fold_in, permutation
 from kbert.text.vocabulary import resolve_settings, write_vocabulary
@@ -303,7 +303,7 @@ class RecordsWriter:
             }
         )
         write_vocabulary(self.directory / VOCABULARY, self.tokenizer.vocabulary)
-        _write_file(self.directory / MANIFEST, (json.dumps(manifest, indent=1, ensure_ascii=False) + "\n").encode())
+        _write_file(self.directory / MANIFEST, to_json(manifest, indent=1).encode())
         (self.directory / UNFINISHED).unlink(missing_ok=True)
         delete_shared(self.directory / SHARED)
 

@@ -67,10 +67,11 @@ def session_start(settings: Mapping[str, Any]) -> "Summary.Value":
             info.hparams[name].bool_value = value
         elif isinstance(value, int | float) and math.isfinite(value):
             info.hparams[name].number_value = value
-        elif isinstance(value, dict | list | tuple):
-            info.hparams[name].string_value = json.dumps(value, default=str, ensure_ascii=False)
         elif value is not None:
-            info.hparams[name].string_value = str(value)
+            is_json = isinstance(value, dict | list | tuple)
+            text = json.dumps(value, default=str, ensure_ascii=False) if is_json else str(value)
+            # The name of a file need not be UTF-8.
+            info.hparams[name].string_value = text.encode("utf-8", "backslashreplace").decode()
     return _session(metadata.SESSION_START_INFO_TAG, session_start_info=info)
 
 

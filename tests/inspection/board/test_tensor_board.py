@@ -1,5 +1,7 @@
 """The callback of every run: curves, what is sampled, settings, resuming, plain `fit`, profiles."""
 
+import os
+
 import keras
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from tensorboard.backend.event_processing.plugin_event_accumulator import EventA
 from kbert.inspection import TensorBoard
 from kbert.inspection.board.samples import Sampler
 from kbert.inspection.board.scalar_tags import scalar_tag
+from kbert.inspection.board.summaries import session_start
 from kbert.inspection.board.tensor_board import profiled_steps
 from kbert.training.flops import training_flops_per_token
 from kbert.training.resume import fit_steps
@@ -218,6 +221,12 @@ def test_steps_on_request_are_profiled(tmp_path):
     fit_steps(tiny.model(), tiny.make_dataset, 4, window=4, callbacks=[board])
     (profile,) = (tmp_path / "logs").rglob("*.xplane.pb")
     assert profile.relative_to(tmp_path / "logs").parts[:3] == ("train", "plugins", "profile")
+
+
+def test_the_name_of_a_file_that_is_not_utf8_is_a_setting():
+    row = session_start({"corpus": [os.fsdecode(b"caf\xe9.txt")], "name": "Zürich"})
+    stored = row.metadata.plugin_data.content
+    assert rb'["caf\udce9.txt"]' in stored and "Zürich".encode() in stored
 
 
 @pytest.mark.parametrize("given, steps", [("20:25", (20, 25)), ("3", (3, 3)), (4, (4, 4)), ((5, 6), (5, 6))])

@@ -7,7 +7,7 @@ import dataclasses
 import functools
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -232,6 +232,10 @@ def _count(pipeline, texts, name):
         if texts.ndim != 2 or not len(texts):
             raise ValueError(f"search: expected `{name}` as embeddings [n, H]. Received: an array {texts.shape}")
         return len(texts)
+    if isinstance(texts, Mapping) or hasattr(texts, "columns"):  # of which a loop gives the names of the columns
+        raise ValueError(
+            f"search: expected `{name}` as a list of strings. Received: {type(texts).__name__}; give one of its columns"
+        )
     if isinstance(texts, str) or not len(texts):
         raise ValueError(f"search: expected `{name}` as a list of strings, at least one. Received: {texts!r:.80}")
     task = None if pipeline is None else pipeline.model.task

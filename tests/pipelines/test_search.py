@@ -1,6 +1,7 @@
 """Exact search by embeddings, against all similarities sorted; search through an index, against the exact one."""
 
 import sys
+import types
 
 import numpy as np
 import pytest
@@ -55,6 +56,8 @@ def test_what_it_refuses():
         ((["a"], np.ones((1, 3)), 1), "to embed the collection. Received: None"),
         (("a", np.ones((1, 3)), 1), "list of strings"),
         (([], np.ones((1, 3)), 1), "list of strings"),
+        (({"text": ["a"]}, np.ones((1, 3)), 1), "`collection` as a list of strings. Received: dict; give one of its"),
+        ((np.ones((2, 3)), types.SimpleNamespace(columns=["text"]), 1), "`queries` as .*; give one of its columns"),
     )
 
 

@@ -5,6 +5,7 @@ Gzip, bzip2, xz, tar and zip are streams with bounded memory, which skip nothing
 
 import bz2
 import contextlib
+import fnmatch
 import glob
 import gzip
 import io
@@ -109,6 +110,31 @@ def find_files(patterns: str | os.PathLike | Iterable[str | os.PathLike], are_te
     if all(os.path.getsize(path) == 0 for path in paths):
         raise ValueError(f"The corpus is empty: {_some(paths)} have no content.")
     return sorted(paths)
+
+
+def check_apart(patterns: str | os.PathLike | Iterable[str | os.PathLike], output: str | os.PathLike, *names) -> None:
+    """Raises ValueError if a pattern would find one of these files, by their names in `output`, once they are written.
+
+    A killed run that found them would not resume, as its corpus has changed.
+    """
+    for pattern in [patterns] if isinstance(patterns, str | os.PathLike) else patterns:
+        parts = os.path.abspath(pattern).split(os.sep)
+        for name in names:
+            if _would_find(parts, os.path.abspath(os.path.join(output, name)).split(os.sep)):
+                raise ValueError(
+                    f"Expected an `output` in which the corpus finds no file. Received: {output}, where "
+                    f"{os.fspath(pattern)} would find {name} of the run. Give another output, or another pattern"
+                )
+
+
+def _would_find(pattern, path):
+    """Whether `glob` would find a path, which need not exist; both as lists of their parts."""
+    if not pattern or not path:
+        return pattern in ([], ["**"]) and not path
+    matches = fnmatch.fnmatchcase(path[0], pattern[0]) and (path[0][:1] != "." or pattern[0][:1] == ".")
+    if pattern[0] == "**":
+        return _would_find(pattern[1:], path) or (matches and _would_find(pattern, path[1:]))
+    return matches and _would_find(pattern[1:], path[1:])
 
 
 def open_texts(path: str | os.PathLike) -> Iterator[tuple[str | os.PathLike, Iterator[str]]]:

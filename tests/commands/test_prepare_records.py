@@ -87,6 +87,12 @@ def test_a_length_that_is_too_short_is_refused_before_the_work(arguments, tmp_pa
     assert not (tmp_path / "records").exists()
 
 
+def test_records_in_their_corpus_are_refused(arguments, tmp_path):
+    with pytest.raises(SystemExit, match="`output` in which the corpus finds no file. .* would find vocab.txt of the"):
+        run_kbert("records", tmp_path / "**" / "*.txt", *arguments[1:])
+    assert not (tmp_path / "records").exists()
+
+
 @pytest.mark.parity
 @pytest.mark.usefixtures("apache_beam")
 def test_a_runner_prepares_the_same_records(arguments, tmp_path):

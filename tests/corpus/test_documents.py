@@ -1,9 +1,12 @@
 """Files of prose to documents: formats, compression, Parquet, what is damaged or no text."""
 
 import bz2
+import contextlib
+import glob
 import gzip
 import io
 import lzma
+import os
 import sys
 import tarfile
 import zipfile
@@ -12,7 +15,7 @@ import pytest
 from helpers.run_recipe import run_kbert
 from helpers.wrong_values import wrong_inputs
 
-from kbert.corpus.corpus_files import find_files
+from kbert.corpus.corpus_files import check_apart, find_files
 from kbert.corpus.documents import detect_format, prose_sentences, read_documents, split_sentences
 from kbert.corpus.names import frequent_names, read_names, sentence_names
 
@@ -80,6 +83,21 @@ def test_globs_recursive_sorted_and_each_file_once(tmp_path):
     (tmp_path / "sub").mkdir()
     inner, outer = write(tmp_path / "sub" / "1.txt", "x"), write(tmp_path / "2.txt", "y")
     assert find_files([str(tmp_path / "**" / "*.txt"), outer]) == sorted([str(inner), str(outer)])
+
+
+def test_what_a_pattern_would_find_is_what_it_finds(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names = ("a.txt", "b/a.txt", "b/c/a.txt", "b/.c/a.txt", ".b/c/a.txt", "b/.a.txt")
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    for pattern in ("*", "*.txt", "**", "**/*.txt", "b/**/a.txt", "./b/../*/*", "*/c/*", "b/.*", ".b/**", "**/.c/*"):
+        found = {os.path.normpath(path) for path in glob.glob(pattern, recursive=True)}
+        for name in names:
+            with contextlib.ExitStack() as stack:
+                if name in found:
+                    stack.enter_context(pytest.raises(ValueError, match=f"would find {name} of the run"))
+                check_apart([tmp_path / "else", pattern], tmp_path, name)
 
 
 def test_a_file_whose_name_looks_like_a_pattern(tmp_path):

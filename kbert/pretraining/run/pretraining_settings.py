@@ -233,6 +233,11 @@ class PretrainingSettings:
         """Whether `source` is a directory of records."""
         return is_records(self.source)
 
+    @property
+    def reads_text(self) -> bool:
+        """Whether `source` is of files of text."""
+        return self.batches is None and not self.reads_records and not isinstance(self.source, DocumentList)
+
     def to_dict(self) -> dict:
         """The settings in JSON form; objects are identified by the hash of their content."""
         fields = {name: vars(self)[name] for name in self._names}

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbert.checks import check_integers
-from kbert.corpus.corpus_files import find_files
+from kbert.corpus.corpus_files import check_apart, find_files
 from kbert.corpus.documents import iterate_documents
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
+from kbert.corpus.records_manifest import VOCABULARY as RECORDS_VOCABULARY
 from kbert.corpus.write_records import SHARED, checked_division, write_records
 from kbert.corpus.write_records_with_beam import write_records_with_beam
 from kbert.files import check_directory_is_free, sha256, to_json, write_directory
@@ -27,6 +28,7 @@ from kbert.pretraining.run.stored_batches import FORMAT, MANIFEST, VOCABULARY
 from kbert.pretraining.sources import TextSource, check_held_out
 from kbert.text.tokenizer import BertTokenizer, warn_of_unknown
 from kbert.text.vocabulary import write_vocabulary
+from kbert.training.made_by import SETTINGS
 from kbert.training.run_directory import open_run
 from kbert.weights.open_checkpoint import open_checkpoint
 from kbert.weights.source import local_source
@@ -48,6 +50,7 @@ def run_prepare_records(asked: "Arguments") -> dict[str, Any]:
     division = checked_division("prepare_records", asked.shard_tokens, asked.shuffle_shards, asked.held_out, asked.seed)
     output = pathlib.Path(asked.output)
     files = find_files(asked.corpus)
+    check_apart(asked.corpus, output, SETTINGS, RECORDS_VOCABULARY)
     reading = {"format": asked.format, "language": asked.language}
     settings = {
         "corpus": [os.fspath(file) for file in files],

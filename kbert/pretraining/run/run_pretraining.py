@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
+from kbert.corpus.corpus_files import check_apart
 from kbert.finetuning.run import Run, make_optimizer
 from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.masked_examples import MaskedExamples
@@ -28,13 +29,14 @@ from kbert.training.hardware import Hardware, check_accumulation, choose_hardwar
 from kbert.training.intervals import check_milestones, resolve_log_interval
 from kbert.training.jax_devices import check_divides
 from kbert.training.logs import best_step, readable_logs, training_minutes
-from kbert.training.made_by import note_origin
+from kbert.training.made_by import MODEL, SETTINGS, note_origin
 from kbert.training.memory import check_batch_memory
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import check_output, open_run
 from kbert.training.time_budget import Forecast, TimeBudget
-from kbert.weights.formats.google import has_slots, load_slots
-from kbert.weights.source import local_source
+from kbert.weights.formats.google import VOCABULARY, has_slots, load_slots
+from kbert.weights.source import CHECKPOINTS, local_source
+from kbert.weights.step_checkpoint import DESCRIPTION
 
 if TYPE_CHECKING:
     from kbert.models.pretrainer import BertPretrainer
@@ -43,6 +45,7 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("kbert")
 _INPUTS = ("corpus_or_records", "vocabulary", "init", "names")
+_VOCABULARIES = (f"{CHECKPOINTS}/{DESCRIPTION}/{VOCABULARY}", f"{MODEL}/{VOCABULARY}")  # that a run writes
 _CHECKPOINT_EVERY = 500  # steps
 _DECAY_FRACTION = 0.2  # of a run with a stable rate: the end, in which it falls to 0
 
@@ -66,6 +69,9 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     # Phases, a ramp and the clock are fractions of the run: of a longer one the steps done would have been others.
     is_extendable = settings.hours is None and len(stages) == 1
     longer_schedule = make_schedule if is_extendable else None
+    if asked.output is not None and not asked.dry_run and settings.reads_text:
+        clock = [] if settings.hours is None else [TimeBudget.FILE]
+        check_apart(settings.source, asked.output, SETTINGS, *clock, *_VOCABULARIES)
     # Before what takes long; of several workers the first tells the others in `open_run`.
     if asked.output is not None and not bookkeeping.overwrite and not asked.dry_run and hardware.name != "multiworker":
         undecided = ["packed"] if settings.packed is None else []

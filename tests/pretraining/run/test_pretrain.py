@@ -94,6 +94,17 @@ def test_an_occupied_output_is_refused_before_long_work(home, tmp_path, monkeypa
         kbert.pretrain(home / "records", output=tmp_path, **{**SHORT, "packed": None})
 
 
+def test_an_output_in_the_corpus_is_refused_before_long_work(home, tmp_path, monkeypatch):
+    """The run would find its own vocab.txt when it resumes."""
+    monkeypatch.setattr("kbert.pretraining.run.corpus_data.starting_model", None)
+    (tmp_path / "a.txt").write_bytes((home / "corpus.txt").read_bytes())
+    options = {**SHORT, **TEXT, "vocabulary": home / "vocab.txt", "packed": None, "output": tmp_path / "run"}
+    for pattern in ("**/*.txt", "*/*/*/*", "*/*"):
+        with pytest.raises(ValueError, match="`output` in which the corpus finds no file. Received: .*run, where "):
+            kbert.pretrain([tmp_path / "a.txt", tmp_path / pattern], **options)
+    assert not (tmp_path / "run").exists()
+
+
 def test_wrong_options(home):
     wrong_values(
         functools.partial(kbert.pretrain, home / "records", **SHORT),

@@ -1,6 +1,7 @@
 """Commands from text to a pre-trained model: vocabulary, records, pre-training, its scores."""
 
 import itertools
+import os
 import pathlib
 import time
 from collections.abc import Mapping
@@ -50,7 +51,6 @@ def vocabulary(
 
 
 def _vocabulary(asked) -> dict[str, Any]:
-    from kbert.corpus.documents import read_documents
     from kbert.files import write_json
     from kbert.text.learn_vocabulary import learn_vocabulary
     from kbert.text.tokenizer import BertTokenizer
@@ -59,14 +59,30 @@ def _vocabulary(asked) -> dict[str, Any]:
     start, output = time.monotonic(), pathlib.Path(asked.output)
     if output.suffix == ".json":
         raise ValueError(f"vocabulary: `output` is the vocabulary; a .json is written beside it. Received: {output}")
-    output = check_output_file(output, asked.overwrite, (), [output.with_suffix(".json")])
-    lines = itertools.chain.from_iterable(read_documents(asked.corpus, asked.format, asked.language))
+    about = output.with_suffix(".json")
+    output = check_output_file(output, asked.overwrite, (), [about])
+    lines = itertools.chain.from_iterable(_documents(asked.corpus, (output, about), asked.format, asked.language))
     tokens = learn_vocabulary(lines, asked.size, lowercase=asked.lowercase, max_characters=asked.characters)
     write_vocabulary(output, tokens)
     metrics = {"tokens": len(tokens), "asked_for": asked.size, "seconds": round(time.monotonic() - start, 1)}
     tokenizer = BertTokenizer(tokens, lowercase=asked.lowercase).settings()
-    write_json(output.with_suffix(".json"), {"settings": asked.settings(), "tokenizer": tokenizer, **metrics})
+    write_json(about, {"settings": asked.settings(), "tokenizer": tokenizer, **metrics})
     return metrics
+
+
+def _documents(corpus, written, format, language="en"):
+    """The documents of a corpus that has none of the files to be written."""
+    from kbert.corpus.corpus_files import find_files
+    from kbert.corpus.documents import iterate_documents, texts_as_documents
+
+    documents = texts_as_documents(corpus)
+    if documents is not corpus:
+        return iter(documents)
+    files = find_files(corpus)
+    replaced = set(map(os.path.realpath, written))
+    if read := [file for file in files if os.path.realpath(file) in replaced]:
+        raise ValueError(f"Expected an `output` that the corpus has not. Received: {read[0]}, which would be replaced")
+    return iterate_documents(files, format, language)
 
 
 def report_vocabulary(metrics: Mapping[str, Any]) -> None:
@@ -101,12 +117,11 @@ def names(
     Returns:
         The names.
     """
-    from kbert.corpus.documents import read_documents
     from kbert.corpus.names import frequent_names, write_names
 
     output = check_output_file(output, overwrite)
     try:
-        names = frequent_names(read_documents(corpus, format), min_count, max_names)
+        names = frequent_names(_documents(corpus, [output], format), min_count, max_names)
     except ValueError as error:
         raise ValueError(f"{' '.join(corpus)}: {error}") from None
     write_names(output, names)

@@ -89,6 +89,13 @@ def test_nothing_is_overwritten_by_accident(corpus):
     assert len(read_vocabulary(corpus / "out" / "vocab.txt")) == 105
 
 
+def test_an_output_in_the_corpus_is_not_read(corpus):
+    old = learn(corpus, corpus / "*.txt", "--size", 100, output="vocab.txt")
+    arguments = (corpus / "*", "--size", 105, "--output", corpus / "vocab.txt", "--overwrite")
+    fails(corpus, "an `output` that the corpus has not. Received: ", *arguments)
+    assert read_vocabulary(corpus / "vocab.txt") == old
+
+
 def test_bad_input(corpus):
     output = ("--output", corpus / "new" / "vocab.txt")
     fails(corpus, "No file matches", corpus / "absent*.txt", *output)

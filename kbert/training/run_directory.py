@@ -218,7 +218,8 @@ def _open(path: pathlib.Path, settings, overwrite, inputs, recipe, schedule, exa
         }
         write_json(path / INPUTS, record)
         write_json(path / SETTINGS, settings)  # last: a run with settings.json has been started
-        flush(path.absolute().parent)
+        with contextlib.suppress(PermissionError):  # others' directory, which may be entered but not read
+            flush(path.absolute().parent)
         return RunDirectory(path, resume=False, is_made=new)
     except BaseException:
         if new:

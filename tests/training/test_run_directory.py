@@ -27,6 +27,21 @@ def test_a_new_run_writes_its_settings_first(tmp_path):
     assert not open_run(tmp_path / "empty", SETTINGS).resume
 
 
+def test_a_run_in_a_directory_that_may_not_be_read(tmp_path, monkeypatch):
+    """Mode 711, as homes of clusters have it; root may read it."""
+    (tmp_path / "run").mkdir()
+    flush = run_directory.flush
+
+    def flush_what_is_ones_own(path):
+        if path == tmp_path:
+            raise PermissionError(13, "Permission denied", str(path))
+        flush(path)
+
+    monkeypatch.setattr(run_directory, "flush", flush_what_is_ones_own)
+    assert not open_run(tmp_path / "run", SETTINGS).resume
+    assert sorted(os.listdir(tmp_path / "run")) == [".lock", "inputs.json", "settings.json"]
+
+
 def test_an_unfinished_run_of_the_same_settings_resumes(tmp_path):
     open_run(tmp_path, SETTINGS)
     (tmp_path / "weights").write_text("x")

@@ -89,7 +89,7 @@ def find_files(patterns: str | os.PathLike | Iterable[str | os.PathLike], are_te
     patterns = list(patterns) if several else [patterns]
     for pattern in patterns:
         check_path(pattern, "`patterns`", "a path or glob pattern, or a list of them")
-    paths = set()
+    found: dict[str, str] = {}  # by absolute path, as "a.txt" and "./a.txt" are one file
     for pattern in map(os.fspath, patterns):
         matches = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
         files = [path for path in matches if not os.path.isdir(path)]
@@ -101,7 +101,9 @@ def find_files(patterns: str | os.PathLike | Iterable[str | os.PathLike], are_te
                 "document as a list of sentences"
                 f"{'' if glob.has_magic(pattern) else similar_names(pattern)}"
             )
-        paths.update(files)
+        for path in files:
+            found.setdefault(os.path.abspath(path), path)
+    paths = sorted(found.values())
     if not paths:
         raise ValueError("Expected at least one path or pattern. Received: an empty list of patterns.")
     for path in paths:
@@ -109,7 +111,7 @@ def find_files(patterns: str | os.PathLike | Iterable[str | os.PathLike], are_te
             _check(path)
     if all(os.path.getsize(path) == 0 for path in paths):
         raise ValueError(f"The corpus is empty: {_some(paths)} have no content.")
-    return sorted(paths)
+    return paths
 
 
 def check_apart(patterns: str | os.PathLike | Iterable[str | os.PathLike], output: str | os.PathLike, *names) -> None:
@@ -242,7 +244,6 @@ def _damaged(name, error):
 
 
 def _some(paths):
-    paths = sorted(paths)
     return ", ".join(paths[:3]) + (f" and {len(paths) - 3} more" if len(paths) > 3 else "")
 
 

@@ -79,10 +79,12 @@ def test_archives(tmp_path):
     assert list(read_documents(tmp_path / "a.zip")) == [*DOCUMENTS, ["Third ."]]
 
 
-def test_globs_recursive_sorted_and_each_file_once(tmp_path):
+def test_globs_recursive_sorted_and_each_file_once(tmp_path, monkeypatch):
     (tmp_path / "sub").mkdir()
     inner, outer = write(tmp_path / "sub" / "1.txt", "x"), write(tmp_path / "2.txt", "y")
     assert find_files([str(tmp_path / "**" / "*.txt"), outer]) == sorted([str(inner), str(outer)])
+    monkeypatch.chdir(tmp_path)
+    assert find_files(["2.txt", "./2.txt", outer, "sub/../*.txt"]) == ["2.txt"]
 
 
 def test_what_a_pattern_would_find_is_what_it_finds(tmp_path, monkeypatch):

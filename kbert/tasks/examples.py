@@ -118,7 +118,7 @@ class Examples(abc.ABC):
         if isinstance(held_out, bool) or not isinstance(held_out, numbers.Real):
             raise ValueError(f"split: `held_out` must be a fraction or a number. Received: {held_out!r}")
         groups = self._groups()
-        fraction = isinstance(held_out, float)
+        fraction = not isinstance(held_out, numbers.Integral)
         count = max(1, round(held_out * len(groups))) if fraction else held_out
         if not 0 < count < len(groups) or held_out <= 0:
             what = f"a fraction of {held_out}, {count}," if fraction else f"{count}"

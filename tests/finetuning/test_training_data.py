@@ -73,6 +73,7 @@ def test_examples_have_the_same_verbs(name):
     again = examples.split(0.2, seed=1)
     assert len(train) + len(dev) == len(examples) and len(dev) == max(1, round(0.2 * len(examples)))
     assert [one.fingerprint() for one in again] == [train.fingerprint(), dev.fingerprint()]
+    assert examples.split(np.float32(0.2), seed=1)[1].fingerprint() == dev.fingerprint()
     assert examples.split(0.2, seed=2)[1].fingerprint() != dev.fingerprint()
     counts = {len(column) for column in train.columns.values()}
     assert counts == {len(train)} and len(examples.take([2, 0])) == 2

@@ -15,9 +15,9 @@ def read_columns(data: Any, names: Sequence[str], optional: Sequence[str] = ()) 
 
     Args:
         data: a dict of columns, or a pandas DataFrame (anything with ``columns`` and ``frame[name]``). Or a list of
-            dicts, of tuples in the order of `names`, or of strings for one name. Or a finite tf.data.Dataset of dicts
-            or of such tuples, in batches or not. Or a Hugging Face datasets.Dataset, whose ClassLabels become their
-            names (-1 becomes None). Of a DatasetDict the split "train" is read.
+            dicts, of tuples in the order of `names`, or of strings for one name. Or a finite tf.data.Dataset of
+            dicts, of such tuples or of strings, in batches or not. Or a Hugging Face datasets.Dataset, whose
+            ClassLabels become their names (-1 becomes None). Of a DatasetDict the split "train" is read.
         names: the columns to read. Others are ignored.
         optional: further names, read if they exist.
 
@@ -129,6 +129,8 @@ def _columns_of_dataset(dataset, names):
     if int(dataset.cardinality()) == -1:
         raise ValueError("Expected a finite dataset. Received: one that repeats forever")
     spec = dataset.element_spec
+    if not isinstance(spec, dict | tuple):  # of one column, as a list of strings
+        dataset, spec = dataset.map(lambda *column: column), (spec,)
     if not isinstance(spec, dict):
         spec = (*spec[0].values(), *spec[1:]) if isinstance(spec[0], dict) else spec
     specs = spec.values() if isinstance(spec, dict) else spec

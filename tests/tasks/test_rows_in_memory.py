@@ -44,6 +44,15 @@ def test_rows_in_memory_in_every_form(tmp_path):
         assert examples.fingerprint() == TASK.examples(ROWS).fingerprint()
 
 
+def test_strings_of_a_dataset_are_those_of_a_list():
+    task, texts = kbert.tasks.Similarity(), ["good", "bad", "naïve"]
+    dataset = tf.data.Dataset.from_tensor_slices(texts)
+    for form in (dataset, dataset.batch(2)):
+        assert task.examples(form).fingerprint() == task.examples(texts).fingerprint()
+    with pytest.raises(ValueError, match=r"row 0: expected 2 values, .* Received: 1 value"):
+        TASK.examples(dataset)
+
+
 def test_rows_that_are_none():
     wrong_inputs(
         TASK.examples,

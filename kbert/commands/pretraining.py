@@ -81,7 +81,7 @@ def _documents(corpus, written, format, language="en"):
     files = find_files(corpus)
     replaced = set(map(os.path.realpath, written))
     if read := [file for file in files if os.path.realpath(file) in replaced]:
-        raise ValueError(f"Expected an `output` that the corpus has not. Received: {read[0]}, which would be replaced")
+        raise ValueError(f"Expected an `output` that is no file of the corpus. Received: {read[0]}")
     return iterate_documents(files, format, language)
 
 

@@ -124,8 +124,8 @@ def check_apart(patterns: str | os.PathLike | Iterable[str | os.PathLike], outpu
         for name in names:
             if _would_find(parts, os.path.abspath(os.path.join(output, name)).split(os.sep)):
                 raise ValueError(
-                    f"Expected an `output` in which the corpus finds no file. Received: {output}, where "
-                    f"{os.fspath(pattern)} would find {name} of the run. Give another output, or another pattern"
+                    f"Expected an `output` outside the corpus. Received: {output}, where {os.fspath(pattern)} would "
+                    f"find its {name}. Give another output, or another pattern"
                 )
 
 

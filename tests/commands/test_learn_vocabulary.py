@@ -92,7 +92,7 @@ def test_nothing_is_overwritten_by_accident(corpus):
 def test_an_output_in_the_corpus_is_not_read(corpus):
     old = learn(corpus, corpus / "*.txt", "--size", 100, output="vocab.txt")
     arguments = (corpus / "*", "--size", 105, "--output", corpus / "vocab.txt", "--overwrite")
-    fails(corpus, "an `output` that the corpus has not. Received: ", *arguments)
+    fails(corpus, "an `output` that is no file of the corpus. Received: ", *arguments)
     assert read_vocabulary(corpus / "vocab.txt") == old
 
 

@@ -88,7 +88,7 @@ def test_a_length_that_is_too_short_is_refused_before_the_work(arguments, tmp_pa
 
 
 def test_records_in_their_corpus_are_refused(arguments, tmp_path):
-    with pytest.raises(SystemExit, match="`output` in which the corpus finds no file. .* would find vocab.txt of the"):
+    with pytest.raises(SystemExit, match="`output` outside the corpus. .* would find its vocab.txt"):
         run_kbert("records", tmp_path / "**" / "*.txt", *arguments[1:])
     assert not (tmp_path / "records").exists()
 

@@ -372,7 +372,7 @@ def test_the_recipe(tmp_path, capsys):
     assert "2 names, such as New York, John Smith" in capsys.readouterr().out
     with pytest.raises(SystemExit, match="names.txt already exists; `overwrite`"):
         run_kbert("names", *flags)
-    with pytest.raises(SystemExit, match="`output` that the corpus has not. Received: .*names.txt"):
+    with pytest.raises(SystemExit, match="`output` that is no file of the corpus. Received: .*names.txt"):
         run_kbert("names", tmp_path / "*.txt", *flags[1:], "--overwrite")
     (tmp_path / "names.txt").write_text("\n")
     with pytest.raises(ValueError, match="names.txt: expected names, one a line. Received: an empty file"):

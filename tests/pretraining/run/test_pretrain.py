@@ -100,7 +100,7 @@ def test_an_output_in_the_corpus_is_refused_before_long_work(home, tmp_path, mon
     (tmp_path / "a.txt").write_bytes((home / "corpus.txt").read_bytes())
     options = {**SHORT, **TEXT, "vocabulary": home / "vocab.txt", "packed": None, "output": tmp_path / "run"}
     for pattern in ("**/*.txt", "*/*/*/*", "*/*"):
-        with pytest.raises(ValueError, match="`output` in which the corpus finds no file. Received: .*run, where "):
+        with pytest.raises(ValueError, match="`output` outside the corpus. Received: .*run, where "):
             kbert.pretrain([tmp_path / "a.txt", tmp_path / pattern], **options)
     assert not (tmp_path / "run").exists()
 

@@ -1,8 +1,11 @@
 """The files around the code: valid, and they name what exists; an editable install finds the package."""
 
+import os
 import re
+import socket
 import subprocess
 import sys
+import threading
 import tomllib
 
 import pytest
@@ -32,7 +35,7 @@ def test_the_workflow_runs_what_exists():
 
 def test_compose_and_kubernetes_serve_the_ports_and_the_model():
     compose = yaml.safe_load((ROOT / "docs/deployment/docker-compose.yaml").read_text("utf-8"))["services"]["serving"]
-    assert compose["ports"] == ["8500:8500", "8501:8501"] and "healthcheck" in compose
+    assert compose["ports"] == ["8500:8500", "8501:8501"]
     default = re.search(r"\$\{MODEL:-([\w-]+)\}", compose["volumes"][0])[1]
     assert (ROOT / "saved_models" / default / "1/saved_model.pb").is_file()
     documents = yaml.safe_load_all((ROOT / "docs/deployment/kubernetes.yaml").read_text("utf-8"))
@@ -41,6 +44,26 @@ def test_compose_and_kubernetes_serve_the_ports_and_the_model():
     container = kinds["Deployment"]["spec"]["template"]["spec"]["containers"][0]
     assert container["image"] == compose["image"]
     assert [port["containerPort"] for port in container["ports"]] == [8500, 8501]
+
+
+@pytest.mark.parametrize("state", ["AVAILABLE", "LOADING"])
+def test_the_health_check_asks_the_model(state):
+    compose = yaml.safe_load((ROOT / "docs/deployment/docker-compose.yaml").read_text("utf-8"))["services"]["serving"]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer():
+            with listener.accept()[0] as connection:
+                asked.append(connection.recv(1000))
+                connection.sendall(f'HTTP/1.0 200 OK\r\n\r\n{{"state": "{state}"}}\n'.encode())
+
+        asked, thread = [], threading.Thread(target=answer)
+        thread.start()
+        kind, *command = compose["healthcheck"]["test"]
+        command[-1] = command[-1].replace("8501", str(listener.getsockname()[1])).replace("$$", "$")
+        done = subprocess.run(command, env={**os.environ, "MODEL_NAME": "reviews"})
+        thread.join()
+    assert kind == "CMD" and asked[0].startswith(b"GET /v1/models/reviews HTTP/1.0\r\n")
+    assert (done.returncode == 0) == (state == "AVAILABLE")
 
 
 def test_versions_and_types():

@@ -14,11 +14,13 @@ from collections.abc import Iterator
 
 import numpy as np
 import tensorflow as tf
+from google.protobuf import text_format
 from google.protobuf.message import DecodeError
 from tensorflow_serving.apis import prediction_log_pb2
 
 from kbert.checks import check_path
 from kbert.keras_compat import is_tensorflow_op
+from kbert.serving.grpc_transport import MESSAGES
 from kbert.serving.saved_model_file import SavedModelFile, Signature, TensorSpec, find_export
 from kbert.serving.server_ops import ROLE_OPS, TEXT_OPS, forbidden
 from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
@@ -335,33 +337,12 @@ def batching_problems(path: pathlib.Path) -> Iterator[str]:
     if not file.is_file():
         return
     try:
-        parameters = read_batching_parameters(file)
-    except ValueError as error:
-        yield f"{file.name}: {error}"
+        parameters = text_format.Parse(file.read_bytes(), MESSAGES["BatchingParameters"]())
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        yield f"{file.name}: expected TensorFlow Serving's BatchingParameters: {error}"
         return
-    sizes = parameters.get("allowed_batch_sizes", [])
-    largest = parameters.get("max_batch_size", [None])[-1]
-    rise = all(isinstance(size, int) for size in sizes) and sizes == sorted(set(sizes))
-    if sizes and not (rise and sizes[-1] == largest):
-        yield f"{file.name}: allowed_batch_sizes must rise up to max_batch_size ({largest}), not {sizes}"
-
-
-# As in TensorFlow Serving's session_bundle_config.proto: messages with a number, and plain fields.
-_IN_BRACES = ("max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
-_PLAIN = ("allowed_batch_sizes", "pad_variable_length_inputs")
-_PARAMETER = re.compile(r"(\w+)\s*(?::\s*(\w+)|\{\s*value\s*:\s*(\w+)\s*\})")
-
-
-def read_batching_parameters(path: pathlib.Path) -> dict[str, list[int | str]]:
-    """Each field's values; comments are skipped."""
-    text = re.sub(r"#.*", "", path.read_text(encoding="utf-8"))
-    if rest := _PARAMETER.sub("", text).strip(" \n\t,;"):
-        raise ValueError(f"expected `name {{ value: N }}` and `name: N`. Received: {rest[:60]!r}")
-    parameters = {}
-    for name, plain, wrapped in _PARAMETER.findall(text):
-        value = plain or wrapped
-        if name in (_IN_BRACES if plain else _PLAIN):
-            expected = f"{name} {{ value: N }}" if plain else f"{name}: N"
-            raise ValueError(f"expected `{expected}`. Received: `{name}` with {value}")
-        parameters.setdefault(name, []).append(int(value) if value.isdecimal() else value)
-    return parameters
+    # A server that splits a request of more rows forms batches of the second size.
+    name = "max_execution_batch_size" if parameters.enable_large_batch_splitting.value else "max_batch_size"
+    sizes, largest = list(parameters.allowed_batch_sizes), getattr(parameters, name).value
+    if sizes and not (sizes == sorted(set(sizes)) and sizes[-1] == largest):
+        yield f"{file.name}: allowed_batch_sizes must rise up to {name} ({largest}), not {sizes}"

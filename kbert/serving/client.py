@@ -39,7 +39,7 @@ class ServingClient:
         version: its version. None: the server's choice.
         label: a version label, such as "stable", in place of a version.
         timeout: seconds that one attempt waits for an answer, up to its last byte.
-        tries: the number of attempts if the server cannot be reached or is overloaded (REST 429, 502, 503, 504; gRPC
+        tries: the number of attempts if the server cannot be reached or is overloaded (REST 429, 502, 503; gRPC
             UNAVAILABLE, RESOURCE_EXHAUSTED). A slow request is not repeated, which would add to the load.
         root_certificates: for https and grpcs, a PEM file of the certificates that sign the server's. None: the
             certificates of the public authorities.

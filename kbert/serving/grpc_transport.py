@@ -5,7 +5,8 @@ them. So the few that a client needs are made from the table below.
 
 Shapes: B rows, C choices.
 
-Source: tensorflow_serving/apis/*.proto, tensorflow/core/example/*.proto.
+Source: tensorflow_serving/apis/*.proto, tensorflow_serving/servables/tensorflow/session_bundle_config.proto,
+tensorflow/core/example/*.proto.
 """
 
 import itertools
@@ -69,7 +70,8 @@ class GrpcTransport:
         if code == grpc.StatusCode.UNAVAILABLE:
             return ServingError(f"{url} cannot be reached: {details}. {NO_SERVER}", may_retry=True)
         message = f"{url} answered {code.name}: {details} (signature {signature!r})"
-        return ServingError(message, may_retry=code == grpc.StatusCode.RESOURCE_EXHAUSTED)
+        may_retry = code == grpc.StatusCode.RESOURCE_EXHAUSTED and "message larger than max" not in details
+        return ServingError(message, may_retry)
 
 
 def predict_request(model: ServedModel, signature: str, inputs: dict[str, list]) -> Message:
@@ -193,6 +195,19 @@ _FIELDS = {
     "Regression": {"value": (1, "float")},
     "RegressionResult": {"regressions": (1, "repeated Regression")},
     "regress": {"result": (1, "RegressionResult")},
+    "StringValue": {"value": (1, "string")},
+    "BoolValue": {"value": (1, "bool")},
+    "BatchingParameters": {  # of no request, but of an export's file, which `kbert.audit` reads
+        "max_batch_size": (1, "Int64Value"),
+        "batch_timeout_micros": (2, "Int64Value"),
+        "max_enqueued_batches": (3, "Int64Value"),
+        "num_batch_threads": (4, "Int64Value"),
+        "thread_pool_name": (5, "StringValue"),
+        "allowed_batch_sizes": (6, "repeated int64"),
+        "pad_variable_length_inputs": (7, "bool"),
+        "enable_large_batch_splitting": (8, "BoolValue"),
+        "max_execution_batch_size": (9, "Int64Value"),
+    },
 }
 
 

@@ -21,7 +21,7 @@ NO_SERVER = "Is TensorFlow Serving running there (docs/serving.md)? Without a se
 
 _LONGEST_REASON = 2000  # characters
 _PART = 2**16  # bytes of an answer that are read at once
-_BUSY = (429, 502, 503, 504)
+_BUSY = (429, 502, 503)
 
 
 class ServingError(OSError):

@@ -65,6 +65,8 @@ def bytes_server(answer):
             r"answered 500: help \(signature 'serving_default'\)",
             False,
         ),
+        (b"HTTP/1.1 503 Busy\r\nContent-Length: 4\r\n\r\nwait", "answered 503: wait", True),
+        (b"HTTP/1.1 504 Slow\r\nContent-Length: 4\r\n\r\nslow", "answered 504: slow", False),
     ],
 )
 def test_what_is_no_answer_in_http(sent, message, may_retry):

@@ -10,13 +10,15 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from google.protobuf import text_format
 from helpers.compare import assert_same_answers
 from helpers.served_models import SIGNATURES, fed, make_pipeline
 from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.preprocessing.preprocessor import TextPreprocessor
-from kbert.serving.audit import read_batching_parameters, read_warmup
+from kbert.serving.audit import read_warmup
+from kbert.serving.grpc_transport import MESSAGES
 from kbert.serving.saved_model_file import SavedModelFile
 from kbert.serving.signatures import signatures
 from kbert.serving.write_export import BATCH_SIZES, encode_example
@@ -116,9 +118,10 @@ def test_warm_up_requests_are_answered(served):
             for output in signatures[name](**columns).values():
                 assert output.shape[0] == size
     assert sizes == {name: list(BATCH_SIZES) for name in signatures}
-    parameters = read_batching_parameters(served.path / "batching_params.pbtxt")
-    assert parameters["max_batch_size"] == [BATCH_SIZES[-1]]
-    assert parameters["allowed_batch_sizes"] == list(BATCH_SIZES)
+    text = (served.path / "batching_params.pbtxt").read_text()
+    parameters = text_format.Parse(text, MESSAGES["BatchingParameters"]())
+    assert parameters.max_batch_size.value == BATCH_SIZES[-1]
+    assert list(parameters.allowed_batch_sizes) == list(BATCH_SIZES)
 
 
 def test_the_card(served, tmp_path):

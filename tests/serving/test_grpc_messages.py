@@ -1,5 +1,8 @@
 """The messages of the client over gRPC are those of TensorFlow and of tensorflow-serving-api."""
 
+import types
+
+import grpc
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -8,7 +11,13 @@ from helpers.wrong_values import wrong_inputs
 from tensorflow.core.framework import tensor_pb2
 from tensorflow_serving.apis import classification_pb2, predict_pb2, regression_pb2
 
-from kbert.serving.grpc_transport import MESSAGES, example_request, predict_request, tensors_to_arrays
+from kbert.serving.grpc_transport import (
+    MESSAGES,
+    GrpcTransport,
+    example_request,
+    predict_request,
+    tensors_to_arrays,
+)
 from kbert.serving.rest_transport import ServedModel
 
 ARRAYS = [
@@ -104,3 +113,10 @@ def test_requests_are_official_messages():
         examples = message.FromString(data).input.example_list.examples
         values = [example.features.feature["text"].bytes_list.value[0] for example in examples]
         assert values == ["é".encode(), b"\xff"] and message.FromString(data).model_spec.name == "squad"
+
+
+@pytest.mark.parametrize("details, may_retry", [("queue is full", True), ("Received message larger than max", False)])
+def test_a_message_that_is_too_large_is_not_sent_again(details, may_retry):
+    error = types.SimpleNamespace(code=lambda: grpc.StatusCode.RESOURCE_EXHAUSTED, details=lambda: details)
+    transport = GrpcTransport(ServedModel("grpc://localhost:1", "m"), 1.0, None, None)
+    assert transport._serving_error(error, "serving_default").may_retry is may_retry

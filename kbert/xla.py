@@ -28,6 +28,15 @@ def is_worth_compiling(tensor: Any, elements: int = 2**16) -> bool:
     return _has_xla() and not isinstance(tf.distribute.get_strategy(), tf.distribute.TPUStrategy)
 
 
+def is_worth_fusing(tensor: Any) -> bool:
+    """`is_worth_compiling` inside a graph: op by op every shape of a batch would be compiled."""
+    if not is_worth_compiling(tensor):
+        return False
+    import tensorflow as tf
+
+    return not tf.executing_eagerly()
+
+
 def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function of tensors as one that XLA compiles, once for each combination of shapes; to decorate a function."""
 

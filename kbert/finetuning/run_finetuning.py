@@ -123,6 +123,11 @@ class Finetuning:
             machine.strategy, machine.precision, machine.xla, machine.logical_cpus, source=asked.source
         )
         check_accumulation(asked.optimization.accumulate, self.hardware, [asked.batch_size])
+        if self.task.even_batches and asked.batch_size % (replicas := self.hardware.replicas):
+            raise ValueError(
+                f"A batch size of {self.task.name} must be a multiple of the {replicas} replicas, which share it. "
+                f"Received: {asked.batch_size}"
+            )
         settings = self.task.settings(self.train)
         for dev in (self.dev, *self.more_dev.values()):
             if dev is not None:

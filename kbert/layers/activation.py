@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from keras import ops
 
-from kbert.xla import fused, is_worth_compiling
+from kbert.xla import fused, is_worth_fusing
 
 
 def activation_function(name: str) -> Callable:
@@ -21,19 +21,11 @@ def activation_function(name: str) -> Callable:
 
 def _gelu(approximate):
     def gelu(x, training=False):
-        if (training or approximate) and _is_worth_fusing(x):
+        if (training or approximate) and is_worth_fusing(x):
             return _fused_gelu(approximate)((x,))
         return ops.gelu(x, approximate=approximate)  # of which TensorFlow fuses the erf form with the matmul before it
 
     return gelu
-
-
-def _is_worth_fusing(x):
-    if not is_worth_compiling(x):
-        return False
-    import tensorflow as tf
-
-    return not tf.executing_eagerly()  # where every shape of a batch would be compiled
 
 
 @functools.cache

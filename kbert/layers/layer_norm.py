@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from kbert.keras_compat import Tensor
-from kbert.xla import compiled, is_worth_compiling
+from kbert.xla import compiled, is_worth_fusing
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -48,7 +48,7 @@ class LayerNorm(keras.layers.LayerNormalization):
         super().__init__(epsilon=epsilon, **kwargs)
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
-        if not training and is_worth_compiling(inputs):
+        if not training and is_worth_fusing(inputs):
             compute = keras.backend.result_type(inputs.dtype, "float32")
             epsilon = ops.convert_to_tensor(self.epsilon, compute)
             return _normalised(inputs, ops.cast(self.gamma, compute), ops.cast(self.beta, compute), epsilon)

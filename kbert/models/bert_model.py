@@ -105,12 +105,13 @@ class BertModel(CompatibleModel):
         set_untracked(self, "_pretrained", value)
 
     def __call__(self, inputs: dict[str, Tensor] | Tensor, *args, **kwargs) -> dict[str, Any]:
-        # Not in `call`: Keras compares the inputs with those of the graph before that.
+        # Not in `call` alone: Keras compares the inputs with those of the graph before that.
         return super().__call__(complete_inputs(self, inputs), *args, **kwargs)
 
     def call(
         self, inputs: dict[str, Tensor], training: bool | None = None, mask: Any = None, **kwargs
     ) -> dict[str, Any]:
+        inputs = complete_inputs(self, inputs)  # on JAX Keras trains without `__call__`
         self.check_inputs(inputs)
         return super().call(inputs, training=training, mask=mask, **kwargs)
 

@@ -168,7 +168,7 @@ class AdamW(OptimizerOfAll):
     def _last_adam(self, variable):
         """The last step's m / (sqrt(v) + epsilon), with bias correction where there is one."""
         index = self.index_of(variable)
-        step = int(self.iterations.numpy())
+        step = int(ops.convert_to_numpy(self.iterations))
         correction = (1.0 - self.beta_2**step) ** 0.5 / (1.0 - self.beta_1**step) if self.bias_correction else 1.0
         return correction * _dense(self._momentums[index]) / (ops.sqrt(_dense(self._velocities[index])) + self.epsilon)
 

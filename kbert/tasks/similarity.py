@@ -97,6 +97,7 @@ class Similarity(Task):
     model_name = "BertSentenceEncoder"
     answer_names = {"embedding": "SentenceEmbeddings"}
     signature = "embed"
+    even_batches = True
     playground_views = ()
     reading = ("text", "text_pair", "negative", "label", "score_range")
 

@@ -179,6 +179,7 @@ class Task:
         labels: a field of tasks with labels: the names of the logits, in their order. None: not known, or none.
         thresholds: a field of tasks with several labels a text. None: 0.5 each.
         metrics: a field: names of its official metrics. The first one chooses the best epoch.
+        even_batches: whether replicas must share a batch evenly.
         lower_is_better: the metrics that are better when lower.
         reading: the fields that say how files are read, in a training and after it.
         lists: fields that are lists, for which a single string counts as well.
@@ -208,6 +209,7 @@ class Task:
     default_length: ClassVar[int] = DEFAULT_SEQUENCE_LENGTH
     prediction_options: ClassVar[Mapping[str, Any]] = {}
     playground_views: ClassVar[tuple[str, ...]] = ("classification",)
+    even_batches: ClassVar[bool] = False
     lower_is_better: ClassVar[tuple[str, ...]] = ()
     reading: ClassVar[tuple[str, ...]] = ("text", "text_pair", "label")
     lists: ClassVar[tuple[str, ...]] = ("metrics",)

@@ -41,9 +41,9 @@ def estimate_training(model: keras.Model, dataset: "tf.data.Dataset | keras.util
     if batch is None:
         raise ValueError("estimate_training: expected a dataset with a batch. Received: an empty one")
     rows, length = batch_shape(dataset)
-    examples = _rows(batch)
+    examples = _rows(batch[1])
     length = length or batch[0]["token_ids"].shape[-1]
-    rows = rows or examples  # more than examples, if each has several choices
+    rows = rows or _rows(batch)  # more than examples, if each has several choices or texts
     measured = _measured_examples(model, examples, rows // examples, length)
     with memory_errors(measured * rows // examples, length):
         seconds = seconds_per_step(model, batch, measured) * examples / measured
@@ -98,7 +98,8 @@ def count_sequences(dataset: "tf.data.Dataset | keras.utils.PyDataset", seconds:
 
 def seconds_per_step(model: keras.Model, batch: tuple, examples: int) -> float:
     """Seconds of a training step of a compiled model on the first examples of a batch; this changes the weights."""
-    part = keras.tree.map_structure(lambda column: column[:examples], batch)
+    of_batch = _rows(batch[1])  # an example may have several rows
+    part = keras.tree.map_structure(lambda column: column[: examples * column.shape[0] // of_batch], batch)
     ends = []
 
     def wait_for_step(batch, logs):

@@ -30,7 +30,7 @@ def optimizer_logs(optimizer: keras.optimizers.Optimizer) -> dict[str, float]:
 
 def updates_done(optimizer: keras.optimizers.Optimizer) -> int:
     """How often an optimizer has updated the weights."""
-    return int(optimizer.iterations.numpy())
+    return int(keras.ops.convert_to_numpy(optimizer.iterations))
 
 
 def is_chief(model: keras.Model) -> bool:

@@ -130,7 +130,7 @@ def checkpoint_round_trip(hardware, output):
 def compile_everything():
     """Groups of operations are compiled by XLA that are not with sizes as small as here."""
     adamw._COMPILED_FROM = cross_entropy._COMPILED_FROM = cross_entropy._COMPILED_CLASSES = 1
-    activation.is_worth_compiling = lambda x: is_worth_compiling(x, elements=1)
+    activation.is_worth_fusing = lambda x: is_worth_compiling(x, elements=1)
 
 
 def main(strategy, output, part=""):

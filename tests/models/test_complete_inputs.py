@@ -27,6 +27,13 @@ def test_mask_and_segments_may_be_left_out(model, batch):
     np.testing.assert_allclose(model.predict(batch, verbose=0)["logits"], expected, atol=1e-6)
 
 
+def test_they_may_be_left_out_where_keras_trains_without_a_call(model):
+    """As its trainer on JAX does."""
+    weights = [[v.value for v in part] for part in (model.trainable_variables, model.non_trainable_variables)]
+    outputs, _ = model.stateless_call(*weights, IDS)
+    np.testing.assert_allclose(outputs["logits"], model(FULL)["logits"], atol=1e-6)
+
+
 @pytest.mark.slow  # the outputs: its other tests
 def test_training_without_a_mask_is_that_with_it(model):
     losses = [model.evaluate(batch, np.array(CLASSES), verbose=0)[0] for batch in (FULL, IDS)]

@@ -17,6 +17,7 @@ import numpy as np
 import kbert.config
 from helpers.batches import config, labels_of, packed_batch, plain_batch, pretraining_batch
 from kbert.layers.encoder_block import EncoderBlock
+from kbert.models.check_inputs import complete_inputs
 from kbert.models.classifier import BertClassifier
 from kbert.models.encoder import BertEncoder
 from kbert.models.pretrainer import BertPretrainer
@@ -47,6 +48,8 @@ model.fit(plain_batch(), {"logits": labels_of(5, 3)}, epochs=3, verbose=0)
 model.save(sys.argv[1] + "/model.keras")
 model.save_weights(sys.argv[1] + "/model.weights.h5")
 result["logits"] = model.predict(plain_batch(), verbose=0)["logits"].tolist()
+bare = plain_batch()["token_ids"]
+result["bare"] = [model.predict(x, verbose=0)["logits"].tolist() for x in (bare, complete_inputs(model, bare))]
 
 def logits(model):
     return np.asarray(model(plain_batch())["logits"])
@@ -92,6 +95,7 @@ def test_trains_without_tensorflow(on_jax):
     assert np.all(np.isfinite(result["history"])) and last < 0.7 * first
     assert sorted(result["shapes"]) == [[5, 3, 12], [5, 7, 12], [5, 7, 12], [5, 7, 12]]
     assert "position table" in result["refused"]
+    np.testing.assert_allclose(*result["bare"], atol=1e-6)
     assert "training needs float weights" in result["quantised"]
 
 

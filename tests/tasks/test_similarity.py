@@ -1,5 +1,6 @@
 """Embeddings are trained on pairs, triplets, scored pairs and single texts; scored, resumed, exported and served."""
 
+import dataclasses
 import json
 import pathlib
 
@@ -15,8 +16,11 @@ from helpers.tiny_directory import BAD, GOOD, write_table, write_tiny_directory
 from helpers.tiny_finetuning import OFTEN, prepare
 
 import kbert
+from kbert.finetuning import run_finetuning
 from kbert.tasks import Similarity, search_scores
 from kbert.tasks.metrics import random_search_scores
+from kbert.training import dry_run
+from kbert.training.hardware import choose_hardware
 
 WORDS = ["good", "bad", "paris", "london", "film", "france"]
 PAIRS = [(f"{a} {b}", f"{b} {a} .") for a in WORDS for b in WORDS if a != b]
@@ -204,6 +208,21 @@ def test_a_batch_is_the_texts_of_its_examples(init):
     words = {1: "good", 2: "good film", 3: "bad", 4: "paris", 5: "the capital", 6: "never"}
     for number, text in words.items():
         assert by_number[number] == pipeline.preprocessor([text])["token_ids"].numpy()[0].tolist()
+
+
+def test_a_dry_run_measures_whole_examples(init, monkeypatch):
+    monkeypatch.setattr(dry_run, "_MEASURED_FLOPS", 1)  # a single example
+    estimate = kbert.finetune(init, Similarity(text_pair="p"), PAIRS, dry_run=True, **QUICK | {"evaluate_every": None})
+    assert estimate.metrics["batch_size"] == 16 and estimate.metrics["seconds"] > 0
+
+
+def test_replicas_share_a_batch_evenly(init, monkeypatch):
+    def three(*arguments, **options):
+        return dataclasses.replace(choose_hardware(*arguments, **options), replicas=3)
+
+    monkeypatch.setattr(run_finetuning, "choose_hardware", three)
+    with pytest.raises(ValueError, match="similarity must be a multiple of the 3 replicas.* Received: 8"):
+        kbert.finetune(init, Similarity(text_pair="p"), PAIRS, **QUICK | {"evaluate_every": None})
 
 
 def test_search_metrics_are_those_of_the_field():

@@ -187,9 +187,12 @@ def write_files(inspection: Inspection, directory: PathLike, drawn: Mapping[str,
         (place / _FIGURES).write_text(to_json(inspection.to_dict()), encoding="utf-8")
         (place / _REPORT).write_text(report_html(inspection), encoding="utf-8")
         (place / _PICTURES).mkdir()
-        for name, pixels in drawn.items():
-            file = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")
-            Image.fromarray(pixels).save(place / _PICTURES / f"{file}.png", "PNG", optimize=True)
+        for number, (name, pixels) in enumerate(drawn.items()):
+            stem = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")[:80] or "picture"
+            file = place / _PICTURES / f"{stem}.png"
+            if file.exists():  # other characters are left out
+                file = file.with_stem(f"{stem}-{number}")
+            Image.fromarray(pixels).save(file, "PNG", optimize=True)
 
     write_directory(directory, write)
 

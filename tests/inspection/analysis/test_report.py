@@ -13,7 +13,14 @@ import pytest
 from kbert.inspection.analysis.attention_heads import mean_statistics
 from kbert.inspection.analysis.attributions import TokenAttributions
 from kbert.inspection.analysis.probes import LayerProbes
-from kbert.inspection.analysis.report import DRAWN_ATTRIBUTIONS, Inspection, markdown_texts, pictures, report_html
+from kbert.inspection.analysis.report import (
+    DRAWN_ATTRIBUTIONS,
+    Inspection,
+    markdown_texts,
+    pictures,
+    report_html,
+    write_files,
+)
 from kbert.inspection.analysis.states import TextStates
 from kbert.inspection.charts import MOST_BARS, attention_picture, attribution_picture
 
@@ -106,6 +113,13 @@ def test_every_finding_has_its_picture(found):
     assert sum(name.startswith("attention/") for name in drawn) == 2
     for pixels in drawn.values():
         assert pixels.dtype == np.uint8 and pixels.ndim == 3 and pixels.min() < 100 and pixels.max() == 255
+
+
+def test_pictures_of_equal_letters_have_files_of_their_own(found, tmp_path):
+    pixels = np.zeros((2, 2, 3), "uint8")
+    write_files(found, tmp_path / "report", dict.fromkeys(["probes/c", "probes/c++", "тема", "x" * 300], pixels))
+    names = sorted(file.name for file in (tmp_path / "report/pictures").iterdir())
+    assert names == ["picture.png", "probes-c-1.png", "probes-c.png", f"{'x' * 80}.png"]
 
 
 def test_attention_is_drawn_of_the_first_texts_and_the_report_has_all(found):

@@ -57,7 +57,8 @@ accumulating = AdamW(0.1, gradient_accumulation_steps=2)
 accumulating.build(layers)
 updates = updates_done(accumulating)
 print(json.dumps({"backend": keras.backend.backend(), "error": error, "logits": logits, "moved": moved,
-                  "updates": updates, "first": {k: v[0] for k, v in first.items()}, "last": {k: v[-1] for k, v in last.items()}}))
+                  "updates": updates, "first": {k: v[0] for k, v in first.items()},
+                  "last": {k: v[-1] for k, v in last.items()}}))
 """
 
 

@@ -94,7 +94,7 @@ def answer_questions(
     return scores
 
 
-COMMAND = Command(verb=answer_questions, resumes=True, about=__doc__)
+COMMAND = Command(verb=answer_questions, resumes=True, reads=("train", "dev", "source"), about=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

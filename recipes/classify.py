@@ -86,7 +86,7 @@ def classify(
     return scores
 
 
-COMMAND = Command(verb=classify, resumes=True, about=__doc__)
+COMMAND = Command(verb=classify, resumes=True, reads=("table", "source"), about=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -114,7 +114,7 @@ def train_embeddings(
     return {"before": before, "after": after}
 
 
-COMMAND = Command(verb=train_embeddings, resumes=True, about=__doc__)
+COMMAND = Command(verb=train_embeddings, resumes=True, reads=("corpus", "source"), about=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -96,7 +96,7 @@ def features_bilstm(
     return scores
 
 
-COMMAND = Command(verb=features_bilstm, resumes=True, about=__doc__)
+COMMAND = Command(verb=features_bilstm, resumes=True, reads=("train", "dev", "source"), about=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -83,7 +83,7 @@ def find_entities(
     return scores
 
 
-COMMAND = Command(verb=find_entities, resumes=True, about=__doc__)
+COMMAND = Command(verb=find_entities, resumes=True, reads=("train", "dev", "source"), about=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

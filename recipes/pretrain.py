@@ -94,7 +94,7 @@ def pretrain(
     return history.history
 
 
-COMMAND = Command(verb=pretrain, resumes=True, about=__doc__)
+COMMAND = Command(verb=pretrain, resumes=True, reads=("records",), about=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -113,7 +113,7 @@ def two_tasks(
     return scores
 
 
-COMMAND = Command(verb=two_tasks, resumes=True, about=__doc__)
+COMMAND = Command(verb=two_tasks, resumes=True, reads=("table", "source"), about=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

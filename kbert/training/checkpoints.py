@@ -126,6 +126,9 @@ class ExactResume(keras.callbacks.Callback):
     the rest of a Keras program does; `fit_steps` is the function for runs that need more: checkpoints on signals,
     phases, a time budget, evaluation on a dev set.
 
+    Other data or other rates are not noticed: give them another directory. The recipes' commands compare their settings
+    and the files that they read with those of the run (`kbert.cli.Command`, `reads`).
+
     Args:
         directory: receives ``checkpoints/``.
         model: compiled, built under its strategy's scope.

@@ -122,7 +122,7 @@ class RunDirectory:
 def open_run(
     output: str | os.PathLike,
     settings: dict,
-    overwrite: bool = False,
+    overwrite: bool | None = False,
     hardware: "Hardware | None" = None,
     *,
     inputs: dict | None = None,
@@ -142,6 +142,7 @@ def open_run(
 
     Args:
         settings: all that defines the run, as JSON can hold it.
+        overwrite: None: the recipe never overwrites, and no message offers it.
         hardware: `Hardware` of a run that several workers may share; None: this process is alone.
         inputs: argument → path or paths of what the run reads, as for `identify_inputs`.
         recipe: the name of the recipe, for the manifest of the model.
@@ -156,7 +157,8 @@ def open_run(
         ValueError: inputs that have changed since the run was started; `overwrite` of a directory with more than a run
             in it (a home directory, a checkout).
     """
-    check_bool(overwrite, "`overwrite`")
+    if overwrite is not None:
+        check_bool(overwrite, "`overwrite`")
     path = check_directory(output, "`output`")
     settings = json.loads(json.dumps(settings))
     inputs = inputs or {}
@@ -176,6 +178,26 @@ def open_run(
         raise
     hardware.wait_for_all()
     return run
+
+
+@contextlib.contextmanager
+def recipe_run(
+    output: str | os.PathLike, settings: dict, hardware: "Hardware | None" = None, *, inputs: dict, recipe: str
+) -> Iterator[None]:
+    """The directory of a recipe that keeps its own checkpoints, opened for the block by the rule of `open_run`.
+
+    It is never marked as finished: the same settings and inputs again only score and save what was trained. Where the
+    block fails before it has written anything, the directory is left as it was.
+    """
+    run = open_run(output, settings, None, hardware, inputs=inputs, recipe=recipe)
+    try:
+        yield
+    except Exception:
+        if not run.resume and {entry.name for entry in run.path.iterdir()} <= {LOCK, INPUTS, SETTINGS}:
+            run.discard()
+        raise
+    finally:
+        unlock_directory(run.path)
 
 
 def check_output(
@@ -201,7 +223,7 @@ def _open(path: pathlib.Path, settings, overwrite, inputs, recipe, schedule, exa
     try:
         if _is_occupied(path):
             if not overwrite:
-                extended = _check_resumable(path, settings, schedule)
+                extended = _check_resumable(path, settings, schedule, can_overwrite=overwrite is not None)
                 _check_record(path, identify_inputs(inputs), examples)
                 if extended:
                     _extend_run(path, settings, schedule)
@@ -297,7 +319,7 @@ def _check_worker(path: pathlib.Path, settings: dict, inputs: dict) -> None:
         raise ValueError(f"{path}: every worker must have the settings of the first. Received: {changes}")
 
 
-def _check_resumable(path: pathlib.Path, settings: dict, schedule: Callable | None) -> bool:
+def _check_resumable(path: pathlib.Path, settings: dict, schedule: Callable | None, can_overwrite: bool = True) -> bool:
     """Whether the run in the directory would be extended; FileExistsError unless it can be resumed or extended."""
     stored = _read_settings(path)
     finished = (path / METRICS).exists()
@@ -305,7 +327,7 @@ def _check_resumable(path: pathlib.Path, settings: dict, schedule: Callable | No
     # Only the run's length differs; the warm-up is by default a fraction of it.
     extended = schedule is not None and names is not None and {"steps"} <= set(names) <= {"steps", "warmup_steps"}
     if not extended and (names is None or names or finished):
-        raise FileExistsError(_what_is_there(path, stored, settings, finished))
+        raise FileExistsError(_what_is_there(path, stored, settings, finished, can_overwrite))
     return extended
 
 
@@ -356,15 +378,19 @@ def _check_settings_extension(path: pathlib.Path, stored: dict, settings: dict, 
         ) from error
 
 
-def _what_is_there(path: pathlib.Path, stored: dict | None, settings: dict, finished: bool) -> str:
+def _what_is_there(path: pathlib.Path, stored: dict | None, settings: dict, finished: bool, can_overwrite: bool) -> str:
+    kind = "a finished run" if finished else "an unfinished run"
+    hint = "Take another output, or overwrite it (--overwrite; in Python overwrite=True), which would delete"
+    if not can_overwrite:  # of a recipe that does not note that it is finished
+        kind = "a run"
+        hint = "Take another output, or delete what is there:"
     if stored is None:
         contents = f"{path} holds other files than a run's"
     elif names := differing(stored, settings):
         changes = ", ".join(f"{name}: {stored.get(name)!r} there, {settings.get(name)!r} now" for name in names)
-        contents = f"{path} holds {'a finished' if finished else 'an unfinished'} run with other settings ({changes})"
+        contents = f"{path} holds {kind} with other settings ({changes})"
     else:
         contents = f"{path} holds the finished run of these settings ({METRICS} is written)"
-    hint = "Take another output, or overwrite it (--overwrite; in Python overwrite=True), which would delete"
     if finished and (path / MODEL).exists():
         hint = f'To use its model, kbert.load_pretrained("{path}"). To train again, t{hint[1:]}'
     if not finished and _is_trained_model(stored, settings):

@@ -10,6 +10,7 @@ from kbert.weights.formats.registry import recognise_format
 from kbert.weights.hub import download_from_hub, is_hub_name, is_own_model, split_revision
 
 CHECKPOINTS = "checkpoints"  # where a training run keeps them
+DESCRIPTION = "description"  # beside them: of the model that they hold
 _CONFIGS = ("config.json", "bert_config.json")
 _STEP = re.compile(r"step-(\d{10})")
 _RUN_AT_STEP = re.compile(r"(.+)@(\d{1,10})")
@@ -142,6 +143,8 @@ def find_step_checkpoint(source: str | os.PathLike) -> pathlib.Path | None:
     if path.is_dir():
         # A run that is being extended still has the model of its first end.
         unfinished = (path / "settings.json").is_file() and not (path / "metrics.json").exists()
+        if (path / "model").exists() and not (path / CHECKPOINTS / DESCRIPTION).is_dir():
+            unfinished = False  # a recipe's, which has its model when it is trained
         saved = checkpoint_paths(path / CHECKPOINTS)
         if unfinished and not saved and (path / CHECKPOINTS).is_dir() and not (path / "model").exists():
             raise FileNotFoundError(f"Expected a model. Received: {path}, an unfinished run without a checkpoint")

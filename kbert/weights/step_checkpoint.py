@@ -16,14 +16,13 @@ from kbert.weights.description import ModelDescription
 from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.formats.kbert import CONFIG, VOCABULARY, kbert_config, read_kbert_config, read_kbert_vocabulary
 from kbert.weights.report import LoadReport, all_loaded, transfer
-from kbert.weights.source import checkpoint_step
+from kbert.weights.source import DESCRIPTION, checkpoint_step
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
     from kbert.pipelines.settings import ModelSettings
 
 _LOGGER = logging.getLogger("kbert")
-DESCRIPTION = "description"
 MANIFEST = "manifest.json"
 VALUES = "values"
 ARRAYS = "values.npz"  # written by the JAX backend

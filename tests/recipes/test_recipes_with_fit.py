@@ -2,6 +2,7 @@
 
 import csv
 import gzip
+import inspect
 import json
 
 import distill
@@ -9,7 +10,7 @@ import embeddings
 import keras
 import pytest
 from helpers.run_eagerly import run_eagerly
-from helpers.run_recipe import as_flags, run_recipe
+from helpers.run_recipe import RECIPES, as_flags, import_recipe, read_json, run_recipe
 from helpers.tiny_corpus import make_documents
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 from helpers.toy_glue import write_toy_glue
@@ -82,11 +83,30 @@ def test_pretrain_with_fit_refuses_files_in_its_output_before_the_work(home, tmp
 
 
 def test_classify(home, tmp_path):
-    flags = as_flags(table=home / "reviews.csv", source=home / "init", output=tmp_path)
+    table = tmp_path / "reviews.csv"
+    table.write_text((home / "reviews.csv").read_text())
+    flags = as_flags(table=table, source=home / "init", output=tmp_path / "run")
     scores = run_recipe("classify", *flags, *SHORT)
-    pipeline = kbert.build_pipeline(kbert.load_pretrained(tmp_path))
+    pipeline = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "run"))
     assert pipeline.answers.labels == ("bad", "good") and pipeline.preprocessor.sequence_length == 16
     assert run_recipe("classify", *flags, *SHORT) == scores
+    stored = read_json(tmp_path / "run/model/manifest.json")
+    with pytest.raises(SystemExit, match=r"a run with other settings \(seed: 0 there, 7 now\). Take another"):
+        run_recipe("classify", *flags, *SHORT, "--seed", 7)
+    table.write_text(table.read_text().replace("good", "ant").replace("bad", "zebra"))
+    with pytest.raises(SystemExit, match=r"reviews.csv \(--table\) has changed"):
+        run_recipe("classify", *flags, *SHORT)
+    assert read_json(tmp_path / "run/model/manifest.json") == stored
+
+
+def test_every_recipe_that_resumes_says_what_it_reads():
+    resuming = [path.stem for path in RECIPES.glob("*.py") if "ExactResume(" in path.read_text()]
+    assert len(resuming) == 7
+    for name in resuming:
+        command = import_recipe(name).COMMAND
+        parameters = inspect.signature(command.verb).parameters
+        assert command.reads and set(command.reads) <= set(parameters)
+        assert ("source" in command.reads) == ("source" in parameters)
 
 
 def test_answer_questions(home, tmp_path):

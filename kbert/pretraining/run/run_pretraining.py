@@ -35,8 +35,7 @@ from kbert.training.resume import fit_steps
 from kbert.training.run_directory import check_output, open_run
 from kbert.training.time_budget import Forecast, TimeBudget
 from kbert.weights.formats.google import VOCABULARY, has_slots, load_slots
-from kbert.weights.source import CHECKPOINTS, local_source
-from kbert.weights.step_checkpoint import DESCRIPTION
+from kbert.weights.source import CHECKPOINTS, DESCRIPTION, local_source
 
 if TYPE_CHECKING:
     from kbert.models.pretrainer import BertPretrainer

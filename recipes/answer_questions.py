@@ -1,10 +1,11 @@
-"""Fine-tune BERT to answer questions with a span of a text, with Keras' compile and fit: section 4.2 of the paper.
+"""Fine-tune BERT to answer questions with a span of a text, with Keras' compile and fit: sections 4.2 and 4.3.
 
     python recipes/answer_questions.py --train squad/train-v1.1.json --dev squad/dev-v1.1.json \\
         --source google-bert/bert-base-uncased --output runs/squad
 
-A start and an end vector are the only new weights; long texts are read in overlapping windows. A killed run goes on
-exactly when the same command is given again. ``kbert finetune span`` does the same with all its options.
+A start and an end vector are the only new weights; long texts are read in overlapping windows. Where some questions
+have no answer (SQuAD 2.0), the model learns to say so. A killed run goes on exactly when the same command is given
+again. ``kbert finetune span`` does the same with all its options.
 """
 
 import pathlib
@@ -88,7 +89,10 @@ def answer_questions(
         doc_stride=doc_stride,
         max_query_length=max_query_length,
     )
-    scores = kbert.evaluate(pipeline, task, asked)
+    # Of SQuAD 2.0, a threshold decides that there is no answer: the one with the best F1 on dev is stored.
+    result = task.evaluate(pipeline, asked, choose=True)
+    scores = result.scores
+    pipeline = kbert.build_pipeline(model, tokenizer, **pipeline.options() | result.settings)
     kbert.save_pretrained(pipeline, output / "model", overwrite=True)
     print(f"EM {scores['exact']:.1f}, F1 {scores['f1']:.1f}")
     return scores

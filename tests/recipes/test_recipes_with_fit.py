@@ -115,7 +115,26 @@ def test_answer_questions(home, tmp_path):
     scores = run_recipe("answer_questions", *flags, *SHORT, *more)
     assert set(scores) >= {"exact", "f1"}
     model = kbert.load_pretrained(tmp_path)
-    assert (model.task, model.pretrained.settings.task.doc_stride) == ("span", 4)
+    settings = model.pretrained.settings.task
+    assert (model.task, settings.doc_stride, settings.null_threshold) == ("span", 4, None)
+
+
+def test_answer_questions_chooses_when_there_is_no_answer(home, tmp_path, monkeypatch):
+    monkeypatch.setattr(keras.Model, "fit", lambda *arguments, **options: None)  # the weights do not matter
+    answer = {"text": "film", "answer_start": 0}
+    asked = [
+        {"id": str(n), "question": "the", "is_impossible": n % 4 > 0, "answers": [] if n % 4 else [answer]}
+        for n in range(16)
+    ]
+    squad = {"version": "v2.0", "data": [{"paragraphs": [{"context": "film book .", "qas": asked}]}]}
+    (tmp_path / "squad.json").write_text(json.dumps(squad))
+    flags = as_flags(train=tmp_path / "squad.json", dev=tmp_path / "squad.json", source=home / "init")
+    flags += as_flags(output=tmp_path / "run", doc_stride=4, max_query_length=4)
+    scores = run_recipe("answer_questions", *flags, *SHORT)
+    assert (scores["NoAns_exact"], scores["exact"]) == (100, 75)
+    pipeline = kbert.build_pipeline(tmp_path / "run")
+    assert pipeline.answers.null_threshold is not None
+    assert pipeline.predict({"question": ["the"], "context": ["film book ."]}, verbose=0)["answer"].tolist() == [""]
 
 
 def write_corpus(path, pairs):

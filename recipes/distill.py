@@ -42,7 +42,8 @@ def distill(
         glue: the directory of GLUE.
         output: directory for the runs.
         tasks: tasks of GLUE with classes, each NAME or NAME:COUNT.
-        unlabelled: texts without labels for a further run of each student on tasks with a COUNT; 0: none.
+        unlabelled: at most so many texts without labels for a further run of each student on tasks with a COUNT; 0:
+            none.
         seeds: of the students; the teacher has the first.
         epochs: passes over the examples, of the teacher and the students.
         batch_size: examples per update.
@@ -84,8 +85,10 @@ def distill(
             others, train = train.split(int(count))
             texts = {getattr(task, column): list(values)[:unlabelled] for column, values in others.columns.items()}
             if unlabelled:
-                kinds[f"taught with {unlabelled} texts"] = kinds["taught"] | {"unlabelled": texts}
-        made = {"teacher": score(teacher, task, train, dev, f"{name}/teacher", learning_rate=teacher_rate)}
+                number = min(unlabelled, len(others))
+                kinds[f"taught with {number} texts"] = kinds["taught"] | {"unlabelled": texts}
+        first = {"learning_rate": teacher_rate, "seed": seeds[0]}
+        made = {"teacher": score(teacher, task, train, dev, f"{name}/teacher", **first)}
         for (word, student), seed in itertools.product(words.items(), seeds):
             plain = {"learning_rate": student_rate, "seed": seed}
             for kind, more in kinds.items():
@@ -94,7 +97,7 @@ def distill(
                 print(f"{name}  {word}, {kind}, seed {seed}: {task.metrics[0]} {made[f'{word}, {kind}'][-1]:.4f}")
         results[name] = {"metric": task.metrics[0], "examples": len(train), "dev_examples": len(dev)} | made
     settings = {"epochs": epochs, "batch_size": batch_size, "sequence_length": sequence_length, "seeds": list(seeds)}
-    settings |= {"teacher_rate": teacher_rate, "student_rate": student_rate, **taught}
+    settings |= {"unlabelled": unlabelled, "teacher_rate": teacher_rate, "student_rate": student_rate, **taught}
     (output / "results.json").write_text(json.dumps({"settings": settings, "tasks": results}, indent=2) + "\n")
     for name, made in results.items():
         print(f"\n{name}, {made['metric']} on dev ({made['examples']:,} examples to learn from)")

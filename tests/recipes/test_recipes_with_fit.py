@@ -208,6 +208,26 @@ def test_distill(home, tmp_path, monkeypatch):
     assert run_recipe("distill", *flags) == results and len(calls) == 8
 
 
+def test_distill_says_what_it_did(home, tmp_path, monkeypatch):
+    seeds = {}
+
+    def finetune(source, task, train, dev, output, **options):
+        seeds[output.name] = options["seed"]
+        output.mkdir(parents=True)
+        (output / "metrics.json").write_text(json.dumps({"dev": dict.fromkeys(task.metrics, 0.5)}))
+
+    finetune.arguments = kbert.finetune.arguments
+    monkeypatch.setattr(kbert, "finetune", finetune)
+    write_toy_glue(tmp_path / "glue")
+    others = len(kbert.tasks.glue("SST-2").read(tmp_path / "glue", "train")) - 24
+    options = {"tasks": ["SST-2:24"], "unlabelled": 100_000, "seeds": (3, 4)}
+    results = distill.distill(home / "init", [str(home / "init")], tmp_path / "glue", tmp_path / "runs", **options)
+    assert f"init, taught with {others} texts" in results["SST-2"]
+    assert seeds["teacher"] == 3 and {seed for name, seed in seeds.items() if name != "teacher"} == {3, 4}
+    settings = json.loads((tmp_path / "runs/results.json").read_text())["settings"]
+    assert (settings["unlabelled"], settings["seeds"]) == (100_000, [3, 4])
+
+
 def test_distill_never_takes_the_scores_of_another_run(home, tmp_path):
     write_toy_glue(tmp_path / "glue")
 

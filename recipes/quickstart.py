@@ -20,6 +20,7 @@ from collections import Counter
 
 from kbert.cli import Command, run_command
 from kbert.corpus.installed_prose import installed_documents
+from kbert.files import is_partial, write_json
 from kbert.options import Count, PathLike
 
 SHIPPED = pathlib.Path(__file__).parent.parent / "saved_models" / "kbert-tiny"
@@ -260,7 +261,7 @@ def claim_directory(path: pathlib.Path, overwrite: bool = False) -> None:
         metrics = path / "metrics.json"
         report = f"Its results:\n{metrics.read_text()}" if metrics.exists() else "That run did not finish.\n"
         raise FileExistsError(f"{path} holds {', '.join(names)}. {report}--overwrite deletes it.")
-    others = [name for name in names if name.removeprefix(".").removesuffix(".part") not in OWN]
+    others = [name for name in names if name not in OWN and not is_partial(name)]
     if others:
         raise FileExistsError(f"{path} holds more than this recipe makes ({', '.join(others[:3])}): not deleted.")
     shutil.rmtree(path, ignore_errors=True)
@@ -308,8 +309,6 @@ def quickstart(
         steps: pre-training steps.
         overwrite: delete what an earlier call wrote to `output`.
     """
-    from kbert.files import write_json
-
     start, output = time.perf_counter(), pathlib.Path(output)
     claim_directory(output, overwrite)
     metrics = run(output, steps)

@@ -80,7 +80,7 @@ def test_it_says_what_is_there_and_deletes_only_its_own(tmp_path):
         run_recipe("quickstart", "--output", tmp_path)
     assert (tmp_path / "letter.txt").read_text() == "dear" and not (tmp_path / "new").exists()
     (tmp_path / "letter.txt").unlink()
-    (tmp_path / ".metrics.json.part").write_text("{")  # of a run that was killed just then
+    (tmp_path / ".metrics.json.1a2b3c4d.tmp").write_text("{")  # of a run that was killed just then
     quickstart.claim_directory(tmp_path, overwrite=True)
     assert not list(tmp_path.iterdir())
 

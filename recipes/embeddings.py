@@ -8,7 +8,6 @@ among all others of the batch. A killed run goes on exactly when the same comman
 ``kbert finetune similarity`` trains on tables of pairs, triplets and scored pairs.
 """
 
-import gzip
 import itertools
 import pathlib
 import re
@@ -21,9 +20,11 @@ from kbert.options import Count, FractionBelowOne, Natural, PathLike, Peak, Posi
 def pairs_of(corpus: str, kind: str, count: int) -> list:
     """The first `count` pairs of a corpus, of sentences with at least 5 words; of "same" the sentences alone."""
     from kbert.corpus import find_files, read_documents
+    from kbert.corpus.corpus_files import open_texts
 
     if kind == "titles":
-        texts = (gzip.open(file, "rt", encoding="utf-8").read() for file in find_files(corpus))
+        files = itertools.chain.from_iterable(map(open_texts, find_files(corpus)))
+        texts = ("\n".join(map(str.strip, lines)) for _, lines in files)
         articles = (re.findall(r'<doc [^>]*title="([^"]*)">\n[^\n]*\n\n([^\n]+)', text) for text in texts)
         pairs = ((title, text.split(". ")[0]) for title, text in itertools.chain.from_iterable(articles))
     else:

@@ -160,6 +160,8 @@ def test_what_belongs_together(tmp_path):
         assert embeddings.pairs_of(str(tmp_path / "wiki.gz"), pairs, 5) == found[:5]
         if pairs == "neighbours":  # three pairs of a document's four sentences
             assert found[3] == ("the film 1 0 is good", "the film 1 1 is good")
+        (tmp_path / "wiki_00").write_bytes(gzip.decompress((tmp_path / "wiki.gz").read_bytes()))
+        assert embeddings.pairs_of(str(tmp_path / "wiki_00"), pairs, 16) == found
 
 
 # The other pairs: test_what_belongs_together; a training on such pairs: tasks/test_similarity.py.

@@ -144,7 +144,7 @@ def test_milestones_stay_and_are_models(by_steps):
 
 def test_what_a_run_means_while_it_is_extended(tmp_path):
     """Its last checkpoint, not the model of its first end; once it is finished its model."""
-    for name in ("model", "checkpoints/step-0000000004", "checkpoints/step-0000000006"):
+    for name in ("model", "checkpoints/description", "checkpoints/step-0000000004", "checkpoints/step-0000000006"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "settings.json").touch()
     assert find_step_checkpoint(tmp_path) == tmp_path / "checkpoints/step-0000000006"

@@ -98,7 +98,7 @@ def test_what_a_pattern_would_find_is_what_it_finds(tmp_path, monkeypatch):
         for name in names:
             with contextlib.ExitStack() as stack:
                 if name in found:
-                    stack.enter_context(pytest.raises(ValueError, match=f"would find {name} of the run"))
+                    stack.enter_context(pytest.raises(ValueError, match=f"would find its {name}"))
                 check_apart([tmp_path / "else", pattern], tmp_path, name)
 
 

@@ -379,16 +379,16 @@ def _check_settings_extension(path: pathlib.Path, stored: dict, settings: dict, 
 
 
 def _what_is_there(path: pathlib.Path, stored: dict | None, settings: dict, finished: bool, can_overwrite: bool) -> str:
-    kind = "a finished run" if finished else "an unfinished run"
+    kind = "a finished" if finished else "an unfinished"
     hint = "Take another output, or overwrite it (--overwrite; in Python overwrite=True), which would delete"
     if not can_overwrite:  # of a recipe that does not note that it is finished
-        kind = "a run"
+        kind = "a"
         hint = "Take another output, or delete what is there:"
     if stored is None:
         contents = f"{path} holds other files than a run's"
     elif names := differing(stored, settings):
         changes = ", ".join(f"{name}: {stored.get(name)!r} there, {settings.get(name)!r} now" for name in names)
-        contents = f"{path} holds {kind} with other settings ({changes})"
+        contents = f"{path} holds {kind} run with other settings ({changes})"
     else:
         contents = f"{path} holds the finished run of these settings ({METRICS} is written)"
     if finished and (path / MODEL).exists():

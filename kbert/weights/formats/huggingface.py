@@ -336,7 +336,7 @@ def _settings(task, fields, config, arguments, tokenizer, pooling, directory):
 
 
 def _length(directory: pathlib.Path) -> int | None:
-    """The sequence length of a model of sentence-transformers, whose version 6 has it in the tokenizer's; or None."""
+    """The sequence length of a model of sentence-transformers (version 6 keeps it with the tokenizer), or None."""
     path, tokenizer = directory / "sentence_bert_config.json", directory / TOKENIZER_CONFIG
     if not path.is_file():
         return None

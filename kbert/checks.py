@@ -90,16 +90,16 @@ def check_output_file(
     return output
 
 
-def check_labels(labels: Any, owner: str) -> list[str]:
+def check_labels(labels: Any, owner: str, name: str = "labels") -> list[str]:
     """The labels as a list; ValueError unless they are a list, tuple or array of different strings, at least one."""
     import numpy as np  # as in `check_bool`
 
     are_listed = isinstance(labels, list | tuple) or (isinstance(labels, np.ndarray) and labels.ndim == 1)
     if not are_listed or not len(labels) or not all(isinstance(label, str) for label in labels):
-        raise ValueError(f"{owner}: `labels` must be a list of strings. Received: {labels!r}")
+        raise ValueError(f"{owner}: `{name}` must be a list of strings. Received: {labels!r}")
     labels = [str(label) for label in labels]  # an array's strings have a class of their own
     if len(set(labels)) < len(labels):
-        raise ValueError(f"{owner}: `labels` must differ from each other. Received: {labels!r}")
+        raise ValueError(f"{owner}: `{name}` must differ from each other. Received: {labels!r}")
     return labels
 
 

@@ -231,6 +231,8 @@ def _add_flag(group, flag: Flag, is_positional: bool, name: str | None = None) -
         return
     if item is not None:
         options["nargs"] = "+"
+        if _accepts(flag.annotation, str):
+            options["action"] = _WordOrList
     group.add_argument(
         string,
         dest=".".join(flag.path),
@@ -238,6 +240,13 @@ def _add_flag(group, flag: Flag, is_positional: bool, name: str | None = None) -
         type=_parse_item(flag, item),
         **options,
     )
+
+
+class _WordOrList(argparse.Action):
+    """For options that take a string or a list of strings: one word is the string."""
+
+    def __call__(self, parser, namespace, values, option_string=None):
+        setattr(namespace, self.dest, values[0] if len(values) == 1 else values)
 
 
 def _parse_item(flag: Flag, item):

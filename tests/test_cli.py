@@ -56,6 +56,7 @@ def train(
     class_weight: dict[str, float] | Literal["balanced"] | None = None,
     layers: list[int] = (-1,),
     name: str | None = None,
+    columns: str | tuple[str, ...] = "text",
     masking: Masking = Masking(rate=0.2),
     machine: Machine = Machine(),
     callbacks: Any = (),
@@ -107,6 +108,11 @@ def test_flags_are_parameters():
         "evaluate_every": None,
         "class_weight": "balanced",
     }
+
+
+def test_one_word_of_a_list_that_may_be_a_string_is_the_string():
+    assert parse("a", "--columns", "subject")["columns"] == "subject"
+    assert parse("a", "--columns", "subject", "body")["columns"] == ["subject", "body"]
 
 
 @pytest.mark.parametrize(

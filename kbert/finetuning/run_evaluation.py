@@ -81,7 +81,7 @@ def _read(asked: Arguments, pipeline: Pipeline) -> tuple[Task, dict[str, Example
                 "the pipeline of kbert.build_pipeline(model, …) with other options"
             )
         trained = _as_trained(asked.pipeline, pipeline, fields)
-        task = kind.from_options(trained | fields)
+        task = kind.from_options({"labels": pipeline.settings().get("labels")} | trained | fields)
     if not isinstance(task, Task):
         raise TypeError(
             "evaluate: expected `task` as a task object, such as kbert.tasks.Classification(text=..., label=...). "
@@ -113,6 +113,8 @@ def _as_trained(source, pipeline: Pipeline, fields: Mapping) -> dict:
     if fields.keys() & _COLUMNS:
         trained.pop("format", None)
         trained.pop("negative", None)
+    if not isinstance(fields.get("label", ""), str):
+        trained.pop("label_separator", None)  # each label has a column of its own
     if "negative" in fields:
         trained.pop("label", None)  # a similarity has one of them
     return trained

@@ -8,6 +8,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -56,6 +57,27 @@ def label_sets(table: Table, column: str, labels: Sequence[str], separator: str)
     is_on = np.zeros((len(table.lines), len(labels)), "int32")
     for row, labels_of_row in enumerate(split_labels(table[column], separator)):
         is_on[row, [index[label] for label in labels_of_row]] = 1
+    return is_on
+
+
+_SWITCHES = {"0": 0, "0.0": 0, "false": 0, "1": 1, "1.0": 1, "true": 1}
+
+
+def on_or_off(cell: Any) -> int | None:
+    """1 or 0 for a cell that says whether a label is on, such as 1, "0" or True. None for any other cell."""
+    return _SWITCHES.get(str(cell).strip().lower())
+
+
+def label_columns(table: Table, columns: Sequence[str]) -> np.ndarray:
+    """Which labels each row has, from a column of 0 and 1 for each of the N labels, int32 [n, N]."""
+    is_on = np.zeros((len(table.lines), len(columns)), "int32")
+    for number, column in enumerate(columns):
+        for row, cell in enumerate(table[column]):
+            if (value := on_or_off(cell)) is None:
+                raise ValueError(
+                    f"{table.where(row)}: the label {column!r} must be 0 or 1. Received: {table.shown(cell)}"
+                )
+            is_on[row, number] = value
     return is_on
 
 
@@ -201,7 +223,7 @@ def from_table(
     table: Table,
     *,
     text: str,
-    label: str,
+    label: str | Sequence[str],
     text_pair: str | None = None,
     labels: Sequence[str] | None = None,
     separator: str | None = None,
@@ -209,11 +231,15 @@ def from_table(
 ) -> LabelledText:
     """The labelled texts of a table's columns. A warning is logged if some texts are empty.
 
-    `labels` is the label list (None: numbers in `score_range`), and `separator` stands between several of a text.
+    `label` is one column, or a column of 0 and 1 for each label. Of one column, `labels` is the label list (None:
+    numbers in `score_range`), and `separator` stands between several labels of a text.
     """
     columns = [name for name in (text, text_pair) if name is not None]
     check_texts(table, columns)
-    if labels is None:
+    if not isinstance(label, str):
+        labels = label
+        targets = label_columns(table, label)
+    elif labels is None:
         targets = label_scores(table, label, *score_range)
     elif separator is not None:
         targets = label_sets(table, label, labels, separator)

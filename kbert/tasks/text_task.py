@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 
-from kbert.checks import shown
+from kbert.checks import check_labels, shown
 from kbert.inspection.markdown import escape
 from kbert.options import Bounds, Count
 from kbert.tasks.in_memory import read_columns
@@ -18,6 +18,7 @@ from kbert.tasks.labelled_text import (
     check_labels_given,
     distinct_labels,
     from_table,
+    on_or_off,
     shown_labels,
     split_labels,
 )
@@ -105,7 +106,8 @@ class TextTask(Task):
 
     @property
     def table_columns(self) -> list[str]:
-        return [name for name in (self.text, self.text_pair, self.label) if name is not None]
+        labels = [self.label] if isinstance(self.label, str) else self.label
+        return [name for name in (self.text, self.text_pair, *labels) if name is not None]
 
     def for_training(self, train: LabelledText) -> tuple[Self, LabelledText]:
         if self.pair and not train.pair:
@@ -217,25 +219,29 @@ class Classification(TextTask):
     Its model answers ``label`` and ``probabilities``. It is also served as ``classify`` on tf.Examples.
 
     Args:
-        text, label: names of the columns of a table.
+        text: name of the text's column.
+        label: name of the label's column. With several labels a text, also a list of columns of 0 and 1, one for each
+            label and named as the label.
         text_pair: name of the second text's column, for pairs.
         window_pooling: "mean" or "max" divides texts that do not fit into windows, and pools the answers of the
             windows. None truncates them.
         doc_stride: with `window_pooling`, the number of tokens from one window to the next.
         pair: whether the texts of a model come in pairs. A training finds it in its examples.
         metrics: one or more of ``accuracy, macro_f1, matthews`` and, with two labels, ``f1`` of the second one. With
-            `label_separator`, one or more of ``micro_f1, macro_f1, subset_accuracy``. The first one chooses the best
-            epoch. None: all of them but ``f1``.
+            several labels a text, one or more of ``micro_f1, macro_f1, subset_accuracy``. The first one chooses the
+            best epoch. None: all of them but ``f1``.
         label_separator: what separates the labels of a text, such as ``"|"``. A text may then have several labels, or
             none, and each label is predicted independently (``BertClassifier(multi_label=True)``). In memory, the
-            labels of a text may also be a list. None: one label per text.
+            labels of a text may also be a list of names or, with `labels`, a list of 0 and 1 for each label. None: one
+            label per text, unless `label` is a list of columns.
         labels: all labels, in the order of the logits. None: the model's labels, or the sorted labels of the training
             examples where the model has none.
         thresholds: with several labels a text, the probability that each label has to exceed, in the order of `labels`.
             None: the model's thresholds, or 0.5 each where the model has none.
 
     Raises:
-        ValueError: `window_pooling` with pairs, an empty `label_separator`, or unknown metrics. `for_model`, and so
+        ValueError: `window_pooling` with pairs, an empty `label_separator`, one beside a list of label columns, label
+            columns that do not differ, or unknown metrics. `for_model`, and so
             `kbert.finetune` and `kbert.evaluate`, refuse ``f1`` unless there are two labels.
 
     Example::
@@ -244,6 +250,7 @@ class Classification(TextTask):
         train, dev = task.read("reviews.csv").split(0.1)
     """
 
+    label: str | tuple[str, ...] = "label"
     metrics: tuple[str, ...] | None = None
     label_separator: str | None = None
     labels: tuple[str, ...] | None = of_model(None)
@@ -259,11 +266,23 @@ class Classification(TextTask):
         super().__post_init__()
         if self.label_separator == "":
             raise ValueError("Classification: `label_separator` must not be empty. Received: ''")
-        self._check_metrics(CLASS_METRICS if self.label_separator is None else MULTI_LABEL_METRICS)
+        if not isinstance(self.label, str):
+            check_labels(self.label, "Classification", "label")
+            if self.label_separator is not None:
+                raise ValueError(
+                    "Classification: `label_separator` is for a single column of labels. Received: "
+                    f"label={self.label!r} and label_separator={self.label_separator!r}"
+                )
+        self._check_metrics(MULTI_LABEL_METRICS if self._multi_label else CLASS_METRICS)
+
+    @property
+    def _multi_label(self) -> bool:
+        """Whether the examples have any number of labels a text."""
+        return self.label_separator is not None or not isinstance(self.label, str)
 
     def _prepared(self, name, value):
         if name == "metrics" and value is None:
-            return OWN_METRICS["classification" if self.label_separator is None else "multi_label"]
+            return OWN_METRICS["multi_label" if self._multi_label else "classification"]
         return super()._prepared(name, value)
 
     def parts(
@@ -296,15 +315,41 @@ class Classification(TextTask):
 
     def from_memory(self, data: Any) -> LabelledText:
         columns = read_columns(data, self.table_columns)
-        cells = columns[self.label]
-        columns[self.label] = [self._joined(cell, row) for row, cell in enumerate(cells)]
+        if isinstance(self.label, str):
+            columns[self.label] = self._joined(columns[self.label])
         return super().from_memory(columns)
 
-    def _joined(self, cell, row):
-        """A list of labels in memory as a cell of a file would have it."""
-        if not isinstance(cell, list):
-            return cell
-        labels = [str(label).strip() for label in cell]
+    def _joined(self, cells: list) -> list:
+        """Lists of labels in memory as cells of a file would have them."""
+        are_switches = self._are_switches(cells)
+        joined = []
+        for row, cell in enumerate(cells):
+            if isinstance(cell, list):
+                labels = self._labels_on(row, cell) if are_switches else [str(label).strip() for label in cell]
+                cell = self._joined_cell(row, cell, labels)
+            joined.append(cell)
+        return joined
+
+    def _are_switches(self, cells: list) -> bool:
+        """Whether cells are the rows of a table of 0 and 1, with a column for each label, and not lists of labels."""
+        if not all(isinstance(cell, list) for cell in cells) or len(sizes := set(map(len, cells))) > 1:
+            return False
+        items = {str(item) for cell in cells for item in cell}
+        is_wide = sizes != {1} or self.labels is not None and len(self.labels) == 1
+        return is_wide and None not in map(on_or_off, items) and not items <= set(self.labels or ())
+
+    def _labels_on(self, row, cell):
+        """The labels that a row of a table of 0 and 1 has."""
+        if self.labels is None or len(self.labels) != len(cell):
+            known = "the labels have no names" if self.labels is None else f"there are {len(self.labels)} labels"
+            raise ValueError(
+                f"row {row}: {self.label!r} is a list of {len(cell)} times 0 or 1, but {known}. Received: "
+                f"{shown(cell)}. Name a label for each, in their order, as in "
+                'Classification(label_separator="|", labels=["funny", "sad"])'
+            )
+        return [label for label, item in zip(self.labels, cell, strict=True) if on_or_off(item)]
+
+    def _joined_cell(self, row, cell, labels):
         separator = self.label_separator
         if separator is None:
             raise ValueError(
@@ -320,6 +365,8 @@ class Classification(TextTask):
 
     def _from_table(self, table):
         columns = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
+        if not isinstance(self.label, str):
+            return from_table(table, **columns)
         if self.label_separator is not None:
             sets = split_labels(table[self.label], self.label_separator)
             labels = distinct_labels(label for labels_of_row in sets for label in labels_of_row)

@@ -1,10 +1,15 @@
 """Texts with any number of labels: read, trained, scored and answered."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
+from helpers.wrong_values import wrong_inputs
 
 import kbert
+from kbert.cli import execute
+from kbert.commands.finetuning import COMMANDS
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.metrics import MULTI_LABEL_METRICS
 from kbert.tasks.scores import compare
@@ -33,6 +38,58 @@ def test_labels_are_read_from_one_column(tmp_path):
     nobody = TASK.read(write_table(tmp_path / "b.csv", [("one", ""), ("two", "|")]))
     with pytest.raises(ValueError, match="expected a text with a label"):
         TASK.settings(nobody)
+
+
+TABLE = {"text": ["a", "b", "c"], "moods": [[1, 0], [0, 1], [1, 1]]}
+
+
+@pytest.mark.parametrize("kind", [list, np.array, lambda rows: np.array(rows, bool), lambda rows: np.array(rows, "U1")])
+def test_a_table_of_0_and_1_has_named_labels(kind):
+    task = kbert.tasks.Classification(label="moods", label_separator="|", labels=["sad", "funny"])
+    examples = task.for_training(task.examples(TABLE | {"moods": kind(TABLE["moods"])}))[1]
+    assert examples.label_names == ("sad", "funny") and examples.labels.tolist() == TABLE["moods"]
+    assert [row["label"] for row in examples] == [["sad"], ["funny"], ["sad", "funny"]]
+
+
+def test_a_table_of_0_and_1_without_names_is_an_error():
+    task = kbert.tasks.Classification(label="moods", label_separator="|")
+    for each, expected in (
+        (task, r"row 0: 'moods' is a list of 2 times 0 or 1, but the labels have no names. Received: \[1, 0\]. Name"),
+        (kbert.tasks.Classification(label="moods"), "but the labels have no names"),
+        (dataclasses.replace(task, labels=["a", "b", "c"]), "but there are 3 labels"),
+    ):
+        with pytest.raises(ValueError, match=expected):
+            each.examples(TABLE)
+
+
+@pytest.mark.parametrize("rows", [[[0, 1], [3]], [[0], [1]], [["0", "1"], ["2", "0"]]])
+def test_lists_of_numbers_that_name_labels_stay_names(rows):
+    examples = kbert.tasks.Classification(label_separator="|").examples(list(zip("ab", rows, strict=True)))
+    named = [set(map(int, row["label"])) for row in examples]
+    assert named == [set(map(int, row)) for row in rows]
+    task = kbert.tasks.Classification(label_separator="|", labels=["0", "1"])
+    assert task.examples([("a", ["0", "1"])]).labels.tolist() == [[1, 1]]
+
+
+def test_a_column_for_each_label(tmp_path):
+    task = kbert.tasks.Classification(label=["toxic", "obscene"])
+    rows = [("one", "1", "0"), ("two", "False", "true"), ("three", "0.0", "1.0")]
+    examples = task.read(write_table(tmp_path / "a.csv", rows, ("text", "toxic", "obscene")))
+    assert examples.label_names == ("toxic", "obscene") and examples.labels.tolist() == [[1, 0], [0, 1], [0, 1]]
+    assert task.metrics == ("micro_f1", "macro_f1", "subset_accuracy")
+    frame = {"obscene": [0, True, 1.0], "text": ["one", "two", "three"], "toxic": np.array([1, 0, 0])}
+    assert task.examples(frame).fingerprint() == task.examples(rows).fingerprint() == examples.fingerprint()
+    swapped = dataclasses.replace(task, labels=["obscene", "toxic"])
+    assert swapped.for_training(swapped.examples(rows))[1].labels.tolist() == [[0, 1], [1, 0], [1, 0]]
+    wrong = write_table(tmp_path / "b.csv", [("one", "1", "0"), ("two", "-1", "")], ("text", "toxic", "obscene"))
+    with pytest.raises(ValueError, match="b.csv, line 3: the label 'toxic' must be 0 or 1. Received: '-1'"):
+        task.read(wrong)
+    wrong_inputs(
+        lambda fields: kbert.tasks.Classification(**fields),
+        ({"label": ["a", "a"]}, "`label` must differ from each other"),
+        ({"label": []}, "`label` must be a list of strings"),
+        ({"label": ["a", "b"], "label_separator": "|"}, "`label_separator` is for a single column of labels"),
+    )
 
 
 def test_scores_by_hand():
@@ -83,6 +140,36 @@ def test_fine_tuning_evaluation_and_answers(init, run):
         kbert.evaluate(pipeline, kbert.tasks.Classification(), sentences(6))
     with pytest.raises(ValueError, match="`class_weight` is for texts with one label each"):
         kbert.finetune(init, TASK, ROWS, steps=1, sequence_length=9, class_weight="balanced")
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_label_columns_are_trained_evaluated_and_predicted(init, tmp_path):
+    """From the command line, on files; the model remembers the columns, and scores a table of 0 and 1 as well."""
+    header = ("text", "good", "film")
+    rows = [(text, int("good" in labels), int("film" in labels)) for text, labels in ROWS]
+    table = write_table(tmp_path / "train.csv", rows, header)
+    given = (
+        "--source",
+        init,
+        "--train",
+        table,
+        "--dev",
+        table,
+        "--label",
+        "good",
+        "film",
+        "--output",
+        tmp_path / "run",
+    )
+    steps = ("--steps", 2, "--batch-size", 8, "--sequence-length", 9)
+    run = execute(COMMANDS["finetune"], ["classification", *map(str, (*given, *steps))], "kbert finetune")
+    assert run.pipeline.answers.labels == ("good", "film") and run.pipeline.model.multi_label
+    scores = kbert.evaluate(tmp_path / "run", examples=table)
+    assert scores["loss"] == pytest.approx(run.metrics["dev"]["loss"], rel=1e-5)
+    moods = {"text": [row[0] for row in rows], "moods": [row[1:] for row in rows]}
+    task = {"label": "moods", "label_separator": "|"}
+    assert kbert.evaluate(run.pipeline, task, moods)["loss"] == pytest.approx(scores["loss"], rel=1e-5)
+    assert kbert.finetuning.predict_file(run.pipeline, table, tmp_path / "answers.jsonl") == len(rows)
 
 
 def test_labels_of_ones_own_are_in_their_order():

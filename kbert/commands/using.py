@@ -34,8 +34,9 @@ def _predict(asked) -> dict[str, Any]:
     start = time.monotonic()
     if asked.runner is None and (asked.beam_flags or asked.shared):
         raise ValueError("predict: `shared`, and flags after --, need `runner`. Received: no runner")
-    metrics_path = pathlib.Path(asked.output).with_suffix(".metrics.json")
-    output = check_output_file(asked.output, asked.overwrite, (".jsonl", ".csv"), [metrics_path])
+    output = pathlib.Path(asked.output)
+    metrics_path = output.with_name(output.name + ".metrics.json")  # answers.csv and answers.jsonl have one each
+    output = check_output_file(output, asked.overwrite, (".jsonl", ".csv"), [metrics_path])
     if asked.keep and pathlib.Path(asked.input).suffix.lower() not in TABLES:
         raise ValueError(f"predict: `keep` needs an input with columns. Received: {asked.input}")
     options = given(sequence_length=asked.sequence_length, top_k=asked.top_k, tagging_output=asked.tagging_output)

@@ -79,8 +79,15 @@ class Examples(abc.ABC):
         return (dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True))
 
     def to_dataframe(self) -> "pd.DataFrame":
-        """The rows as a pandas DataFrame, with labels as their names."""
-        import pandas as pd  # not above: kbert does not depend on it
+        """The rows as a pandas DataFrame, with labels as their names.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        try:
+            import pandas as pd  # not above: kbert does not depend on it
+        except ImportError as error:
+            raise ImportError("to_dataframe needs pandas: pip install pandas", name="pandas") from error
 
         return pd.DataFrame(self._rows())
 

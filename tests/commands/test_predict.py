@@ -63,7 +63,7 @@ def test_lines_to_jsonl(models, tmp_path):
     source.write_bytes("\ufeff".encode() + "\r\n".join(TEXTS).encode() + b"\nbyte \xff film")
     predict(models, "single", source, tmp_path / "deep/er/answers.jsonl")
     rows = read_jsonl(tmp_path / "deep/er/answers.jsonl")
-    about = read_json(tmp_path / "deep/er/answers.metrics.json")
+    about = read_json(tmp_path / "deep/er/answers.jsonl.metrics.json")
     assert about["texts"] == 8 and about["settings"]["batch_size"] == 3 and about["settings"]["input"] == str(source)
     texts = [*TEXTS, "byte \ufffd film"]
     assert [row["text"] for row in rows] == texts
@@ -159,8 +159,11 @@ def test_columns_of_every_table_can_be_kept(models, tmp_path, monkeypatch):
 @pytest.mark.usefixtures("eagerly")
 def test_the_same_name_in_another_format(models, tmp_path):
     (tmp_path / "t.txt").write_text("good\n")
-    predict(models, "single", tmp_path / "t.txt", tmp_path / "a.jsonl")
-    with pytest.raises(SystemExit, match="a.metrics.json already exists"):
+    for name in ("a.jsonl", "a.csv"):
+        predict(models, "single", tmp_path / "t.txt", tmp_path / name)
+    assert read_json(tmp_path / "a.csv.metrics.json")["texts"] == read_json(tmp_path / "a.jsonl.metrics.json")["texts"]
+    (tmp_path / "a.csv").unlink()
+    with pytest.raises(SystemExit, match="a.csv.metrics.json already exists"):
         predict(models, "single", tmp_path / "t.txt", tmp_path / "a.csv")
     assert not (tmp_path / "a.csv").exists()
 

@@ -127,7 +127,7 @@ def test_the_recipe_answers_with_an_export(models, tmp_path):
         "predict", *flags, "--output", tmp_path / "beam.jsonl", "--runner", "DirectRunner", "--", "--job_name=answers"
     )
     assert (tmp_path / "beam.jsonl").read_bytes() == (tmp_path / "plain.jsonl").read_bytes()
-    assert read_json(tmp_path / "beam.metrics.json")["settings"]["runner"] == "DirectRunner"
+    assert read_json(tmp_path / "beam.jsonl.metrics.json")["settings"]["runner"] == "DirectRunner"
     rows = [json.loads(line) for line in (tmp_path / "beam.jsonl").read_text().splitlines()]
     assert [row["text"] for row in rows] == TEXTS and {row["label"] for row in rows} <= {"bad", "good"}
     with pytest.raises(SystemExit, match=r"exported is a SavedModel, whose settings are fixed. Received: \['top_k'"):

@@ -1,5 +1,7 @@
 """Labelled texts in memory."""
 
+import sys
+
 import numpy as np
 import pytest
 from helpers.wrong_values import wrong_inputs
@@ -107,6 +109,12 @@ def test_rows_are_dicts_slices_and_a_data_frame(several):
         examples[3]
     with pytest.raises(ValueError, match="at least one. Received: "):
         examples[3:]
+
+
+def test_a_data_frame_without_pandas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ImportError, match="to_dataframe needs pandas: pip install pandas"):
+        EXAMPLES.to_dataframe()
 
 
 def test_rows_of_other_tasks():

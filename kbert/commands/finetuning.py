@@ -39,13 +39,15 @@ def report_finetuned(run: FinetunedRun) -> None:
 
         print(format_estimate(metrics))
         return
+    from kbert.finetuning.run_evaluation import describe_groups
+
     constant = metrics.get("constant_answer", {})
-    for name, value in metrics.get("dev", {}).items():
+    dev = metrics.get("dev", {})
+    for name, value in dev.items():
         if isinstance(value, float) and name != "loss":
             print(f"{name}: {value:.4f}" + (f"  (constant answer: {constant[name]:.4f})" if name in constant else ""))
-        elif isinstance(value, Mapping):  # entities by type
-            for kind, scores in value.items():
-                print(f"{kind}: " + ", ".join(f"{metric} {score:.4f}" for metric, score in scores.items()))
+    for line in describe_groups(dev):
+        print(line)
     where = "" if run.path is None else f"; the model is in {run.path / 'model'}"
     print(f"{metrics['minutes']:.1f} minutes{where}")
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import logging
+import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from kbert.weights.source import CHECKPOINTS
 from kbert.weights.step_checkpoint import write_description
 
 if TYPE_CHECKING:
+    from kbert.config import BertConfig
     from kbert.models.bert_model import BertModel
     from kbert.pipelines.settings import ModelSettings
 
@@ -35,6 +37,14 @@ def make_optimizer(
         bias_correction=options.bias_correction,
         layer_decay=options.layer_decay,
     )
+
+
+def log_dropout(config: "BertConfig", source: Any, dropout: float | None) -> None:
+    """Logs that a model is trained further without dropout, if that is the source's choice and not the caller's."""
+    if dropout is None and not config.hidden_dropout and not config.attention_dropout:
+        is_loaded = isinstance(source, str | os.PathLike)
+        hint = "; `dropout=0.1` (--dropout 0.1) sets the paper's" if is_loaded else ""
+        _LOGGER.info("dropout is 0, as in the source%s", hint)
 
 
 class Run:

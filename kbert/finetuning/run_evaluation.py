@@ -1,6 +1,7 @@
 """The official scores of a trained pipeline, or of several together."""
 
 import dataclasses
+import itertools
 import logging
 import os
 import time
@@ -23,6 +24,8 @@ from kbert.weights.origin import is_replaced, origin_of, reading_fields
 from kbert.weights.source import local_source
 
 _LOGGER = logging.getLogger("kbert")
+_GROUPS = 30  # labels whose scores are printed
+_NAME_WIDTH = 40  # characters of their names
 
 
 def run_evaluation(asked: Arguments) -> dict[str, Any] | tuple[dict[str, Any], Evaluation]:
@@ -140,10 +143,31 @@ def _evaluate_sets(pipeline: Pipeline, task: Task, sets: Mapping[str, Examples],
 
 
 def describe_scores(scores: Mapping) -> str:
-    """Scores as lines, for printing; those of each type of entities last."""
-    types = {f"{name} {metric}": x for name, each in scores.get("types", {}).items() for metric, x in each.items()}
-    values = {name: value for name, value in scores.items() if name != "types"} | types
-    return "\n".join(f"{k}: {v}" if isinstance(v, int) else f"{k}: {v:.4f}" for k, v in values.items())
+    """Scores as lines, for printing; those of each label or type of entities last."""
+    numbers = {name: value for name, value in scores.items() if not isinstance(value, Mapping)}
+    return "\n".join([*(f"{name}: {_shown(value)}" for name, value in numbers.items()), *describe_groups(scores)])
+
+
+def describe_groups(scores: Mapping) -> list[str]:
+    """The lines of a table with the scores of each label, or of each type of entities."""
+    lines = []
+    for groups in scores.values():
+        if not isinstance(groups, Mapping) or not groups:
+            continue
+        first = dict(itertools.islice(groups.items(), _GROUPS))
+        width = max(len(name[:_NAME_WIDTH]) for name in first)
+        header = next(iter(first.values()))
+        lines.append(" " * width + "".join(f"  {name}" for name in header))
+        for name, values in first.items():
+            cells = (f"  {_shown(value):>{len(column)}}" for column, value in values.items())
+            lines.append(f"{name[:_NAME_WIDTH]:<{width}}" + "".join(cells))
+        if len(groups) > len(first):
+            lines.append(f"and {len(groups) - len(first):,} more")
+    return lines
+
+
+def _shown(value: float) -> str:
+    return f"{value}" if isinstance(value, int) else f"{value:.4f}"
 
 
 def _load_ensemble(sources, **options) -> Pipeline:

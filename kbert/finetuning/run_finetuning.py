@@ -10,7 +10,7 @@ from typing import Any
 import keras
 
 from kbert.finetuning.finetune import FinetunedRun
-from kbert.finetuning.run import Run, make_optimizer
+from kbert.finetuning.run import Run, log_dropout, make_optimizer
 from kbert.finetuning.starting_pipeline import starting_pipeline
 from kbert.finetuning.teaching import Teaching, distillation_losses, hash_of_texts
 from kbert.inspection.board.tensor_board import log_directory
@@ -297,6 +297,7 @@ class Finetuning:
             trained = sum(math.prod(weight.shape) for weight in model.trainable_weights)
             every = model.count_params()
             _LOGGER.info("frozen in the source: %s of %s parameters are trained", f"{trained:,}", f"{every:,}")
+        log_dropout(model.config, self.asked.source, self.asked.dropout)
         if self.dev is None:
             _LOGGER.info("no dev set: nothing is evaluated, and the weights of the last step are kept")
 

@@ -33,6 +33,32 @@ def macro_f1(labels: ArrayLike, predictions: ArrayLike) -> float:
     return float(np.mean([f1(labels, predictions, c) for c in classes]))
 
 
+def precision_recall_f1(right: int, gold: int, predicted: int) -> dict[str, float]:
+    """Precision, recall and F1, from the numbers of right, of gold and of predicted things."""
+    precision = right / predicted if predicted else 0.0
+    recall = right / gold if gold else 0.0
+    both = precision + recall
+    return {"precision": precision, "recall": recall, "f1": 2 * precision * recall / both if both else 0.0}
+
+
+def scores_by_label(labels: ArrayLike, predictions: ArrayLike, names: Sequence[str]) -> dict[str, dict[str, float]]:
+    """Precision, recall and F1 of each label, with the number of examples that have it and that are given it.
+
+    `labels` and `predictions` are class numbers [n], or tables [n, N] of 0 and 1. `names` are those of the N labels.
+    """
+    labels, predictions = np.asarray(labels), np.asarray(predictions)
+    if labels.ndim == 2:  # as the class numbers of all that are on
+        is_right = (labels == 1) & (predictions == 1)
+        right, gold, guesses = (np.nonzero(is_on)[1] for is_on in (is_right, labels == 1, predictions == 1))
+    else:
+        right, gold, guesses = labels[labels == predictions], labels, predictions
+    counts = [np.bincount(numbers, minlength=len(names)).tolist() for numbers in (right, gold, guesses)]
+    return {
+        name: precision_recall_f1(hits, has, given) | {"examples": has, "predicted_examples": given}
+        for name, hits, has, given in zip(names, *counts, strict=True)
+    }
+
+
 def matthews(labels: ArrayLike, predictions: ArrayLike) -> float:
     """Matthews' correlation of two series of classes. For two it is the φ coefficient (Gorodkin 2004 for more)."""
     labels, predictions = _same_shape(labels, predictions)

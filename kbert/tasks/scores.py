@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from kbert.preprocessing.buckets import limit_batch_size, longest_first, padding_for, text_sizes, trim_padding
 from kbert.tasks.labelled_text import check_label_numbers
-from kbert.tasks.metrics import mean_squared_error, metrics_of
+from kbert.tasks.metrics import mean_squared_error, metrics_of, scores_by_label
 from kbert.tasks.training_data import row_reader
 from kbert.training.callbacks import PredictionProgress
 
@@ -126,22 +126,29 @@ def evaluate(
 ) -> tuple[dict, np.ndarray]:
     """Scores the predictions for all examples: their scores, and what `predict_scores` returned.
 
-    The scores are ``{"examples": count, "loss": cross entropy or squared error, <metric>: …}``. `metrics` are names in
+    The scores are ``{"examples": count, "loss": cross entropy or squared error, <metric>: …}``, and for a classifier
+    ``"labels": {label: …}`` with those of each label (`kbert.tasks.metrics.scores_by_label`). `metrics` are names in
     `kbert.tasks.metrics.metrics_of` the labels. No metric depends on `batch_size` or `static`.
     """
     if pipeline.model.num_labels is not None:  # before the work of predicting
         check_label_numbers(examples.labels, pipeline.model.num_labels)
     scores = predict_scores(pipeline, examples.columns, batch_size=batch_size, static=static)
-    return compare(examples, scores, metrics, pipeline.answers.thresholds), scores
+    answers = pipeline.answers
+    return compare(examples, scores, metrics, answers.thresholds, answers.labels), scores
 
 
 def compare(
-    examples: "Examples", scores: np.ndarray, metrics: Sequence[str], thresholds: ArrayLike | None = None
+    examples: "Examples",
+    scores: np.ndarray,
+    metrics: Sequence[str],
+    thresholds: ArrayLike | None = None,
+    names: Sequence[str] | None = None,
 ) -> dict:
     """The scores of `evaluate` from existing predictions, of one model or the mean of several.
 
     `scores` are probabilities [n, N], or for regression numbers [n]. `thresholds` are floats [N], which the probability
-    of a label exceeds where it is on. None: 0.5.
+    of a label exceeds where it is on. None: 0.5. With the `names` of the labels, the scores of each label are among
+    the result.
     """
     labels = examples.labels
     if examples.regression:
@@ -157,4 +164,5 @@ def compare(
             predictions = np.argmax(scores, axis=-1)
         loss = float(-np.mean(np.log(np.maximum(likelihoods, np.finfo("float64").tiny))))
     named = {name: metrics_of(labels)[name](labels, predictions) for name in metrics}
-    return {"examples": len(examples), "loss": loss, **named}
+    by_label = {} if names is None else {"labels": scores_by_label(labels, predictions, names)}
+    return {"examples": len(examples), "loss": loss, **named, **by_label}

@@ -250,11 +250,19 @@ def _check_replicas(name: str, built: "tf.distribute.Strategy", own: "tf.distrib
 
 def _describe_devices(name: str, strategy, gpus: list) -> str:
     if name == "one":
-        return "one GPU" if gpus else f"the CPU, {os.cpu_count()} cores"
+        cores = usable_cores()
+        return "one GPU" if gpus else f"the CPU, {cores} core{'s' if cores > 1 else ''}"
     if name == "tpu":
         return f"{strategy.num_replicas_in_sync} replicas on TPU cores"
     kind = "GPUs" if gpus else "CPU devices"
     return f"{strategy.num_replicas_in_sync} replicas on {kind}"
+
+
+def usable_cores() -> int:
+    """The number of CPU cores on which this process may run: fewer than the machine has under `taskset` or Slurm."""
+    if hasattr(os, "sched_getaffinity"):  # Linux
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _choose_precision(precision: str, source, best: str, why: str) -> tuple[str, str]:

@@ -39,10 +39,15 @@ def _arguments(home, *more, model="model"):
 def test_the_scores_are_those_of_the_answers(home, tmp_path, capsys):
     run_kbert("evaluate", *_arguments(home, "--output", tmp_path / "out", "--batch-size", 4, "--json"))
     scores = read_json(tmp_path / "out" / "metrics.json")
-    assert json.loads(capsys.readouterr().out.splitlines()[-1]) == scores
+    printed = capsys.readouterr().out.splitlines()
+    assert json.loads(printed[-1]) == scores
+    assert printed[-4].split() == ["precision", "recall", "f1", "examples", "predicted_examples"]
+    for line, (label, of_label) in zip(printed[-3:-1], scores["labels"].items(), strict=True):
+        name, *values = line.split()
+        assert name == label and list(map(float, values)) == pytest.approx(list(of_label.values()), abs=1e-4)
     answers = kbert.build_pipeline(kbert.load_pretrained(home / "model")).predict([text for text, _ in ROWS])["label"]
     assert scores["accuracy"] == sum(a == b for a, (_, b) in zip(answers, ROWS, strict=True)) / 13
-    assert (scores["examples"], set(scores)) == (13, {"examples", "loss", "accuracy", "macro_f1", "matthews"})
+    assert (scores["examples"], set(scores)) == (13, {"examples", "loss", "accuracy", "macro_f1", "matthews", "labels"})
     assert read_json(tmp_path / "out" / "settings.json")["pipeline"] == [str(home / "model")]
 
 
@@ -82,9 +87,9 @@ def test_a_glue_task(home, tmp_path, capsys):
     write_table(tmp_path / "glue" / "SST-2" / "dev.tsv", rows, header=("sentence", "label"))
     run_kbert("evaluate", "glue", tmp_path, "--examples", tmp_path / "glue", "--name", "SST-2", "--json")
     scores = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert set(scores) == {"examples", "loss", "accuracy"}
+    assert set(scores) == {"examples", "loss", "accuracy", "labels"}
     run_kbert("evaluate", "classification", *_arguments(home, "--metrics", "f1", "--json"))
-    assert set(json.loads(capsys.readouterr().out.splitlines()[-1])) == {"examples", "loss", "f1"}
+    assert set(json.loads(capsys.readouterr().out.splitlines()[-1])) == {"examples", "loss", "f1", "labels"}
     with pytest.raises(SystemExit, match=r"expected a model for SST-2, .*Received: .* \['bad', 'good'\]"):
         run_kbert("evaluate", "glue", home / "model", "--examples", tmp_path / "glue", "--name", "SST-2")
 
@@ -100,7 +105,7 @@ def test_both_dev_sets_of_mnli(tmp_path, capsys):
     )
     run_kbert("evaluate", "glue", tmp_path / "model", "--examples", tmp_path / "glue", "--name", "MNLI", "--json")
     scores = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert set(scores) == {"examples", "loss", "accuracy", "accuracy_mm"}
+    assert set(scores) == {"examples", "loss", "accuracy", "accuracy_mm", "labels"}
     dev = task.read(tmp_path / "glue", "dev_mm")
     answers = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "model")).predict(dev.columns)["label"]
     assert scores["accuracy_mm"] == np.mean(answers == np.array(task.labels)[dev.labels])

@@ -7,7 +7,9 @@ from helpers.run_recipe import as_flags, read_json, run_kbert
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
+from kbert.commands.finetuning import report_finetuned
 from kbert.files import sha256
+from kbert.finetuning.finetune import FinetunedRun
 from kbert.weights.open_checkpoint import open_checkpoint
 
 QUICK = as_flags(batch_size=8, sequence_length=9, learning_rate=2e-3, checkpoint_every=10, evaluate_every=30)
@@ -59,6 +61,18 @@ def test_what_it_leaves_answers_strings(run):
     assert model.pretrained.settings.task.labels == ("bad", "good")
     assert model.pretrained.settings.sequence_length == 9
     assert model.config.hidden_dropout == 0.0  # --dropout
+
+
+def test_each_label_is_scored_and_printed(run, capsys):
+    dev = read_json(run / "metrics.json")["dev"]
+    report_finetuned(FinetunedRun({"minutes": 1.0, "dev": dev}, [], None, None))
+    printed = {line.split()[0]: line.split()[1:] for line in capsys.readouterr().out.splitlines()}
+    for label, scores in dev["labels"].items():
+        assert printed[label] == [f"{x:.4f}" if isinstance(x, float) else str(x) for x in scores.values()]
+    many = {"labels": {f"{n:04}{'x' * 50}": {"f1": 0.5} for n in range(1000)}}
+    report_finetuned(FinetunedRun({"minutes": 1.0, "dev": many}, [], None, None))
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) < 40 and lines[-2] == "and 970 more" and max(map(len, lines)) < 60
 
 
 def test_settings_history_logs_but_no_checkpoints(run, home):

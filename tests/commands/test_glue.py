@@ -73,7 +73,7 @@ def test_one_run_of_a_pair_task(mrpc):
     assert json.loads(printed.splitlines()[-1]) == result
     grid = result["tasks"]["MRPC"]
     dev = grid["best"]["dev"]
-    assert set(dev) == {"examples", "loss", "f1", "accuracy"} and result["average"] is None
+    assert set(dev) == {"examples", "loss", "f1", "accuracy", "labels"} and result["average"] is None
     rows = {line[:42].strip(): line[42:].split() for line in printed.splitlines()}
     assert rows["MRPC"] == ["f1", "accuracy"]
     assert rows["paper: BERT-base, test"] == ["88.9", "-"]
@@ -147,7 +147,7 @@ def test_all_tasks_and_the_average(everything):
     result = read_json(everything / "glue.json")
     assert set(result["tasks"]) == set(GLUE_TASKS)
     dev = {name: grid["best"]["dev"] for name, grid in result["tasks"].items()}
-    assert set(dev["MNLI"]) == {"examples", "loss", "accuracy", "accuracy_mm"}
+    assert set(dev["MNLI"]) == {"examples", "loss", "accuracy", "accuracy_mm", "labels"}
     assert set(result["tasks"]["MNLI"]["constant_answer"]) == {"accuracy", "accuracy_mm"}
     nine = [dev["CoLA"]["matthews"], dev["STS-B"]["spearman"], dev["MRPC"]["f1"], dev["QQP"]["f1"]]
     nine += [dev[name]["accuracy"] for name in ("SST-2", "MNLI", "QNLI", "RTE")] + [dev["MNLI"]["accuracy_mm"]]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
-from helpers.tiny_directory import write_table
+from helpers.tiny_directory import write_table, write_tiny_directory
 from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, prepare, same
 from helpers.wrong_values import wrong_inputs, wrong_values
 
@@ -126,6 +126,23 @@ def test_another_model_does_not_resume(init, tmp_path):
         with pytest.raises(FileExistsError, match=r"other settings \(source"):
             prepare(second, TASK, ROWS, DEV, path, **QUICK).open()
         again.set_weights(model.get_weights())
+
+
+def test_training_without_dropout_is_logged(tmp_path, caplog):
+    """Shipped models were pre-trained without dropout, and are fine-tuned without it unless it is asked for."""
+    caplog.set_level("INFO", logger="kbert")
+    sources = {rate: write_tiny_directory(tmp_path / str(rate), dropout=rate) for rate in (0.0, 0.1)}
+    steps = NO_DEV | {"steps": 1}
+    for source, options, expected in (
+        (sources[0.0], {}, "dropout is 0, as in the source; `dropout=0.1` (--dropout 0.1) sets the paper's"),
+        (kbert.load_pretrained(sources[0.0]), {}, "dropout is 0, as in the source\n"),
+        (sources[0.0], {"dropout": 0.0}, None),
+        (sources[0.0], {"dropout": 0.1}, None),
+        (sources[0.1], {}, None),
+    ):
+        caplog.clear()
+        kbert.finetune(source, TASK, ROWS, **steps, **options)
+        assert "dropout is 0" not in caplog.text if expected is None else expected in caplog.text
 
 
 def test_frozen_layers_stay_frozen_and_random_ones_are_trained(init, tmp_path, caplog):

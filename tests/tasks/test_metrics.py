@@ -31,6 +31,34 @@ def test_hand_made_classes():
     assert metrics.matthews(truth, guess) == pytest.approx((2 * 1 - 1 * 1) / math.sqrt(3 * 3 * 2 * 2))
 
 
+def test_hand_made_scores_by_label():
+    truth, guess = [0, 0, 0, 1, 1, 2], [0, 0, 1, 1, 0, 0]
+    expected = {
+        "a": {"precision": 2 / 4, "recall": 2 / 3, "f1": 4 / 7, "examples": 3, "predicted_examples": 4},
+        "b": {"precision": 1 / 2, "recall": 1 / 2, "f1": 1 / 2, "examples": 2, "predicted_examples": 2},
+        "c": {"precision": 0.0, "recall": 0.0, "f1": 0.0, "examples": 1, "predicted_examples": 0},
+        "d": {"precision": 0.0, "recall": 0.0, "f1": 0.0, "examples": 0, "predicted_examples": 0},
+    }
+    tables = [np.eye(4, dtype="int32")[series] for series in (truth, guess)]
+    for series in ((truth, guess), tables):
+        scores = metrics.scores_by_label(*series, list("abcd"))
+        assert {name: pytest.approx(values) for name, values in scores.items()} == expected
+    several = metrics.scores_by_label([[1, 1], [0, 1]], [[1, 0], [1, 1]], ("x", "y"))
+    assert [several["x"][name] for name in ("precision", "recall")] == [1 / 2, 1]
+    assert [several["y"][name] for name in ("precision", "recall")] == [1, 1 / 2]
+
+
+@pytest.mark.parity
+@pytest.mark.parametrize("seed", range(3))
+def test_scores_by_label_are_those_of_scikit_learn(seed):
+    sklearn = pytest.importorskip("sklearn.metrics")
+    truth, guess = _classes(seed, classes=4)
+    expected = sklearn.precision_recall_fscore_support(truth, guess, labels=range(4), zero_division=0)
+    scores = metrics.scores_by_label(truth, guess, list("abcd"))
+    for name, values in zip(("precision", "recall", "f1", "examples"), expected, strict=True):
+        assert [each[name] for each in scores.values()] == pytest.approx(values)
+
+
 def test_hand_made_numbers():
     assert metrics.pearson([1, 2, 3], [2, 4, 6]) == pytest.approx(1)
     assert metrics.pearson([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)

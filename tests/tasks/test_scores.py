@@ -33,7 +33,7 @@ def test_classification(batch_size, static):
     scores, predictions = evaluate(pipeline, examples, ["accuracy", "macro_f1"], batch_size=batch_size, static=static)
     logits = outputs_of(pipeline)["logits"]
     nll = keras.ops.convert_to_numpy(keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True))
-    assert set(scores) == {"examples", "loss", "accuracy", "macro_f1"} and scores["examples"] == 11
+    assert set(scores) == {"examples", "loss", "accuracy", "macro_f1", "labels"} and scores["examples"] == 11
     assert scores["loss"] == pytest.approx(nll.mean(), abs=1e-5)
     assert scores["accuracy"] == np.mean(np.argmax(logits, axis=-1) == labels)
     np.testing.assert_allclose(predictions, keras.ops.softmax(logits), atol=1e-5)

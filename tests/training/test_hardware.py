@@ -34,12 +34,18 @@ def no_accelerator(monkeypatch):
     monkeypatch.delenv("TF_CONFIG", raising=False)
 
 
+def test_cores_are_those_that_the_process_may_use(no_accelerator, monkeypatch):
+    for cores, text in (({3}, "the CPU, 1 core "), ({0, 1, 5}, "the CPU, 3 cores ")):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda pid, cores=cores: cores)
+        assert text in choose_hardware().describe()
+
+
 def test_auto_without_accelerator(no_accelerator):
     chosen = choose_hardware()
     assert (chosen.name, chosen.replicas, chosen.precision, chosen.jit_compile) == ("one", 1, "float32", False)
     assert chosen.describe().splitlines() == [
         "Hardware:",
-        f"  strategy one: the CPU, {os.cpu_count()} cores (auto: there is no GPU)",
+        f"  strategy one: the CPU, {len(os.sched_getaffinity(0))} cores (auto: there is no GPU)",
         "  precision float32 (auto: on a CPU bfloat16 may be faster or slower; recipes/benchmark.py tells)",
         "  XLA off (auto: on a CPU it takes long to compile and gains little)",
     ]

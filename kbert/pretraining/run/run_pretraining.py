@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from kbert.corpus.corpus_files import check_apart
-from kbert.finetuning.run import Run, make_optimizer
+from kbert.finetuning.run import Run, log_dropout, make_optimizer
 from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.models.quantized_layers import check_not_quantized
@@ -122,6 +122,8 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
             directory.discard()
         raise
     _LOGGER.info("%s", describe_plan(settings, model, real_fractions, corpus_tokens))
+    if settings.init is not None:
+        log_dropout(model.config, settings.init, settings.dropout)
     run.describe_model(model, model_settings, data.vocabulary)
     windows = checkpoint_every // log_every
     if log_dir is not None:

@@ -10,6 +10,8 @@ BILOU   U-LOC  B-PER  L-PER      U-PER  O      the same with L and U
 import collections
 from collections.abc import Sequence
 
+from kbert.tasks.metrics import precision_recall_f1
+
 _PREFIXES = {"iob1": "BI", "iob2": "BI", "bioes": "BIES", "bilou": "BILU"}
 _OF_BIOES = str.maketrans("LU", "ES")
 
@@ -189,13 +191,5 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
 
 
 def _scores(entities, guesses, right):
-    precision = right / guesses if guesses else 0.0
-    recall = right / entities if entities else 0.0
-    both = precision + recall
-    return {
-        "precision": precision,
-        "recall": recall,
-        "f1": 2 * precision * recall / both if both else 0.0,
-        "entities": entities,
-        "predicted_entities": guesses,
-    }
+    scores = precision_recall_f1(right, entities, guesses)
+    return {**scores, "entities": entities, "predicted_entities": guesses}

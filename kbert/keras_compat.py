@@ -7,6 +7,9 @@ drops the same positions on all replicas), the losses (Keras divides by the numb
 """
 
 import contextlib
+import os
+import pathlib
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -370,3 +373,26 @@ def is_tensorflow_op(name: str) -> bool:
     from tensorflow.python.framework import op_def_registry
 
     return ">" not in name and op_def_registry.get(name) is not None
+
+
+def is_pattern(path: str | os.PathLike) -> bool:
+    """Whether TensorFlow, which looks for checkpoints by glob, takes a path for a pattern that does not match it."""
+    path = os.path.abspath(path)
+    return "\\" in path or "]" in path.partition("[")[2]
+
+
+@contextlib.contextmanager
+def without_pattern(path: str | os.PathLike) -> Iterator[str]:
+    """A path that TensorFlow can read in place of `path`, a directory or the prefix of files, while the context lasts.
+
+    Symbolic links in a temporary directory lead to the files of a path that `is_pattern`.
+    """
+    if not is_pattern(path):
+        yield os.fspath(path)
+        return
+    path = pathlib.Path(path).absolute()
+    with tempfile.TemporaryDirectory() as directory:
+        for file in path.parent.iterdir():
+            if file.name.startswith(path.name):
+                os.symlink(file, os.path.join(directory, "linked" + file.name.removeprefix(path.name)))
+        yield os.path.join(directory, "linked")

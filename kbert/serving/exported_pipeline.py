@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from kbert.checks import check_path
 from kbert.files import read_json, sha256
+from kbert.keras_compat import without_pattern
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class
 from kbert.preprocessing.strings import as_text, string_columns
@@ -122,7 +123,8 @@ def _not_ours(path):
 
 def _load(path):
     try:
-        return tf.saved_model.load(str(path))
+        with without_pattern(path) as readable:
+            return tf.saved_model.load(readable)
     except Exception as error:  # a graph that is damaged leads to any
         reason = f"{type(error).__name__}: " + str(error).partition("\n")[0]
         raise ValueError(f"{path}: TensorFlow cannot load it: {reason}") from error

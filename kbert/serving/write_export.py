@@ -10,6 +10,7 @@ import datetime
 import errno
 import fcntl
 import hashlib
+import logging
 import os
 import pathlib
 import shutil
@@ -23,6 +24,7 @@ from tensorflow_serving.apis import prediction_log_pb2
 
 from kbert.checks import check_directory
 from kbert.files import check_json, explain_full_disk, flush, flush_tree, is_partial, read_json, write_json
+from kbert.keras_compat import is_pattern
 from kbert.models.write_saved_model import write_saved_model
 from kbert.options import Arguments
 from kbert.pipelines.pipeline import Pipeline
@@ -37,6 +39,8 @@ from kbert.weights.origin import is_replaced, origin_of
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
+
+_LOGGER = logging.getLogger("kbert")
 
 
 def write_export(asked: Arguments) -> pathlib.Path:
@@ -73,6 +77,12 @@ def write_export(asked: Arguments) -> pathlib.Path:
             card = model_card(target, pipeline, served, limits, report, making)
             write_json(partial / "card.json", card)
             if _appears(partial, target):
+                if is_pattern(target):
+                    _LOGGER.warning(
+                        "%s: TensorFlow reads [ and \\ in a path as a pattern, so TensorFlow Serving and "
+                        "tf.saved_model.load need this export under another path. kbert reads it here.",
+                        target,
+                    )
                 return target
             target = _next_version(target.parent, asked.version)  # another export took it meanwhile
 

@@ -90,10 +90,10 @@ def _read_values(path, dtypes):
         return [
             value.astype(dtype) if dtype == "bfloat16" else value for value, dtype in zip(values, dtypes, strict=True)
         ]
-    import tensorflow as tf
+    from kbert.weights.files.tf_checkpoint_file import open_reader
 
-    reader = tf.train.load_checkpoint(str(path / VALUES))
-    return [reader.get_tensor(f"values/{i}/.ATTRIBUTES/VARIABLE_VALUE") for i in range(len(dtypes))]
+    with open_reader(path / VALUES) as reader:
+        return [reader.get_tensor(f"values/{i}/.ATTRIBUTES/VARIABLE_VALUE") for i in range(len(dtypes))]
 
 
 def open_step_checkpoint(path: PathLike) -> StepCheckpoint:

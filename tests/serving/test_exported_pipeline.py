@@ -43,6 +43,16 @@ def _rounded(value):
     return pytest.approx(value, abs=1e-5) if isinstance(value, float) else value
 
 
+@pytest.mark.parametrize("name", ["a[b]", "back\\slash"])
+def test_a_directory_that_tensorflow_reads_as_a_pattern(served_models, tmp_path, caplog, name):
+    served = served_models["single"]
+    path = kbert.export(served.pipeline, tmp_path / name)
+    assert f"{path}: TensorFlow reads [ and \\ in a path as a pattern" in caplog.text
+    texts = {"text": [_text(text) for text in served.columns["text"]]}
+    here, elsewhere = (ExportedPipeline(place).predict_on_batch(texts) for place in (path, served.path))
+    assert here["probabilities"].tolist() == elsewhere["probabilities"].tolist()
+
+
 def test_the_highest_version_is_meant(tmp_path):
     for version in ("2", "10", "9"):
         (tmp_path / "m" / version).mkdir(parents=True)

@@ -138,6 +138,14 @@ def test_damaged_checkpoints_do_not_take_the_place_of_whole_ones(tmp_path, keep)
     assert checkpoints.steps() == [8, 11][-keep:] and checkpoints.restore() == 11
 
 
+@pytest.mark.parametrize("name", ["run[a]", "back\\slash"])
+def test_a_directory_that_tensorflow_reads_as_a_pattern(tmp_path, name):
+    """Its checkpoints were taken for damaged ones, and the run started anew."""
+    checkpoints = Checkpoints(tmp_path / name, tiny.model())
+    checkpoints.save(4)
+    assert checkpoints.restore() == 4
+
+
 def test_another_models_checkpoint_is_an_error(uninterrupted):
     output, _, _ = uninterrupted
     with pytest.raises(ValueError, match=r"another model.*Received: .*\[37, 12\].*another directory"):

@@ -89,6 +89,22 @@ def test_it_is_found_by_any_of_its_names(name):
     assert load(ORIGINAL / name, task="encoder").config.hidden_dim == 12
 
 
+@pytest.mark.parametrize("place", ["plain", "run[a]", "[!x]", "back\\slash", "a[", "star*"])
+@pytest.mark.parametrize("name", ["bert_model.ckpt", "model[1].ckpt"])
+def test_characters_that_tensorflow_reads_as_a_pattern(tmp_path, place, name):
+    """It looks for checkpoints by glob, and does not find its own file below a directory named "[a]"."""
+    directory = tmp_path / place
+    directory.mkdir()
+    shutil.copy(ORIGINAL / "bert_config.json", directory)
+    for file in ORIGINAL.glob("bert_model.ckpt.*"):
+        shutil.copy(file, directory / file.name.replace("bert_model.ckpt", name))
+    model = load(ORIGINAL)
+    assert_same_weights(load(directory), model)
+    assert_same_weights(load(directory / name), model)
+    kbert.save_pretrained(model, directory / "saved", format="google")
+    assert_same_weights(load(directory / "saved"), model)
+
+
 def test_the_output_of_a_training_run(tmp_path):
     """As run_pretraining.py leaves it: several checkpoints, and a file that names the latest."""
     for step in (10, 20):

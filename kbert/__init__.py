@@ -5,7 +5,7 @@ costs nothing and the model side (config, layers, optim, models) never pulls in 
 after kbert, its start-up messages are hidden; the environment variable ``TF_CPP_MIN_LOG_LEVEL=0`` shows them.
 """
 
-from kbert.import_hooks import quiet_tensorflow, register_saved_classes
+from kbert.import_hooks import explain_legacy_keras, quiet_tensorflow, register_saved_classes
 from kbert.lazy import lazy_exports
 
 __version__ = "0.1.0"
@@ -13,5 +13,6 @@ __version__ = "0.1.0"
 __all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)
 register_saved_classes()
 quiet_tensorflow()
+explain_legacy_keras()
 
 import kbert.tasks  # noqa: E402, F401  the last room, which registers its tasks for those before it

@@ -3,7 +3,8 @@
 Keras looks up the classes in a .keras file in its table of custom objects, to which a class is added when its module is
 imported, and asks nobody about a name that it does not have. Importing all classes beforehand would import Keras with
 kbert. So as soon as Keras is imported, a placeholder for each class of kbert is added to it, which imports the class
-when a file needs it. And TensorFlow's start-up messages are hidden.
+when a file needs it. TensorFlow's start-up messages are hidden, and an environment variable that keeps tensorflow-text
+from being imported is named.
 """
 
 import importlib
@@ -81,6 +82,22 @@ def _run_quietly(execute, module) -> None:
             for line in held:
                 if not re.match(_START_UP, line):
                     os.write(2, line)
+
+
+def explain_legacy_keras() -> None:
+    """Names the environment variable that keeps tensorflow-text, which needs `tf.keras`, from being imported."""
+    _run_import("tensorflow_text", _run_with_keras)
+
+
+def _run_with_keras(execute, module) -> None:
+    value = os.environ.get("TF_USE_LEGACY_KERAS")
+    if value in ("1", "true", "True") and importlib.util.find_spec("tf_keras") is None:
+        raise ImportError(
+            f"TF_USE_LEGACY_KERAS={value} makes TensorFlow look for Keras 2 (tf_keras), which is not installed, and "
+            "tensorflow-text cannot be imported without it. kbert uses Keras 3: unset the variable.",
+            name="tf_keras",
+        )
+    execute(module)
 
 
 def _run_import(package: str, run: Callable) -> None:

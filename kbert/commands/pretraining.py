@@ -173,24 +173,6 @@ def report_pretraining_scores(scores: Mapping[str, Any]) -> None:
         )
 
 
-def serve_data(port: Count = 5050, host: str | None = None) -> None:
-    """Makes the training batches of a pre-training on this machine, for a trainer on another.
-
-    This is for a GPU machine whose CPU is too slow to draw pairs and masks; it is given ``--data-service
-    HOST:PORT``. Both machines must see the records under the same path. The batches are those that the training machine
-    would make itself, in the same order, even after a restart of either machine.
-
-    Args:
-        port: of the dispatcher; its worker uses the next one.
-        host: this machine's name, under which the training machine can reach it; None: its host name.
-    """
-    from kbert.pretraining.data_service import DataService
-
-    service = DataService(port, host)
-    print(f"Serving batches at {service.address}", flush=True)
-    service.join()
-
-
 COMMANDS = {
     "vocabulary": Command(
         verb=vocabulary,
@@ -238,5 +220,4 @@ COMMANDS = {
         as_json=dict,
         epilog="kbert evaluate-pretraining records --source saved_models/kbert-tiny",
     ),
-    "serve-data": Command(verb=serve_data),
 }

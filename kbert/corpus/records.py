@@ -35,8 +35,6 @@ class Records:
 
     Args:
         directory: written by `write_records` or kbert records.
-        in_graph: whether `pool` and `index` use TensorFlow's operations alone, so that another process can run them.
-            These cannot compute a SHA-256, so all shards are checked on opening.
 
     Raises:
         TypeError: `directory` is not a path.
@@ -49,7 +47,7 @@ class Records:
         pool = records.pool(0)  # TokenPool of the first training shard
     """
 
-    def __init__(self, directory: str | os.PathLike, in_graph: bool = False):
+    def __init__(self, directory: str | os.PathLike):
         self.directory = check_path(directory, "Records: `directory`")
         self.manifest = read_manifest(self.directory)
         self.token_type = tf.as_dtype(self.manifest["token_type"])
@@ -62,9 +60,6 @@ class Records:
             read_index(self.directory, shard)
         self.training = [shard for shard in shards if not shard["held_out"]]
         self.held_out = [shard for shard in shards if shard["held_out"]]
-        self._in_graph = in_graph
-        if in_graph:
-            self.check_hashes()
 
     def tokenizer(self, **kwargs) -> BertTokenizer:
         """The `kbert.BertTokenizer` that the records were made with; `kwargs` are further arguments of it."""
@@ -113,8 +108,6 @@ class Records:
 
     def _pool(self, number, held_out, with_tokens):
         shards = self.held_out if held_out else self.training
-        if self._in_graph:
-            return self._pool_in_graph(number, shards, with_tokens)
 
         def read(number):
             shard = shards[number]
@@ -127,21 +120,6 @@ class Records:
             return TokenPool(*map(tf.convert_to_tensor, read(int(number))))
         parts = tf.numpy_function(read, [number], (self.token_type, tf.int32, tf.int32, tf.int64))
         return TokenPool(*(tf.ensure_shape(part, [None]) for part in parts))
-
-    def _pool_in_graph(self, number, shards, with_tokens):
-        def column(values):
-            return tf.gather(tf.constant(values), number)
-
-        path = column([str(self.directory.absolute() / shard["name"]) for shard in shards])
-        sentences, documents = (column([shard[name] for shard in shards]) for name in ("sentences", "documents"))
-        numbers = tf.io.decode_raw(tf.io.read_file(path + ".index"), tf.int32)[2:]
-        lengths, sizes = numbers[:sentences], numbers[sentences:]
-        token_ids = tf.zeros([0], self.token_type)
-        if with_tokens:
-            token_ids = tf.io.decode_raw(tf.io.read_file(path + ".tokens"), self.token_type)
-        first = column(np.array([shard["first_document"] for shard in shards], np.int64))
-        ids = first + tf.range(tf.cast(documents, tf.int64), dtype=tf.int64)
-        return TokenPool(token_ids, lengths, tf.concat([[0], tf.cumsum(sizes)], 0), ids)
 
     def _read_tokens(self, shard):
         path = self.directory / f"{shard['name']}.tokens"

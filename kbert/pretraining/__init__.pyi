@@ -1,4 +1,3 @@
-from kbert.pretraining.data_service import DataService as DataService
 from kbert.pretraining.dataset import pretraining_dataset as pretraining_dataset
 from kbert.pretraining.dataset_statistics import dataset_statistics as dataset_statistics
 from kbert.pretraining.dataset_statistics import format_report as format_report

@@ -22,7 +22,6 @@ from kbert.corpus.pool import POOL_SENTENCES, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.keras_compat import with_known_length
-from kbert.pretraining.data_service import from_service
 from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens
 from kbert.pretraining.rows import add_further_parts, arrange_in_rows, count_rows, row_of_pairs
@@ -81,7 +80,6 @@ def pretraining_dataset(
     format: str = "auto",
     language: str = "en",
     pool_sentences: int = POOL_SENTENCES,
-    data_service: str | None = None,
 ) -> tf.data.Dataset:
     """The batches of BERT's pre-training, from a corpus of text or from records.
 
@@ -129,8 +127,6 @@ def pretraining_dataset(
         format, language: of files of text, as `kbert.corpus.read_documents` takes them.
         pool_sentences: how many sentences of text, in files or in memory, are a pool, from which random next sentences
             are drawn, and which is shuffled.
-        data_service: "host:port" of a `kbert.pretraining.DataService` that makes the training batches, of
-            records that it sees under the same path.
 
     Returns:
         tf.data.Dataset of (inputs, labels, sample_weight) with static shapes. inputs: `token_ids`, `segment_ids`
@@ -183,19 +179,19 @@ def pretraining_dataset(
     if is_tfrecords(source):
         decided = {"packed": packed, "whole_word": whole_word, "entity_ids": entity_ids, "dupe_factor": dupe_factor}
         decided |= {"left_to_right": left_to_right, "random_next_rate": random_next_rate, **mask_rates}
-        _check_decided(decided | {"data_service": data_service})
+        _check_decided(decided)
         check_tfrecords(source, held_out, (sequence_length, max_predictions), evaluation)
         lengths = {"sequence_length": sequence_length, "max_predictions": max_predictions}
         which = {"seed": seed, "epochs": epochs, "evaluation": evaluation, "held_out": held_out}
         drawn = tfrecord_rows(source, tokenizer, **lengths, **which, next_sentence=next_sentence)
         dataset = drawn.skip(start_step * batch_size + start_row).batch(batch_size, drop_remainder=not evaluation)
-        return _finished(dataset, batch_size if evaluation else None, evaluation, batches, None)
+        return _finished(dataset, batch_size if evaluation else None, evaluation, batches)
     pairing = (max_tokens, short_sequence_rate, random_next_rate, next_sentence)
     sentence_pairs = shared_pairs(*pairing)
     parts = num_parts or default_num_parts(sequence_length)
 
     def find_rows(table):
-        return row_of_pairs(masking, table, sequence_length, parts, next_sentence, in_graph=data_service is not None)
+        return row_of_pairs(masking, table, sequence_length, parts, next_sentence)
 
     def visit(epoch):
         return epoch if dupe_factor is None else epoch % dupe_factor
@@ -209,13 +205,10 @@ def pretraining_dataset(
     fractions = None
     opened = open_source(source, format, language)
     if isinstance(opened, Records):
-        records = opened if data_service is None else Records(opened.directory, in_graph=True)
-        records.check_tokenizer(tokenizer)
-        pools, rows_before = record_pools(records, seed, epochs, evaluation, count, rows_before)
+        opened.check_tokenizer(tokenizer)
+        pools, rows_before = record_pools(opened, seed, epochs, evaluation, count, rows_before)
         if evaluation and batches is not None:
-            fractions = held_out_fractions(records, count, batches * batch_size)
-    elif data_service is not None:
-        raise ValueError(f"A data service makes batches of records. Received: {source!r}, which is text")
+            fractions = held_out_fractions(opened, count, batches * batch_size)
     else:
         documents = text_documents(opened, tokenizer, seed, epochs, evaluation, held_out, visit)
         pools = text_pools(documents, tokenizer, pool_sentences).map(_graph(lambda epoch, _, pool: (epoch, pool)))
@@ -250,7 +243,7 @@ def pretraining_dataset(
     )
     is_filled = evaluation or callable(epochs)
     dataset = dataset.rebatch(batch_size, drop_remainder=not is_filled)
-    return _finished(dataset, batch_size if is_filled else None, evaluation, batches, data_service)
+    return _finished(dataset, batch_size if is_filled else None, evaluation, batches)
 
 
 def _check_decided(options):
@@ -262,13 +255,11 @@ def _check_decided(options):
         raise ValueError(f"pretraining_dataset: TFRecords were masked when they were written. Received: {shown}")
 
 
-def _finished(dataset, filled_size, evaluation, batches, data_service):
+def _finished(dataset, filled_size, evaluation, batches):
     if filled_size is not None:
         dataset = dataset.map(_graph(lambda *batch: _filled(batch, filled_size)))
     if batches is not None:
         dataset = dataset.take(batches)
-    if data_service is not None:
-        dataset = from_service(dataset, data_service)
     if evaluation:
         dataset = _in_memory(dataset)
     return with_options(dataset).prefetch(tf.data.AUTOTUNE)

@@ -136,10 +136,10 @@ def pretraining_input(settings):
 
 
 def rows(settings):
-    """The assignment of the pairs of one pool to rows, by NumPy and by TensorFlow's operations alone.
+    """The assignment of the pairs of one pool to rows, by NumPy.
 
     Returns:
-        dict of the processor time a row in microseconds, the least of `rounds` calls, of both ways; the numbers of rows
+        dict of the processor time a row in microseconds, the least of `rounds` calls; the numbers of rows
         and pairs; and the fractions of tokens that are not padding (`kbert.pretraining.real_fractions`).
     """
     source = source_of(settings)
@@ -148,15 +148,14 @@ def rows(settings):
     masking = TokenMasking(tokenizer, settings.max_predictions)
     table = sentence_pairs(first_pool(source, tokenizer), 0, 0, max_pair_tokens(length))
     result = {"pairs": int(tf.size(table.keys))}
-    for name, in_graph in (("numpy", False), ("in_graph", True)):
 
-        @tf.function(autograph=False)
-        def assign(table, in_graph=in_graph):
-            return row_of_pairs(masking, table, length, default_num_parts(length), in_graph=in_graph)
+    @tf.function(autograph=False)
+    def assign(table):
+        return row_of_pairs(masking, table, length, default_num_parts(length))
 
-        result["rows"] = int(count_rows(assign(table)))
-        result[f"{name}_processor_us_per_row"] = 1e6 * min(_seconds(assign, table) for _ in range(settings.rounds))
-        result[f"{name}_processor_us_per_row"] /= max(1, result["rows"])
+    result["rows"] = int(count_rows(assign(table)))
+    seconds = min(_seconds(assign, table) for _ in range(settings.rounds))
+    result["numpy_processor_us_per_row"] = 1e6 * seconds / max(1, result["rows"])
     fractions = real_fractions(source, tokenizer, sequence_length=length, max_predictions=settings.max_predictions)
     sizes = {"sequence_length": length, "max_predictions": settings.max_predictions}
     return result | {f"{name}_real_fraction": fraction for name, fraction in fractions.items()} | sizes

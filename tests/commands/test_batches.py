@@ -89,7 +89,6 @@ def test_weight_decay_shrinks_kernels_only(batches, tmp_path):
         ),
         ({"phases": ["16:1"]}, "Received: {'phases': "),
         ({"steps": None, "hours": 1.0}, "Received: {'hours': 1.0} as well"),
-        ({"data_service": "host:1"}, "a data service makes rows of records"),
         ({"init": kbert.BertPretrainer}, "`init` must be a kbert directory.* Received: type"),
     ],
 )

@@ -115,7 +115,7 @@ MORE = {  # other flags that take a path
     ],
     "benchmark": [("serve", "--model", "<init>"), ("input", "--vocabulary", "<vocab.txt>", "--corpus", "<corpus.txt>")],
 }
-NO_PATHS = {"serve-data", "pretrain_on_gpu"}  # the latter on JAX: tests/experiments/test_pretrain_on_gpu.py
+NO_PATHS = {"pretrain_on_gpu"}  # on JAX: tests/experiments/test_pretrain_on_gpu.py
 PRETRAINING, CORPUS = "kbert.pretraining.run.run_pretraining", "kbert.pretraining.run.corpus_data"
 TRAINERS = ("kbert.finetuning.run_finetuning", "kbert.finetuning.features.train", PRETRAINING)
 BEFORE_AN_OUTPUT = {

@@ -23,7 +23,7 @@ from kbert.pretraining import shared_graphs
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
 from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.real_fractions import real_fractions
-from kbert.pretraining.rows import assign_rows, assign_rows_in_graph
+from kbert.pretraining.rows import assign_rows
 from kbert.text.tokenizer import BertTokenizer
 
 S, P = 90, 14
@@ -191,9 +191,6 @@ def test_bad_arguments(records, tokenizer):
             dataset_of(records, tokenizer, **options)
 
 
-in_one_graph = tf.function(assign_rows_in_graph, autograph=False)
-
-
 def best_fit(lengths, masks, sequence_length, max_predictions, num_parts):
     """The algorithm part by part: how many rows it takes."""
     rows = []  # [tokens, masks, parts] that are free
@@ -219,10 +216,6 @@ def test_limits_and_number_of_rows(sequence_length, max_predictions, num_parts, 
     assert np.bincount(rows).max() <= num_parts
     expected = best_fit(lengths, masks, sequence_length, max_predictions, num_parts)
     assert abs(rows.max() + 1 - expected) <= 0.01 * expected  # equal spaces are not taken in the same order
-    in_graph = in_one_graph(
-        *(some.astype("int32") for some in (lengths, masks)), sequence_length, max_predictions, num_parts
-    )
-    np.testing.assert_array_equal(in_graph, rows)
     shuffled = np.random.default_rng(0).permutation(700)
     again = assign_rows(lengths[shuffled], masks[shuffled], sequence_length, max_predictions, num_parts)
     assert again.max() == rows.max()  # so that counting rows needs no order
@@ -235,8 +228,6 @@ def test_by_hand():
     assert assign_rows([8, 8], [1, 1], 8, 1, 1).tolist() == [0, 1]
     assert assign_rows([7, 6, 2, 1], [1] * 4, 8, 9, 9).tolist() == [0, 1, 1, 0]  # the least space that is enough
     assert assign_rows([], [], 8, 2, 2).tolist() == []
-    empty = tf.zeros([0], tf.int32)
-    assert assign_rows_in_graph(empty, empty, 8, 2, 2).numpy().tolist() == []
 
 
 @pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])

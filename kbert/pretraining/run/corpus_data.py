@@ -52,9 +52,8 @@ class CorpusData:
     model.
     """
 
-    def __init__(self, settings: "PretrainingSettings", data_service: str | None = None):
+    def __init__(self, settings: "PretrainingSettings"):
         self.settings = settings
-        self.data_service = data_service
         if is_tfrecords(settings.source):
             self.source = settings.source
             check_tfrecords(self.source, settings.held_out)
@@ -114,7 +113,7 @@ class CorpusData:
         """The batches from a step to the end of its stage, as `fit_steps` asks for them."""
         stages = self.settings.stages()
         row = first_row(stages, starts, start_step)
-        return self.batches(stages[len(starts) - 1], start_row=row, data_service=self.data_service)
+        return self.batches(stages[len(starts) - 1], start_row=row)
 
     def evaluations(self) -> dict:
         """The held-out batches of every phase, at its own length: number of the phase → dataset.

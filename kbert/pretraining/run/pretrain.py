@@ -138,14 +138,12 @@ class Rows(Options):
         held_out: for text: the fraction of the documents that are only for evaluation, 0.01 by default (of TFRecords of
             the rows); records have their own.
         evaluation_batches: the number of batches made from the held-out documents.
-        data_service: "host:port" of a service that makes the training batches (``kbert serve-data``); of records.
     """
 
     packed: bool | None = None
     fill_rows: bool = False
     held_out: FractionBelowOne | None = None
     evaluation_batches: Count = 50
-    data_service: Annotated[str | None, PASSING] = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -118,10 +118,6 @@ def run_write_batches(asked: "Arguments") -> dict[str, Any]:
 
 
 def _write_batches(asked):
-    if asked.rows.data_service is not None:
-        raise ValueError(
-            f"write_batches: makes the batches itself, expected no `data_service`. Received: {asked.rows.data_service}"
-        )
     records = Records(asked.records)
     options = {name: value for name, value in vars(asked).items() if name in _OF_PRETRAIN}
     settings = PretrainingSettings(pretrain.arguments(asked.records, **options), records.directory)

@@ -63,7 +63,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     hardware = choose_hardware(
         settings.strategy, settings.precision, settings.xla, settings.logical_cpus, source=settings.init
     )
-    check_run(settings, hardware, log_every, asked.rows.data_service)
+    check_run(settings, hardware, log_every)
     stages = settings.stages()
     # Phases, a ramp and the clock are fractions of the run: of a longer one the steps done would have been others.
     is_extendable = settings.hours is None and len(stages) == 1
@@ -77,7 +77,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
         check_output(asked.output, settings.to_dict(), longer_schedule, undecided)
 
     # The data, and the model that learns from them
-    data = _open_data(settings, asked.rows.data_service)
+    data = _open_data(settings)
     keras.utils.set_random_seed(settings.seed)
     model = _for_plain_rows(data.starting_model(hardware, keep_given=asked.dry_run), hardware)
     check_not_quantized(model)
@@ -196,8 +196,8 @@ def _check_kept(asked, settings, checkpoint_every) -> None:
         raise ValueError(f"pretrain: `keep_best` needs `output` and rows of one length. Received: {received}")
 
 
-def check_run(settings: PretrainingSettings, hardware: Hardware, log_every: int, data_service: str | None) -> None:
-    """Raises ValueError if the hardware, the intervals or the data service do not go with the settings."""
+def check_run(settings: PretrainingSettings, hardware: Hardware, log_every: int) -> None:
+    """Raises ValueError if the hardware or the intervals do not go with the settings."""
     if settings.hours is not None and hardware.name == "multiworker":
         raise ValueError("pretrain: `hours` works on one machine only, as the clocks of several differ. Give `steps`.")
     if settings.hours is not None and keras.backend.backend() != "tensorflow":
@@ -212,19 +212,17 @@ def check_run(settings: PretrainingSettings, hardware: Hardware, log_every: int,
             "pretrain: --log-every (by default the divisor of --checkpoint-every nearest to 100) must be a multiple of "
             f"--steps-per-execution. Received: {log_every} and {settings.steps_per_execution}"
         )
-    if data_service is not None and not settings.reads_records:
-        raise ValueError("pretrain: a data service makes rows of records. Received: data_service, and text")
     for rows in (*sizes, *(phase.batch_size for phase in settings.all_phases())):  # of training, and of evaluation
         check_divides(rows)
 
 
-def _open_data(settings, data_service):
+def _open_data(settings):
     if settings.batches is not None:
         return StoredBatches(settings)
     # Not above: it loads TensorFlow, which a training on batches does not need.
     from kbert.pretraining.run.corpus_data import CorpusData
 
-    return CorpusData(settings, data_service)
+    return CorpusData(settings)
 
 
 def _for_plain_rows(model: "BertPretrainer", hardware: Hardware) -> "BertPretrainer":

@@ -84,7 +84,7 @@ def ablations(
         output: directory, which several tables may share.
         vocabulary: a vocab.txt, for text.
         held_out: fraction of the text that is held out, 0.01 by default.
-        names: file of ``kbert names``, for the row of masking with names.
+        names: file of recipes/find_names.py, for the row of masking with names.
         results: directory of the tables; None: results/ in `output`.
         size: of the models.
         sizes: in table6.

@@ -193,8 +193,6 @@ def test_a_directory_is_no_file_and_not_below_one(tmp_path, pipeline):
 def test_numbers_are_named(pipeline):
     examples, larger = TASK.examples(ROW), tiny_config(num_layers=2)
     rows = [
-        (lambda wrong: kbert.corpus.frequent_names([["A B"]], min_count=wrong), "frequent_names: `min_count`"),
-        (lambda wrong: kbert.corpus.frequent_names([["A B"]], max_names=wrong), "frequent_names: `max_names`"),
         (lambda wrong: kbert.pretraining.token_counts("x", tiny_tokenizer(), wrong), "token_counts: `max_tokens`"),
         (lambda wrong: kbert.evaluate(pipeline, TASK, ROW, batch_size=wrong), "evaluate: `batch_size`"),
         (lambda wrong: predict_file(pipeline, __file__, "a.jsonl", batch_size=wrong), "predict_file: `batch_size`"),

@@ -1,11 +1,9 @@
 """Commands that fine-tune: on a task, on GLUE, on the features of a frozen encoder."""
 
-import json
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 import kbert
-from kbert.checks import check_output_file
 from kbert.cli import Command
 from kbert.finetuning.finetune import FinetunedRun, finetune
 from kbert.finetuning.grid import finetune_glue
@@ -244,36 +242,6 @@ def report_taggers(metrics: Mapping[str, Any]) -> None:
     print(describe_scores(metrics["feature_modes"]) if "feature_modes" in metrics else describe_estimate(metrics))
 
 
-def triviaqa(
-    questions: PathLike, evidence: PathLike, output: PathLike, *, words: Count = 400, overwrite: bool = False
-) -> dict[str, Any]:
-    """Converts TriviaQA to SQuAD's format, for fine-tuning before SQuAD as in section 4.2 of the paper.
-
-    Each document is cut to its first words, and is used only if these contain one of the answer's aliases.
-
-    Args:
-        questions: TriviaQA's JSON.
-        evidence: directory of TriviaQA's documents.
-        output: the .json to write.
-        words: of each document to keep.
-        overwrite: replace `output`.
-
-    Returns:
-        dict: ``questions`` and ``output``.
-    """
-    from kbert.files import atomic_file
-    from kbert.tasks.span.triviaqa import triviaqa_questions
-
-    output = check_output_file(output, overwrite)
-    articles = list(triviaqa_questions(questions, evidence, words))
-    if not articles:
-        raise ValueError(f"no document contains an answer in its first {words} words")
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_file(output) as file:
-        json.dump({"version": "1.1", "data": articles}, file, ensure_ascii=False)
-    return {"questions": len(articles), "output": str(output)}
-
-
 COMMANDS = {
     "finetune": Command(
         verb=finetune,
@@ -305,11 +273,5 @@ COMMANDS = {
         as_json=dict,
         resumes=True,
         epilog="kbert tag-features --source saved_models/kbert-tiny --train eng.train --output runs/features",
-    ),
-    "triviaqa": Command(
-        verb=triviaqa,
-        report=lambda done: print(
-            f"Wrote {done['output']}: {done['questions']:,} questions, each with a document that has the answer."
-        ),
     ),
 }

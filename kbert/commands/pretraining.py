@@ -92,42 +92,6 @@ def report_vocabulary(metrics: Mapping[str, Any]) -> None:
     print(f"{metrics['tokens']:,} tokens in {metrics['seconds']:,} s")
 
 
-def names(
-    corpus: list[str],
-    output: PathLike,
-    *,
-    min_count: Count = 5,
-    max_names: Count = 20_000,
-    format: CorpusFormat = "auto",
-    overwrite: bool = False,
-) -> list[str]:
-    """Finds names of several words in a cased text, which ``kbert pretrain --names`` masks as a whole.
-
-    A name consists of two or more consecutive words that are capitalised within a sentence, possibly with words such as
-    "of" between them. For an uncased model, give the cased text from which its records were made.
-
-    Args:
-        corpus: text files; put patterns in quotes.
-        output: the file to write, with a name on each line, the most frequent first.
-        min_count: the minimum number of occurrences of a name.
-        max_names: the maximum number of names.
-        format: of the corpus.
-        overwrite: replace `output`.
-
-    Returns:
-        The names.
-    """
-    from kbert.corpus.names import frequent_names, write_names
-
-    output = check_output_file(output, overwrite)
-    try:
-        names = frequent_names(_documents(corpus, [output], format), min_count, max_names)
-    except ValueError as error:
-        raise ValueError(f"{' '.join(corpus)}: {error}") from None
-    write_names(output, names)
-    return names
-
-
 def report_pretrained(run: PretrainingRun) -> None:
     """Prints the scores beside those of token frequencies, and where the model is; of a dry run the estimate."""
     from kbert.pretraining.run.pretrain import describe_estimate, describe_run, describe_scores
@@ -180,12 +144,6 @@ COMMANDS = {
         report=report_vocabulary,
         as_json=dict,
         epilog="kbert vocabulary 'wiki/*.gz' --output vocab.txt",
-    ),
-    "names": Command(
-        verb=names,
-        positional=("corpus",),
-        report=lambda names: print(f"{len(names):,} names, such as {', '.join(names[:5])}"),
-        epilog="kbert names 'wiki/*.gz' --output names.txt",
     ),
     "records": Command(
         verb=prepare_records,

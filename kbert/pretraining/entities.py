@@ -3,11 +3,14 @@
 Shapes: n sentences, t tokens of all sentences.
 """
 
+import pathlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 import tensorflow as tf
+
+from kbert.options import PathLike
 
 if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
@@ -17,6 +20,18 @@ _MOST_TOKENS = 12  # of a name; longer ones would hardly ever fit into a row's m
 _FACTOR = 0x5851F42D4C957F2D  # odd: products of 64 bits keep all of a token's information
 
 
+def read_names(path: PathLike) -> list[str]:
+    """The names of a file, one a line."""
+    try:
+        lines = pathlib.Path(path).read_text(encoding="utf-8-sig").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}: invalid UTF-8 at byte {error.start}. Save the file as UTF-8.") from error
+    names = [line.strip() for line in lines if line.strip()]
+    if not names:
+        raise ValueError(f"{path}: expected names, one a line. Received: an empty file")
+    return names
+
+
 def known_names(names: Sequence[str], tokenizer: "BertTokenizer") -> Callable[[tf.RaggedTensor], tf.RaggedTensor]:
     """A function for `pretraining_dataset(entity_ids=…)`: each occurrence of a name is one entity.
 
@@ -24,8 +39,8 @@ def known_names(names: Sequence[str], tokenizer: "BertTokenizer") -> Callable[[t
     words. Of overlapping names the longest counts; of equally long ones none that overlaps one before it.
 
     Args:
-        names: of two words or more, such as those of `kbert.corpus.frequent_names`. Names of one token or of more
-            than 12, and those with unknown tokens, are ignored.
+        names: names of at least two words. Names of one token or of more than 12, and names with unknown tokens, are
+            ignored.
 
     Returns:
         Function: ragged token ids of sentences [n, None] → ids of entities of the same shape, 0 outside of names.

@@ -11,7 +11,6 @@ from kbert.files import read_json, to_json
 from kbert.tasks.labelled_text import distinct_labels, from_table
 from kbert.tasks.multiple_choice import read_questions as read_choices
 from kbert.tasks.span.questions import read_questions, read_squad
-from kbert.tasks.span.triviaqa import triviaqa_questions
 from kbert.tasks.table import iterate_json_lines, read_table
 from kbert.tasks.tagging.readers import read_conll, read_span_lines
 from kbert.text.learn_vocabulary import learn_vocabulary
@@ -71,8 +70,6 @@ SKY, LETTERS = (
 )
 QUIZ = json_lines(SKY, LETTERS | {"label": 2})
 QUIZ_CSV = "prompt,a,b,c,label\nsky,blue,red,,blue\n2 + 2,3,4,5,1\n"
-TRIVIA = {"Question": "Who?", "QuestionId": "q1", "Answer": {"Value": "Ada", "Aliases": ["Lovelace"]}}
-TRIVIA |= {"EntityPages": [{"Filename": "Ada.txt"}], "SearchResults": [{"Filename": "x.txt"}]}
 
 
 def read_labelled(path):
@@ -101,11 +98,6 @@ READERS = {  # what reads, the name of the file, sound contents
     "dream": (lambda path: read_choices(path, "dream"), "dream.json", [json.dumps(DREAM)]),
     "choices": (read_choices, "quiz.jsonl", [QUIZ]),
     "choices in columns": (lambda path: read_choices(path, choices=["a", "b", "c"]), "quiz.csv", [QUIZ_CSV]),
-    "triviaqa": (
-        lambda path: list(triviaqa_questions(path, path.parent)),
-        "qa.json",
-        [json.dumps({"Data": [TRIVIA]})],
-    ),
 }
 REFUSED = {"json": 1 / 2, "vocabulary": 0}  # at least this fraction; of the others a quarter
 
@@ -113,8 +105,6 @@ REFUSED = {"json": 1 / 2, "vocabulary": 0}  # at least this fraction; of the oth
 @pytest.mark.parametrize("count", [40, pytest.param(2_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("reader", READERS)
 def test_damaged_files(tmp_path, reader, count):
-    (tmp_path / "wikipedia").mkdir()
-    (tmp_path / "wikipedia" / "Ada.txt").write_bytes(b"In 1843 Ada Lovelace \xff wrote it. " * 30)  # of TriviaQA
     read, name, contents = READERS[reader]
     found = check_reader(read, tmp_path / name, [content.encode() for content in contents], count)
     assert found["read"] > 0 and found["refused"] > count * REFUSED.get(reader, 1 / 4)

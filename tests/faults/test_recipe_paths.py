@@ -44,6 +44,7 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "features": ("--source", "<init>", "--input", "<texts.txt>", "--layers", -1, "--output", "<new.jsonl>"),
     "features_bilstm": (*as_flags(train="<tags.conll>", dev="<tags.conll>"), *FIT),
     "fill-mask": ("a [MASK]", "--source", "<init>"),
+    "find_names": ("<cased.txt>", "--output", "<new.txt>", "--min-count", 1),
     "find_entities": (*as_flags(train="<tags.conll>", dev="<tags.conll>"), *FIT),
     "finetune classification": (
         *as_flags(train="<train.csv>", dev="<train.csv>", source="<init>", output="<new>"),
@@ -75,7 +76,6 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "glue-submission": ("--directory", "<glue>", "--constant", "SST-2", "--output", "<new>"),
     "gpu_rows": ("<records>", "--output", "<new>"),
     "inspect": ("--source", "<init>", "--output", "<new>", "--data", "<tags.conll>", "--dev", "<tags.conll>"),
-    "names": ("<corpus.txt>", "--output", "<new.txt>"),
     "playground": ("<init>", "--vocabulary", "<vocab.txt>"),
     "predict": ("--source", "<classifier>", "--input", "<texts.txt>", "--output", "<new.jsonl>"),
     "pretrain": ("<corpus.txt>", "--vocabulary", "<vocab.txt>", "--output", "<new>", *SHORT, "--held-out", 0.2),
@@ -136,6 +136,7 @@ CASES = [
 def home(tmp_path_factory):
     path = tmp_path_factory.mktemp("home")
     write_lines(path / "corpus.txt", make_documents(30))
+    (path / "cased.txt").write_text("He left New York .\n")
     (path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
     (path / "texts.txt").write_text("the good film .\n")
     (path / "rows.jsonl").write_text('{"text": "a"}\n')

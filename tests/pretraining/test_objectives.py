@@ -9,7 +9,7 @@ from helpers.pretraining_batches import B, S, assert_equal, batches, dataset_of,
 from helpers.tiny_corpus import VOCABULARY, make_tokenizer
 
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
-from kbert.pretraining.entities import aligned_spans, known_names
+from kbert.pretraining.entities import aligned_spans, known_names, read_names
 from kbert.pretraining.masking import NextTokens
 from kbert.pretraining.real_fractions import real_fractions
 from kbert.pretraining.sources import file_order
@@ -204,6 +204,18 @@ def test_a_name_is_whole_words_whatever_its_case():
 def test_names_that_cannot_be_found():
     with pytest.raises(ValueError, match="expected names of several known tokens. Received: none"):
         known_names(["a", "ω ω", "a b c d e f g h i j k l m"], make_tokenizer())
+
+
+def test_a_file_of_names(tmp_path):
+    path = tmp_path / "names.txt"
+    path.write_bytes(b"\xef\xbb\xbfNew York\n\n John Smith\n")
+    assert read_names(path) == ["New York", "John Smith"]
+    path.write_text("\n")
+    with pytest.raises(ValueError, match="names.txt: expected names, one a line. Received: an empty file"):
+        read_names(path)
+    path.write_bytes(b"New York\nS\xe3o Paulo\n")
+    with pytest.raises(ValueError, match="names.txt: invalid UTF-8 at byte 10"):
+        read_names(path)
 
 
 def test_a_name_is_masked_as_a_whole_or_not_at_all(records, record_batches, tokenizer):

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbert.corpus.names import read_names
 from kbert.corpus.records import Records
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import (
@@ -19,7 +18,7 @@ from kbert.pretraining.dataset_statistics import (
     token_counts,
     unigram_baseline,
 )
-from kbert.pretraining.entities import aligned_spans, known_names
+from kbert.pretraining.entities import aligned_spans, known_names, read_names
 from kbert.pretraining.real_fractions import real_fractions
 from kbert.pretraining.run.phases import Phase, first_row, plan_stages
 from kbert.pretraining.run.starting_model import starting_model

@@ -12,12 +12,10 @@ from kbert.options import (
     Arguments,
     Count,
     FractionBelowOne,
-    Machine,
     Natural,
     PathLike,
     Positive,
     Precision,
-    to_json,
     verb,
 )
 from kbert.pipelines.registry import task_class, task_names
@@ -63,59 +61,6 @@ def report_glue(result: Mapping[str, Any]) -> None:
     from kbert.tasks.glue_benchmark.tasks import describe_all
 
     print(describe_all(result))
-
-
-def glue_submission(
-    directory: PathLike,
-    output: PathLike,
-    *,
-    runs: PathLike | None = None,
-    models: list[str] = (),
-    constant: list[str] = (),
-    batch_size: Count = 32,
-    machine: Machine = Machine(),
-    overwrite: bool = False,
-) -> str:
-    """Answers the GLUE test files, in the format of the server at gluebenchmark.com.
-
-    MNLI's model also answers the diagnostic set, AX.
-
-    Args:
-        directory: of the GLUE files.
-        output: directory that receives a .tsv for each test file, and submission.zip, ready to upload.
-        runs: the output of ``kbert glue``, with a folder for each task.
-        models: TASK=SOURCE, the model of a task; several of a task are an ensemble, which averages their probabilities.
-        constant: tasks that are answered with the most frequent label of their training file, such as WNLI, which the
-            paper skips.
-        batch_size: texts per batch.
-        machine: where it runs.
-        overwrite: replace what is in `output`.
-
-    Returns:
-        What was written and what the server still requires.
-    """
-    from kbert.tasks.glue_benchmark.submission import collect_models, files_to_read, parse_models, submit
-    from kbert.tasks.glue_benchmark.tasks import glue_name
-    from kbert.training.hardware import choose_hardware
-    from kbert.training.run_directory import open_run
-
-    if not (runs or models or constant):
-        raise ValueError("glue-submission: expected `runs`, `models` or `constant`. Received: none of them")
-    models_by_task = parse_models(models)
-    constant = [glue_name(name) for name in constant]
-    collected = collect_models(runs, models_by_task, constant)
-    hardware = choose_hardware(machine.strategy, machine.precision, logical_cpus=machine.logical_cpus)
-    settings = {"directory": directory, "runs": runs, "models": list(models), "constant": constant}
-    inputs = {
-        "directory": files_to_read(collected, constant, directory),
-        "models": [path for _, path in models_by_task] or None,
-        "runs": [path for paths in collected.values() for path in paths if runs and str(path).startswith(str(runs))],
-    }
-    run = open_run(output, to_json(settings), overwrite, inputs=inputs, recipe="kbert glue-submission")
-    with hardware.scope():
-        written = submit(collected, constant, directory, run.path, batch_size)
-    run.finish({})
-    return written
 
 
 @verb(lambda asked: _tag_features(asked))
@@ -262,11 +207,10 @@ COMMANDS = {
         as_json=dict,
         resumes=True,
         epilog="""
-        kbert glue --source saved_models/kbert-tiny --directory glue --output runs/glue --submission \\
+        kbert glue --source saved_models/kbert-tiny --directory glue --output runs/glue \\
             --learning-rates 1e-4 3e-4 1e-3 --seeds 0 1 2
         """,
     ),
-    "glue-submission": Command(verb=glue_submission, report=print),
     "tag-features": Command(
         verb=tag_features,
         report=report_taggers,

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("kbert")
 GRID = "grid.json"
-SUBMISSION = "submission"  # the folder of the output in which the test files are answered
 
 
 def finetune_grid(
@@ -215,10 +214,9 @@ def _summarise(task, runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _run_glue(asked: Arguments) -> dict[str, Any]:
-    from kbert.tasks.glue_benchmark.submission import submit
     from kbert.tasks.glue_benchmark.tasks import average, glue, present_tasks
 
-    tasks = present_tasks(asked.directory, asked.tasks, tests=asked.submission)
+    tasks = present_tasks(asked.directory, asked.tasks)
     examples = {task.name: _glue_examples(task, asked) for task in tasks}  # all are read before the first is trained
     output = check_directory(asked.output, "finetune_glue: `output`")
     results = {}
@@ -250,9 +248,6 @@ def _run_glue(asked: Arguments) -> dict[str, Any]:
     result = {"tasks": results, "average": average(results)}
     if _is_chief(asked.machine):
         write_json(output / "glue.json", result)
-        if asked.submission:
-            models = {task.name: [output / task.name / "model"] for task in tasks}
-            _LOGGER.info("%s", submit(models, (), asked.directory, output / SUBMISSION, max(asked.batch_sizes)))
     return result
 
 
@@ -281,7 +276,6 @@ def finetune_glue(
     seeds: tuple[Natural, ...] = (0,),
     steps: Count | None = None,
     train_examples: Count | None = None,
-    submission: bool = False,
     sequence_length: Count | None = None,
     dropout: FractionBelowOne | None = None,
     group_by_length: bool = False,
@@ -305,7 +299,6 @@ def finetune_glue(
         learning_rates, epochs, batch_sizes, seeds: the values to try.
         steps: weight updates of each run, instead of `epochs`.
         train_examples: train on that many of each task, drawn at random, the same ones for every seed; None: all.
-        submission: answer the test files with what was kept, in ``submission/`` of `output`, zipped for the server.
         sequence_length, dropout, group_by_length, random_weights: see `kbert.finetune`.
         optimization, machine, bookkeeping: see `kbert.finetune`.
         dry_run: train nothing: of each task the number of runs that are left, and an estimate of the first.

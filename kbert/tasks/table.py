@@ -117,8 +117,7 @@ def read_table(
         format: "csv", "tsv", "jsonl" or "arrow". None: by the extension (.tsv .jsonl .ndjson .parquet .arrow .feather),
             with any other csv.
         header: the column names of a csv or tsv file that has no header line.
-        short_rows: for a csv or tsv row with too few cells, "error", "skip" (and count it in ``Table.skipped``), or
-            "fill" the missing cells with "".
+        short_rows: for a csv or tsv row with too few cells, "error" or "skip" (and count it in ``Table.skipped``).
     """
     path = check_path(path, "read: `path`")
     rows = _rows(path, _format(path, format), columns, header, optional)
@@ -311,8 +310,6 @@ def _whole_rows(path, names, rows, short_rows, skipped):
         if short_rows == "skip" and len(cells) < len(names):
             skipped.append(number)
             continue
-        if short_rows == "fill":
-            cells = cells + [""] * (len(names) - len(cells))
         if len(cells) != len(names):
             raise ValueError(
                 f"{path}, line {number}: expected {len(names)} cells ({', '.join(names)}). "

@@ -1,4 +1,4 @@
-"""GLUE by the command: seeds, rates, the table, a killed call, all tasks and their submission."""
+"""GLUE by the command: seeds, rates, the table, a killed call, all tasks."""
 
 import contextlib
 import importlib
@@ -6,19 +6,18 @@ import io
 import json
 import shutil
 import types
-import zipfile
 
 import numpy as np
 import pytest
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json, run_kbert
-from helpers.toy_glue import TEST_ROWS, glue_arguments, write_glue_home
+from helpers.toy_glue import glue_arguments, write_glue_home
 from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.cli import parse_call
 from kbert.commands import COMMANDS
-from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, SUBMISSION_FILES, describe_scores
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, describe_scores
 from kbert.training import dry_run
 
 SEEDS = ("--train-examples", 16, "--epochs", 1, "--seeds", 3, 4, "--dropout", 0)
@@ -137,7 +136,7 @@ def test_rates_are_a_grid(home, tmp_path, copies):
 
 @pytest.fixture(scope="module")
 def everything(home):
-    more = ("--steps", 1, "--train-examples", 8, "--submission", "--dropout", 0)
+    more = ("--steps", 1, "--train-examples", 8, "--dropout", 0)
     run_kbert("glue", *glue_arguments(home, "all", home / "everything", *more))
     return home / "everything"
 
@@ -155,42 +154,18 @@ def test_all_tasks_and_the_average(everything):
     assert kbert.load_pretrained(everything / "RTE").pretrained.settings.task.labels == ("entailment", "not_entailment")
 
 
-@pytest.mark.slow
-def test_the_submission(home, everything):
-    with zipfile.ZipFile(everything / "submission" / "submission.zip") as archive:
-        files = {name: archive.read(name).decode() for name in archive.namelist()}
-    assert set(files) == {f"{file}.tsv" for file in SUBMISSION_FILES}
-    for file, task in SUBMISSION_FILES.items():
-        assert (everything / "submission" / f"{file}.tsv").read_text() == files[f"{file}.tsv"]
-        header, *lines = [line.split("\t") for line in files[f"{file}.tsv"].splitlines()]
-        assert header == ["index", "prediction"]
-        assert [line[0] for line in lines] == [str(n) for n in range(TEST_ROWS + (file == "QQP"))]
-        columns = task.read_test(home / "glue", file).columns
-        answers = kbert.build_pipeline(kbert.load_pretrained(everything / task.name)).predict(columns, verbose=0)
-        if task.regression:
-            assert [float(line[1]) for line in lines] == pytest.approx(np.clip(answers["score"], 0, 5), abs=1e-3)
-            assert all(len(line[1].split(".")[1]) == 3 for line in lines)
-        else:
-            assert [line[1] for line in lines] == answers["label"].tolist()
-
-
 @pytest.mark.usefixtures("eagerly")
 def test_absent_tasks_are_left_out(home, tmp_path, capsys, copies):
     for name in ("MRPC", "QQP"):  # two tasks with the same labels
         shutil.copytree(home / "glue" / name, tmp_path / "glue" / name)
-    more = ("--directory", tmp_path / "glue", "--steps", 1, "--train-examples", 8, "--submission")
+    more = ("--directory", tmp_path / "glue", "--steps", 1, "--train-examples", 8)
     result = run_kbert("glue", *glue_arguments(home, "all", tmp_path / "run", *more))
-    logged = capsys.readouterr().err
-    assert "has no folder for CoLA, SST-2" in logged and "The server also requires CoLA, SST-2" in logged
-    assert len((tmp_path / "run" / "submission" / "MRPC.tsv").read_text().splitlines()) == 1 + TEST_ROWS
-    assert len((tmp_path / "run" / "submission" / "QQP.tsv").read_text().splitlines()) == 2 + TEST_ROWS
+    assert "has no folder for CoLA, SST-2" in capsys.readouterr().err
     assert list(result["tasks"]) == ["MRPC", "QQP"] and result["average"] is None and len(copies) == 2
 
 
 def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, monkeypatch):
     monkeypatch.chdir(home)
-    shutil.copytree(home / "glue" / "SST-2", home / "untested" / "SST-2")
-    (home / "untested" / "SST-2" / "test.tsv").unlink()
     for name in ("SST-2", "WNLI"):
         shutil.copytree(home / "glue" / name, home / "broken" / name)
     lines = (home / "broken" / "WNLI" / "train.tsv").read_text("utf-8").splitlines()
@@ -199,7 +174,6 @@ def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, monkey
         lambda flags: run_kbert("glue", *glue_arguments(home, "all", tmp_path / "run", *flags)),
         (("--tasks", "MRPC", "--directory", "glue/SST-2"), "(MRPC.*Received: 'glue/SST-2'|missing)"),
         (("--directory", "init"), "expected folders of GLUE tasks"),
-        (("--directory", "untested", "--submission"), "SST-2/test.tsv"),
         (("--tasks", "XNLI"), "expected names of .*Received: 'XNLI'"),
         (("--directory", "broken"), "WNLI/train.tsv, line 6: expected 4 cells"),
         error=SystemExit,

@@ -73,7 +73,7 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
         *as_flags(tasks="SST-2", directory="<glue>", source="<init>", output="<new>", steps=1, batch_sizes=4),
         *as_flags(sequence_length=16),
     ),
-    "glue-submission": ("--directory", "<glue>", "--constant", "SST-2", "--output", "<new>"),
+    "glue_submission": ("--directory", "<glue>", "--constant", "SST-2", "--output", "<new>"),
     "gpu_rows": ("<records>", "--output", "<new>"),
     "inspect": ("--source", "<init>", "--output", "<new>", "--data", "<tags.conll>", "--dev", "<tags.conll>"),
     "playground": ("<init>", "--vocabulary", "<vocab.txt>"),
@@ -101,7 +101,6 @@ MORE = {  # other flags that take a path
     "pretrain": [("<records>", "--init", "<init>", "--output", "<new>", *SHORT)],
     "query": [("--input", "<rows.jsonl>", "--model", "reviews")],
     "embed": [("--source", "<init>", "--sts-b", "<glue>", "--output", "<new>")],
-    "glue-submission": [("--directory", "<glue>", "--runs", "<runs>", "--output", "<new>")],
     "finetune classification": [
         (
             *as_flags(train="<train.csv>", source="<init>", output="<new>", evaluate_every="null"),
@@ -162,7 +161,6 @@ def home(tmp_path_factory):
     (path / "questions.json").write_text(json.dumps({"Data": [question]}))
     (path / "evidence" / "web").mkdir(parents=True)
     (path / "evidence" / "web" / "a").write_text("the film .")
-    (path / "runs" / "SST-2" / "model").mkdir(parents=True)
     write_toy_glue(path / "glue")
     tokenizer = kbert.BertTokenizer(path / "init" / "vocab.txt")
     write_records(make_documents(30), tokenizer, path / "records", held_out=0.2)

@@ -147,11 +147,9 @@ def test_files_of_similar_names_are_told(tmp_path, monkeypatch):
         read_table("qqqq.tsv")
 
 
-def test_short_rows_are_an_error_left_out_or_filled(tmp_path):
+def test_short_rows_are_an_error_or_left_out(tmp_path):
     path = _file(tmp_path, "a.tsv", "text\tlabel\na\t1\nb\nc\t0\n")
     with pytest.raises(ValueError, match="a.tsv, line 3: expected 2 cells"):
         read_table(path)
     table = read_table(path, short_rows="skip")
     assert (table["text"], table.lines, table.skipped) == (["a", "c"], [2, 4], 1)
-    table = read_table(path, short_rows="fill")
-    assert (table["label"], table.skipped) == (["1", "", "0"], 0)

@@ -5,7 +5,7 @@ import logging
 import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from kbert.checks import check_path
 from kbert.options import PathLike
@@ -17,13 +17,6 @@ if TYPE_CHECKING:
     from kbert.pipelines.pipeline import Pipeline
 
 _LOGGER = logging.getLogger("kbert")
-
-
-class UnlabelledTexts(NamedTuple):
-    """The texts of a test file; only the GLUE server has their labels."""
-
-    index: Sequence[str]  # as the server numbers the rows
-    columns: dict[str, Sequence[str]]  # ``text`` and, of pairs, ``text_pair``
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,15 +34,8 @@ class GlueTask:
     splits: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: {"train": "train.tsv", "dev": "dev.tsv"}
     )  # labelled files; "dev" selects the best run, any other "dev_…" is only reported
-    test_files: Mapping[str, tuple[str, ...]] | None = None  # submission file -> where its texts may be; None: test.tsv
-    index: str = "index"  # column of the test files; where it is missing rows are counted from 0
     metrics: tuple[str, ...] = ("accuracy",)  # official; the first decides which run is best
     paper: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)  # row -> metric -> percent
-
-    @property
-    def tests(self) -> Mapping[str, tuple[str, ...]]:
-        """The files of the submission that the task's model answers, and where their texts may lie."""
-        return self.test_files or {self.name: (f"{self.name}/test.tsv", "test.tsv")}
 
     @property
     def pair(self) -> bool:
@@ -96,19 +82,6 @@ class GlueTask:
             score_range=self.score_range,
         )
 
-    def test_path(self, directory: PathLike, file: str) -> pathlib.Path:
-        """The test file for one file of the submission, in the GLUE directory or in the task's own."""
-        return _find(directory, self.tests[file])
-
-    def read_test(self, directory: PathLike, file: str) -> UnlabelledTexts:
-        """The test texts for one file of the submission, such as "MNLI-mm": every row, as the server requires."""
-        path = self.test_path(directory, file)
-        short_rows = "fill" if self.skip_short else "error"
-        wanted = {"text": self.text} | ({"text_pair": self.text_pair} if self.pair else {})
-        table = read_table(path, [*wanted.values()], optional=[self.index], format="tsv", short_rows=short_rows)
-        index = table.get(self.index) or [str(row) for row in range(len(table.lines))]
-        return UnlabelledTexts(index, {name: table[column] for name, column in wanted.items()})
-
 
 def _find(directory, files):
     """The first of the files that exists."""
@@ -150,9 +123,6 @@ GLUE_TASKS = {
             text="#1 String",
             text_pair="#2 String",
             label="Quality",
-            test_files={
-                "MRPC": ("MRPC/test.tsv", "test.tsv", "MRPC/msr_paraphrase_test.txt", "msr_paraphrase_test.txt")
-            },
             metrics=("f1", "accuracy"),
             paper=_paper("f1", 88.9, 89.3, 86.7, 79.8, dev_metric="accuracy"),
         ),
@@ -170,7 +140,6 @@ GLUE_TASKS = {
             text="question1",
             text_pair="question2",
             label="is_duplicate",
-            index="id",
             skip_short=True,  # a few rows of the official file are broken; the baseline's reader skips them, too
             metrics=("f1", "accuracy"),
             paper=_paper("f1", 71.2, 72.1),
@@ -181,11 +150,6 @@ GLUE_TASKS = {
             label="gold_label",
             labels=("contradiction", "entailment", "neutral"),
             splits={"train": "train.tsv", "dev": "dev_matched.tsv", "dev_mm": "dev_mismatched.tsv"},
-            test_files={
-                "MNLI-m": ("MNLI/test_matched.tsv", "test_matched.tsv"),
-                "MNLI-mm": ("MNLI/test_mismatched.tsv", "test_mismatched.tsv"),
-                "AX": ("diagnostic/diagnostic.tsv", "AX/AX.tsv", "AX.tsv", "diagnostic.tsv", "AX/test.tsv"),
-            },
             paper={
                 "BERT-base, test": {"accuracy": 84.6, "accuracy_mm": 83.4},
                 "BERT-large, test": {"accuracy": 86.7, "accuracy_mm": 85.9},
@@ -210,7 +174,6 @@ GLUE_TASKS = {
     )
 }
 _NAMES = {name.lower(): name for name in GLUE_TASKS}
-SUBMISSION_FILES = {file: task for task in GLUE_TASKS.values() for file in task.tests}  # the model of MNLI answers AX
 
 
 def glue_name(name: str) -> str:
@@ -221,8 +184,8 @@ def glue_name(name: str) -> str:
 AVERAGED = tuple(name for name in GLUE_TASKS if name != "WNLI")  # in the paper's Table 1
 
 
-def present_tasks(directory: PathLike, names: Sequence[str] = (), tests: bool = False) -> list[GlueTask]:
-    """The tasks to train, by names in any case, or by the folders that exist. With `tests` also test files are read."""
+def present_tasks(directory: PathLike, names: Sequence[str] = ()) -> list[GlueTask]:
+    """The tasks to train, by names in any case, or by the folders that exist."""
     directory = pathlib.Path(directory)
     names = [glue_name(name) for name in names]
     if unknown := [name for name in names if name not in GLUE_TASKS]:
@@ -237,8 +200,6 @@ def present_tasks(directory: PathLike, names: Sequence[str] = (), tests: bool = 
     for task in tasks:
         for split in task.splits:
             task.path(directory, split)
-        for file in task.tests if tests else ():
-            task.read_test(directory, file)
     return tasks
 
 

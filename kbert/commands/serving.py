@@ -20,6 +20,7 @@ def export(
     task: str | None = None,
     version: Count | None = None,
     sequence_length: Count | None = None,
+    pair: bool | None = None,
     top_k: Count | None = None,
     window_pooling: Literal["stored", "mean", "max", "off"] = "stored",
     null_threshold: Literal["stored", "off"] | float = "stored",
@@ -41,6 +42,7 @@ def export(
         task: the task to serve, such as encoder; None: the model's own.
         version: None: one more than the highest.
         sequence_length: tokens of a row; None: the model's.
+        pair: whether the texts come in pairs; None: as stored with the model.
         top_k: how many tokens fill-mask proposes.
         window_pooling, null_threshold: see `kbert.evaluate`.
         layers: hidden states in an encoder's signature `features`; 0: embeddings, -1: last layer; None: the last four.
@@ -58,7 +60,11 @@ def export(
 def _export(asked) -> pathlib.Path:
     model = kbert.load_pretrained(asked.source, task=asked.task)
     pipeline = kbert.build_pipeline(
-        model, sequence_length=asked.sequence_length, top_k=asked.top_k, **not_as_stored(asked)
+        model,
+        sequence_length=asked.sequence_length,
+        pair=asked.pair,
+        top_k=asked.top_k,
+        **not_as_stored(asked),
     )
     settings = {name: value for name, value in asked.settings().items() if name not in ("source", "output")}
     return kbert.export(

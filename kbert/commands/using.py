@@ -39,7 +39,9 @@ def _predict(asked) -> dict[str, Any]:
     output = check_output_file(output, asked.overwrite, (".jsonl", ".csv"), [metrics_path])
     if asked.keep and pathlib.Path(asked.input).suffix.lower() not in TABLES:
         raise ValueError(f"predict: `keep` needs an input with columns. Received: {asked.input}")
-    options = given(sequence_length=asked.sequence_length, top_k=asked.top_k, tagging_output=asked.tagging_output)
+    options = given(
+        sequence_length=asked.sequence_length, pair=asked.pair, top_k=asked.top_k, tagging_output=asked.tagging_output
+    )
     options |= not_as_stored(asked)
     columns = {name: getattr(asked, name) for name in ("text", "text_pair", "question", "context", "prompt")}
     reading = {
@@ -76,6 +78,7 @@ def predict(
     format: str | None = None,
     keep: list[str] = (),
     sequence_length: Count | None = None,
+    pair: bool | None = None,
     top_k: Count | None = None,
     tagging_output: Literal["tags", "entities"] | None = None,
     window_pooling: Literal["stored", "mean", "max", "off"] = "stored",
@@ -106,6 +109,7 @@ def predict(
         format: of multiple-choice files: swag, dream or table; None: as in training.
         keep: columns to copy to the output.
         sequence_length: tokens of a row; None: the model's.
+        pair: whether the texts come in pairs; None: as stored with the model.
         top_k: how many tokens fill-mask proposes.
         tagging_output: "tags" of all words, or "entities" (the default).
         window_pooling, null_threshold: see `kbert.evaluate`.

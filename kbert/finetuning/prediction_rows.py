@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kbert.checks import check_bool, check_path, check_positive
 from kbert.options import PathLike
+from kbert.pipelines.pipeline import check_columns_taken
 from kbert.pipelines.registry import task_class
 from kbert.tasks.table import (
     JSON_LINES,
@@ -178,7 +179,7 @@ def rows_to_answer(
             f"model. Received: {unknown}"
         )
     defaults = dict(trained or {})
-    names = table_columns(path) if defaults and pathlib.Path(path).suffix.lower() in TABLES else []
+    names = table_columns(path) if pathlib.Path(path).suffix.lower() in TABLES else []
     arguments = inspect.signature(task_class(pipeline.task).read_columns).parameters
     if "format" in defaults and "format" in arguments and not columns and not reading:
         reading["format"] = defaults["format"]
@@ -186,8 +187,13 @@ def rows_to_answer(
     if choices and set(choices) <= set(names) and "choice_columns" in arguments:
         reading.setdefault("choice_columns", choices)
     defaults = {name: column for name, column in defaults.items() if column in names} | dict(columns or {})
+    are_named = bool(columns)
     columns = {name: defaults.get(name, name) for name in pipeline.input_names}
     rows = read_rows(pipeline, path, columns, keep, **reading)
+    if not are_named:
+        others = set(names).difference(columns.values(), keep)
+        otherwise = f"Name the columns to read (--{pipeline.input_names[0]}; in Python `columns`)"
+        check_columns_taken(str(path), pipeline.task, others, pipeline.input_names, otherwise)
     if not len(rows):
         raise ValueError(f"{path} holds no text")
     return columns, rows

@@ -6,7 +6,7 @@ Shapes: B batch, C choices.
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import keras
@@ -61,7 +61,8 @@ class Pipeline(FreshFunctions, keras.Model):
     Inputs: dict or pandas DataFrame of string columns [B], named ``preprocessor.input_names`` (``text``, and
     ``text_pair`` for pairs): lists, NumPy arrays or tensors. A single column may be given without the dict. Multiple
     choice takes ``prompt`` [B] and ``choices`` [B, C], which may be lists of unequal lengths or a ragged tensor.
-    Several columns may also be a list of tuples, a row each. `predict` also takes a tf.data.Dataset of such batches.
+    Several columns may also be a list of tuples, a row each. Other columns are ignored, unless they are named like the
+    inputs of another model. `predict` also takes a tf.data.Dataset of such batches.
     `predict` and `predict_on_batch` return strings as ``str``, whereas calling the pipeline returns tensors.
 
     Outputs: dict of answers, first dimension B:
@@ -83,7 +84,7 @@ class Pipeline(FreshFunctions, keras.Model):
     Raises:
         RuntimeError: the Keras backend is not TensorFlow.
         TypeError: a part of another kind.
-        ValueError: on `predict`, a source without a batch.
+        ValueError: on `predict`, a source without a batch, or columns named like inputs that the model does not take.
 
     Example::
 
@@ -508,6 +509,7 @@ class Pipeline(FreshFunctions, keras.Model):
         is_as_trained = set(trained) <= set(present) and not set(names) <= set(present)
         wanted = trained if is_as_trained else names
         columns = string_columns(inputs, wanted, "Pipeline", self.preprocessor.list_columns)
+        check_columns_taken("Pipeline", self.task, set(present).difference(trained), names)
         return dict(zip(names, columns, strict=True))
 
     def _are_columns(self, inputs) -> bool:
@@ -534,6 +536,20 @@ class Pipeline(FreshFunctions, keras.Model):
         with keras.saving.custom_object_scope(custom_objects or {}):
             parts = {name: deserialize(config[name]) for name in ("preprocessor", "model", "answers")}
         return cls(**{**config, **parts})
+
+
+_INPUTS = {"text", "text_pair", "question", "context", "prompt", "choices"}  # of all tasks
+
+
+def check_columns_taken(
+    owner: str, task: str, present: Iterable[str], taken: Collection[str], otherwise: str = "Leave them out"
+) -> None:
+    """Raises ValueError if columns are named like inputs of another model, as `text_pair` for one of single texts."""
+    if others := sorted(_INPUTS.intersection(present).difference(taken)):
+        hint = ""
+        if others == ["text_pair"] and "pair" in task_class(task).option_names():
+            hint = ", or make it a model for pairs: kbert.build_pipeline(model, pair=True); --pair of the commands"
+        raise ValueError(f"{owner}: this {task} model takes {list(taken)}. Received: also {others}. {otherwise}{hint}")
 
 
 def _makes_batches(x):

@@ -12,9 +12,9 @@ import tensorflow as tf
 from kbert.checks import check_path
 from kbert.files import read_json, sha256
 from kbert.keras_compat import without_pattern
-from kbert.pipelines.pipeline import Pipeline
+from kbert.pipelines.pipeline import Pipeline, check_columns_taken
 from kbert.pipelines.registry import task_class
-from kbert.preprocessing.strings import as_text, string_columns
+from kbert.preprocessing.strings import as_text, column_names, string_columns
 from kbert.serving.audit import audit
 from kbert.serving.saved_model_file import find_export
 from kbert.training.hardware import choose_hardware
@@ -105,6 +105,7 @@ class ExportedPipeline:
         if set(specs) == {"inputs"}:
             owner += f" (serialised tf.Examples of {list(self.input_names)})"
         columns = string_columns(inputs, names, f"ExportedPipeline, {owner}", list_columns)
+        check_columns_taken(f"ExportedPipeline, {owner}", self.task, column_names(inputs), names)
         try:
             answers = function(**dict(zip(names, columns, strict=True)))
         except tf.errors.InvalidArgumentError as error:

@@ -27,6 +27,7 @@ def test_a_version_and_its_answers(tmp_path, capsys):
         "version": 7,
         "layers": None,
         "sequence_length": None,
+        "pair": None,
         "task": None,
         "top_k": None,
         "window_pooling": "stored",
@@ -44,6 +45,36 @@ def test_a_version_and_its_answers(tmp_path, capsys):
     assert serve(text=tf.constant(texts))["label"].numpy().tolist() == [
         label.encode() for label in pipeline.predict(texts, verbose=0)["label"]
     ]
+
+
+def test_an_encoder_is_exported_and_predicts_for_pairs(tmp_path):
+    """A stored model of single texts is told to take pairs; otherwise a file of pairs is refused."""
+    kbert.save_pretrained(kbert.BertEncoder(tiny_config()), tmp_path / "model", tokenizer=tiny_tokenizer())
+    source = ("--source", tmp_path / "model")
+    run_kbert("export", *source, "--output", tmp_path / "out", "--pair", "--sequence-length", 9)
+    card = json.loads((tmp_path / "out/1/card.json").read_text("utf-8"))
+    assert list(card["signatures"]["serving_default"]["example"]["body"]["inputs"]) == ["text", "text_pair"]
+    (tmp_path / "pairs.csv").write_text("text,text_pair\ngood,film\nbad,film\n")
+    asked = ("--input", tmp_path / "pairs.csv", "--output", tmp_path / "answers.jsonl", "--sequence-length", 9)
+    with pytest.raises(
+        SystemExit,
+        match=r"pairs.csv: this encoder model takes \['text'\]. Received: also \['text_pair'\]. Name the columns to "
+        r"read \(--text; in Python `columns`\), or make it a model for pairs: .*; --pair of the commands",
+    ):
+        run_kbert("predict", *source, *asked)
+    for flags, names in (
+        (["--pair"], {"text", "text_pair"}),
+        (["--text", "text"], {"text"}),
+        (["--keep", "text_pair"], {}),
+    ):
+        run_kbert("predict", *source, *asked, *flags, "--overwrite")
+        row = json.loads((tmp_path / "answers.jsonl").read_text().splitlines()[0])
+        assert set(row) - {"embedding"} == (set(names) or {"text", "text_pair"})
+    encoder = kbert.build_pipeline(tmp_path / "model", pair=True, sequence_length=9)
+    run_kbert("predict", *source, *asked, "--pair", "--overwrite")
+    row = json.loads((tmp_path / "answers.jsonl").read_text().splitlines()[1])
+    expected = encoder.predict({"text": ["bad"], "text_pair": ["film"]}, verbose=0)["embedding"][0]
+    assert row["embedding"] == pytest.approx(expected.tolist(), abs=1e-5)
 
 
 def test_errors_are_one_line(tmp_path):

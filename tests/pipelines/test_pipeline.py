@@ -230,6 +230,29 @@ def test_errors():
         Pipeline(pipeline.preprocessor, BertPretrainer(tiny_config()), pipeline.answers)
 
 
+@pytest.mark.usefixtures("eagerly")
+def test_inputs_of_another_model_are_not_ignored():
+    """A pair for a model of single texts is an error, which says how the model takes pairs."""
+    single, columns = make("single")
+    pairs = {"text": TEXTS, "text_pair": PAIRS}
+    message = (
+        r"Pipeline: this classification model takes \['text'\]. Received: also \['text_pair'\]. Leave them out, or "
+        r"make it a model for pairs: kbert.build_pipeline\(model, pair=True\); --pair of the commands"
+    )
+    dataset = tf.data.Dataset.from_tensor_slices(pairs).batch(2)
+    for ask in (single.predict, single.predict_on_batch, single, lambda x: single.evaluate(x, [0] * 4)):
+        with pytest.raises(ValueError, match=message):
+            ask(pairs)
+    with pytest.raises(ValueError, match=r"this classification model takes \['text'\]"):
+        single.predict(dataset, verbose=0)
+    with pytest.raises(
+        ValueError, match=r"takes \['text', 'text_pair'\]. Received: also \['context'\]. Leave them out$"
+    ):
+        make("pair")[0].predict({**pairs, "context": TEXTS})
+    told = build_pipeline(single.model, single.tokenizer, pair=True)
+    assert len(told.predict({**pairs, "label": LABELS}, verbose=0)["label"]) == len(columns["text"])
+
+
 @pytest.mark.slow  # LoRA: models/test_lora.py
 @pytest.mark.parametrize("change", slow_but(("enable_lora",), ("quantize", "enable_lora")))
 def test_it_predicts_with_the_layers_as_they_are(change):

@@ -92,6 +92,8 @@ def test_the_limits_of_the_export_hold(served_models):
         ValueError, match=r"signature 'serving_default': expected a dict with \['text'\]. Received: \['a'\]"
     ):
         exported.predict_on_batch({"a": ["good"]})
+    with pytest.raises(ValueError, match=r"this classification model takes \['text'\]. Received: also \['text_pair'\]"):
+        exported.predict_on_batch({"text": ["good"], "text_pair": ["film"]})
     of_classify = r"signature 'classify' \(serialised tf.Examples of \['text'\]\): "
     with pytest.raises(ValueError, match=rf"{of_classify}expected a dict with \['inputs'\]. Received: \['text'\]"):
         exported.predict_on_batch({"text": ["good"]}, "classify")

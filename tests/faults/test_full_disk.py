@@ -99,7 +99,7 @@ def test_a_disk_that_is_really_full(tmp_path, weights):
     if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", mount], capture_output=True).returncode:
         pytest.skip("a file system of its own may be mounted by root alone")
     try:
-        filler, fit = mount / "filler", dict(window=tiny.WINDOW, callbacks=[TensorBoard(mount / "logs", graph=False)])
+        filler, fit = mount / "filler", dict(window=tiny.WINDOW, callbacks=[TensorBoard(mount / "logs")])
         room = os.statvfs(mount).f_bavail * os.statvfs(mount).f_frsize
         filler.write_bytes(b"x" * (room - (32 << 10)))  # logs and history fit, a checkpoint does not
         with pytest.raises(

@@ -1,1 +1,1 @@
-"""What TensorBoard shows of every training: curves, settings, graphs, norms and histograms."""
+"""What TensorBoard shows of every training: curves, settings, norms and histograms."""

@@ -1,14 +1,13 @@
-"""TensorBoard's event files: written without importing TensorFlow, and cut back on resuming."""
+"""TensorBoard's event files, written without importing TensorFlow."""
 
 import os
 import pathlib
 import socket
-import struct
 import sys
 import time
 from collections.abc import Iterable
 
-from kbert.files import atomic_file, explain_full_disk
+from kbert.files import explain_full_disk
 from kbert.options import PathLike
 
 _PREFIX = "events.out.tfevents"
@@ -38,12 +37,6 @@ class EventFile:
 
         if values := list(values):
             self._add(event_pb2.Event(step=step, summary=summary_pb2.Summary(value=values)))
-
-    def write_graph(self, graph: bytes) -> None:
-        """Adds the graph of the run, a serialized GraphDef."""
-        from tensorboard.compat.proto import event_pb2
-
-        self._add(event_pb2.Event(graph_def=graph))
 
     def flush(self) -> None:
         """Hands what was written to the system."""
@@ -81,42 +74,6 @@ class EventFile:
 def event_files(directory: PathLike) -> list[pathlib.Path]:
     """The event files of a run, in the order in which TensorBoard reads them."""
     return sorted(path for path in pathlib.Path(directory).glob(f"{_PREFIX}.*") if path.is_file())
-
-
-def remove_later_steps(log_dir: PathLike, step: int) -> None:
-    """Removes the events of later steps from the event files of all runs in a directory.
-
-    A killed process wrote them after its last checkpoint, and the resumed run does these steps again. A file is cut
-    before an incomplete or damaged event, where TensorBoard stops reading. The run `inspection` is left alone: its
-    steps are layers.
-    """
-    log_dir = pathlib.Path(log_dir)
-    runs = [path for path in sorted(log_dir.glob("*")) if path.is_dir() and path.name != INSPECTION]
-    for run in (log_dir, *runs):
-        for path in event_files(run):
-            content = path.read_bytes()
-            kept = [record for record, event in _records(content) if event.step <= step]
-            if sum(map(len, kept)) < len(content):
-                with atomic_file(path, "wb") as file:
-                    file.writelines(kept)
-
-
-def _records(content):
-    """(record, event) up to a damaged one. A record is length, its checksum, the event, its checksum."""
-    from google.protobuf.message import DecodeError
-    from tensorboard.compat.proto import event_pb2
-
-    start = 0
-    while start + 12 <= len(content):
-        length = struct.unpack_from("<Q", content, start)[0]
-        end = start + 12 + length + 4
-        if end > len(content) or not length:  # a power failure leaves zeros
-            return
-        try:
-            yield content[start:end], event_pb2.Event.FromString(content[start + 12 : end - 4])
-        except DecodeError:
-            return
-        start = end
 
 
 def _new_name(directory):

@@ -47,15 +47,6 @@ def image(tag: str, pixels: np.ndarray, description: str = "") -> "Summary.Value
     return _value(tag, content, metadata.create_summary_metadata("", description))
 
 
-def layer_graph(model: dict) -> "Summary.Value":
-    """A conceptual graph: the JSON of a Keras model, for the Graphs tab."""
-    from tensorboard.compat.proto import summary_pb2
-    from tensorboard.plugins.graph import metadata
-
-    data = summary_pb2.SummaryMetadata.PluginData(plugin_name=metadata.PLUGIN_NAME_KERAS_MODEL, content=b"1")
-    return _value("keras", json.dumps(model).encode(), summary_pb2.SummaryMetadata(plugin_data=data))
-
-
 def session_start(settings: Mapping[str, Any]) -> "Summary.Value":
     """The row of a run in the HParams tab, which holds numbers, bools and strings; None is skipped."""
     from tensorboard.plugins.hparams import metadata, plugin_data_pb2

@@ -7,11 +7,10 @@ from typing import Any
 import keras
 
 from kbert.checks import check_bool, check_directory
-from kbert.inspection.board.event_file import EventFile, event_files, remove_later_steps
-from kbert.inspection.board.model_graph import conceptual_graph, operation_graph, trace_model
+from kbert.inspection.board.event_file import EventFile, event_files
 from kbert.inspection.board.samples import AttentionEntropy, Sampler, layer_norms, weight_samples
 from kbert.inspection.board.scalar_tags import DESCRIPTIONS, scalar_tag
-from kbert.inspection.board.summaries import custom_scalars, histogram, layer_graph, scalar, session_end, session_start
+from kbert.inspection.board.summaries import custom_scalars, histogram, scalar, session_end, session_start
 from kbert.keras_compat import base_optimizer, strategy_scope
 from kbert.models.bert_model import BertModel
 from kbert.options import PathLike
@@ -23,7 +22,7 @@ _PEAK_SECONDS = 0.3  # to measure the peak of a device that is not known
 
 
 class TensorBoard(keras.callbacks.Callback):
-    """A callback that writes a training's curves, graphs and histograms for TensorBoard.
+    """A callback that writes a training's curves and histograms for TensorBoard.
 
     `kbert.pretrain` and `kbert.finetune` have it by default. It also works with `fit_steps` and a plain `model.fit`, on
     TensorFlow and on JAX, with and without strategies (one process writes). The steps are the run's. There are:
@@ -33,13 +32,11 @@ class TensorBoard(keras.callbacks.Callback):
       `norms/` of gradients, weights and updates by layer, `self_attention/`, and histograms of `weights/`.
     - *Custom Scalars*: these curves, grouped by the question that they answer.
     - *HParams*, run `final`: all settings of the run, and its scores when it is done.
-    - *Graphs* (TensorFlow): the layers of the model, and its operations.
     - *Profile*, on request.
 
     Samples are taken at the end of a window, as often as possible while all of them together take less than
-    `time_fraction` of the time. The first window always has one. A run that resumes continues its curves: what a killed
-    process wrote after its last checkpoint is removed, so that no step is recorded twice. A directory is for a single
-    run.
+    `time_fraction` of the time. The first window always has one. A run that resumes continues its curves: TensorBoard
+    drops what a killed process wrote after its last checkpoint. A directory is for a single run.
 
     Args:
         log_dir: the directory of the logs.
@@ -47,7 +44,6 @@ class TensorBoard(keras.callbacks.Callback):
         baseline: name as in the logs → value of a model that ignores all context. It is drawn as a line.
         batch: inputs, a batch with them as `fit` takes it, or a function that returns one. Its first rows show the
             entropy of attention. None: no entropy is shown.
-        graph: whether the graphs are written.
         time_fraction: the fraction of the training time that samples may take.
         profile: steps to profile, as "20:25" or one number, or None.
         wait_for_finish: whether the run is over only when the caller calls `finish`, which has the final scores.
@@ -70,7 +66,6 @@ class TensorBoard(keras.callbacks.Callback):
         settings: Mapping[str, Any] | None = None,
         baseline: Mapping[str, float] | None = None,
         batch: Any = None,
-        graph: bool = True,
         time_fraction: float = 0.01,
         profile: int | str | Sequence[int] | None = None,
         wait_for_finish: bool = False,
@@ -80,7 +75,6 @@ class TensorBoard(keras.callbacks.Callback):
         self.settings = settings
         self.baseline = baseline or {}
         self.batch = batch
-        self.graph = check_bool(graph, "TensorBoard: `graph`")
         self.wait_for_finish = check_bool(wait_for_finish, "TensorBoard: `wait_for_finish`")
         self._sampler = Sampler(time_fraction)
         self._profiler = None if profile is None else Profiler(self.log_dir / "train", profile)
@@ -118,7 +112,7 @@ class TensorBoard(keras.callbacks.Callback):
             return
         if self._start is None:  # called by hand, without `fit`
             self.on_train_begin()
-        logs = self._last = complete_logs(logs, self.model)
+        logs = complete_logs(logs, self.model)
         step = logs["step"]
         trained, held_out = _by_run(logs | self._speed(logs))
         self._write_scalars("train", step, trained)
@@ -128,6 +122,7 @@ class TensorBoard(keras.callbacks.Callback):
             with self._sampler.measure():
                 self._file("train").write(step, list(self._samples(logs["learning_rate"])))
         self._flush()
+        self._last = logs
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
         if not is_chief(self.model):
@@ -157,8 +152,6 @@ class TensorBoard(keras.callbacks.Callback):
         self._start = step
         self._last = {}
         is_new = step == 0 or not event_files(self.log_dir / "train")
-        if step:
-            remove_later_steps(self.log_dir, step)
         for path in event_files(self.log_dir / "final"):
             path.unlink()  # the resumed run has not ended, and may have more steps now
         settings = _settings_of(self.model) if self.settings is None else self.settings
@@ -166,18 +159,11 @@ class TensorBoard(keras.callbacks.Callback):
         if is_new:
             self._file("train").write(0, [custom_scalars()])
             self._write_scalars("baseline", 0, self.baseline)
-            self._write_graphs()
         if self._entropy is None and self.batch is not None and isinstance(self.model, BertModel):
             with strategy_scope(self.model):
                 batch = self.batch() if callable(self.batch) else self.batch
                 self._entropy = AttentionEntropy(self.model, batch[0] if isinstance(batch, tuple) else batch)
         self._flush()
-
-    def _write_graphs(self):
-        traced = trace_model(self.model) if self.graph else None
-        if traced is not None:
-            self._file("train").write_graph(operation_graph(traced, self.model))
-            self._file("train").write(0, [layer_graph(conceptual_graph(traced, self.model))])
 
     def _write_scalars(self, run, step, values):
         tags = {scalar_tag(name): float(value) for name, value in values.items() if name not in _NOT_SHOWN}
@@ -212,7 +198,7 @@ class TensorBoard(keras.callbacks.Callback):
 
     def _file(self, run):
         if run not in self._files:
-            step = max(self._start or 0, self._last.get("step", 0))  # `fit` may have been called in parts
+            step = max(self._start or 0, self._last.get("step", 0))  # the end of the last window
             self._files[run] = EventFile(self.log_dir / run, start=step + 1)
         return self._files[run]
 

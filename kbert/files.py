@@ -244,13 +244,16 @@ def check_directory_is_free(path: PathLike, own_files: tuple[str, ...], overwrit
         )
 
 
-def write_directory(path: PathLike, write: Callable[[pathlib.Path], None], needed: int | None = None) -> None:
+def write_directory(
+    path: PathLike, write: Callable[[pathlib.Path], None], needed: int | None = None, replace: bool = True
+) -> None:
     """Lets `write` fill a directory of another name beside `path`, flushes and renames it; replaces what was at `path`.
 
     Where `path` is a symbolic link the directory that it points to is replaced. If `write` fails, nothing of it
     remains and `path` is as it was. A process that is killed leaves the old directory or the new one at `path`: the
     two exchange their names in one step. On a file system that cannot do this there may be none for a moment, which
-    `remove_partial`, and the next call for the same path, put right. `needed` is as in `explain_full_disk`.
+    `remove_partial`, and the next call for the same path, put right. `needed` is as in `explain_full_disk`. Without
+    `replace`, something that is at `path` by then raises FileExistsError.
     """
     path = pathlib.Path(path).resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -264,6 +267,8 @@ def write_directory(path: PathLike, write: Callable[[pathlib.Path], None], neede
             flush_tree(partial)
             if not path.exists():
                 os.rename(partial, path)
+            elif not replace:
+                raise FileExistsError(f"{path} exists: another process wrote it meanwhile.")
             elif not _exchange(partial, path):
                 _rename_both(partial, path)
             flush(path.parent)  # the new name before the old content goes

@@ -97,8 +97,8 @@ def audit(directories: list[str]) -> list:
     """Checks that a stock TensorFlow Serving can run a SavedModel, before it is deployed.
 
     The report lists every op with the servers that link it, the signatures, and every problem: ops that no stock server
-    has, lookup tables, a first dimension that is not the batch, weights that are stored twice, warm-up requests that do
-    not match the signatures. The exit status is 1 if there are problems. The model is read, not run.
+    has, lookup tables, Python, XLA, a first dimension that is not the batch. The exit status is 1 if there are
+    problems. The model is read, not run. An audit is not a sandbox: load only SavedModels that you trust.
 
     Args:
         directories: of versions, or of models, of which the highest version is read.
@@ -163,13 +163,13 @@ def query(
         prompt, choices: instead, a prompt, and the choices of which one is chosen.
         input: instead, a file with a JSON object per line, whose keys are the columns of the signature.
         batch_size: rows of `input` per request.
-        url: http://host:8501 or grpc://host:8500; with TLS https:// or grpcs://.
+        url: http://host:8501, or https:// with TLS.
         root_certificates: PEM file of the certificate authorities to trust; None: the public ones.
         client_certificate: PEM files of certificate and key, which authenticate the client.
         version: None: the server's choice.
         label: a version label, such as stable, instead of `version`.
         signature: of the model.
-        timeout: seconds for a request.
+        timeout: seconds to wait for a connection, and then for each part of the answer.
         tries: attempts if the server cannot be reached or is busy.
 
     Returns:

@@ -1,29 +1,17 @@
 """Would a stock TensorFlow Serving run this SavedModel?
 
-From top to bottom: the report, then checks of the graph, the signatures, and the files beside it.
+From top to bottom: the report, then checks of the graph and of the signatures.
 """
 
-import collections
 import dataclasses
-import hashlib
-import math
 import os
 import pathlib
-import re
 from collections.abc import Iterator
-
-import numpy as np
-import tensorflow as tf
-from google.protobuf import text_format
-from google.protobuf.message import DecodeError
-from tensorflow_serving.apis import prediction_log_pb2
 
 from kbert.checks import check_path
 from kbert.keras_compat import is_tensorflow_op
-from kbert.serving.grpc_transport import MESSAGES
-from kbert.serving.saved_model_file import SavedModelFile, Signature, TensorSpec, find_export
+from kbert.serving.saved_model_file import SavedModelFile, Signature, find_export
 from kbert.serving.server_ops import ROLE_OPS, TEXT_OPS, forbidden
-from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
 
 _OLDEST = "2.12"  # the oldest server that kbert's exports run in
 
@@ -77,13 +65,13 @@ def audit(saved_model: str | os.PathLike) -> AuditReport:
 
     The model is read, not run. These are checked:
 
-    - Every op of every function computes, and is linked into the stock servers since 2.12. Only the SavedModel's own
-      functions that restore and save its variables read and write files.
+    - Every op of every function computes, and is linked into the stock servers since 2.12. Lookup tables, Python, XLA
+      and access to files are problems. Only the functions that save and restore the variables may use files.
     - The signatures include a default, have the batch as first dimension everywhere, and use no names that REST
       reserves.
-    - Each weight is stored once.
-    - The warm-up requests match the signatures.
-    - A server accepts the batching parameters.
+
+    An audit finds mistakes. It is not a sandbox: a graph that was built to deceive it may pass. Load only SavedModels
+    that you trust.
 
     Args:
         saved_model: path of one version (``saved_models/NAME/1``), or ``saved_models/NAME``: its highest version.
@@ -95,7 +83,7 @@ def audit(saved_model: str | os.PathLike) -> AuditReport:
         TypeError: no path.
         FileNotFoundError, ValueError: no SavedModel, or a damaged one.
 
-    Source: tensorflow/serving, model_servers/BUILD (SUPPORTED_TENSORFLOW_OPS) and batching_session.cc.
+    Source: tensorflow/serving, model_servers/BUILD (SUPPORTED_TENSORFLOW_OPS).
 
     Example::
 
@@ -107,13 +95,7 @@ def audit(saved_model: str | os.PathLike) -> AuditReport:
     model = SavedModelFile(path)
     ops = dict(sorted(model.ops().items()))
     servers = {op: TEXT_OPS.get(op) for op in ops if op in TEXT_OPS or not is_tensorflow_op(op)}
-    problems = [
-        *_op_problems(model, servers),
-        *_signature_problems(model.signatures),
-        *_weight_problems(model),
-        *_warmup_problems(model),
-        *batching_problems(path),
-    ]
+    problems = [*_op_problems(model, servers), *_signature_problems(model.signatures)]
     return AuditReport(path, ops, servers, model.signatures, problems)
 
 
@@ -179,170 +161,3 @@ def _method_problems(name: str, signature: Signature) -> Iterator[str]:
         yield f"{name}: a {kind} signature takes one input, `inputs` (serialised tf.Examples), not {inputs}"
     if outputs != _OUTPUTS[kind]:
         yield f"{name}: a {kind} signature gives {_OUTPUTS[kind]}, not {outputs}"
-
-
-_SMALLEST = 256  # bytes: smaller tensors may be equal by chance
-
-
-def _weight_problems(model: SavedModelFile) -> Iterator[str]:
-    """Weights that are stored twice, or that the graph lacks."""
-    declared = model.variable_bytes()
-    prefix = model.path / "variables" / "variables"
-    if not prefix.with_suffix(".index").is_file():
-        if declared:
-            yield "variables/ is missing"
-        return
-    checkpoint = TFCheckpointFile(prefix)
-    names = model.variable_names()
-    equal = collections.defaultdict(list)  # (shape, hash) → the tensors that have it
-    total = 0
-    for name, info in checkpoint.tensors.items():
-        if info.dtype == "string" or name.startswith("save_counter"):
-            continue
-        value = np.asarray(checkpoint.read(name))
-        total += value.nbytes
-        content = value.shape, hashlib.sha256(value.tobytes()).digest()
-        if value.nbytes >= _SMALLEST and np.any(value != value.flat[0]):
-            name = _short(name)
-            for first in equal[content]:
-                if not _are_of_two_blocks(names.get(first, first), names.get(name, name)):
-                    yield f"the weight {name} is stored a second time: {first}"
-                    break
-            equal[content].append(name)
-    if total != declared:
-        yield f"the checkpoint holds {total:,} bytes of weights, the graph declares {declared:,}"
-
-
-def _are_of_two_blocks(first: str, second: str) -> bool:
-    """Whether two weights have one place in two blocks, which may be copies: `grow_model` makes such."""
-    return first != second and len({re.sub(r"encoder_block_\d+/", "", name) for name in (first, second)}) == 1
-
-
-def _short(name: str) -> str:
-    return name.removesuffix("/.ATTRIBUTES/VARIABLE_VALUE")
-
-
-_MOST_RECORDS = 1000  # that a server accepts
-
-
-def _warmup_problems(model: SavedModelFile) -> Iterator[str]:
-    """Warm-up requests that a server could not answer."""
-    signatures = model.signatures
-    file = model.path / "assets.extra" / "tf_serving_warmup_requests"
-    if not file.is_file():
-        return
-    try:
-        requests = read_warmup(file)
-    except ValueError as error:
-        yield f"{file.name}: {error}"
-        return
-    if len(requests) > _MOST_RECORDS:
-        yield f"{file.name}: a server takes at most {_MOST_RECORDS} records, not {len(requests)}"
-    for number, (kind, name, inputs) in enumerate(requests):
-        where = f"{file.name}, record {number}"
-        if name not in signatures:
-            yield f"{where}: there is no signature {name!r}"
-        elif signatures[name].kind != kind:
-            yield f"{where}: {name} is a {signatures[name].kind} signature, not for {kind}"
-        elif kind == "predict":
-            for problem in _input_problems(inputs, signatures[name].inputs):
-                yield f"{where}, {name}: {problem}"
-        else:
-            for problem in _example_problems(inputs, model.example_features()):
-                yield f"{where}, {name}: {problem}"
-    for name in sorted(set(signatures) - {name for _, name, _ in requests}):
-        yield f"{file.name}: no record for the signature {name}"
-
-
-def read_warmup(path: str | os.PathLike) -> list[tuple[str, str, dict | list]]:
-    """(kind, signature name, inputs) of each record of a warm-up file.
-
-    For predict the inputs are TensorProtos by name, else a list of tf.Examples. No values are expanded, since a short
-    record may stand for very many.
-    """
-    try:
-        records = [record.numpy() for record in tf.data.TFRecordDataset(str(path))]
-    except tf.errors.DataLossError as error:
-        raise ValueError(f"expected a TFRecord file. Received: {error.message}") from error
-    size = os.path.getsize(path)
-    if size and not records:  # a file shorter than a record's header: to TensorFlow one without any
-        raise ValueError(f"expected a TFRecord file. Received: {size} bytes without a record")
-    return [_request(record) for record in records]
-
-
-def _request(record: bytes) -> tuple[str, str, dict | list]:
-    try:
-        log = prediction_log_pb2.PredictionLog.FromString(record)
-    except DecodeError as error:
-        raise ValueError(f"expected a PredictionLog. Received: {record[:40]!r} ({error})") from None
-    kind = str(log.WhichOneof("log_type")).removesuffix("_log")
-    if kind == "predict":
-        request = log.predict_log.request
-        inputs = dict(sorted(request.inputs.items()))
-    elif kind in ("classify", "regress"):
-        request = log.classify_log.request if kind == "classify" else log.regress_log.request
-        inputs = list(request.input.example_list.examples)
-    else:
-        raise ValueError(
-            f"expected a PredictionLog of predict, classify or regress. Received: {record[:40]!r} ({kind})"
-        )
-    return kind, request.model_spec.signature_name or "serving_default", inputs
-
-
-def _input_problems(tensors: dict, specs: dict[str, TensorSpec]) -> Iterator[str]:
-    if set(tensors) != set(specs):
-        yield f"expected the inputs {sorted(specs)}, not {sorted(tensors)}"
-    rows = {}
-    for key, tensor in tensors.items():
-        shape = tuple(dim.size for dim in tensor.tensor_shape.dim)
-        if shape:
-            rows[key] = shape[0]
-        if key not in specs:
-            continue
-        spec = specs[key]
-        fits = spec.shape is None or (
-            len(shape) == len(spec.shape) and all(size in (None, n) for size, n in zip(spec.shape, shape, strict=True))
-        )
-        dtype = _dtype_name(tensor.dtype)
-        if dtype != spec.dtype or not fits:
-            yield f"`{key}` must be {spec.dtype} {spec.shape}, not {dtype} {shape}"
-        elif dtype == "string" and len(tensor.string_val) != math.prod(shape):
-            yield f"`{key}` must have {math.prod(shape)} strings, not {len(tensor.string_val)}"
-    if len(set(rows.values())) > 1:
-        yield f"the inputs must have the same number of rows, not {rows}"
-
-
-def _dtype_name(number: int) -> str:
-    try:
-        return tf.as_dtype(number).name
-    except TypeError:
-        return f"DataType {number}"
-
-
-def _example_problems(examples: list, parsers: list[set[str]]) -> Iterator[str]:
-    """Problems of tf.Examples; each must have the features that one of the `parsers` needs."""
-    if not examples:
-        yield "no examples"
-    for example in examples:
-        names = set(example.features.feature)
-        if not any(required <= names for required in parsers):
-            needed = [sorted(required) for required in parsers]
-            yield f"a tf.Example with {sorted(names)} lacks features: {needed}"
-            return
-
-
-def batching_problems(path: pathlib.Path) -> Iterator[str]:
-    """Batching parameters that a server refuses."""
-    file = path / "batching_params.pbtxt"
-    if not file.is_file():
-        return
-    try:
-        parameters = text_format.Parse(file.read_bytes(), MESSAGES["BatchingParameters"]())
-    except (text_format.ParseError, UnicodeDecodeError) as error:
-        yield f"{file.name}: expected TensorFlow Serving's BatchingParameters: {error}"
-        return
-    # A server that splits a request of more rows forms batches of the second size.
-    name = "max_execution_batch_size" if parameters.enable_large_batch_splitting.value else "max_batch_size"
-    sizes, largest = list(parameters.allowed_batch_sizes), getattr(parameters, name).value
-    if sizes and not (sizes == sorted(set(sizes)) and sizes[-1] == largest):
-        yield f"{file.name}: allowed_batch_sizes must rise up to {name} ({largest}), not {sizes}"

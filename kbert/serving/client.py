@@ -1,4 +1,4 @@
-"""A client of TensorFlow Serving, over REST and gRPC. It imports no TensorFlow.
+"""A client of TensorFlow Serving, over REST. It imports no TensorFlow.
 
 From top to bottom: the client, the checks of what it is given, the rows of a file.
 
@@ -6,7 +6,6 @@ Shapes: B rows, C choices, m entries of a padded output.
 """
 
 import codecs
-import dataclasses
 import itertools
 import pathlib
 import shlex
@@ -19,13 +18,12 @@ from typing import TYPE_CHECKING, Any
 from kbert.checks import check_numbers, check_positive
 from kbert.files import parse_json
 from kbert.options import PathLike
-from kbert.serving.rest_transport import RestTransport, ServedModel, ServingError, request_json, unexpected
+from kbert.serving.rest_transport import RestTransport, ServingError, request_json, unexpected
 from kbert.serving.saved_model_file import check_version
 
 if TYPE_CHECKING:
     import pandas as pd
 
-_REST_PORT = 8501  # TensorFlow Serving's default
 _SECONDS = "(0, 1000000]"  # of a timeout; sockets cannot wait much longer than a thousand times that
 _WAIT = 0.2  # seconds before the second try, doubled each time
 
@@ -34,14 +32,14 @@ class ServingClient:
     """Sends requests to a model on a TensorFlow Serving server.
 
     Args:
-        url: ``http://host:8501`` or ``https://…`` (REST), or ``grpc://host:8500`` or, with TLS, ``grpcs://…``.
+        url: ``http://host:8501``, or with TLS ``https://…``.
         model: the model's name on the server.
         version: its version. None: the server's choice.
         label: a version label, such as "stable", in place of a version.
-        timeout: seconds that one attempt waits for an answer, up to its last byte.
-        tries: the number of attempts if the server cannot be reached or is overloaded (REST 429, 502, 503; gRPC
-            UNAVAILABLE, RESOURCE_EXHAUSTED). A slow request is not repeated, which would add to the load.
-        root_certificates: for https and grpcs, a PEM file of the certificates that sign the server's. None: the
+        timeout: seconds that one attempt waits for a connection, and then for each part of the answer.
+        tries: the number of attempts if the server cannot be reached or is overloaded (429, 502, 503). A slow request
+            is not repeated, which would add to the load.
+        root_certificates: for https, a PEM file of the certificates that sign the server's. None: the
             certificates of the public authorities.
         client_certificate: for a server that authenticates its clients, the files (certificate, key), both PEM.
 
@@ -70,7 +68,7 @@ class ServingClient:
         root_certificates: PathLike | None = None,
         client_certificate: tuple[PathLike, PathLike] | None = None,
     ) -> None:
-        scheme = _checked_scheme(url)
+        _check_url(url)
         if version is not None and label is not None:
             raise _refusal("give a version or a label", (version, label))
         if version is not None:
@@ -80,7 +78,7 @@ class ServingClient:
             _check_name("label", label)
         check_numbers("ServingClient", _SECONDS, timeout=timeout)
         check_positive("ServingClient", tries=tries)
-        _check_certificates(url, scheme, root_certificates, client_certificate)
+        _check_certificates(url, root_certificates, client_certificate)
         self.url = url.rstrip("/")
         self.model = model
         self.version = version
@@ -88,11 +86,8 @@ class ServingClient:
         self.timeout = timeout
         self.tries = tries
         self._only_outputs = {}  # signature → the name of its output, where it has only one
-        self._served = ServedModel(self.url, model, version, label)
-        transport = RestTransport
-        if scheme.startswith("grpc"):
-            from kbert.serving.grpc_transport import GrpcTransport as transport
-        self._transport = transport(self._served, timeout, root_certificates, client_certificate)
+        address = _model_address(self.url, model, version, label)
+        self._transport = RestTransport(address, timeout, root_certificates, client_certificate)
 
     def predict(
         self, inputs: "Mapping[str, Any] | pd.DataFrame", signature: str = "serving_default"
@@ -145,19 +140,11 @@ class ServingClient:
         return self._rows(rows, len(examples))
 
     def metadata(self) -> dict[str, dict]:
-        """The model's signatures, from the server: dict of signature → {"inputs": …, "outputs": …}.
-
-        Raises:
-            ValueError: a gRPC client; only REST has this.
-        """
-        if not isinstance(self._transport, RestTransport):
-            raise ValueError(f"metadata: expected a client of http:// or https://. Received: {self.url}")
+        """The model's signatures, from the server: dict of signature → {"inputs": …, "outputs": …}."""
         return self._with_retries(self._transport.metadata)
 
     def curl(self, inputs: Any, signature: str = "serving_default", verb: str = "predict") -> str:
-        """The curl command for a request over REST.
-
-        For a client over gRPC it has TensorFlow Serving's default port.
+        """The curl command for a request.
 
         Args:
             inputs: as for `predict`; for the verbs classify and regress the examples.
@@ -166,8 +153,7 @@ class ServingClient:
         """
         rows = request_columns(inputs) if verb == "predict" else check_examples(inputs)
         body = request_json(verb, signature, rows, ensure_ascii=False)
-        served = dataclasses.replace(self._served, url=_rest_url(self.url))
-        address = shlex.quote(f"{served.rest_address}:{verb}")
+        address = shlex.quote(f"{self._transport.address}:{verb}")
         return f"curl --max-time {self.timeout:g} -d {shlex.quote(body)} {address}"
 
     def _only_output(self, signature: str) -> str:
@@ -230,31 +216,28 @@ def _refusal(what: str, received: Any) -> ValueError:
     return ValueError(f"ServingClient: {what}. Received: {received!r:.200}")
 
 
-def _checked_scheme(url: str) -> str:
+def _check_url(url: str) -> None:
     _check_name("url", url)
-    expected = "expected http://host:8501, https://…, grpc://host:8500 or grpcs://…"
+    expected = "expected http://host:8501 or https://…"
     try:
         parts = urllib.parse.urlsplit(url)
         parts.port  # noqa: B018  a property that checks
     except ValueError as error:
         raise ValueError(f"ServingClient: {expected}. Received: {url!r} ({error})") from None
-    if parts.scheme not in ("http", "https", "grpc", "grpcs") or not parts.netloc:
+    if parts.scheme not in ("http", "https") or not parts.netloc:
         raise _refusal(expected, url)
-    return parts.scheme
 
 
-def _rest_url(url: str) -> str:
-    """A client's URL, or the REST URL of its gRPC server."""
-    parts = urllib.parse.urlsplit(url)
-    if not parts.scheme.startswith("grpc"):
-        return url
-    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-    return f"{parts.scheme.replace('grpc', 'http')}://{host}:{_REST_PORT}"
+def _model_address(url: str, model: str, version: int | None, label: str | None) -> str:
+    address = f"{url}/v1/models/{urllib.parse.quote(model, safe='')}"
+    if label is not None:
+        return f"{address}/labels/{urllib.parse.quote(label, safe='')}"
+    return address if version is None else f"{address}/versions/{version}"
 
 
-def _check_certificates(url: str, scheme: str, root_certificates, client_certificate) -> None:
-    if (root_certificates or client_certificate) and scheme not in ("https", "grpcs"):
-        raise _refusal("certificates are for https:// and grpcs://", url)
+def _check_certificates(url: str, root_certificates, client_certificate) -> None:
+    if (root_certificates or client_certificate) and urllib.parse.urlsplit(url).scheme != "https":
+        raise _refusal("certificates are for https://", url)
     own = () if client_certificate is None else client_certificate
     if not isinstance(own, tuple | list) or len(own) not in (0, 2):
         raise _refusal("`client_certificate` must be two files, (certificate, key)", client_certificate)

@@ -5,7 +5,6 @@ Messages are TensorFlow's own: reading them runs nothing of the graph.
 
 import collections
 import dataclasses
-import math
 import os
 import pathlib
 from collections.abc import Iterator
@@ -57,7 +56,7 @@ class Signature:
 
 
 class SavedModelFile:
-    """The graph of a SavedModel: ops of all its functions, signatures and variables."""
+    """The graph of a SavedModel: ops of all its functions, and signatures."""
 
     def __init__(self, directory: str | os.PathLike) -> None:
         from kbert.keras_compat import is_tensorflow_op  # not above: a client needs no Keras
@@ -93,85 +92,18 @@ class SavedModelFile:
     def bodies(self) -> Iterator[tuple[str, set[str]]]:
         """(role, op names) of the graph and of each of its functions.
 
-        The role is "graph", "save" or "restore" for the function that only the saver calls, and else "serve". No
-        signature, initialiser or other node may run the saver's nodes, and what restores must read only the file that
-        the loader names.
+        The role is "graph", "save" or "restore" for the function that the saver calls for this, and else "serve".
         """
-        nodes = self._nodes
-        functions = self._functions
         saver = self._graph.saver_def
-        used = self._used_nodes()
-        # Names of nodes of the graph. None: Python or another function is a caller.
-        callers = {name: {None} for name in self._graph.object_graph_def.concrete_functions}
-        for name, node in nodes.items():
-            for called in _called(node, functions):
-                callers.setdefault(called, set()).add(None if name in used else name)
-        for function in functions.values():
-            for node in function.node_def:
-                for called in _called(node, functions):
-                    callers.setdefault(called, set()).add(None)
-        yield "graph", {node.op for node in nodes.values()} - set(functions)
-        save = saver.save_tensor_name.partition(":")[0]
-        restore = saver.restore_op_name
-        file = saver.filename_tensor_name.partition(":")[0]
-        for name, function in functions.items():
-            role = "serve"
-            if save != restore and callers.get(name) == {save}:
-                role = "save"
-            elif callers.get(name) == {restore} and _restores(function, nodes[restore], file):
-                role = "restore"
-            yield role, {node.op for node in function.node_def} - set(functions)
-
-    def _used_nodes(self) -> set[str]:
-        """Names of the nodes that other nodes, signatures or collections (of initialisers) name."""
-        graph = self._graph
-        names = [name for node in self._nodes.values() for name in node.input]
-        for signature in graph.signature_def.values():  # the one that initialises, too
-            names += [info.name for info in signature.outputs.values()]
-        for collection in graph.collection_def.values():
-            names += collection.node_list.value
-        return {name.removeprefix("^").partition(":")[0] for name in names}
+        calls = {"save": saver.save_tensor_name.partition(":")[0], "restore": saver.restore_op_name}
+        roles = {self._nodes[node].attr["f"].func.name: role for role, node in calls.items() if node in self._nodes}
+        yield "graph", {node.op for node in self._nodes.values()} - set(self._functions)
+        for name, function in self._functions.items():
+            yield roles.get(name, "serve"), {node.op for node in function.node_def} - set(self._functions)
 
     def compiled_functions(self) -> list[str]:
         """Names of the functions that must be compiled by XLA."""
         return [name for name, function in self._functions.items() if function.attr["_XlaMustCompile"].b]
-
-    def variable_bytes(self) -> int:
-        """Size of the variables that the graph declares, each once."""
-        variables = {}
-        for node in self.nodes:
-            if node.op == "VarHandleOp":
-                shape = [dim.size for dim in node.attr["shape"].shape.dim]
-                size = math.prod(shape) * _dtype(node.attr["dtype"].type).size
-                variables[node.attr["shared_name"].s or node.name] = size
-        return sum(variables.values())
-
-    def variable_names(self) -> dict[str, str]:
-        """The names of the variables, by what stands before ``/.ATTRIBUTES`` in the checkpoint: where they are kept."""
-        objects = self._graph.object_graph_def.nodes
-        places = {0: ""} if objects else {}
-        waiting = [*places]
-        for number in waiting:
-            for child in objects[number].children:
-                if child.node_id not in places and 0 < child.node_id < len(objects):
-                    places[child.node_id] = f"{places[number]}/{child.local_name}".removeprefix("/")
-                    waiting.append(child.node_id)
-        return {
-            place: objects[number].variable.name
-            for number, place in places.items()
-            if objects[number].WhichOneof("kind") == "variable"
-        }
-
-    def example_features(self) -> list[set[str]]:
-        """The features that each parser of tf.Examples in the graph requires."""
-        bodies = [self._nodes.values(), *(function.node_def for function in self._functions.values())]
-        features = []
-        for nodes in bodies:
-            constants = {node.name: node.attr["value"].tensor for node in nodes if node.op == "Const"}
-            for node in nodes:
-                if node.op == "ParseExampleV2":
-                    features.append(_required_features(node, constants))
-        return features
 
     def asset_names(self) -> list[str]:
         """Files that the graph reads when it is loaded."""
@@ -194,40 +126,6 @@ def _serving_graph(path: pathlib.Path):
     if tags != [["serve"]]:  # loaders choose by the tags, and not all of them alike
         raise ValueError(f"{path}: expected one graph, with the tag `serve`. Received: graphs with the tags {tags}")
     return content.meta_graphs[0]
-
-
-def _called(node, functions) -> Iterator[str]:
-    """Names of the functions that a node calls, by its op or its attributes, at any depth."""
-    if node.op in functions:
-        yield node.op
-    values = list(node.attr.values())
-    while values:
-        value = values.pop()
-        for function in (value.func, *value.list.func):
-            if function.name:
-                yield function.name
-                values += function.attr.values()
-
-
-def _restores(function, call, file: str) -> bool:
-    """Whether a function restores variables from the file that its first argument names."""
-    arguments = [argument.name for argument in function.signature.input_arg]
-    prefixes = [node.input[:1] for node in function.node_def if node.op == "RestoreV2"]
-    return call.input[:1] == [file] and all(prefix == arguments[:1] for prefix in prefixes)
-
-
-def _required_features(node, constants: dict) -> set[str]:
-    """The keys whose default has no value.
-
-    A parser's inputs are serialized, names, sparse_keys, dense_keys, ragged_keys, then a default for each dense key.
-    """
-    tensors = [constants.get(name.partition(":")[0]) for name in node.input]
-    keys = tensors[3].string_val if len(tensors) > 5 and tensors[3] is not None else ()
-    return {
-        key.decode("utf-8", "replace")
-        for key, default in zip(keys, tensors[5:], strict=False)
-        if default is not None and any(dim.size == 0 for dim in default.tensor_shape.dim)
-    }
 
 
 def _tensors(infos) -> dict[str, TensorSpec]:

@@ -32,9 +32,8 @@ _COMPUTING = """
 # All of these are in TensorFlow 2.12.
 SERVED_OPS = frozenset((_EXPORTED + _COMPUTING).split())
 
-# What the roles of `SavedModelFile.bodies` contain besides: a graph variables' initialisers, which
-# no server calls; the functions of the saver what writes and reads the variables' files. Servers
-# call the one that restores.
+# What the roles of `SavedModelFile.bodies` contain besides: a graph the variables' initialisers, which
+# no server calls; the saver's functions the ops that write and read the variables' files.
 ROLE_OPS = {
     "serve": frozenset(),
     "graph": frozenset(("AssignVariableOp", "VarIsInitializedOp")),

@@ -1,21 +1,15 @@
 """A pipeline → ``saved_models/NAME/VERSION/``, for TensorFlow Serving: what `kbert.export` does.
 
-From top to bottom: the work, the directory that appears when it is complete, and what stands beside the graph: warm-up
-requests, batching parameters, the model card.
+From top to bottom: the work, and what stands beside the graph: warm-up requests, batching parameters, the model card.
 """
 
 import contextlib
 import dataclasses
 import datetime
-import errno
-import fcntl
 import hashlib
 import logging
-import os
 import pathlib
 import shutil
-import uuid
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
@@ -23,8 +17,9 @@ from tensorflow.core.protobuf import saved_model_pb2
 from tensorflow_serving.apis import prediction_log_pb2
 
 from kbert.checks import check_directory
-from kbert.files import check_json, explain_full_disk, flush, flush_tree, is_partial, read_json, write_json
+from kbert.files import check_json, flush, is_partial, read_json, write_directory, write_json
 from kbert.keras_compat import is_pattern
+from kbert.locks import LOCK, locked_output
 from kbert.models.write_saved_model import write_saved_model
 from kbert.options import Arguments
 from kbert.pipelines.pipeline import Pipeline
@@ -60,8 +55,8 @@ def write_export(asked: Arguments) -> pathlib.Path:
     target = _next_version(directory.absolute(), asked.version)
     limits = ServingLimits(asked.max_request_bytes, asked.max_request_tokens)
     served = signatures(pipeline, asked.layers, limits)
-    size = 4 * pipeline.model.count_params()
-    with explain_full_disk(target, size), partial_version(target.parent) as partial:
+
+    def write(partial):
         functions = {name: signature.function for name, signature in served.items()}
         if asked.frozen_weights:
             freeze = FrozenWeights(pipeline.model.weights).freeze
@@ -73,18 +68,20 @@ def write_export(asked: Arguments) -> pathlib.Path:
         (partial / "batching_params.pbtxt").write_text(_BATCHING, encoding="utf-8")
         report = audit(partial)
         report.require_clean()
-        while True:
-            card = model_card(target, pipeline, served, limits, report, making)
-            write_json(partial / "card.json", card)
-            if _appears(partial, target):
-                if is_pattern(target):
-                    _LOGGER.warning(
-                        "%s: TensorFlow reads [ and \\ in a path as a pattern, so TensorFlow Serving and "
-                        "tf.saved_model.load need this export under another path. kbert reads it here.",
-                        target,
-                    )
-                return target
-            target = _next_version(target.parent, asked.version)  # another export took it meanwhile
+        write_json(partial / "card.json", model_card(target, pipeline, served, limits, report, making))
+
+    with locked_output(target):
+        for abandoned in target.parent.glob(f".{target.name}.*.tmp"):  # of an export that was killed
+            shutil.rmtree(abandoned)
+        write_directory(target, write, needed=4 * pipeline.model.count_params(), replace=False)
+    flush(target.parent.parent)  # the model's directory may be new
+    if is_pattern(target):
+        _LOGGER.warning(
+            "%s: TensorFlow reads [ and \\ in a path as a pattern, so TensorFlow Serving and "
+            "tf.saved_model.load need this export under another path. kbert reads it here.",
+            target,
+        )
+    return target
 
 
 def provenance(model: "BertModel") -> tuple[dict[str, Any], dict[str, Any]]:
@@ -125,7 +122,7 @@ def set_methods(directory: pathlib.Path, methods: dict[str, str]) -> None:
 def _next_version(directory: pathlib.Path, version: int | None) -> pathlib.Path:
     """The directory of a version that does not exist yet."""
     names = [entry.name for entry in directory.iterdir()] if directory.exists() else []
-    entries = [name for name in names if not is_partial(name)]
+    entries = [name for name in names if not is_partial(name) and not name.endswith(LOCK)]
     numbers = [int(name) for name in entries if name.isdecimal()]
     if entries and not numbers:
         raise FileExistsError(
@@ -138,70 +135,6 @@ def _next_version(directory: pathlib.Path, version: int | None) -> pathlib.Path:
     if version in numbers:
         raise FileExistsError(f"export: version {version} of {directory} exists. Versions: {sorted(numbers)}")
     return directory / str(version)
-
-
-@contextlib.contextmanager
-def partial_version(directory: pathlib.Path) -> Iterator[pathlib.Path]:
-    """An empty directory inside `directory`, in which a version is written and then renamed.
-
-    It is inside because `directory` may be the root of a mounted volume, out of which nothing can be renamed. Its name
-    is not a number: TensorFlow Serving takes only numbers for versions (file_system_storage_path_source.cc). At the end
-    it is deleted if it was not renamed, and `directory` too if it is new and empty. What a killed export left behind is
-    deleted first. A running export holds a lock on its directory.
-    """
-    is_new = not directory.exists()
-    directory.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(directory)
-    partial, lock = _make_locked(directory)
-    try:
-        yield partial
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-        os.close(lock)
-        if is_new:
-            with contextlib.suppress(OSError):  # it holds a version
-                directory.rmdir()
-
-
-def _make_locked(directory: pathlib.Path) -> tuple[pathlib.Path, int]:
-    while True:
-        partial = directory / f".{uuid.uuid4().hex[:8]}.tmp"
-        partial.mkdir()
-        # Until it is locked, another export may consider it abandoned.
-        with contextlib.suppress(FileNotFoundError):
-            lock = os.open(partial, os.O_RDONLY)
-            with contextlib.suppress(OSError):  # a file system without locks
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            if partial.exists():
-                return partial, lock
-            os.close(lock)
-
-
-def _remove_abandoned(directory: pathlib.Path) -> None:
-    for entry in directory.iterdir():
-        if not is_partial(entry.name) or entry.is_symlink() or not entry.is_dir():
-            continue
-        with contextlib.suppress(OSError):  # it is being written, or another export deletes it
-            lock = os.open(entry, os.O_RDONLY)
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                shutil.rmtree(entry)
-            finally:
-                os.close(lock)
-
-
-def _appears(partial: pathlib.Path, target: pathlib.Path) -> bool:
-    """Flushes and renames what was written; False if the version is there already."""
-    flush_tree(partial)
-    try:
-        os.rename(partial, target)
-    except OSError as error:
-        if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
-            return False
-        raise
-    flush(target.parent)
-    flush(target.parent.parent)  # its entry may be new too
-    return True
 
 
 # How a server gathers requests into batches, and what it runs before it accepts any.

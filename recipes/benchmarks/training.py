@@ -114,8 +114,7 @@ def board(settings):
     Returns:
         dict of milliseconds a step, medians of the calls without and with TensorBoard; `overhead`, by how much the
         total time with it is longer; `processor_overhead`, the same of processor time, which other programs disturb
-        less; `once_seconds`, what the first call takes more than a later one: graphs and the first sample; and the
-        settings.
+        less; `once_seconds`, what the first call takes more than a later one: the first sample; and the settings.
     """
     from kbert.inspection.board.tensor_board import TensorBoard  # not above: see `feed`
 

@@ -1,4 +1,4 @@
-"""A stand-in for tensorflow_model_server: gRPC with the official messages and REST, on loopback, around SavedModels.
+"""A stand-in for tensorflow_model_server: REST on loopback, around SavedModels.
 
 It does what TensorFlow Serving documents, as far as kbert's client asks for it, and misbehaves on request.
 """
@@ -9,12 +9,9 @@ import http.server
 import json
 import re
 import threading
-from concurrent import futures
 
-import grpc
 import numpy as np
 import tensorflow as tf
-from tensorflow_serving.apis import classification_pb2, predict_pb2, prediction_service_pb2_grpc, regression_pb2
 
 from kbert.serving.saved_model_file import SavedModelFile
 
@@ -27,7 +24,7 @@ class ModelServer:
         aliases: dict of other names that models may be asked by.
 
     Attributes:
-        rest, grpc: URLs for a client.
+        rest: the URL for a client.
         fault: None, or how to misbehave: "slow", "error", "busy" (the next two requests only), "malformed", "cut off".
         requests: what was asked, a list of (model, signature).
         waiting: how many requests the fault "slow" has kept waiting; it answers when `answer` is set.
@@ -70,7 +67,6 @@ class ModelServer:
     def __enter__(self):
         self._stack = contextlib.ExitStack()
         self.rest = self._start_rest()
-        self.grpc = self._start_grpc()
         return self
 
     def __exit__(self, *error):
@@ -84,60 +80,6 @@ class ModelServer:
         self._stack.callback(server.server_close)
         self._stack.callback(server.shutdown)
         return f"http://127.0.0.1:{server.server_address[1]}"
-
-    def _start_grpc(self):
-        any_size = [("grpc.max_receive_message_length", -1), ("grpc.max_send_message_length", -1)]
-        server = grpc.server(futures.ThreadPoolExecutor(4), options=any_size)
-        prediction_service_pb2_grpc.add_PredictionServiceServicer_to_server(_servicer(self), server)
-        port = server.add_insecure_port("127.0.0.1:0")
-        server.start()
-        self._stack.callback(lambda: server.stop(None).wait())
-        return f"grpc://127.0.0.1:{port}"
-
-
-def _servicer(models):
-    class Servicer(prediction_service_pb2_grpc.PredictionServiceServicer):
-        def Predict(self, request, context):
-            inputs = {name: tf.constant(tf.make_ndarray(value)) for name, value in request.inputs.items()}
-            response = predict_pb2.PredictResponse()
-            for name, value in self._run(request, inputs, context).items():
-                response.outputs[name].CopyFrom(tf.make_tensor_proto(value))
-            return response
-
-        def Classify(self, request, context):
-            answer = self._run(request, self._examples(request), context)
-            response = classification_pb2.ClassificationResponse()
-            for labels, scores in zip(answer["classes"], answer["scores"], strict=True):
-                row = response.result.classifications.add()
-                for label, score in zip(labels, scores, strict=True):
-                    row.classes.add(label=label.decode(), score=score)
-            return response
-
-        def Regress(self, request, context):
-            response = regression_pb2.RegressionResponse()
-            for value in self._run(request, self._examples(request), context)["outputs"]:
-                response.result.regressions.add(value=value)
-            return response
-
-        def _examples(self, request):
-            return {"inputs": tf.constant([e.SerializeToString() for e in request.input.example_list.examples])}
-
-        def _run(self, request, inputs, context):
-            models.be_slow()
-            if models.fault == "error":
-                context.abort(grpc.StatusCode.INVALID_ARGUMENT, "expected something else")
-            if models.is_busy():
-                context.abort(grpc.StatusCode.UNAVAILABLE, "loading")
-            spec = request.model_spec
-            version = spec.version.value if spec.HasField("version") else None
-            try:
-                return models.run(spec.name, version, spec.signature_name, inputs)
-            except KeyError as error:
-                context.abort(grpc.StatusCode.NOT_FOUND, f"not found: {error}")
-            except tf.errors.InvalidArgumentError as error:
-                context.abort(grpc.StatusCode.INVALID_ARGUMENT, _words(error))
-
-    return Servicer()
 
 
 class _RestHandler(http.server.BaseHTTPRequestHandler):

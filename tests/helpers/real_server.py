@@ -26,10 +26,9 @@ _CONFIG = 'config {{ name: "{name}" base_path: "{path}" model_platform: "tensorf
 
 @dataclasses.dataclass
 class RealServer:
-    """URLs of a server, as `ModelServer` has them; what was asked of it nobody knows."""
+    """The URL of a server, as `ModelServer` has it; what was asked of it nobody knows."""
 
     rest: str
-    grpc: str
     requests: None = None
 
 
@@ -47,8 +46,7 @@ def write_models(directory: pathlib.Path) -> None:
 
 @contextlib.contextmanager
 def real_server():
-    """The server of $KBERT_MODEL_SERVER (HOST:GRPC_PORT or HOST:GRPC_PORT:REST_PORT; REST is at 8501 by default), one
-    of the image $KBERT_MODEL_SERVER_IMAGE, or None if neither is set."""
+    """The server of $KBERT_MODEL_SERVER (HOST:REST_PORT), one of the image $KBERT_MODEL_SERVER_IMAGE, or None."""
     address, image = (os.environ.get(f"KBERT_MODEL_SERVER{end}") for end in ("", "_IMAGE"))
     with contextlib.ExitStack() as stack:
         if not address and image:
@@ -56,8 +54,7 @@ def real_server():
         if not address:
             yield None
             return
-        host, grpc_port, rest_port = [*address.split(":"), "8501"][:3]
-        server = RealServer(f"http://{host}:{rest_port}", f"grpc://{host}:{grpc_port}")
+        server = RealServer(f"http://{address}")
         _wait(server.rest, [*KINDS, *ON_THE_PAGE])
         yield server
 
@@ -69,13 +66,12 @@ def _container(image):
         directory = pathlib.Path(place)
         write_models(directory)
         directory.chmod(0o755)
-        ports = ["-p", "127.0.0.1::8500", "-p", "127.0.0.1::8501"]
+        port = ["-p", "127.0.0.1::8501"]
         volume = ["-v", f"{directory}:{directory}:ro"]
         config = f"--model_config_file={directory}/models.config"
-        container = _docker("run", "-d", "--rm", *ports, *volume, image, config)
+        container = _docker("run", "-d", "--rm", *port, *volume, image, config)
         try:
-            grpc_port, rest_port = (_docker("port", container, port).rpartition(":")[2] for port in ("8500", "8501"))
-            yield f"127.0.0.1:{grpc_port}:{rest_port}"
+            yield "127.0.0.1:" + _docker("port", container, "8501").rpartition(":")[2]
         finally:
             _docker("stop", container)
 

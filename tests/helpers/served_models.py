@@ -1,10 +1,12 @@
 """The pipelines that the tests of serving export: one of every kind, tiny."""
 
 import functools
+import math
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow_serving.apis import prediction_log_pb2
 
 import kbert
 from helpers.keyword_models import look_for
@@ -95,8 +97,25 @@ def make_pipeline(kind):
     return kbert.build_pipeline(model, tokenizer, **more), columns
 
 
-def fed(kind, inputs):
-    """The inputs of a warm-up record for the signature's function: dict of name → array of strings."""
-    if kind == "predict":
-        return {name: tf.make_ndarray(tensor) for name, tensor in inputs.items()}
-    return {"inputs": np.array([example.SerializeToString() for example in inputs], dtype=object)}
+def variable_bytes(export):
+    """Size of the weights that an export stores outside its graph."""
+    if not (export / "variables/variables.index").is_file():
+        return 0
+    reader = tf.train.load_checkpoint(str(export / "variables/variables"))
+    shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    weights = [name for name in shapes if types[name] != tf.string and not name.startswith("save_counter")]
+    return sum(math.prod(shapes[name]) * types[name].size for name in weights)
+
+
+def warmup_requests(export):
+    """(predict, classify or regress; signature; dict of column → array of strings) of an export's warm-up requests."""
+    for record in tf.data.TFRecordDataset(str(export / "assets.extra/tf_serving_warmup_requests")):
+        log = prediction_log_pb2.PredictionLog.FromString(record.numpy())
+        kind = log.WhichOneof("log_type").removesuffix("_log")
+        request = getattr(log, f"{kind}_log").request
+        if kind == "predict":
+            columns = {name: tf.make_ndarray(tensor) for name, tensor in request.inputs.items()}
+        else:
+            examples = request.input.example_list.examples
+            columns = {"inputs": np.array([example.SerializeToString() for example in examples], dtype=object)}
+        yield kind, request.model_spec.signature_name, columns

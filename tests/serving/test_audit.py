@@ -1,6 +1,5 @@
 """The audit passes on every export, and says what is wrong with others."""
 
-import re
 import shutil
 
 import numpy as np
@@ -8,14 +7,11 @@ import pytest
 import tensorflow as tf
 from helpers.run_recipe import run_kbert
 from tensorflow.core.protobuf import saved_model_pb2
-from tensorflow_serving.apis import prediction_log_pb2
 
 import kbert
-from kbert.serving.audit import batching_problems
 from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.serving.saved_model_file import SavedModelFile
 from kbert.serving.server_ops import TEXT_OPS, forbidden
-from kbert.serving.write_export import set_methods, warmup_record
 
 
 def test_every_export_passes(served):
@@ -131,80 +127,14 @@ def test_ops_that_read_or_write_files_fail(served_models, tmp_path):
     assert kbert.audit(tmp_path / "1").problems == []
 
 
-def test_only_the_saver_may_save_and_restore(served_models, tmp_path):
-    """Its functions are called by nothing else, and the one that servers run reads the file that they name."""
-
-    def problems(name, change):
-        content, write = _edited(served_models["single"].path, tmp_path / name)
-        graph = content.meta_graphs[0]
-        functions = {f.signature.name: f for f in graph.graph_def.library.function}
-        saves = next(f for f in functions.values() if any(node.op == "SaveV2" for node in f.node_def))
-        restores = next(f for f in functions.values() if any(node.op == "RestoreV2" for node in f.node_def))
-        change(graph, functions, saves, restores)
-        write()
-        return kbert.audit(tmp_path / name).problems
-
-    def called_by_a_signature(graph, functions, saves, restores):
-        node = next(n for f in functions.values() for n in f.node_def if n.op == "StatefulPartitionedCall")
-        node.attr["f"].func.name = saves.signature.name
-
-    def called_from_python(graph, functions, saves, restores):
-        graph.object_graph_def.concrete_functions[restores.signature.name].SetInParent()
-
-    def another_file(graph, functions, saves, restores):
-        restore = next(node for node in restores.node_def if node.op == "RestoreV2")
-        restore.input[0] = next(node for node in restores.node_def if node.op == "Const").name + ":output:0"
-
-    def a_constant_for_the_file(graph, functions, saves, restores):
-        call = next(node for node in graph.graph_def.node if node.name == graph.saver_def.restore_op_name)
-        call.input[0] = next(node for node in graph.graph_def.node if node.op == "Const").name
-
-    def moves_files_when_it_restores(graph, functions, saves, restores):
-        restores.node_def.add(name="move", op="MergeV2Checkpoints")
-
-    def saves_when_it_restores(graph, functions, saves, restores):
-        graph.saver_def.restore_op_name = graph.saver_def.save_tensor_name.partition(":")[0]
-
-    def restored_twice(graph, functions, saves, restores):
-        restores.node_def.add(name="more", op=saves.signature.name)
-
-    def given_to_a_function(graph, functions, saves, restores):
-        node = next(n for f in functions.values() for n in f.node_def if n.op == "StatefulPartitionedCall")
-        node.attr["f"].func.attr["f"].func.name = saves.signature.name
-
-    def fetched_by_a_request(graph, functions, saves, restores):
-        outputs = graph.signature_def["serving_default"].outputs
-        outputs["probabilities"].name = graph.saver_def.save_tensor_name
-        outputs["label"].name = graph.saver_def.restore_op_name + ":0"
-
-    def run_by_the_loader(graph, functions, saves, restores):
-        """It wrote a file while an export was loaded, whose audit was clean."""
-        init = graph.signature_def["__saved_model_init_op"].outputs["__saved_model_init_op"]
-        init.name = graph.saver_def.save_tensor_name.partition(":")[0]
-
-    def run_by_loaders_of_old(graph, functions, saves, restores):
-        graph.collection_def["saved_model_main_op"].node_list.value[:] = [graph.saver_def.restore_op_name]
-
-    def waited_for(graph, functions, saves, restores):
-        waits = next(node for node in graph.graph_def.node if node.name == "StatefulPartitionedCall")
-        waits.input.append("^" + graph.saver_def.save_tensor_name.partition(":")[0])
-
-    for change, ops in (
-        (called_by_a_signature, {"SaveV2", "MergeV2Checkpoints", "ShardedFilename", "DisableCopyOnRead"}),
-        (called_from_python, {"RestoreV2", "AssignVariableOp"}),
-        (another_file, {"RestoreV2", "AssignVariableOp"}),
-        (a_constant_for_the_file, {"RestoreV2", "AssignVariableOp"}),
-        (moves_files_when_it_restores, {"MergeV2Checkpoints"}),
-        (saves_when_it_restores, {"SaveV2", "RestoreV2"}),
-        (restored_twice, {"SaveV2"}),
-        (given_to_a_function, {"SaveV2"}),
-        (fetched_by_a_request, {"SaveV2", "RestoreV2"}),
-        (run_by_the_loader, {"SaveV2"}),
-        (run_by_loaders_of_old, {"RestoreV2"}),
-        (waited_for, {"SaveV2"}),
-    ):
-        refused = {problem.split()[0] for problem in problems(change.__name__, change)}
-        assert ops <= refused, change.__name__
+def test_savers_are_known_by_their_calls(served_models, tmp_path):
+    """Ops that read and write files are allowed in the two functions that the saver calls, and in no others."""
+    content, write = _edited(served_models["single"].path, tmp_path / "1")
+    saver = content.meta_graphs[0].saver_def
+    saver.restore_op_name = saver.save_tensor_name.partition(":")[0]
+    write()
+    refused = {problem.split()[0] for problem in kbert.audit(tmp_path / "1").problems}
+    assert {"SaveV2", "RestoreV2", "AssignVariableOp", "MergeV2Checkpoints"} <= refused
 
 
 def test_an_export_is_audited_before_it_is_loaded(served_models, tmp_path, monkeypatch):
@@ -272,18 +202,17 @@ def test_damaged_weights(served_models, tmp_path, name):
             file.write_bytes(content[:place])
         else:
             file.write_bytes(content[:place] + bytes([content[place] ^ 64]) + content[place + 1 :])
-        for look in (kbert.audit, ExportedPipeline):
-            with pytest.raises(ValueError, match="variables/variables") as error:
-                look(tmp_path / "1")
-            assert "\n" not in str(error.value)
+        with pytest.raises(ValueError, match="1: TensorFlow cannot load it: ") as error:
+            ExportedPipeline(tmp_path / "1")
+        assert "\n" not in str(error.value)
     file.unlink()
-    with pytest.raises((ValueError, FileNotFoundError)):
-        kbert.audit(tmp_path / "1").require_clean()
+    with pytest.raises(ValueError, match="1: TensorFlow cannot load it: "):
+        ExportedPipeline(tmp_path / "1")
 
 
 def test_a_number_that_is_no_data_type(served_models, tmp_path):
     content, write = _edited(served_models["single"].path, tmp_path / "1")
-    next(node for node in content.meta_graphs[0].graph_def.node if node.op == "VarHandleOp").attr["dtype"].type = 99
+    content.meta_graphs[0].signature_def["serving_default"].inputs["text"].dtype = 99
     write()
     with pytest.raises(ValueError, match="saved_model.pb is damaged: expected the number of a data type"):
         kbert.audit(tmp_path / "1")
@@ -304,157 +233,6 @@ def test_signatures_that_servers_cannot_batch(tmp_path):
         "other: the output mean must have the batch first; its shape is ()",
         "other: REST encodes outputs named *_bytes in base64; rename logo_bytes",
     ]
-
-
-def test_weights_that_are_stored_twice(tmp_path):
-    module = _Foreign(lambda text: {"x": tf.cast(tf.strings.length(text), tf.float32) * tf.reduce_sum(module.w)})
-    values = np.arange(999, dtype="float32")
-    module.w = tf.Variable(values)
-    assert problems_of(tmp_path / "once", module) == []
-    module.copy = tf.Variable(values)
-    problems = problems_of(tmp_path / "twice", module)
-    assert problems == ["the weight w is stored a second time: copy"]
-
-
-def test_equal_blocks_are_not_stored_twice(tmp_path):
-    """Two blocks of a grown model are equal; a second copy of one of them is none of these."""
-    module = _Foreign(lambda text: {"x": tf.cast(tf.strings.length(text), tf.float32) * tf.reduce_sum(module.w)})
-    values = np.arange(999, dtype="float32")
-    module.w = tf.Variable(values, name="encoder_block_0/kernel")
-    module.w_of_a_copy = tf.Variable(values, name="encoder_block_1/kernel")
-    assert problems_of(tmp_path / "equal", module) == []
-    for name in ("encoder_block_1/kernel", "encoder_block_2/other", "kernel_1"):
-        module.x = tf.Variable(values, name=name)
-        (problem,) = problems_of(tmp_path / name, module)
-        assert re.fullmatch("the weight x is stored a second time: (w|w_of_a_copy)", problem)
-
-
-def test_kerass_own_export_stores_them_twice(tmp_path):
-    """As of Keras 3.15 (keras issue 23553): what kbert goes round, and the audit has to see."""
-    import keras
-
-    model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(100)])
-    model.export(str(tmp_path / "dense"), verbose=False)
-    problems = kbert.audit(tmp_path / "dense").problems
-    assert problems[0].startswith("the weight ") and " is stored a second time: " in problems[0]
-    assert problems[1].startswith("the checkpoint holds "), "a bias of zeros looks like any other: only the sum tells"
-
-
-def test_warm_up_and_batching_files(tmp_path, served_models):
-    path = tmp_path / "1"
-    shutil.copytree(served_models["regression"].path, path)
-    file = path / "assets.extra/tf_serving_warmup_requests"
-    with tf.io.TFRecordWriter(str(file)) as writer:
-        writer.write(warmup_record("predict", "serving_default", [{"text": "a"}]))
-        writer.write(warmup_record("predict", "answer", [{"text": "a"}]))
-        writer.write(warmup_record("classify", "serving_default", [{"text": "a"}]))
-        writer.write(warmup_record("predict", "serving_default", [{"text": ["a"], "text_pair": 1}]))
-    (path / "batching_params.pbtxt").write_text("max_batch_size { value: 8 }\nallowed_batch_sizes: 4\n")
-    name = "tf_serving_warmup_requests"
-    assert kbert.audit(path).problems == [
-        f"{name}, record 0, serving_default: expected the inputs ['text', 'text_pair'], not ['text']",
-        f"{name}, record 1: there is no signature 'answer'",
-        f"{name}, record 2: serving_default is a predict signature, not for classify",
-        f"{name}, record 3, serving_default: `text` must be string (None,), not string (1, 1)",
-        f"{name}, record 3, serving_default: `text_pair` must be string (None,), not int32 (1,)",
-        f"{name}: no record for the signature regress",
-        "batching_params.pbtxt: allowed_batch_sizes must rise up to max_batch_size (8), not [4]",
-    ]
-    file.write_bytes(b"no records")
-    (path / "batching_params.pbtxt").write_text("max_batch_size = 8")
-    assert [problem.split(": expected")[0] for problem in kbert.audit(path).problems] == [name, "batching_params.pbtxt"]
-
-
-class _Scorer(tf.Module):
-    """Two columns, and the same as features of tf.Examples, of which one has a default."""
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name=name) for name in ("a", "b")])
-    def serve(self, a, b):
-        return {"score": tf.cast(tf.strings.length(a) + tf.strings.length(b), tf.float32)}
-
-    @tf.function(input_signature=[tf.TensorSpec([None], tf.string, name="inputs")])
-    def regress(self, inputs):
-        found = tf.io.parse_example(
-            inputs, {"a": tf.io.FixedLenFeature([], tf.string), "b": tf.io.FixedLenFeature([], tf.string, "none")}
-        )
-        return {"outputs": self.serve(**found)["score"]}
-
-
-def test_warm_up_rows_and_examples(tmp_path):
-    module = _Scorer()
-    signatures = {"serving_default": module.serve, "regress": module.regress}
-    tf.saved_model.save(module, str(tmp_path), signatures=signatures)
-    set_methods(tmp_path, {"regress": "tensorflow/serving/regress"})
-    file = tmp_path / "assets.extra/tf_serving_warmup_requests"
-    file.parent.mkdir()
-    fits = warmup_record("predict", "serving_default", [{"a": "x", "b": "x"}, {"a": "y", "b": "y"}])
-
-    def problems(*records):
-        with tf.io.TFRecordWriter(str(file)) as writer:
-            for record in records:
-                writer.write(record)
-        return [problem.split(": ", 1)[1] for problem in kbert.audit(tmp_path).problems]
-
-    def regress(*rows):
-        return warmup_record("regress", "regress", rows)
-
-    def predict(**shapes):
-        """Each input has two values, whatever its shape says."""
-        log = prediction_log_pb2.PredictionLog()
-        for name, shape in shapes.items():
-            log.predict_log.request.inputs[name].CopyFrom(tf.make_tensor_proto(["x", "y"]))
-            log.predict_log.request.inputs[name].tensor_shape.CopyFrom(tf.TensorShape(shape).as_proto())
-        return log.SerializeToString()
-
-    assert problems(fits, regress({"a": "x"}, {"a": "x", "b": "y", "c": "z"})) == []
-    assert problems(fits, regress(), regress({"a": "x"}, {"b": "y"})) == [
-        "no examples",
-        "a tf.Example with ['b'] lacks features: [['a']]",
-    ]
-    assert problems(predict(a=[2], b=[1]), regress({"a": "x"})) == [
-        "`b` must have 1 strings, not 2",
-        "the inputs must have the same number of rows, not {'a': 2, 'b': 1}",
-    ]
-    huge = predict(a=[2**40], b=[2**40])  # a record of 60 bytes must not be expanded
-    assert problems(huge, regress({"a": "x"})) == [f"`{name}` must have {2**40} strings, not 2" for name in "ab"]
-    no_example = regress() + bytes.fromhex("1a07 0a05 1203 0a01 ff")
-    for broken in (b"", b"\xff" * 12, no_example):
-        assert [problem.split(". ")[0] for problem in problems(broken)] in (
-            ["expected a PredictionLog"],
-            ["expected a PredictionLog of predict, classify or regress"],
-        )
-
-
-@pytest.mark.parametrize(
-    "text,problem",
-    [
-        (
-            "max_batch_size: 8",
-            "expected TensorFlow Serving's BatchingParameters: 1:17 : 'max_batch_size: 8': Expected \"{\"",
-        ),
-        ("allowed_batch_sizes { value: 8 }", "expected TensorFlow"),
-        ("allowed_batch_size: 8", "expected TensorFlow"),
-        ("enable_large_batch_splitting: true", "expected TensorFlow"),
-        (
-            "max_batch_size: { value: 8 } allowed_batch_sizes: [4, 8] thread_pool_name { value: 'one' } # a comment",
-            None,
-        ),
-        (
-            "max_batch_size { value: 8 } allowed_batch_sizes: [4, 2, 8]",
-            "allowed_batch_sizes must rise up to max_batch_size",
-        ),
-        (
-            "max_batch_size { value: 8 } max_execution_batch_size { value: 4 } allowed_batch_sizes: 4 "
-            "enable_large_batch_splitting { value: true }",
-            None,
-        ),
-    ],
-)
-def test_batching_parameters_are_read_as_a_server_reads_them(text, problem, tmp_path):
-    (tmp_path / "batching_params.pbtxt").write_text(text)
-    found = list(batching_problems(tmp_path))
-    assert len(found) == (problem is not None)
-    assert problem is None or found[0].startswith(f"batching_params.pbtxt: {problem}")
 
 
 def test_damaged_and_absent_models(tmp_path):
@@ -484,7 +262,7 @@ def test_classify_and_regress_must_look_as_servers_want(served_models, tmp_path)
     signatures["serving_default"].method_name = "tensorflow/serving/regress"
     del signatures["classify"].outputs["scores"]
     (path / "saved_model.pb").write_bytes(content.SerializeToString())
-    found = [problem for problem in kbert.audit(path).problems if "signature" in problem and "record" not in problem]
+    found = [problem for problem in kbert.audit(path).problems if "signature" in problem]
     assert len(found) == 3 and found[0].startswith("classify: a classify signature gives {'classes': 'string'")
     assert found[1].startswith("serving_default: a regress signature takes one input")
     assert SavedModelFile(path).signatures["classify"].kind == "classify"

@@ -5,16 +5,10 @@ import json
 import re
 import socket
 import threading
-import time
-from concurrent import futures
 
-import grpc
-import numpy as np
 import pytest
-import tensorflow as tf
 from helpers.json_server import json_server
 from helpers.run_recipe import run_kbert
-from tensorflow_serving.apis import classification_pb2, predict_pb2, regression_pb2
 
 from kbert.serving.client import ServingClient
 from kbert.serving.rest_transport import ServingError
@@ -75,16 +69,13 @@ def test_what_is_no_answer_in_http(sent, message, may_retry):
     assert raised.value.may_retry is may_retry
 
 
-def test_what_a_server_says_is_quoted_in_one_line_without_codes_for_the_terminal(grpc_server):
+def test_what_a_server_says_is_quoted_in_one_line_without_codes_for_the_terminal():
     said = "\x1b]0;title\x07\x1b[2J no\n\tmodel " + "x" * 9000
     answer = b"HTTP/1.1 400 Bad\r\n\r\n" + json.dumps({"error": said}).encode()
-    client, answers = grpc_server
-    answers.append(lambda context: context.abort(grpc.StatusCode.INTERNAL, said[:100]))
     with bytes_server(answer) as address:
-        for asked in (ServingClient(address, "m", timeout=20), client):
-            with pytest.raises(ServingError, match=r"answered \w+: \]0;title\[2J no model x+ \(signature") as raised:
-                asked.predict({"text": ["a"]})
-            assert len(str(raised.value)) < 2200
+        with pytest.raises(ServingError, match=r"answered \w+: \]0;title\[2J no model x+ \(signature") as raised:
+            ServingClient(address, "m", timeout=20).predict({"text": ["a"]})
+        assert len(str(raised.value)) < 2200
 
 
 @pytest.mark.parametrize("code", [301, 302, 303, 307, 308])
@@ -111,59 +102,21 @@ def test_huge_answers_are_not_read(monkeypatch):
     assert not raised.value.may_retry
 
 
-def answer_without_end(connection):
-    connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
-    for _ in range(6000):
-        connection.sendall(b" ")
-        time.sleep(0.05)
-
-
 def error_that_stalls(connection):
     connection.sendall(b"HTTP/1.1 400 Bad\r\nContent-Length: 99\r\n\r\n{")
     connection.recv(1)  # until the client gives up
 
 
-def dribble(start, piece):
-    """Sends a piece again and again, for 30 s at most: each comes well before the timeout."""
-
-    def respond(connection):
-        connection.sendall(start)
-        for _ in range(300):
-            connection.sendall(piece)
-            time.sleep(0.1)
-
-    return respond
+def header_that_stalls(connection):
+    connection.sendall(b"HTTP/1.1 200 OK\r\nX-A: ")
+    connection.recv(1)
 
 
-CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
-DRIBBLES = {
-    "status": dribble(b"HTTP/1.1 200 O", b"K"),
-    "header": dribble(b"HTTP/1.1 200 OK\r\nX-A: ", b"a"),
-    "headers": dribble(b"HTTP/1.1 200 OK\r\n", b"X-A: a\r\n"),
-    "100": dribble(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
-    "chunks": dribble(CHUNKED, b"1\r\n \r\n"),
-    "chunk size": dribble(CHUNKED, b"0"),
-    "trailer": dribble(CHUNKED + b"0\r\n", b"X-A: a\r\n"),
-    "body": dribble(b"HTTP/1.1 200 OK\r\nContent-Length: 999\r\n\r\n", b" "),
-    "error": dribble(b"HTTP/1.1 500 No\r\nContent-Length: 999\r\n\r\n", b" "),
-    "redirect": dribble(b"HTTP/1.1 302 No\r\nLocation: /x\r\nContent-Length: 999\r\n\r\n", b" "),
-}
-
-
-@pytest.mark.parametrize("place", DRIBBLES)
-def test_a_server_that_sends_its_answer_in_drops(place):
-    """The timeout is for the answer as a whole; a hundred of these would have lasted for minutes."""
-    with server(DRIBBLES[place]) as address:
-        start = time.monotonic()
-        with pytest.raises(ServingError, match="did not answer within 0.5 s"):
-            ServingClient(address, "m", timeout=0.5).predict({"text": ["a"]})
-        assert time.monotonic() - start < 2
-
-
-@pytest.mark.parametrize("respond, seconds", [(answer_without_end, 0.5), (error_that_stalls, 0.2)])
-def test_what_does_not_end_is_a_slow_server(respond, seconds):
-    with server(respond) as address, pytest.raises(ServingError, match=f"did not answer within {seconds} s"):
-        ServingClient(address, "m", timeout=seconds).predict({"text": ["a"]})
+@pytest.mark.parametrize("respond", [header_that_stalls, error_that_stalls])
+def test_what_does_not_end_is_a_slow_server(respond):
+    with server(respond) as address, pytest.raises(ServingError, match="did not answer within 0.2 s") as raised:
+        ServingClient(address, "m", timeout=0.2).predict({"text": ["a"]})
+    assert not raised.value.may_retry
 
 
 @pytest.mark.parametrize("count", ["1", -1, None, [1], 3])
@@ -217,72 +170,3 @@ def test_unequal_numbers_of_choices_are_filled_up():
         client.predict(columns)
         assert '["x", "", ""]' in client.curl(columns)
     assert asked[0]["inputs"] == {"prompt": ["a", "b"], "choices": [["x", "y", "z"], ["x", "", ""]]}
-
-
-@pytest.fixture
-def grpc_server():
-    """(client, list whose last entry is what the server answers)"""
-    answers = [b""]
-
-    class Handler(grpc.GenericRpcHandler):
-        def service(self, call):
-            def answer(request, context):
-                return answers[-1](context) if callable(answers[-1]) else answers[-1]
-
-            return grpc.unary_unary_rpc_method_handler(answer)
-
-    server = grpc.server(futures.ThreadPoolExecutor(1))
-    server.add_generic_rpc_handlers([Handler()])
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    yield ServingClient(f"grpc://127.0.0.1:{port}", "m", timeout=30), answers
-    server.stop(None).wait()
-
-
-def test_a_short_answer_over_grpc_does_not_take_much_memory(grpc_server):
-    client, answers = grpc_server
-    answers.append(bytes.fromhex("0a1b 0a05 6c6162656c 1212 0801 1208 1206 08 8080808001 2a04 0000803f"))
-    with pytest.raises(ServingError, match=r"expected at most as many values .*268435456.*, 18 bytes"):
-        client.predict({"text": ["a"]})
-
-
-def test_malformed_answers_over_grpc(grpc_server):
-    predicted = predict_pb2.PredictResponse()
-    predicted.outputs["label"].CopyFrom(tf.make_tensor_proto(["good", "bad"]))
-    predicted.outputs["score"].CopyFrom(tf.make_tensor_proto(np.ones((2, 3), "float32")))
-    classified = classification_pb2.ClassificationResponse()
-    for _ in range(2):
-        classified.result.classifications.add().classes.add(label="good", score=1)
-    regressed = regression_pb2.RegressionResponse()
-    for value in (1, 2):
-        regressed.result.regressions.add(value=value)
-    client, answers = grpc_server
-    calls = [
-        (predicted.SerializeToString(), lambda: client.predict({"text": ["a", "b"]})),
-        (classified.SerializeToString(), lambda: client.classify([{"text": "a"}, {"text": "b"}])),
-        (regressed.SerializeToString(), lambda: client.regress([{"text": "a"}, {"text": "b"}])),
-    ]
-    found = []
-    for message, call in calls:
-        answers.append(message)
-        found.append(call())
-        answers.append(b"\xff\xff nonsense")
-        with pytest.raises(ServingError, match="expected a message of TensorFlow Serving"):
-            call()
-    assert found == [{"label": ["good", "bad"], "score": [[1.0] * 3] * 2}, [[("good", 1.0)]] * 2, [1.0, 2.0]]
-    answers.append(b"\x0a\x04\x0a\x02\x0d\x00")  # a number that is cut off
-    with pytest.raises(ServingError, match="expected"):
-        client.regress([{"text": "a"}])
-    rng = np.random.default_rng(0)
-    refused = 0
-    for number in range(300):
-        message, call = calls[number % 3]
-        broken = bytearray(message)
-        for place in rng.integers(0, len(broken), rng.integers(1, 4)):
-            broken[place] = rng.integers(256)
-        answers.append(bytes(broken[: rng.integers(1, len(broken) + 1)]))
-        try:
-            call()
-        except ServingError:
-            refused += 1
-    assert refused > 100

@@ -3,15 +3,11 @@
 import contextlib
 import json
 import ssl
-from concurrent import futures
 
-import grpc
 import pytest
-import tensorflow as tf
 import trustme
 from helpers.json_server import json_server
 from helpers.run_recipe import run_kbert
-from tensorflow_serving.apis import predict_pb2
 
 from kbert.serving.client import ServingClient
 from kbert.serving.rest_transport import ServingError
@@ -42,41 +38,18 @@ def https_server(authority, asks_for_clients):
         yield url
 
 
-@contextlib.contextmanager
-def grpcs_server(authority, asks_for_clients):
-    response = predict_pb2.PredictResponse()
-    response.outputs["label"].CopyFrom(tf.make_tensor_proto(ANSWER["label"]))
-
-    class Handler(grpc.GenericRpcHandler):
-        def service(self, call):
-            return grpc.unary_unary_rpc_method_handler(lambda request, context: response.SerializeToString())
-
-    certificate = authority.issue_cert("127.0.0.1")
-    own = certificate.private_key_pem.bytes(), b"".join(pem.bytes() for pem in certificate.cert_chain_pems)
-    trusted = authority.cert_pem.bytes() if asks_for_clients else None
-    server = grpc.server(futures.ThreadPoolExecutor(1))
-    server.add_generic_rpc_handlers([Handler()])
-    credentials = grpc.ssl_server_credentials([own], trusted, asks_for_clients)
-    port = server.add_secure_port("127.0.0.1:0", credentials)
-    server.start()
-    yield f"grpcs://127.0.0.1:{port}"
-    server.stop(None).wait()
-
-
-@pytest.mark.parametrize("serve", [https_server, grpcs_server])
-def test_a_server_is_trusted_by_its_certificate(serve, authority):
+def test_a_server_is_trusted_by_its_certificate(authority):
     authority, arguments = authority
     root = arguments["root_certificates"]
-    with serve(authority, asks_for_clients=False) as url:
+    with https_server(authority, asks_for_clients=False) as url:
         assert ServingClient(url, "m", root_certificates=root).predict({"text": ["a"]}) == ANSWER
         with pytest.raises(ServingError, match=r"127.0.0.1:\d+.* cannot be reached: .*(?i:certificate|ssl|handshake)"):
             ServingClient(url, "m", tries=1).predict({"text": ["a"]})
 
 
-@pytest.mark.parametrize("serve", [https_server, grpcs_server])
-def test_a_client_shows_its_certificate(serve, authority):
+def test_a_client_shows_its_certificate(authority):
     authority, arguments = authority
-    with serve(authority, asks_for_clients=True) as url:
+    with https_server(authority, asks_for_clients=True) as url:
         assert ServingClient(url, "m", **arguments).predict({"text": ["a"]}) == ANSWER
         with pytest.raises(ServingError, match="cannot be reached"):
             ServingClient(url, "m", root_certificates=arguments["root_certificates"], tries=1).predict({"text": ["a"]})
@@ -92,6 +65,5 @@ def test_the_recipe(authority, capsys):
 
 
 def test_certificates_that_are_none(tmp_path):
-    for scheme in ("https", "grpcs"):
-        with pytest.raises(OSError, match="root.pem"):
-            ServingClient(f"{scheme}://localhost", "m", root_certificates=tmp_path / "root.pem")
+    with pytest.raises(OSError, match="root.pem"):
+        ServingClient("https://localhost", "m", root_certificates=tmp_path / "root.pem")

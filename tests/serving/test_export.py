@@ -10,15 +10,12 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
-from google.protobuf import text_format
 from helpers.compare import assert_same_answers
-from helpers.served_models import SIGNATURES, fed, make_pipeline
+from helpers.served_models import SIGNATURES, make_pipeline, warmup_requests
 from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.preprocessing.preprocessor import TextPreprocessor
-from kbert.serving.audit import read_warmup
-from kbert.serving.grpc_transport import MESSAGES
 from kbert.serving.saved_model_file import SavedModelFile
 from kbert.serving.signatures import signatures
 from kbert.serving.write_export import BATCH_SIZES, encode_example
@@ -107,21 +104,20 @@ def test_every_weight_is_stored_once(served):
 
 
 def test_warm_up_requests_are_answered(served):
-    records = read_warmup(served.path / "assets.extra/tf_serving_warmup_requests")
     signatures = served.loaded
     sizes = {name: [] for name in signatures}
-    for kind, name, inputs in records:
-        columns = {key: tf.constant(value) for key, value in fed(kind, inputs).items()}
+    for kind, name, columns in warmup_requests(served.path):
+        assert kind == served.signatures[name].kind
+        columns = {key: tf.constant(value) for key, value in columns.items()}
         size = len(next(iter(columns.values())))
         sizes[name].append(size)
         if size <= 2:
             for output in signatures[name](**columns).values():
                 assert output.shape[0] == size
     assert sizes == {name: list(BATCH_SIZES) for name in signatures}
-    text = (served.path / "batching_params.pbtxt").read_text()
-    parameters = text_format.Parse(text, MESSAGES["BatchingParameters"]())
-    assert parameters.max_batch_size.value == BATCH_SIZES[-1]
-    assert list(parameters.allowed_batch_sizes) == list(BATCH_SIZES)
+    parameters = (served.path / "batching_params.pbtxt").read_text()
+    assert f"max_batch_size {{ value: {BATCH_SIZES[-1]} }}\n" in parameters
+    assert re.findall(r"^allowed_batch_sizes: (\d+)$", parameters, re.MULTILINE) == [str(size) for size in BATCH_SIZES]
 
 
 def test_the_card(served, tmp_path):

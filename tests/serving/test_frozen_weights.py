@@ -6,6 +6,7 @@ import types
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.served_models import variable_bytes
 from helpers.slow_but import slow_but
 
 import kbert
@@ -26,12 +27,9 @@ def test_answers_are_the_same_and_weights_are_stored_once(served_models, kind, t
     served = served_models[kind]
     path = kbert.export(served.pipeline, tmp_path / "frozen", frozen_weights=True)
     assert json.loads((path / "card.json").read_text("utf-8"))["frozen_weights"] is True
-    plain, frozen = SavedModelFile(served.path), SavedModelFile(path)
-    assert frozen.variable_bytes() == 0 < plain.variable_bytes()
-    constants = _bytes_of_weights(frozen)
-    assert (
-        0.999 * plain.variable_bytes() < constants < 1.02 * plain.variable_bytes()
-    )  # once, of all signatures: an encoder has four
+    assert variable_bytes(path) == 0 < (plain := variable_bytes(served.path))
+    constants = _bytes_of_weights(SavedModelFile(path))
+    assert 0.999 * plain < constants < 1.02 * plain  # once, of all signatures: an encoder has four
     columns = {name: tf.constant(values) for name, values in served.columns.items()}
     loaded = tf.saved_model.load(str(path))
     for name, expected in ((name, served.loaded[name](**columns)) for name in served.signatures):
@@ -52,7 +50,7 @@ def test_the_bodies_of_loops_get_no_weights_from_outside(served_models, tmp_path
     assert loops and not any(
         dtype == tf.bfloat16.as_datatype_enum for loop in loops for dtype in loop.attr["T"].list.type
     )
-    half = SavedModelFile(served_models["single"].path).variable_bytes() / 2
+    half = variable_bytes(served_models["single"].path) / 2
     assert 0.99 * half < _bytes_of_weights(model, tf.bfloat16) < 1.02 * half  # once, though `classify` is another graph
     text = tf.constant(["a good film"])
     answers = tf.saved_model.load(str(path)).signatures["serving_default"](text=text)

@@ -10,12 +10,11 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.c_api import ask
-from helpers.served_models import SOME_KINDS, fed, make_pipeline
+from helpers.served_models import SOME_KINDS, make_pipeline, warmup_requests
 from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.serving.audit import read_warmup
 from kbert.serving.signatures import ServingLimits, signatures
 from kbert.serving.write_export import encode_example
 
@@ -191,8 +190,8 @@ def test_the_card_and_warm_up_of_small_limits(narrow, kind):
     assert card["limits"] == {"max_request_bytes": 2000, "max_request_tokens": 8 * size}
     assert {signature["max_rows"] for signature in card["signatures"].values()} == {8}
     loaded, records = model.signatures, 0
-    for method, name, inputs in read_warmup(path / "assets.extra/tf_serving_warmup_requests"):
-        loaded[name](**{key: tf.constant(value) for key, value in fed(method, inputs).items()})
+    for _, name, columns in warmup_requests(path):
+        loaded[name](**{key: tf.constant(value) for key, value in columns.items()})
         records += 1
     assert records >= 2 * len(loaded), "a server refuses a model that refuses its warm-up"
 

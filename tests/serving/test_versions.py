@@ -5,17 +5,13 @@ import os
 import pathlib
 import resource
 import signal
-import subprocess
-import sys
 
 import pytest
 import tensorflow as tf
-from helpers.paths import ROOT
 from helpers.served_models import make_pipeline
 
 import kbert
 from kbert.serving.server_ops import TEXT_OPS
-from kbert.serving.write_export import partial_version
 
 
 @pytest.fixture
@@ -57,21 +53,30 @@ def test_versions(quick_export, tmp_path):
 
 
 def test_two_exports_at_once(quick_export, tmp_path, monkeypatch):
-    pipeline, directory, cards = make_pipeline("regression")[0], tmp_path / "score", []
+    """The second would take the same version."""
+    pipeline, directory = make_pipeline("regression")[0], tmp_path / "score"
 
-    def rival(path, card):
-        cards.append(card)
-        if len(cards) % 2:  # has finished first
-            (directory / card / "variables").mkdir(parents=True)
+    def export_again(path, card):
+        with pytest.raises(BlockingIOError, match=r"/score/1 is in use by process \d+ "):
+            kbert.export(pipeline, directory)
 
-    monkeypatch.setattr(quick_export, "write_saved_model", _write_nothing)
-    monkeypatch.setattr(quick_export, "model_card", lambda target, *more: target.name)
-    monkeypatch.setattr(quick_export, "write_json", rival)
-    assert kbert.export(pipeline, directory) == directory / "2" and cards == ["1", "2"]
-    assert (directory / "1/variables").is_dir() and not (directory / "2/variables").exists()
-    with pytest.raises(FileExistsError, match="version 7 of .* exists"):
-        kbert.export(pipeline, directory, version=7)
-    assert [entry.name for entry in tmp_path.iterdir()] == ["score"]
+    monkeypatch.setattr(quick_export, "write_json", export_again)
+    assert kbert.export(pipeline, directory) == directory / "1"
+    assert [entry.name for entry in directory.iterdir()] == ["1"]
+
+
+def test_a_version_that_appears_meanwhile_is_not_replaced(quick_export, tmp_path, monkeypatch):
+    """Such as one that is copied there."""
+    directory = tmp_path / "score"
+
+    def copy(path, card):
+        (directory / "1").mkdir()
+        (directory / "1/precious").touch()
+
+    monkeypatch.setattr(quick_export, "write_json", copy)
+    with pytest.raises(FileExistsError, match="/score/1 exists: another process wrote it meanwhile"):
+        kbert.export(make_pipeline("regression")[0], directory)
+    assert [str(entry.relative_to(directory)) for entry in directory.rglob("*")] == ["1", "1/precious"]
 
 
 def test_a_model_directory_that_is_a_mounted_volume(quick_export, tmp_path, monkeypatch):
@@ -108,45 +113,14 @@ def test_what_is_being_written_is_no_version_to_a_server(quick_export, tmp_path,
 
 
 def test_what_killed_exports_left_is_deleted_but_not_what_is_being_written(quick_export, tmp_path):
-    pipeline, directory = make_pipeline("regression")[0], tmp_path / "score"
-    (directory / ".0a1b2c3d.tmp/variables").mkdir(parents=True)
-    (directory / ".0a1b2c3d.tmp/saved_model.pb").write_text("half")
-    with partial_version(directory) as being_written:
-        (being_written / "saved_model.pb").write_text("half")
-        assert kbert.export(pipeline, directory) == directory / "1"
-        assert sorted(entry.name for entry in directory.iterdir()) == [being_written.name, "1"]
-        assert (being_written / "saved_model.pb").is_file()
-    assert [entry.name for entry in directory.iterdir()] == ["1"]
-
-
-def test_an_export_whose_directory_is_taken_for_abandoned_makes_another(tmp_path, monkeypatch):
-    """Another one deletes it between the making and the opening, before it can be locked."""
-    opened, taken = os.open, []
-
-    def open_late(path, *arguments, **named):
-        if not taken:
-            taken.append(path)
-            os.rmdir(path)
-        return opened(path, *arguments, **named)
-
-    monkeypatch.setattr(os, "open", open_late)
-    with partial_version(tmp_path / "it") as partial:
-        assert taken and partial.is_dir() and partial != taken[0]
-    assert not (tmp_path / "it").exists()
-
-
-@pytest.mark.slow  # test_locks.py
-def test_a_killed_process_holds_no_lock(tmp_path):
-    code = (
-        "import os, pathlib, signal\n"
-        "from kbert.serving.write_export import partial_version\n"
-        f"with partial_version(pathlib.Path({str(tmp_path)!r})):\n"
-        "    os.kill(os.getpid(), signal.SIGKILL)\n"
-    )
-    assert subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT).returncode == -9
-    assert len(list(tmp_path.iterdir())) == 1
-    with partial_version(tmp_path) as path:
-        assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    directory = tmp_path / "score"
+    for name in (".1.0a1b2c3d.tmp", ".7.4e5f6a7b.tmp"):  # the second is the rival's, of another version
+        (directory / name / "variables").mkdir(parents=True)
+        (directory / name / "saved_model.pb").write_text("half")
+    (directory / ".1.lock").write_text("process 1 on some host")
+    assert kbert.export(make_pipeline("regression")[0], directory) == directory / "1"
+    assert sorted(entry.name for entry in directory.iterdir()) == [".7.4e5f6a7b.tmp", "1"]
+    assert (directory / ".7.4e5f6a7b.tmp/saved_model.pb").is_file()
 
 
 def test_all_is_on_the_disk_before_the_version_has_its_name(quick_export, tmp_path, monkeypatch):
@@ -214,10 +188,6 @@ def test_a_disk_that_fills_up_while_weights_are_written(tmp_path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
         signal.signal(signal.SIGXFSZ, handler)
     assert not list(tmp_path.iterdir())
-
-
-def _write_nothing(directory, endpoints):
-    pass
 
 
 class _Anything:

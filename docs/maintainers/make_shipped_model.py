@@ -1,12 +1,12 @@
 """Packs a pre-training as one of kbert's own models: saved_models/NAME/ with weights, an exported version and a card.
 
-    PYTHONPATH=.:recipes python docs/maintainers/make_shipped_model.py --runs runs/tiny --records runs/records \
-        --name kbert-tiny
+    PYTHONPATH=.:recipes/experiments python docs/maintainers/make_shipped_model.py --runs runs/tiny \
+        --records runs/records --name kbert-tiny
 
 --runs: of kbert pretrain, finished or not, or RUN@STEP; of several the last one is packed, and the others are
 those that it continued. saved_models/NAME/ receives model/ (a kbert directory, weights in float16), 1/ (a SavedModel:
-fill-mask and next sentence), curves.svg, history.jsonl (the curves' figures) and README.md, whose scores are those of
-results/finetuning-NAME.json, where recipes/compare_finetuning.py has written it. What was there is replaced.
+fill-mask and next sentence), curves.svg, history.jsonl (the curves' figures) and README.md. What was there is replaced.
+make_results.py writes the table of results/finetuning-NAME.json into README.md.
 """
 
 import argparse
@@ -15,8 +15,7 @@ import pathlib
 import shutil
 import tempfile
 
-from experiments.learning_curves import SCORES, curves_plot, curves_table, describe_plateau, read_points
-from experiments.report import comparison_table, describe_options
+from compare_pretraining import LOSS, SCORES, curves_table, draw, read_points
 
 from kbert.files import read_json
 
@@ -33,17 +32,15 @@ PROMPTS = (
     "They had two sons and a [MASK].",
 )
 LINES = 400  # of history.jsonl
-PUBLISHED = {(2, 128): ("BERT-Tiny", 73.6), (4, 256): ("BERT-Mini", 73.3)}  # Google's, on the test set of STS-B
 
 
-def ship(runs, records, name, *, results=ROOT / "results", directory=ROOT / "saved_models", precision=None):
+def ship(runs, records, name, *, directory=ROOT / "saved_models", precision=None):
     """Writes saved_models/NAME and returns its path.
 
     Args:
         runs: paths, or RUN@STEP; the last one is packed.
         records: what they were trained on, the output of prepare_records.py.
         name: of the model.
-        results: directory with ``finetuning-NAME.json``.
         directory: receives the folder.
         precision: of the exported version, as of `kbert.export`.
     """
@@ -60,9 +57,9 @@ def ship(runs, records, name, *, results=ROOT / "results", directory=ROOT / "sav
         partial = pathlib.Path(place) / name
         kbert.export(pipeline, partial, precision=precision)
         kbert.save_pretrained(model, partial / "model", storage_dtype="float16", made_by=made_by)
-        (partial / "curves.svg").write_text(curves_plot(points), encoding="utf-8")
+        draw(points).savefig(partial / "curves.svg")
         (partial / "history.jsonl").write_text("".join(_lines(points)), encoding="utf-8")
-        card = _card(name, pipeline, points, makers, records, pathlib.Path(results))
+        card = _card(name, pipeline, points, makers, records)
         (partial / "README.md").write_text(card, encoding="utf-8")
         shutil.rmtree(directory / name, ignore_errors=True)
         partial.rename(directory / name)
@@ -77,7 +74,7 @@ def megabytes(path) -> float:
 def _points(run):
     """The curves of a run, or of RUN@STEP up to that step."""
     path, at, step = str(run).partition("@")
-    return [point for point in read_points(path) if not at or point.step <= int(step)]
+    return [point for point in read_points(pathlib.Path(path)) if not at or point["step"] <= int(step)]
 
 
 def _name(run):
@@ -89,17 +86,15 @@ def _lines(points):
     each = [(name, point) for name, curve in points.items() for point in curve]
     every = -(-len(each) // LINES)
     for number, (name, point) in enumerate(each):
-        if number % every == 0 or point.held_out("mlm_cross_entropy") is not None:
-            place = {"run": name, "step": point.step, "tokens": round(point.tokens), "hours": round(point.hours, 4)}
-            scores = {key: round(value, 4) for key, value in point.scores.items() if "mlm_" in key or "nsp_" in key}
-            yield json.dumps(place | scores) + "\n"
+        if number % every == 0 or LOSS in point:
+            rounded = {key: round(value, 4) for key, value in point.items()}
+            yield json.dumps({"run": name} | rounded | {"tokens": round(point["tokens"])}) + "\n"
 
 
-def _card(name, pipeline, points, makers, records, results):
+def _card(name, pipeline, points, makers, records):
     model, config = pipeline.model, pipeline.model.config
     text, ends = read_json(pathlib.Path(records) / "metrics.json"), [curve[-1] for curve in points.values()]
     filled = pipeline.predict(list(PROMPTS), verbose=0)["tokens"]
-    scores = results / f"finetuning-{name}.json"
     return TEMPLATE.read_text(encoding="utf-8").format(
         name=name,
         origin=_origin(list(makers.values())[0]),
@@ -111,35 +106,18 @@ def _card(name, pipeline, points, makers, records, results):
         documents=text["documents"],
         sentences=text["sentences"],
         text_tokens=text["tokens"] / 1e6,
-        steps=sum(end.step for end in ends),
+        steps=sum(end["step"] for end in ends),
         devices=_devices(makers.values()),
         earlier=_earlier(list(makers.values())[0]),
-        tokens=sum(end.tokens for end in ends) / 1e6,
-        hours=sum(end.hours for end in ends),
+        tokens=sum(end["tokens"] for end in ends) / 1e6,
+        hours=sum(end["hours"] for end in ends),
         settings="\n".join(f"- **Settings** of {run}: {_settings_line(made_by)}." for run, made_by in makers.items()),
         baselines="\n".join(_baselines(run, made_by) for run, made_by in makers.items() if made_by.get("metrics")),
-        curves="\n\n".join([curves_table(points), *filter(None, [_plateaus(points, makers)])]),
+        curves=curves_table(points),
         scores=_held_out(list(makers.values())[-1], list(points.values())[-1]),
         answers="\n".join(f"| {one} | {', '.join(tokens[0])} |" for one, tokens in zip(PROMPTS, filled, strict=True)),
-        compared=comparison_table(read_json(scores)) if scores.is_file() else "Not measured yet.\n",
-        published=_published(name, config, read_json(scores) if scores.is_file() else {"rows": []}),
         length=pipeline.preprocessor.sequence_length,
         positions="" if config.position_embedding == "sinusoidal" else _later_positions(list(makers.values())[-1]),
-    )
-
-
-def _published(name, config, result):
-    """A sentence on the published model of this size, beside the score of this one."""
-    ours = [
-        row["scores"]["STS-B"]["mean"] for row in result["rows"] if row["name"] == name and "STS-B" in row["scores"]
-    ]
-    if not ours or (config.num_layers, config.hidden_dim) not in PUBLISHED:
-        return ""
-    other, score = PUBLISHED[config.num_layers, config.hidden_dim]
-    return (
-        f"Google's {other}, of this depth and width, was trained on far more text, and has a Spearman "
-        f"correlation of {score} on the test set of STS-B. {name} has {ours[0]:.1f} on the dev set ([published figures]"
-        "(../../docs/results.md#what-published-models-of-these-sizes-reach)). "
     )
 
 
@@ -177,12 +155,6 @@ def _init(made_by):
     return init and init["name"].removesuffix("/model")
 
 
-def _plateaus(points, makers):
-    """A line for each run that began from new weights: only these cross the plateau."""
-    new = {run: curve for run, curve in points.items() if _init(makers[run]) is None}
-    return "\n".join(f"- {describe_plateau(run, curve)}" for run, curve in new.items())
-
-
 def _baselines(run, made_by):
     """What scores on a run's held-out sample are to be compared with; each run has its own sample."""
     found = made_by["metrics"]["unigram"]
@@ -193,14 +165,19 @@ def _baselines(run, made_by):
 
 
 def _settings_line(made_by):
-    given = {key: value for key, value in made_by.get("settings", {}).items() if isinstance(value, str | int | float)}
-    return describe_options({key: value for key, value in given.items() if value is not False}) or "unknown"
+    parts = []
+    for key, value in made_by.get("settings", {}).items():
+        if isinstance(value, str | int | float) and value is not False:
+            name = key.replace("_", " ")
+            shown = f"{value:,}" if isinstance(value, int) else f"{value:g}" if isinstance(value, float) else value
+            parts.append(name if value is True else f"{name} {shown}")
+    return ", ".join(parts) or "unknown"
 
 
 def _held_out(made_by, points):
     """The scores of the finished run; of RUN@STEP, which has none, those of its last evaluation."""
-    last = [point for point in points if point.held_out("mlm_cross_entropy") is not None][-1]
-    found = made_by.get("metrics") or {name: last.held_out(name) for name in SCORES}
+    last = [point for point in points if LOSS in point][-1]
+    found = made_by.get("metrics") or {name: last.get(f"val_{name}") for name in SCORES}
     parts = [
         f"{title} {factor * found[score]:.{1 if factor > 1 else 2}f}"
         for score, (title, factor) in SCORES.items()

@@ -38,20 +38,10 @@ def shipped(make, home, records, tokenizer):  # noqa: F811
         kbert.pretrain(records, init=home / "runs" / "toy", output=home / "runs" / "more", **options)
     (home / "records").mkdir()
     write_json(home / "records" / "metrics.json", {"documents": 3, "sentences": 1234, "tokens": 5_600_000})
-    write_json(home / "finetuning-kbert-toy.json", RESULT)
     (home / "saved_models" / "kbert-toy").mkdir(parents=True)
     (home / "saved_models" / "kbert-toy" / "old").write_text("of an earlier time")
     runs = [home / "runs" / "toy", f"{home / 'runs' / 'more'}@1"]
-    return make.ship(runs, home / "records", "kbert-toy", results=home, directory=home / "saved_models")
-
-
-SCORE = {"values": [70.0, 72.0], "mean": 71.0, "deviation": 1.414, "options": {"learning_rate": 3e-4}}
-ROW = {"name": "kbert-toy", "series": None, "pretrained": {}, "scores": {"MRPC": SCORE}, "paper": {}}
-RESULT = {"columns": ["MRPC"], "rows": [ROW], "paper_rows": {}, "sentences": ["A sentence."]}
-RESULT["settings"] = {"grid": {"learning_rate": [1e-4, 3e-4]}, "choose_on": "dev", "seeds": [0, 1], "cores": 2}
-RESULT["settings"] |= {"finetuning": {"batch_size": 32}, "examples": {"MRPC": {"train": 3668, "dev": 408}}}
-RESULT["settings"] |= {"processor": "AMD EPYC"}
-RESULT |= {"date": "2026-11-24", "versions": {"kbert": "0.1.0"}}
+    return make.ship(runs, home / "records", "kbert-toy", directory=home / "saved_models")
 
 
 def test_the_folder(make, shipped):
@@ -90,8 +80,7 @@ def test_the_card(home, shipped):
     assert "**Training**: 3 steps" in card  # 2 of the one, 1 of the other
     last = [line for line in history if "val_mlm_cross_entropy" in line][-1]
     assert f"masked-LM loss (nats) {last['val_mlm_cross_entropy']:.2f}" in card
-    assert "| kbert-toy | 71.0 ± 1.4 |" in card and "- A sentence." in card
-    assert "chosen on dev: learning rate 0.0001, 0.0003. Seeds 0, 1. Batch size 32." in " ".join(card.split())
+    assert "<!-- finetuning-kbert-toy.json -->\n<!-- end -->" in card  # for make_results.py
     assert "learning rate" in card and "{" not in card and str(home) not in card
     for name in ("model/manifest.json", "1/card.json", "history.jsonl"):
         assert str(home) not in (shipped / name).read_text(encoding="utf-8")

@@ -17,17 +17,11 @@ from kbert.corpus.write_records import write_records
 SHORT = ("--steps", 1, "--batch-size", 4, "--sequence-length", 16)
 FIT = as_flags(source="<init>", output="<new>", epochs=1, batch_size=4, sequence_length=16)
 COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those of outputs begin with "new"
-    "ablations": ("<records>", *as_flags(table="table5", glue="<glue>", tasks="SST-2", steps=5, output="<new>")),
     "answer_questions": (*as_flags(train="<squad.json>", dev="<squad.json>", max_query_length=4, doc_stride=4), *FIT),
     "audit": ("<nothing>",),
     "batches": ("<records>", "--output", "<new>", *SHORT),
     "benchmark": ("input", "--records", "<records>"),
     "classify": ("--table", "<train.csv>", *FIT),
-    "compare_finetuning": (
-        *as_flags(source="<init>", glue="<glue>", tasks="SST-2", output="<new>", sequence_length=16),
-        *as_flags(grid="learning_rate=1e-3", seeds=0),
-    ),
-    "compare_pretraining": ("<pretraining>", "--output", "<new>"),
     "convert": ("--source", "<init>", "--output", "<new>"),
     "distill": (
         *as_flags(teacher="<init>", students="<classifier>", glue="<glue>", output="<new>", tasks="SST-2:8"),
@@ -91,12 +85,6 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "vocabulary": ("<corpus.txt>", "--size", 50, "--output", "<new.txt>"),
 }
 MORE = {  # other flags that take a path
-    "ablations": [
-        (
-            *("<corpus.txt>", "--vocabulary", "<vocab.txt>"),
-            *as_flags(table="table5", glue="<glue>", tasks="SST-2", steps=5, output="<new>"),
-        )
-    ],
     "evaluate-pretraining": [("<corpus.txt>", "--source", "<init>", "--held-out", 0.2)],
     "pretrain": [("<records>", "--init", "<init>", "--output", "<new>", *SHORT)],
     "query": [("--input", "<rows.jsonl>", "--model", "reviews")],
@@ -166,8 +154,6 @@ def home(tmp_path_factory):
     write_records(make_documents(30), tokenizer, path / "records", held_out=0.2)
     short = (*SHORT, "--evaluation-batches", 1, "--no-packed")
     run_kbert("batches", path / "records", "--output", path / "batches", *short)
-    (path / "pretraining").mkdir()
-    (path / "pretraining" / "history.jsonl").write_text('{"step": 1, "val_mlm_cross_entropy": 2.0, "seconds": 1.0}\n')
     return path
 
 

@@ -166,7 +166,7 @@ _TOGETHER = (  # folders and files that run in one process, as they share
         "tests/faults/test_checkpoint_sizes.py",
         "tests/faults/test_fuzz_checkpoints.py",
         "tests/faults/test_nested_json.py",
-        "tests/recipes/test_benchmark_peers.py",
+        "tests/recipes/test_benchmarks.py",
         "tests/commands/test_checkpoint_recipes.py",
         "tests/test_pages.py",
     ),

@@ -4,7 +4,6 @@ import pathlib
 
 import numpy as np
 import pytest
-from benchmarks.settings import BenchmarkSettings
 from helpers.tiny_bert import VOCABULARY, tiny_config, tiny_tokenizer
 
 import kbert
@@ -122,7 +121,6 @@ MADE = {
         "causal special_tokens_in_text",
     ),
     "TensorBoard": (lambda **flag: TensorBoard("logs", **flag), "graph wait_for_finish"),
-    "BenchmarkSettings": (BenchmarkSettings, "packed frozen_weights peers"),
 }
 
 

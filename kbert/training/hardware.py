@@ -287,7 +287,7 @@ def _best_precision(name: str, gpus: list) -> tuple[str, str]:
     if name == "tpu":
         return "mixed_bfloat16", "a TPU multiplies bfloat16"
     if not gpus:
-        return "float32", "on a CPU bfloat16 may be faster or slower; recipes/benchmark.py tells"
+        return "float32", "on a CPU bfloat16 may be faster or slower: recipes/benchmarks measures it"
     if min(gpus) >= (8, 0):
         return "mixed_bfloat16", f"compute capability {min(gpus)} has bfloat16 tensor cores"
     if min(gpus) >= (7, 0):

@@ -76,4 +76,4 @@ def _best_precision(device) -> tuple[str, str]:
         if capability >= (8, 0):
             return "mixed_bfloat16", f"compute capability {device.compute_capability} has bfloat16 tensor cores"
         return "float32", f"compute capability {device.compute_capability} has no bfloat16 tensor cores"
-    return "float32", "on a CPU bfloat16 may be faster or slower; recipes/benchmark.py tells"
+    return "float32", "on a CPU bfloat16 may be faster or slower: recipes/benchmarks measures it"

@@ -20,7 +20,6 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "answer_questions": (*as_flags(train="<squad.json>", dev="<squad.json>", max_query_length=4, doc_stride=4), *FIT),
     "audit": ("<nothing>",),
     "batches": ("<records>", "--output", "<new>", *SHORT),
-    "benchmark": ("input", "--records", "<records>"),
     "classify": ("--table", "<train.csv>", *FIT),
     "convert": ("--source", "<init>", "--output", "<new>"),
     "distill": (
@@ -100,7 +99,6 @@ MORE = {  # other flags that take a path
         ("--source", "<init>", "--output", "<new>", "--records", "<records>"),
         ("--source", "<init>", "--output", "<new>", "--compare", "<classifier>"),
     ],
-    "benchmark": [("serve", "--model", "<init>"), ("input", "--vocabulary", "<vocab.txt>", "--corpus", "<corpus.txt>")],
 }
 NO_PATHS = {"pretrain_on_gpu"}  # on JAX: tests/experiments/test_pretrain_on_gpu.py
 PRETRAINING, CORPUS = "kbert.pretraining.run.run_pretraining", "kbert.pretraining.run.corpus_data"

@@ -100,17 +100,14 @@ print(json.dumps(result))
 BENCHMARK = (
     BLOCK_TENSORFLOW
     + """
-import contextlib, io, json
-sys.path.insert(0, sys.argv[1] + "/recipes")
-import benchmark
-from kbert.cli import run_command
-printed = io.StringIO()
-with contextlib.redirect_stdout(printed):
-    run_command(benchmark.COMMAND, "train --size tiny --batch-size 2 --sequence-length 16 --max-predictions 2 "
-                                   "--rounds 1 --dropout 0 --seconds 0.05 --json".split())
-result = json.loads(printed.getvalue().splitlines()[-1])
-result["tensorflow"] = [name for name in sys.modules if name.split(".")[0] == "tensorflow"]
-print(json.dumps(result))
+import json
+sys.path.insert(0, sys.argv[1] + "/recipes/benchmarks")
+import training_speed
+from kbert.config import BertConfig
+config = BertConfig.from_size("tiny", hidden_dropout=0.0, attention_dropout=0.0)
+times = [*training_speed.kbert_steps(config, 2, 24, "float32")(), *training_speed.square_products("float32")()]
+tensorflow = [name for name in sys.modules if name.split(".")[0] == "tensorflow"]
+print(json.dumps({"times": times, "tensorflow": tensorflow}))
 """
 )
 
@@ -147,12 +144,10 @@ def test_left_to_right_models(result):
     assert np.all(np.isfinite(result["bilstm"])) and result["bilstm"][-1] < result["bilstm"][0]
 
 
-@pytest.mark.slow  # the command: tests/recipes/test_benchmark.py; JAX: test_two_jax_devices_train_as_tensorflow_does
+@pytest.mark.slow  # the script: tests/recipes/test_benchmarks.py; JAX: test_two_jax_devices_train_as_tensorflow_does
 @pytest.mark.parity
 def test_the_benchmark_needs_no_tensorflow():
     pytest.importorskip("jax")
     found = run_python(BENCHMARK, ROOT, backend="jax")
     assert not found["tensorflow"]
-    assert found["tokens_per_second"] > 0 and found["dropout"] == 0 and found["size"] == "tiny"
-    assert found["gflops_per_second"] > 0 and 0 < found["fraction_of_matmul_peak"]
-    assert (found["device"] == "CPU") == ("model_flops_utilisation" not in found)
+    assert all(seconds > 0 for seconds, _ in found["times"])

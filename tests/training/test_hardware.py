@@ -46,7 +46,7 @@ def test_auto_without_accelerator(no_accelerator):
     assert chosen.describe().splitlines() == [
         "Hardware:",
         f"  strategy one: the CPU, {len(os.sched_getaffinity(0))} cores (auto: there is no GPU)",
-        "  precision float32 (auto: on a CPU bfloat16 may be faster or slower; recipes/benchmark.py tells)",
+        "  precision float32 (auto: on a CPU bfloat16 may be faster or slower: recipes/benchmarks measures it)",
         "  XLA off (auto: on a CPU it takes long to compile and gains little)",
     ]
     with chosen.scope():

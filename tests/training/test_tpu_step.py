@@ -10,7 +10,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from benchmarks.settings import BenchmarkSettings, synthetic_batch
+from training_speed import synthetic_batch
 
 from kbert import xla
 from kbert.config import BertConfig
@@ -35,10 +35,8 @@ def check_step(hardware, config, batch_size, sequence_length, max_predictions):
     with hardware.scope():
         model = BertPretrainer(config)
         model.compile(AdamW(WarmupLinearDecay(1e-3, 2, 100)), jit_compile=hardware.jit_compile)
-    settings = BenchmarkSettings(
-        batch_size=batch_size, sequence_length=sequence_length, max_predictions=max_predictions
-    )
-    batch = tf.nest.map_structure(tf.constant, synthetic_batch(settings, config))
+    sizes = batch_size, sequence_length, max_predictions
+    batch = tf.nest.map_structure(tf.constant, synthetic_batch(config, *sizes))
     model.optimizer.build(model.trainable_variables)
     model.train_step(batch)  # eagerly: variables of metrics, and a learning rate above 0 for the next step
     step = tf.function(model.train_step, jit_compile=True, autograph=False)

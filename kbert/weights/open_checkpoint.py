@@ -4,7 +4,7 @@ import os
 
 from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.formats.registry import format_names, get_format, recognise_format
-from kbert.weights.source import is_step_checkpoint, resolve_source
+from kbert.weights.source import check_links, is_step_checkpoint, resolve_source
 from kbert.weights.step_checkpoint import open_step_checkpoint
 
 
@@ -44,6 +44,7 @@ def open_checkpoint(
             raise ValueError("A training run has a vocabulary of its own: `vocabulary` cannot replace it.")
         return _read(open_step_checkpoint, path)
     for candidate in (path, path / "model"):
+        check_links(candidate)
         form = recognise_format(candidate)
         if form is not None:
             return _read(form.read, candidate, vocabulary)

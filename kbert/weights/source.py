@@ -60,6 +60,7 @@ def local_source(source: str | os.PathLike) -> pathlib.Path | None:
         return path / "model"
     if path.exists() or recognise_format(path) is not None:  # a prefix of files is not itself a file
         return path
+    check_links(path)
     if is_hub_name(source):
         return None
     raise FileNotFoundError(
@@ -94,6 +95,20 @@ def resolve_source(source: str | os.PathLike, revision: str | None = None, token
     if revision is not None or token is not None:
         raise ValueError(f"Expected `revision` and `token` for a name on the hub only. Received: the path {path}")
     return path
+
+
+def check_links(path: pathlib.Path) -> None:
+    """Raises FileNotFoundError if a path, or a file in a directory, is a symbolic link to nothing.
+
+    A file of a hub's cache is a link to a blob, which is missing after an interrupted download or where only the
+    snapshot was copied. It would look like a model without a config, weights or a vocabulary.
+    """
+    for file in (path, *sorted(path.iterdir())) if path.is_dir() else (path,):
+        if file.is_symlink() and not file.exists() and not file.name.startswith("."):
+            raise FileNotFoundError(
+                f"{file} is a symbolic link to {os.readlink(file)}, which does not exist. Download or copy the model "
+                "again, with the files that its links lead to"
+            )
 
 
 def _has_model(path):

@@ -3,8 +3,8 @@
 import shutil
 
 import pytest
-from helpers.hf_directory import GOLDEN
-from helpers.stored_models import load, make_model, save
+from helpers.hf_directory import GOLDEN, edit
+from helpers.stored_models import assert_same_weights, load, make_model, save
 from helpers.tiny_bert import VOCABULARY, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs
 
@@ -66,6 +66,36 @@ def test_a_directory_of_two_formats(tmp_path):
     for file in (GOLDEN / "google_pretraining").glob("bert_model.ckpt.*"):
         shutil.copy(file, tmp_path / "it")
     assert format_of(tmp_path / "it") == "google"
+
+
+@pytest.mark.parametrize("form, weights", [("safetensors", "model.safetensors"), ("old_bin", "pytorch_model.bin")])
+def test_the_old_config_beside_weights_of_torch(tmp_path, form, weights):
+    """As pytorch-pretrained-bert wrote it, and many models of a domain were published."""
+    directory = shutil.copytree(GOLDEN / f"hf_{form}", tmp_path / "it")
+    edit(directory / "config.json", model_type=..., architectures=...)
+    (directory / "config.json").rename(directory / "bert_config.json")
+    for source in (directory, directory / "bert_config.json", directory / weights):
+        stored = open_checkpoint(source)
+        assert stored.names.format == "huggingface" and "the names of the tensors are BERT's" in stored.remarks[0]
+        assert stored.description.config.activation == "gelu_erf"  # in Google's checkpoints the tanh form
+    assert_same_weights(load(directory), load(GOLDEN / f"hf_{form}"))
+
+
+@pytest.mark.parametrize("missing", ["model.safetensors", "config.json", "vocab.txt"])
+def test_a_link_to_nothing_is_named(tmp_path, missing):
+    """As a file of the hub's cache, a link to a blob, can be. Without vocab.txt the model seemed to take no strings."""
+    directory = shutil.copytree(GOLDEN / "hf_safetensors", tmp_path / "snapshots" / "0123")
+    (directory / missing).unlink(missing_ok=True)
+    (directory / missing).symlink_to("../../blobs/4567")
+    (directory / ".#notes").symlink_to("an editor's lock")
+    with pytest.raises(FileNotFoundError, match=rf"0123/{missing} is a symbolic link to ../../blobs/4567, which does"):
+        open_checkpoint(directory)
+    (tmp_path / "model").symlink_to(directory)
+    with pytest.raises(FileNotFoundError, match=rf"{missing} is a symbolic link to"):
+        open_checkpoint(tmp_path)
+    directory.rename(tmp_path / "elsewhere")
+    with pytest.raises(FileNotFoundError, match="model is a symbolic link to .*0123, which does not exist"):
+        open_checkpoint(tmp_path / "model")
 
 
 def test_something_else(tmp_path):

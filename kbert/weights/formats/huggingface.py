@@ -1,4 +1,4 @@
-"""Directories of Hugging Face's transformers: `config.json`, the weights, the tokenizer's files."""
+"""Directories of Hugging Face's transformers: `config.json` (once `bert_config.json`), weights, tokenizer files."""
 
 import dataclasses
 import logging
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbert.config import POOLED_TOKENS
+from kbert.config import POOLED_TOKENS, BertConfig
 from kbert.files import read_json, write_json
 from kbert.layers.embedding_pooling import POOLINGS
 from kbert.options import PathLike
@@ -39,6 +39,8 @@ from kbert.weights.formats.huggingface_weights import (
     DECODER,
     DECODER_BIAS,
     PICKLE,
+    POOLER,
+    TABLE,
     WEIGHTS,
     current_names,
     has_huggingface_weights,
@@ -105,6 +107,9 @@ CONFIG_NAMES = ConfigNames(
     },
 )
 CONFIG = "config.json"
+OLD_CONFIG = (
+    "bert_config.json"  # Google's, with which pytorch-pretrained-bert and many models of domains were published
+)
 _CLASSES = {  # the library's class → task
     "BertModel": "encoder",
     "BertForPreTraining": "pretraining",
@@ -124,6 +129,7 @@ _REFUSED = {  # config field → (the values that kbert supports, why no other)
     "quantization_config": ((), "the weights are quantised; kbert reads float32, float16 and bfloat16"),
 }
 _POOLED_TOKEN = "kbert_pooled_token"  # of a model without a pooler, where it has no meaning for the library
+_BY_NAMES = "the config does not say which model it is; the names of the tensors are BERT's"
 _MULTI_LABEL = "multi_label_classification"  # the value of problem_type
 _WITHOUT_POOLER = ("masked_lm", "tagging", "span")  # classes that are built with add_pooling_layer=False
 _OUTPUTS = {  # kbert's output → transformers', the first that its class has
@@ -140,22 +146,29 @@ class HuggingFaceFormat(Format):
     """Directories of transformers: written as safetensors; pickles and shards can be read too."""
 
     name = "huggingface"
-    title = f"a Hugging Face directory ({CONFIG}, {WEIGHTS} or {PICKLE})"
+    title = f"a Hugging Face directory ({CONFIG} or {OLD_CONFIG}, {WEIGHTS} or {PICKLE})"
     files = (CONFIG, WEIGHTS, *FILES, SETTINGS)
 
     def recognises(self, path: pathlib.Path) -> bool:
-        return (_directory_of(path) / CONFIG).is_file() and has_huggingface_weights(path)
+        if not has_huggingface_weights(path):
+            return False
+        directory = _directory_of(path)
+        is_googles = path.is_dir() and any(path.glob("*.ckpt*.index"))  # the old config is of that checkpoint
+        return (directory / CONFIG).is_file() or ((directory / OLD_CONFIG).is_file() and not is_googles)
 
     def read(self, path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckpoint:
         """The tensors decide the task or, if heads share a name, ``architectures`` in the config."""
         directory = _directory_of(path)
-        config_path = directory / CONFIG
+        config_path = _config_of(directory)
         fields = read_json(config_path)
-        _refuse(fields, config_path)
+        kind = _kind_of(fields)
+        _refuse(fields, kind, config_path)
         config = CONFIG_NAMES.to_kbert(fields, str(config_path))
         tensors = open_huggingface_weights(path)
         names, ignored = current_names(tensors)
-        pooler = "bert.pooler.dense.weight" in names
+        if kind is None:
+            _check_names(tensors, names, config, config_path)
+        pooler = POOLER in names
         if not pooler and fields.get(_POOLED_TOKEN) in POOLED_TOKENS:
             config = dataclasses.replace(config, pooled_token=fields[_POOLED_TOKEN])
         task, remarks = _task_of(fields, tensors, names, config_path)
@@ -170,13 +183,13 @@ class HuggingFaceFormat(Format):
             names=NAMES,
             config_names=CONFIG_NAMES,
             description=described(task, config, pooler=pooler, **arguments),
-            settings=_settings(task, fields, config, arguments, tokenizer, pooling, directory),
+            settings=_settings(task, fields, config, arguments, tokenizer, pooling, config_path),
             other_options=pooling,
             vocabulary=tokenizer.vocabulary,
             tensors=tensors,
             stored_names=names,
             ignored=frozenset(ignored),
-            remarks=(*remarks, *tokenizer.remarks, *more),
+            remarks=(*([_BY_NAMES] if kind is None else []), *remarks, *tokenizer.remarks, *more),
         ).check()
 
     def write(
@@ -212,7 +225,9 @@ class HuggingFaceFormat(Format):
 
         their_class = getattr(transformers, class_of(model))
         options = {"add_pooling_layer": False} if model.task == "encoder" and model.encoder.pooler is None else {}
-        theirs = their_class.from_pretrained(_directory_of(path), **options).eval()
+        directory = _directory_of(path)
+        config = transformers.BertConfig.from_json_file(_config_of(directory))
+        theirs = their_class.from_pretrained(directory, config=config, **options).eval()
         arguments = {
             "input_ids": torch.tensor(batch["token_ids"], dtype=torch.long),
             "token_type_ids": torch.tensor(batch["segment_ids"], dtype=torch.long),
@@ -247,13 +262,36 @@ def _directory_of(path: pathlib.Path) -> pathlib.Path:
     return path.parent if path.is_file() else path
 
 
-def _refuse(fields: dict, path: pathlib.Path) -> None:
-    kind = fields.get("model_type", "bert" if _architecture(fields) in _CLASSES else None)
-    if kind != "bert":
+def _config_of(directory: pathlib.Path) -> pathlib.Path:
+    path = directory / CONFIG
+    return path if path.is_file() else directory / OLD_CONFIG
+
+
+def _kind_of(fields: dict) -> str | None:
+    """The kind of model that a config states; None: it states neither kind nor class."""
+    architecture = _architecture(fields)
+    return fields.get("model_type") or ("bert" if architecture in _CLASSES else architecture)
+
+
+def _refuse(fields: dict, kind: str | None, path: pathlib.Path) -> None:
+    if kind not in (None, "bert"):
         raise ValueError(f'{path}: kbert builds BERT, model_type "bert". Received: {kind!r}')
     for name, (possible, reason) in _REFUSED.items():
         if fields.get(name) is not None and fields[name] not in possible:
             raise ValueError(f"{path}: {name}={fields[name]!r} cannot be represented: {reason}.")
+
+
+def _check_names(tensors: TensorFile, names: dict[str, str], config: BertConfig, path: pathlib.Path) -> None:
+    """Raises ValueError unless the tensors, by their names, are a BERT's.
+
+    An encoder that was saved by itself could also be a RoBERTa's, with one segment, or an ELECTRA's, without a pooler.
+    """
+    by_itself = not any(name.startswith("bert.") for name in tensors.tensors)
+    if TABLE not in names or (by_itself and (POOLER not in names or config.num_segments == 1)):
+        raise ValueError(
+            f"{path} names no model, and the tensors in {tensors.path.name} need not be a BERT's. If it is one, add "
+            f'"model_type": "bert" to {path.name}. Received: {", ".join(sorted(tensors.tensors)[:3])} …'
+        )
 
 
 def _architecture(fields: dict) -> str | None:
@@ -290,7 +328,7 @@ def _classifier_task(fields, rows, claimed, names, path):
         return claimed, ()
     remarks = ()
     if claimed != "classification":
-        if "bert.pooler.dense.weight" not in names:
+        if POOLER not in names:
             return "tagging", ("the config does not say which class it is; a classifier without pooler: tagging",)
         remarks = ("the config does not say which class it is; a classifier with pooler: of sequences",)
     if kind == "regression" and rows > 1:
@@ -317,7 +355,8 @@ def _arguments(
     return arguments
 
 
-def _settings(task, fields, config, arguments, tokenizer, pooling, directory):
+def _settings(task, fields, config, arguments, tokenizer, pooling, config_path):
+    directory = config_path.parent
     stored = read_kbert_settings(directory, task) or default_settings(task, config, {}, _length(directory))
     stated = {"tokenizer": {**stored.tokenizer, **tokenizer.settings}}
     if own := tokenizer.settings.get("special_tokens_in_text"):  # the library's files do not say it of BERT's tokens
@@ -327,7 +366,7 @@ def _settings(task, fields, config, arguments, tokenizer, pooling, directory):
         stated["tokenizer"]["special_tokens_in_text"] = list(dict.fromkeys([*kept, *own]))
     stated |= {name: value for name, value in pooling.items() if name in stored.task.option_names()}
     if "num_labels" in arguments:
-        stated["labels"] = _labels(fields, arguments["num_labels"], directory / CONFIG)
+        stated["labels"] = _labels(fields, arguments["num_labels"], config_path)
         without_names = [None, default_labels(arguments["num_labels"])[1]]
         has_other_labels = stated["labels"] not in ([list(stored.task.labels)] if stored.task.labels else without_names)
         if task == "classification" and (has_other_labels or not arguments.get("multi_label")):

@@ -23,7 +23,8 @@ _OLD_NAME = re.compile(r"LayerNorm\.(gamma|beta)$")
 _NEW = {"gamma": "weight", "beta": "bias"}
 _ENCODER = ("embeddings.", "encoder.", "pooler.")  # the first parts of names in a BertModel saved by itself
 _BUFFERS = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$")
-_TABLE = "bert.embeddings.word_embeddings.weight"
+TABLE = "bert.embeddings.word_embeddings.weight"
+POOLER = "bert.pooler.dense.weight"
 DECODER = "cls.predictions.decoder.weight"
 BIAS = "cls.predictions.bias"
 DECODER_BIAS = "cls.predictions.decoder.bias"
@@ -48,7 +49,7 @@ def _find(path):
         for looks_like, reader in ((looks_like_safetensors, SafetensorsFile), (looks_like_pickle, TorchPickleFile)):
             if looks_like(path):
                 return path, reader
-        if path.name not in (*_FILES, "config.json"):
+        if path.name not in (*_FILES, "config.json", "bert_config.json"):
             return None
         path = path.parent
     return next(((path / name, reader) for name, reader in _FILES.items() if (path / name).is_file()), None)
@@ -113,6 +114,6 @@ def is_tied(file: TensorFile, names: dict[str, str], stated: bool) -> bool:
 
     Old files have the table twice. transformers, too, treats such a pair as tied only if both are equal.
     """
-    if DECODER not in names or _TABLE not in names or not stated:
+    if DECODER not in names or TABLE not in names or not stated:
         return stated
-    return np.array_equal(file.read(names[DECODER]), file.read(names[_TABLE]))
+    return np.array_equal(file.read(names[DECODER]), file.read(names[TABLE]))

@@ -217,7 +217,7 @@ def make_parser(prog: str, command: Command, task_class: type | None = None) -> 
 
 def _add_flag(group, flag: Flag, is_positional: bool, name: str | None = None) -> None:
     text = flag.help.replace("%", "%%").replace("``", "")
-    if flag.default is not REQUIRED and flag.default is not None and flag.default != ():
+    if flag.default is not REQUIRED and flag.default not in (None, (), " "):
         text += f" (default: {to_json(flag.default)})"
     item = _item_type(flag.annotation)
     options = {"default": argparse.SUPPRESS, "help": text}

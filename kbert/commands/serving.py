@@ -85,6 +85,8 @@ def report_export(path: pathlib.Path) -> None:
     print(f"Wrote {path} ({size / 1e6:.1f} MB).")
     for name, signature in card["signatures"].items():
         print(f"{name}: {', '.join(signature['inputs'])} -> {', '.join(signature['outputs'])}")
+    for name, joined in card.get("joined_columns", {}).items():
+        print(f"{name} is {', '.join(joined['names'])}, joined by {joined['separator']!r}")
     inputs = card["signatures"]["serving_default"]["example"]["body"]["inputs"]
     columns = ", ".join(f"{name}=tf.constant({json.dumps(value)})" for name, value in inputs.items())
     mount = f"-p 8501:8501 -v {path.parent}:/models/{card['name']} -e MODEL_NAME={card['name']}"

@@ -69,7 +69,7 @@ def predict(
     input: PathLike,
     output: PathLike,
     *,
-    text: str | None = None,
+    text: str | list[str] | None = None,
     text_pair: str | None = None,
     question: str | None = None,
     context: str | None = None,
@@ -104,8 +104,9 @@ def predict(
             questions; any other file is read line by line (for pairs: two texts separated by a tab; for questions:
             question, tab, context).
         output: .jsonl, or .csv if an answer fits into a row of a table.
-        text, text_pair, question, context, prompt, choices: the columns of the inputs; None: those that a fine-tuned
-            model was trained on, if the file has them, or else the names of the inputs.
+        text, text_pair, question, context, prompt, choices: the columns of the inputs; several of `text` are joined as
+            in training. None: those that a fine-tuned model was trained on, if the file has them, or else the names of
+            the inputs.
         format: of multiple-choice files: swag, dream or table; None: as in training.
         keep: columns to copy to the output.
         sequence_length: tokens of a row; None: the model's.

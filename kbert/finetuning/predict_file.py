@@ -34,6 +34,7 @@ from kbert.files import (
     write_json,
 )
 from kbert.finetuning.prediction_rows import (
+    ColumnNames,
     Rows,
     answer_lines,
     answered_rows,
@@ -43,6 +44,7 @@ from kbert.finetuning.prediction_rows import (
 )
 from kbert.locks import locked_output
 from kbert.options import PathLike
+from kbert.pipelines.text_columns import TextColumns
 from kbert.training.callbacks import PredictionProgress
 
 _LOGGER = logging.getLogger("kbert")
@@ -56,7 +58,7 @@ def predict_file(
     source: PathLike,
     output: PathLike,
     *,
-    columns: Mapping[str, str] | None = None,
+    columns: ColumnNames | None = None,
     trained: Mapping | None = None,
     keep: Sequence[str] = (),
     batch_size: int = 32,
@@ -74,7 +76,7 @@ def predict_file(
         pipeline: `kbert.Pipeline` or `kbert.serving.ExportedPipeline`.
         source: file of inputs: see `kbert.finetuning.read_rows`.
         output: .jsonl, or .csv if an answer is a row of a table.
-        columns: input of the pipeline → column of the file.
+        columns: input of the pipeline → column of the file, or a list of columns that are joined to one text.
         trained: `kbert.serving.trained_options` of the model: its columns and format, unless others are
             given. Where a table has no such columns, and by default, they have the names of the inputs.
         keep: columns of the input to copy to the output, in addition to the texts.
@@ -101,7 +103,7 @@ def predict_file(
         batch_size = rows_at_once(pipeline, batch_size)
         run = {
             "source": sha256(source),
-            "columns": columns,
+            "columns": _as_json(columns),
             "keep": list(keep),
             "batch_size": batch_size,
             "reading": reading,
@@ -129,6 +131,10 @@ def _check_paths(owner: str, source: PathLike, output: PathLike) -> tuple[pathli
     if os.path.realpath(source) == os.path.realpath(output):
         raise ValueError(f"Expected another file for the answers than that of the inputs. Received: {output}")
     return source, output
+
+
+def _as_json(columns: Mapping[str, TextColumns]) -> dict[str, dict]:
+    return {name: dataclasses.asdict(each) for name, each in columns.items()}
 
 
 class _Unfinished:
@@ -230,7 +236,7 @@ def predict_file_with_beam(
     runner: str,
     beam_flags: Sequence[str] = (),
     shared: PathLike | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: ColumnNames | None = None,
     trained: Mapping | None = None,
     keep: Sequence[str] = (),
     batch_size: int = 32,
@@ -272,7 +278,7 @@ def predict_file_with_beam(
         columns, rows = rows_to_answer(pipeline, source, columns, keep, trained, **reading)
         batch_size = rows_at_once(pipeline, batch_size)
         job = _Job(load, pipeline.fingerprint(), columns, batch_size, output.suffix)
-        content = [sha256(source), job.fingerprint, columns, list(keep), batch_size, output.suffix, reading]
+        content = [sha256(source), job.fingerprint, _as_json(columns), list(keep), batch_size, output.suffix, reading]
         name = "answers-" + hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
         own = place.with_name(place.name + ".parts")
         job.shared = SharedDirectory((own if shared is None else pathlib.Path(shared).absolute()) / name)
@@ -299,7 +305,7 @@ class _Job:
 
     load: Callable
     fingerprint: str
-    columns: Mapping[str, str]
+    columns: Mapping[str, TextColumns]
     batch_size: int
     suffix: str
     shared: SharedDirectory | None = None

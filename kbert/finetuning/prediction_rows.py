@@ -1,6 +1,7 @@
 """Files of inputs without labels, for predictions: tables, lines, the tasks' own formats; and the lines of answers."""
 
 import csv
+import dataclasses
 import inspect
 import io
 import itertools
@@ -13,6 +14,7 @@ from kbert.checks import check_bool, check_path, check_positive
 from kbert.options import PathLike
 from kbert.pipelines.pipeline import check_columns_taken
 from kbert.pipelines.registry import task_class
+from kbert.pipelines.text_columns import TextColumns, names_of
 from kbert.tasks.table import (
     JSON_LINES,
     TABLES,
@@ -26,6 +28,7 @@ from kbert.tasks.table import (
 if TYPE_CHECKING:
     from kbert.answers.answers import Answers
 
+ColumnNames = Mapping[str, str | Sequence[str]]  # input of a pipeline → column of a file, or columns that are joined
 _LONGEST = 1 << 20  # characters of a cell: an input takes some 200 bytes of memory for each, in every row of a batch
 
 
@@ -114,14 +117,14 @@ def line_rows(path: PathLike, names: Sequence[str]) -> Rows:
     return Rows(read)
 
 
-def read_rows(pipeline: Any, path: PathLike, columns: Mapping[str, str], keep: Sequence[str] = (), **reading) -> Rows:
+def read_rows(pipeline: Any, path: PathLike, columns: ColumnNames, keep: Sequence[str] = (), **reading) -> Rows:
     """The rows of a file of inputs.
 
     Args:
         pipeline: `kbert.Pipeline` or `kbert.serving.ExportedPipeline`.
         path: .csv, .tsv, .jsonl, .parquet, .arrow or .feather, read by columns; the formats of the pipeline's task
             (questions: SQuAD's .json); any other file is read line by line.
-        columns: input of the pipeline → column of the file.
+        columns: input of the pipeline → column of the file, or a list of columns that are joined to one text.
         keep: columns to copy to the predictions.
         **reading: arguments of the task's reader: for multiple choice ``format`` and ``choice_columns``.
 
@@ -138,8 +141,8 @@ def read_rows(pipeline: Any, path: PathLike, columns: Mapping[str, str], keep: S
     read_columns = task_class(pipeline.task).read_columns
     if other := sorted(set(reading) - set(inspect.signature(read_columns).parameters)):
         raise ValueError(f"Expected no {other} for the inputs of a {pipeline.task} model. Received: {reading}")
-    read = read_columns(path, columns, **reading)
-    names = list(columns.values() if read is None else read)
+    read = read_columns(path, {name: names_of(each)[0] for name, each in columns.items()}, **reading)
+    names = [name for each in columns.values() for name in names_of(each)] if read is None else list(read)
     keep = [name for name in keep if name not in names]
     if read is None:
         if is_table:
@@ -153,13 +156,15 @@ def read_rows(pipeline: Any, path: PathLike, columns: Mapping[str, str], keep: S
     return column_rows(path, read)
 
 
-def _check_inputs(pipeline, path: pathlib.Path, columns: Mapping[str, str]) -> None:
-    names = table_columns(path)
-    if missing := [name for name, column in columns.items() if column not in names]:
+def _check_inputs(pipeline, path: pathlib.Path, columns: ColumnNames) -> None:
+    present = table_columns(path)
+    wanted = {name: names_of(each) for name, each in columns.items()}
+    if missing := [name for name, each in wanted.items() if not set(each) <= set(present)]:
         flags = " and ".join(f"--{name.replace('_', '-')}" for name in missing)
+        absent = [column for name in missing for column in wanted[name] if column not in present]
         raise ValueError(
-            f"{path}: expected the columns {list(columns.values())}, for the inputs {list(columns)} of a "
-            f"{pipeline.task} model. Received: {names}; missing: {[columns[name] for name in missing]}. "
+            f"{path}: expected the columns {[*itertools.chain(*wanted.values())]}, for the inputs {list(columns)} of a "
+            f"{pipeline.task} model. Received: {present}; missing: {absent}. "
             f"{flags} (in Python `columns`) can name others"
         )
 
@@ -167,12 +172,12 @@ def _check_inputs(pipeline, path: pathlib.Path, columns: Mapping[str, str]) -> N
 def rows_to_answer(
     pipeline: Any,
     path: PathLike,
-    columns: Mapping[str, str] | None,
+    columns: ColumnNames | None,
     keep: Sequence[str],
     trained: Mapping | None = None,
     **reading,
-) -> tuple[dict[str, str], Rows]:
-    """The column of each input of a pipeline, and the result of `read_rows`."""
+) -> tuple[dict[str, TextColumns], Rows]:
+    """The columns of each input of a pipeline, and the result of `read_rows`."""
     if unknown := sorted(set(columns or {}) - set(pipeline.input_names)):
         raise ValueError(
             f"Expected `columns` of the inputs {list(pipeline.input_names)}, which are those of a {pipeline.task} "
@@ -186,17 +191,23 @@ def rows_to_answer(
     choices = defaults.pop("choices", ())
     if choices and set(choices) <= set(names) and "choice_columns" in arguments:
         reading.setdefault("choice_columns", choices)
-    defaults = {name: column for name, column in defaults.items() if column in names} | dict(columns or {})
-    are_named = bool(columns)
-    columns = {name: defaults.get(name, name) for name in pipeline.input_names}
-    rows = read_rows(pipeline, path, columns, keep, **reading)
-    if not are_named:
-        others = set(names).difference(columns.values(), keep)
+    known = getattr(pipeline, "trained_columns", {}) | TextColumns.from_fields(defaults, pipeline.input_names)
+    inputs = {}
+    for name in pipeline.input_names:
+        own = known.get(name, TextColumns((name,)))
+        if name in (columns or {}):
+            own = dataclasses.replace(own, names=names_of(columns[name]))
+        elif not set(own.names) <= set(names):
+            own = TextColumns((name,))
+        inputs[name] = own
+    rows = read_rows(pipeline, path, {name: each.names for name, each in inputs.items()}, keep, **reading)
+    if not columns:
+        others = set(names).difference(keep, *(each.names for each in inputs.values()))
         otherwise = f"Name the columns to read (--{pipeline.input_names[0]}; in Python `columns`)"
         check_columns_taken(str(path), pipeline.task, others, pipeline.input_names, otherwise)
     if not len(rows):
         raise ValueError(f"{path} holds no text")
-    return columns, rows
+    return inputs, rows
 
 
 FORMATS = (".jsonl", ".csv")
@@ -225,10 +236,10 @@ def rows_at_once(pipeline: Any, batch_size: int) -> int:
 
 
 def answered_rows(
-    pipeline: Any, rows: Sequence[dict[str, Any]], columns: Mapping[str, str], batch_size: int
+    pipeline: Any, rows: Sequence[dict[str, Any]], columns: Mapping[str, TextColumns], batch_size: int
 ) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """(row, answer) of each row of a batch. Batches are always full, so that the model is traced only once."""
-    batch = {name: [row[column] for row in rows] for name, column in columns.items()}
+    batch = {name: [each.text(row) for row in rows] for name, each in columns.items()}
     for values in batch.values():
         empty = [""] * len(values[-1]) if isinstance(values[-1], list | tuple) else ""
         values.extend([empty] * (batch_size - len(rows)))

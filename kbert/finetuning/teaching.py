@@ -18,8 +18,8 @@ from kbert.finetuning.prediction_rows import rows_to_answer
 from kbert.models.bert_model import BertModel
 from kbert.optim.distillation_loss import DistillationLoss
 from kbert.options import Arguments, Distillation
-from kbert.pipelines.pipeline import Pipeline
-from kbert.preprocessing.strings import string_columns
+from kbert.pipelines.pipeline import Pipeline, joined_columns
+from kbert.pipelines.text_columns import TextColumns
 from kbert.tasks.examples import Examples
 from kbert.tasks.task import Task, TeacherAnswers
 from kbert.training.made_by import identify_model
@@ -102,9 +102,14 @@ def distillation_losses(model: BertModel, distillation: Distillation) -> dict[st
 
 def _read_texts(data, task: Task, pipeline: Pipeline) -> dict[str, list[str]]:
     """Texts without labels: input of the pipeline → strings."""
-    columns = {name: getattr(task, name, None) or name for name in pipeline.input_names}
+    names = pipeline.input_names
+    given = {name: value for name, value in vars(task).items() if value is not None}
+    fields = {name: name for name in names} | {
+        name: given[name] for name in (*names, "text_separator") if name in given
+    }
     if isinstance(data, str | os.PathLike):
-        columns, rows = rows_to_answer(pipeline, data, None, (), trained=columns)
-        return {name: [row[column] for row in rows] for name, column in columns.items()}
-    texts = string_columns(data, list(columns.values()), "finetune: `unlabelled`", ())
-    return {name: [text.decode() for text in column.numpy()] for name, column in zip(columns, texts, strict=True)}
+        columns, rows = rows_to_answer(pipeline, data, None, (), trained=fields)
+        texts = [{name: each.text(row) for name, each in columns.items()} for row in rows]
+        return {name: [row[name] for row in texts] for name in names}
+    strings = joined_columns(data, TextColumns.from_fields(fields, names), "finetune: `unlabelled`")
+    return {name: [text.decode() for text in column.numpy()] for name, column in strings.items()}

@@ -27,6 +27,7 @@ from kbert.options import PathLike
 from kbert.pipelines.registry import task_class
 from kbert.pipelines.run_in_length_buckets import answer_batch
 from kbert.pipelines.targets import check_rows, class_weight_ids, label_ids, split_texts, values_of_windows
+from kbert.pipelines.text_columns import TextColumns
 from kbert.preprocessing.buckets import longest_first, padding_for, trim_padding
 from kbert.preprocessing.preprocessor import Preprocessor
 from kbert.preprocessing.strings import as_text, check_batches, column_names, string_columns
@@ -131,7 +132,7 @@ class Pipeline(FreshFunctions, keras.Model):
         self.preprocessor = preprocessor
         self.model = model
         self.answers = answers
-        set_untracked(self, "trained_columns", {})  # input → column of the tables that the model was fine-tuned on
+        set_untracked(self, "trained_columns", {})  # input → TextColumns of the tables that it was fine-tuned on
         pass_inputs_unchanged(self)  # strings stay with TensorFlow
 
     @property
@@ -505,12 +506,16 @@ class Pipeline(FreshFunctions, keras.Model):
             return inputs
         names = self.preprocessor.input_names
         present = column_names(inputs)
-        trained = [self.trained_columns.get(name, name) for name in names]
-        is_as_trained = set(trained) <= set(present) and not set(names) <= set(present)
-        wanted = trained if is_as_trained else names
-        columns = string_columns(inputs, wanted, "Pipeline", self.preprocessor.list_columns)
-        check_columns_taken("Pipeline", self.task, set(present).difference(trained), names)
-        return dict(zip(names, columns, strict=True))
+        columns = {name: TextColumns((name,)) for name in names}
+        trained = columns | {name: each for name, each in self.trained_columns.items() if name in names}
+        trained_names = {name for each in trained.values() for name in each.names}
+        # Of both the inputs' own names are taken, unless they are among the columns, as `text` beside `title`.
+        are_inputs = set(names) <= set(present) and not set(names) <= trained_names
+        if trained_names <= set(present) and not are_inputs:
+            columns = trained
+        strings = joined_columns(inputs, columns, "Pipeline", self.preprocessor.list_columns)
+        check_columns_taken("Pipeline", self.task, set(present) - trained_names, names)
+        return strings
 
     def _are_columns(self, inputs) -> bool:
         lists = self.preprocessor.list_columns
@@ -536,6 +541,20 @@ class Pipeline(FreshFunctions, keras.Model):
         with keras.saving.custom_object_scope(custom_objects or {}):
             parts = {name: deserialize(config[name]) for name in ("preprocessor", "model", "answers")}
         return cls(**{**config, **parts})
+
+
+def joined_columns(
+    inputs: Any, columns: Mapping[str, TextColumns], owner: str, list_columns: Collection[str] = ()
+) -> dict[str, tf.Tensor]:
+    """The strings of a pipeline's inputs from `inputs`, as `string_columns` takes them: input → [B], or [B, C]."""
+    names = [name for each in columns.values() for name in each.names]
+    strings = dict(zip(names, string_columns(inputs, names, owner, list_columns), strict=True))
+    return {
+        name: tf.strings.join([strings[column] for column in each.names], each.separator)
+        if len(each.names) > 1
+        else strings[each.names[0]]
+        for name, each in columns.items()
+    }
 
 
 _INPUTS = {"text", "text_pair", "question", "context", "prompt", "choices"}  # of all tasks

@@ -236,12 +236,14 @@ def model_card(
     vocabulary = pipeline.tokenizer.vocabulary
     # The hash of vocab.txt, so that it is the one of manifest.json.
     file = "".join(f"{token}\n" for token in vocabulary).encode("utf-8")
+    joined = {name: dataclasses.asdict(each) for name, each in pipeline.trained_columns.items() if len(each.names) > 1}
     return {
         "name": name,
         "version": int(target.name),
         "task": pipeline.model.task,
         "labels": settings.get("labels"),
         "settings": {key: value for key, value in sorted(settings.items()) if key != "labels"},
+        **({"joined_columns": joined} if joined else {}),  # a client has to send their text
         "vocabulary": {"tokens": len(vocabulary), "sha256": hashlib.sha256(file).hexdigest()},
         "parameters": pipeline.model.count_params(),
         "precision": pipeline.model.dtype_policy.name,

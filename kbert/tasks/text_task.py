@@ -12,6 +12,7 @@ import numpy as np
 from kbert.checks import check_labels, shown
 from kbert.inspection.markdown import escape
 from kbert.options import Bounds, Count
+from kbert.pipelines.text_columns import TextColumns, is_names, names_of
 from kbert.tasks.in_memory import read_columns
 from kbert.tasks.labelled_text import (
     LabelledText,
@@ -30,6 +31,8 @@ from kbert.tasks.metrics import (
     OWN_METRICS,
     metrics_of,
 )
+from kbert.tasks.stored_texts import store_columns
+from kbert.tasks.table import Table
 from kbert.tasks.task import (
     Evaluation,
     Task,
@@ -67,18 +70,22 @@ def example_columns(examples: LabelledText) -> tuple[list[str], Callable[[int], 
 class TextTask(Task):
     """Texts, or pairs of them, with a label each; base of `Classification` and `Regression`."""
 
-    text: str = "text"
+    text: str | tuple[str, ...] = "text"
     label: str = "label"
     text_pair: str | None = None
     window_pooling: Literal["max", "mean"] | None = of_model(None, can_be_off=True)
     doc_stride: Count = of_model(128)
     pair: bool = of_model(False)
     metrics: tuple[str, ...] = ()
+    text_separator: str = TextColumns.separator
 
+    reading = ("text", "text_separator", "text_pair", "label")
     lower_is_better = LOWER_IS_BETTER
 
     def __post_init__(self):
         super().__post_init__()
+        if not is_names(self.text):
+            raise ValueError(f"{type(self).__name__}: `text` must name at least one column. Received: {self.text!r}")
         if self.window_pooling and self.text_pair:
             raise ValueError(
                 f"{type(self).__name__}: windows are of single texts. Received: window_pooling="
@@ -106,8 +113,15 @@ class TextTask(Task):
 
     @property
     def table_columns(self) -> list[str]:
-        labels = [self.label] if isinstance(self.label, str) else self.label
-        return [name for name in (self.text, self.text_pair, *labels) if name is not None]
+        columns = (*names_of(self.text), self.text_pair, *names_of(self.label))
+        return [name for name in columns if name is not None]
+
+    def _with_texts(self, table: Table) -> Table:
+        """The table with the texts that are joined from several columns, under the tuple of their names."""
+        if not isinstance(self.text, str):
+            rows = zip(*(table[name] for name in self.text), strict=True)
+            (table[self.text],) = store_columns(([self.text_separator.join(row)] for row in rows), 1)
+        return table
 
     def for_training(self, train: LabelledText) -> tuple[Self, LabelledText]:
         if self.pair and not train.pair:
@@ -219,7 +233,8 @@ class Classification(TextTask):
     Its model answers ``label`` and ``probabilities``. It is also served as ``classify`` on tf.Examples.
 
     Args:
-        text: name of the text's column.
+        text: name of the text's column, or of several columns that are joined to one text.
+        text_separator: what joins the texts of several columns, a space by default.
         label: name of the label's column. With several labels a text, also a list of columns of 0 and 1, one for each
             label and named as the label.
         text_pair: name of the second text's column, for pairs.
@@ -259,7 +274,7 @@ class Classification(TextTask):
     name = "classification"
     model_name = "BertClassifier"
     answer_names = {"label": "ClassificationAnswers", "is_on": "MultiLabelAnswers"}
-    reading = ("text", "text_pair", "label", "label_separator")
+    reading = (*TextTask.reading, "label_separator")
     heads = ("classifier_head",)
 
     def __post_init__(self):
@@ -364,6 +379,7 @@ class Classification(TextTask):
         return separator.join(labels)
 
     def _from_table(self, table):
+        table = self._with_texts(table)
         columns = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
         if not isinstance(self.label, str):
             return from_table(table, **columns)
@@ -418,7 +434,8 @@ class Regression(TextTask):
     Its model answers ``score``. It is also served as ``regress`` on tf.Examples.
 
     Args:
-        text, label, text_pair, window_pooling, doc_stride, pair: see `Classification`. The labels are numbers.
+        text, text_separator, label, text_pair, window_pooling, doc_stride, pair: see `Classification`. The labels are
+            numbers.
         metrics: one or more of ``pearson, spearman, mean_squared_error, mean_absolute_error``. The first one chooses
             the best epoch, by the highest correlation or the lowest error.
 
@@ -458,7 +475,7 @@ class Regression(TextTask):
         return {"regress": dataclasses.replace(plain, finish=regress, kind="regress")}
 
     def _from_table(self, table):
-        return from_table(table, text=self.text, text_pair=self.text_pair, label=self.label)
+        return from_table(self._with_texts(table), text=self.text, text_pair=self.text_pair, label=self.label)
 
     def _views(self, pipeline, examples, predictions):
         from kbert.inspection.examples.prediction_views import number_views

@@ -12,6 +12,7 @@ from keras import ops
 from kbert.files import read_json
 from kbert.keras_compat import set_untracked
 from kbert.pipelines.registry import task_class, task_names
+from kbert.pipelines.text_columns import TextColumns
 from kbert.weights.formats.kbert import MANIFEST, WEIGHTS, is_kbert_directory
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def origin_of(model: "BertModel") -> Origin | None:
     return origin if origin is not None and _checksum(model) == checksum else None
 
 
-def trained_columns(model: "BertModel") -> dict[str, str]:
+def trained_columns(model: "BertModel") -> dict[str, TextColumns]:
     """Table columns of the fine-tuning, by the pipeline input that they fill; {} if not known."""
     origin, _ = vars(model).get("_origin", (None, None))
     if origin is None:
@@ -73,8 +74,7 @@ def trained_columns(model: "BertModel") -> dict[str, str]:
     run = origin.run
     if origin.path is not None and (manifest := origin.path / MANIFEST).is_file() and not is_replaced(origin):
         run = read_json(manifest).get("made_by") or {}
-    fields = trained_task(run)
-    return {name: fields[name] for name in ("text", "text_pair") if isinstance(fields.get(name), str)}
+    return TextColumns.from_fields(trained_task(run), ("text", "text_pair"))
 
 
 def reading_fields(run: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from helpers.tiny_finetuning import DEV, ROWS, SHORT, TASK
 
 import kbert
 from kbert.files import read_json, sha256, write_json
+from kbert.pipelines.text_columns import TextColumns
 from kbert.serving.exported_pipeline import trained_options
 from kbert.serving.write_export import provenance
 from kbert.weights.origin import trained_columns
@@ -39,7 +40,7 @@ def test_a_run_and_what_is_stored_of_it_have_the_same_card(run, tmp_path):
     exported = kbert.export(str(path), tmp_path / "exported", made_by={"purpose": "a test"})
     card = read_json(exported / "card.json")
     assert card["made_by"] == made_by | {"purpose": "a test"} and card["metrics"] == metrics
-    assert trained_options(exported) == {"text": TASK.text, "label": TASK.label}
+    assert trained_options(exported) == {"text": "text", "text_separator": " ", "label": "label"}
     assert str(tmp_path) not in (exported / "card.json").read_text("utf-8")
 
 
@@ -69,7 +70,7 @@ def test_nothing_is_said_of_a_model_that_took_its_place(tmp_path):
     model = kbert.load_pretrained(directory)
     known = {"model": "run", "weights_sha256": sha256(directory / "model.weights.h5")}
     assert provenance(model) == (known | {"run": first}, {"pearson": 1.0})
-    assert trained_columns(model) == {"text": "review"}
+    assert trained_columns(model) == {"text": TextColumns(("review",))}
     kbert.save_pretrained(kbert.BertRegressor(tiny_config()), directory, made_by={"who": "another"}, **arguments)
     assert provenance(model) == (known, {}) and trained_columns(model) == {}
     shutil.rmtree(directory)

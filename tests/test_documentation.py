@@ -1,5 +1,6 @@
 """README and docs say what is true: their commands exist with those flags, their links lead somewhere."""
 
+import ast
 import functools
 import importlib
 import re
@@ -94,6 +95,16 @@ def test_the_readme_has_the_two_commands():
     assert commands["main"].endswith("recipes/quickstart.py")
     assert 'install -e ".[test]"' in commands["test"] and commands["test"].endswith("-m pytest")
     assert "<!-- test command -->" in (ROOT / ".ci/run").read_text(encoding="utf-8")
+
+
+def test_messages_name_scripts_that_exist():
+    originals = {"modeling.py", "create_pretraining_data.py", "evaluate-v2.0.py"}
+    for path in (ROOT / "kbert").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            text = node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+            for name in re.findall(r"[\w./-]+\.py\b", text if "\n" not in text else ""):  # with one it is a docstring
+                place = ROOT if name.startswith(("recipes/", "kbert/")) else path.parent
+                assert name in originals or (place / name).is_file(), f"{path}:{node.lineno}: {name}"
 
 
 def test_pictures_are_small_and_shown():

@@ -14,8 +14,8 @@ from kbert.keras_compat import pass_inputs_unchanged
 class Answers(keras.layers.Layer):
     """The base class of the layers that turn a model's outputs into answers: ``answers(outputs, batch)``.
 
-    A subclass defines `to_dicts`, and `call` and `compute_output_spec`, which return a dict whose first dimension is
-    that of the string columns. Outputs are not cast, whatever the dtype policy.
+    A subclass defines `call`, which returns a dict of outputs with one entry per row of the string columns, and
+    `to_dicts`. Outputs are not cast, whatever the dtype policy.
 
     Args:
         **kwargs: name, dtype, trainable.

@@ -37,10 +37,13 @@ def run_evaluation(asked: Arguments) -> dict[str, Any] | tuple[dict[str, Any], E
         with choose_hardware(machine.strategy, machine.precision, logical_cpus=machine.logical_cpus).scope():
             pipeline = _load_ensemble(asked.pipeline, **options)
     task, sets = _read(asked, pipeline)
-    task.check_pipeline(pipeline)
-    for suffix, examples in sets.items():
-        task.check_examples(pipeline, examples)
-        sets[suffix] = task.for_model(examples, pipeline.settings())
+    try:
+        task.check_pipeline(pipeline)
+        for examples in sets.values():
+            task.check_examples(pipeline, examples)
+    except ValueError as error:
+        raise ValueError(f"evaluate: {error}") from None
+    sets = {suffix: task.for_model(examples, pipeline.settings()) for suffix, examples in sets.items()}
     run = None
     if asked.output is not None:
         sources = asked.pipeline if isinstance(asked.pipeline, list) else [asked.pipeline]

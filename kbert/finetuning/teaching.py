@@ -82,7 +82,7 @@ def _errors_of_the_teacher() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise ValueError(f"finetune: `teacher`: {str(error).removeprefix('evaluate: ')}") from None
+        raise ValueError(f"finetune: `teacher`: {error}") from None
 
 
 def hash_of_texts(texts: Any) -> str:

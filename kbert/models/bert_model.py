@@ -58,10 +58,11 @@ class BertModel(CompatibleModel):
         pretrained: None, or what `kbert.load_pretrained` found besides the weights (tokenizer, settings). It is a plain
             Python object, which Keras neither tracks nor saves.
 
-    `compile()` uses the paper's optimizer and the task's losses and metrics (`default_optimizer`, `default_loss`,
-    `default_metrics`) unless others are given. All outputs for classes are logits, and Keras' losses and metrics given
-    by name read them as such (`kbert.models.from_logits`). `fit`, `evaluate`, `train_on_batch` and `test_on_batch`
-    refuse labels that are not a class, in arrays and in a tf.data.Dataset (`kbert.models.check_targets`).
+    `compile()` uses AdamW at a constant learning rate and the task's losses and metrics (`default_optimizer`,
+    `default_loss`, `default_metrics`) unless others are given. All outputs for classes are logits, and Keras' losses
+    and metrics given by name read them as such (`kbert.models.from_logits`). `fit`, `evaluate`, `train_on_batch` and
+    `test_on_batch` refuse labels that are not a class, in arrays and in a tf.data.Dataset
+    (`kbert.models.check_targets`).
 
     Raises:
         ValueError: on a call, a batch with a missing or an unknown key, which the message names. On `fit` and
@@ -116,10 +117,10 @@ class BertModel(CompatibleModel):
         return super().call(inputs, training=training, mask=mask, **kwargs)
 
     def default_optimizer(self) -> keras.optimizers.Optimizer:
-        """The optimizer of `compile()`: `kbert.AdamW` at 5e-5, the middle of what the paper fine-tunes with.
+        """The optimizer of `compile()`: `kbert.AdamW` at a constant 5e-5, the highest rate of the paper's grid.
 
-        The rate is constant because `compile` does not know for how many steps `fit` will run. For the paper's schedule
-        pass ``AdamW(WarmupLinearDecay(peak, warmup_steps, total_steps))``.
+        The paper warms up and decays to 0, but `compile` does not know for how many steps `fit` will run. For that
+        schedule pass ``AdamW(WarmupLinearDecay(peak, warmup_steps, total_steps))``.
         """
         return AdamW(5e-5)
 

@@ -136,7 +136,7 @@ def _reason(error: tf.errors.InvalidArgumentError) -> str:
     lines = [line for line in error.message.splitlines() if line and not line.startswith("\t [[")]
     reason = next((line for line in lines if "Received: " in line), lines[-1]).strip()
     if "A request may hold" in reason:
-        reason += " predict.py sends fewer at once with a smaller --batch-size."
+        reason += " Send fewer rows at once; kbert predict does so with a smaller --batch-size."
     return reason
 
 

@@ -64,7 +64,7 @@ class MaskedLm(Task):
 
         if self.top_k > model.config.vocabulary_size:
             raise ValueError(
-                f"build_pipeline: `top_k` must be at most the vocabulary's {model.config.vocabulary_size} tokens. "
+                f"`top_k` must be at most the vocabulary's {model.config.vocabulary_size} tokens. "
                 f"Received: {self.top_k}"
             )
         preprocessor = FillMaskPreprocessor(

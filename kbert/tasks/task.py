@@ -311,9 +311,7 @@ class Task:
         """The labels of a model's logits, by default "0", "1", ..."""
         labels = default_labels(model.num_labels)[0] if self.labels is None else list(self.labels)
         if len(labels) != model.num_labels:
-            raise ValueError(
-                f"build_pipeline: expected {model.num_labels} labels, as many as logits. Received: {labels}"
-            )
+            raise ValueError(f"`labels` must be {model.num_labels} names, one for each logit. Received: {labels}")
         return labels
 
     # Its model, exported
@@ -422,7 +420,7 @@ class Task:
     def check_pipeline(self, pipeline: "Pipeline") -> None:
         """Raises ValueError unless a pipeline's model answers this task."""
         if pipeline.model.task != self.name:
-            raise ValueError(f"evaluate: expected a {self.name} model. Received: a {pipeline.model.task} model")
+            raise ValueError(f"expected a {self.name} model. Received: a {pipeline.model.task} model")
 
     def check_examples(self, pipeline: "Pipeline", examples: Examples) -> None:
         """Raises ValueError if a pipeline's model was trained on examples of another kind."""

@@ -143,7 +143,7 @@ class TextTask(Task):
             (texts, pipeline.preprocessor.pair, examples.pair),
         ):
             if expected != received:
-                raise ValueError(f"evaluate: this model was trained on {kinds[expected]}. Received: {kinds[received]}")
+                raise ValueError(f"this model was trained on {kinds[expected]}. Received: {kinds[received]}")
 
     def check_class_weight(
         self, class_weight: Mapping[Any, float] | Literal["balanced"], pipeline: "Pipeline", train: LabelledText
@@ -309,7 +309,7 @@ class Classification(TextTask):
         if model.multi_label:
             answers = MultiLabelAnswers(labels, self.thresholds, self.window_pooling, name="answers")
         elif self.thresholds is not None:
-            raise ValueError("build_pipeline: `thresholds` are a multi-label classifier's (multi_label=True).")
+            raise ValueError("`thresholds` are a multi-label classifier's (multi_label=True).")
         else:
             answers = ClassificationAnswers(labels, self.window_pooling, name="answers")
         return self.preprocessor(tokenizer, sequence_length), answers

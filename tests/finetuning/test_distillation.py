@@ -209,7 +209,7 @@ def test_what_is_refused(init, teacher, tmp_path):
         class_weight="balanced",
     )
     refuse(
-        "`teacher`: expected a regression model. Received: a classification model",
+        "^finetune: `teacher`: expected a regression model. Received: a classification model",
         kbert.tasks.Regression(),
         NUMBERS,
         teacher=teacher,
@@ -218,7 +218,7 @@ def test_what_is_refused(init, teacher, tmp_path):
     refuse("`teacher`: expected a model with the labels.*very bad", rows=others, teacher=teacher)
     pairs = [(text, text, label) for text, label in ROWS]
     refuse(
-        "`teacher`: this model was trained on single texts",
+        "^finetune: `teacher`: this model was trained on single texts",
         kbert.tasks.Classification(text_pair="b"),
         pairs,
         teacher=teacher,

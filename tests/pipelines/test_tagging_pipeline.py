@@ -95,7 +95,7 @@ def test_what_is_stored_is_used(model, pipelines):
     assert (settings["labels"], settings["sequence_length"], settings["doc_stride"]) == (LABELS, 13, 3)
     assert kbert.build_pipeline(model, sequence_length=19, doc_stride=128).preprocessor.doc_stride == 8  # half of 17
     assert pipelines["tags"].model is pipelines["entities"].model
-    with pytest.raises(ValueError, match="expected 3 labels"):
+    with pytest.raises(ValueError, match=r"^`labels` must be 3 names, one for each logit. Received: \['O'\]"):
         kbert.build_pipeline(model, labels=["O"])
 
 

@@ -72,7 +72,7 @@ def _split(rows):
 @pytest.mark.usefixtures("registered")
 def test_what_does_not_belong_to_it_is_an_error(pipeline):
     task, rows = Politeness(), [("good", 1.0), ("bad", 0.0)]
-    with pytest.raises(ValueError, match="expected a classification model. Received: a politeness model"):
+    with pytest.raises(ValueError, match="^evaluate: expected a classification model. Received: a politeness"):
         kbert.evaluate(pipeline, kbert.tasks.Classification(), [("good", "x")])
     with pytest.raises(ValueError, match="`class_weight` is for a classifier's labels"):
         kbert.finetune(pipeline, task, rows, class_weight="balanced")

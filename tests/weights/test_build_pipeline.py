@@ -72,7 +72,7 @@ def test_errors(tmp_path):
     )
     wrong_inputs(
         lambda arguments: kbert.build_pipeline(model, tokenizer, **arguments),
-        ({"labels": ["a", "b", "c"]}, "expected 2 labels"),
+        ({"labels": ["a", "b", "c"]}, "`labels` must be 2 names"),
         ({"sequence_length": 20}, "position table, 19. Received: 20"),
         ({"sequence_length": 4, "pair": True}, "at least 5"),
     )
@@ -86,5 +86,5 @@ def test_errors(tmp_path):
     ]:
         with pytest.raises(TypeError, match=f"^build_pipeline: `model` must be .* Received: {received}$"):
             kbert.build_pipeline(other, tokenizer)
-    with pytest.raises(ValueError, match="^build_pipeline: `top_k` must be at most the vocabulary's 25 tokens"):
+    with pytest.raises(ValueError, match="^`top_k` must be at most the vocabulary's 25 tokens"):
         kbert.build_pipeline(kbert.BertPretrainer(tiny_config()), tokenizer, top_k=26)

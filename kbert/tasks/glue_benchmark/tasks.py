@@ -5,16 +5,12 @@ import logging
 import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from kbert.checks import check_path
 from kbert.options import PathLike
 from kbert.tasks.labelled_text import LabelledText, from_table
 from kbert.tasks.table import read_table
 from kbert.tasks.text_task import Classification, Regression
-
-if TYPE_CHECKING:
-    from kbert.pipelines.pipeline import Pipeline
 
 _LOGGER = logging.getLogger("kbert")
 
@@ -255,22 +251,6 @@ def describe_scores(task: GlueTask, grid: Mapping) -> str:
     return "\n".join(lines)
 
 
-def check_pipeline(name: PathLike, pipeline: "Pipeline", task: GlueTask) -> None:
-    """Raises a ValueError that names the model unless it fits the task: type, labels, inputs, whole texts."""
-    model = pipeline.model
-    settings = pipeline.settings()
-    expected = "regression" if task.regression else "classification"
-    if model.task != expected or (task.labels and sorted(task.labels) != sorted(settings.get("labels"))):
-        raise ValueError(
-            f"{name}: expected a model for {task.name}, {expected} with labels {task.labels}. "
-            f"Received: {model.task} with labels {settings.get('labels')}"
-        )
-    if pipeline.preprocessor.makes_windows:
-        raise ValueError(f"{name}: expected a model of whole texts. Received: one trained with --window-pooling")
-    if settings.get("pair", False) != task.pair:
-        raise ValueError(f"{name}: expected a model for {'pairs' if task.pair else 'single texts'}, as {task.name} has")
-
-
 class _Glue:
     """A task with the columns, labels and files of the official download."""
 
@@ -294,7 +274,22 @@ class _Glue:
         return {split.removeprefix("dev"): self.read(path, split) for split in splits}
 
     def check_pipeline(self, pipeline):
-        check_pipeline("evaluate", pipeline, GLUE_TASKS[self.glue])
+        """Raises ValueError unless a pipeline's model fits the task: type, labels, inputs, whole texts."""
+        definition = GLUE_TASKS[self.glue]
+        task, settings = pipeline.model.task, pipeline.settings()
+        if task != self.name or (definition.labels and sorted(definition.labels) != sorted(settings.get("labels"))):
+            raise ValueError(
+                f"expected a model for {self.glue}, {self.name} with labels {definition.labels}. "
+                f"Received: {task} with labels {settings.get('labels')}"
+            )
+        if pipeline.preprocessor.makes_windows:
+            raise ValueError("expected a model of whole texts. Received: one trained with --window-pooling")
+        if settings.get("pair", False) != definition.pair:
+            kinds = {True: "pairs", False: "single texts"}
+            raise ValueError(
+                f"expected a model for {kinds[definition.pair]}, as {self.glue} has. "
+                f"Received: one for {kinds[not definition.pair]}"
+            )
 
     def settings(self, train):
         return super().settings(train) | {"window_pooling": None}  # whatever the model was trained with before

@@ -176,14 +176,6 @@ def pass_inputs_unchanged(layer: keras.layers.Layer) -> None:
     layer._allow_non_tensor_positional_args = True
 
 
-def clear_losses(layer: keras.layers.Layer) -> None:
-    """Forgets what a layer's `add_loss` was given.
-
-    Keras does it where a model is called; the losses of replicas, which wait for each other in between, add up.
-    """
-    layer._clear_losses()
-
-
 def set_direction(metric: keras.metrics.Metric, direction: Literal["up", "down"]) -> None:
     """Sets whether a metric should go "up" or "down": callbacks that watch it fail without it after the first epoch."""
     metric._direction = direction
@@ -234,18 +226,6 @@ def learning_rate_of(
 ) -> keras.Variable | keras.optimizers.schedules.LearningRateSchedule:
     """The variable or schedule of an optimizer's learning rate; its `learning_rate` is the next update's value."""
     return optimizer._learning_rate
-
-
-def adam_moments(optimizer: keras.optimizers.Optimizer, variable: keras.Variable) -> tuple:
-    """The first and second moment of a variable, of a built optimizer of Adam's kind."""
-    try:
-        index = optimizer._get_variable_index(variable)
-    except (AttributeError, KeyError):
-        raise ValueError(
-            f"`optimizer` has no moments of the model's variable {variable.path}: it was never built, or trains other "
-            "weights (a model with LoRA is saved merged). Give the one that trained these weights, or none."
-        ) from None
-    return optimizer._momentums[index], optimizer._velocities[index]
 
 
 @contextlib.contextmanager

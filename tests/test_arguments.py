@@ -35,7 +35,6 @@ def public_classes():
                     is_own
                     and not name.startswith("_")
                     and name not in ("BertModel", "WeightedMean", "WeightedMeanLoss", "LoraDense")  # the last: Keras'
-                    and name != "AddLoss"  # tests/pretraining/test_masking_in_a_model.py
                     and name != "WholeBatch"  # values that the losses are given for a while
                 ):
                     yield found

@@ -258,7 +258,6 @@ def test_a_path_that_is_none_names_its_argument(pipeline):
         (lambda wrong: kbert.finetuning.predict_file(pipeline, "a", wrong), "output"),
         (lambda wrong: kbert.finetuning.read_rows(pipeline, wrong, {}), "path"),
         (lambda wrong: kbert.serving.trained_options(wrong), "source"),
-        (lambda wrong: kbert.weights.load_slots(kbert.AdamW(1e-3), encoder, wrong), "source"),
         (lambda wrong: encoder.load_adapter(wrong), "path"),
         (lambda wrong: adapted.save_adapter(wrong), "path"),
     ]

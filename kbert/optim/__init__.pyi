@@ -3,7 +3,6 @@ from kbert.optim.distillation_loss import DistillationLoss as DistillationLoss
 from kbert.optim.embedding_losses import CosineLoss as CosineLoss
 from kbert.optim.embedding_losses import MultipleNegativesLoss as MultipleNegativesLoss
 from kbert.optim.lamb import Lamb as Lamb
-from kbert.optim.losses import AddLoss as AddLoss
 from kbert.optim.losses import ClassificationLoss as ClassificationLoss
 from kbert.optim.losses import MaskedLanguageModelLoss as MaskedLanguageModelLoss
 from kbert.optim.losses import MultiLabelLoss as MultiLabelLoss

@@ -13,7 +13,7 @@ from typing import Any, Self
 import keras
 from keras import ops
 
-from kbert.keras_compat import Tensor, clear_losses, deserialize
+from kbert.keras_compat import Tensor
 from kbert.optim.cross_entropy import IGNORED_LABEL, broadcast_weights, cross_entropy, on_or_off, without_padding
 from kbert.optim.metrics import squared_errors
 from kbert.optim.replicas import count_replicas, sum_over_replicas
@@ -221,56 +221,6 @@ class RegressionLoss(WeightedMeanLoss):
 
     def values_and_weights(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None) -> tuple[Tensor, Tensor]:
         return squared_errors(y_true, y_pred, sample_weight)
-
-
-@keras.saving.register_keras_serializable("kbert")
-class AddLoss(keras.layers.Layer):
-    """A loss as the last layer of a functional model, which then trains without labels: ``model.fit(texts)``.
-
-    Keras' own losses take labels from `fit`. Here they are made inside the model, as masks are. Under a strategy, such
-    as ``tf.distribute.MirroredStrategy``, the model must be a `kbert.models.CompatibleModel`: a ``keras.Model`` learns
-    its shapes from strings there, and stops with an error; and each loss needs a layer of its own.
-
-    Args:
-        loss: one of the losses here.
-        **kwargs: name, dtype, trainable.
-
-    Inputs:
-        y_true, y_pred, sample_weight: as the loss takes them.
-
-    Outputs: `y_pred`.
-
-    Example::
-
-        inputs, mask_ids, mask_weights = TokenMasking(tokenizer)(TextPreprocessor(tokenizer)(text))
-        logits = pretrainer(inputs)["mlm_logits"]
-        loss = AddLoss(MaskedLanguageModelLoss())(mask_ids, logits, mask_weights)
-        model = kbert.models.CompatibleModel(text, loss)
-    """
-
-    def __init__(self, loss: WeightedMeanLoss, **kwargs):
-        super().__init__(autocast=False, **kwargs)  # losses compute in float32 with any policy
-        self.loss = loss
-
-    def call(self, y_true: Tensor, y_pred: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        value = self.loss(y_true, y_pred, sample_weight)
-        if (replicas := count_replicas()) > 1:  # else Keras has cleared them
-            clear_losses(self)
-        # Keras divides what is added by the number of replicas, of which the losses here add up the parts.
-        self.add_loss(value * replicas)
-        return y_pred
-
-    def compute_output_spec(
-        self, y_true: keras.KerasTensor, y_pred: keras.KerasTensor, sample_weight: keras.KerasTensor | None = None
-    ) -> keras.KerasTensor:
-        return keras.KerasTensor(y_pred.shape, dtype=y_pred.dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "loss": self.loss}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        return cls(**{**config, "loss": deserialize(config["loss"])})
 
 
 def _global_mean(total, weight, epsilon):

@@ -3,7 +3,6 @@ from kbert.pretraining.dataset_statistics import dataset_statistics as dataset_s
 from kbert.pretraining.dataset_statistics import format_report as format_report
 from kbert.pretraining.dataset_statistics import token_counts as token_counts
 from kbert.pretraining.dataset_statistics import unigram_baseline as unigram_baseline
-from kbert.pretraining.entities import aligned_spans as aligned_spans
 from kbert.pretraining.entities import known_names as known_names
 from kbert.pretraining.masking import TokenMasking as TokenMasking
 from kbert.pretraining.pairs import sentence_pairs as sentence_pairs

@@ -1,6 +1,5 @@
 from kbert.weights.build_pipeline import build_pipeline as build_pipeline
 from kbert.weights.extend_vocabulary import extend_vocabulary as extend_vocabulary
-from kbert.weights.formats.google import load_slots as load_slots
 from kbert.weights.formats.registry import Format as Format
 from kbert.weights.formats.registry import register_format as register_format
 from kbert.weights.keras_hub_bridge import from_keras_hub as from_keras_hub

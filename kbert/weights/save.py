@@ -60,8 +60,7 @@ def save_pretrained(
         push_to_hub: ``owner/name`` on the Hugging Face hub, to which the directory is uploaded, too. Needs
             huggingface_hub and a token (HF_TOKEN or ``hf auth login``). A new repository is private.
         **options: for one format. "kbert" takes ``storage_dtype``, the type of the weights on disk: "float32", or
-            "bfloat16" and "float16" for half the size. They are loaded as float32. "google" takes ``optimizer``, a
-            `kbert.AdamW` whose moments and step are written too (`load_slots` reads them).
+            "bfloat16" and "float16" for half the size. They are loaded as float32.
 
     Raises:
         ImportError: `push_to_hub`, and huggingface_hub is not installed.

@@ -8,7 +8,6 @@ import tensorflow as tf
 from kbert.optim import cross_entropy as cross_entropy_module
 from kbert.optim.cross_entropy import check_labels, cross_entropy
 from kbert.optim.losses import (
-    AddLoss,
     ClassificationLoss,
     MaskedLanguageModelLoss,
     NextSentenceLoss,
@@ -223,15 +222,6 @@ def test_lists_are_arrays():
     for metric in (WeightedAccuracy(), SpanAccuracy()):
         metric.update_state(labels, logits)
         assert float(metric.result()) == 0.5
-
-
-def test_a_loss_as_a_layer():
-    """In float32 with any policy, and added up where a layer is called twice."""
-    layer = AddLoss(RegressionLoss(), dtype="mixed_bfloat16")
-    y_true, y_pred = keras.Input(()), keras.Input(())
-    model = keras.Model([y_true, y_pred], layer(y_true, layer(y_true, y_pred) + 1.0))
-    outputs = model([np.array([257.0], "float32"), np.array([258.5], "float32")])
-    assert outputs.dtype == "float32" and sorted(map(float, model.losses)) == [2.25, 6.25]
 
 
 def test_span_loss_and_accuracy_leave_padding_out_where_lengths_are_given():

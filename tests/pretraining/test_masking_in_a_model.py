@@ -13,7 +13,7 @@ from helpers.tiny_corpus import LETTERS, make_pretrainer, make_tokenizer
 
 from kbert import AdamW, BertTokenizer
 from kbert.keras_compat import CompatibleModel
-from kbert.optim import AddLoss, MaskedLanguageModelLoss
+from kbert.optim import MaskedLanguageModelLoss
 from kbert.preprocessing import TextPreprocessor
 from kbert.pretraining.masking import TokenMasking
 from kbert.stateless_random import fold_in, permutation, uniform
@@ -74,13 +74,22 @@ def test_keras_variables_are_keys_and_seeds(batch, in_graph):
     assert masking.weights == [] and isinstance(masking.get_config()["seed"], int)
 
 
+@keras.saving.register_keras_serializable("test")
+class MaskedLMLoss(keras.layers.Layer):
+    """The loss as a layer, as docs/fill-mask.md shows it."""
+
+    def call(self, mask_ids, logits, mask_weights):
+        self.add_loss(MaskedLanguageModelLoss()(mask_ids, logits, mask_weights))
+        return logits
+
+
 def string_to_loss(seed=1, batch_size=None):
     tokenizer, pretrainer = make_tokenizer(), make_pretrainer(32, hidden_dropout=0.0, attention_dropout=0.0)
     text = keras.Input((), batch_size=batch_size, dtype="string", name="text")
     rows = TextPreprocessor(tokenizer, sequence_length=24)(text)
     inputs, mask_ids, mask_weights = TokenMasking(tokenizer, max_predictions=5, seed=seed)(rows)
     logits = pretrainer(inputs)["mlm_logits"]
-    model = CompatibleModel(text, AddLoss(MaskedLanguageModelLoss())(mask_ids, logits, mask_weights))
+    model = CompatibleModel(text, MaskedLMLoss()(mask_ids, logits, mask_weights))
     model.compile(AdamW(0.02))
     return model
 
@@ -118,7 +127,7 @@ def test_keras_compiles_no_model_with_a_tokenizer_and_says_so():
         masking = TokenMasking(make_tokenizer(), max_predictions=5, seed=1, whole_word=True)
         masked, mask_ids, mask_weights = masking(inputs)
         logits = pretrainer(masked)["mlm_logits"]
-        outputs = AddLoss(MaskedLanguageModelLoss())(mask_ids, logits, mask_weights)
+        outputs = MaskedLMLoss()(mask_ids, logits, mask_weights)
         from_ids = keras.Model(inputs, outputs)
         with pytest.warns(UserWarning, match="jit_compile=False") if compiled else contextlib.nullcontext():
             from_ids.compile(keras.optimizers.SGD(0.0), jit_compile=compiled)

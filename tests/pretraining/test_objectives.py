@@ -9,7 +9,7 @@ from helpers.pretraining_batches import B, S, assert_equal, batches, dataset_of,
 from helpers.tiny_corpus import VOCABULARY, make_tokenizer
 
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
-from kbert.pretraining.entities import aligned_spans, known_names, read_names
+from kbert.pretraining.entities import known_names, read_names
 from kbert.pretraining.masking import NextTokens
 from kbert.pretraining.real_fractions import real_fractions
 from kbert.pretraining.sources import file_order
@@ -120,33 +120,6 @@ def test_pairs_and_masks_of_several_files_come_again(corpus, tokenizer):
     dataset = dataset_of(corpus, tokenizer, epochs=lambda: next(numbers), dupe_factor=3)
     first, again = (set(rows(batches(dataset))) for _ in range(2))
     assert first == again
-
-
-def test_spans_of_a_length():
-    sentences = tf.ragged.constant([[7, 8, 9, 9, 9], [5], [], [1, 2]])
-    assert aligned_spans(2)(sentences).to_list() == [[1, 1, 2, 2, 3], [4], [], [5, 5]]
-    assert aligned_spans(1)(sentences).flat_values.numpy().tolist() == list(range(1, 9))
-    with pytest.raises(ValueError, match="`length` must be an integer of at least 1. Received: 0"):
-        aligned_spans(0)
-
-
-@pytest.mark.slow  # test_spans_of_a_length; test_a_name_is_masked_as_a_whole_or_not_at_all
-def test_spans_are_masked_as_a_whole(records, tokenizer):
-    """Without pairs and truncation at the front, spans begin at the first token of a sentence."""
-    options = {"entity_ids": aligned_spans(2), "mask_rate": 0.3, "max_predictions": 8}
-    lengths = []
-    for inputs, _, weights in batches(dataset_of(records, tokenizer, **options), 10):
-        for row in range(B):
-            places = inputs["mask_positions"][row][weights["mlm_logits"][row] > 0]
-            runs = np.split(places, np.nonzero(np.diff(places) > 1)[0] + 1)
-            lengths += [len(run) for run in runs]
-    assert np.mean([length % 2 == 0 for length in lengths]) > 0.6  # others are cut by the ends of sentences
-    single = []
-    for inputs, _, weights in batches(dataset_of(records, tokenizer, mask_rate=0.3, max_predictions=8), 10):
-        for row in range(B):
-            places = inputs["mask_positions"][row][weights["mlm_logits"][row] > 0]
-            single += [len(run) for run in np.split(places, np.nonzero(np.diff(places) > 1)[0] + 1)]
-    assert np.mean(lengths) > 1.3 * np.mean(single)
 
 
 def reference(sentences, names):

@@ -18,7 +18,7 @@ from kbert.pretraining.dataset_statistics import (
     token_counts,
     unigram_baseline,
 )
-from kbert.pretraining.entities import aligned_spans, known_names, read_names
+from kbert.pretraining.entities import known_names, read_names
 from kbert.pretraining.real_fractions import real_fractions
 from kbert.pretraining.run.phases import Phase, first_row, plan_stages
 from kbert.pretraining.run.starting_model import starting_model
@@ -82,8 +82,6 @@ class CorpusData:
         entity_ids = None
         if settings.names is not None:
             entity_ids = known_names(read_names(settings.names), self.tokenizer)
-        elif settings.span_length:
-            entity_ids = aligned_spans(settings.span_length)
         return pretraining_dataset(
             self.source,
             self.tokenizer,

@@ -39,7 +39,6 @@ class Masking(Options):
         mask_token_rate, keep_rate, random_token_rate: the fractions of these that become [MASK], stay as they are and
             become random tokens; they add up to 1 (table 8 of the paper).
         whole_word: mask whole words (Google's release of May 2019).
-        span_length: mask spans of that many tokens as a whole (`kbert.pretraining.aligned_spans`).
         names: path of a file with a name a line: mask them as a whole (`kbert.pretraining.known_names`).
         max_predictions: the maximum number of masks in a sequence; by default 20 at length 128, 80 at 512, and more at
             another `mask_rate`.
@@ -51,7 +50,6 @@ class Masking(Options):
     keep_rate: Fraction = 0.1
     random_token_rate: Fraction = 0.1
     whole_word: bool = False
-    span_length: Count | None = None
     names: PathLike | None = None
     max_predictions: Count | None = None
     dupe_factor: Count | None = None
@@ -263,8 +261,6 @@ def pretrain(
         init: the model to start from instead of new weights: a source for `kbert.load_pretrained`, or a
             `kbert.BertPretrainer` or its pipeline, trained in place; to resume, pass its original weights. The held-out
             scores before the first step are then `metrics["before"]`, on the same held-out rows.
-            AdamW without bias correction takes over the moments of a checkpoint of Google's that has them; the schedule
-            begins anew.
         settings: a set of defaults for what is not given, "paper" or "small-budget".
         steps: weight updates; the paper: 1,000,000. Of batches all that there are, if nothing is given.
         batch_size: sequences per update, over all replicas, 32 by default; the paper: 256.

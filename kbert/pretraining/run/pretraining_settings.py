@@ -126,8 +126,6 @@ class PretrainingSettings:
             raise ValueError(
                 f"pretrain: `left_to_right` predicts every token and masks none. Received: {masking} as well"
             )
-        self._check_either("span_length", "whole_word")
-        self._check_either("span_length", "names")
         if self.random_next_rate != Objective().random_next_rate and not self.next_sentence:
             raise ValueError(
                 "pretrain: `random_next_rate` is for next sentence prediction. "

@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import logging
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -34,8 +33,8 @@ from kbert.training.memory import check_batch_memory
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import check_output, open_run
 from kbert.training.time_budget import Forecast, TimeBudget
-from kbert.weights.formats.google import VOCABULARY, has_slots, load_slots
-from kbert.weights.source import CHECKPOINTS, DESCRIPTION, local_source
+from kbert.weights.formats.google import VOCABULARY
+from kbert.weights.source import CHECKPOINTS, DESCRIPTION
 
 if TYPE_CHECKING:
     from kbert.models.pretrainer import BertPretrainer
@@ -111,8 +110,6 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
             schedule=longer_schedule,
         )
     run = Run(directory, log_dir, hardware.is_chief)
-    with hardware.scope():
-        _load_moments(trained, settings)
     _LOGGER.info("%s", hardware.describe())
     evaluation = evaluations[stages[-1].phase]
     try:
@@ -239,17 +236,6 @@ def model_of_rows(model: "BertPretrainer", settings: PretrainingSettings) -> "Be
     """The `BertPretrainer` to train on the rows of these settings: the model, or a view that shares its layers."""
     wanted = settings.num_parts if settings.packed else None
     return model if model.encoder.num_parts == wanted else model.with_parts(wanted)
-
-
-def _load_moments(model, settings):
-    """Those of Google's checkpoint, if `init` is one that has them; the schedule is that of this run."""
-    if not isinstance(settings.init, str | os.PathLike) or settings.size is not None or settings.optimizer != "adamw":
-        return
-    path = local_source(settings.init)
-    # Bias correction would take moments of many steps for those of the first ones.
-    if path is not None and not settings.bias_correction and has_slots(path, model):
-        step = load_slots(model.optimizer, model, path, with_step=False)
-        _LOGGER.info("%s: the optimizer goes on with the moments of step %s there", settings.init, f"{step:,}")
 
 
 def make_schedule(settings: Mapping[str, Any]) -> keras.optimizers.schedules.LearningRateSchedule:

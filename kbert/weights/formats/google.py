@@ -1,19 +1,15 @@
-"""Checkpoints of google-research/bert: `bert_model.ckpt.*`, `bert_config.json`, `vocab.txt`, the optimizer's state.
+"""Checkpoints of google-research/bert: `bert_model.ckpt.*`, `bert_config.json` and `vocab.txt`.
 
 Shapes: H hidden.
 """
 
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from keras import ops
 
-from kbert.checks import check_path
 from kbert.files import read_json, write_json
-from kbert.keras_compat import adam_moments, base_optimizer
-from kbert.optim.adamw import AdamW
 from kbert.options import PathLike
 from kbert.text.vocabulary import read_vocabulary, write_vocabulary
 from kbert.weights.description import default_settings
@@ -29,13 +25,11 @@ from kbert.weights.formats.checkpoint import (
     read_kbert_settings,
 )
 from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames
-from kbert.weights.formats.export_tensors import check_held, export_tensors, tensor_names
-from kbert.weights.formats.name_table import NameTable, sizes_of, transposed
+from kbert.weights.formats.export_tensors import check_held, export_tensors
+from kbert.weights.formats.name_table import NameTable, transposed
 from kbert.weights.formats.registry import Format
 
 if TYPE_CHECKING:
-    import keras
-
     from kbert.models.bert_model import BertModel
     from kbert.pipelines.settings import ModelSettings
 
@@ -43,9 +37,8 @@ CONFIG = "bert_config.json"
 VOCABULARY = "vocab.txt"
 PREFIX = "bert_model.ckpt"
 _HEAD_DROPOUT = "classifier_dropout"  # Google's code ignores entries that it does not know
-_SLOTS = ("/adam_m", "/adam_v")  # after the name of a variable
-_GLOBAL_STEP = "global_step"
-_NO_WEIGHTS = (_GLOBAL_STEP, "_CHECKPOINTABLE_OBJECT_GRAPH")
+_SLOTS = ("/adam_m", "/adam_v")  # after the name of a variable: the optimizer's moments
+_NO_WEIGHTS = ("global_step", "_CHECKPOINTABLE_OBJECT_GRAPH")
 NAMES = NameTable(
     "google",
     names={  # the matrices of the heads are [outputs, H]
@@ -93,7 +86,7 @@ CONFIG_NAMES = ConfigNames(
 
 
 class GoogleFormat(Format):
-    """Checkpoints of google-research/bert, optionally with the state of the `AdamW` given as ``optimizer``.
+    """Checkpoints of google-research/bert, without the state of an optimizer.
 
     It holds models of the tasks encoder, pretraining, masked_lm, next_sentence, classification, regression and span.
     """
@@ -101,7 +94,6 @@ class GoogleFormat(Format):
     name = "google"
     title = f"Google's checkpoint ({CONFIG}, {PREFIX}.index)"
     files = (CONFIG, f"{PREFIX}.*", VOCABULARY, SETTINGS)
-    options = ("optimizer",)
 
     def recognises(self, path: pathlib.Path) -> bool:
         """A directory with a TensorFlow checkpoint, its prefix, or one of its files."""
@@ -151,15 +143,12 @@ class GoogleFormat(Format):
         vocabulary: list[str] | None,
         *,
         made_by: Mapping[str, Any] | None = None,
-        optimizer: "keras.optimizers.Optimizer | None" = None,
     ) -> None:
         fields = CONFIG_NAMES.from_kbert(model.config)
         if model.dropout not in (None, 0.1):
             fields[_HEAD_DROPOUT] = model.dropout
         values = {name: value for name, (_, value) in export_tensors(NAMES, model).items()}
         check_held(NAMES, model, pooler=True, reason="BertModel in its modeling.py always has one")
-        if optimizer is not None:
-            values |= _export_slots(optimizer, model)
         write_json(directory / CONFIG, fields)
         write_json(directory / SETTINGS, settings.to_dict())
         if vocabulary is not None:
@@ -264,91 +253,4 @@ def _remarks(tensors, tokens, cased, settings) -> tuple[str, ...]:
         remarks.append(NO_VOCABULARY)
     elif settings is None:
         remarks.append(case_remark(cased))
-    if slots := sum(name.endswith(_SLOTS[0]) for name in tensors.tensors):
-        remarks.append(f"it holds the optimizer's slots of {slots} variables (see kbert.weights.load_slots)")
     return tuple(remarks)
-
-
-# The optimizer's state: `<variable>/adam_m`, `<variable>/adam_v` and `global_step`.
-
-
-def has_slots(path: PathLike, model: "BertModel") -> bool:
-    """Whether a path is a checkpoint of Google's format that has all of the optimizer's values for a model."""
-    path = pathlib.Path(path)
-    return FORMAT.recognises(path) and not _missing(FORMAT.read(path).tensors, model)
-
-
-def _missing(tensors: TFCheckpointFile, model) -> list[str]:
-    stored = tensor_names(NAMES, model)
-    names = {stored[v.path].name + slot for v in model.trainable_variables for slot in _SLOTS} | {_GLOBAL_STEP}
-    return sorted(names - set(tensors.tensors))
-
-
-def load_slots(
-    optimizer: "keras.optimizers.Optimizer", model: "BertModel", source: PathLike, with_step: bool = True
-) -> int:
-    """Loads the moments and the step of a checkpoint into an optimizer, so that training resumes.
-
-    A learning rate schedule continues too, since it reads the step.
-
-    Args:
-        optimizer: `kbert.AdamW` (or Keras' LossScaleOptimizer around one), before its first step.
-        model: the model that it trains, with the weights of that checkpoint.
-        source: path of a checkpoint of Google's format.
-        with_step: False loads the moments alone, and the schedule begins anew.
-
-    Returns:
-        The number of steps done.
-
-    Raises:
-        TypeError: `source` is not a path.
-        ValueError: another optimizer, or a checkpoint without the slots of every trainable variable. Released
-            checkpoints have none.
-
-    Source: google-research/bert, optimization.py.
-
-    Example::
-
-        model = kbert.load_pretrained("pretraining_output/model.ckpt-20000")
-        model.compile(kbert.AdamW(schedule), ...)
-        load_slots(model.optimizer, model, "pretraining_output/model.ckpt-20000")
-    """
-    adamw = _adamw(optimizer)
-    tensors = FORMAT.read(check_path(source, "load_slots: `source`")).tensors
-    stored = tensor_names(NAMES, model)
-    variables = model.trainable_variables
-    if missing := _missing(tensors, model):
-        raise ValueError(
-            f"{tensors.path} lacks {len(missing)} of the optimizer's values, such as {missing[0]}. A released "
-            "checkpoint has none of them: start with load_pretrained alone."
-        )
-    optimizer.build(variables)
-    for variable in variables:
-        tensor = stored[variable.path]
-        for slot, target in zip(_SLOTS, adam_moments(adamw, variable), strict=True):
-            target.assign(tensor.to_kbert(tensors.read(tensor.name + slot), variable.shape))
-    step = int(tensors.read(_GLOBAL_STEP))
-    if with_step:
-        optimizer.iterations.assign(step)
-        adamw.iterations.assign(step)
-    return step
-
-
-def _export_slots(optimizer, model) -> dict[str, Callable[[], np.ndarray]]:
-    """Name there → function that returns the values, as `export_tensors` gives them."""
-    adamw = _adamw(optimizer)
-    stored = tensor_names(NAMES, model)
-    sizes = sizes_of(model.config, model.num_labels)
-    values = {_GLOBAL_STEP: lambda: np.int64(ops.convert_to_numpy(optimizer.iterations))}
-    for variable in model.trainable_variables:
-        tensor = stored[variable.path]
-        for slot, moment in zip(_SLOTS, adam_moments(adamw, variable), strict=True):
-            values[tensor.name + slot] = lambda t=tensor, m=moment: t.from_kbert(ops.convert_to_numpy(m), sizes)
-    return values
-
-
-def _adamw(optimizer) -> AdamW:
-    adamw = base_optimizer(optimizer)
-    if not isinstance(adamw, AdamW):
-        raise ValueError(f"Google's slots are those of kbert.AdamW. Received: {optimizer!r}")
-    return adamw

@@ -6,16 +6,13 @@ import keras
 import pytest
 from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
-from helpers.google_checkpoints import ORIGINAL
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer
 
 import kbert
-from kbert.keras_compat import adam_moments
 from kbert.pretraining.run import run_pretraining
 from kbert.pretraining.run.corpus_data import CorpusData
 from kbert.training import dry_run
-from kbert.weights import load_slots
 
 pytestmark = pytest.mark.usefixtures("same_data")
 
@@ -127,47 +124,6 @@ def test_an_error_in_the_data_is_not_hidden_where_the_output_was_there(records, 
     with pytest.raises(ValueError, match="a damaged shard"):
         kbert.pretrain(records, init=make_pretrainer(16), output=tmp_path / "new", **SHORT)
     assert not (tmp_path / "new").exists()
-
-
-class Started(Exception):
-    pass
-
-
-def started_optimizer(monkeypatch, **options):
-    """The optimizer and the model of a run on the checkpoint that Google's code left, before the first step."""
-    begun = []
-
-    def begin(model, *_, **__):
-        begun.append(model)
-        raise Started
-
-    monkeypatch.setattr(run_pretraining, "fit_steps", begin)
-    with pytest.raises(Started):
-        kbert.pretrain(DOCUMENTS, init=ORIGINAL, **SHORT | {"held_out": 0.2, "sequence_length": 12, **options})
-    return begun[0].optimizer, begun[0]
-
-
-@pytest.mark.slow  # weights/formats/test_google.py::test_an_exact_continuation
-def test_a_run_from_googles_checkpoint_takes_over_its_moments_where_they_fit(monkeypatch, tmp_path, caplog):
-    optimizer, model = started_optimizer(monkeypatch)
-    expected = kbert.load_pretrained(ORIGINAL, task="pretraining")
-    expected.compile(kbert.AdamW(1e-4))
-    assert load_slots(expected.optimizer, expected, ORIGINAL, with_step=False) == 3
-    for one, other in zip(model.trainable_variables, expected.trainable_variables, strict=True):
-        assert one.path == other.path
-        moments = adam_moments(optimizer, one), adam_moments(expected.optimizer, other)
-        assert_arrays_equal(*([moment.numpy() for moment in both] for both in moments))
-    assert any(m.numpy().any() for m in adam_moments(optimizer, model.trainable_variables[0]))
-    assert int(optimizer.iterations) == 0 and "moments of step 3" in caplog.text
-    caplog.clear()
-    for options in ({"bias_correction": True}, {"optimizer": "lamb"}):
-        optimizer, model = started_optimizer(monkeypatch, **options)
-        assert not optimizer.built or not any(variable.numpy().any() for variable in optimizer.variables[2:])
-    released = tmp_path / "released"  # without slots
-    kbert.save_pretrained(expected, released, format="google", tokenizer=expected.pretrained.tokenizer)
-    monkeypatch.setattr(f"{__name__}.ORIGINAL", released)
-    started_optimizer(monkeypatch)
-    assert "moments" not in caplog.text
 
 
 OFTEN = {"log_every": 1, "checkpoint_every": 1, "keep_best": True}

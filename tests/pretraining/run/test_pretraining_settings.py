@@ -61,8 +61,6 @@ def test_settings_are_complete_and_identify_objects():
         ({"batch_size_ramp": (4, 0.5)}, "must begin below the batch size. Received: 4, of 4"),
         ({"left_to_right": True, "keep_rate": 0.0}, "masks none. Received: {'keep_rate': 0.0}"),
         ({"left_to_right": True, "whole_word": True}, "masks none"),
-        ({"span_length": 3, "whole_word": True}, "either `span_length` or `whole_word`"),
-        ({"span_length": 3, "names": "names.txt"}, "either `span_length` or `names`"),
         ({"left_to_right": True, "names": "names.txt"}, "masks none. Received: {'names': 'names.txt'}"),
         ({"random_next_rate": 0.4, "next_sentence": False}, "`random_next_rate` is for next sentence prediction"),
         ({"mask_rate": 0.0}, r"`mask_rate` must be a number in \(0, 1\]"),

@@ -26,7 +26,7 @@ from kbert.layers.bilstm import BiLstm
 from kbert.optim.lamb import Lamb
 from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.preprocessing.preprocessor import TextPreprocessor
-from kbert.serving.exported_pipeline import ExportedPipeline, pipeline_loader
+from kbert.serving.exported_pipeline import ExportedPipeline, open_pipeline
 from kbert.tasks.labelled_text import label_ids
 from kbert.tasks.table import Table
 from kbert.text.learn_vocabulary import learn_vocabulary
@@ -233,7 +233,7 @@ def test_a_path_that_is_none_names_its_argument(pipeline):
         (lambda wrong: kbert.export(pipeline, wrong), "directory"),
         (lambda wrong: kbert.audit(wrong), "saved_model"),
         (lambda wrong: ExportedPipeline(wrong), "directory"),
-        (lambda wrong: pipeline_loader(wrong), "source"),
+        (lambda wrong: open_pipeline(wrong), "source"),
         (lambda wrong: kbert.evaluate(wrong, TASK, ROW), "pipeline"),
         (lambda wrong: kbert.evaluate([pipeline, wrong], TASK, ROW), "pipeline"),
         (lambda wrong: kbert.finetune(wrong, TASK, ROW), "source"),

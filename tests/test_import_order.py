@@ -13,7 +13,7 @@ from helpers.paths import ROOT
 from helpers.run_python import assert_imports_none
 
 ROOMS = (
-    "lazy import_hooks versions checks options files locks beam stateless_random keras_compat xla "
+    "lazy import_hooks versions checks options files locks stateless_random keras_compat xla "
     "config text corpus pretraining preprocessing layers optim models answers pipelines weights training inspection "
     "tasks finetuning pretraining.run serving inspection.playground cli commands __main__"
 ).split()

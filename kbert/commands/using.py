@@ -27,13 +27,11 @@ def report_scores(scores: Mapping[str, Any]) -> None:
 
 def _predict(asked) -> dict[str, Any]:
     from kbert.files import write_json
-    from kbert.finetuning.predict_file import predict_file, predict_file_with_beam
-    from kbert.serving.exported_pipeline import pipeline_loader, trained_options
+    from kbert.finetuning.predict_file import predict_file
+    from kbert.serving.exported_pipeline import open_pipeline, trained_options
     from kbert.tasks.table import TABLES
 
     start = time.monotonic()
-    if asked.runner is None and (asked.beam_flags or asked.shared):
-        raise ValueError("predict: `shared`, and flags after --, need `runner`. Received: no runner")
     output = pathlib.Path(asked.output)
     metrics_path = output.with_name(output.name + ".metrics.json")  # answers.csv and answers.jsonl have one each
     output = check_output_file(output, asked.overwrite, (".jsonl", ".csv"), [metrics_path])
@@ -52,12 +50,8 @@ def _predict(asked) -> dict[str, Any]:
         "overwrite": asked.overwrite,
         **given(format=asked.format, choice_columns=asked.choices),
     }
-    load = pipeline_loader(asked.source, asked.precision, **options)
-    if asked.runner is None:
-        texts = predict_file(load(), asked.input, output, **reading)
-    else:
-        beam = {"runner": asked.runner, "beam_flags": list(asked.beam_flags), "shared": asked.shared}
-        texts = predict_file_with_beam(load, asked.input, output, **beam, **reading)
+    pipeline = open_pipeline(asked.source, asked.precision, **options)
+    texts = predict_file(pipeline, asked.input, output, **reading)
     result = {"settings": asked.settings(), "texts": texts, "seconds": round(time.monotonic() - start, 1)}
     write_json(metrics_path, result)
     return result
@@ -85,9 +79,6 @@ def predict(
     null_threshold: Literal["stored", "off"] | float = "stored",
     batch_size: Count = 32,
     precision: Precision = "auto",
-    runner: str | None = None,
-    shared: PathLike | None = None,
-    beam_flags: list[str] = (),
     overwrite: bool = False,
 ) -> dict[str, Any]:
     """Runs a trained model on every text of a file.
@@ -95,8 +86,7 @@ def predict(
     A classifier returns label and probabilities, a regressor a score, a pre-trained model tokens for each [MASK], an
     encoder an embedding, multiple choice the number of the best choice, a tagger the entities or all words, a span
     extractor the answer, its position in the context, and the n best answers. `output` appears when it is complete; the
-    same command resumes a killed run. The .metrics.json beside it has settings and time. With `runner`, Apache Beam
-    runs several processes or machines, with the same result; what follows -- are Beam's own flags.
+    same command resumes a killed run. The .metrics.json beside it has settings and time.
 
     Args:
         source: a model, or a SavedModel of ``kbert export``, whose settings are then those of the export.
@@ -116,9 +106,6 @@ def predict(
         window_pooling, null_threshold: see `kbert.evaluate`.
         batch_size: texts per batch.
         precision: of the arithmetic.
-        runner: an Apache Beam runner, such as DirectRunner.
-        shared: with `runner`: a directory that all workers see.
-        beam_flags: Beam's own flags, such as ``--direct_num_workers=4``.
         overwrite: replace `output`, and what a killed run with other settings left.
 
     Returns:

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kbert.beam import delete_shared
 from kbert.checks import check_bool, check_directory, check_integers, check_numbers, check_positive, differing, shown
+from kbert.corpus.beam import delete_shared
 from kbert.corpus.pool import TokenPool, is_held_out, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records, vocabulary_hash

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kbert.beam import SharedDirectory, import_beam, load_once, run_beam
+from kbert.corpus.beam import SharedDirectory, import_beam, load_once, run_beam
 from kbert.corpus.documents import check_format, file_documents, raise_no_sentences, report_formats
 from kbert.corpus.pool import TokenPool, is_held_out, pool_function, pool_is_full, text_chunks
 from kbert.corpus.reading_errors import UnreadableInput

@@ -1,29 +1,18 @@
-"""Writes a pipeline's answers to every row of a file; a killed run resumes. By one process, or with Apache Beam:
-
-    rows ─► numbered parts of the rows ─► parts of the answers ─► answer file
-            the starting program          one worker a part       the starting program
-
-Parts are files in a directory that all workers share; only their numbers pass through the pipeline.
-"""
+"""Writes a pipeline's answers to every row of a file; a killed run resumes."""
 
 import contextlib
-import dataclasses
-import functools
 import glob
 import hashlib
-import itertools
 import json
 import logging
 import os
 import pathlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kbert.beam import SharedDirectory, delete_shared, import_beam, load_once, run_beam
 from kbert.checks import check_path, differing
 from kbert.files import (
-    atomic_file,
     check_file,
     check_signature,
     explain_full_disk,
@@ -35,7 +24,6 @@ from kbert.files import (
 )
 from kbert.finetuning.prediction_rows import (
     ColumnNames,
-    Rows,
     answer_lines,
     answered_rows,
     check_output,
@@ -50,7 +38,6 @@ from kbert.training.callbacks import PredictionProgress
 _LOGGER = logging.getLogger("kbert")
 _SECONDS = 20.0  # between two states from which a killed run can resume
 _AGAIN = "--overwrite starts again"
-_PART_ROWS = 1024  # about how many rows a worker answers at once
 
 
 def predict_file(
@@ -226,147 +213,3 @@ class _Unfinished:
         if issubclass(kind, ValueError) or not self.state.is_file():
             self.partial.unlink()  # an error in the rows would occur again
             self.state.unlink(missing_ok=True)
-
-
-def predict_file_with_beam(
-    load: Callable[[], Any],
-    source: PathLike,
-    output: PathLike,
-    *,
-    runner: str,
-    beam_flags: Sequence[str] = (),
-    shared: PathLike | None = None,
-    columns: ColumnNames | None = None,
-    trained: Mapping | None = None,
-    keep: Sequence[str] = (),
-    batch_size: int = 32,
-    overwrite: bool = False,
-    **reading,
-) -> int:
-    """Writes the answers to all rows of a file, in their order, computed by the workers of an Apache Beam runner.
-
-    The output is that of `kbert.finetuning.predict_file`: batches are the same, and the parts are joined in
-    their order when all are done. Each worker process loads the model once. The same call after a kill answers only
-    the parts that are missing.
-
-    Args:
-        load: function without arguments that can be pickled and returns the `kbert.Pipeline` or
-            `kbert.serving.ExportedPipeline`; called here and in each worker process, which must find
-            the model under the same path.
-        source, output, columns, trained, keep, batch_size, overwrite, **reading: see `predict_file`.
-        runner: a name that Apache Beam knows, such as ``DirectRunner`` or ``FlinkRunner``.
-        beam_flags: Beam's own flags, such as ``--direct_num_workers=4``.
-        shared: a directory that all workers see under this path, for the rows and their answers; None: one beside
-            `output`.
-
-    Returns:
-        The number of rows.
-
-    Raises:
-        FileNotFoundError: there is no such source.
-        FileExistsError: `output` exists.
-        BlockingIOError, FullDisk: as `predict_file`.
-        ValueError: as `predict_file`; an unknown runner.
-        RuntimeError: Apache Beam is not installed, workers do not see `shared` or have another model, or the pipeline
-            failed.
-    """
-    source, output = _check_paths("predict_file_with_beam", source, output)
-    import_beam()
-    pipeline = load()
-    with explain_full_disk(output), locked_output(output) as place:
-        check_output(pipeline, output, overwrite)
-        columns, rows = rows_to_answer(pipeline, source, columns, keep, trained, **reading)
-        batch_size = rows_at_once(pipeline, batch_size)
-        job = _Job(load, pipeline.fingerprint(), columns, batch_size, output.suffix)
-        content = [sha256(source), job.fingerprint, _as_json(columns), list(keep), batch_size, output.suffix, reading]
-        name = "answers-" + hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
-        own = place.with_name(place.name + ".parts")
-        job.shared = SharedDirectory((own if shared is None else pathlib.Path(shared).absolute()) / name)
-        job.shared.open()
-        try:
-            parts = _write_parts(job, rows)
-            run_beam(runner, beam_flags, functools.partial(_build, job=job, parts=parts))
-            job.shared.raise_reported(ValueError)
-        except ValueError:
-            # An error of the rows would occur again; one of the runner's name must not cost what is done.
-            if job.shared.failed() or not any(pathlib.Path(job.shared.path).glob("answers-*")):
-                _delete(job, own)
-            raise
-        with atomic_file(place, "wb") as file:
-            for number in range(parts):
-                file.write(job.shared.read(_answers(number)))
-        _delete(job, own)
-    return len(rows)
-
-
-@dataclasses.dataclass(eq=False)
-class _Job:
-    """What every worker must know; pickled, without the model."""
-
-    load: Callable
-    fingerprint: str
-    columns: Mapping[str, TextColumns]
-    batch_size: int
-    suffix: str
-    shared: SharedDirectory | None = None
-
-    def pipeline(self):
-        """The pipeline of this process."""
-        return load_once(self.fingerprint, self._load)
-
-    def _load(self):
-        self.shared.check()
-        pipeline = self.load()
-        if pipeline.fingerprint() != self.fingerprint:
-            raise RuntimeError("Expected workers to find the model of the starting program. Received: another model.")
-        return pipeline
-
-
-def _delete(job: _Job, own: pathlib.Path) -> None:
-    job.shared.delete()
-    delete_shared(own)
-
-
-def _write_parts(job: _Job, rows: Rows) -> int:
-    """Writes the rows in numbered parts, whole batches each; returns how many parts."""
-    part_batches = max(1, _PART_ROWS // job.batch_size)
-    batches = rows.batches(0, job.batch_size)
-    for number in itertools.count():
-        part = list(itertools.islice(batches, part_batches))
-        if not part:
-            return number
-        if not job.shared.exists(_rows(number)):
-            job.shared.write_json(_rows(number), part)
-
-
-def _build(pipeline, job: _Job, parts: int) -> None:
-    beam = import_beam()
-    (
-        pipeline
-        | "parts" >> beam.Create(range(parts))
-        | "share out parts" >> beam.Reshuffle()
-        | "answer" >> beam.Map(functools.partial(_answer_part, job))
-    )
-
-
-def _answer_part(job: _Job, number: int) -> int:
-    shared = job.shared
-    lines = []
-    if shared.exists(_answers(number)) or shared.failed():
-        return number
-    with shared.reporting(number):
-        pipeline = job.pipeline()
-        for position, batch in enumerate(shared.read_json(_rows(number))):
-            header = number == 0 and position == 0
-            answered = answered_rows(pipeline, batch, job.columns, job.batch_size)
-            lines.append(answer_lines(answered, pipeline.answers, job.suffix, header))
-        shared.write(_answers(number), b"".join(lines))
-    return number
-
-
-def _rows(number: int) -> str:
-    return f"rows-{number:06d}.json"
-
-
-def _answers(number: int) -> str:
-    return f"answers-{number:06d}"

@@ -1,9 +1,7 @@
 """What answers a file: a SavedModel of `kbert.export` in this process, or a stored model."""
 
-import functools
 import hashlib
 import os
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -150,18 +148,19 @@ def load_pipeline(source: str | os.PathLike, precision: str = "auto", **options)
         return build_pipeline(model, **(task_class(model.task).prediction_options | options))
 
 
-def pipeline_loader(source: str | os.PathLike, precision: str = "auto", **options) -> Callable:
-    """A function without arguments that loads a `kbert.Pipeline` or an `ExportedPipeline`.
+def open_pipeline(source: str | os.PathLike, precision: str = "auto", **options) -> "Pipeline | ExportedPipeline":
+    """The `kbert.Pipeline` of a stored model, or the `ExportedPipeline` of a SavedModel.
 
-    Processes can hand it to each other. A SavedModel refuses `precision` and `options`: it has its own.
+    Raises:
+        ValueError: `precision` or `options` for a SavedModel, whose settings are fixed.
     """
-    check_source("pipeline_loader: `source`", source, "the path of a SavedModel")
+    check_source("open_pipeline: `source`", source, "the path of a SavedModel")
     if find_export(source) is None:
-        return functools.partial(load_pipeline, source, precision, **options)
+        return load_pipeline(source, precision, **options)
     if options or precision != "auto":
         received = sorted(options) + ["precision"] * (precision != "auto")
         raise ValueError(f"{source} is a SavedModel, whose settings are fixed. Received: {received}")
-    return functools.partial(ExportedPipeline, source)
+    return ExportedPipeline(source)
 
 
 def trained_options(source: str | os.PathLike) -> dict[str, Any]:

@@ -148,7 +148,7 @@ def test_what_is_kept_of_json_lines_stays_as_it_is(models, tmp_path):
 
 def test_columns_of_every_table_can_be_kept(models, tmp_path, monkeypatch):
     kept = []
-    monkeypatch.setattr(exported_pipeline, "pipeline_loader", lambda *arguments, **options: lambda: None)
+    monkeypatch.setattr(exported_pipeline, "open_pipeline", lambda *arguments, **options: None)
     module = importlib.import_module("kbert.finetuning.predict_file")  # the package has a function of this name
     monkeypatch.setattr(module, "predict_file", lambda *arguments, keep, **options: kept.append(keep) or 1)
     for suffix in TABLES:
@@ -242,9 +242,9 @@ def test_what_is_stored_is_kept_turned_off_or_replaced(models, tmp_path, monkeyp
 
     def loader(source, precision, **options):
         given.append(options)
-        return lambda: models[1]["single"]
+        return models[1]["single"]
 
-    monkeypatch.setattr(exported_pipeline, "pipeline_loader", loader)
+    monkeypatch.setattr(exported_pipeline, "open_pipeline", loader)
     source = write_table(tmp_path / "in.csv", text=TEXTS[:2])
     for flags, options in (
         ((), {}),

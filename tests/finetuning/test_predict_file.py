@@ -1,6 +1,5 @@
 """Predictions of a file: a killed run is continued with the same result, and the output appears whole."""
 
-import functools
 import gzip
 import importlib
 import io
@@ -19,7 +18,7 @@ from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.files import FullDisk
-from kbert.finetuning.predict_file import predict_file, predict_file_with_beam
+from kbert.finetuning.predict_file import predict_file
 from kbert.finetuning.prediction_rows import table_rows
 from kbert.training import callbacks
 
@@ -351,18 +350,15 @@ def test_a_source_that_changes_while_it_is_read_is_an_error(pipeline, tmp_path, 
 def test_the_inputs_are_not_replaced_by_their_answers(pipeline, source, tmp_path):
     before = source.read_bytes()
     (tmp_path / "link.csv").symlink_to(source)
-    by_beam = functools.partial(predict_file_with_beam, lambda: pipeline, runner="DirectRunner")
     for output in (source, tmp_path / "link.csv"):
-        for answer in (functools.partial(run, pipeline), by_beam):
-            with pytest.raises(ValueError, match="Expected another file for the answers than that of the inputs"):
-                answer(source, output, overwrite=True)
+        with pytest.raises(ValueError, match="Expected another file for the answers than that of the inputs"):
+            run(pipeline, source, output, overwrite=True)
     assert source.read_bytes() == before
     for name in ("none.csv", "none.txt"):
-        for answer in (functools.partial(predict_file, pipeline), by_beam):
-            with pytest.raises(
-                FileNotFoundError, match=f"Expected a file of inputs. Received: .*{name}', which is not a file"
-            ):
-                answer(tmp_path / name, tmp_path / "a.jsonl")
+        with pytest.raises(
+            FileNotFoundError, match=f"Expected a file of inputs. Received: .*{name}', which is not a file"
+        ):
+            predict_file(pipeline, tmp_path / name, tmp_path / "a.jsonl")
 
 
 def test_an_output_that_another_program_wrote_meanwhile_is_not_replaced(pipeline, source, tmp_path, monkeypatch):

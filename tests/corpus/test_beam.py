@@ -8,7 +8,7 @@ import threading
 import pytest
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 
-from kbert.beam import SharedDirectory, delete_shared, load_once, run_beam
+from kbert.corpus.beam import SharedDirectory, delete_shared, load_once, run_beam
 
 module = importlib.import_module("kbert.corpus.write_records_with_beam")  # its name means the function
 

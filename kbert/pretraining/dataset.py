@@ -8,6 +8,7 @@ number of replicas.
 Shapes: B batch, S sequence, P predictions, K parts of a packed row, n sentences, r rows that are laid out at once.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -23,9 +24,8 @@ from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.keras_compat import with_known_length
 from kbert.pretraining.masking import NextTokens, TokenMasking
-from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens
-from kbert.pretraining.rows import add_further_parts, arrange_in_rows, count_rows, row_of_pairs
-from kbert.pretraining.shared_graphs import shared_pairs, shared_rows
+from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens, sentence_pairs
+from kbert.pretraining.rows import add_further_parts, arrange_in_rows, count_rows, packed_rows, plain_rows, row_of_pairs
 from kbert.pretraining.sources import (
     Source,
     TextSource,
@@ -187,7 +187,6 @@ def pretraining_dataset(
         dataset = drawn.skip(start_step * batch_size + start_row).batch(batch_size, drop_remainder=not evaluation)
         return _finished(dataset, batch_size if evaluation else None, evaluation, batches)
     pairing = (max_tokens, short_sequence_rate, random_next_rate, next_sentence)
-    sentence_pairs = shared_pairs(*pairing)
     parts = num_parts or default_num_parts(sequence_length)
 
     def find_rows(table):
@@ -196,9 +195,13 @@ def pretraining_dataset(
     def visit(epoch):
         return epoch if dupe_factor is None else epoch % dupe_factor
 
+    @functools.partial(tf.function, autograph=False, reduce_retracing=True)  # counting calls it eagerly, too
+    def draw_pairs(pool, epoch):
+        return sentence_pairs(pool, seed, visit(epoch), *pairing)
+
     def count(pool, epoch):
         if packed:
-            return count_rows(find_rows(sentence_pairs(pool, seed, visit(epoch))))
+            return count_rows(find_rows(draw_pairs(pool, epoch)))
         return count_pairs(pool, seed, visit(epoch), *pairing)
 
     rows_before = start_step * batch_size + start_row
@@ -214,7 +217,7 @@ def pretraining_dataset(
         pools = text_pools(documents, tokenizer, pool_sentences).map(_graph(lambda epoch, _, pool: (epoch, pool)))
 
     def draw(epoch, pool):
-        table = sentence_pairs(pool, seed, visit(epoch))
+        table = draw_pairs(pool, epoch)
         first = tf.reduce_sum(pool.document_ids[:1])  # 0 for an empty pool
         order = permutation(fold_in(seed, _ORDER, epoch, first), tf.size(table.keys))
         table = PairTable(*(tf.gather(column, order) for column in table))
@@ -285,16 +288,15 @@ def masked_rows(
         return starts.map(_graph(lambda start: (values, *_rows_from(start, table, splits, columns))))
 
     rows = drawn.scan(tf.constant(rows_before, tf.int64), _graph(_skip)).prefetch(1).flat_map(_graph(divide))
-    lay_out = shared_rows(
-        masking,
-        rows.element_spec[:3],
-        sequence_length=sequence_length,
-        next_sentence=next_sentence,
-        num_parts=num_parts,
-    )
+    options = {"sequence_length": sequence_length, "next_sentence": next_sentence}
+
+    def lay_out(values, table, splits, *columns):
+        if num_parts is None:
+            return *plain_rows(masking, values, table, **options), *columns
+        return *packed_rows(masking, values, table, splits, num_parts=num_parts, **options), *columns
 
     return rows.map(
-        _graph(lambda values, table, splits, *columns: (*lay_out(values, table, splits), *columns)),
+        _graph(lay_out),
         num_parallel_calls=2,
         deterministic=True,
     )

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
 
 
-# The arguments of `TokenMasking`. Graphs of datasets are shared by masks with equal ones: see `shared_graphs`.
+# The arguments of `TokenMasking`.
 OPTIONS = ("max_predictions", "mask_rate", "mask_token_rate", "keep_rate", "random_token_rate", "whole_word")
 _SELECTION, _CORRUPTION, _REPLACEMENT = 1, 2, 3  # independent streams of numbers under one key
 

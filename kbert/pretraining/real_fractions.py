@@ -12,9 +12,8 @@ from kbert.corpus.pool import TokenPool, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.pretraining.masking import NextTokens, TokenMasking
-from kbert.pretraining.pairs import max_pair_tokens
+from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
 from kbert.pretraining.rows import add_further_parts, count_rows, part_lengths, row_of_pairs
-from kbert.pretraining.shared_graphs import shared_pairs
 from kbert.pretraining.sources import Source, open_source, resolve_held_out, text_documents
 
 if TYPE_CHECKING:
@@ -57,8 +56,8 @@ def real_fractions(
     """
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
     pool = first_pool(source, tokenizer, seed, held_out)
-    draw_pairs = shared_pairs(max_tokens, _SHORT_SEQUENCE_RATE, random_next_rate, next_sentence)
-    table = draw_pairs(pool, seed, tf.constant(0, tf.int64))
+    draw_pairs = tf.function(sentence_pairs, autograph=False)
+    table = draw_pairs(pool, seed, 0, max_tokens, _SHORT_SEQUENCE_RATE, random_next_rate, next_sentence)
     if left_to_right:
         masking = NextTokens(tokenizer, max_predictions)
     else:

@@ -16,15 +16,12 @@ from helpers.pretraining_batches import (
     rows,
 )
 from helpers.tiny_bert import tiny_config
-from helpers.tiny_corpus import VOCABULARY, make_tokenizer
+from helpers.tiny_corpus import VOCABULARY
 
 from kbert.models.pretrainer import BertPretrainer
-from kbert.pretraining import shared_graphs
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
-from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.real_fractions import real_fractions
 from kbert.pretraining.rows import assign_rows
-from kbert.text.tokenizer import BertTokenizer
 
 S, P = 90, 14
 PACKED = {"packed": True, "sequence_length": S, "max_predictions": P}
@@ -228,44 +225,6 @@ def test_by_hand():
     assert assign_rows([8, 8], [1, 1], 8, 1, 1).tolist() == [0, 1]
     assert assign_rows([7, 6, 2, 1], [1] * 4, 8, 9, 9).tolist() == [0, 1, 1, 0]  # the least space that is enough
     assert assign_rows([], [], 8, 2, 2).tolist() == []
-
-
-@pytest.mark.parametrize("packed", [pytest.param(False, marks=pytest.mark.slow), True])
-def test_datasets_of_the_same_settings_share_their_graphs(records, tokenizer, packed):
-    """Whatever their seed and batch size, held out or not: a run has datasets of each kind."""
-    kind = PACKED if packed else PLAIN
-    dataset_of(records, tokenizer, seed=5, **kind)
-    before = [graph.cache_info().misses for graph in (shared_graphs._pairs_graph, shared_graphs._rows_graph)]
-    dataset_of(records, make_tokenizer(), batch_size=3, evaluation=True, batches=1, **kind)
-    assert [graph.cache_info().misses for graph in (shared_graphs._pairs_graph, shared_graphs._rows_graph)] == before
-
-
-def test_what_a_graph_depends_on_is_in_its_key(tokenizer):
-    def masking(tokenizer=tokenizer, max_predictions=3, **options):
-        return TokenMasking(tokenizer, max_predictions, **options)
-
-    moved = BertTokenizer([*VOCABULARY[:1], *VOCABULARY[2:], VOCABULARY[1]])  # other ids of [UNK], [CLS] and so on
-    larger = BertTokenizer([*VOCABULARY, "more"])
-    other_pieces = BertTokenizer([*VOCABULARY[:-1], "zz"])
-    own_special = BertTokenizer(VOCABULARY, special_tokens_in_text=["[unused0]"])
-    layers = [
-        masking(),
-        masking(max_predictions=4),
-        masking(mask_rate=0.3),
-        masking(mask_token_rate=0.7, keep_rate=0.2),
-        masking(mask_token_rate=0.7, random_token_rate=0.2),
-        masking(whole_word=True),
-        masking(other_pieces, whole_word=True),
-        masking(moved),
-        masking(larger),
-        masking(own_special),
-        NextTokens(tokenizer, 3),
-        NextTokens(tokenizer, 4),
-        NextTokens(moved, 3),
-    ]
-    assert len({shared_graphs._identity(layer) for layer in layers}) == len(layers)
-    assert shared_graphs._identity(masking(make_tokenizer())) == shared_graphs._identity(masking())
-    assert shared_graphs._identity(masking(other_pieces)) == shared_graphs._identity(masking())  # only whole words ask
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,7 @@
 """Writes a pipeline's answers to every row of a file; a killed run resumes."""
 
 import contextlib
+import dataclasses
 import glob
 import hashlib
 import json

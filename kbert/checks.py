@@ -1,5 +1,6 @@
 """Checks that many arguments need; `owner` and `name` are those of the argument, for the message."""
 
+import logging
 import numbers
 import os
 import pathlib
@@ -123,6 +124,15 @@ def _given(value):
     if isinstance(value, dict):
         return {name: _given(inner) for name, inner in value.items() if inner is not None}
     return [_given(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def warn_of_empty_texts(column: str, count: int, total: int, first: str) -> None:
+    """Logs how many of a column's texts are empty, and where the first one is. None, NaN and null are empty texts."""
+    if count:
+        logging.getLogger("kbert").warning(
+            "%s of %s texts in %r are empty, None, NaN or null (first: %s). The model reads them as empty texts.",
+            *(f"{count:,}", f"{total:,}", column, first),
+        )
 
 
 def is_missing(value: Any) -> bool:

@@ -76,7 +76,7 @@ def train_embeddings(
 
     keras.utils.set_random_seed(seed)
     task = kbert.tasks.Similarity(text_pair=None if pairs == "same" else "pair", temperature=temperature)
-    train = task.from_memory(pairs_of(corpus, pairs, examples))
+    train = task.read(pairs_of(corpus, pairs, examples))
     scored = kbert.tasks.Similarity(text="sentence1", text_pair="sentence2", label="score", score_range=(0, 5))
     dev = None if sts_b is None else scored.read(GLUE_TASKS["STS-B"].path(sts_b, "dev"))
 

@@ -1,5 +1,6 @@
 """Files of inputs without labels, for predictions: tables, lines, the tasks' own formats; and the lines of answers."""
 
+import collections
 import csv
 import dataclasses
 import inspect
@@ -10,7 +11,7 @@ import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kbert.checks import check_bool, check_path, check_positive
+from kbert.checks import check_bool, check_path, check_positive, warn_of_empty_texts
 from kbert.options import PathLike
 from kbert.pipelines.pipeline import check_columns_taken
 from kbert.pipelines.registry import task_class
@@ -22,6 +23,7 @@ from kbert.tasks.table import (
     iterate_json_lines,
     iterate_lines,
     iterate_table,
+    place,
     table_columns,
 )
 
@@ -35,16 +37,27 @@ _LONGEST = 1 << 20  # characters of a cell: an input takes some 200 bytes of mem
 class Rows:
     """Rows of inputs, which may be more than fit into memory: every iteration reads them anew.
 
-    All are read once at first, to check and count them. A cell that is too large is an error that names the row.
+    All are read once at first, to check and count them. A cell that is too large is an error that names the row. Empty
+    texts are counted in a warning. `texts` has the columns that make each of a row's texts.
     """
 
-    def __init__(self, read: Callable[[], Iterator[tuple[str, dict[str, Any]]]]) -> None:
+    def __init__(
+        self, read: Callable[[], Iterator[tuple[str, dict[str, Any]]]], texts: Sequence[tuple[str, ...]] = ()
+    ) -> None:
         self._read = read  # yields (where a row stands, the row: column → value)
         self._number = 0
+        empty = collections.Counter()
+        first = {}
         for where, row in read():
             self._number += 1
             for name, cell in row.items():
                 _check_size(where, name, cell)
+            for names in texts:
+                if all(isinstance(row[name], str) and not row[name].strip() for name in names):
+                    empty[names] += 1
+                    first.setdefault(names, where)
+        for names, count in empty.items():
+            warn_of_empty_texts(", ".join(names), count, self._number, first[names])
 
     def __len__(self) -> int:
         return self._number
@@ -70,51 +83,52 @@ def _check_size(where: str, name: str, cell) -> None:
         )
 
 
-def column_rows(path: PathLike, columns: Mapping[str, Sequence[Any]]) -> Rows:
+def column_rows(path: PathLike, columns: Mapping[str, Sequence[Any]], texts: Sequence[tuple[str, ...]]) -> Rows:
     """Rows of columns in memory."""
 
     def read():
         for number, row in enumerate(zip(*columns.values(), strict=True), start=1):
             yield f"{path}, row {number}", dict(zip(columns, row, strict=True))
 
-    return Rows(read)
+    return Rows(read, texts)
 
 
-def table_rows(path: PathLike, columns: Sequence[str], keep: Sequence[str]) -> Rows:
-    """Rows of a CSV, TSV or JSON-lines file; values of the columns to keep stay as they are in JSON lines."""
+def table_rows(
+    path: PathLike, columns: Sequence[str], keep: Sequence[str], texts: Sequence[tuple[str, ...]] = ()
+) -> Rows:
+    """Rows of a table; values of the columns to keep stay as they are in JSON lines."""
     path = pathlib.Path(path)
 
     def read():
         if not keep or path.suffix.lower() not in JSON_LINES:
             for number, row in iterate_table(path, [*columns, *keep]):
-                yield f"{path}, line {number}", row
+                yield place(path, number), row
             return
-        objects = iterate_json_lines(path, as_written=False)
-        for (_, row), (number, entry) in zip(iterate_table(path, columns), objects, strict=True):
+        for (_, row), (number, entry) in zip(iterate_table(path, columns), iterate_json_lines(path), strict=True):
             if missing := [name for name in keep if name not in entry]:
                 raise ValueError(f"{path}, line {number}: expected the keys {list(keep)}. Missing: {missing}")
             kept = {name: entry[name] for name in keep}
             check_characters(json.dumps(kept, ensure_ascii=False), f"{path}, line {number}")
             yield f"{path}, line {number}", row | kept
 
-    return Rows(read)
+    return Rows(read, texts)
 
 
-def line_rows(path: PathLike, names: Sequence[str]) -> Rows:
+def line_rows(path: PathLike, names: Sequence[str], texts: Sequence[tuple[str, ...]]) -> Rows:
     """A row for each line of a file, as `iterate_lines` reads them: a text, or two separated by a tab."""
     if len(names) > 2:
         raise ValueError(f"{path}: expected a table, or a file that the task reads, with {list(names)}")
 
     def read():
         for number, line in enumerate(iterate_lines(path), start=1):
-            texts = line.split("\t") if len(names) == 2 else [line]
-            if len(texts) != len(names):
+            cells = line.split("\t") if len(names) == 2 else [line]
+            if len(cells) != len(names):
                 raise ValueError(
-                    f"{path}, line {number}: expected two texts with a tab between them. Received: {len(texts)}"
+                    f"{path}, line {number}: expected two texts with a tab between them. Received: {len(cells)}"
                 )
-            yield f"{path}, line {number}", dict(zip(names, texts, strict=True))
+            yield f"{path}, line {number}", dict(zip(names, cells, strict=True))
 
-    return Rows(read)
+    return Rows(read, texts)
 
 
 def read_rows(pipeline: Any, path: PathLike, columns: ColumnNames, keep: Sequence[str] = (), **reading) -> Rows:
@@ -141,19 +155,20 @@ def read_rows(pipeline: Any, path: PathLike, columns: ColumnNames, keep: Sequenc
     read_columns = task_class(pipeline.task).read_columns
     if other := sorted(set(reading) - set(inspect.signature(read_columns).parameters)):
         raise ValueError(f"Expected no {other} for the inputs of a {pipeline.task} model. Received: {reading}")
-    read = read_columns(path, {name: names_of(each)[0] for name, each in columns.items()}, **reading)
-    names = [name for each in columns.values() for name in names_of(each)] if read is None else list(read)
+    texts = [names_of(each) for each in columns.values()]
+    read = read_columns(path, {name: names[0] for name, names in zip(columns, texts, strict=True)}, **reading)
+    names = [*itertools.chain(*texts)] if read is None else list(read)
     keep = [name for name in keep if name not in names]
     if read is None:
         if is_table:
             _check_inputs(pipeline, path, columns)
         elif pathlib.Path(path.stem).suffix.lower() in TABLES:
             raise ValueError(f"{path}: expected a table as it is, not compressed. Unpack it.")
-        return table_rows(path, names, keep) if is_table else line_rows(path, names)
+        return table_rows(path, names, keep, texts) if is_table else line_rows(path, names, texts)
     if keep:
         rows = list(table_rows(path, (), keep))
         read |= {name: [row[name] for row in rows] for name in keep}
-    return column_rows(path, read)
+    return column_rows(path, read, [(names[0],) for names in texts])
 
 
 def _check_inputs(pipeline, path: pathlib.Path, columns: ColumnNames) -> None:

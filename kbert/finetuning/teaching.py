@@ -20,6 +20,7 @@ from kbert.optim.distillation_loss import DistillationLoss
 from kbert.options import Arguments, Distillation
 from kbert.pipelines.pipeline import Pipeline, joined_columns
 from kbert.pipelines.text_columns import TextColumns
+from kbert.preprocessing.strings import warn_of_empty_strings
 from kbert.tasks.examples import Examples
 from kbert.tasks.task import Task, TeacherAnswers
 from kbert.training.made_by import identify_model
@@ -112,4 +113,5 @@ def _read_texts(data, task: Task, pipeline: Pipeline) -> dict[str, list[str]]:
         texts = [{name: each.text(row) for name, each in columns.items()} for row in rows]
         return {name: [row[name] for row in texts] for name in names}
     strings = joined_columns(data, TextColumns.from_fields(fields, names), "finetune: `unlabelled`")
+    warn_of_empty_strings(strings)
     return {name: [text.decode() for text in column.numpy()] for name, column in strings.items()}

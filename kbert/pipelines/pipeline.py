@@ -30,7 +30,13 @@ from kbert.pipelines.targets import check_rows, class_weight_ids, label_ids, spl
 from kbert.pipelines.text_columns import TextColumns
 from kbert.preprocessing.buckets import longest_first, padding_for, trim_padding
 from kbert.preprocessing.preprocessor import Preprocessor
-from kbert.preprocessing.strings import as_text, check_batches, column_names, string_columns
+from kbert.preprocessing.strings import (
+    as_text,
+    check_batches,
+    column_names,
+    string_columns,
+    warn_of_empty_strings,
+)
 from kbert.preprocessing.window_preprocessors import DocumentPreprocessor
 
 if TYPE_CHECKING:
@@ -62,8 +68,9 @@ class Pipeline(FreshFunctions, keras.Model):
     Inputs: dict or pandas DataFrame of string columns [B], named ``preprocessor.input_names`` (``text``, and
     ``text_pair`` for pairs): lists, NumPy arrays or tensors. A single column may be given without the dict. Multiple
     choice takes ``prompt`` [B] and ``choices`` [B, C], which may be lists of unequal lengths or a ragged tensor.
-    Several columns may also be a list of tuples, a row each. Other columns are ignored, unless they are named like the
-    inputs of another model. `predict` also takes a tf.data.Dataset of such batches.
+    Rows may also be a list of dicts, or of tuples for several columns. Other columns are ignored, unless they are named
+    like the inputs of another model. None, NaN and pandas' NA are empty texts. `predict` also takes a tf.data.Dataset
+    of such batches.
     `predict` and `predict_on_batch` return strings as ``str``, whereas calling the pipeline returns tensors.
 
     Outputs: dict of answers, first dimension B:
@@ -357,6 +364,9 @@ class Pipeline(FreshFunctions, keras.Model):
 
     def _array_batches(self, x, y=None, weights=None, *, batch_size=None, shuffle=None, steps=None):
         """The model's batches from columns of strings. To evaluate (`shuffle` None) the longest rows come first."""
+        if not _makes_batches(x):
+            x = self._columns(x)
+            warn_of_empty_strings(x)
         inputs, y, weights = self._batch(x, y, weights)
         if y is None and getattr(self.model, "loss", None):
             pairs = "; kbert.finetune trains on pairs of texts without labels" if self.task == "similarity" else ""
@@ -437,6 +447,7 @@ class Pipeline(FreshFunctions, keras.Model):
             x = self._columns(x)
             if 0 in next(iter(x.values())).shape[:1]:  # Keras cannot predict an empty batch
                 return self.predict_on_batch(x)
+            warn_of_empty_strings(x)
         if not self.answers.pad_values:
             try:
                 answers = super().predict(x, batch_size=batch_size, verbose=verbose, steps=steps, callbacks=callbacks)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from kbert.checks import shown
+from kbert.checks import is_missing, shown, warn_of_empty_texts
 
 _OF_MODELS = {"token_ids", "padding_mask", "segment_ids", "input_ids", "attention_mask", "token_type_ids"}
 
@@ -19,16 +19,19 @@ def string_columns(
 ) -> list[tf.Tensor]:
     """The named columns of `inputs` as string tensors: [B], or [B, C] for `list_columns`.
 
-    `inputs` is a dict, DataFrame or Hugging Face dataset that has these names. For a single name it
-    may be the strings themselves, [B] or, as some readers of tables give them, [B, 1]. For several
-    names it may be a list of tuples, one for each row. Lists that differ in length, and ragged
-    tensors, are filled up with empty strings. Errors name `owner`, the class that asks.
+    `inputs` is a dict, DataFrame or Hugging Face dataset that has these names, or a list of dicts, one
+    for each row. For a single name it may be the strings themselves, [B] or, as some readers of tables
+    give them, [B, 1]. For several names it may be a list of tuples, one for each row. None, NaN and
+    pandas' NA are empty strings. Lists that differ in length, and ragged tensors, are filled up with
+    empty strings. Errors name `owner`, the class that asks.
     """
     if hasattr(inputs, "column_names") and hasattr(inputs, "with_format"):  # a Hugging Face dataset
         plain = inputs.with_format(None)  # a format may have hidden columns
         inputs = {name: list(plain[name]) if name in names else None for name in plain.column_names}
     elif hasattr(inputs, "columns"):
         inputs = {name: inputs[name] for name in inputs.columns}
+    elif _are_dicts(inputs):
+        inputs = _columns_of_dicts(inputs, names, owner)
     if not isinstance(inputs, Mapping):
         inputs = {names[0]: inputs} if len(names) == 1 else _columns_of_rows(inputs, names, owner)
     missing = [name for name in names if name not in inputs]
@@ -43,9 +46,11 @@ def string_columns(
 
 
 def column_names(inputs: Any) -> list[str]:
-    """The names of the columns of `inputs`; none for strings and rows."""
+    """The names of the columns of `inputs`; none for strings and tuples."""
     if isinstance(inputs, Mapping):
         return list(inputs)
+    if _are_dicts(inputs):
+        return list(inputs[0])
     names = [getattr(inputs, name) for name in ("column_names", "columns") if hasattr(inputs, name)]
     return list(names[0]) if names else []
 
@@ -58,10 +63,24 @@ def once_true(condition: tf.Tensor, tensors: Any, *data) -> Any:
         return tf.nest.map_structure(tf.identity, tensors)
 
 
+def _are_dicts(inputs):
+    return isinstance(inputs, list | tuple) and len(inputs) > 0 and isinstance(inputs[0], Mapping)
+
+
+def _columns_of_dicts(rows, names, owner):
+    for number, row in enumerate(rows):
+        if missing := [name for name in names if name not in row]:
+            raise ValueError(
+                f"{owner}: row {number}: expected {list(names)}. Received: {shown(list(row))}; missing: {missing}"
+            )
+    return {name: [row[name] for row in rows] for name in names}
+
+
 def _columns_of_rows(rows, names, owner):
     if not isinstance(rows, list) or not all(isinstance(row, tuple) and len(row) == len(names) for row in rows):
         raise ValueError(
-            f"{owner}: expected a dict with {list(names)}, or a list of such tuples. Received: {type(rows).__name__}"
+            f"{owner}: expected a dict with {list(names)}, or a list of such dicts or tuples. "
+            f"Received: {type(rows).__name__}"
             + (f" of {shown(rows[0])}" if isinstance(rows, list | tuple) and rows else "")
         )
     return {name: [row[n] for row in rows] for n, name in enumerate(names)}
@@ -129,8 +148,27 @@ def _column(values, name, owner):
     return strings
 
 
+def warn_of_empty_strings(columns: Mapping[str, tf.Tensor]) -> None:
+    """Logs how many texts are empty in each column [B] of strings."""
+    for name, column in columns.items():
+        if column.shape.rank == 1:
+            empty = np.flatnonzero(tf.strings.strip(column).numpy() == b"")
+            warn_of_empty_texts(name, len(empty), len(column), f"row {empty[0]}" if len(empty) else "")
+
+
 def _strings(values, name, owner):
     values = _plain(values)
+    try:
+        return _string_tensor(values, name, owner)
+    except (ValueError, TypeError):
+        listed = values.tolist() if isinstance(values, np.ndarray) else values
+        if not isinstance(listed, list | tuple) or not any(map(is_missing, tf.nest.flatten(listed))):
+            raise
+    filled = tf.nest.map_structure(lambda value: "" if is_missing(value) else value, listed)
+    return _string_tensor(filled, name, owner)
+
+
+def _string_tensor(values, name, owner):
     try:
         strings = tf.convert_to_tensor(values)
     except (ValueError, TypeError) as error:

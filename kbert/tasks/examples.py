@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike
 
 from kbert.checks import check_bool, check_integers
 from kbert.tasks.stored_texts import StoredTexts
+from kbert.tasks.table import place
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -143,7 +144,7 @@ class Examples(abc.ABC):
         """File and line of a row, as error messages name them. Without a file it is the row's number from 0."""
         if self.path is None or not len(self.lines):
             return f"{self.path or 'the examples'}, row {self.lines[row] if len(self.lines) else row}"
-        return f"{self.path}, line {self.lines[row]}"
+        return place(self.path, self.lines[row])
 
     def source(self, row: int) -> str:
         """Name of the file and line of a row, for tables of examples."""

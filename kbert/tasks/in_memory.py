@@ -1,5 +1,6 @@
 """Rows in memory → columns: lists, dicts, pandas DataFrames, tf.data and Hugging Face's datasets."""
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -7,7 +8,7 @@ import numpy as np
 
 from kbert.checks import shown
 from kbert.tasks.stored_texts import StoredTexts, store_columns
-from kbert.tasks.table import Table, cell_text, check_columns
+from kbert.tasks.table import Table, as_cell, check_columns, read_table, table_columns
 
 
 def read_columns(data: Any, names: Sequence[str], optional: Sequence[str] = ()) -> dict[str, list]:
@@ -54,7 +55,9 @@ def read_columns(data: Any, names: Sequence[str], optional: Sequence[str] = ()) 
 
 
 def column_names(data: Any) -> list[str]:
-    """The names of the columns of rows in memory. Tuples have none."""
+    """The names of the columns of a table, in a file or in memory. Tuples have none."""
+    if isinstance(data, str | os.PathLike):
+        return table_columns(data)
     data = choose_split(data, "train")
     if hasattr(data, "element_spec"):
         data = data.element_spec
@@ -83,16 +86,18 @@ def choose_split(data: Any, name: str) -> Any:
     return data[name]
 
 
-def text_table(data: Any, names: Sequence[str], optional: Sequence[str] = ()) -> Table:
-    """`read_columns` with every cell as a string, as a file would have it: True is "true", None and NaN are "".
+def table_of(data: Any, names: Sequence[str], optional: Sequence[str] = (), nested: Sequence[str] = ()) -> Table:
+    """The named columns of a file (see `read_table`) or of rows in memory (see `read_columns`), with the same cells.
 
-    1 is "1", and so is 1.0, because pandas makes floats of integers where a cell of their column is empty.
+    Cells of the `nested` columns may be lists or dicts.
     """
+    if isinstance(data, str | os.PathLike):
+        return read_table(data, names, optional=optional, nested=nested)
     columns = read_columns(data, names, optional)
     cells = {
         name: column
         if isinstance(column, StoredTexts)
-        else [cell_text(value, f"row {row}: {name!r}") for row, value in enumerate(column)]
+        else [as_cell(value, name, None, row, name in nested) for row, value in enumerate(column)]
         for name, column in columns.items()
     }
     return Table(None, range(len(cells[names[0]])), cells)
@@ -114,8 +119,8 @@ def _columns_of_rows(rows, names, optional):
     if isinstance(rows[0], Mapping):
         for number, row in enumerate(rows):
             check_columns(f"row {number}", list(row), list(names))
-        more = [name for name in optional if all(name in row for row in rows)]
-        return {name: [row[name] for row in rows] for name in (*names, *more)}
+        more = [name for name in optional if any(name in row for row in rows)]
+        return {name: [row.get(name) for row in rows] for name in (*names, *more)}
     if len(names) == 1 and isinstance(rows[0], str):
         return {names[0]: list(rows)}
     for number, row in enumerate(rows):

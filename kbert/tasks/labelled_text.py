@@ -7,6 +7,7 @@ import dataclasses
 import hashlib
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -30,6 +31,25 @@ def shown_labels(labels: Sequence[str]) -> list[str]:
     """The labels as messages list them: the first 20, each cut at 80 characters."""
     first = [label if len(label) <= 80 else f"{label[:79]}…" for label in labels[:20]]
     return first if len(labels) <= 20 else [*first, "…"]
+
+
+def find_labels(wanted: Sequence[str], labels: Sequence[str]) -> list[int]:
+    """The index into `labels` of each wanted label, -1 where there is none.
+
+    "true" is found as "True", and "1" as "1.0": the same table read by pandas has other spellings than its file.
+    """
+    index = {}
+    by_value = {}
+    for n, label in enumerate(labels):
+        index[label] = n
+        by_value[_value(label)] = -1 if _value(label) in by_value else n
+    return [index.get(label, by_value.get(_value(label), -1)) for label in wanted]
+
+
+def _value(label):
+    if label.lower() in ("true", "false"):
+        return label.lower()
+    return float(label) if re.fullmatch(r"-?[0-9]+(\.[0-9]*)?", label) else label
 
 
 def label_ids(table: Table, column: str, labels: Sequence[str]) -> np.ndarray:
@@ -194,10 +214,10 @@ class LabelledText(Examples):
         """These examples, with labels as indices into a model's list of labels."""
         if self.regression or self.label_names is None or list(self.label_names) == list(names):
             return self
-        index = {name: n for n, name in enumerate(names)}
+        numbers = find_labels(self.label_names, names)
         if self.multi_label:
-            return self._with_label_columns(index, tuple(names))
-        new = np.array([index.get(name, -1) for name in self.label_names], "int32")[self.labels]
+            return self._with_label_columns(numbers, tuple(names))
+        new = np.array(numbers, "int32")[self.labels]
         if (unknown := np.flatnonzero(new < 0)).size:
             row = int(unknown[0])
             received = self.label_names[self.labels[row]]
@@ -206,16 +226,16 @@ class LabelledText(Examples):
             )
         return dataclasses.replace(self, labels=new, label_names=tuple(names))
 
-    def _with_label_columns(self, index, names):
+    def _with_label_columns(self, numbers, names):
         new = np.zeros((len(self.labels), len(names)), "int32")
-        for column, name in zip(self.labels.T, self.label_names, strict=True):
-            if name not in index and column.any():
+        for column, name, number in zip(self.labels.T, self.label_names, numbers, strict=True):
+            if number < 0 and column.any():
                 row = int(np.flatnonzero(column)[0])
                 raise ValueError(
                     f"{self.where(row)}: expected labels of {shown_labels(names)}. Received: {shown(name)}"
                 )
-            if name in index:
-                new[:, index[name]] = column
+            if number >= 0:
+                new[:, number] |= column
         return dataclasses.replace(self, labels=new, label_names=names)
 
 

@@ -5,20 +5,20 @@ Shapes: n questions, C choices.
 
 import contextlib
 import dataclasses
-import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from kbert.checks import check_path, shown
+from kbert.checks import is_missing, shown
 from kbert.files import read_json
 from kbert.inspection.markdown import escape, percent
 from kbert.options import PathLike
 from kbert.tasks.examples import Examples
-from kbert.tasks.in_memory import read_columns, text_table
+from kbert.tasks.in_memory import table_of
 from kbert.tasks.metrics import accuracy
-from kbert.tasks.table import JSON_LINES, check_characters, check_texts, iterate_json_lines, read_table
+from kbert.tasks.table import check_characters, check_texts, read_table, whole_number
 from kbert.tasks.task import LONG_TEXT, SENTENCE, Evaluation, Task, TrainingData
 
 if TYPE_CHECKING:
@@ -72,17 +72,17 @@ _SWAG_COLUMNS = ("sent1", "sent2", "ending0", "ending1", "ending2", "ending3")
 
 
 def read_questions(
-    path: PathLike,
+    data: Any,
     format: str = "table",
     prompt: str = "prompt",
     choices: Sequence[str] = ("choices",),
     label: str | None = "label",
 ) -> LabelledChoices:
-    """Reads questions from a table, or in a published format, "swag" or "dream".
+    """Reads questions from a table, in a file or in memory, or from a file in a published format, "swag" or "dream".
 
-    - table: any file that `kbert.tasks.table.read_table` reads, with a column for each choice. An empty cell is not a
-      choice. A .jsonl file has the same keys, or one key with a list of strings. Prompts may be blank. The label is the
-      exact text of the right choice (the first of equal ones) or, if it is not one of the texts, its number from 0.
+    - table: a column for each choice, where an empty cell is not a choice, or one column of lists of strings. Prompts
+      may be blank. The label is the exact text of the right choice (the first of equal ones) or, if it is not one of
+      the texts, its number from 0.
     - swag: SWAG's csv (Zellers et al. 2018): which of four endings continues the second sentence? The prompt is the
       first sentence, each choice the beginning of the second with an ending (paper, section 4.4).
     - dream: DREAM's JSON (Sun et al. 2019): questions about dialogues, three choices each. The prompt is the dialogue,
@@ -91,10 +91,12 @@ def read_questions(
 
     With `label` None, for predictions, tables and SWAG need no labels.
     """
-    if format == "table":
-        return _labelled(_table_questions(path, prompt, choices, label), path)
+    if format == "table" or not isinstance(data, str | os.PathLike):
+        columns = [prompt, *choices, *([label] if label else [])]
+        table = table_of(data, columns, nested=choices if len(choices) == 1 else ())
+        return _labelled(_table_questions(table, prompt, choices, label), table.path, table.lines)
     with _format_in_errors(format):
-        return _labelled(_dream_questions(path) if format == "dream" else _swag_questions(path, label), path)
+        return _labelled(_dream_questions(data) if format == "dream" else _swag_questions(data, label), data)
 
 
 @contextlib.contextmanager
@@ -109,56 +111,33 @@ def _format_in_errors(format):
         ) from error
 
 
-def choices_from_columns(
-    prompts: Iterable[str], choices: Iterable[list[str]], labels: Iterable[str]
-) -> LabelledChoices:
-    """Questions in memory: prompts, a list of choices each, and the text of the right one or its number from 0."""
-    questions = []
-    for row, (prompt, texts, label) in enumerate(zip(prompts, choices, labels, strict=True)):
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise ValueError(f"row {row}: expected a list of strings as choices. Received: {shown(texts)}")
-        questions.append(_question(f"row {row}", prompt, texts, label))
-    return _labelled(questions)
-
-
-def _labelled(questions, path=None) -> LabelledChoices:
+def _labelled(questions, path, lines=()) -> LabelledChoices:
     if not (questions := list(questions)):
         raise ValueError(f"{path}: expected at least one question. Received: none")
     prompts, choices, labels = (list(part) for part in zip(*questions, strict=True))
-    return LabelledChoices(prompts, choices, np.array(labels, "int32"), None if path is None else str(path))
+    return LabelledChoices(prompts, choices, np.array(labels, "int32"), None if path is None else str(path), lines)
 
 
-def _table_questions(path, prompt, choices, label):
-    columns = [prompt, *choices, *([label] if label else [])]
-    if len(choices) == 1:
-        if check_path(path, "read: `path`").suffix.lower() not in JSON_LINES:
-            raise ValueError(
-                f"{path}: expected the names of the columns, one a choice, at least two. Received: {choices}"
-            )
-        return [_question(*row) for row in _listed_rows(path, prompt, choices[0], label)]
-    table = read_table(path, columns)
+def _table_questions(table, prompt, choices, label):
+    if label:
+        check_texts(table, [prompt], may_all_be_empty=True)
     labels = table[label] if label else [None] * len(table.lines)
-    texts = zip(*(table[name] for name in choices), strict=True)
-    rows = zip(table[prompt], texts, labels, strict=True)
-    return [_question(table.where(n), asked, list(texts), right) for n, (asked, texts, right) in enumerate(rows)]
+    for row, (asked, right) in enumerate(zip(table[prompt], labels, strict=True)):
+        where = table.where(row)
+        texts = [table[name][row] for name in choices]
+        texts = _listed(where, choices[0], texts[0]) if len(choices) == 1 else texts
+        yield _question(where, asked, texts, right)
 
 
-def _listed_rows(path, prompt, choices, label):
-    """(where, prompt, list of choices, label) of each line of a JSON-lines file with choices in a list."""
-    columns = [prompt, choices, *([label] if label else [])]
-    for number, entry in iterate_json_lines(path):
-        where = f"{path}, line {number}"
-        if missing := [name for name in columns if name not in entry]:
-            raise ValueError(f"{where}: expected the keys {columns}. Received: {list(entry)}; missing: {missing}.")
-        texts = entry[choices]
-        if not isinstance(texts, list) or not all(isinstance(text, str) for text in [entry[prompt], *texts]):
-            raise ValueError(
-                f"{where}: expected a string in {prompt!r} and a list of strings in {choices!r}. "
-                f"Received: {json.dumps(texts)[:80]} (choices in columns of their own? then name them all)"
-            )
-        for text in (entry[prompt], *texts):
-            check_characters(text, where)
-        yield where, entry[prompt], texts, entry[label] if label else None
+def _listed(where, column, texts):
+    """The choices of a list, "" for each one that is missing."""
+    texts = ["" if is_missing(text) else text for text in texts] if isinstance(texts, list) else texts
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ValueError(
+            f"{where}: expected a list of strings in {column!r}. Received: {shown(texts)} (choices in columns of their "
+            "own? then name them all)"
+        )
+    return texts
 
 
 def _swag_questions(path, label):
@@ -215,14 +194,14 @@ def _check_choices(where, choices):
 
 def _number(where, choices, label):
     """The number of the choice that a label names."""
-    text = label if isinstance(label, str) else json.dumps(label)
-    if text and text in choices:
-        return choices.index(text)
-    if text.strip().isdecimal() and len(text) < 10 and int(text) < len(choices) and choices[int(text)]:
-        return int(text)
+    if label and label in choices:
+        return choices.index(label)
+    number = whole_number(label)
+    if number is not None and 0 <= number < len(choices) and choices[number]:
+        return number
     raise ValueError(
         f"{where}: expected the text of a choice or its number from 0, of {choices}. Received: "
-        + (repr(text) if text else "'', an empty cell")
+        + (repr(label) if label else "'', an empty cell")
     )
 
 
@@ -235,7 +214,7 @@ class MultipleChoice(Task):
     Args:
         format: the format of files: "table", or the published "swag" or "dream".
         prompt, label: names of a table's columns: the prompt, and the right choice, as its text or its number from 0.
-        choices: names of the choices' columns, or the key of a .jsonl file with lists. In memory, one column of lists.
+        choices: names of the choices' columns, or of one column of lists.
         metrics: ``accuracy``.
 
     Raises:
@@ -295,17 +274,8 @@ class MultipleChoice(Task):
         examples = read_questions(path, format, columns["prompt"], list(choice_columns), label=None)
         return {columns["prompt"]: examples.prompts, columns["choices"]: examples.choices}
 
-    def read(self, path: PathLike) -> LabelledChoices:
-        return read_questions(path, self.format, self.prompt, self.choices, self.label)
-
-    def from_memory(self, data: Any) -> LabelledChoices:
-        columns = read_columns(data, [self.prompt, *self.choices, self.label])
-        lists = columns.pop(self.choices[0]) if len(self.choices) == 1 else None
-        table = text_table(columns, list(columns))
-        check_texts(table, [self.prompt], may_all_be_empty=True)
-        if lists is None:
-            lists = [list(texts) for texts in zip(*(table[name] for name in self.choices), strict=True)]
-        return choices_from_columns(table[self.prompt], lists, table[self.label])
+    def read(self, data: Any) -> LabelledChoices:
+        return read_questions(data, self.format, self.prompt, self.choices, self.label)
 
     def training_data(self, pipeline: "Pipeline", train: LabelledChoices, **batches) -> TrainingData:
         from kbert.tasks import training_data as data

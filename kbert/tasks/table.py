@@ -1,19 +1,20 @@
-"""Tables of text: CSV, TSV, JSON-lines and Arrow files as columns of strings with their line numbers."""
+"""Tables: CSV, TSV, JSON-lines and Arrow files as columns of cells with their line numbers."""
 
+import ast
+import contextlib
 import csv
 import itertools
 import json
-import logging
 import pathlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kbert.checks import check_path, is_missing, shown
+from kbert.checks import check_path, is_missing, shown, warn_of_empty_texts
 from kbert.files import check_file, parse_json
 from kbert.options import PathLike
 from kbert.tasks.stored_texts import store_columns
 
-_LOGGER = logging.getLogger("kbert")
 JSON_LINES = (".jsonl", ".ndjson")
 _ARROW = (".parquet", ".arrow", ".feather")
 _ARROW_ROWS = 256  # of a Parquet file, in memory at once
@@ -66,14 +67,15 @@ def check_characters(text: str, where: str) -> str:
 
 
 class Table(dict):
-    """The columns of a file, ``{name: list of str}``; `lines[i]` is the line at which row i starts.
+    """The columns of a file or of rows in memory, {name: cells}.
 
-    Without a file, `path` is None and `lines` are the numbers of the rows. `skipped` counts the rows that `read_table`
-    skipped on request.
+    A cell is a string, in a nested column also a list or dict. `lines[i]` is the line at which row i starts. Without a
+    file, `path` is None and `lines` are the numbers of the rows. `skipped` counts the rows that `read_table` skipped on
+    request.
     """
 
     def __init__(
-        self, path: PathLike | None, lines: Iterable[int], columns: Mapping[str, Sequence[str]], skipped: int = 0
+        self, path: PathLike | None, lines: Iterable[int], columns: Mapping[str, Sequence], skipped: int = 0
     ) -> None:
         super().__init__(columns)
         self.path = None if path is None else str(path)
@@ -81,12 +83,65 @@ class Table(dict):
         self.skipped = skipped
 
     def where(self, row: int) -> str:
-        """File and line of a row, as error messages name them. Without a file it is the row's number from 0."""
-        return f"row {self.lines[row]}" if self.path is None else f"{self.path}, line {self.lines[row]}"
+        """The place of a row, as error messages name it."""
+        return place(self.path, self.lines[row])
 
-    def shown(self, cell: str) -> str:
+    def shown(self, cell: Any) -> str:
         """A cell as messages show it. Without a file, an empty one may have been None or NaN."""
         return shown(cell) if cell or self.path else "an empty cell ('', None or NaN; rows count from 0)"
+
+
+def place(path: PathLike | None, number: int) -> str:
+    """Where a row is, for messages: file and line, in Arrow files the row from 1, in memory the row from 0."""
+    if path is None:
+        return f"row {number}"
+    return f"{path}, {'row' if str(path).lower().endswith(_ARROW) else 'line'} {number}"
+
+
+def as_cell(value: Any, name: str, path: PathLike | None, number: int, nested: bool = False) -> Any:
+    """A value of column `name` as a cell, by one rule for files and memory.
+
+    None, null, NaN and pandas' NA are "". True is "True", as pandas writes it. 1.0 is "1", because pandas makes floats
+    of integers in a column with missing values. If `nested`, lists and dicts are cells, and so is their text, as pandas
+    writes it into CSV files.
+
+    Raises:
+        ValueError: another type of value, or half a surrogate pair. The message names row and column.
+    """
+    try:
+        value = "" if is_missing(value) else _parsed(value, name) if nested and isinstance(value, str) else value
+        if nested and isinstance(value, list | dict):
+            check_characters(json.dumps(value, ensure_ascii=False, default=str), repr(name))
+            return value
+        if not isinstance(value, str | int | float):
+            raise ValueError(f"{name!r} must be a string or a number. Received: {shown(value)}")
+        whole = isinstance(value, float) and value.is_integer()
+        return check_characters(str(int(value) if whole else value), repr(name))
+    except ValueError as error:
+        raise ValueError(f"{place(path, number)}: {error}") from None
+
+
+def whole_number(value: Any) -> int | None:
+    """The integer that a value stands for, also if pandas wrote it as 47.0. None: another value."""
+    if isinstance(value, str) and re.fullmatch(r"\s*-?[0-9]{1,9}(\.0*)?\s*", value):
+        return int(float(value))
+    whole = isinstance(value, int) and not isinstance(value, bool) or isinstance(value, float) and value.is_integer()
+    return int(value) if whole else None
+
+
+def _parsed(text, name):
+    """The list or dict that a text stands for, as JSON or as Python writes it; other texts as they are."""
+    if not re.match(r"\s*[\[{]", text):
+        return text
+    with contextlib.suppress(ValueError):
+        return parse_json(text, name)
+    with contextlib.suppress(ValueError, SyntaxError, RecursionError, MemoryError):
+        value = ast.literal_eval(text.strip())
+        if repr(value) == text.strip():  # ['a' 'b'], as NumPy writes it, is ['ab'] to Python
+            return value
+    if re.match(r"""\s*[\[{]\s*['"]""", text):
+        raise ValueError(f"{name!r}: expected a list or dict as JSON or Python writes it. Received: {shown(text)}")
+    return text
 
 
 def read_table(
@@ -94,26 +149,30 @@ def read_table(
     columns: Sequence[str] | None = None,
     *,
     optional: Sequence[str] = (),
+    nested: Sequence[str] = (),
     format: str | None = None,
     header: Sequence[str] | None = None,
     short_rows: str = "error",
 ) -> Table:
     """Reads a CSV, TSV, JSON-lines, Parquet or Arrow file, or any text file with a separator between its columns.
 
-    The file is UTF-8, with or without a byte order mark. Its lines end in LF or CRLF, and blank lines are skipped.
+    The file is UTF-8, with or without a byte order mark. Its lines end in LF or CRLF. Blank lines are skipped, except
+    between the rows of a csv or tsv file with one column, where they are empty cells.
 
     - csv: cells quoted with ``"`` where needed (RFC 4180). A quoted cell may hold line breaks. The separator is the
       first of comma, semicolon, tab and ``|`` that finds the columns in the first line.
     - tsv: tab separated, **no quoting**. A quotation mark is a character like any other, as in the GLUE files.
-    - jsonl: one JSON object per line. Numbers keep their digits as written, true and false become strings.
-    - arrow: Parquet and Arrow files (needs pyarrow), read some rows at a time.
+    - jsonl: one JSON object per line.
+    - arrow: Parquet and Arrow files (needs pyarrow), read some rows at a time. Numbers of Hugging Face's ClassLabels
+      become their names.
 
     A column of more than 64 million characters is kept in a temporary file (`kbert.tasks.stored_texts.StoredTexts`).
 
     Args:
         columns: the names to read. None: all (jsonl: the keys of the first object).
-        optional: with `columns`, further names, read if they exist. A jsonl object without one of them, or with null,
-            has an empty cell.
+        optional: with `columns`, further names, read if they exist. A jsonl object without one of them has an empty
+            cell.
+        nested: names of columns whose cells may be lists or dicts.
         format: "csv", "tsv", "jsonl" or "arrow". None: by the extension (.tsv .jsonl .ndjson .parquet .arrow .feather),
             with any other csv.
         header: the column names of a csv or tsv file that has no header line.
@@ -122,43 +181,42 @@ def read_table(
     path = check_path(path, "read: `path`")
     rows = _rows(path, _format(path, format), columns, header, optional)
     names, wanted, rows = _with_header(path, rows, columns, optional, header)
-    at = [names.index(name) for name in wanted]
+    at = [(names.index(name), name, name in nested) for name in wanted]
     skipped = []
     lines = []
 
     def cells():
         for number, row in _whole_rows(path, names, rows, short_rows, skipped):
             lines.append(number)
-            yield [row[i] for i in at]
+            yield [as_cell(row[i], name, path, number, is_nested) for i, name, is_nested in at]
 
     columns = dict(zip(wanted, store_columns(cells(), len(at)), strict=True))
     return Table(path, lines, columns, len(skipped))
 
 
 def iterate_table(path: PathLike, columns: Sequence[str]) -> Iterator[tuple[int, dict[str, str]]]:
-    """Reads a CSV, TSV or JSON-lines file a row at a time: (line, column → cell) of each, as `read_table` does."""
+    """Reads a table a row at a time: (line, column → cell) of each, as `read_table` does."""
     path = pathlib.Path(path)
     rows = _rows(path, _format(path, None), columns)
     names, wanted, rows = _with_header(path, rows, columns, (), None)
     at = {name: names.index(name) for name in wanted}
-    for number, cells in _whole_rows(path, names, rows, "error", []):
-        yield number, {name: cells[i] for name, i in at.items()}
+    for number, row in _whole_rows(path, names, rows, "error", []):
+        yield number, {name: as_cell(row[i], name, path, number) for name, i in at.items()}
 
 
 def table_columns(path: PathLike) -> list[str]:
-    """The names of the columns of a CSV, TSV or JSON-lines file: the first line's cells or keys."""
-    path = pathlib.Path(path)
+    """The names of the columns of a table: the first line's cells or keys."""
+    path = check_path(path, "read: `path`")
     return _with_header(path, _rows(path, _format(path, None), None), None, (), None)[0]
 
 
-def iterate_json_lines(path: PathLike, *, as_written: bool = True) -> Iterator[tuple[int, dict]]:
-    """(line number, object) of each line of a JSON-lines file. Numbers are strings if `as_written`."""
-    number_type = str if as_written else None  # a label 1.0 stays "1.0"
+def iterate_json_lines(path: PathLike) -> Iterator[tuple[int, dict]]:
+    """(line number, object) of each line of a JSON-lines file."""
     for number, line in enumerate(_lines(pathlib.Path(path)), start=1):
         line = line.removesuffix("\n")
         if not line.strip():
             continue
-        value = parse_json(line, f"{path}, line {number}", parse_int=number_type, parse_float=number_type)
+        value = parse_json(line, f"{path}, line {number}")
         if not isinstance(value, dict):
             raise ValueError(f"{path}, line {number}: expected one JSON object per line. Received: {shown(line)}")
         yield number, value
@@ -176,11 +234,7 @@ def check_texts(table: Table, names: Sequence[str], *, may_all_be_empty: bool = 
         )
     for name in names:
         if empty := [row for row, cell in enumerate(table[name]) if not cell.strip()]:
-            _LOGGER.warning(
-                "%s: expected a text in %r. Received: %s, the first of %s such rows of %s; they count as empty texts",
-                *(table.where(empty[0]), name, table.shown(table[name][empty[0]])),
-                *(f"{len(empty):,}", f"{len(table.lines):,}"),
-            )
+            warn_of_empty_texts(name, len(empty), len(table.lines), table.where(empty[0]))
 
 
 def _format(path, format):
@@ -230,15 +284,21 @@ def _lines(path) -> Iterator[str]:
         raise ValueError(f"{path} is empty: expected a table with at least one row.")
 
 
-def _tsv_rows(path) -> Iterator[tuple[int, list[str]]]:
+def _tsv_rows(path) -> Iterator[tuple[int, list[str] | None]]:
     for number, line in enumerate(_lines(path), start=1):
         line = line.removesuffix("\n").removesuffix("\r")
-        if line.strip():
-            yield number, line.split("\t")
+        yield number, line.split("\t") if line.strip() or "\t" in line else None
 
 
-def _csv_rows(path, separator) -> Iterator[tuple[int, list[str]]]:
-    reader = csv.reader(_lines(path), strict=True, delimiter=separator)
+def _csv_rows(path, separator) -> Iterator[tuple[int, list[str] | None]]:
+    line = ""
+
+    def lines():
+        nonlocal line
+        for line in _lines(path):  # noqa: UP028 - `line` tells a blank line from a quoted cell of spaces
+            yield line
+
+    reader = csv.reader(lines(), strict=True, delimiter=separator)
     start = 1
     while True:
         limit = csv.field_size_limit(_LONGEST)  # for this row alone: the limit is the process's
@@ -253,18 +313,34 @@ def _csv_rows(path, separator) -> Iterator[tuple[int, list[str]]]:
             csv.field_size_limit(limit)
         if cells is None:
             return
-        if any(cell.strip() for cell in cells):
-            yield start, cells
+        yield start, cells if line.strip() or separator in line else None
         start = reader.line_num + 1
 
 
-def _rows(path, format, columns, header=None, optional=()) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of the header and of all rows. The number of a header that is no line is 0."""
+def _without_blank_lines(rows) -> Iterator[tuple[int, list[str]]]:
+    """The rows without blank lines, which are None. Between the rows of one column, a blank line is an empty cell."""
+    columns = 0
+    blank = []
+    for number, cells in rows:
+        if cells is None:
+            blank.append(number)
+            continue
+        if columns == 1:
+            yield from ((line, [""]) for line in blank)
+        blank = []
+        columns = columns or len(cells)
+        yield number, cells
+
+
+def _rows(path, format, columns, header=None, optional=()) -> Iterator[tuple[int, list]]:
+    """(line number, values) of the header and of all rows. The number of a header that is not a line is 0."""
     if format == "arrow":
         return _arrow_rows(path, columns, optional)
     if format == "jsonl":
         return _json_rows(path, columns, optional)
-    return _tsv_rows(path) if format == "tsv" else _csv_rows(path, _separator(path, columns, header))
+    return _without_blank_lines(
+        _tsv_rows(path) if format == "tsv" else _csv_rows(path, _separator(path, columns, header))
+    )
 
 
 def _separator(path, columns, header):
@@ -273,7 +349,7 @@ def _separator(path, columns, header):
     most = 1
     for candidate in _SEPARATORS:
         try:
-            _, cells = next(_csv_rows(path, candidate), (1, []))
+            _, cells = next(_without_blank_lines(_csv_rows(path, candidate)), (1, []))
         except ValueError:  # as of "text";"label" under a comma; of another fault, reading will tell
             continue
         if header is not None:
@@ -299,7 +375,7 @@ def _with_header(path, rows, columns, optional, header):
         names = list(header)
         rows = itertools.chain([first], rows)
     wanted = names if columns is None else [*columns, *(name for name in optional if name in names)]
-    check_columns(f"{path}, line {first[0]}", names, wanted)
+    check_columns(place(path, first[0]) if first[0] else str(path), names, wanted)
     return names, wanted, rows
 
 
@@ -312,7 +388,7 @@ def _whole_rows(path, names, rows, short_rows, skipped):
             continue
         if len(cells) != len(names):
             raise ValueError(
-                f"{path}, line {number}: expected {len(names)} cells ({', '.join(names)}). "
+                f"{place(path, number)}: expected {len(names)} cells ({', '.join(names)}). "
                 f"Received: {len(cells)} cells. Does a cell hold an unquoted separator?"
             )
         is_empty = False
@@ -331,36 +407,17 @@ def check_columns(where: str, names: Sequence[str], wanted: list[str]) -> None:
         )
 
 
-def _json_rows(path, columns, optional) -> Iterator[tuple[int, list[str]]]:
-    names = list(next(iterate_json_lines(path))[1]) if columns is None else list(columns)
+def _json_rows(path, columns, optional) -> Iterator[tuple[int, list]]:
+    names = list(next(iterate_json_lines(path))[1] if columns is None else dict.fromkeys(columns))
     keys = set().union(*(value for _, value in iterate_json_lines(path))) if optional else ()
     more = [name for name in optional if name in keys]
     yield 0, [*names, *more]
     for number, value in iterate_json_lines(path):
-        where = f"{path}, line {number}"
-        check_columns(where, list(value), names)
-        yield (
-            number,
-            [
-                "" if name in more and value.get(name) is None else _json_cell(value[name], f"{where}: {name!r}")
-                for name in (*names, *more)
-            ],
-        )
+        check_columns(place(path, number), list(value), names)
+        yield number, [value.get(name) for name in (*names, *more)]
 
 
-def cell_text(value: Any, where: str) -> str:
-    """A value of a row in memory, or of a Parquet file, as a cell of a text file would have it."""
-    if is_missing(value):
-        return ""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if not isinstance(value, str | int | float):
-        raise ValueError(f"{where} must be a string or a number. Received: {shown(value)}")
-    whole = isinstance(value, float) and value.is_integer()
-    return check_characters(str(int(value) if whole else value), where)
-
-
-def _arrow_rows(path, columns, optional=()) -> Iterator[tuple[int, list[str]]]:
+def _arrow_rows(path, columns, optional) -> Iterator[tuple[int, list]]:
     try:
         import pyarrow
         import pyarrow.ipc
@@ -371,35 +428,43 @@ def _arrow_rows(path, columns, optional=()) -> Iterator[tuple[int, list[str]]]:
     try:
         if path.suffix.lower() == ".parquet":
             file = pyarrow.parquet.ParquetFile(path)
-            names = file.schema_arrow.names
+            schema = file.schema_arrow
             batches = None
         else:
             source = pyarrow.memory_map(str(path))
             try:
                 file = pyarrow.ipc.open_file(source)
-                names = file.schema.names
                 batches = map(file.get_batch, range(file.num_record_batches))
             except pyarrow.ArrowInvalid:
                 file = pyarrow.ipc.open_stream(source)  # as Hugging Face's datasets write it
-                names = file.schema.names
                 batches = file
+            schema = file.schema
+        names = schema.names
         if columns is not None and set(columns) <= set(names):
-            wanted = [name for name in names if name in (*columns, *optional)]
-        else:
-            wanted = names
-        yield 0, wanted
+            names = [name for name in names if name in (*columns, *optional)]
+        yield 0, names
+        features = _features(schema.metadata)
         number = 0
-        for batch in batches or file.iter_batches(batch_size=_ARROW_ROWS, columns=wanted):
-            for row in zip(*(batch.column(name).to_pylist() for name in wanted), strict=True):
+        for batch in batches or file.iter_batches(batch_size=_ARROW_ROWS, columns=names):
+            for row in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
                 number += 1
-                yield number, [cell_text(v, f"{path}, row {number}: {n!r}") for n, v in zip(wanted, row, strict=True)]
+                yield number, [_label_name(value, features.get(name)) for name, value in zip(names, row, strict=True)]
     except (pyarrow.ArrowException, OSError) as error:
         raise ValueError(f"{path} is damaged: {error}") from error
 
 
-def _json_cell(cell, where):
-    if isinstance(cell, bool):
-        return "true" if cell else "false"
-    if not isinstance(cell, str):
-        raise ValueError(f"{where} must be a string or a number. Received: {json.dumps(cell)[:80]}")
-    return check_characters(cell, where)
+def _features(metadata):
+    """The features that Hugging Face's datasets store in the metadata of a schema."""
+    stored = (metadata or {}).get(b"huggingface")
+    return json.loads(stored).get("info", {}).get("features", {}) if stored else {}
+
+
+def _label_name(value, feature):
+    """The name of a ClassLabel's number, or of each one in a list. -1 is not a label."""
+    if not isinstance(feature, dict) or value is None:
+        return value
+    if isinstance(value, list):
+        return [_label_name(item, feature.get("feature")) for item in value]
+    if feature.get("_type") != "ClassLabel":
+        return value
+    return None if value == -1 else feature["names"][value]

@@ -15,8 +15,8 @@ from kbert.checks import check_labels
 from kbert.options import check_fields, to_json
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, default_labels
 from kbert.tasks.examples import Examples
-from kbert.tasks.in_memory import choose_split, text_table
-from kbert.tasks.table import Table, read_table
+from kbert.tasks.in_memory import choose_split, table_of
+from kbert.tasks.table import Table
 
 if TYPE_CHECKING:
     from kbert.answers.answers import Answers
@@ -181,6 +181,7 @@ class Task:
         metrics: a field: names of its official metrics. The first one chooses the best epoch.
         even_batches: whether replicas must share a batch evenly.
         lower_is_better: the metrics that are better when lower.
+        nested_columns: the columns of a table whose cells may be lists or dicts.
         reading: the fields that say how files are read, in a training and after it.
         lists: fields that are lists, for which a single string counts as well.
 
@@ -211,6 +212,7 @@ class Task:
     playground_views: ClassVar[tuple[str, ...]] = ("classification",)
     even_batches: ClassVar[bool] = False
     lower_is_better: ClassVar[tuple[str, ...]] = ()
+    nested_columns: ClassVar[Sequence[str]] = ()
     reading: ClassVar[tuple[str, ...]] = ("text", "text_pair", "label")
     lists: ClassVar[tuple[str, ...]] = ("metrics",)
     labels = None
@@ -367,9 +369,12 @@ class Task:
             raise ValueError(f"Expected a task that is fine-tuned on examples. Received: {self.name!r}")
         raise NotImplementedError
 
-    def read(self, path: str | os.PathLike) -> Examples:
-        """The examples of a file. The message of an error names file and line."""
-        return self._from_table(read_table(path, self.table_columns))
+    def read(self, data: Any) -> Examples:
+        """The examples of a file, or of rows in memory in any of the forms that `kbert.tasks.read_columns` takes.
+
+        The message of an error names file and line, or row.
+        """
+        return self._from_table(table_of(data, self.table_columns, nested=self.nested_columns))
 
     def read_dev(self, path: str | os.PathLike) -> Examples:
         """The examples of a file to evaluate on. Of a directory of splits it reads the dev split."""
@@ -378,10 +383,6 @@ class Task:
     def dev_sets(self, path: str | os.PathLike) -> dict[str, Examples]:
         """All examples to evaluate on that exist, by the suffix of the names of their metrics. The first is ""."""
         return {"": self.read_dev(path)}
-
-    def from_memory(self, data: Any) -> Examples:
-        """The examples of rows in memory, in any of the forms that `kbert.tasks.read_columns` takes."""
-        return self._from_table(text_table(data, self.table_columns))
 
     @property
     def table_columns(self) -> list[str]:
@@ -399,7 +400,7 @@ class Task:
         if isinstance(data, Examples):
             return data
         if not isinstance(data, str | os.PathLike):
-            return self.from_memory(choose_split(data, "validation" if dev else "train"))
+            return self.read(choose_split(data, "validation" if dev else "train"))
         return self.read_dev(data) if dev else self.read(data)
 
     def for_training(self, train: Examples) -> tuple[Self, Examples]:

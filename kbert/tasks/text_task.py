@@ -4,7 +4,7 @@ Shapes: B batch, N labels.
 """
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
@@ -13,7 +13,6 @@ from kbert.checks import check_labels, shown
 from kbert.inspection.markdown import escape
 from kbert.options import Bounds, Count
 from kbert.pipelines.text_columns import TextColumns, is_names, names_of
-from kbert.tasks.in_memory import read_columns
 from kbert.tasks.labelled_text import (
     LabelledText,
     check_labels_given,
@@ -32,7 +31,7 @@ from kbert.tasks.metrics import (
     metrics_of,
 )
 from kbert.tasks.stored_texts import store_columns
-from kbert.tasks.table import Table
+from kbert.tasks.table import Table, as_cell
 from kbert.tasks.task import (
     Evaluation,
     Task,
@@ -246,9 +245,9 @@ class Classification(TextTask):
             several labels a text, one or more of ``micro_f1, macro_f1, subset_accuracy``. The first one chooses the
             best epoch. None: all of them but ``f1``.
         label_separator: what separates the labels of a text, such as ``"|"``. A text may then have several labels, or
-            none, and each label is predicted independently (``BertClassifier(multi_label=True)``). In memory, the
-            labels of a text may also be a list of names or, with `labels`, a list of 0 and 1 for each label. None: one
-            label per text, unless `label` is a list of columns.
+            none, and each label is predicted independently (``BertClassifier(multi_label=True)``). The labels of a
+            text may also be a list of names or, with `labels`, a list of 0 and 1 for each label. None: one label per
+            text, unless `label` is a list of columns.
         labels: all labels, in the order of the logits. None: the model's labels, or the sorted labels of the training
             examples where the model has none.
         thresholds: with several labels a text, the probability that each label has to exceed, in the order of `labels`.
@@ -328,24 +327,29 @@ class Classification(TextTask):
 
         return {"classify": dataclasses.replace(plain, finish=classify, kind="classify")}
 
-    def from_memory(self, data: Any) -> LabelledText:
-        columns = read_columns(data, self.table_columns)
-        if isinstance(self.label, str):
-            columns[self.label] = self._joined(columns[self.label])
-        return super().from_memory(columns)
+    @property
+    def nested_columns(self) -> tuple[str, ...]:
+        return (self.label,) if isinstance(self.label, str) else ()
 
-    def _joined(self, cells: list) -> list:
-        """Lists of labels in memory as cells of a file would have them."""
+    def _joined(self, table) -> list[str]:
+        """The label column with lists of labels as a table of text would have them."""
+        cells = table[self.label]
         are_switches = self._are_switches(cells)
         joined = []
         for row, cell in enumerate(cells):
+            where = table.where(row)
+            if isinstance(cell, dict):
+                raise ValueError(
+                    f"{where}: {self.label!r} must be a string, a number or a list. Received: {shown(cell)}"
+                )
             if isinstance(cell, list):
-                labels = self._labels_on(row, cell) if are_switches else [str(label).strip() for label in cell]
-                cell = self._joined_cell(row, cell, labels)
+                number = table.lines[row]
+                names = [as_cell(label, self.label, table.path, number).strip() for label in cell]
+                cell = self._joined_cell(where, cell, self._labels_on(where, cell) if are_switches else names)
             joined.append(cell)
         return joined
 
-    def _are_switches(self, cells: list) -> bool:
+    def _are_switches(self, cells: Sequence) -> bool:
         """Whether cells are the rows of a table of 0 and 1, with a column for each label, and not lists of labels."""
         if not all(isinstance(cell, list) for cell in cells) or len(sizes := set(map(len, cells))) > 1:
             return False
@@ -353,27 +357,27 @@ class Classification(TextTask):
         is_wide = sizes != {1} or self.labels is not None and len(self.labels) == 1
         return is_wide and None not in map(on_or_off, items) and not items <= set(self.labels or ())
 
-    def _labels_on(self, row, cell):
+    def _labels_on(self, where, cell):
         """The labels that a row of a table of 0 and 1 has."""
         if self.labels is None or len(self.labels) != len(cell):
             known = "the labels have no names" if self.labels is None else f"there are {len(self.labels)} labels"
             raise ValueError(
-                f"row {row}: {self.label!r} is a list of {len(cell)} times 0 or 1, but {known}. Received: "
+                f"{where}: {self.label!r} is a list of {len(cell)} times 0 or 1, but {known}. Received: "
                 f"{shown(cell)}. Name a label for each, in their order, as in "
                 'Classification(label_separator="|", labels=["funny", "sad"])'
             )
         return [label for label, item in zip(self.labels, cell, strict=True) if on_or_off(item)]
 
-    def _joined_cell(self, row, cell, labels):
+    def _joined_cell(self, where, cell, labels):
         separator = self.label_separator
         if separator is None:
             raise ValueError(
-                f"row {row}: expected one label in {self.label!r}. Received: {shown(cell)}. For several labels a text "
+                f"{where}: expected one label in {self.label!r}. Received: {shown(cell)}. For several labels a text "
                 'give Classification(label_separator="|")'
             )
         if len(set(labels)) < len(labels) or any(separator in label or not label for label in labels):
             raise ValueError(
-                f"row {row}: expected in {self.label!r} names of labels that differ and do not contain "
+                f"{where}: expected in {self.label!r} names of labels that differ and do not contain "
                 f"`label_separator`, {separator!r}. Received: {shown(cell)}"
             )
         return separator.join(labels)
@@ -383,6 +387,8 @@ class Classification(TextTask):
         columns = {"text": self.text, "text_pair": self.text_pair, "label": self.label}
         if not isinstance(self.label, str):
             return from_table(table, **columns)
+        if not all(isinstance(cell, str) for cell in table[self.label]):
+            table[self.label] = self._joined(table)
         if self.label_separator is not None:
             sets = split_labels(table[self.label], self.label_separator)
             labels = distinct_labels(label for labels_of_row in sets for label in labels_of_row)

@@ -36,7 +36,7 @@ def kbert_trainer(source, pairs, batch_size, steps):
     pipeline = kbert.build_pipeline(model, sequence_length=LENGTH)
     task = kbert.tasks.Similarity(text_pair="pair")
     batches = task.training_data(
-        pipeline, task.from_memory(pairs), batch_size=batch_size, seed=0, padding="bucket", group_by_length=False
+        pipeline, task.read(pairs), batch_size=batch_size, seed=0, padding="bucket", group_by_length=False
     )
     schedule = WarmupLinearDecay(RATE, steps // 10, steps)
     model.compile(kbert.AdamW(schedule, weight_decay=0.01, bias_correction=True))  # as torch's

@@ -72,12 +72,12 @@ def test_examples_in_memory_are_recorded_by_their_rows(home, tmp_path):
     task = kbert.tasks.Classification()
     pipeline = kbert.build_pipeline(kbert.load_pretrained(home / "model"))
     columns = dict(zip(("text", "label"), map(list, zip(*ROWS, strict=True)), strict=True))
-    for number, examples in enumerate((task.read(home / "test.csv"), task.from_memory(ROWS), columns)):
+    for number, examples in enumerate((task.read(home / "test.csv"), task.read(ROWS), columns)):
         path = tmp_path / str(number)
         scores = kbert.evaluate(pipeline, task, examples, output=path)
         assert scores["examples"] == 13 and read_json(path / "metrics.json") == scores
         assert read_json(path / "settings.json")["examples"] == (None if number else str(home / "test.csv"))
-        assert read_json(path / "inputs.json")["examples"] == {"examples": task.from_memory(ROWS).fingerprint()}
+        assert read_json(path / "inputs.json")["examples"] == {"examples": task.read(ROWS).fingerprint()}
 
 
 def test_a_glue_task(home, tmp_path, capsys):

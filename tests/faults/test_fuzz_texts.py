@@ -12,7 +12,8 @@ from kbert.tasks.labelled_text import distinct_labels, from_table
 from kbert.tasks.multiple_choice import read_questions as read_choices
 from kbert.tasks.span.questions import read_questions, read_squad
 from kbert.tasks.table import iterate_json_lines, read_table
-from kbert.tasks.tagging.readers import read_conll, read_span_lines
+from kbert.tasks.tagging.readers import read_conll, read_tagged
+from kbert.tasks.text_task import Classification
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.text.vocabulary import check_vocabulary, read_vocabulary
 
@@ -45,6 +46,12 @@ SPANS = json_lines(
     {"text": "\U0001f600 née 中国", "spans": [{"start": 6, "end": 8, "type": "LOC"}], "by": "hand"},
     {"text": "none here", "spans": []},
 )
+WORDS = json_lines(
+    {"words": ["EU", "rejects"], "tags": ["B-ORG", "O"], "document": 1},
+    {"words": ["é", "中"], "tags": ["O", "B-LOC"], "document": 2},
+)
+LABELS = Classification(label_separator="|")
+LISTS = 'text,label\na,"[\'x\', \'it is\']"\nb,"[""y"", ""z""]"\nc,[]\n'
 CONTEXT = "Ada \U0001f600 wrote it. Ada Lovelace, née Byron, wrote it in 1843."
 ANSWERS = [{"text": "Ada Lovelace", "answer_start": 16}, {"text": "Ada", "answer_start": 0}]
 ASKED = [
@@ -53,6 +60,10 @@ ASKED = [
     {"id": 3, "question": "When?", "answers": [{"text": "1843", "answer_start": 54}]},
 ]
 SQUAD = {"version": "2.0", "data": [{"title": "Ada", "paragraphs": [{"context": CONTEXT, "qas": ASKED}]}]}
+WITH_ANSWERS = json_lines(
+    {"question": "Who?", "context": CONTEXT, "id": "a", "answers": {"text": ["Ada"], "answer_start": [16.0]}},
+    {"question": "When?", "context": CONTEXT, "id": "b", "answers": ANSWERS},
+)
 QUESTIONS = (
     f'id,question,context,answer,answer_start\n1,Who?,"{CONTEXT}",Ada,0\n2,Why?,"{CONTEXT}",,\n3,When?,it 1843,1843,3\n'
 )
@@ -89,10 +100,13 @@ READERS = {  # what reads, the name of the file, sound contents
     "jsonl": (read_labelled, "a.jsonl", [JSONL]),
     "json lines": (lambda path: list(iterate_json_lines(path)), "a.jsonl", [JSONL]),
     "tagged columns": (read_conll, "eng.train", CONLL),
-    "spans": (read_span_lines, "mine.jsonl", [SPANS]),
+    "spans": (read_tagged, "mine.jsonl", [SPANS]),
+    "words and tags": (read_tagged, "mine.jsonl", [WORDS]),
+    "lists of labels": (LABELS.read, "mine.csv", [LISTS]),
     "squad": (read_squad, "dev.json", [json.dumps(SQUAD)]),
     "unlabelled squad": (lambda path: read_squad(path, labelled=False), "dev.json", [json.dumps(SQUAD, indent=1)]),
     "questions": (read_questions, "questions.csv", [QUESTIONS]),
+    "questions with answers": (read_questions, "questions.jsonl", [WITH_ANSWERS]),
     "swag": (lambda path: read_choices(path, "swag"), "val.csv", [SWAG]),
     "swag without labels": (lambda path: read_choices(path, "swag", label=None), "test.csv", [SWAG]),
     "dream": (lambda path: read_choices(path, "dream"), "dream.json", [json.dumps(DREAM)]),

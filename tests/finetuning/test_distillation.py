@@ -67,7 +67,7 @@ def test_a_student_comes_near_its_teacher(init, kind):
     options = NO_DEV | length | {"steps": 6, "dropout": 0.0}
     teacher = kbert.finetune(init, task, rows, **options | {"steps": 12}).pipeline
     start = prepare(init, task, rows, **options).pipeline
-    columns = task.from_memory(rows).columns
+    columns = task.read(rows).columns
     before = distances(start, teacher, columns)
     more = MORE.get(kind, [text for text, _ in DEV])
     run = kbert.finetune(init, task, rows, teacher=teacher, unlabelled=more, **options, **CLEAR)
@@ -139,7 +139,7 @@ def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_
     again = prepare(init, TASK, ROWS, None, tmp_path / "run", **options)
     again.ask_teacher()
     np.testing.assert_array_equal(again.teaching.answers.outputs["logits"], answers)
-    columns = TASK.from_memory(ROWS).columns
+    columns = TASK.read(ROWS).columns
     assert distances(whole.pipeline, teacher, columns) < distances(again.pipeline, teacher, columns)
     other = prepare(init, TASK, ROWS, None, tmp_path / "whole", **options | {"teacher": whole.pipeline})
     other.ask_teacher()

@@ -247,6 +247,35 @@ def test_through_a_link_the_file_is_written_that_it_points_to(pipeline, source, 
         run(pipeline, source, tmp_path / "a.csv", overwrite=True)
 
 
+@pytest.mark.parametrize(
+    "name, content",
+    [
+        ("t.csv", 'text\r\nfirst\r\n""\r\nthird\r\n'),
+        ("t.csv", "id,text\n1,first\n,\n3,third\n"),
+        ("t.tsv", "id\ttext\n1\tfirst\n\t\n3\tthird\n"),
+        ("t.txt", "first\n\nthird\n"),
+        ("t.jsonl", '{"text": "first"}\n{"text": null}\n{"text": "third"}\n'),
+    ],
+)
+def test_empty_rows_are_answered_and_counted(pipeline, tmp_path, caplog, name, content):
+    (tmp_path / name).write_bytes(content.encode())
+    assert predict_file(pipeline, tmp_path / name, tmp_path / "a.jsonl", batch_size=2) == 3
+    answers = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [answer["text"] for answer in answers] == ["first", "", "third"]
+    warnings = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    line = {"t.csv": 3, "t.tsv": 3}.get(name, 2)
+    message = f"1 of 3 texts in 'text' are empty, None, NaN or null (first: {tmp_path / name}, line {line})"
+    assert len(warnings) == 1 and message in warnings[0]
+
+
+def test_joined_texts_are_empty_if_all_their_columns_are(pipeline, tmp_path, caplog):
+    (tmp_path / "t.csv").write_text("subject,body\nbad,film\n,film\nbad,\n,\n")
+    columns = {"text": ["subject", "body"]}
+    assert predict_file(pipeline, tmp_path / "t.csv", tmp_path / "a.jsonl", columns=columns) == 4
+    (warning,) = (record.getMessage() for record in caplog.records if record.levelname == "WARNING")
+    assert "1 of 4 texts in 'subject, body' are empty" in warning and "t.csv, line 5" in warning
+
+
 def test_the_last_batch_is_filled_with_empty_rows(pipeline, tmp_path, monkeypatch):
     seen, answer = [], pipeline.predict_on_batch
     monkeypatch.setattr(pipeline, "predict_on_batch", lambda x: seen.append(list(x["text"])) or answer(x))

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.na_type import NAType
 from helpers.tiny_directory import write_table
 from helpers.tiny_finetuning import ROWS, TASK
 from helpers.wrong_values import wrong_inputs
@@ -60,7 +61,7 @@ def test_rows_that_are_none():
         ([], "at least one row"),
         ({"text": ["a"]}, r"missing: \['label'\]"),
         ([{"text": "a", "label": None}], "row 0: expected a label in 'label'. .* an empty cell .*NaN; rows count"),
-        ([("a", {"b": 1})], "row 0: 'label' must be a string or a number"),
+        ([("a", {"b": 1})], "row 0: 'label' must be a string, a number or a list. Received: {'b': 1}"),
         ([("a", ["b"])], r"row 0: expected one label in 'label'. Received: \['b'\]. For several labels a text give"),
         ([("a", "x"), ("b \ud83d", "y")], "row 1: 'text': expected characters. Received: half a surrogate pair"),
         (tf.data.Dataset.from_tensors({"text": "a", "label": 1}).repeat(), "a finite dataset"),
@@ -88,24 +89,11 @@ def test_whole_floats_are_labels_of_integers(tmp_path):
 def test_missing_values_of_pandas_are_empty(caplog):
     examples = TASK.examples({"text": ["good", NAType(), float("nan"), None], "label": ["a", "b", "a", "b"]})
     assert list(examples.texts) == ["good", "", "", ""]
-    warning = (
-        "row 1: expected a text in 'text'. Received: an empty cell ('', None or NaN; rows count from 0), the first"
-    )
-    assert f"{warning} of 3 such rows of 4; they count as empty texts" in caplog.text
+    assert "3 of 4 texts in 'text' are empty, None, NaN or null (first: row 1)" in caplog.text
     with pytest.raises(
         ValueError, match=r"row 1: expected a number in 'label'\. Received: an empty cell \('', None or NaN"
     ):
         kbert.tasks.Regression().examples([("a", 1), ("b", float("nan"))])
-
-
-class NAType:
-    """As pandas' own, it cannot be compared."""
-
-    def __ne__(self, other):
-        return self
-
-    def __bool__(self):
-        raise TypeError("boolean value of NA is ambiguous")
 
 
 MISSING = pytest.mark.parametrize("missing", [None, float("nan"), NAType()], ids=["None", "NaN", "NA"])
@@ -117,32 +105,33 @@ def test_missing_questions_and_contexts(missing, caplog):
     row = {"question": "Who?", "context": "Ada did.", "answer": "", "id": "a"}
     squad = {**row, "answers": {"text": [], "answer_start": []}}
     for rows in ([row, {**row, "id": missing}], [squad, {**squad, "id": missing}]):
-        assert task.from_memory(rows).ids == ["a", "2"]
+        assert task.read(rows).ids == ["a", "2"]
         for name in ("question", "context"):
             caplog.clear()
-            found = task.from_memory([rows[0], {**rows[1], name: missing}])
+            found = task.read([rows[0], {**rows[1], name: missing}])
             assert found.columns[name] == [row[name], ""]
-            assert f"row 1: expected a text in {name!r}. Received: an empty cell ('', None or NaN" in caplog.text
+            assert f"1 of 2 texts in {name!r} are empty, None, NaN or null (first: row 1)" in caplog.text
             with pytest.raises(ValueError, match="expected texts in 'question' and 'context'. Received: an empty one"):
-                task.from_memory([{**rows[0], "question": missing, "context": missing}])
-    with pytest.raises(ValueError, match="row 1: expected 'text', a list, as in SQuAD's JSON. Received: "):
-        task.from_memory([squad, {**squad, "id": "b", "answers": missing}])
+                task.read([{**rows[0], "question": missing, "context": missing}])
+    with pytest.raises(ValueError, match="row 1: expected 'answers', a list, as in SQuAD's JSON. Received: "):
+        task.read([squad, {**squad, "id": "b", "answers": missing}])
 
 
 @MISSING
 def test_missing_prompts_choices_and_labels(missing, caplog):
     task = kbert.tasks.MultipleChoice(choices=("a", "b", "c"))
     row = {"prompt": "p", "a": "x", "b": "y", "c": "z", "label": 1.0}
-    found = task.from_memory([row, {**row, "prompt": missing, "c": missing}])
+    found = task.read([row, {**row, "prompt": missing, "c": missing}])
     assert (found.prompts, found.choices) == (["p", ""], [["x", "y", "z"], ["x", "y"]])
     assert found.labels.tolist() == [1, 1]  # pandas makes floats of integers beside a missing one
-    assert "row 1: expected a text in 'prompt'. Received: an empty cell ('', None or NaN" in caplog.text
+    assert "1 of 2 texts in 'prompt' are empty, None, NaN or null (first: row 1)" in caplog.text
     with pytest.raises(ValueError, match="row 1: expected the text of a choice .* Received: '', an empty cell"):
-        task.from_memory([row, {**row, "label": missing}])
+        task.read([row, {**row, "label": missing}])
     task, row = kbert.tasks.MultipleChoice(), {"prompt": "p", "choices": ["x", "y"], "label": 1}
-    for wrong in (missing, ["x", "y", missing]):
-        with pytest.raises(ValueError, match="row 1: expected a list of strings as choices. Received: "):
-            task.from_memory([row, {**row, "choices": wrong}])
+    assert task.read([row, {**row, "choices": ["x", "y", missing]}]).choices == [["x", "y"]] * 2
+    for wrong in (missing, ["x", "y", 3]):
+        with pytest.raises(ValueError, match="row 1: expected a list of strings in 'choices'. Received: "):
+            task.read([row, {**row, "choices": wrong}])
 
 
 @MISSING
@@ -150,9 +139,9 @@ def test_missing_words_tags_and_documents(missing):
     task, row = kbert.tasks.Tagging(), {"words": ["Ada"], "tags": ["B-PER"], "document": 1}
     for name, wrong in [("words", missing), ("tags", missing), ("words", [missing]), ("tags", [missing])]:
         with pytest.raises(ValueError, match="row 1: expected lists of words and of as many tags, all strings"):
-            task.from_memory([row, {**row, name: wrong}])
+            task.read([row, {**row, name: wrong}])
     with pytest.raises(ValueError, match="row 1: expected the sentence's document in 'document'. Received: "):
-        task.from_memory([row, {**row, "document": missing}])
+        task.read([row, {**row, "document": missing}])
 
 
 @pytest.mark.parity

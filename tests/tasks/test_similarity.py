@@ -124,7 +124,7 @@ def test_an_empty_pair_is_the_right_answer_itself(init):
     task = Similarity(text_pair="p")
     assert kbert.evaluate(pipeline, task, rows)["recall@1"] == 0.75  # "good" has two right answers
     assert kbert.evaluate(pipeline, Similarity(text_pair="p"), [("", ""), *rows[:2]])["recall@1"] == 1
-    assert task.baseline_scores(None, task.from_memory(rows))["recall@1"] == pytest.approx(1 / 3)
+    assert task.baseline_scores(None, task.read(rows))["recall@1"] == pytest.approx(1 / 3)
 
 
 @pytest.mark.usefixtures("eagerly")
@@ -180,7 +180,7 @@ def test_triplets_scored_pairs_and_single_texts(init):
     assert set(run.metrics["dev"]) == {"examples", "recall@1", "recall@10", "mrr@10", "ndcg@10"}
     scored = Similarity(text_pair="p", label="s", score_range=(0, 5))
     rows = [(*pair, row % 6) for row, pair in enumerate(PAIRS)]
-    assert scored.from_memory(rows).scores.tolist() == pytest.approx([row % 6 / 5 for row in range(len(rows))])
+    assert scored.read(rows).scores.tolist() == pytest.approx([row % 6 / 5 for row in range(len(rows))])
     run = kbert.finetune(init, scored, rows, 0.3, **options)
     embeddings = run.pipeline.predict([text for text, *_ in rows], verbose=0)["embedding"]
     pairs = run.pipeline.predict([pair for _, pair, _ in rows], verbose=0)["embedding"]
@@ -188,14 +188,14 @@ def test_triplets_scored_pairs_and_single_texts(init):
     scores = kbert.evaluate(run.pipeline, scored, rows)
     assert scores["pearson"] == pytest.approx(np.corrcoef(cosines, [s for *_, s in rows])[0, 1], abs=1e-5)
     alone = Similarity(metrics="spearman")
-    run = kbert.finetune(init, alone, [pair[:1] for pair in PAIRS], scored.from_memory(rows), **options)
+    run = kbert.finetune(init, alone, [pair[:1] for pair in PAIRS], scored.read(rows), **options)
     assert -1 <= run.metrics["dev"]["spearman"] <= 1 and run.metrics["constant_answer"] == {"spearman": 0.0}
 
 
 def test_a_batch_is_the_texts_of_its_examples(init):
     pipeline = kbert.build_pipeline(kbert.load_pretrained(init, "similarity"), sequence_length=9)
     task = Similarity(text_pair="p", negative="n")
-    train = task.from_memory([("good", "good film", "bad"), ("paris", "the capital", ""), ("bad", "good", "never")])
+    train = task.read([("good", "good film", "bad"), ("paris", "the capital", ""), ("bad", "good", "never")])
     data = task.training_data(pipeline, train, batch_size=3, seed=0, padding="full", group_by_length=False)
     inputs, labels = next(iter(data.make_dataset()))
     numbers = labels["embedding"].numpy()
@@ -265,11 +265,11 @@ def test_examples_of_another_kind_are_errors(init, tmp_path):
     pairs, scored = Similarity(text_pair="p"), Similarity(text_pair="p", label="s")
     rows = [(*pair, 0.5) for pair in PAIRS]
     with pytest.raises(ValueError, match="expected training examples with texts without scores"):
-        kbert.finetune(init, pairs, scored.from_memory(rows), 0.2, **QUICK)
+        kbert.finetune(init, pairs, scored.read(rows), 0.2, **QUICK)
     with pytest.raises(ValueError, match=r"scored by \['spearman', 'pearson'\]"):
-        kbert.finetune(init, pairs, PAIRS, scored.from_memory(rows), **QUICK)
+        kbert.finetune(init, pairs, PAIRS, scored.read(rows), **QUICK)
     with pytest.raises(ValueError, match=r"scored by \['spearman', 'pearson'\]"):
-        prepare(init, pairs, PAIRS, PAIRS, more_dev={"_scored": scored.from_memory(rows)}, **QUICK)
+        prepare(init, pairs, PAIRS, PAIRS, more_dev={"_scored": scored.read(rows)}, **QUICK)
     with pytest.raises(ValueError, match="single texts cannot be scored"):
         kbert.finetune(init, Similarity(), [pair[:1] for pair in PAIRS], 0.2, **QUICK)
     with pytest.raises(ValueError, match="embedded twice, with different dropout.*Received: dropout=0"):

@@ -121,7 +121,7 @@ def test_parquet_and_arrow_files(name, small, tmp_path):
         with new(str(path), table.schema) as writer:
             writer.write_table(table)
     examples = TASK.read(path)
-    assert list(examples.texts) == columns["text"] and list(examples.label_names) == ["false", "true"]
+    assert list(examples.texts) == columns["text"] and list(examples.label_names) == ["False", "True"]
     assert examples.labels.tolist() == [1, 0, 1] and table_columns(path) == list(columns)
     assert [row for _, row in iterate_table(path, ["n"])] == [{"n": "1"}, {"n": ""}, {"n": "3"}]
     with pytest.raises(

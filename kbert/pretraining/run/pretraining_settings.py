@@ -17,7 +17,8 @@ from kbert.options import Arguments, to_json
 from kbert.pretraining.run.phases import Phase, count_steps, plan_stages, read_phases, read_ramp
 from kbert.pretraining.run.pretrain import Masking, Objective, Rows, pretrain
 from kbert.pretraining.run.stored_batches import MANIFEST, is_batches, read_manifest
-from kbert.tasks.in_memory import column_names, read_columns
+from kbert.tasks.in_memory import column_names, table_of
+from kbert.tasks.table import check_texts
 from kbert.training.made_by import identify_model, identify_source, identify_vocabulary
 from kbert.training.run_state import Stage
 from kbert.weights.source import local_source
@@ -298,10 +299,9 @@ def corpus_source(corpus: Any) -> Any:
     if isinstance(corpus, str | os.PathLike):
         return corpus
     if column_names(corpus) or hasattr(corpus, "element_spec"):
-        texts = read_columns(corpus, ["text"])["text"]
-        if wrong := [text for text in texts if not isinstance(text, str)]:
-            raise TypeError(f"pretrain: expected texts (str) in the column `text`. Received: {shown(wrong[0])}")
-        return DocumentList(map(prose_sentences, texts))
+        table = table_of(corpus, ["text"])
+        check_texts(table, ["text"])
+        return DocumentList(map(prose_sentences, table["text"]))
     if not isinstance(corpus, list | tuple):
         raise TypeError(
             "pretrain: `corpus_or_records` must be path(s), a list of documents (lists of sentences), or rows with a "

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+import os
 import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
@@ -257,11 +258,12 @@ class _Glue:
     def __repr__(self):
         return f'kbert.tasks.glue("{self.glue}")'
 
-    def read(self, path, split="train"):
-        """The examples of a split, "train", "dev" or MNLI's "dev_mm", of a directory (GLUE's or its own) or a file."""
+    def read(self, data, split="train"):
+        """The examples of rows, of a file, or of a directory's split, "train", "dev" or MNLI's "dev_mm"."""
+        if not isinstance(data, str | os.PathLike):
+            return super().read(data)
         definition = GLUE_TASKS[self.glue]
-        is_file = check_path(path, "read: `path`").is_file()
-        return definition.read_file(path) if is_file else definition.read(path, split)
+        return definition.read_file(data) if os.path.isfile(data) else definition.read(data, split)
 
     def read_dev(self, path):
         """The dev split. MNLI's is the matched one."""

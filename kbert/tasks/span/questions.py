@@ -1,19 +1,19 @@
 """Questions on texts in memory and their files: SQuAD's JSON, version 1.1 and 2.0, and your own tables."""
 
 import dataclasses
-import json
-import re
+import os
+import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from kbert.checks import check_path
+from kbert.checks import shown
 from kbert.files import read_json
 from kbert.options import PathLike
 from kbert.tasks.examples import Examples
-from kbert.tasks.in_memory import read_columns, text_table
-from kbert.tasks.table import Table, check_characters, check_texts, read_table
+from kbert.tasks.in_memory import column_names, table_of
+from kbert.tasks.table import Table, check_characters, check_texts, whole_number
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -97,58 +97,54 @@ def _is_in_a_word(context, start, end):
 
 
 TEXTS = ("question", "context")
-QUESTION_COLUMNS = (*TEXTS, "answer")
-OPTIONAL_COLUMNS = ("answer_start", "id")
 
 
-def read_questions(path: PathLike) -> Questions:
-    """Reads questions from a file: `.json` as `read_squad`, a table (.csv, .tsv, .jsonl) by its columns.
+def read_questions(data: Any) -> Questions:
+    """Reads questions from a file or from rows in memory: `.json` as `read_squad`, all others by their columns.
 
-    A table has the columns ``question``, ``context`` and ``answer``, and may have ``answer_start`` (code points, empty
-    if unknown) and ``id`` (empty: the number of the row, from 1). An empty answer means that there is none.
+    The columns are ``question``, ``context`` and ``answer``, and perhaps ``answer_start`` (code points, empty if
+    unknown) and ``id`` (empty: the number of the row, from 1). An empty answer means that there is none. Instead of
+    ``answer`` there may be ``answers``, a dict of the lists ``text`` and ``answer_start`` as in Hugging Face's datasets
+    of SQuAD. Both are empty for a question without an answer.
     """
-    if check_path(path, "read: `path`").suffix.lower() == ".json":
-        return read_squad(path)
-    return questions_from_table(read_table(path, QUESTION_COLUMNS, optional=OPTIONAL_COLUMNS))
+    if isinstance(data, str | os.PathLike) and pathlib.Path(data).suffix.lower() == ".json":
+        return read_squad(data)
+    if "answers" in column_names(data):
+        return questions_from_table(table_of(data, (*TEXTS, "answers"), ("id",), nested=("answers",)))
+    return questions_from_table(table_of(data, (*TEXTS, "answer"), ("answer_start", "id")))
 
 
 def questions_from_table(table: Table) -> Questions:
     """The questions of a table's columns, as in `read_questions`."""
     check_texts(table, TEXTS)
     rows = range(len(table.lines))
-    ids = _ids(table)
-    answers = [(text,) if text.strip() else () for text in table["answer"]]
-    starts = [
-        _located(table.where(row), table["context"][row], answers[row][0], _start(table, row)) if answers[row] else -1
-        for row in rows
-    ]
+    ids = [cell or str(row) for row, cell in enumerate(table.get("id", [""] * len(rows)), start=1)]
+    _check_ids(ids, table.where)
+    answers, starts = zip(*(_answers_of_row(table, row) for row in rows), strict=True)
     starts = np.array(starts, "int32")
-    return Questions(ids, table["question"], table["context"], answers, starts, table.path, table.lines)
+    return Questions(ids, table["question"], table["context"], list(answers), starts, table.path, table.lines)
 
 
-def questions_with_answers(data: Any) -> Questions:
-    """Questions as Hugging Face's datasets of SQuAD have them, in any form that `read_columns` takes.
-
-    They have ``question``, ``context`` and ``answers``, a dict of the lists ``text`` and ``answer_start`` (both empty:
-    not answerable), and perhaps ``id``.
-    """
-    data = read_columns(data, ("question", "context", "answers"), ("id",))
-    table = text_table({name: column for name, column in data.items() if name != "answers"}, TEXTS, ("id",))
-    check_texts(table, TEXTS)
-    ids = _ids(table)
-    answers = []
-    starts = []
-    for row, (context, answers_of_row) in enumerate(zip(table["context"], data["answers"], strict=True)):
-        texts, positions = (
-            _part("the data", f"row {row}", answers_of_row, name, list) for name in ("text", "answer_start")
-        )
-        if len(texts) != len(positions):
-            raise ValueError(f"row {row}: expected an 'answer_start' for each 'text'. Received: {answers_of_row}")
-        pairs = [{"text": text, "answer_start": start} for text, start in zip(texts, positions, strict=True)]
-        right, start = _answers("the data", f"row {row}", {"answers": pairs}, context, True)
-        answers.append(right)
-        starts.append(start)
-    return Questions(ids, table["question"], table["context"], answers, np.array(starts, "int32"))
+def _answers_of_row(table, row):
+    """(texts, start of the first)."""
+    where = table.where(row)
+    context = table["context"][row]
+    if "answers" in table:
+        answers = table["answers"][row]
+        if isinstance(answers, dict):
+            texts, starts = (_part(where, answers, name, list) for name in ("text", "answer_start"))
+            if len(texts) != len(starts):
+                raise ValueError(f"{where}: expected an 'answer_start' for each 'text'. Received: {shown(answers)}")
+            answers = [{"text": text, "answer_start": start} for text, start in zip(texts, starts, strict=True)]
+        return _answers(where, {"answers": answers}, context)
+    answer = table["answer"][row]
+    if not answer.strip():
+        return (), -1
+    cell = table["answer_start"][row].strip() if "answer_start" in table else ""
+    start = whole_number(cell)
+    if cell and start is None:
+        raise ValueError(f"{where}: expected a whole number in 'answer_start'. Received: {shown(cell)}")
+    return (answer,), _located(where, context, answer, start)
 
 
 def read_squad(path: PathLike, *, labelled: bool = True) -> Questions:
@@ -161,45 +157,47 @@ def read_squad(path: PathLike, *, labelled: bool = True) -> Questions:
 
     Source: rajpurkar.github.io/SQuAD-explorer; google-research/bert run_squad.py, ``read_squad_examples``.
     """
-    rows = list(_squad_rows(path, read_json(path, object, data=True), labelled))
+    rows = list(_squad_rows(read_json(path, object, data=True), path, labelled))
     if not rows:
         raise ValueError(f"{path} holds no question: expected data[…].paragraphs[…].qas[…].")
     ids, questions, contexts, answers, starts, places = zip(*rows, strict=True)
-    _check_ids(ids, lambda row: f"{path}, {places[row]}")
+    _check_ids(ids, lambda row: places[row])
     return Questions(ids, questions, contexts, answers, np.array(starts, "int32"), str(path))
 
 
-def _squad_rows(path, content, labelled):
-    for a, article in enumerate(_part(path, "", content, "data", list)):
-        at = f"data[{a}]"
-        for p, paragraph in enumerate(_part(path, at, article, "paragraphs", list)):
+def _squad_rows(content, path, labelled):
+    for a, article in enumerate(_part(f"{path}, the whole", content, "data", list)):
+        at = f"{path}, data[{a}]"
+        for p, paragraph in enumerate(_part(at, article, "paragraphs", list)):
             inside = f"{at}.paragraphs[{p}]"
-            context = _part(path, inside, paragraph, "context", str)
-            for q, question in enumerate(_part(path, inside, paragraph, "qas", list)):
+            context = _part(inside, paragraph, "context", str)
+            for q, question in enumerate(_part(inside, paragraph, "qas", list)):
                 place = f"{inside}.qas[{q}]"
-                identifier = _part(path, place, question, "id", (str, int))
-                text = _part(path, place, question, "question", str)
-                yield str(identifier), text, context, *_answers(path, place, question, context, labelled), place
+                identifier = _part(place, question, "id", (str, int))
+                text = _part(place, question, "question", str)
+                yield str(identifier), text, context, *_answers(place, question, context, labelled), place
 
 
-def _answers(path, place, question, context, labelled):
+def _answers(where, question, context, labelled=True):
     """(texts, start of the first)."""
     impossible = question.get("is_impossible")
     if not isinstance(impossible, bool | None):
-        raise ValueError(f"{path}, {place}: expected true or false in 'is_impossible'. Received: {impossible!r}")
+        raise ValueError(f"{where}: expected true or false in 'is_impossible'. Received: {impossible!r}")
     if impossible or ("answers" not in question and not labelled):
         return (), -1
     texts = []
     start = None
-    for n, answer in enumerate(_part(path, place, question, "answers", list)):
-        at = f"{place}.answers[{n}]"
-        text = _part(path, at, answer, "text", str)
+    for n, answer in enumerate(_part(where, question, "answers", list)):
+        at = f"{where}.answers[{n}]"
+        text = _part(at, answer, "text", str)
         if not text.strip():
             continue
         if not texts and "answer_start" in answer:
-            start = _part(path, at, answer, "answer_start", int)
+            start = whole_number(answer["answer_start"])
+            if start is None:
+                raise ValueError(f"{at}: expected a whole number in 'answer_start'. Received: {shown(answer)}")
         texts.append(text)
-    return tuple(texts), _located(f"{path}, {place}", context, texts[0], start) if texts else -1
+    return tuple(texts), _located(where, context, texts[0], start) if texts else -1
 
 
 def _located(where, context, answer, start):
@@ -212,31 +210,12 @@ def _located(where, context, answer, start):
     return locate(context, answer, start)
 
 
-def _part(path, place, parent, name, kind):
+def _part(where, parent, name, kind):
     value = parent.get(name) if isinstance(parent, dict) else None
     if not isinstance(value, kind) or isinstance(value, bool):
-        shown = json.dumps(parent, ensure_ascii=False, default=str)[:80]
-        kinds = {list: "a list", str: "a string", int: "a whole number"}.get(kind, "a string")
-        raise ValueError(
-            f"{path}, {place or 'the whole'}: expected {name!r}, {kinds}, as in SQuAD's JSON. Received: {shown}"
-        )
-    return check_characters(value, f"{path}, {place}, {name!r}") if isinstance(value, str) else value
-
-
-def _start(table, row):
-    text = table["answer_start"][row].strip() if "answer_start" in table else ""
-    if not text:
-        return None
-    if not re.fullmatch(r"-?\d{1,9}", text):
-        raise ValueError(f"{table.where(row)}: expected a whole number in 'answer_start'. Received: {text!r}")
-    return int(text)
-
-
-def _ids(table):
-    """The ids of a table, or the number of the row from 1 where there is none."""
-    ids = [cell or str(row) for row, cell in enumerate(table.get("id", [""] * len(table.lines)), start=1)]
-    _check_ids(ids, table.where)
-    return ids
+        kinds = "a list" if kind is list else "a string"
+        raise ValueError(f"{where}: expected {name!r}, {kinds}, as in SQuAD's JSON. Received: {shown(parent)}")
+    return check_characters(value, f"{where}, {name!r}") if isinstance(value, str) else value
 
 
 def _check_ids(ids, where):

@@ -8,18 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 
-from kbert.options import Bounds, Count, PathLike
-from kbert.tasks.in_memory import column_names, text_table
+from kbert.options import Bounds, Count
 from kbert.tasks.span.metrics import squad_scores
-from kbert.tasks.span.questions import (
-    OPTIONAL_COLUMNS,
-    QUESTION_COLUMNS,
-    Questions,
-    questions_from_table,
-    questions_with_answers,
-    read_questions,
-    read_squad,
-)
+from kbert.tasks.span.questions import Questions, read_questions, read_squad
 from kbert.tasks.task import LONG_TEXT, SENTENCE, Evaluation, Task, TeacherAnswers, TrainingData, of_model
 
 if TYPE_CHECKING:
@@ -104,13 +95,8 @@ class SpanExtraction(Task):
         asked = read_squad(path, labelled=False)
         return {"id": asked.ids, columns["question"]: asked.questions, columns["context"]: asked.contexts}
 
-    def read(self, path: PathLike) -> Questions:
-        return read_questions(path)
-
-    def from_memory(self, data: Any) -> Questions:
-        if "answers" in column_names(data):
-            return questions_with_answers(data)
-        return questions_from_table(text_table(data, QUESTION_COLUMNS, OPTIONAL_COLUMNS))
+    def read(self, data: Any) -> Questions:
+        return read_questions(data)
 
     def version_of(self, questions: Questions) -> str:
         """The task's version, or else "2.0" if some of the questions have no answer and "1.1" if all have one."""

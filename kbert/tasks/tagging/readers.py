@@ -1,16 +1,18 @@
-"""Tagged words: the examples of tagging, and their files, CoNLL's columns and JSON lines with the spans of entities."""
+"""Tagged words: the examples of tagging, from CoNLL's columns, lists of words and tags, or spans of entities."""
 
 import dataclasses
 import itertools
+import os
 import pathlib
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kbert.checks import check_path, is_missing, shown
+from kbert.checks import shown
 from kbert.options import PathLike
 from kbert.tasks.examples import Examples
-from kbert.tasks.table import JSON_LINES, TABLES, check_characters, iterate_json_lines, read_lines, read_table
+from kbert.tasks.in_memory import column_names, table_of
+from kbert.tasks.table import TABLES, Table, place, read_lines, read_table, whole_number
 from kbert.tasks.tagging.tag_scheme import convert_sentences
 
 
@@ -53,7 +55,7 @@ class TaggedText(Examples):
         """File and line of a word of a sentence, as error messages name them."""
         if not len(self.lines):
             return f"{self.path or 'the tagged text'}, sentence {row}"
-        return f"{self.path}, line {self.lines[row] + (0 if self.one_line else word)}"
+        return place(self.path, self.lines[row] + (0 if self.one_line else word))
 
     def _groups(self):
         return self.texts("document")
@@ -80,38 +82,25 @@ def check_tags(tagged: TaggedText, tags: Sequence[str]) -> None:
                 raise ValueError(f"{tagged.where(row, n)}: expected one of {list(tags)}. Received: {shown(tag)}")
 
 
-def read_span_lines(path: PathLike) -> TaggedText:
-    """Reads JSON lines such as ``{"text": "Peter left Paris.", "spans": [{"start": 0, "end": 5, "type": "PER"}, …]}``.
+def _tagged_spans(table: Table) -> TaggedText:
+    """The words and tags of the columns ``text`` and ``spans``, each row a document.
 
-    Positions are code points of the text, end exclusive. A span may also be written ``[0, 5, "PER"]``. The words are
-    split by `kbert.text.words.split_words`, as a tagger does, and divided further where a span begins or ends inside a
-    word, so that every span consists of whole words. Each line is a document. Other keys are ignored, and empty lines
-    are skipped. Overlapping spans cannot be written as tags and are an error.
+    The words are split by `kbert.text.words.split_words`, as a tagger does, and divided further where a span begins or
+    ends inside a word, so that every span consists of whole words. Overlapping spans cannot be written as tags and are
+    an error.
     """
-    lines = []
-    texts = []
-    spans = []
-    for number, row in iterate_json_lines(path, as_written=False):
-        where = f"{path}, line {number}"
-        if not isinstance(row.get("text"), str) or not isinstance(row.get("spans"), list):
-            raise ValueError(f'{where}: expected an object with "text" and a list "spans". Received: {shown(row)}')
-        lines.append(number)
-        texts.append(check_characters(row["text"], where))
-        spans.append(row["spans"])
-    words, tags = _words_and_tags([f"{path}, line {number}" for number in lines], texts, spans)
-    return TaggedText(words, tags, list(range(len(words))), str(path), lines, one_line=True)
-
-
-def spans_from_memory(texts: Sequence[str], spans: Sequence[list]) -> TaggedText:
-    """Texts in memory and the spans of each, as `read_span_lines` reads them from a file."""
-    places = [f"row {row}" for row in range(len(texts))]
-    for where, text, spans_of_text in zip(places, texts, spans, strict=True):
-        if not isinstance(text, str) or not isinstance(spans_of_text, list):
+    places = [table.where(row) for row in range(len(table.lines))]
+    for where, text, spans in zip(places, table["text"], table["spans"], strict=True):
+        if not isinstance(spans, list):
             raise ValueError(
-                f"{where}: expected a text and a list of spans. Received: {shown(text)} and {shown(spans_of_text)}"
+                f"{where}: expected a text and a list of spans. Received: {shown(text)} and {shown(spans)}"
             )
-    words, tags = _words_and_tags(places, texts, spans)
-    return TaggedText(words, tags, list(range(len(words))))
+    words, tags = _words_and_tags(places, table["text"], table["spans"])
+    return _tagged(table, words, tags, list(range(len(words))))
+
+
+def _tagged(table, words, tags, documents):
+    return TaggedText(words, tags, documents, table.path, table.lines if table.path else (), one_line=True)
 
 
 def _words_and_tags(places, texts, spans):
@@ -147,12 +136,15 @@ def _checked(where, text, spans):
 
 
 def _parts(where, span):
+    """(start, end, type) of a span. spaCy and Prodigy call the type ``label``."""
     if isinstance(span, dict):
-        span = [span.get(name) for name in ("start", "end", "type")]
-    is_int = [isinstance(n, int) and not isinstance(n, bool) for n in span] if isinstance(span, list) else []
-    if is_int[:2] != [True, True] or len(span) != 3 or not isinstance(span[2], str) or not span[2].strip():
+        parts = [span.get("start"), span.get("end"), span.get("type") or span.get("label")]
+    else:
+        parts = span if isinstance(span, list) else []
+    start, end = (whole_number(part) for part in (*parts[:2], None, None)[:2])
+    if start is None or end is None or len(parts) != 3 or not isinstance(parts[2], str) or not parts[2].strip():
         raise ValueError(f'{where}: expected a span {{"start": 0, "end": 5, "type": "PER"}}. Received: {span}')
-    return span[0], span[1], check_characters(span[2].strip(), where)
+    return start, end, parts[2].strip()
 
 
 def _cut(places, borders):
@@ -176,13 +168,31 @@ def _tags(where, text, pieces, spans):
 
 
 DOCUMENT_START = "-DOCSTART-"
+_TABLES = tuple(suffix for suffix in TABLES if suffix != ".tsv")  # a .tsv has a word a line
 
 
-def read_tagged(path: PathLike, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
-    """A tagged file of either kind: .jsonl and .ndjson by `read_span_lines`, all others by `read_conll`."""
-    if check_path(path, "read: `path`").suffix.lower() in JSON_LINES:
-        return read_span_lines(path)
-    return read_conll(path, tag_column=tag_column, scheme=scheme)
+def read_tagged(data: Any, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
+    """Tagged words from a file or from rows in memory: .csv, .jsonl, Parquet, Arrow and rows by their columns.
+
+    All other files are read by `read_conll`. The columns are ``words`` and ``tags`` (or ``tokens`` and ``ner_tags``)
+    with a list of strings each, and perhaps ``document``. Or they are ``text`` and ``spans``, such as
+    ``{"text": "Peter left Paris.", "spans": [{"start": 0, "end": 5, "type": "PER"}, …]}``. Positions are code points of
+    the text, end exclusive. A span may also be written ``[0, 5, "PER"]``, and its type be called ``label``.
+    """
+    if isinstance(data, str | os.PathLike) and pathlib.Path(data).suffix.lower() not in _TABLES:
+        return read_conll(data, tag_column=tag_column, scheme=scheme)
+    names = column_names(data)
+    if {"text", "spans"} <= set(names):
+        return _tagged_spans(table_of(data, ["text", "spans"], nested=["spans"]))
+    words = "tokens" if "tokens" in names and "words" not in names else "words"
+    tags = "ner_tags" if "ner_tags" in names and "tags" not in names else "tags"
+    if names and not {words, tags} <= set(names):
+        where = f"{data}: " if isinstance(data, str | os.PathLike) else ""
+        raise ValueError(
+            f"{where}expected the columns 'words' and 'tags' ('tokens' and 'ner_tags'), or 'text' and 'spans'. "
+            f"Received: {names}"
+        )
+    return _tagged_words(table_of(data, [words, tags], ["document"], nested=[words, tags]), words, tags, scheme)
 
 
 def read_conll(path: PathLike, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
@@ -220,32 +230,28 @@ def read_conll(path: PathLike, *, tag_column: int = -1, scheme: str | None = Non
     return TaggedText(words, tags, documents, str(path), [numbers[0] for numbers in lines])
 
 
-def tagged_from_memory(
-    words: Sequence[list[str]],
-    tags: Sequence[list[str]],
-    documents: Sequence[Any] | None = None,
-    scheme: str | None = None,
-) -> TaggedText:
-    """Lists of words and of tags, with the document of each sentence. None: each sentence is its own document."""
-    for row, (sentence, its_tags) in enumerate(zip(words, tags, strict=True)):
+def _tagged_words(table, words, tags, scheme):
+    """Lists of words and of tags. Without a column ``document`` each sentence is its own document."""
+    places = [table.where(row) for row in range(len(table.lines))]
+    for where, sentence, its_tags in zip(places, table[words], table[tags], strict=True):
         are_lists = isinstance(sentence, list) and isinstance(its_tags, list) and len(sentence) == len(its_tags) > 0
         if not are_lists or not all(isinstance(text, str) for text in (*sentence, *its_tags)):
             raise ValueError(
-                f"row {row}: expected lists of words and of as many tags, all strings. "
+                f"{where}: expected lists of words and of as many tags, all strings. "
                 f"Received: {shown(sentence)} and {shown(its_tags)}"
             )
-    converted = convert_sentences([[f"row {row}"] * len(its_tags) for row, its_tags in enumerate(tags)], tags, scheme)
-    numbers = list(range(len(words)))
-    if documents:
-        for row, document in enumerate(documents):
-            if is_missing(document):
-                raise ValueError(
-                    f"row {row}: expected the sentence's document in 'document'. Received: {shown(document)}"
-                )
+    converted = convert_sentences(
+        [[where] * len(its_tags) for where, its_tags in zip(places, table[tags], strict=True)], table[tags], scheme
+    )
+    numbers = list(range(len(places)))
+    if "document" in table:
+        for where, document in zip(places, table["document"], strict=True):
+            if not document:
+                raise ValueError(f"{where}: expected the sentence's document in 'document'. Received: an empty cell")
         numbers = [0]
-        for before, now in itertools.pairwise(documents):
+        for before, now in itertools.pairwise(table["document"]):
             numbers.append(numbers[-1] + (before != now))
-    return TaggedText([list(sentence) for sentence in words], converted, numbers)
+    return _tagged(table, table[words], converted, numbers)
 
 
 def _sentences(path, is_conllu: bool = False):

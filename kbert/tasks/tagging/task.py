@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
-from kbert.options import Count, PathLike
-from kbert.tasks.in_memory import column_names, read_columns
+from kbert.options import Count
 from kbert.tasks.tagging.readers import (
     TaggedText,
     check_tags,
     learn_tags,
     read_tagged,
-    spans_from_memory,
-    tagged_from_memory,
 )
 from kbert.tasks.tagging.tag_scheme import entity_scores
 from kbert.tasks.task import (
@@ -110,19 +107,8 @@ class Tagging(Task):
             "entities": answering(pipeline, answers[EntityAnswers]),
         }
 
-    def read(self, path: PathLike) -> TaggedText:
-        return _with_tag_names(read_tagged(path, tag_column=self.tag_column, scheme=self.scheme))
-
-    def from_memory(self, data: Any) -> TaggedText:
-        names = column_names(data)
-        if {"text", "spans"} <= set(names):
-            columns = read_columns(data, ["text", "spans"])
-            return _with_tag_names(spans_from_memory(columns["text"], columns["spans"]))
-        words = "tokens" if "tokens" in names and "words" not in names else "words"
-        tags = "ner_tags" if "ner_tags" in names and "tags" not in names else "tags"
-        columns = read_columns(data, [words, tags], ["document"])
-        tagged = tagged_from_memory(columns[words], columns[tags], columns.get("document"), self.scheme)
-        return _with_tag_names(tagged)
+    def read(self, data: Any) -> TaggedText:
+        return _with_tag_names(read_tagged(data, tag_column=self.tag_column, scheme=self.scheme))
 
     def for_training(self, train: TaggedText) -> tuple[Self, TaggedText]:
         tags = self.labels or train.tag_names or learn_tags(train)

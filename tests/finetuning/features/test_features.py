@@ -202,7 +202,7 @@ def test_one_process_at_a_time_writes_a_file(tmp_path):
 
 
 def _text(rows):
-    return kbert.tasks.Tagging().from_memory([{"words": words, "tags": tags} for words, tags in rows])
+    return kbert.tasks.Tagging().read([{"words": words, "tags": tags} for words, tags in rows])
 
 
 @pytest.mark.slow  # commands/test_feature_based.py

@@ -145,6 +145,8 @@ def test_what_is_no_corpus_is_named():
         ([[], [" "]], "at least one sentence"),
         ([["\u200b" * n] for n in range(1, 41)], "at least one token .* Received: <DocumentList: 40"),
         ({"words": ["a"]}, r"missing: \['text'\]"),
+        ({"text": [None, float("nan")]}, "row 0: expected texts in 'text'. Received: 2 empty ones"),
+        ({"text": ["a", ["b"]]}, "row 1: 'text' must be a string or a number"),
         ([], "an empty list"),
     )
     wrong_inputs(
@@ -152,7 +154,6 @@ def test_what_is_no_corpus_is_named():
         ([["a"], "b"], r"documents\[1\]: expected a document as a list of sentences.* Received: 'b'"),
         ([["a", 3]], r"documents\[0\]: expected .* Received: 3$"),
         ({"text": "A text."}, "the column 'text' as a list, with a value a row. Received: 'A text.'"),
-        ({"text": [None]}, "texts .str. in the column `text`. Received: None$"),
         (iter([["a"]]), "`corpus_or_records` must be .* Received: list_iterator"),
         error=TypeError,
     )

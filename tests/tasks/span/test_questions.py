@@ -114,7 +114,7 @@ BAD = [
     ("x.json", {"data": [{"title": "t"}]}, r"x.json, data\[0\]: expected 'paragraphs'"),
     ("x.json", squad({"id": "a", "answers": []}), r"data\[0\].paragraphs\[0\].qas\[0\]: expected 'question', a string"),
     ("x.json", squad({"id": "a", "question": "?", "answers": [{"answer_start": 1}]}), r"answers\[0\]: expected 'text'"),
-    ("x.json", squad(question("a", ("Ada", "1"))), r"qas\[0\].answers\[0\]: expected 'answer_start', a whole number"),
+    ("x.json", squad(question("a", ("Ada", 1.5))), r"qas\[0\].answers\[0\]: expected a whole number in 'answer_start'"),
     ("x.json", squad(question("a"), question("a")), r"qas\[1\]: expected ids that differ. Received: 'a', also at"),
     (
         "x.csv",
@@ -158,9 +158,9 @@ def test_columns_of_other_lengths():
 def test_questions_are_held_out_by_contexts():
     rows = [(f"q{n}", f"context {n % 4}", f"{n % 4}") for n in range(12)]
     table = {name: [row[i] for row in rows] for i, name in enumerate(("question", "context", "answer"))}
-    train, dev = SpanExtraction().from_memory(table).split(0.25)
+    train, dev = SpanExtraction().read(table).split(0.25)
     assert (len(train), len(dev)) == (9, 3) and not set(train.contexts) & set(dev.contexts)
-    one = SpanExtraction().from_memory(table | {"context": ["0 1 2 3"] * 12})
+    one = SpanExtraction().read(table | {"context": ["0 1 2 3"] * 12})
     assert [len(part) for part in one.split(0.25)] == [9, 3]  # nothing else to go by
     with pytest.raises(ValueError, match="to hold out 1 to 3 of 4 contexts. Received: 4"):
-        SpanExtraction().from_memory(table).split(4)
+        SpanExtraction().read(table).split(4)

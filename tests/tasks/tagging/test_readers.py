@@ -161,7 +161,8 @@ def test_wrong_spans(tmp_path):
         ({"text": "a b", "spans": [{"start": 0, "end": 1.5, "type": "X"}]}, "expected a span"),
         ({"text": "a b", "spans": [[0, 1, "\ud83d"]]}, "expected characters"),
         ({"text": " ", "spans": []}, "a text with a word in it"),
-        ({"text": "a"}, 'a list "spans"'),
+        ({"text": "a"}, r"missing: \['spans'\]"),
+        ({"text": "a", "spans": "X"}, "expected a text and a list of spans"),
         ([1], "expected one JSON object per line"),
         owner="a.jsonl, line 2: .*",
     )

@@ -10,8 +10,16 @@ again. ``kbert finetune span`` does the same with all its options.
 
 import pathlib
 
+import keras
+
+import kbert
 from kbert.cli import Command, run_command
+from kbert.optim import WarmupLinearDecay
 from kbert.options import Count, Natural, PathLike, Peak
+from kbert.preprocessing import SpanPreprocessor
+from kbert.tasks.span.evaluation import span_windows
+from kbert.tasks.training_data import training_dataset, window_rows
+from kbert.training import ExactResume
 
 
 def answer_questions(
@@ -42,15 +50,6 @@ def answer_questions(
         learning_rate: the peak.
         seed: determines the new layer, dropout and the order of the windows.
     """
-    import keras
-
-    import kbert
-    from kbert.optim import WarmupLinearDecay
-    from kbert.preprocessing import SpanPreprocessor
-    from kbert.tasks.span.evaluation import span_windows
-    from kbert.tasks.training_data import training_dataset, window_rows
-    from kbert.training import ExactResume
-
     output = pathlib.Path(output)
     keras.utils.set_random_seed(seed)
 

@@ -8,8 +8,15 @@ same command is given again. ``kbert finetune classification`` does the same wit
 
 import pathlib
 
+import keras
+
+import kbert
 from kbert.cli import Command, run_command
+from kbert.optim import WarmupLinearDecay
 from kbert.options import Count, Natural, PathLike, Peak
+from kbert.preprocessing import TextPreprocessor
+from kbert.tasks.training_data import example_rows, training_dataset
+from kbert.training import ExactResume
 
 
 def classify(
@@ -38,14 +45,6 @@ def classify(
         learning_rate: the peak.
         seed: determines the new layer, dropout and the order of the texts.
     """
-    import keras
-
-    import kbert
-    from kbert.optim import WarmupLinearDecay
-    from kbert.preprocessing import TextPreprocessor
-    from kbert.tasks.training_data import example_rows, training_dataset
-    from kbert.training import ExactResume
-
     output = pathlib.Path(output)
     keras.utils.set_random_seed(seed)
 

@@ -13,8 +13,14 @@ import itertools
 import json
 import pathlib
 
+import numpy as np
+
+import kbert
+from kbert.checks import check_directory
 from kbert.cli import Command, run_command
+from kbert.finetuning.grid import is_finished
 from kbert.options import Count, Fraction, Natural, PathLike, Peak, Positive
+from kbert.weights.open_checkpoint import open_checkpoint
 
 
 def distill(
@@ -51,13 +57,6 @@ def distill(
         teacher_rate, student_rate: the peaks of their learning rates.
         teacher_temperature, hard_fraction: see `kbert.options.Distillation`.
     """
-    import numpy as np
-
-    import kbert
-    from kbert.checks import check_directory
-    from kbert.finetuning.grid import is_finished
-    from kbert.weights.open_checkpoint import open_checkpoint
-
     output = pathlib.Path(check_directory(output, "`output`"))
     for model in (teacher, *students):
         open_checkpoint(model)  # an error now, and not after the teacher's training

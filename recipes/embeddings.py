@@ -13,15 +13,20 @@ import pathlib
 import re
 from typing import Literal
 
+import keras
+
+import kbert
 from kbert.cli import Command, run_command
+from kbert.corpus import find_files, read_documents
+from kbert.corpus.corpus_files import open_texts
+from kbert.optim import WarmupLinearDecay
 from kbert.options import Count, FractionBelowOne, Natural, PathLike, Peak, Positive
+from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
+from kbert.training import ExactResume
 
 
 def pairs_of(corpus: str, kind: str, count: int) -> list:
     """The first `count` pairs of a corpus, of sentences with at least 5 words; of "same" the sentences alone."""
-    from kbert.corpus import find_files, read_documents
-    from kbert.corpus.corpus_files import open_texts
-
     if kind == "titles":
         files = itertools.chain.from_iterable(map(open_texts, find_files(corpus)))
         texts = ("\n".join(map(str.strip, lines)) for _, lines in files)
@@ -67,13 +72,6 @@ def train_embeddings(
         temperature: what similarities are divided by.
         seed: determines dropout and the order of the pairs.
     """
-    import keras
-
-    import kbert
-    from kbert.optim import WarmupLinearDecay
-    from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
-    from kbert.training import ExactResume
-
     keras.utils.set_random_seed(seed)
     task = kbert.tasks.Similarity(text_pair=None if pairs == "same" else "pair", temperature=temperature)
     train = task.read(pairs_of(corpus, pairs, examples))

@@ -9,8 +9,16 @@ run goes on exactly when the same command is given again. ``kbert finetune taggi
 
 import pathlib
 
+import keras
+
+import kbert
 from kbert.cli import Command, run_command
+from kbert.optim import WarmupLinearDecay
 from kbert.options import Count, Natural, PathLike, Peak
+from kbert.preprocessing import TaggingPreprocessor
+from kbert.tasks.tagging.evaluation import TaggedWindows, tagged_rows
+from kbert.tasks.training_data import training_dataset
+from kbert.training import ExactResume
 
 
 def find_entities(
@@ -37,15 +45,6 @@ def find_entities(
         learning_rate: the peak.
         seed: determines the new layer, dropout and the order of the windows.
     """
-    import keras
-
-    import kbert
-    from kbert.optim import WarmupLinearDecay
-    from kbert.preprocessing import TaggingPreprocessor
-    from kbert.tasks.tagging.evaluation import TaggedWindows, tagged_rows
-    from kbert.tasks.training_data import training_dataset
-    from kbert.training import ExactResume
-
     output = pathlib.Path(output)
     keras.utils.set_random_seed(seed)
 

@@ -7,8 +7,14 @@ The pairs are those of ``kbert pretrain``; the loop masks them anew at every vis
 
 import pathlib
 
+import numpy as np
+
 from kbert.cli import Command, run_command
+from kbert.corpus.records import Records
+from kbert.corpus.records_manifest import MANIFEST, VOCABULARY
+from kbert.files import sha256, write_json
 from kbert.options import Count, Natural, PathLike
+from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
 
 
 def gpu_rows(
@@ -30,13 +36,6 @@ def gpu_rows(
         next_sentence: pairs, half of them random; otherwise single segments.
         seed: determines the pairs and their order.
     """
-    import numpy as np
-
-    from kbert.corpus.records import Records
-    from kbert.corpus.records_manifest import MANIFEST, VOCABULARY
-    from kbert.files import sha256, write_json
-    from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
-
     source, output = Records(records), pathlib.Path(output)
     if not source.held_out:
         raise ValueError(f"{source.directory} holds out no documents, which show how training goes")

@@ -10,9 +10,17 @@ is given again. ``kbert pretrain`` does the same with all its options: phases, p
 
 import pathlib
 
+import keras
+
+import kbert
 from kbert.cli import Command, run_command
+from kbert.config import default_max_predictions
+from kbert.corpus import Records
+from kbert.optim import WarmupLinearDecay
 from kbert.options import Count, Natural, PathLike, Peak
+from kbert.pretraining import pretraining_dataset
 from kbert.pretraining.run.pretrain import SIZES
+from kbert.training import ExactResume, choose_hardware
 
 
 def pretrain(
@@ -42,15 +50,6 @@ def pretrain(
         seed: determines new weights, dropout, pairs and masks.
         strategy: see `kbert.training.choose_hardware`.
     """
-    import keras
-
-    import kbert
-    from kbert.config import default_max_predictions
-    from kbert.corpus import Records
-    from kbert.optim import WarmupLinearDecay
-    from kbert.pretraining import pretraining_dataset
-    from kbert.training import ExactResume, choose_hardware
-
     if steps % steps_per_epoch:
         raise ValueError(f"`steps` must be a multiple of `steps_per_epoch`. Received: {steps} and {steps_per_epoch}")
     output = pathlib.Path(output)

@@ -7,6 +7,8 @@ One text a line; a text longer than a row becomes windows. Masks are made inside
 
 import pathlib
 
+import kbert
+from kbert.checks import check_directory
 from kbert.cli import Command, run_command
 from kbert.options import Count, PathLike
 
@@ -30,8 +32,6 @@ def pretrain(
         epochs: passes over the texts.
         batch_size: rows of a batch.
     """
-    import kbert
-    from kbert.checks import check_directory
 
     output = check_directory(output, "`output`")  # before the work
     if output.exists() and any(output.iterdir()):

@@ -9,8 +9,16 @@ the encoder. Start here if what you need is not among kbert's tasks.
 
 import pathlib
 
+import keras
+import numpy as np
+import tensorflow as tf
+
+import kbert
 from kbert.cli import Command, run_command
+from kbert.optim import WarmupLinearDecay
 from kbert.options import Count, Natural, PathLike, Peak
+from kbert.preprocessing import TextPreprocessor
+from kbert.training import ExactResume
 
 
 def two_tasks(
@@ -40,15 +48,6 @@ def two_tasks(
         learning_rate: the peak.
         seed: determines the new weights, dropout and the order of the texts.
     """
-    import keras
-    import numpy as np
-    import tensorflow as tf
-
-    import kbert
-    from kbert.optim import WarmupLinearDecay
-    from kbert.preprocessing import TextPreprocessor
-    from kbert.training import ExactResume
-
     output = pathlib.Path(output)
     keras.utils.set_random_seed(seed)
 

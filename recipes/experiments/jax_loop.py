@@ -16,7 +16,7 @@ import keras
 import numpy as np
 
 from kbert.config import default_max_predictions
-from kbert.files import write_directory
+from kbert.files import write_directory, write_json
 from kbert.optim.adamw import AdamW
 from kbert.pipelines.settings import ModelSettings
 from kbert.pretraining.run.new_model import new_model
@@ -226,7 +226,7 @@ def evaluation_order(rows: int, length: int):
 
 
 def write_models(run: pathlib.Path, loop: Loop, kept, history, best: int, vocabulary, settings, rows) -> None:
-    """A run directory of one mixture: model/, history.jsonl and a folder for each fifth.
+    """A run directory of one mixture: model/, history.jsonl, a folder for each fifth, and metrics.json of the end.
 
     Args:
         run: new directory.
@@ -263,10 +263,12 @@ def write_models(run: pathlib.Path, loop: Loop, kept, history, best: int, vocabu
         for variable, values in zip(model.trainable_variables, weights, strict=True):
             variable.assign(values[best])
         metrics = {"steps": step, "minutes": history[-1][2] / 60, "parameters": model.count_params()}
-        made = made_by | {"metrics": metrics | (last if step == end else {})}
+        metrics |= last if step == end else {}
+        made = made_by | {"metrics": metrics}
 
         def write(partial, made=made):
             KbertFormat().write(partial, model, stored, vocabulary, made_by=made, storage_dtype="float16")
 
         write_directory(run / ("model" if step == end else f"model@{step}"), write)
+    write_json(run / "metrics.json", metrics)  # last: the run is finished
     print(run)

@@ -271,7 +271,7 @@ def test_a_run_and_its_models(written, jax, tmp_path):
         made_by = read_json(run / "model" / "manifest.json")["made_by"]
         assert made_by["settings"]["learning_rate"] == 3e-3 and made_by["metrics"]["steps"] == 60
         assert sorted(path.name for path in run.iterdir()) == [
-            "history.jsonl",
+            *("history.jsonl", "metrics.json"),
             *("model", "model@12", "model@24", "model@36", "model@48"),
         ]
     scores = kbert.pretraining.evaluate_pretraining(tmp_path / "run/80-10-10", written / "records", sequence_length=48)

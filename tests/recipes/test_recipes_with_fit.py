@@ -50,7 +50,8 @@ def eagerly():
 @pytest.fixture
 def few_batches(monkeypatch):
     """Two batches are held out, not 50; a second call has the datasets of the first: a finished run reads none."""
-    made, pretraining_dataset = {}, kbert.pretraining.pretraining_dataset
+    recipe = import_recipe("pretrain")
+    made, pretraining_dataset = {}, recipe.pretraining_dataset
 
     def few(*arguments, evaluation=False, batches=None, **options):
         if evaluation not in made:
@@ -58,7 +59,7 @@ def few_batches(monkeypatch):
             made[evaluation] = pretraining_dataset(*arguments, **which, **options)
         return made[evaluation]
 
-    monkeypatch.setattr(kbert.pretraining, "pretraining_dataset", few)
+    monkeypatch.setattr(recipe, "pretraining_dataset", few)
 
 
 @pytest.mark.usefixtures("few_batches")

@@ -8,7 +8,6 @@ import tensorflow as tf
 from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F401 - fixtures
 from helpers.run_recipe import read_json, run_kbert
 from helpers.tiny_bert import tiny_config
-from helpers.tiny_corpus import make_pretrainer, make_tokenizer
 
 import kbert
 from kbert.pretraining import write_batches
@@ -66,18 +65,6 @@ def test_a_dry_run_writes_nothing(batches, tmp_path, capsys):
     assert "parameters" in lines[0] and lines[1] == "3 steps of 4 rows of 16 tokens: 192 tokens"
     assert lines[2].startswith("memory: about") and lines[3].startswith("time: about")
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow  # optim/test_adamw.py
-@pytest.mark.usefixtures("eagerly")
-def test_weight_decay_shrinks_kernels_only(batches, tmp_path):
-    model = make_pretrainer(16, hidden_dropout=0.0, attention_dropout=0.0)
-    kbert.save_pretrained(model, tmp_path / "init", tokenizer=make_tokenizer())
-    options = {"steps": 2, "learning_rate": 0.1, "init": tmp_path / "init"}
-    without, decayed = (kbert.pretrain(batches, weight_decay=rate, **options).model for rate in (0.0, 0.5))
-    for before, after in zip(without.weights, decayed.weights, strict=True):
-        same = "bias" in before.path or "gamma" in before.path or "beta" in before.path
-        assert (before.numpy() == after.numpy()).all() == same, before.path
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import tensorflow as tf
 from helpers.compare import softmax
 from helpers.run_recipe import read_json, run_kbert
 from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokenizer
@@ -10,7 +9,6 @@ from helpers.tiny_directory import write_table
 
 import kbert
 from kbert.answers.spans import SpanAnswers
-from kbert.tasks.tagging.readers import read_conll
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -70,23 +68,3 @@ def test_span_extractors_and_their_thresholds(tmp_path):
     expected = ["" if o > threshold else a.decode() for o, a in zip(odds, always["answer"].numpy(), strict=True)]
     assert list(read_json(tmp_path / "out" / "predictions.json").values()) == expected
     assert 0 < expected.count("") < len(ROWS)  # one model's threshold alone would give none, or nothing else
-
-
-@pytest.mark.slow  # in test_classifiers probabilities, in test_span_extractors_and_their_thresholds windows
-def test_taggers(tmp_path):
-    pipelines, flags = make(tmp_path, kbert.BertTagger, 3, labels=TAGS, sequence_length=11)
-    lines = [f"{word} {TAGS[n % 2]}" for n, word in enumerate("the film is good Paris was never bad a london".split())]
-    (tmp_path / "d.txt").write_text("\n".join(["-DOCSTART- O", "", *lines, "", *lines[::-1], "", *lines[3:]]) + "\n")
-    scores = evaluate(tmp_path, ["tagging"], flags, "--examples", tmp_path / "d.txt", "--scheme", "iob2")
-    tagged, predicted = read_conll(tmp_path / "d.txt"), []
-    words = tf.ragged.constant([[word for sentence in tagged.words for word in sentence]])
-    batch = pipelines[0].preprocessor.windows(words)
-    each = [softmax(p.model({name: batch[name] for name in p.model.input})["logits"]) for p in pipelines]
-    place = batch["word_position"][0].numpy()
-    expected, *alone = (p.reshape(-1, 3)[place].argmax(axis=1) for p in (np.mean(each, axis=0), *each))
-    for line in (tmp_path / "out" / "predictions.txt").read_text().splitlines():
-        predicted += [TAGS.index(line.split()[2])] if line and not line.startswith("-DOCSTART-") else []
-    assert predicted == expected.tolist()
-    assert all(one.tolist() != predicted for one in alone)
-    truth = [TAGS.index(tag) for sentence in tagged.tags for tag in sentence]
-    assert scores["accuracy"] == pytest.approx(np.mean(expected == truth))

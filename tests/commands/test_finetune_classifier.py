@@ -146,24 +146,6 @@ def test_regression_from_json_lines(home, tmp_path, steps):
     assert kbert.load_pretrained(tmp_path / "run").task == "regression"
 
 
-@pytest.mark.slow  # pipelines/test_fit.py::test_class_weights_are_sample_weights
-@pytest.mark.usefixtures("eagerly")
-def test_factors_of_labels(home, tmp_path):
-    run_kbert(
-        "finetune",
-        "classification",
-        *_arguments(home, tmp_path / "run", "--steps", 1, "--class-weight", '{"good": 2, "bad": 0.5}'),
-    )
-    assert read_json(tmp_path / "run" / "settings.json")["class_weight"] == {"bad": 0.5, "good": 2.0}
-    for flags, message in (
-        (('{"fine": 2}',), r"for the labels \['bad', 'good'\].*Received: 'fine'"),
-        (("balanced", "--label-separator", "|"), "`class_weight` is for texts with one label each"),
-    ):
-        with pytest.raises(SystemExit, match=f"error: .*{message}"):
-            run_kbert("finetune", "classification", *_arguments(home, tmp_path / "other", "--class-weight", *flags))
-    assert not (tmp_path / "other").exists()
-
-
 @pytest.mark.usefixtures("eagerly")
 def test_a_dry_run_writes_nothing(home, tmp_path, capsys):
     run_kbert("finetune", "classification", *_arguments(home, tmp_path / "run", "--dry-run"))

@@ -117,23 +117,6 @@ def test_an_export_says_on_which_columns_and_how_many_rows_it_answers(tmp_path):
     assert [rows_at_once(types.SimpleNamespace(max_rows=3), size) for size in (2, 8)] == [2, 3]
 
 
-@pytest.mark.slow  # test_an_export_says_on_which_columns_and_how_many_rows_it_answers
-@pytest.mark.usefixtures("eagerly")
-def test_an_export_answers_the_columns_that_it_was_trained_on(models, tmp_path):
-    few = {"metrics": {}, "made_by": {"run": MADE_BY}, "max_request_tokens": 3 * 16}  # three rows
-    kbert.export(models[1]["pair"], tmp_path / "exported", **few)
-    kbert.save_pretrained(models[1]["pair"], tmp_path / "model", made_by=MADE_BY)
-    trained = write_table(tmp_path / "trained.csv", asked=TEXTS, answered=PAIRS)
-    scores = []
-    for model in ("model", "exported"):
-        beyond = ("--batch-size", 8)  # the limit of the export
-        predict((tmp_path,), model, trained, tmp_path / "out.jsonl", *beyond, "--overwrite")
-        rows = read_jsonl(tmp_path / "out.jsonl")
-        assert list(rows[0])[:2] == ["asked", "answered"]
-        scores.append([row["probabilities"]["good"] for row in rows])
-    assert scores[1] == pytest.approx(scores[0], abs=1e-5)
-
-
 @pytest.mark.usefixtures("eagerly")
 def test_what_is_kept_of_json_lines_stays_as_it_is(models, tmp_path):
     kept = {"number": 1.50, "flag": True, "list": [1, {"a": None}]}
@@ -258,39 +241,3 @@ def test_what_is_stored_is_kept_turned_off_or_replaced(models, tmp_path, monkeyp
     with pytest.raises(SystemExit):
         predict(models, "single", source, tmp_path / "other.jsonl", "--null-threshold", "nan")
     assert not given
-
-
-@pytest.mark.slow  # test_what_is_stored_is_kept_turned_off_or_replaced
-@pytest.mark.usefixtures("eagerly")
-def test_flags_that_turn_off_what_is_stored(tmp_path):
-    threshold = -1e6  # "no answer" always
-    model = randomise(kbert.BertSpanExtractor(tiny_config(num_layers=1)))
-    stored = {"span": kbert.build_pipeline(model, tiny_tokenizer(), null_threshold=threshold)}
-    model = randomise(kbert.BertClassifier(tiny_config(num_layers=1)), scale=1.5)
-    stored["windows"] = kbert.build_pipeline(
-        model, tiny_tokenizer(), window_pooling="max", doc_stride=3, sequence_length=7
-    )
-    for name, pipeline in stored.items():
-        kbert.save_pretrained(pipeline, tmp_path / name)
-    asked = write_table(tmp_path / "asked.csv", question=["film ?"] * 2, context=["the film is good", "a bad film"])
-    long = write_table(tmp_path / "long.csv", text=["good bad paris film never . " * 5])
-    answers = {}
-    for name, source, *flags in [
-        ("span", asked),
-        ("span", asked, "--null-threshold", "off"),
-        ("span", asked, "--null-threshold", 1e6),
-        ("windows", long),
-        ("windows", long, "--window-pooling", "off"),
-        ("windows", long, "--window-pooling", "mean"),
-    ]:
-        predict((tmp_path,), name, source, tmp_path / "out.jsonl", *flags, "--overwrite")
-        answers[(name, *flags)] = read_jsonl(tmp_path / "out.jsonl")
-    given, off, high = ([row["answer"] for row in rows] for key, rows in answers.items() if key[0] == "span")
-    assert given == ["", ""] and all(off) and off == high
-    pooled = [rows[0]["probabilities"] for key, rows in answers.items() if key[0] == "windows"]
-    assert len({json.dumps(one) for one in pooled}) == 3
-    plain = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "windows"), window_pooling=None)
-    expected = plain.predict(["good bad paris film never . " * 5], verbose=0)["probabilities"][0]
-    assert list(pooled[1].values()) == pytest.approx(expected.tolist(), abs=1e-5)
-    with pytest.raises(SystemExit):
-        predict((tmp_path,), "span", asked, tmp_path / "other.jsonl", "--null-threshold", "nan")

@@ -301,17 +301,6 @@ def test_text_pools_hold_whole_documents_of_one_epoch():
         np.testing.assert_array_equal(np.concatenate([pool.token_ids for _, pool in mine]), expected)
 
 
-@pytest.mark.slow  # test_every_document_is_there_once
-def test_text_pools_of_long_and_dirty_sentences():
-    sentences = ["a\x00b", "\x00", "c\x00", "\ud800 d", "e " * 5_000_000]  # a lone surrogate is no UTF-8
-    tokenizer = make_tokenizer()
-    pools = list(text_pools(lambda: iter([(0, 0, sentences), (0, 1, ["f"])]), tokenizer).as_numpy_iterator())
-    assert len(pools) == 2  # eight megabytes close a pool
-    letters = tokenizer(tf.constant(["ab", "c"])).flat_values.numpy().tolist()
-    assert pools[0][2].token_ids[:3].tolist() == letters
-    assert pools[0][2].sentence_lengths.tolist() == [2, 1, 2, 5_000_000]
-
-
 def test_held_out_share():
     documents = [[f"document {i}", "its second sentence"] for i in range(20_000)]
     held_out = [is_held_out(document, 0.05) for document in documents]

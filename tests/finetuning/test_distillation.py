@@ -13,7 +13,6 @@ from helpers.tiny_finetuning import DEV, NO_DEV, ROWS, TASK, prepare, same
 import kbert
 from kbert.finetuning.teaching import ANSWERS
 
-CLEAR = dict(teacher_temperature=4.0, hard_fraction=0.0)
 TAGGED = {
     "words": [text.split() for text, _ in ROWS],
     "tags": [["O", "B-X" if label == "good" else "O", "O", "O"] for _, label in ROWS],
@@ -57,23 +56,6 @@ def distances(student, teacher, columns):
     one, other = (pipeline.predict(columns, verbose=0) for pipeline in (student, teacher))
     names = [name for name in one if name in ("probabilities", "score", "scores", "null_score")]
     return np.mean([np.abs(one[name] - other[name]).mean() for name in names])
-
-
-@pytest.mark.slow  # its targets: the next test; classification: the test after it
-@pytest.mark.parametrize("kind", TASKS)
-@pytest.mark.usefixtures("eagerly")
-def test_a_student_comes_near_its_teacher(init, kind):
-    task, rows, length = TASKS[kind]
-    options = NO_DEV | length | {"steps": 6, "dropout": 0.0}
-    teacher = kbert.finetune(init, task, rows, **options | {"steps": 12}).pipeline
-    start = prepare(init, task, rows, **options).pipeline
-    columns = task.read(rows).columns
-    before = distances(start, teacher, columns)
-    more = MORE.get(kind, [text for text, _ in DEV])
-    run = kbert.finetune(init, task, rows, teacher=teacher, unlabelled=more, **options, **CLEAR)
-    count = len(more["text"] if kind == "pairs" else more)
-    assert run.metrics["unlabelled_examples"] == count and run.metrics["train_examples"] == len(ROWS)
-    assert distances(run.pipeline, teacher, columns) < before
 
 
 @pytest.mark.parametrize("kind", slow_but(("classification", "tagging", "span"), TASKS))  # the others: as these

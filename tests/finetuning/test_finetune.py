@@ -5,7 +5,6 @@ import dataclasses
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from helpers.at_step import AtStep, Killed, killed_at
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
@@ -19,7 +18,7 @@ from kbert.training.hardware import Hardware
 
 @pytest.fixture(autouse=True, scope="module")
 def op_by_op():
-    """All runs but that of `test_what_happens_is_logged`."""
+    """Tracing the graph of a step takes longer than the steps of these runs."""
     with run_eagerly():
         yield
 
@@ -121,40 +120,6 @@ def test_more_dev_is_scored_with_what_was_chosen_on_dev(init):
 
 def test_history_has_the_scores(run):
     assert [r["val_accuracy"] for r in run.history if "val_accuracy" in r] == [0.5, 0.9, 0.7, 0.8]
-
-
-@pytest.mark.slow  # training/test_dev_evaluation.py
-def test_patience(init, run, tmp_path, monkeypatch):
-    """Without an output nothing is written, and the best weights are those that a run with one stores."""
-    monkeypatch.chdir(tmp_path)
-    stopped = kbert.finetune(init, Scripted(), ROWS, DEV, **PLAN, patience=1)
-    assert [one["step"] for one in stopped.metrics["evaluations"]] == [2, 4, 6]
-    assert stopped.metrics["kept_step"] == 4 and stopped.history[-1]["step"] == stopped.metrics["steps"] == 6
-    assert stopped.path is None and not list(tmp_path.iterdir())
-    assert same(stopped.pipeline.model.get_weights(), run.pipeline.model.get_weights())
-
-
-@pytest.mark.slow  # test_a_run_that_a_callback_stopped; an output: test_the_best_weights_are_kept
-def test_neither_evaluation_nor_an_output_changes_anything(init, tmp_path):
-    steps = SHORT | {"steps": 2, "evaluate_every": None}
-    silent = kbert.finetune(init, TASK, ROWS, **steps)
-    often = kbert.finetune(init, TASK, ROWS, DEV, tmp_path, **steps | {"evaluate_every": 1}, keep="last")
-    assert same(silent.pipeline.model.get_weights(), often.pipeline.model.get_weights())
-    assert len(often.metrics["evaluations"]) == 2 and "dev" not in silent.metrics
-
-
-@pytest.mark.slow  # what is written: test_the_best_weights_are_kept
-def test_what_happens_is_logged(init, caplog):
-    caplog.set_level("INFO", logger="kbert")
-    tf.config.run_functions_eagerly(False)
-    run = kbert.finetune(init, TASK, ROWS, DEV, **SHORT)
-    tf.config.run_functions_eagerly(True)
-    assert "no dev set" not in caplog.text
-    assert all(np.isfinite(value).all() for value in run.pipeline.model.get_weights())
-    lines = [record.getMessage() for record in caplog.records]
-    assert any(line.startswith("step 2, dev: loss") for line in lines)
-    assert any(line.startswith("first step done after") for line in lines)
-    assert any(line.startswith("step 4/4") for line in lines)
 
 
 def test_a_notebook_does_not_print_every_row(run):

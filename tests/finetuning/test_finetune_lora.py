@@ -1,13 +1,12 @@
 """kbert.finetune(lora_rank=…): what is trained, stored and resumed."""
 
-import keras
 import numpy as np
 import pytest
 from helpers.at_step import Killed, killed_at
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.tiny_directory import sentences
-from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, TASK, prepare, same
+from helpers.tiny_finetuning import DEV, QUICK, ROWS, TASK, same
 
 import kbert
 from kbert.models.lora import lora_layers
@@ -67,28 +66,3 @@ def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
     assert same(resumed.pipeline.model.get_weights(), run.pipeline.model.get_weights())
     assert same(*(kbert.load_pretrained(path).get_weights() for path in (resumed.path, run.path)))
     assert resumed.metrics["evaluations"] == run.metrics["evaluations"]
-
-
-@pytest.mark.slow  # test_a_killed_run_is_resumed_to_the_same_model
-def test_the_seed_determines_the_matrices(init):
-    options = NO_DEV | {"steps": 2, "lora_rank": 2}
-    work = prepare(init, TASK, ROWS, **options)
-    keras.utils.set_random_seed(9)
-    one, other = work.run(), kbert.finetune(init, TASK, ROWS, **options)
-    assert same(one.pipeline.model.get_weights(), other.pipeline.model.get_weights())
-
-
-@pytest.mark.slow  # test_what_is_stored
-def test_a_given_model_has_lora_when_its_training_begins(init):
-    model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
-    work = prepare(model, TASK, ROWS, **NO_DEV | {"steps": 1}, lora_rank=2)
-    estimate = work.estimate()
-    rows = 2 * (2 * 15) * 2 + 2 * 15 + 2  # of query and value, and of the head
-    assert estimate["trainable_parameters"] == rows and estimate["memory_bytes"] > 4 * estimate["parameters"]
-    assert not lora_layers(model)
-    work.run()
-    assert lora_layers(model) and work.pipeline.model is model
-    with pytest.raises(ValueError, match=r"finetune: `lora_rank` needs a model without LoRA.*merge_lora"):
-        kbert.finetune(model, TASK, ROWS, **NO_DEV, lora_rank=2)
-    with pytest.raises(ValueError, match="finetune: `lora_rank` must be a positive integer or None. Received: 0"):
-        kbert.finetune(init, TASK, ROWS, **NO_DEV, lora_rank=0)

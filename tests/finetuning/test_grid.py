@@ -91,17 +91,6 @@ def test_rates_epochs_and_batch_sizes_are_all_combined(source, tmp_path):
     assert finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", dry_run=True, **values, **OPTIONS)["runs"] == 8
 
 
-@pytest.mark.slow  # test_the_best_on_dev_is_kept_and_a_killed_grid_goes_on
-def test_a_fraction_of_the_examples_is_held_out(source, tmp_path):
-    values = VALUES | {"learning_rates": (1e-3,)}
-    result = finetune_grid(
-        source, TASK, ROWS, 0.25, tmp_path / "grid", machine={"strategy": "one"}, **values, **OPTIONS
-    )
-    run = kbert.finetune(source, TASK, ROWS, 0.25, learning_rate=1e-3, epochs=0.5, batch_size=8, **OPTIONS)
-    assert result["train_examples"] == run.metrics["train_examples"] < len(ROWS)
-    assert result["best"]["dev"] == pytest.approx(run.metrics["dev"])
-
-
 def test_what_is_no_grid_is_an_error(source, tmp_path):
     with pytest.raises(ValueError, match="at least one value .* Received: 0 combinations"):
         finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", epochs=())

@@ -2,10 +2,8 @@
 
 import numpy as np
 import pytest
-from helpers.event_files import event_values
 from helpers.shown_text import HOSTILE, shown_as, shown_cells
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
-from helpers.tiny_directory import sentences, write_tiny_directory
 
 import kbert
 from kbert.inspection.markdown import percent
@@ -167,19 +165,3 @@ def test_sentences_with_entities():
     pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=labels)
     shown = contents(task.evaluate(pipeline, tagged).show())
     assert shown_cells(shown["sentences"])[1][1].count("⟦") == 2
-
-
-@pytest.mark.slow  # in a live TensorBoard: tests/inspection
-def test_finetune_writes_them(tmp_path):
-    init = write_tiny_directory(tmp_path / "init")
-    options = dict(batch_size=4, sequence_length=9, steps=2, evaluate_every=1)
-    kbert.finetune(init, kbert.tasks.Classification(), sentences(8), sentences(5, 8), tmp_path / "run", **options)
-    written = event_values(tmp_path / "run" / "logs" / "examples")
-    tags = {"by label": "text", "confidently wrong": "text", "confusion matrix": "images", "calibration": "images"}
-    tags["expected calibration error"] = "scalars"
-    assert {(step, tag, plugin) for step, tag, plugin, _ in written} == {
-        (step, f"predictions/{tag}", plugin) for step in (1, 2) for tag, plugin in tags.items()
-    }
-    options |= {"evaluate_every": None}
-    kbert.finetune(init, kbert.tasks.Classification(), sentences(8), None, tmp_path / "no dev", **options)
-    assert not (tmp_path / "no dev" / "logs" / "examples").exists()

@@ -3,7 +3,6 @@
 import json
 
 import keras
-import numpy as np
 
 from helpers.compare import assert_tree_equal, to_numpy
 
@@ -93,19 +92,6 @@ def check_export(model, batch, outputs, path):
     bytes_of_weights = sum(weight.numpy().nbytes for weight in model.weights)
     data = sum(file.stat().st_size for file in (path / "variables").glob("variables.data*"))
     assert bytes_of_weights <= data < 1.2 * bytes_of_weights + 4096
-
-
-def check_xla(make, batch, labels, losses):
-    """A training step compiled by XLA has the loss and the new weights of one that is not."""
-    plain, compiled = make(), make()
-    compiled.set_weights(plain.get_weights())
-    values = {}
-    for model in (plain, compiled):
-        how = {"jit_compile": True} if model is compiled else {"run_eagerly": True}
-        model.compile(keras.optimizers.SGD(0.1), loss=losses, **how)
-        values[model] = model.train_on_batch(batch, labels)
-    np.testing.assert_allclose(values[compiled], values[plain], rtol=1e-5)
-    assert_tree_equal(compiled.get_weights(), plain.get_weights(), 1e-5)
 
 
 def check_training(model, batch, labels, losses, tmp_path, run_eagerly):

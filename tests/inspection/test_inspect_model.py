@@ -117,25 +117,6 @@ def test_the_tensorboard_data(found, place):
     assert (place / "logs/inspection/projector_config.pbtxt").is_file()
 
 
-@pytest.mark.slow  # test_the_figures
-def test_a_second_inspection_replaces_the_first(pipeline, place, found):
-    with pytest.raises(FileExistsError, match="overwrite=True"):
-        kbert.inspect(pipeline, directory=place / "files")
-    kbert.inspect(pipeline, ["a"], directory=place / "again", log_dir=place / "two")
-    kbert.inspect(pipeline, ["a", "the"], directory=place / "again", log_dir=place / "two", overwrite=True)
-    assert len(json.loads((place / "again/figures.json").read_text("utf-8"))["texts"]) == 2
-    assert len(list((place / "two/inspection").glob("*tfevents*"))) == 1
-
-
-@pytest.mark.slow  # test_the_figures
-def test_what_is_loaded_from_a_directory(pipeline, tmp_path):
-    kbert.save_pretrained(pipeline, tmp_path / "runs/reviews/model")
-    found = kbert.inspect(tmp_path / "runs/reviews/model", "the film is good")
-    assert found.name == "reviews" and found.attributions[0].target[-5:] in ("“bad”", "good”")
-    again = kbert.inspect(str(tmp_path / "runs/reviews/model"), ["the film is good"])
-    assert again.to_dict() == found.to_dict()
-
-
 def test_texts_with_labels(pipeline):
     texts = LabelledText(
         [f"the {word} film" for word in WORDS],

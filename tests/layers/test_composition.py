@@ -3,9 +3,7 @@
 import keras
 import numpy as np
 import pytest
-from layers.test_layers import CASES, EVERY, IDS, X
-
-import kbert
+from layers.test_layers import CASES, EVERY
 
 
 @keras.saving.register_keras_serializable("tests")
@@ -54,26 +52,3 @@ def test_sequential(case, tmp_path):
     model = keras.Sequential([keras.Input(x.shape[1:], dtype=x.dtype.name), layer_class(**arguments)])
     model.save(tmp_path / "model.keras")
     is_alike(model, keras.models.load_model(tmp_path / "model.keras"), keras.ops.convert_to_tensor(x))
-
-
-@pytest.mark.slow  # test_subclassed
-def test_a_small_bert_in_sequence():
-    """What has a second input can go without: no padding, one segment."""
-    layers = kbert.layers
-    model = keras.Sequential(
-        [
-            layers.EmbeddingBlock(vocabulary_size=37, hidden_dim=12, max_sequence_length=11, dropout=0.0),
-            layers.EncoderBlock(num_heads=3, intermediate_dim=20, hidden_dropout=0.0, attention_dropout=0.0),
-            layers.SelfAttention(num_heads=3, attention_dropout=0.0),
-            layers.Pooler(),
-            layers.TaskHead(5),
-        ]
-    )
-    scores = model(IDS)
-    assert scores.shape == (4, 5)
-    block, bias = model.layers[1], np.zeros((4, 1, 1, 7), "float32")
-    np.testing.assert_array_equal(block(X), block(X, bias))
-    np.testing.assert_array_equal(model.layers[0](IDS), model.layers[0](IDS, np.zeros_like(IDS)))
-    model.compile("adam", kbert.optim.ClassificationLoss(), run_eagerly=True)
-    history = model.fit(IDS, IDS[:, 0] % 5, epochs=3, verbose=0).history["loss"]
-    assert history[-1] < history[0]

@@ -4,7 +4,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.batches import BATCH, LENGTH, config, labels_of, plain_batch
+from helpers.batches import BATCH, config, labels_of, plain_batch
 from helpers.compare import assert_arrays_equal
 from helpers.slow_but import slow_but
 from helpers.wrong_values import wrong_inputs
@@ -97,23 +97,6 @@ def test_a_step_is_traced_once(monkeypatch, make, labels, arguments):
     assert len(traces) == 2
 
 
-@pytest.mark.slow  # names for two outputs: test_labels.py; saved: test_compile_alone_trains_with_the_papers_optimizer
-def test_two_outputs_and_a_saved_model(tmp_path):
-    labels = {"start_logits": labels_of((BATCH,), LENGTH), "end_logits": labels_of((BATCH,), LENGTH)}
-    name = "sparse_categorical_crossentropy"
-
-    def make():
-        return BertSpanExtractor(config(num_layers=1))
-
-    _, expected = trained(make, labels, {"start_logits": SPARSE, "end_logits": SPARSE})
-    for loss in ({"start_logits": name, "end_logits": name}, [name, name]):
-        model, history = trained(make, labels, loss)
-        assert history["loss"] == expected["loss"]
-    model.save(tmp_path / "model.keras")
-    again = keras.models.load_model(tmp_path / "model.keras")
-    assert again.evaluate(plain_batch(), labels, verbose=0) == model.evaluate(plain_batch(), labels, verbose=0)
-
-
 def test_a_loss_of_probabilities_is_an_error():
     losses = keras.losses
     wrong_inputs(
@@ -152,22 +135,6 @@ def test_metrics_by_name():
         with pytest.raises(ValueError, match=r"keras.metrics.*from_logits=True"):
             model.compile("adam", SPARSE, metrics=[metric])
     model.compile("adam", SPARSE, metrics=[keras.metrics.SparseCategoricalCrossentropy(from_logits=True)])
-
-
-@pytest.mark.slow  # test_metrics_by_name
-def test_binary_metrics_have_their_border_at_the_logit_0():
-    labels = np.array([1.0, 0, 1, 0, 1])
-    model, _ = trained(classifier(1), labels[:, None], "binary_crossentropy", metrics=["accuracy"])
-    logits = np.asarray(model(plain_batch())["logits"])[:, 0]
-    shifted = model.layers[-1].dense.bias
-    shifted.assign_sub([np.sort(logits)[2] - 0.2])  # one logit between 0 and 0.5, the usual border of probabilities
-    logits = np.asarray(model(plain_batch())["logits"])[:, 0]
-    values = model.evaluate(plain_batch(), labels[:, None], verbose=0, return_dict=True)
-    assert values["accuracy"] == pytest.approx(np.mean((logits > 0) == (labels > 0)))
-    model = trained(classifier(), MANY_HOT, "binary_crossentropy", metrics=["binary_accuracy"])[0]
-    logits = np.asarray(model(plain_batch())["logits"])
-    values = model.evaluate(plain_batch(), MANY_HOT, verbose=0, return_dict=True)
-    assert values["binary_accuracy"] == pytest.approx(np.mean((logits > 0) == (MANY_HOT > 0)))
 
 
 def test_keras_metrics_with_a_threshold_have_it_at_the_logit_0():

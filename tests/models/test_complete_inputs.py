@@ -34,14 +34,6 @@ def test_they_may_be_left_out_where_keras_trains_without_a_call(model):
     np.testing.assert_allclose(outputs["logits"], model(FULL)["logits"], atol=1e-6)
 
 
-@pytest.mark.slow  # the outputs: its other tests
-def test_training_without_a_mask_is_that_with_it(model):
-    losses = [model.evaluate(batch, np.array(CLASSES), verbose=0)[0] for batch in (FULL, IDS)]
-    np.testing.assert_allclose(*losses, rtol=1e-6)
-    dataset = tf.data.Dataset.from_tensor_slices((IDS, CLASSES)).batch(2)
-    assert np.isfinite(model.fit(dataset, validation_data=(IDS, CLASSES), verbose=0).history["val_loss"]).all()
-
-
 def test_shapes_stay_static_in_other_graphs(model):
     ids = keras.Input((4,), dtype="int32")
     outer = keras.Model(ids, BertEncoder(CONFIG)(ids)["sequence_output"])
@@ -64,7 +56,7 @@ def test_choices_without_tokens_are_absent():
 
 
 @pytest.mark.parametrize("labels", [list(np.array(CLASSES)), list(tf.constant(CLASSES))])
-@pytest.mark.usefixtures("eagerly")  # in a graph: test_training_without_a_mask_is_that_with_it
+@pytest.mark.usefixtures("eagerly")
 def test_labels_in_a_list_of_numpy_or_tensor_scalars(model, labels):
     model.fit(IDS, labels, verbose=0)
     model.train_on_batch(IDS, labels, [1.0, 0.0, 1.0, 1.0])

@@ -5,11 +5,9 @@ import json
 import keras
 import numpy as np
 import pytest
-import tensorflow as tf
 from helpers.batches import BATCH, config, labels_of, plain_batch
 from helpers.compare import assert_arrays_equal
 from helpers.slow_but import slow_but
-from helpers.tiny_bert import TEXTS, tiny_config, tiny_tokenizer
 from helpers.wrong_values import wrong_values
 
 import kbert
@@ -153,36 +151,6 @@ def _weights_of(model, folder):
     return folder / "plain.weights.h5"
 
 
-@pytest.mark.slow  # test_an_adapter_is_small…; finetuning/test_finetune_lora.py::test_what_is_stored
-@pytest.mark.usefixtures("eagerly")
-def test_directories_and_exports_are_merged(tmp_path):
-    model = kbert.BertClassifier(tiny_config(num_layers=1), num_labels=3)
-    model.enable_lora(2)
-    for layer in model.encoder.blocks[0].attention.query, model.encoder.blocks[0].attention.value:
-        layer.lora_kernel_b.assign(np.full(layer.lora_kernel_b.shape, 0.1, "float32"))
-    pipeline = kbert.build_pipeline(model, tiny_tokenizer())
-    expected = pipeline.predict(TEXTS)["probabilities"]
-    kbert.save_pretrained(pipeline, tmp_path / "it")
-    loaded = kbert.load_pretrained(tmp_path / "it")
-    assert not lora_layers(loaded) and len(loaded.trainable_variables) == len(loaded.weights)
-    answers = kbert.build_pipeline(loaded).predict(TEXTS)["probabilities"]
-    np.testing.assert_allclose(answers, expected, atol=1e-5)
-    kbert.save_pretrained(model, tmp_path / "hf", format="huggingface", tokenizer=tiny_tokenizer())
-    pipeline.save(tmp_path / "it.keras")
-    again = keras.models.load_model(tmp_path / "it.keras")
-    np.testing.assert_array_equal(again.predict(TEXTS)["probabilities"], expected)
-    assert lora_layers(again.model) == lora_layers(model)
-    versions = kbert.export(pipeline, tmp_path / "serve"), tmp_path / "keras"
-    pipeline.export(versions[1], verbose=False)
-    for path in versions:
-        served = tf.saved_model.load(path)
-        found = served.signatures["serving_default"](text=tf.constant(TEXTS))["probabilities"]
-        np.testing.assert_allclose(found, expected, atol=1e-5)
-        names = [name for name, _ in tf.train.list_variables(str(path / "variables" / "variables"))]
-        assert len(names) == len(loaded.weights) + 1  # and the object graph
-    assert lora_layers(model)
-
-
 def test_an_adapter_is_small_and_gives_the_outputs(adapted, tmp_path):
     base, model = adapted
     path = tmp_path / "it.npz"
@@ -276,18 +244,3 @@ def test_twice_and_with_int8():
     model.quantize("int8")
     with pytest.raises(ValueError, match="LoRA needs float weights. Received: a quantised model"):
         model.enable_lora(2)
-
-
-@pytest.mark.slow  # each without LoRA: test_shared_encoder.py and test_output_types.py
-def test_two_heads_and_mixed_precision(tmp_path):
-    encoder = kbert.BertEncoder(config(), dtype="mixed_bfloat16")
-    one, two = kbert.BertClassifier(encoder, num_labels=3), kbert.BertTagger(encoder, num_labels=3)
-    encoder.enable_lora(2)
-    assert len(one.trainable_variables) == len(two.trainable_variables) == 8 + 2
-    before = values(two.trainable_variables)
-    trained(one)
-    changed = [np.any(a != b) for a, b in zip(before, values(two.trainable_variables), strict=True)]
-    assert changed == [True] * 8 + [False] * 2
-    assert {v.dtype for v in encoder.trainable_variables} == {"float32"}
-    one.save(tmp_path / "it.keras")
-    np.testing.assert_array_equal(logits(keras.models.load_model(tmp_path / "it.keras")), logits(one))

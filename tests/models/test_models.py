@@ -17,7 +17,7 @@ from helpers.batches import (
     plain_batch,
     pretraining_batch,
 )
-from helpers.model_harness import check_xla, run_model_test
+from helpers.model_harness import run_model_test
 
 import kbert
 from kbert.config import BertConfig
@@ -132,13 +132,6 @@ def test_model(case, in_graph, tmp_path):
         tmp_path,
         run_eagerly=not in_graph,
     )
-
-
-@pytest.mark.slow  # of a pre-trainer: training/test_batches_of_a_step.py
-@pytest.mark.parametrize("case", ["pretrainer_packed", "encoder", "multiple_choice"])
-def test_a_step_under_xla(case):
-    model_class, arguments, batch, labels, _ = CASES[case]
-    check_xla(lambda: model_class(SMALL, **arguments), batch, labels, losses_of(labels))
 
 
 def test_output_keys_and_shapes():

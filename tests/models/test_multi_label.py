@@ -31,18 +31,6 @@ def test_loss_and_accuracy_are_those_of_keras_and_leave_out_what_is_not_known():
     assert np.isnan(MultiLabelLoss()(labels, LOGITS))
 
 
-@pytest.mark.slow  # in a fine-tuning: finetuning/test_finetune_labels.py
-def test_compile_alone_learns_it():
-    keras.utils.set_random_seed(1)
-    model = kbert.BertClassifier(config(num_layers=1), 3, multi_label=True)
-    model.compile("adam")
-    model.optimizer.learning_rate = 0.01
-    history = model.fit(plain_batch(), LABELS, epochs=40, batch_size=BATCH, verbose=0).history
-    assert history["loss"][-1] < 0.3 * history["loss"][0] and history["accuracy"][-1] == 1.0
-    again = kbert.BertClassifier.from_config(model.get_config())
-    assert again.multi_label and isinstance(again.default_loss()["logits"], MultiLabelLoss)
-
-
 @pytest.mark.usefixtures("eagerly")
 def test_thresholds_are_stored_and_served(tmp_path):
     model = randomise(kbert.BertClassifier(tiny_config(num_layers=1), 3, multi_label=True), scale=0.3)

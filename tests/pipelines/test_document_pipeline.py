@@ -56,19 +56,6 @@ def test_texts_that_fit_are_as_without_windows(model):
     )
 
 
-@pytest.mark.slow  # test_pooled_over_the_windows_of_each_text
-@pytest.mark.usefixtures("eagerly")
-def test_saved_in_every_way(model, tmp_path):
-    pipeline = build(model, "max")
-    expected = pipeline.predict(TEXTS)
-    served = tf.saved_model.load(kbert.export(pipeline, tmp_path / "served")).signatures["serving_default"]
-    np.testing.assert_allclose(served(text=tf.constant(TEXTS))["probabilities"], expected["probabilities"], atol=1e-5)
-    kbert.save_pretrained(pipeline, tmp_path / "model")
-    again = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "model"))
-    assert again.settings() == pipeline.settings() and pipeline.settings()["window_pooling"] == "max"
-    np.testing.assert_allclose(again.predict(TEXTS)["probabilities"], expected["probabilities"], atol=1e-6)
-
-
 @pytest.mark.usefixtures("eagerly")
 def test_a_regressor(tmp_path):
     model = randomise(kbert.BertRegressor(tiny_config(num_layers=1)))

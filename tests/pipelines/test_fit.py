@@ -79,22 +79,6 @@ def test_label_strings_are_numbers_in_every_form(forms, in_datasets):
         assert same(weights_after(data, batch_size=None), expected)
 
 
-@pytest.mark.slow  # test_windows_with_labels_that_are_numbers…, test_callbacks_watch_the_default_metrics
-def test_a_split_callbacks_and_evaluate():
-    pipeline, seen = make(), []
-    callback = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: seen.append(sorted(logs)))
-    history = pipeline.fit(TEXTS, NAMES, epochs=3, validation_split=0.25, callbacks=[callback], verbose=0).history
-    assert history["val_loss"][-1] < history["val_loss"][0] and len(seen) == 3 and "val_accuracy" in seen[0]
-    scores = pipeline.evaluate(TEXTS, NAMES, verbose=0, return_dict=True)
-    assert scores == pytest.approx(pipeline.evaluate(TEXTS, IDS, verbose=0, return_dict=True))
-    again = make().fit(TEXTS[:12], NAMES[:12], epochs=1, validation_data=(TEXTS[12:], NAMES[12:]), verbose=0).history
-    split = make().fit(TEXTS, NAMES, epochs=1, validation_split=0.25, verbose=0).history
-    assert again["val_loss"] == pytest.approx(split["val_loss"], rel=1e-4)
-    before = pipeline.test_on_batch(TEXTS[:8], NAMES[:8], return_dict=True)
-    pipeline.train_on_batch(TEXTS[:8], NAMES[:8])
-    assert pipeline.test_on_batch(TEXTS[:8], IDS[:8], return_dict=True)["loss"] < before["loss"]
-
-
 def test_weights_in_lists_are_those_in_arrays():
     weights = [0.0, 1.0, 2.0, 3.0] * 4
 
@@ -133,27 +117,6 @@ def test_class_weights_are_sample_weights(forms):
     pipeline = make()
     pipeline.train_on_batch(TEXTS, NAMES, class_weight=weight)
     assert same(pipeline.model.get_weights(), expected)
-
-
-UNEQUAL = ["good"] * 3 + ["bad"] * 9 + ["good"] * 4
-UNEQUAL_IDS = [int(name == "good") for name in UNEQUAL]
-UNEQUAL_FORMS = of_some_forms_and_of_all([UNEQUAL], [UNEQUAL, np.array(UNEQUAL), {"logits": UNEQUAL}, UNEQUAL_IDS])
-
-
-@pytest.mark.slow  # test_class_weights_are_sample_weights
-@pytest.mark.parametrize("forms", UNEQUAL_FORMS)
-def test_balanced_class_weights_are_those_of_the_labels_that_are_learned(forms):
-    names = UNEQUAL
-    expected = weights_after(TEXTS, names, class_weight={"good": 16 / 14, "bad": 16 / 18})
-    for y in forms:
-        assert same(weights_after(TEXTS, y, class_weight="balanced"), expected)
-    expected = weights_after(TEXTS, names, class_weight={"good": 2.0, "bad": 12 / 18}, validation_split=0.25)
-    assert same(weights_after(TEXTS, names, class_weight="balanced", validation_split=0.25), expected)
-    with pytest.raises(ValueError, match='class_weight="balanced" is for kbert.finetune, and for pipeline.fit with'):
-        make().fit(tf.data.Dataset.from_tensors((TEXTS, NAMES)), class_weight="balanced")
-    batch = {name: np.asarray(value) for name, value in make().preprocessor(TEXTS).items()}
-    with pytest.raises(ValueError, match='BertClassifier: class_weight="balanced" is for kbert.finetune'):
-        make().model.fit(batch, np.array(IDS), class_weight="balanced")
 
 
 def test_a_number_that_may_be_a_label_is_no_label():
@@ -299,61 +262,6 @@ def test_balanced_classes_weigh_the_same_in_windows():
         pipeline.fit(texts, labels, class_weight=class_weight, epochs=1, verbose=0, shuffle=False)
         weights.append(pipeline.model.get_weights())
     assert same(*weights)
-
-
-@pytest.mark.slow  # test_windows_with_labels_that_are_numbers_are_split_as_they_are_given
-def test_windows_are_learned_with_the_label_and_weight_of_their_text():
-    texts = [text * 4 for text in ("good film ", "bad film ")] + ["very good", "very bad"]
-    names, weights = ["good", "bad", "good", "bad"], [1.0, 2.0, 3.0, 0.5]
-    pipeline = make_windows()
-    batch = {name: np.asarray(value) for name, value in pipeline.preprocessor(texts).items()}
-    rows, labels = batch["window_row"], np.array(IDS[:4])
-    assert np.bincount(rows).tolist() == [2, 2, 1, 1]
-    inputs = {name: batch[name] for name in pipeline.model.input}
-    settings = {"epochs": 1, "verbose": 0, "shuffle": False}
-    pipeline.model.fit(inputs, labels[rows], sample_weight=np.array(weights)[rows], batch_size=8, **settings)
-    expected = pipeline.model.get_weights()
-    pipeline = make_windows()
-    pipeline.fit(texts, names, sample_weight=weights, batch_size=8, **settings)
-    assert same(pipeline.model.get_weights(), expected)
-    pipeline = make_windows()
-    pipeline.fit(tf.data.Dataset.from_tensors((texts, {"logits": names}, {"logits": weights})), **settings)
-    assert same(pipeline.model.get_weights(), expected)
-    split = make_windows().fit(texts, names, validation_split=0.5, **settings).history
-    apart = make_windows().fit(texts[:2], names[:2], validation_data=(texts[2:], names[2:]), **settings).history
-    assert split["val_loss"] == pytest.approx(apart["val_loss"], rel=1e-5)
-    questions = kbert.build_pipeline(kbert.BertSpanExtractor(tiny_config(num_layers=1)), tiny_tokenizer())
-    questions.compile()
-    message = "a span model become windows, which have labels of their own. Train it by kbert.finetune"
-    for y in ({"start_logits": [1], "end_logits": [1]}, ["film"]):
-        with pytest.raises(ValueError, match=message):
-            questions.fit({"question": ["a"], "context": ["good film"]}, y)
-    words = kbert.build_pipeline(kbert.BertTagger(tiny_config(num_layers=1), 2), tiny_tokenizer(), labels=["O", "B-X"])
-    words.compile()
-    for x, y in (
-        (["good film"], [["O", "B-X"]]),
-        (tf.data.Dataset.from_tensors((["good film"], [["O", "B-X"]])), None),
-    ):
-        with pytest.raises(ValueError, match="a tagging model become windows.*kbert.tasks.Tagging"):
-            words.fit(x, y)
-
-
-@pytest.mark.slow  # pairs as columns: test_pipeline.py::test_all_ways_to_give_strings
-def test_pairs_as_tuples():
-    model = make().model
-    pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=LABELS, pair=True, sequence_length=11)
-    rows = [("good film", "bad"), ("bad", "good"), ("", "film")]
-    columns = {"text": ["good film", "bad", ""], "text_pair": ["bad", "good", "film"]}
-    answers, expected = pipeline.predict(rows, verbose=0), pipeline.predict(columns, verbose=0)
-    np.testing.assert_array_equal(answers["probabilities"], expected["probabilities"])
-    assert len(pipeline.predict([])["label"]) == 0
-    y = ["good", "bad", "bad"]
-    assert pipeline.evaluate(rows, y, verbose=0) == pytest.approx(pipeline.evaluate(columns, y, verbose=0))
-    for wrong in (["good", "bad"], [("good",)], [["good", "bad"]], (["good"], ["bad"])):
-        with pytest.raises(
-            ValueError, match=r"a dict with \['text', 'text_pair'\], or a list of such tuples. Received"
-        ):
-            pipeline.predict(wrong)
 
 
 def test_batches_are_as_long_as_their_longest_text(monkeypatch):

@@ -6,9 +6,7 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.paths import ROOT
 from helpers.run_python import run_python
-from helpers.run_recipe import run_recipe
 from helpers.slow_but import slow_but
 from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
 
@@ -83,29 +81,6 @@ def test_each_epoch_has_masks_of_its_own_and_the_seed_decides_all():
     assert masked_rows(3, None) == masked_rows(4, None)
 
 
-def in_every_form():
-    return {
-        "texts": TEXTS,
-        "column": {"text": TEXTS},
-        "dataset": tf.data.Dataset.from_tensor_slices(TEXTS).batch(4),
-        "documents": DOCUMENTS,
-    }
-
-
-@pytest.mark.slow  # one form after the other is: the three tests below
-def test_fit_in_every_form_continues(tmp_path):
-    pipeline = build(seed=1)
-    for x in in_every_form().values():
-        history = pipeline.fit(x, batch_size=B, epochs=2, validation_data=(TEXTS[:9],), verbose=0).history
-        assert np.isfinite(history["loss"]).all() and "val_loss" in history
-    before = pipeline.evaluate(TEXTS, verbose=0, return_dict=True)["loss"]
-    assert before == pytest.approx(pipeline.evaluate(TEXTS, verbose=0, return_dict=True)["loss"])
-    pipeline.save(tmp_path / "p.keras")
-    again = keras.models.load_model(tmp_path / "p.keras")
-    assert again.fit(TEXTS, epochs=1, verbose=0).history == pipeline.fit(TEXTS, epochs=1, verbose=0).history
-    assert pipeline.predict(["a [MASK] ."])["tokens"].shape[0] == 1
-
-
 @pytest.mark.slow  # test_each_epoch_has_masks_of_its_own…; saved: pretraining/test_masking_in_a_model.py
 @pytest.mark.usefixtures("eagerly")
 def test_a_saved_pipeline_continues_as_it_would_have(tmp_path):
@@ -119,63 +94,10 @@ def test_a_saved_pipeline_continues_as_it_would_have(tmp_path):
     assert pipeline.predict(["a [MASK] ."], verbose=0)["tokens"].shape[0] == 1
 
 
-@pytest.mark.slow  # as test_fit.py::test_batches_are_as_long_as_their_longest_text
-def test_batches_are_as_long_as_their_longest_text():
-    pipeline, texts = build(seed=1), ["a b", "c"] * 8
-    for step in (None, lambda: 0):
-        masked = pipeline._masked(texts, batch_size=B, step=step)
-        assert [batch[0]["token_ids"].shape for batch in masked] == [(B, 4)] * 2
-
-
-@pytest.mark.slow  # evaluate is the mean over full batches: test_the_loss_is_the_mean_over_batches_...[stream]
-def test_evaluate_is_that_of_batches_as_long_as_a_row():
-    pipeline, texts = build(seed=1), ["a b", "c"] * 8
-    full = pipeline.preprocessor.training_batches(texts, batch_size=32, next_sentence=True)
-    assert next(iter(full))[0]["token_ids"].shape[1] == S
-    expected = pipeline.model.evaluate(full, verbose=0)[0]
-    assert pipeline.evaluate(texts, verbose=0)[0] == pytest.approx(expected, rel=1e-5)
-
-
 def stream(texts=tuple(TEXTS)):
     """Batches of texts whose number nobody knows."""
     batches = tf.data.Dataset.from_generator(lambda: (texts[n : n + 4] for n in range(0, len(texts), 4)), tf.string)
     return batches.map(lambda text: tf.ensure_shape(text, [None]))
-
-
-def check_losses(pipeline, x):
-    pipeline.compile(keras.optimizers.SGD(0.0))
-    batches = pipeline.preprocessor.training_batches(x, batch_size=B, next_sentence=True)
-    assert batches.cardinality() == tf.data.UNKNOWN_CARDINALITY
-    before = int(pipeline.model.optimizer.iterations)
-    held_out = [pipeline.model.test_on_batch(*batch) for batch in batches]
-    losses = [pipeline.model.test_on_batch(*batch) for batch in batches_of(pipeline, x, step=before)]
-    assert len(losses) > 2
-    history = pipeline.fit(x, batch_size=B, validation_data=x, verbose=0).history
-    np.testing.assert_allclose(history["loss"], np.mean([np.ravel(loss)[0] for loss in losses]), rtol=1e-5)
-    np.testing.assert_allclose(history["val_loss"], np.mean([np.ravel(loss)[0] for loss in held_out]), rtol=1e-5)
-    assert int(pipeline.model.optimizer.iterations) == before + len(losses)
-    np.testing.assert_allclose(pipeline.evaluate(x, None, B, verbose=0)[0], history["val_loss"][0], rtol=1e-5)
-
-
-@pytest.mark.slow  # the batches: test_rows_and_masks_are_those_of_pretraining_dataset
-@pytest.mark.usefixtures("eagerly")
-def test_the_loss_is_the_mean_over_batches_of_data_of_unknown_length_too():
-    check_losses(build(seed=1), stream(TEXTS[:20]))
-
-
-@pytest.mark.slow  # their batches: test_rows_and_masks_are_those_of_pretraining_dataset; the loss: above
-@pytest.mark.parametrize("x", [DOCUMENTS, None], ids=["documents", "stream"])
-def test_the_loss_of_documents_and_of_all_texts_in_a_graph(x):
-    check_losses(build(seed=1), stream() if x is None else x)
-
-
-@pytest.mark.slow  # texts in other forms: test_rows_and_masks…
-def test_an_endless_stream_of_texts_trains_for_the_steps_that_are_asked_for():
-    pipeline = build(seed=1)
-    texts = stream(["a a a a"] * 16).repeat()  # soon learned; real text: below
-    losses = pipeline.fit(texts, batch_size=B, epochs=4, steps_per_epoch=3, verbose=0).history["loss"]
-    assert int(pipeline.model.optimizer.iterations) == 12
-    assert losses == sorted(losses, reverse=True) and losses[3] < losses[0] - 0.1
 
 
 @pytest.mark.parity
@@ -201,20 +123,6 @@ def test_what_is_no_single_batch_and_no_data_is_refused():
         pipeline.fit(iter([TEXTS]))
     with pytest.raises(ValueError, match="validation_data"):
         pipeline.fit(DOCUMENTS, validation_split=0.5)
-
-
-@pytest.mark.slow  # weights: test_windows_pairs_labels_and_weights; a batch: test_a_saved_pipeline_continues_...
-def test_weights_and_single_batches():
-    # Rows of weight 0 teach nothing: masks are those of the row's number, whatever other rows there are.
-    one, other, all_rows = build(seed=1), build(seed=1), build(seed=1)
-    for pipeline, weights in ((one, [1.0] * 8 + [0.0] * 8), (other, None), (all_rows, [1.0] * 16)):
-        texts = TEXTS[:8] if pipeline is other else TEXTS[:16]
-        pipeline.train_on_batch(texts, sample_weight=weights)
-    for value, same in zip(one.model.get_weights(), other.model.get_weights(), strict=True):
-        np.testing.assert_allclose(value, same, atol=1e-6)
-    differences = zip(one.model.get_weights(), all_rows.model.get_weights(), strict=True)
-    assert any(np.abs(value - different).max() > 1e-3 for value, different in differences)
-    assert np.ravel(one.test_on_batch(TEXTS[:8]))[0] == pytest.approx(one.evaluate(TEXTS[:8], verbose=0)[0], rel=1e-5)
 
 
 @pytest.mark.slow  # the first epoch, exactly: test_rows_and_masks_are_those_of_pretraining_dataset
@@ -243,27 +151,6 @@ def test_later_epochs_draw_anew_from_the_distribution_of_pretraining_dataset():
     for name in masked:
         np.testing.assert_allclose(fractions[name] / masked[name], [0.8, 0.1, 0.1], atol=0.02)
     assert masked["fit"] == pytest.approx(masked["dataset"], rel=0.02)  # whose last rows are dropped
-
-
-TEN_LINES = """
-import json, pathlib, sys, kbert
-
-pages = sorted(pathlib.Path(sys.argv[1], "docs").glob("*.md"))
-texts = [line for page in pages for line in page.read_text("utf-8").splitlines() if len(line) > 80][:960]
-tokenizer = kbert.BertTokenizer(sys.argv[1] + "/saved_models/kbert-tiny/model/vocab.txt")
-config = kbert.BertConfig.from_size("tiny", vocabulary_size=tokenizer.vocabulary_size)
-model = kbert.BertPretrainer(config, next_sentence=False)
-pipeline = kbert.build_pipeline(model, tokenizer, sequence_length=32)
-pipeline.compile(kbert.AdamW(2e-3, bias_correction=True))
-print(json.dumps(pipeline.fit(texts, epochs=4, batch_size=32, verbose=0).history["loss"]))
-"""
-
-
-@pytest.mark.slow  # on made-up text: test_an_endless_stream_of_texts_trains_for_the_steps_that_are_asked_for
-def test_losses_fall_on_real_text_in_a_fresh_process():
-    losses = run_python(TEN_LINES, str(ROOT))
-    assert losses[0] < 9 and losses[3] < losses[1] - 0.1 < losses[0] - 0.5
-    assert losses == sorted(losses, reverse=True)
 
 
 REPLICAS = """
@@ -298,26 +185,6 @@ def test_two_replicas_and_xla_train_as_one_device_does():
             np.testing.assert_allclose(result[other][name], result["one"][name], rtol=1e-3)
 
 
-@pytest.mark.slow  # test_rows_and_masks…; windows: test_fit.py
-def test_windows_pairs_labels_and_weights():
-    pipeline = build(seed=1)
-    long = " ".join(["a b c d e f g"] * 20)
-    rows = batches_of(pipeline, [long])
-    inputs, labels, weights = rows[0]
-    assert np.sum(inputs["padding_mask"][weights["mlm_logits"].sum(1) > 0]) == 140 + 2 * 5  # 30 tokens a window
-    assert not weights["nsp_logits"].any() and inputs["token_ids"].shape == (B, S)
-    pairs = {"text": TEXTS[:8], "text_pair": TEXTS[1:9]}
-    y, weight = [0, 1, 0, 1, 0, 1, -1, 0], [1.0, 2, 1, 1, 1, 1, 1, 0.0]
-    ((inputs, labels, weights),) = batches_of(pipeline, pairs, {"nsp_logits": y}, weight, shuffle=False)
-    order = np.argsort(labels["nsp_logits"], kind="stable")
-    assert sorted(weights["nsp_logits"].tolist()) == [0, 0, 1, 1, 1, 1, 1, 2] and len(order) == 8
-    assert inputs["segment_ids"].max() == 1
-    with pytest.raises(ValueError, match="only pairs"):
-        pipeline.fit(TEXTS, [0] * len(TEXTS))
-    with pytest.raises(ValueError, match="masking"):
-        build(rate=0.2)
-
-
 def check_settings_are_stored(pipeline, folder):
     kbert.save_pretrained(pipeline, folder / "saved")
     stored = kbert.build_pipeline(folder / "saved").preprocessor.masking
@@ -326,21 +193,3 @@ def check_settings_are_stored(pipeline, folder):
 
 def test_its_settings_are_stored(tmp_path):
     check_settings_are_stored(build(next_sentence=False, whole_word=True, mask_rate=0.3), tmp_path)
-
-
-@pytest.mark.slow  # trained: test_the_recipe_continues_a_saved_model; its settings: above
-def test_a_masked_language_model_without_next_sentences_and_its_settings(tmp_path):
-    pipeline = build(next_sentence=False, whole_word=True, mask_rate=0.3)
-    pipeline.fit(TEXTS, epochs=1, verbose=0, validation_split=0.2)
-    check_settings_are_stored(pipeline, tmp_path)
-
-
-@pytest.mark.slow  # recipes/test_recipes_with_fit.py::test_pretrain
-@pytest.mark.usefixtures("eagerly")
-def test_the_recipe_continues_a_saved_model(tmp_path):
-    kbert.save_pretrained(build(next_sentence=False), tmp_path / "model")
-    (tmp_path / "texts.txt").write_text("\n".join(TEXTS[:20]), encoding="utf-8")
-    output = tmp_path / "output"
-    arguments = ["--texts", tmp_path / "texts.txt", "--model", tmp_path / "model", "--output", output, "--epochs", 1]
-    history = run_recipe("pretrain_with_fit", *arguments, "--sequence-length", S)
-    assert np.isfinite(history["val_loss"]).all() and kbert.load_pretrained(output, task="masked_lm") is not None

@@ -36,29 +36,6 @@ def answers_of(pipeline, columns, in_graph=True):
     return answers
 
 
-@pytest.mark.slow  # in the graph: serving/test_export.py
-def test_no_choice():
-    pipeline = pipeline_of(kbert.BertMultipleChoice(ONE))
-    choices = [[blank, blank] for blank in BLANKS] + [["", "good"], [" ", ""]]
-    answers = answers_of(pipeline, {"prompt": ["a film"] * len(choices), "choices": choices})
-    assert answers["choice"].tolist() == [-1] * len(BLANKS) + [1, -1]
-    assert answers["probabilities"].tolist() == [[0, 0]] * len(BLANKS) + [[0, 1], [0, 0]]
-    assert list(pipeline.answers.to_dicts(answers))[0] == {"choice": -1, "probabilities": [0.0, 0.0]}
-    empty = pipeline.predict({"prompt": ["a", "b"], "choices": [[], []]}, verbose=0)
-    assert empty["choice"].tolist() == [-1, -1] and empty["probabilities"].shape == (2, 0)
-
-
-@pytest.mark.slow  # test_no_words
-@pytest.mark.parametrize("threshold", slow_but((0.0,), (None, 0.0)))
-def test_no_context(threshold):
-    pipeline = pipeline_of(kbert.BertSpanExtractor(ONE), null_threshold=threshold)
-    answers = answers_of(pipeline, {"question": ["film ?"] * len(BLANKS), "context": BLANKS})
-    assert set(answers["answer"]) == {""} and set(answers["score"]) == {-1e9}
-    assert set(answers["start"]) == set(answers["end"]) == {-1}
-    assert set(answers["n_best_count"]) == ({0} if threshold is None else {1})  # with a threshold "" is listed
-    assert not any(answers["n_best_answers"].ravel())
-
-
 @pytest.mark.parametrize("answer", slow_but(("entities",), ("tags", "entities")))
 def test_no_words(answer):
     answers = answers_of(pipeline_of(kbert.BertTagger(ONE, 3), labels=TAGS, tagging_output=answer), {"text": BLANKS})

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.compare import assert_same_answers
-from helpers.run_eagerly import run_eagerly
 from helpers.run_python import run_python
 from helpers.slow_but import slow_but
 from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokenizer
@@ -167,29 +166,6 @@ def test_export_has_kerass_meaning(tmp_path):
     tensors = {name: tf.constant(column) for name, column in columns.items()}
     for answers in (loaded.serve(tensors), loaded.signatures["serving_default"](**tensors)):
         assert_same_answers(answers, expected)
-
-
-@pytest.mark.slow  # test_fit.py
-def test_fit_and_evaluate_take_strings(tmp_path):
-    config = tiny_config(num_layers=1, hidden_dropout=0.0, attention_dropout=0.0, initializer_stddev=0.2)
-    pipeline = build_pipeline(BertClassifier(config, num_labels=2), tiny_tokenizer(), labels=LABELS[:2])
-    texts, labels = ["good film", "bad film", "very good", "very bad"] * 4, np.array([1, 0, 1, 0] * 4)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    pipeline.compile(keras.optimizers.Adam(0.01), loss=loss, metrics=["accuracy"], jit_compile=False)
-    data = tf.data.Dataset.from_tensor_slices(({"text": texts}, {"logits": labels})).batch(8)
-    history = pipeline.fit(texts, labels, batch_size=4, epochs=8, validation_data=data, verbose=0).history
-    assert history["loss"][-1] < 0.1 * history["loss"][0] and history["val_accuracy"][-1] == 1.0
-    with run_eagerly():  # one batch each
-        assert pipeline.predict(texts[:2], verbose=0)["label"].tolist() == ["good", "bad"]
-        scores = pipeline.evaluate(data, verbose=0, return_dict=True)
-        assert pipeline.test_on_batch(texts[:8], labels[:8], return_dict=True) == pytest.approx(scores, rel=1e-4)
-        pipeline.save(tmp_path / "pipeline.keras")  # with the optimizer, as Keras does
-        loaded = keras.saving.load_model(tmp_path / "pipeline.keras")
-        assert int(loaded.model.optimizer.iterations.numpy()) == 32
-        pipeline.train_on_batch(texts[:8], labels[:8])
-        assert int(pipeline.model.optimizer.iterations.numpy()) == 33
-    with pytest.raises(TypeError, match="a tf.data.Dataset of batches"):
-        pipeline.fit(iter([(texts, labels)]))
 
 
 @pytest.mark.usefixtures("eagerly")

@@ -221,12 +221,6 @@ def test_epochs_draw_anew_and_visit_every_document(source, tokenizer, straight):
     assert np.corrcoef(frequencies(first), frequencies(second))[0, 1] > 0.9
 
 
-@pytest.mark.slow  # the end of the last epoch: test_starting_at_step_n_gives_exactly_the_batches_from_n_on
-def test_nothing_starts_behind_the_end(source, tokenizer):
-    number = len(batches(dataset_of(source, tokenizer, epochs=1)))
-    assert batches(dataset_of(source, tokenizer, epochs=1, start_step=number)) == []
-
-
 def test_an_epoch_is_shuffled(tokenizer, straight, corpus):
     """Neighbouring rows are seldom of one document."""
     owners = owners_of(straight[:20], tokenizer, corpus)

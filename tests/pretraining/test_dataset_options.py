@@ -5,8 +5,7 @@ import re
 
 import numpy as np
 import pytest
-import tensorflow as tf
-from helpers.pretraining_batches import B, S, assert_equal, batches, dataset_of, originals
+from helpers.pretraining_batches import B, S, batches, dataset_of, originals
 from helpers.tiny_corpus import VOCABULARY, write_lines
 from helpers.wrong_values import wrong_inputs, wrong_values
 
@@ -57,38 +56,6 @@ def split_words(some, tokenizer):
     return split
 
 
-@pytest.mark.slow  # test_whole_words_without_next_sentence
-def test_whole_words(corpus, tokenizer):
-    some = batches(dataset_of(corpus, tokenizer, whole_word=True, max_predictions=8), 10)
-    assert split_words(some, tokenizer) == 0
-
-
-@pytest.mark.slow  # test_objectives.py, test_a_name_is_masked_as_a_whole_or_not_at_all
-def test_entities(records, tokenizer):
-    """Full stops and the tokens before them are marked as entities: masked together or not at all."""
-    stop = VOCABULARY.index(".")
-
-    def entity_ids(token_ids):
-        def mark(row):
-            is_end = row == stop
-            return tf.cast(is_end | tf.concat([is_end[1:], [False]], 0), tf.int32)
-
-        return tf.map_fn(mark, token_ids, fn_output_signature=tf.RaggedTensorSpec([None], tf.int32))
-
-    together = alone = 0
-    some = batches(dataset_of(records, tokenizer, entity_ids=entity_ids, max_predictions=8), 20)
-    for (inputs, _, weights), token_ids in zip(some, originals(some).reshape(20, B, S), strict=True):
-        assert set(inputs) == {"token_ids", "segment_ids", "padding_mask", "mask_positions"}
-        for row, positions, weight in zip(token_ids, inputs["mask_positions"], weights["mlm_logits"], strict=True):
-            chosen = set(positions[weight > 0].tolist())
-            for place in np.flatnonzero(row == stop):
-                if place > 1 and row[place - 1] != tokenizer.sep_id:
-                    pair = {int(place) - 1, int(place)}
-                    together += pair <= chosen
-                    alone += len(pair & chosen) == 1
-    assert together > 5 and alone == 0
-
-
 def test_documents_without_a_token_are_refused(tokenizer, tmp_path):
     """They were counted, and then dropped: every epoch was empty, and there was no end of them."""
     path, other, empty = tmp_path / "empty.txt", tmp_path / "other.txt", ["\u200b", "\u200b\u200b"]
@@ -100,14 +67,6 @@ def test_documents_without_a_token_are_refused(tokenizer, tmp_path):
             dataset_of(source, tokenizer, held_out=0.0)
     with pytest.raises(ValueError, match="Expected at least one token in the documents held out"):
         dataset_of(path, tokenizer, held_out=1 - 2**-53, evaluation=True)
-
-
-@pytest.mark.slow  # test_documents_of_one_sentence_and_no_tokens
-def test_one_document_with_a_token_is_enough(tokenizer, tmp_path):
-    path, empty = tmp_path / "a.txt", ["\u200b", "\u200b\u200b"]
-    write_lines(path, [empty, empty, ["", *VOCABULARY[-3:]]])
-    [(inputs, _, _)] = batches(dataset_of(path, tokenizer, held_out=0.0), 1)
-    assert inputs["padding_mask"].any(axis=1).all()
 
 
 def test_bad_arguments(corpus, records, tokenizer, tmp_path):
@@ -156,13 +115,6 @@ def test_documents_of_one_sentence_and_no_tokens(tokenizer, tmp_path):
     corpus = write_lines(tmp_path / "a.txt", SINGLE_SENTENCES)
     some = batches(dataset_of(corpus, tokenizer, held_out=0.0), 8)
     assert all((labels["nsp_logits"] == 1).all() for _, labels, _ in some)
-
-
-@pytest.mark.slow  # test_dataset.py, test_starting_at_step_n_gives_exactly_the_batches_from_n_on
-def test_starting_at_step_n_among_documents_without_tokens(tokenizer, tmp_path):
-    corpus = write_lines(tmp_path / "a.txt", SINGLE_SENTENCES)
-    some = batches(dataset_of(corpus, tokenizer, held_out=0.0), 8)
-    assert_equal(some[4:], batches(dataset_of(corpus, tokenizer, held_out=0.0, start_step=4), 4))
 
 
 @pytest.mark.slow  # rates of masks: test_masking.py, of random sentences: test_pairs.py

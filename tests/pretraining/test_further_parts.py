@@ -106,12 +106,6 @@ def test_starting_at_step_n(records, tokenizer, filled, step):
     assert_equal([columns(found)], [first_rows(filled, step * B, step * B + len(found) * B)])
 
 
-@pytest.mark.slow  # test_an_epoch_has_its_pairs_and_more
-def test_held_out_rows_are_not_filled(records, tokenizer):
-    some = (batches(dataset_of(records, tokenizer, evaluation=True, **kind)) for kind in (PACKED, FILLED))
-    assert_equal(*some)
-
-
 def test_the_share_of_real_tokens(records, tokenizer, filled):
     fractions = real_fractions(records, tokenizer, sequence_length=S, max_predictions=P)
     assert fractions["plain"] < fractions["packed"] < fractions["filled"] - 0.01 < 1

@@ -21,7 +21,6 @@ from helpers.reference_masking import (
     reference_units,
     reference_walk,
 )
-from helpers.run_python import run_python
 from helpers.wrong_values import wrong_values
 
 from kbert import BertTokenizer
@@ -238,17 +237,6 @@ def positions(seed):
 print(json.dumps({"first": positions(1), "again": positions(1), "other": positions(2),
                   "none": [positions(None) for _ in range(2)]}))
 """
-
-
-@pytest.mark.slow  # test_own_keys_in_tf_data_where_keras_has_another_backend
-@pytest.mark.parity
-def test_every_batch_has_noise_of_its_own():
-    pytest.importorskip("jax")
-    result = run_python(SCRIPT, backend="jax")
-    batches = [str(batch) for batch in result["first"]]
-    assert len(set(batches)) == 5
-    assert result["first"] == result["again"] != result["other"]
-    assert result["none"][0] != result["none"][1]
 
 
 # Rule 10: whole words.

@@ -54,16 +54,6 @@ def test_pairs_skip_the_separator(records, tokenizer):
         assert not np.isin(labels["mlm_logits"][weights["mlm_logits"] > 0], [tokenizer.cls_id, tokenizer.sep_id]).any()
 
 
-@pytest.mark.slow  # test_further_parts.py, test_what_is_added_is_masked_as_in_rows_of_its_own[next tokens]
-def test_packed_rows_predict_the_same(records, tokenizer):
-    options = LTR | {"epochs": 1, "batch_size": 1}
-    plain, packed = {}, {}
-    for found, more in ((plain, {}), (packed, {"packed": True})):
-        for batch in dataset_of(records, tokenizer, **options | more).as_numpy_iterator():
-            found |= predictions(*batch)
-    assert plain == packed and len(plain) > 200
-
-
 def test_the_report_of_next_tokens(next_tokens, records, tokenizer):
     statistics = dataset_statistics(next_tokens, tokenizer, 5, left_to_right=True)
     assert statistics["mask_token_rate"] is statistics["keep_rate"] is None

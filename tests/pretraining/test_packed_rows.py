@@ -13,7 +13,6 @@ from helpers.pretraining_batches import (
     dataset_of,
     examples,
     first_rows,
-    rows,
 )
 from helpers.tiny_bert import tiny_config
 from helpers.tiny_corpus import VOCABULARY
@@ -104,17 +103,6 @@ def test_starting_at_step_n_gives_exactly_the_batches_from_n_on(records, tokeniz
     assert_equal(batches(dataset_of(records, tokenizer, start_step=step, **PACKED), 42 - step), straight[step:])
 
 
-@pytest.mark.slow  # of another size: test_an_epoch_is_finite_and_the_next_one_draws_anew
-def test_rows_do_not_depend_on_the_batch_size(records, tokenizer, straight):
-    assert rows(batches(dataset_of(records, tokenizer, batch_size=2 * B, **PACKED), 5)) == rows(straight[:10])
-
-
-@pytest.mark.slow  # of plain rows: test_dataset.py, test_another_seed_gives_other_batches
-def test_another_seed_gives_other_batches(records, tokenizer, straight):
-    other = batches(dataset_of(records, tokenizer, seed=4, **PACKED), 10)
-    assert not set(rows(straight[:10])) & set(rows(other))
-
-
 def test_an_epoch_is_finite_and_the_next_one_draws_anew(epoch, straight):
     """Its rows do not depend on the batch size."""
     first, _ = epoch
@@ -129,13 +117,6 @@ def test_full_rows_do_not_come_first(straight, evaluation):
     for some in (straight, evaluation):
         tokens = np.concatenate([inputs["padding_mask"].sum(1) for inputs, _, _ in some])
         assert (np.diff(tokens) > 0).any() and (np.diff(tokens) < 0).any()
-
-
-@pytest.mark.slow  # of plain rows: test_dataset.py, test_evaluation_is_fixed_finite_and_whole
-def test_the_last_batch_of_an_evaluation_is_filled_up(records, tokenizer, evaluation):
-    some = batches(dataset_of(records, tokenizer, evaluation=True, batch_size=4, **PACKED))
-    assert len(evaluation) % 4 and examples(evaluation) == examples(some)[: len(examples(evaluation))]
-    assert sum(weights["nsp_logits"].sum() for *_, weights in some) == len(examples(evaluation))
 
 
 def test_statistics_count_parts(tokenizer, epoch):
@@ -162,16 +143,6 @@ def test_real_fractions_are_those_of_the_batches(corpus, tokenizer, next_sentenc
     tokens, pairs = sum((row > 0).sum() for row in parts), sum(row.max() for row in parts)
     assert tokens / (len(found) * S) == pytest.approx(fractions["packed"])
     assert tokens / (pairs * S) == pytest.approx(fractions["plain"])
-
-
-@pytest.mark.slow  # test_real_fractions_are_those_of_the_batches
-@pytest.mark.parametrize("next_sentence", [True, False])
-def test_real_fractions_are_those_of_plain_batches(corpus, tokenizer, next_sentence):
-    options = {"sequence_length": S, "max_predictions": P, "held_out": HELD_OUT, "next_sentence": next_sentence}
-    fractions = real_fractions(corpus, tokenizer, **options)
-    for name, is_packed in (("plain", False), ("packed", True)):
-        epoch = dataset_of(corpus, tokenizer, batch_size=1, epochs=1, pool_sentences=10**6, packed=is_packed, **options)
-        assert 1 - dataset_statistics(epoch, tokenizer, 10**6)["padding_fraction"] == pytest.approx(fractions[name])
 
 
 def test_real_fractions_of_records_are_those_of_a_shard(records, tokenizer):

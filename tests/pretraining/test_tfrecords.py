@@ -191,11 +191,3 @@ def test_packed_rows_and_rows_without_next_sentences_are_not_written(text_batche
         with pytest.raises(ValueError, match="plain rows with next sentences"):
             write_tfrecords([batch], tmp_path / "x.tfrecord")
         assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow  # test_packed_rows_and_rows_without_next_sentences_are_not_written
-def test_datasets_of_such_rows_are_not_written(corpus, tokenizer, tmp_path):
-    for options in ({"packed": True}, {"next_sentence": False}):
-        with pytest.raises(ValueError, match="plain rows with next sentences"):
-            write_tfrecords(dataset_of(corpus, tokenizer, **options).take(1), tmp_path / "x.tfrecord")
-        assert not list(tmp_path.iterdir())

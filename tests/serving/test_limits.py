@@ -175,13 +175,6 @@ def test_outputs_of_many_numbers_allow_fewer_rows():
     assert found["features"].max_rows == 2**26 // (13 * 4 * 96) and found["embed"].max_rows == 2**26 // (13 * 96)
 
 
-@pytest.mark.slow  # test_windows_are_refused_before_memory_is_taken
-def test_limits_too_small_for_any_text_leave_nothing(tmp_path):
-    with pytest.raises(ValueError, match="the limits on requests do not allow this one: .*charming"):
-        kbert.export(make_pipeline("encoder")[0], tmp_path / "model", max_request_bytes=5)
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize("kind", slow_but(("span",), ("span", "tagging", "multiple_choice")))
 def test_the_card_and_warm_up_of_small_limits(narrow, kind):
     path, pipeline, model = narrow(kind)

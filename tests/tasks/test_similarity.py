@@ -39,7 +39,7 @@ def test_pairs_are_learned_scored_exported_and_searched(init, tmp_path, capsys):
     train, dev = task.read(file).split(10)
     assert dev.columns["text_pair"][0] == PAIRS[dev.lines[0] - 2][1]
     options = QUICK | {"steps": 4, "evaluate_every": 4, "optimization": {"accumulate": 2}}
-    with run_eagerly():  # traced: test_triplets_scored_pairs_and_single_texts
+    with run_eagerly():
         run = kbert.finetune(init, task, train, dev, tmp_path / "run", **options)
     assert run.metrics["dev"]["recall@1"] > run.metrics["constant_answer"]["recall@1"] == 1 / len(set(dev.text_pairs))
     texts = ["good bad", "paris", "never"]
@@ -170,26 +170,6 @@ def test_rows_of_every_kind_have_a_loss(init, task, length):
     embeddings = model(inputs, training=True)["embedding"]
     loss = model.default_loss()["embedding"](targets["embedding"], embeddings)
     assert len(embeddings) == QUICK["batch_size"] * (length if length > 1 else 2) and np.isfinite(loss) and loss > 0
-
-
-@pytest.mark.slow  # test_rows_of_every_kind_have_a_loss; trained: the tests above
-def test_triplets_scored_pairs_and_single_texts(init):
-    triplets = [(*pair, "" if row % 2 else "never") for row, pair in enumerate(PAIRS)]
-    options = QUICK | {"steps": 2, "evaluate_every": 2, "group_by_length": True}
-    run = kbert.finetune(init, Similarity(text_pair="p", negative="n"), triplets, 0.3, **options)
-    assert set(run.metrics["dev"]) == {"examples", "recall@1", "recall@10", "mrr@10", "ndcg@10"}
-    scored = Similarity(text_pair="p", label="s", score_range=(0, 5))
-    rows = [(*pair, row % 6) for row, pair in enumerate(PAIRS)]
-    assert scored.read(rows).scores.tolist() == pytest.approx([row % 6 / 5 for row in range(len(rows))])
-    run = kbert.finetune(init, scored, rows, 0.3, **options)
-    embeddings = run.pipeline.predict([text for text, *_ in rows], verbose=0)["embedding"]
-    pairs = run.pipeline.predict([pair for _, pair, _ in rows], verbose=0)["embedding"]
-    cosines = np.sum(embeddings * pairs, axis=1)
-    scores = kbert.evaluate(run.pipeline, scored, rows)
-    assert scores["pearson"] == pytest.approx(np.corrcoef(cosines, [s for *_, s in rows])[0, 1], abs=1e-5)
-    alone = Similarity(metrics="spearman")
-    run = kbert.finetune(init, alone, [pair[:1] for pair in PAIRS], scored.read(rows), **options)
-    assert -1 <= run.metrics["dev"]["spearman"] <= 1 and run.metrics["constant_answer"] == {"spearman": 0.0}
 
 
 def test_a_batch_is_the_texts_of_its_examples(init):

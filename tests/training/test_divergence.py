@@ -1,6 +1,5 @@
 """A loss, gradient or weight that is not finite ends the run, names the step, and is never in a checkpoint."""
 
-import contextlib
 import json
 import re
 import signal
@@ -12,9 +11,7 @@ import tensorflow as tf
 from helpers import tiny_pretraining as tiny
 from helpers.at_step import AtStep
 from helpers.forked_python import start_kbert
-from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import as_flags
-from helpers.slow_but import slow_but
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 from kbert.commands import main
@@ -70,12 +67,6 @@ def pretrainer(make_optimizer):
     return tiny.compiled_model(make_optimizer())
 
 
-def pretrainer_in_two_parts(make_optimizer):
-    model = pretrainer(make_optimizer)
-    model.compile(model.optimizer, micro_batches=2)
-    return model
-
-
 def classifier(make_optimizer):
     keras.utils.set_random_seed(7)
     model = BertClassifier(tiny.config(), num_labels=3)
@@ -113,13 +104,6 @@ def assert_checkpoints_are_good(output, model, step):
     assert not history.exists() or "NaN" not in history.read_text() and "Infinity" not in history.read_text()
 
 
-traced_is_slow = pytest.mark.parametrize("traced", slow_but([False], [False, True]))  # traced: the tests above it
-
-
-def as_traced(traced):
-    return contextlib.nullcontext() if traced else run_eagerly()
-
-
 every_task = pytest.mark.parametrize("task", ["pretraining", pytest.param("fine-tuning", marks=pytest.mark.slow)])
 
 
@@ -152,17 +136,6 @@ def test_a_weight_that_is_infinite(tmp_path, step):
     assert_checkpoints_are_good(tmp_path, tiny.reused(pretrainer, sgd), step)
 
 
-@pytest.mark.slow  # test_a_gradient_that_is_nan
-@pytest.mark.parametrize("update", [2, 3])  # in the first window and in the second
-@traced_is_slow
-def test_gradients_are_found_where_a_batch_is_divided(tmp_path, traced, update):
-    model = tiny.reused(pretrainer_in_two_parts, bad_gradient)
-    model.optimizer.bad_step.assign(update)
-    with pytest.raises(FloatingPointError, match=f"diverged in step {update}: expected a finite gradient"):
-        with as_traced(traced):
-            fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=2)
-
-
 class Overflows(keras.optimizers.LossScaleOptimizer):
     """Under mixed_float16: the gradients of step `at` overflow, or, where that is 0, those of every step."""
 
@@ -173,19 +146,6 @@ class Overflows(keras.optimizers.LossScaleOptimizer):
     def scale_loss(self, loss):
         call = self.calls.assign_add(1)
         return super().scale_loss(loss) * tf.where((self.at == 0) | (call == self.at), np.inf, 1.0)
-
-
-@pytest.mark.slow  # test_gradients_that_overflow_under_any_loss_scale_are
-@pytest.mark.parametrize("build", slow_but([pretrainer], [pretrainer, pretrainer_in_two_parts]))
-@traced_is_slow
-def test_a_gradient_that_a_loss_scale_skips_is_no_divergence(tmp_path, traced, build):
-    model = tiny.reused(build, Overflows)
-    model.optimizer.at.assign(3)  # of a batch in two parts the first part of the second
-    model.optimizer.calls.assign(0)
-    with as_traced(traced):
-        history = fit_steps(model, tiny.make_dataset, 4, tmp_path, window=2)
-    assert history[-1]["step"] == 4 and float(model.optimizer.dynamic_scale.numpy()) == 2.0
-    assert int(model.optimizer.iterations.numpy()) == 3  # one update is skipped, and no more
 
 
 @pytest.mark.usefixtures("eagerly")

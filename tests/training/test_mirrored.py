@@ -78,18 +78,6 @@ def test_classification_with_an_uneven_last_batch_is_that_of_one_device(classifi
     assert_close(classified["mirrored"]["classification"][part], classified["one"]["classification"][part])
 
 
-@pytest.mark.slow  # plain on replicas: above; compiled on one device: test_batches_of_a_step.py and optim/test_adamw.py
-@pytest.mark.parametrize("part", ["history", "evaluation", "weights"])
-def test_compiled_operations_compute_the_same(results, compiled, part):
-    assert_close(compiled["pretraining"][part], results["one"]["pretraining"][part])
-
-
-@pytest.mark.slow  # on one device: models/test_train_in_parts.py
-@pytest.mark.parametrize("part", ["history", "evaluation", "weights"])
-def test_micro_batches_compiled_inside_each_replica_are_one_batch(results, compiled, part):
-    assert_close(compiled["pretraining_in_parts"][part], results["one"]["pretraining"][part], 2e-5)
-
-
 @pytest.mark.slow  # on one device: test_divergence.py
 def test_mixed_float16_trains(compiled):
     result = compiled["half_precision"]

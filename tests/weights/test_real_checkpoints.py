@@ -12,7 +12,7 @@ import sys
 
 import numpy as np
 import pytest
-from golden.hf_real_make import CLOZES, LOGIT_STEP, SENTENCES, STATE_STEP, TOP
+from golden.hf_real_make import CLOZES, LOGIT_STEP, SENTENCES, STATE_STEP
 from helpers.hf_directory import GOLDEN
 from helpers.paths import ROOT
 from helpers.run_recipe import run_kbert
@@ -75,34 +75,6 @@ def test_masked_lm_logits(weights, golden):
     logits = model(batch, training=False)["mlm_logits"].numpy()
     found = np.concatenate([row[:n] for row, n in zip(logits, count, strict=True)])[:, ::LOGIT_STEP]
     np.testing.assert_allclose(found, golden["mlm_logits"], rtol=0, atol=1e-4)
-
-
-@pytest.mark.slow  # the logits: above; the command: tests/commands
-@pytest.mark.usefixtures("eagerly")
-def test_the_fill_mask_recipe(weights, golden, capsys):
-    run_kbert("fill-mask", *CLOZES, "--source", weights / "bert-tiny-mlm", "--top-k", TOP, "--json")
-    answers = json.loads(capsys.readouterr().out.splitlines()[-1])
-    assert [answer["text"] for answer in answers] == CLOZES
-    masks = [mask for answer in answers for mask in answer["masks"]]
-    assert [[proposal["token"] for proposal in mask] for mask in masks] == golden["tokens"].tolist()
-    found = [[proposal["probability"] for proposal in mask] for mask in masks]
-    np.testing.assert_allclose(found, golden["probabilities"], rtol=1e-4)
-
-
-@pytest.mark.slow  # the embeddings of other sentences, number by number: above
-@pytest.mark.usefixtures("eagerly")
-def test_similar_sentences_are_near(weights):
-    sentences = [
-        "A man is playing a guitar.",
-        "Someone plays an instrument.",
-        "The stock market fell.",
-        "Shares lost value.",
-    ]
-    model = load(weights / "all-MiniLM-L6-v2")
-    assert model.pretrained.settings.task.normalize and model.pretrained.settings.task.pooling == "mean"
-    one = kbert.build_pipeline(model, sequence_length=16).predict(sentences, verbose=0)["embedding"]
-    similarity = one @ one.T
-    assert similarity[0, 1] > 0.5 > 0.2 > similarity[0, 2] and similarity[2, 3] > 0.4 > 0.2 > similarity[1, 3]
 
 
 @pytest.mark.slow  # of tiny models: test_every_model_comes_back of formats/test_kbert.py

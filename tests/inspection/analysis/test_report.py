@@ -14,7 +14,6 @@ from kbert.inspection.analysis.attention_heads import mean_statistics
 from kbert.inspection.analysis.attributions import TokenAttributions
 from kbert.inspection.analysis.probes import LayerProbes
 from kbert.inspection.analysis.report import (
-    DRAWN_ATTRIBUTIONS,
     Inspection,
     markdown_texts,
     pictures,
@@ -22,7 +21,7 @@ from kbert.inspection.analysis.report import (
     write_files,
 )
 from kbert.inspection.analysis.states import TextStates
-from kbert.inspection.charts import MOST_BARS, attention_picture, attribution_picture
+from kbert.inspection.charts import attention_picture
 
 MARKUP = "</script><script>alert(1)</script><!-- <b>&amp;\u2028 | **x** [a](http://evil)"
 TOKENS = ["[CLS]", MARKUP, "中", "[SEP]"]
@@ -130,20 +129,6 @@ def test_attention_is_drawn_of_the_first_texts_and_the_report_has_all(found):
     assert "of the first" not in markdown_texts(found)["model"]
     page = Page(report_html(dataclasses.replace(more, attributions=[None] * 3)))
     assert len(json.loads(page.all("script")[0]["text"])["texts"]) == 3
-
-
-@pytest.mark.slow  # test_attention_is_drawn_of_the_first_texts…
-def test_pictures_of_attributions_do_not_grow_with_texts(found):
-    """Neither in number nor in height; of a long text the tokens with the longest bars are drawn, in their order."""
-    one = found.attributions[0]
-    more = dataclasses.replace(found, texts=[], attributions=[one] * (DRAWN_ATTRIBUTIONS + 5))
-    assert sum(name.startswith("attributions/") for name in pictures(more)) == DRAWN_ATTRIBUTIONS
-    tokens, values = [f"t{n}" for n in range(300)], np.where(np.arange(300) % 5, 1e-3, 1.0) * (-1) ** np.arange(300)
-    long = attribution_picture(tokens, values.tolist(), "a label")
-    strongest = np.argsort(-np.abs(values), kind="stable")[:MOST_BARS]
-    short = attribution_picture([tokens[n] for n in strongest], values[strongest].tolist(), "a label")
-    assert list(strongest) == list(range(0, 5 * MOST_BARS, 5)) and long.shape == short.shape
-    assert (long != short).any()  # the title says how many there are
 
 
 def test_a_stronger_attention_is_darker(found):

@@ -4,16 +4,13 @@ import html
 import string
 
 import numpy as np
-import pytest
 from helpers import tiny_pretraining as tiny
-from helpers.event_files import event_values
 from helpers.shown_text import shown_cells, table_rows
 from tensorboard.plugin_util import markdown_to_safe_html
 
 import kbert
 from kbert.inspection.examples.masked_examples import MaskedExamples, next_sentence_table
 from kbert.inspection.markdown import escape, percent
-from kbert.training.resume import fit_steps
 
 VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "cat", "sat", "##s", "|", "*", "<b>"]
 VOCABULARY += [f"w{i}" for i in range(len(VOCABULARY), tiny.V)]
@@ -86,19 +83,6 @@ def test_pieces_that_are_markdown_are_shown_as_they_are():
         assert original[1] == corrupted[1] == " ".join(bold)
         fraction = f"({percent(np.e / (np.e + len(ids)))}, right: {percent(1 / (np.e + len(ids)))})"
         assert predicted[1] == " ".join([*shown[:place], f"✗ <em>[CLS]</em> {fraction}", *shown[place + 1 :]])
-
-
-@pytest.mark.slow  # test_dev_examples.py::test_a_plain_fit
-def test_while_training(tmp_path):
-    callback = MaskedExamples(VOCABULARY, next(iter(tiny.make_dataset(77))), tmp_path / "logs", examples=3, every=2)
-    model = tiny.model()
-    fit_steps(model, tiny.make_dataset, 8, tmp_path / "run", window=2, callbacks=[callback])
-    written = event_values(tmp_path / "logs")
-    tags = ["masked examples", "next sentence examples"]
-    assert [one[:3] for one in written] == [(step, tag, "text") for step in (4, 8) for tag in tags]
-    assert [one[3] for one in written[-2:]] == [view.content for view in callback.views()]
-    assert written[0][3].count("**original**") == 3
-    assert len(shown_cells(written[1][3])) == 1 + 3
 
 
 def pairs_table(**changes):

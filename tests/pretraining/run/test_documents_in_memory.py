@@ -2,9 +2,9 @@
 
 import pytest
 import tensorflow as tf
-from helpers.at_step import Killed, killed_at
+from helpers.at_step import Killed
 from helpers.compare import assert_arrays_equal
-from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer, write_lines
+from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
 from helpers.wrong_values import wrong_inputs
 
 import kbert
@@ -41,28 +41,6 @@ def test_a_run_is_resumed_with_the_same_documents_only(tmp_path, caplog, monkeyp
     assert pretrain(DOCUMENTS).metrics["steps"] == 2
     # The texts are in the language of the vocabulary.
     assert "token frequencies alone: " in caplog.text and "[UNK], of which" not in caplog.text
-
-
-@pytest.mark.slow  # resumed without steps: above; the documents: test_documents_are_those_of_a_file
-@pytest.mark.usefixtures("eagerly", "same_data")
-def test_they_are_the_run_of_a_file_and_resume_with_themselves_only(tmp_path, caplog):
-    write_lines(tmp_path / "corpus.txt", DOCUMENTS)
-
-    def pretrain(corpus, **options):
-        options |= {"vocabulary": make_tokenizer(), "log_every": 1, "checkpoint_every": 1} | SHORT
-        return kbert.pretrain(corpus, init=make_pretrainer(16), **options)
-
-    expected = pretrain(tmp_path / "corpus.txt")
-    with pytest.raises(Killed):
-        pretrain(DOCUMENTS, output=tmp_path / "run", callbacks=killed_at(2))
-    settings = read_json(tmp_path / "run" / "settings.json")
-    assert settings["corpus_or_records"]["documents"] == 60 and len(settings["corpus_or_records"]["sha256"]) == 64
-    with pytest.raises(FileExistsError, match="corpus"):
-        pretrain(DOCUMENTS[:-1], output=tmp_path / "run")
-    resumed = pretrain(DOCUMENTS, output=tmp_path / "run")
-    assert [record["step"] for record in resumed.history] == [0, 1, 2]
-    assert_arrays_equal(expected.model.get_weights(), resumed.model.get_weights())
-    assert "token frequencies alone: " in caplog.text and "[UNK], of which" not in caplog.text  # as above, of a file
 
 
 def test_documents_are_those_of_a_file(tmp_path):
@@ -124,15 +102,6 @@ def test_a_pretraining_dataset_opens_texts_as_documents(monkeypatch):
     assert opened == [list(texts_as_documents(TEXTS)), list(DocumentList(DOCUMENTS))] and opened[0] != opened[1]
 
 
-@pytest.mark.slow  # test_a_pretraining_dataset_opens_texts_as_documents
-@pytest.mark.parametrize("documents", [TEXTS, DOCUMENTS], ids=["texts", "sentences"])
-def test_texts_are_a_pretraining_dataset(documents):
-    options = {"batch_size": 4, "sequence_length": 16, "held_out": 0.2}
-    sources = documents, texts_as_documents(documents)
-    batches = [next(iter(pretraining_dataset(source, make_tokenizer(), **options))) for source in sources]
-    assert_arrays_equal(*[tf.nest.flatten(batch) for batch in batches])
-
-
 def test_what_is_no_corpus_is_named():
     def pretrain(corpus):
         kbert.pretrain(corpus, vocabulary=make_tokenizer(), **SHORT)
@@ -157,12 +126,3 @@ def test_what_is_no_corpus_is_named():
         (iter([["a"]]), "`corpus_or_records` must be .* Received: list_iterator"),
         error=TypeError,
     )
-
-
-@pytest.mark.slow  # finetuning/test_finetune_inputs.py has the same
-@pytest.mark.usefixtures("eagerly")
-def test_one_warning_where_the_vocabulary_is_of_another_language(caplog, monkeypatch):
-    monkeypatch.setattr(run_pretraining, "fit_steps", lambda *arguments, **options: [])  # reads what is described
-    documents = [[f"語語語語 {sentence}" for sentence in document] for document in make_documents(60)]
-    kbert.pretrain(documents, vocabulary=make_tokenizer(), **SHORT)
-    assert caplog.text.count("of the tokens are [UNK]") == 1 and "the corpus: " in caplog.text  # none: above

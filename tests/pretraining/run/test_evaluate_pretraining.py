@@ -67,22 +67,6 @@ def test_the_scores_are_those_of_the_logits_whatever_the_batches(tmp_path, recor
     assert 0 < found["unigram_accuracy"] < 0.5 and most_frequent > 4
 
 
-@pytest.mark.slow  # test_the_scores_are_those_of_the_logits_whatever_the_batches
-def test_without_next_sentences(tmp_path, records):
-    store(tmp_path / "model", next_sentence=False)
-    found = evaluate_pretraining(tmp_path / "model", records, sequence_length=16, batch_size=23)
-    assert found["masks"] > 30 and found["mlm_cross_entropy"] > 0 and "pairs" not in found
-
-
-@pytest.mark.slow  # test_the_scores_are_those_of_the_logits_whatever_the_batches; no pairs: above
-def test_batches_do_not_change_the_scores(tmp_path, records):
-    store(tmp_path / "model", next_sentence=False)
-    first, second = (
-        evaluate_pretraining(tmp_path / "model", records, sequence_length=16, batch_size=n) for n in (16, 23)
-    )
-    assert first == pytest.approx(second, rel=1e-5) and "pairs" not in first
-
-
 def test_the_baseline_reads_text_as_the_scores_do(tmp_path):
     """Lines of several sentences, which are prose where no format is given: other documents, divided otherwise."""
     store(tmp_path / "model", next_sentence=False)

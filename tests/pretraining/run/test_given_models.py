@@ -7,37 +7,17 @@ import pytest
 from helpers.at_step import Killed, killed_at
 from helpers.compare import assert_arrays_equal
 from helpers.run_eagerly import run_eagerly
-from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer
+from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer
 
 import kbert
 from kbert.pretraining.run import run_pretraining
 from kbert.pretraining.run.corpus_data import CorpusData
-from kbert.training import dry_run
 
 pytestmark = pytest.mark.usefixtures("same_data")
 
 SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches": 1, "packed": False}
 DOCUMENTS = make_documents(60)
 OTHER = [*VOCABULARY[:7], *VOCABULARY[:6:-1]]  # the same tokens, with other ids
-
-
-@pytest.mark.slow  # as finetuning/test_finetune.py::test_an_estimate_leaves_the_model_as_it_is
-@pytest.mark.usefixtures("eagerly")
-@pytest.mark.parametrize("packed, in_pipeline", [(False, True), (True, False)])
-def test_a_dry_run_leaves_the_model_as_it_is(records, monkeypatch, packed, in_pipeline):
-    monkeypatch.setattr(CorpusData, "count_sequences", lambda data: {})  # in test_pretrain.py
-    monkeypatch.setattr(dry_run, "_STEPS", 1)
-    model = make_pretrainer(16)
-    optimizer = keras.optimizers.SGD(0.5)
-    model.compile(optimizer)
-    before, block = model.get_weights(), model.encoder.blocks[0]
-    init = kbert.build_pipeline(model, make_tokenizer(), sequence_length=16) if in_pipeline else model
-    options = SHORT | {"packed": packed, "accumulate": 2, "rematerialize": True, "dry_run": True}
-    found = kbert.pretrain(records, init=init, **options)
-    assert found.metrics["seconds_per_step"] > 0 and found.metrics["parameters"] == model.count_params()
-    assert_arrays_equal(before, model.get_weights())
-    assert (model.optimizer is optimizer, model.micro_batches, block.rematerialize) == (True, 1, False)
-    assert not optimizer.built or int(optimizer.iterations) == 0
 
 
 def given(vocabulary=VOCABULARY, loaded=False, **options):

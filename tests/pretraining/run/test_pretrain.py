@@ -14,13 +14,9 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, mak
 from helpers.wrong_values import wrong_values
 
 import kbert
-from kbert.config import BertConfig
 from kbert.corpus import Records
 from kbert.files import read_json
 from kbert.pretraining.run import run_pretraining
-from kbert.pretraining.run.corpus_data import CorpusData
-from kbert.training import dry_run
-from kbert.training.dry_run import count_sequences, format_estimate
 
 pytestmark = pytest.mark.usefixtures("same_data")
 
@@ -123,42 +119,10 @@ def test_a_given_model_is_trained_itself(home, run):
     assert any(np.abs(one - other).max() > 1e-4 for one, other in zip(before, run.model.get_weights(), strict=True))
 
 
-@pytest.mark.slow  # the same of kbert.finetune: finetuning/test_finetune.py
-def test_accumulated_batches_are_the_batch(home):
-    with run_eagerly():
-        whole, parts = (
-            kbert.pretrain(
-                home / "records",
-                init=make_pretrainer(16, hidden_dropout=0.0, attention_dropout=0.0),
-                accumulate=n,
-                learning_rate=0.01,
-                **SHORT | {"steps": 3},
-            )
-            for n in (1, 2)
-        )
-    assert (whole.model.micro_batches, parts.model.micro_batches) == (1, 2)
-    assert [record["step"] for record in parts.history] == [record["step"] for record in whole.history] == [0, 3]
-    for name in ("loss", "mlm_cross_entropy", "gradient_norm", "learning_rate"):
-        np.testing.assert_allclose(parts.history[1][name], whole.history[1][name], rtol=1e-4, err_msg=name)
-    for name in ("mlm_cross_entropy", "mlm_accuracy", "nsp_accuracy"):  # of the same held-out rows
-        np.testing.assert_allclose(parts.metrics[name], whole.metrics[name], rtol=1e-4, err_msg=name)
-    for one, other in zip(parts.model.get_weights(), whole.model.get_weights(), strict=True):
-        np.testing.assert_allclose(one, other, atol=1e-5)
-
-
 @pytest.fixture
 def no_estimate(monkeypatch):
     """A dry run goes as far as the compiled model and the held-out batches: its weights are not trained."""
     monkeypatch.setattr(run_pretraining, "estimate_pretraining", lambda *arguments: {})
-
-
-@pytest.mark.slow  # models/test_train_in_parts.py
-@pytest.mark.usefixtures("no_estimate")
-def test_a_batch_is_divided(home):
-    found = kbert.pretrain(home / "records", init=make_pretrainer(16), accumulate=2, dry_run=True, **SHORT)
-    assert found.model.micro_batches == 2
-    with pytest.raises(ValueError, match=r"multiple of `accumulate`, 2. Received: \[1\]"):
-        kbert.pretrain(home / "records", accumulate=2, batch_size_ramp=(1, 0.5), **SHORT)
 
 
 def test_a_given_model_must_fit(home, run):
@@ -169,45 +133,6 @@ def test_a_given_model_must_fit(home, run):
         kbert.pretrain(home / "corpus.txt", init=run.model, **TEXT)
     with pytest.raises(ValueError, match="BertPretrainer with task 'masked_lm'. Received: 'pretraining'"):
         kbert.pretrain(home / "records", init=run.model, next_sentence=False, **SHORT)
-
-
-@pytest.mark.slow  # training/test_hardware.py
-@pytest.mark.usefixtures("no_estimate")
-def test_the_dtype_policy_is_the_callers_again(home, monkeypatch):
-    def policy():
-        return keras.config.dtype_policy().name
-
-    half = kbert.pretrain(home / "records", precision="mixed_bfloat16", dry_run=True, **SHORT).model
-    assert (half.encoder.dtype_policy.name, policy()) == ("mixed_bfloat16", "float32")
-    assert kbert.pretrain(home / "records", init=half, dry_run=True, **SHORT).model.dtype_policy == half.dtype_policy
-    with pytest.raises(ValueError, match=r"`precision` must be 'mixed_bfloat16' or .* Received: 'float32'"):
-        kbert.pretrain(home / "records", init=half, precision="float32", **SHORT)
-    with monkeypatch.context() as patch, pytest.raises(TypeError, match="NoneType"):
-        patch.setattr(run_pretraining, "compile_models", None)  # fails once the model is there
-        kbert.pretrain(home / "records", precision="mixed_bfloat16", **SHORT)
-    assert policy() == "float32"
-    keras.config.set_dtype_policy("mixed_bfloat16")
-    try:
-        found = kbert.pretrain(home / "records", dry_run=True, **SHORT)
-        assert found.model.dtype_policy.name == policy() == "mixed_bfloat16"
-    finally:
-        keras.config.set_dtype_policy("float32")
-
-
-@pytest.mark.slow  # models/test_grow.py
-@pytest.mark.usefixtures("no_estimate")
-def test_a_loaded_model_grows_to_a_larger_size(home, tmp_path):
-    smaller = kbert.BertPretrainer(BertConfig.from_size("tiny", vocabulary_size=len(VOCABULARY)))
-    kbert.save_pretrained(smaller, tmp_path / "tiny", tokenizer=make_tokenizer())
-    found = kbert.pretrain(home / "records", init=tmp_path / "tiny", size="mini", dry_run=True, **SHORT)
-    assert (found.model.config.hidden_dim, found.model.config.num_layers) == (256, 4)
-    table = keras.ops.convert_to_numpy(smaller.encoder.token_embedding.embeddings)
-    grown = keras.ops.convert_to_numpy(found.model.encoder.token_embedding.embeddings)
-    np.testing.assert_array_equal(grown, np.tile(table, 2))
-    with pytest.raises(
-        ValueError, match="`init` has an architecture and weights of its own. Received: {'size': 'mini'}"
-    ):
-        kbert.pretrain(home / "records", init=smaller, size="mini", dry_run=True, **SHORT)
 
 
 @pytest.mark.parametrize(
@@ -225,45 +150,6 @@ def test_records_of_another_tokenizer_are_made_again_with_the_model(home, tmp_pa
     Records(tmp_path / "records").check_tokenizer(tokenizer)
     with pytest.raises(ValueError, match="`lowercase` goes with a `vocabulary` file"):
         kbert.pretraining.prepare_records(corpus, model, tmp_path / "more", lowercase=False, **options)
-
-
-@pytest.mark.slow  # models/test_left_to_right.py
-@pytest.mark.usefixtures("no_estimate")  # left-to-right models are trained in experiments/test_study.py
-def test_a_model_is_continued_in_its_direction(home, tmp_path):
-    left_to_right = SHORT | {"next_sentence": False, "left_to_right": True, "dry_run": True}
-    first = kbert.pretrain(home / "records", **left_to_right).model
-    assert (first.config.causal, first.config.pooled_token) == (True, "last")
-    kbert.save_pretrained(first, tmp_path / "first", tokenizer=make_tokenizer())
-    for init in (tmp_path / "first", first):
-        with pytest.raises(ValueError, match="must be a bidirectional model .* Received: a left-to-right model"):
-            kbert.pretrain(home / "records", init=init, **left_to_right | {"left_to_right": False})
-    assert kbert.pretrain(home / "records", init=tmp_path / "first", **left_to_right).model.config.causal
-    with pytest.raises(ValueError, match="must be a left-to-right model .* Received: a bidirectional model"):
-        keras.utils.set_random_seed(3)
-        config = make_pretrainer(16, hidden_dropout=0.0, attention_dropout=0.0).config
-        kbert.pretrain(home / "records", init=kbert.BertPretrainer(config, next_sentence=False), **left_to_right)
-
-
-@pytest.mark.slow  # finetuning/test_finetune_inputs.py::test_an_estimate_writes_nothing
-@pytest.mark.usefixtures("eagerly")
-def test_a_dry_run_says_what_it_would_take(home, tmp_path, monkeypatch):
-    to_the_end = functools.partial(count_sequences, seconds=float("inf"))
-    monkeypatch.setattr("kbert.pretraining.run.corpus_data.count_sequences", to_the_end)
-    monkeypatch.setattr(CorpusData, "evaluations", lambda data: {})
-    monkeypatch.setattr(dry_run, "_STEPS", 1)
-    plan = SHORT | {"steps": 1000, "sequence_length": None, "phases": [(16, 0.75), (24, 0.25)]}
-    plan["position_embedding"] = "sinusoidal"
-    found = kbert.pretrain(home / "records", dry_run=True, output=tmp_path / "run", **plan)
-    metrics = found.metrics
-    assert [(one["steps"], one["sequence_length"]) for one in metrics["stages"]] == [(750, 16), (250, 24)]
-    assert "750 steps of 4 rows of 16 tokens: 48,000 tokens\n250 steps of" in format_estimate(metrics)
-    assert not (tmp_path / "run").exists() and found.history == []
-    assert found.model.config.position_embedding == "sinusoidal"
-    assert metrics["steps"] == 1000 and metrics["tokens"] == 750 * 4 * 16 + 250 * 4 * 24
-    assert metrics["sequences_are_all"] and metrics["sequences_per_epoch"] > 60
-    assert metrics["parameters"] == found.model.count_params() > 100_000
-    assert metrics["seconds"] == pytest.approx(1000 * metrics["seconds_per_step"]) and metrics["seconds"] > 0
-    assert metrics["memory_bytes"] > 16 * metrics["parameters"]
 
 
 def test_the_share_that_is_held_out_is_of_text(home):

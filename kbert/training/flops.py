@@ -4,11 +4,9 @@ The formulas behind all speeds that kbert reports. Letters: L layers, H hidden, 
 predictions, V vocabulary. Matrix products only; a multiply-add counts 2, the backward pass twice the forward pass.
 """
 
-import math
 import resource
 import sys
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import keras
@@ -64,7 +62,7 @@ def matmul_peak(precision: str = "float32", size: int | None = None, seconds: fl
         sizes = (size,)
     else:
         sizes = (1024, 2048) if device_name() == "CPU" else (8192,)
-    return max(matmul_speed((n, n), (n, n), precision, seconds=seconds / len(sizes)) for n in sizes)
+    return max(_product_speed(n, precision.removeprefix("mixed_"), seconds / len(sizes)) for n in sizes)
 
 
 def nominal_peak(device: str, precision: str = "bfloat16") -> float | None:
@@ -143,57 +141,33 @@ def peak_accelerator_memory_bytes() -> int | None:
     return tf.config.experimental.get_memory_info("GPU:0")["peak"]
 
 
-def matmul_speed(
-    left: Sequence[int],
-    right: Sequence[int],
-    precision: str = "float32",
-    *,
-    transpose: tuple[bool, bool] = (False, False),
-    seconds: float = 0.2,
-) -> float:
-    """The speed of one matrix product: the best of repeated ones, which other programs disturb least.
-
-    Factors have the shapes [..., m, k] and [..., k, n]; one that `transpose` names is stored as [..., k, m] or
-    [..., n, k].
-    """
-    make = _jax_product if keras.backend.backend() == "jax" else _tensorflow_product
-    multiply = make(left, right, precision.removeprefix("mixed_"), transpose)
+def _product_speed(size: int, dtype: str, seconds: float) -> float:
+    """The speed of a matrix product: the best of repeated ones, which other programs disturb least."""
+    multiply = (_jax_product if keras.backend.backend() == "jax" else _tensorflow_product)((size, size), dtype)
     multiply()
     best, end = float("inf"), time.perf_counter() + seconds
     while best == float("inf") or time.perf_counter() < end:
         start = time.perf_counter()
         multiply()
         best = min(best, time.perf_counter() - start)
-    return matmul_flops(left, right, transpose) / best
+    return 2 * size**3 / best
 
 
-def matmul_flops(left: Sequence[int], right: Sequence[int], transpose: tuple[bool, bool] = (False, False)) -> int:
-    """Floating-point operations of a product, a multiply-add counted as 2; arguments as of `matmul_speed`."""
-    columns = right[-2] if transpose[1] else right[-1]
-    return 2 * math.prod(left) * columns
-
-
-def _tensorflow_product(left, right, dtype, transpose):
+def _tensorflow_product(shape, dtype):
     import tensorflow as tf
 
-    a, b = (tf.cast(tf.random.stateless_normal(shape, (0, n)), dtype) for n, shape in enumerate((left, right)))
+    a, b = (tf.cast(tf.random.stateless_normal(shape, (0, n)), dtype) for n in range(2))
 
     @tf.function
     def product():
-        # One element makes the host wait for the result without copying it.
-        return tf.matmul(a, b, transpose_a=transpose[0], transpose_b=transpose[1])[..., :1, :1]
+        return tf.matmul(a, b)[:1, :1]  # one element makes the host wait for the result without copying it
 
     return lambda: product().numpy()
 
 
-def _jax_product(left, right, dtype, transpose):
+def _jax_product(shape, dtype):
     import jax
 
-    a, b = (jax.random.normal(jax.random.key(n), shape, dtype) for n, shape in enumerate((left, right)))
-
-    @jax.jit
-    def product(a, b):
-        a, b = (x.swapaxes(-1, -2) if is_transposed else x for x, is_transposed in zip((a, b), transpose, strict=True))
-        return a @ b
-
+    a, b = (jax.random.normal(jax.random.key(n), shape, dtype) for n in range(2))
+    product = jax.jit(lambda a, b: a @ b)
     return lambda: product(a, b).block_until_ready()

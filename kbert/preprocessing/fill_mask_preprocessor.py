@@ -14,7 +14,7 @@ from kbert.config import default_max_predictions
 from kbert.corpus.documents import DocumentList
 from kbert.keras_compat import with_known_length
 from kbert.preprocessing.preprocessor import Preprocessor, tokens_of
-from kbert.preprocessing.strings import check_batches, column_names, string_columns
+from kbert.preprocessing.strings import check_batches, column_names, string_columns, warn_of_empty_strings
 from kbert.preprocessing.windows import sliding_windows
 from kbert.pretraining.dataset import filled_batches, masked_rows, pretraining_dataset, with_options
 from kbert.pretraining.masking import OPTIONS, NextTokens, TokenMasking
@@ -165,7 +165,9 @@ class FillMaskPreprocessor(Preprocessor):
             dataset = x.map(lambda *batch: self._texts(*(batch if len(batch) < 4 else [batch])))
             chunks = streamed_texts(dataset, step=step)
         else:
-            chunks = texts_in_memory(*self._texts(x, y, weights), step=step, seed=seed, shuffle=shuffle)
+            columns, labels, weights = self._texts(x, y, weights)
+            warn_of_empty_strings(dict(zip(("text", "text_pair"), columns, strict=False)))
+            chunks = texts_in_memory(columns, labels, weights, step=step, seed=seed, shuffle=shuffle)
         return masked_batches(
             chunks,
             masking.tokenizer,

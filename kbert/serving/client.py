@@ -15,7 +15,7 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kbert.checks import check_numbers, check_positive
+from kbert.checks import check_numbers, check_positive, is_missing
 from kbert.files import parse_json
 from kbert.options import PathLike
 from kbert.serving.rest_transport import RestTransport, ServingError, request_json, unexpected
@@ -253,7 +253,8 @@ def _check_name(name: str, value: str) -> None:
 def request_columns(inputs: "Mapping[str, Any] | pd.DataFrame") -> dict[str, list]:
     """The columns of a request as lists of str or bytes, [B], or of lists of them, [B, C].
 
-    Rows of [B, C] that differ in length are padded to the longest with "", which is not a choice.
+    None, NaN and pandas' NA are "". Rows of [B, C] that differ in length are padded to the longest with "", which is
+    not a choice.
     """
     if hasattr(inputs, "columns"):  # a DataFrame
         inputs = {name: inputs[name] for name in inputs.columns}
@@ -269,7 +270,7 @@ def request_columns(inputs: "Mapping[str, Any] | pd.DataFrame") -> dict[str, lis
 def _column(name: str, column) -> list:
     rows = _listed(column)
     if isinstance(rows, (list, tuple)):
-        rows = [_listed(row) for row in rows]
+        rows = [_without_missing(_listed(row)) for row in rows]
         are_lists = {isinstance(row, (list, tuple)) for row in rows}
     if not isinstance(rows, list) or len(are_lists) > 1:
         raise _refusal(f"`{name}` must be a list of strings, or of lists of strings", column)
@@ -299,6 +300,13 @@ def check_examples(examples: Any) -> list[dict]:
 def _check_string(value, where: str) -> None:
     if not isinstance(value, (str, bytes)):
         raise _refusal(f"{where}: expected str or bytes", value)
+
+
+def _without_missing(value):
+    """A string or a list of them, with "" for None, NaN and pandas' NA."""
+    if isinstance(value, (list, tuple)):
+        return [_without_missing(item) for item in value]
+    return "" if is_missing(value) else value
 
 
 def _listed(values):

@@ -109,14 +109,18 @@ def as_cell(value: Any, name: str, path: PathLike | None, number: int, nested: b
         ValueError: another type of value, or half a surrogate pair. The message names row and column.
     """
     try:
-        value = "" if is_missing(value) else _parsed(value, name) if nested and isinstance(value, str) else value
-        if nested and isinstance(value, list | dict):
-            check_characters(json.dumps(value, ensure_ascii=False, default=str), repr(name))
-            return value
-        if not isinstance(value, str | int | float):
+        if isinstance(value, str):
+            value = _parsed(value, name) if nested else value
+        elif is_missing(value):
+            value = ""
+        elif isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if isinstance(value, str | int | float):
+            return check_characters(str(value), repr(name))
+        if not (nested and isinstance(value, list | dict)):
             raise ValueError(f"{name!r} must be a string or a number. Received: {shown(value)}")
-        whole = isinstance(value, float) and value.is_integer()
-        return check_characters(str(int(value) if whole else value), repr(name))
+        check_characters(json.dumps(value, ensure_ascii=False, default=str), repr(name))
+        return value
     except ValueError as error:
         raise ValueError(f"{place(path, number)}: {error}") from None
 

@@ -105,6 +105,14 @@ def test_missing_texts_are_counted_in_training_and_evaluation(caplog):
     assert len(messages) == 2 and all("2 of 4 texts in 'text' are empty" in message for message in messages)
 
 
+def test_missing_texts_are_counted_where_masks_are_learned(caplog):
+    pipeline = kbert.build_pipeline(kbert.BertPretrainer(tiny_config(num_layers=1)), tiny_tokenizer())
+    pipeline.compile()
+    pipeline.fit([{"text": text} for text in ("good film", None, "bad film", "the film")], batch_size=2, verbose=0)
+    (message,) = (record.getMessage() for record in caplog.records if "empty" in record.getMessage())
+    assert "1 of 4 texts in 'text' are empty" in message and "row 1" in message
+
+
 def test_other_values_are_still_refused():
     for texts, expected in (([1.0, None], "expected str. Received: 1.0"), (None, "expected str. Received: None")):
         with pytest.raises((ValueError, TypeError), match=expected):

@@ -52,10 +52,10 @@ def test_rows_are_checked_before_they_are_sent():
         wrong_inputs(
             call,
             ({"text": ["a"], "text_pair": ["b", "c"]}, "expected columns of one length. .* {'text': 1, 'text_pair'"),
-            ({"text": ["a", None]}, r"`text`\[1\]: expected str or bytes. Received: None"),
+            ({"text": ["a", 3]}, r"`text`\[1\]: expected str or bytes. Received: 3"),
             ({"text": [1]}, r"`text`\[0\]: expected str or bytes. Received: 1"),
-            ({"text": np.array(["a", None], object)}, r"`text`\[1\]: expected str or bytes. Received: None"),
-            ({"choices": [["a", None]]}, r"`choices`\[0\]\[1\]: expected str or bytes. Received: None"),
+            ({"text": np.array(["a", 3], object)}, r"`text`\[1\]: expected str or bytes. Received: 3"),
+            ({"choices": [["a", 3]]}, r"`choices`\[0\]\[1\]: expected str or bytes. Received: 3"),
             ({"text": None}, "`text` must be a list of strings.* Received: None"),
             ({"text": "a film"}, "`text` must be a list of strings.* Received: "),
             ({"text": ["a film", ["a"]]}, "`text` must be a list of strings.* Received: "),  # of other rows

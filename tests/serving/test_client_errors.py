@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 
+import numpy as np
 import pytest
 from helpers.json_server import json_server
 from helpers.run_recipe import run_kbert
@@ -161,6 +162,13 @@ def test_a_single_output_gets_its_name_once_for_all():
     with json_server({"outputs": [0.5]}, {"metadata": []}) as (address, _):
         with pytest.raises(ServingError, match="expected the metadata of a model"):
             ServingClient(address, "m").predict({"text": ["a"]})
+
+
+def test_missing_strings_are_empty():
+    columns = {"prompt": np.array(["a", None, float("nan")], object), "choices": [["x", None], ["x"], ["y", "z"]]}
+    with json_server({"outputs": {"choice": [0, 0, 0]}}) as (address, asked):
+        ServingClient(address, "m").predict(columns)
+    assert asked[0]["inputs"] == {"prompt": ["a", "", ""], "choices": [["x", ""], ["x", ""], ["y", "z"]]}
 
 
 def test_unequal_numbers_of_choices_are_filled_up():

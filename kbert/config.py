@@ -7,7 +7,7 @@ import typing
 from typing import Annotated, Any, Literal
 
 from kbert.files import parse_json
-from kbert.options import Bounds, Count, FractionBelowOne, check_fields
+from kbert.options import Bounds, Count, FractionBelowOne, Natural, check_fields
 
 _SIZES = {  # num_layers, hidden_dim: the paper's two models and Google's miniatures (Turc et al. 2019)
     "tiny": (2, 128),
@@ -51,6 +51,7 @@ class BertConfig:
     intermediate_dim: Count = 3072  # intermediate_size
     max_sequence_length: Count = 512  # max_position_embeddings
     num_segments: Count = 2  # type_vocab_size
+    pad_token_id: Natural = 0  # the id of [PAD], which is masked where a batch has no padding_mask
     activation: Activation = "gelu_tanh"  # hidden_act; Google's "gelu" is the tanh form, Hugging Face's the erf form
     hidden_dropout: FractionBelowOne = 0.1  # hidden_dropout_prob
     attention_dropout: FractionBelowOne = 0.1  # attention_probs_dropout_prob
@@ -62,6 +63,11 @@ class BertConfig:
 
     def __post_init__(self):
         check_fields(self)
+        if self.pad_token_id >= self.vocabulary_size:
+            raise ValueError(
+                "BertConfig: `pad_token_id` must be a token of the vocabulary. "
+                f"Received: pad_token_id={self.pad_token_id}, vocabulary_size={self.vocabulary_size}"
+            )
         if self.hidden_dim % self.num_heads:
             raise ValueError(
                 "BertConfig: `num_heads` must divide `hidden_dim`. "

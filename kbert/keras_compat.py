@@ -53,9 +53,21 @@ class FreshFunctions:
         return is_changed
 
 
+class KerasFiles:
+    """Refuses to be saved as HDF5: Keras writes such a file, and then does not find kbert's classes to load it."""
+
+    def save(self, filepath: str | os.PathLike, *args, **kwargs) -> None:
+        if str(filepath).endswith((".h5", ".hdf5")):
+            raise ValueError(
+                f"{type(self).__name__}.save: Keras cannot load kbert's models from HDF5 files. Received: "
+                f"{str(filepath)!r}. Save a `.keras` file, or the weights alone by save_weights('x.weights.h5')"
+            )
+        super().save(filepath, *args, **kwargs)
+
+
 @keras.saving.register_keras_serializable("kbert")
-class CompatibleModel(FreshFunctions, keras.Model):
-    """A `keras.Model` that learns its shapes under a strategy, and checks its inputs before Keras does.
+class CompatibleModel(KerasFiles, FreshFunctions, keras.Model):
+    """A `keras.Model` that trains under strategies, and on datasets of any length.
 
     To learn the shapes of a batch, Keras' `fit` takes the mean over replicas of one, which fails on bool masks, and
     with several workers on any batch (keras issue 20585). Here one replica's part of the batch does. Without a
@@ -71,9 +83,6 @@ class CompatibleModel(FreshFunctions, keras.Model):
 
     # AutoGraph leaves a model alone in a user's own `tf.function`, as it does Keras' classes, and does not warn.
     autograph_info__ = {}
-
-    def check_inputs(self, inputs: Any) -> None:
-        """Raises ValueError for inputs that the model does not take; Keras' own errors do not name what is wrong."""
 
     def _maybe_symbolic_build(self, iterator=None, data_batch=None):
         if self._distribute_strategy is None:
@@ -132,9 +141,27 @@ class CompatibleModel(FreshFunctions, keras.Model):
             raise ValueError(f"{name} must have at least one batch. Received: an empty dataset")
         return super()._get_metrics_result_or_logs(logs)
 
-    def _assert_input_compatibility(self, *arguments):
-        self.check_inputs(arguments[0])
-        return super()._assert_input_compatibility(*arguments)
+
+class ShowModel(keras.callbacks.Callback):
+    """Shows other callbacks `model`, although `fit` trains another one within it, as in `kbert.Pipeline`.
+
+    It comes after them. `model` has the attributes of the trained one that they read and set, such as `stop_training`.
+    """
+
+    def __init__(self, model: keras.Model, callbacks: Sequence[keras.callbacks.Callback]):
+        super().__init__()
+        self.shown, self.callbacks = model, callbacks
+
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(model)
+        for callback in self.callbacks:
+            callback.set_model(self.shown)
+
+    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
+        self.model._initial_epoch = self.shown._initial_epoch  # set by `keras.callbacks.BackupAndRestore`
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        self.model._initial_epoch = self.shown._initial_epoch = None  # Keras would keep it for the next `fit`
 
 
 def _ends_unannounced(data) -> bool:

@@ -61,7 +61,9 @@ def pretrain(
     # are the paper's. Adam without bias correction; the rate rises over the first tenth of the steps, at most 10,000,
     # and falls linearly to 0.
     with hardware.scope():
-        config = kbert.BertConfig.from_size(size, vocabulary_size=tokenizer.vocabulary_size)
+        config = kbert.BertConfig.from_size(
+            size, vocabulary_size=tokenizer.vocabulary_size, pad_token_id=tokenizer.pad_id
+        )
         model = kbert.BertPretrainer(config)
         schedule = WarmupLinearDecay(learning_rate, min(10_000, -(-steps // 10)), steps)
         model.compile(kbert.AdamW(schedule, weight_decay=0.01), jit_compile=hardware.jit_compile)

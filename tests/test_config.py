@@ -86,6 +86,8 @@ def test_a_value_that_no_bert_can_have_is_refused():
         ("intermediate_dim", None),
         ("max_sequence_length", True),
         ("num_segments", 0),
+        ("pad_token_id", -1),
+        ("pad_token_id", 30522),
         ("activation", "gelu"),
         ("activation", None),
         ("activation", ["relu"]),
@@ -117,7 +119,7 @@ def test_a_config_from_before_a_field_was_added_has_its_default():
     old = {
         name: value
         for name, value in BertConfig().to_dict().items()
-        if name not in ("position_embedding", "pooled_token")
+        if name not in ("position_embedding", "pooled_token", "pad_token_id")
     }
     assert BertConfig.from_dict(old) == BertConfig()
 

@@ -15,7 +15,6 @@ from kbert.finetuning.starting_pipeline import starting_pipeline
 from kbert.finetuning.teaching import Teaching, distillation_losses, hash_of_texts
 from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.dev_examples import DevExamples
-from kbert.keras_compat import set_untracked
 from kbert.models.bert_model import BertModel
 from kbert.models.copies import copy_model
 from kbert.models.lora import lora_layers
@@ -281,7 +280,7 @@ class Finetuning:
             scores = result.scores
         run.finish(metrics, scores, scored_step, functools.partial(self._save, run, result))
         note_origin(model, directory, metrics, "kbert.finetune", self.settings(), ("source", *self._examples))
-        set_untracked(self.pipeline, "trained_columns", trained_columns(model))
+        self.pipeline.trained_columns = trained_columns(model)
         return FinetunedRun(metrics, history, self.pipeline, self.output)
 
     def _log_plan(self, steps: int) -> None:

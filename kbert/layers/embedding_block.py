@@ -14,14 +14,20 @@ from kbert.layers.replica_dropout import ReplicaDropout
 from kbert.layers.sinusoidal_positions import SinusoidalPositions
 
 
+def not_wrapped(ids: Tensor, size: int) -> Tensor:
+    """Ids for a table of this size that stay negative where they are, although Keras then adds the size to them."""
+    return ops.where(ids < 0, ids - size, ids)
+
+
 @keras.saving.register_keras_serializable("kbert")
 class TokenEmbedding(keras.layers.ReversibleEmbedding):
     """The embedding table [V, H]: ids to vectors and, with ``reverse=True``, vectors to a score for each token.
 
     `keras.layers.ReversibleEmbedding` with BERT's names and initialiser. `quantize("int8")` leaves it as it is.
 
-    An id outside [0, V) is an error on TensorFlow's CPU (``InvalidArgumentError`` naming the id). On accelerators,
-    under XLA and on JAX it is not checked: the vector is zero, or that of another id.
+    An id outside [0, V), also a negative one, is an error on TensorFlow's and PyTorch's CPU. Where a device cannot
+    raise errors, it has the nearest id's vector under TensorFlow's XLA, NaN on JAX and zeros on TensorFlow's GPU
+    without XLA. `kbert.models` checks ids in NumPy arrays before that, on all devices.
 
     Args:
         vocabulary_size: V.
@@ -55,6 +61,9 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
         self.initializer_stddev = initializer_stddev
         # By default Keras multiplies by the table as it is stored, in float32, inside other layers (Keras 3.15).
         self.reverse_dtype = self.compute_dtype
+
+    def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
+        return super().call(inputs if reverse else not_wrapped(inputs, self.vocabulary_size), reverse=reverse)
 
     def get_config(self) -> dict[str, Any]:
         return keras.layers.Layer.get_config(self) | {
@@ -161,6 +170,7 @@ class EmbeddingBlock(keras.layers.Layer):
             positions = self.position_embedding(position_ids)
         # Cast, as a quantised table gives float32 inside other layers, whatever its policy (Keras 3.15).
         x = ops.cast(token_vectors, self.compute_dtype)  # [B, S, H]
+        segment_ids = not_wrapped(segment_ids, self.num_segments)
         x = x + ops.cast(self.segment_embedding(segment_ids), self.compute_dtype)
         x = x + ops.cast(positions, self.compute_dtype)
         return self.dropout(self.layer_norm(x, training=training), training=training)

@@ -16,11 +16,10 @@ from kbert.keras_compat import (
     deserialize,
     is_within_fit,
     serialize_shared,
-    set_untracked,
     split_rows,
 )
 from kbert.models.adapter import load_adapter, save_adapter
-from kbert.models.check_inputs import check_inputs, complete_inputs, lists_to_arrays
+from kbert.models.check_inputs import checked_inputs, complete_inputs, lists_to_arrays
 from kbert.models.check_targets import check_targets, checked_dataset
 from kbert.models.class_weights import apply_class_weight
 from kbert.models.from_logits import losses_from_logits, metrics_from_logits
@@ -41,9 +40,8 @@ from kbert.optim.adamw import AdamW
 class BertModel(CompatibleModel):
     """A functional `keras.Model` on batches (dicts of arrays): the base class of kbert's models, not used by itself.
 
-    A batch may lack ``padding_mask`` and ``segment_ids``. The mask is then True where a token is not [PAD] (of the
-    tokenizer that the model was loaded with, or 0), and the segments are 0. So most models also take token ids alone,
-    without a dict.
+    A batch may lack ``padding_mask`` and ``segment_ids``. The mask is then True where a token is not [PAD]
+    (``config.pad_token_id``), and the segments are 0. So most models also take token ids alone, without a dict.
 
     Attributes of every model:
         config: the `BertConfig` of its encoder.
@@ -55,8 +53,8 @@ class BertModel(CompatibleModel):
         token_outputs: names of the outputs with a value for every token, [B, S, ...].
         own_arguments: arguments of the constructor besides encoder and dtype, attributes that `get_config` stores.
         members: the models of an ensemble (`average_models`).
-        pretrained: None, or what `kbert.load_pretrained` found besides the weights (tokenizer, settings). It is a plain
-            Python object, which Keras neither tracks nor saves.
+        pretrained: None, or what `kbert.load_pretrained` found besides the weights (tokenizer, settings). Copies of the
+            model and its files do not have it. Those of a `kbert.Pipeline` keep tokenizer and labels.
 
     `compile()` uses AdamW at a constant learning rate and the task's losses and metrics (`default_optimizer`,
     `default_loss`, `default_metrics`) unless others are given. All outputs for classes are logits, and Keras' losses
@@ -65,9 +63,10 @@ class BertModel(CompatibleModel):
     (`kbert.models.check_targets`).
 
     Raises:
-        ValueError: on a call, a batch with a missing or an unknown key, which the message names. On `fit` and
-            `evaluate`, an empty dataset. On `fit` and the like, labels that are not a class. On `fit` and
-            `train_on_batch`, a quantised model. On `quantize`, another mode than int8 or a model with LoRA.
+        ValueError: on a call, a batch with a missing or an unknown key, which the message names, arrays of other
+            dimensions than the inputs', or ids outside their table. On `fit` and `evaluate`, an empty dataset. On `fit`
+            and the like, labels that are not a class. On `fit` and `train_on_batch`, a quantised model. On `quantize`,
+            another mode than int8 or a model with LoRA. On `save`, an ``.h5`` file, which Keras could not load.
     """
 
     task: str
@@ -77,6 +76,7 @@ class BertModel(CompatibleModel):
     token_outputs: tuple[str, ...] = ()
     own_arguments: tuple[str, ...] = ()
     members: tuple["BertModel", ...] = ()
+    pretrained: Any = None
     micro_batches, compiles_gradient = 1, False
 
     def __init__(
@@ -97,14 +97,6 @@ class BertModel(CompatibleModel):
         else:
             super().__setattr__(name, value)
 
-    @property
-    def pretrained(self) -> Any:
-        return self.__dict__.get("_pretrained")
-
-    @pretrained.setter
-    def pretrained(self, value: Any) -> None:
-        set_untracked(self, "_pretrained", value)
-
     def __call__(self, inputs: dict[str, Tensor] | Tensor, *args, **kwargs) -> dict[str, Any]:
         # Not in `call` alone: Keras compares the inputs with those of the graph before that.
         return super().__call__(complete_inputs(self, inputs), *args, **kwargs)
@@ -113,7 +105,6 @@ class BertModel(CompatibleModel):
         self, inputs: dict[str, Tensor], training: bool | None = None, mask: Any = None, **kwargs
     ) -> dict[str, Any]:
         inputs = complete_inputs(self, inputs)  # on JAX Keras trains without `__call__`
-        self.check_inputs(inputs)
         return super().call(inputs, training=training, mask=mask, **kwargs)
 
     def default_optimizer(self) -> keras.optimizers.Optimizer:
@@ -218,7 +209,9 @@ class BertModel(CompatibleModel):
                 (x, y, kwargs["sample_weight"]), validation_data = split_rows(columns, kwargs.pop("validation_split"))
             x, kwargs["sample_weight"] = apply_class_weight(self, x, y, kwargs.get("sample_weight"), class_weight)
         if isinstance(validation_data, tuple):
-            validation_data = tuple(lists_to_arrays(part, len(self.output)) for part in validation_data)
+            inputs, *targets = validation_data
+            targets = (lists_to_arrays(part, len(self.output)) for part in targets)
+            validation_data = (checked_inputs(self, inputs), *targets)
             check_targets(self, *validation_data)
         else:
             validation_data = self._checked(validation_data)
@@ -252,17 +245,17 @@ class BertModel(CompatibleModel):
         return super().test_on_batch(self._checked(x, y, **weights), y, *weights.values(), *args, **kwargs)
 
     def predict(self, x: Any, *args, **kwargs) -> dict[str, Any]:
-        return super().predict(lists_to_arrays(x), *args, **kwargs)
+        return super().predict(checked_inputs(self, x), *args, **kwargs)
 
     def predict_on_batch(self, x: Any) -> dict[str, Any]:
-        return super().predict_on_batch(lists_to_arrays(x))
+        return super().predict_on_batch(checked_inputs(self, x))
 
     def _arrays(self, x, y, options):
         """Inputs, labels and the options of `fit` as arrays. `sample_weight` may be a list too."""
         outputs = len(self.output)
         if options.get("sample_weight") is not None:
             options = options | {"sample_weight": lists_to_arrays(options["sample_weight"], outputs)}
-        return lists_to_arrays(x), lists_to_arrays(y, outputs), options
+        return checked_inputs(self, x), lists_to_arrays(y, outputs), options
 
     def _checked(self, x, y=None, sample_weight=None):
         """`x` if its labels are right, or a dataset with checks added to it."""
@@ -352,9 +345,6 @@ class BertModel(CompatibleModel):
                 then left unchanged.
         """
         load_adapter(self, path)
-
-    def check_inputs(self, inputs: dict[str, Tensor] | Tensor) -> None:
-        check_inputs(self, inputs)
 
     def export(
         self,

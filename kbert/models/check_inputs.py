@@ -1,5 +1,6 @@
 """What a model is called on: a batch, whose mask and segments may be left out."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -16,13 +17,13 @@ _HUGGING_FACE = {"input_ids": "token_ids", "attention_mask": "padding_mask", "to
 def complete_inputs(model: "BertModel", inputs: Any) -> Any:
     """A batch with the mask and the segments that it lacks. Token ids without a dict are such a batch.
 
-    The mask is True at every token but [PAD], which has the id 0 unless the model was loaded with a tokenizer that says
-    otherwise. All tokens are of segment 0. Shapes are those of the token ids, static where these are.
+    The mask is True at every token but [PAD] (`BertConfig.pad_token_id`). All tokens are of segment 0. Shapes are those
+    of the token ids, static where these are.
     """
-    inputs = lists_to_arrays(inputs)
+    inputs = checked_inputs(model, inputs)
     if hasattr(inputs, "shape"):
         inputs = {"token_ids": inputs}
-    if not isinstance(inputs, dict) or "token_ids" not in inputs or _is_text(inputs["token_ids"]):
+    if not isinstance(inputs, dict):
         return inputs
     if not (missing := [name for name in OPTIONAL if name in model.input and name not in inputs]):
         return inputs
@@ -30,7 +31,7 @@ def complete_inputs(model: "BertModel", inputs: Any) -> Any:
     inputs = {name: to_tensor(value) if isinstance(value, np.ndarray) else value for name, value in inputs.items()}
     token_ids = inputs["token_ids"]
     if "padding_mask" in missing:
-        inputs["padding_mask"] = keras.ops.not_equal(token_ids, _pad_id(model))
+        inputs["padding_mask"] = keras.ops.not_equal(token_ids, model.config.pad_token_id)
     if "segment_ids" in missing:
         inputs["segment_ids"] = keras.ops.zeros_like(token_ids, dtype="int32")
     return inputs
@@ -53,34 +54,67 @@ def lists_to_arrays(values: Any, outputs: int = 1) -> Any:
         return np.asarray(values)
     except ValueError:
         raise ValueError(
-            "Expected rows of one length: fill shorter ones up, token ids with that of [PAD]. "
+            "Expected rows of one length: fill shorter ones up, token ids with that of [PAD], and pass several inputs "
+            "as a dict. "
             f"Received: rows of {sorted({np.size(row) for row in values})[:5]} numbers"
         ) from None
 
 
-def check_inputs(model: "BertModel", inputs: Any) -> None:
-    """Raises ValueError for strings, and for missing or surplus keys. It knows Hugging Face's words for them."""
+def checked_inputs(model: "BertModel", inputs: Any) -> Any:
+    """The inputs of a model, lists as arrays. A dataset is returned as it is.
+
+    Raises:
+        ValueError: strings, missing or surplus keys (Hugging Face's words for them are known), or arrays of other
+            dimensions. In NumPy arrays and lists, ids outside their table.
+    """
+    inputs = lists_to_arrays(inputs, 0)
     if any(map(_is_text, keras.tree.flatten(inputs))):
         raise ValueError(
             f"{type(model).__name__}: expected a batch of numbers with the keys {sorted(model.input)}. Received: "
             "strings, which kbert.build_pipeline(model) takes"
         )
-    if not isinstance(inputs, dict):
-        return
-    missing = model.input.keys() - inputs.keys() - {*OPTIONAL}
-    surplus = inputs.keys() - model.input.keys()
+    named = {"token_ids": inputs} if hasattr(inputs, "shape") else inputs
+    if not isinstance(named, dict):
+        return inputs
+    missing = model.input.keys() - named.keys() - {*OPTIONAL}
+    surplus = named.keys() - model.input.keys()
     if missing or surplus:
         theirs = [f"{name} is {_HUGGING_FACE[name]} here" for name in sorted(surplus) if name in _HUGGING_FACE]
         raise ValueError(
             f"{type(model).__name__}: expected a batch with the keys {sorted(model.input)}, of which {OPTIONAL} may be "
-            f"left out. Received: {sorted(inputs)} (missing: {sorted(missing)}, not taken by this model: "
+            f"left out. Received: {sorted(named)} (missing: {sorted(missing)}, not taken by this model: "
             f"{sorted(surplus)})" + (f". Hugging Face's {', '.join(theirs)}" if theirs else "")
         )
+    for name, values in named.items():
+        _check_shape(model, name, values)
+    arrays = {name: values for name, values in named.items() if isinstance(values, np.ndarray)}
+    for expected, ids, outside in ids_outside(model, arrays):
+        if outside.any():
+            row, *_, position = np.argwhere(outside)[0].tolist()
+            raise ValueError(f"{expected} {ids[outside][0]} in row {row}, position {position}")
+    return inputs
 
 
-def _pad_id(model):
-    tokenizer = None if model.pretrained is None else model.pretrained.tokenizer
-    return 0 if tokenizer is None else tokenizer.pad_id
+def ids_outside(model: "BertModel", inputs: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yields (message, ids, bools: which have no row in their table) for the ids among a model's inputs."""
+    sizes = {"token_ids": model.config.vocabulary_size, "segment_ids": model.config.num_segments}
+    for name, size in sizes.items():
+        if name in inputs:
+            pad = f", where {model.config.pad_token_id} is [PAD]" if name == "token_ids" else ""
+            message = f"{type(model).__name__}: `{name}` must be from 0 to {size - 1}{pad}. Received:"
+            yield message, inputs[name], (inputs[name] < 0) | (inputs[name] >= size)
+
+
+def _check_shape(model, name, values):
+    shape, rank = getattr(values, "shape", None), len(model.input[name].shape)
+    is_ragged = hasattr(values, "row_splits")
+    if is_ragged or (shape is not None and getattr(shape, "rank", 0) is not None and len(shape) != rank):
+        raise ValueError(
+            f"{type(model).__name__}: `{name}` must be a dense array of {rank} dimensions. Received: "
+            f"{'a RaggedTensor' if is_ragged else f'an array of shape {tuple(shape)}'}. Pass several inputs as a dict "
+            f"with the keys {sorted(model.input)}, a single row as [row], and rows of unequal lengths padded with "
+            f"{model.config.pad_token_id}"
+        )
 
 
 def _is_text(value):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 import numpy as np
 
-from kbert.models.check_inputs import complete_inputs
+from kbert.models.check_inputs import checked_inputs, complete_inputs, ids_outside
 from kbert.optim.cross_entropy import broadcast_weights, on_or_off, wrong_labels
 from kbert.optim.distillation_loss import DistillationLoss
 from kbert.optim.losses import ClassificationLoss, MultiLabelLoss, SpanLoss
@@ -47,11 +47,18 @@ def check_targets(model: "BertModel", inputs: Any, labels: Any, weights: Any = N
 
 
 def checked_dataset(model: "BertModel", dataset: "tf.data.Dataset") -> "tf.data.Dataset":
-    """A tf.data.Dataset that checks its batches like `check_targets`, raising InvalidArgumentError as it is read."""
+    """A tf.data.Dataset that checks its batches like `check_targets`, raising InvalidArgumentError as it is read.
+
+    Token ids and segments are checked too, since the graph of the model cannot raise errors under XLA.
+    """
     import tensorflow as tf
 
     @tf.autograph.experimental.do_not_convert
     def check(inputs, labels, *weights):
+        checked_inputs(model, inputs)
+        named = inputs if isinstance(inputs, dict) else {"token_ids": inputs}
+        for message, ids, outside in ids_outside(model, named):
+            tf.debugging.Assert(~tf.reduce_any(outside), [message, tf.boolean_mask(ids, outside)], summarize=5)
         for name, values, weight, loss in _targets(model, labels, *weights):
             _check_shape(model, name, values, loss)
             is_wrong, values, number = _wrong(model, name, inputs, values, weight, loss)

@@ -39,7 +39,8 @@ def class_factors(
         return _balanced(num_labels, ids, owner)
     if not isinstance(class_weight, Mapping):
         raise ValueError(
-            f'{owner}: expected `class_weight` as {{label: factor}} or "balanced". Received: {class_weight!r}'
+            f'{owner}: expected `class_weight` as {{label: factor}} or "balanced". Received: {class_weight!r}. Pass '
+            "factors in the order of the classes as dict(enumerate(factors))"
         )
     factors, seen = np.ones(num_labels, "float32"), set()
     for key, factor in class_weight.items():

@@ -41,5 +41,4 @@ def _rebuild(model, config):
     """A model of a config with the weights of another."""
     copy = type(model).from_config(config)
     copy.set_weights(model.get_weights())
-    copy.pretrained = model.pretrained
     return copy

@@ -15,7 +15,14 @@ import tensorflow as tf
 
 from kbert.answers.answers import Answers
 from kbert.checks import check_positive
-from kbert.keras_compat import FreshFunctions, all_layers, deserialize, pass_inputs_unchanged, set_untracked
+from kbert.keras_compat import (
+    FreshFunctions,
+    KerasFiles,
+    ShowModel,
+    all_layers,
+    deserialize,
+    pass_inputs_unchanged,
+)
 from kbert.models.average import with_each_member
 from kbert.models.bert_model import BertModel
 from kbert.models.check_inputs import lists_to_arrays
@@ -46,7 +53,7 @@ _NO_BATCH = "Pipeline: expected a dataset of batches. Received: an empty dataset
 
 
 @keras.saving.register_keras_serializable("kbert")
-class Pipeline(FreshFunctions, keras.Model):
+class Pipeline(KerasFiles, FreshFunctions, keras.Model):
     """A functional `keras.Model` from string columns to answers: what is saved, used for prediction, and served.
 
     Training and serving share its three parts. `preprocessor` makes batches in tf.data, on which `model` is trained.
@@ -64,6 +71,8 @@ class Pipeline(FreshFunctions, keras.Model):
         model: one of kbert's models. It receives the entries of the batch that it takes.
         answers: called as ``answers(model outputs, batch)``.
         name, trainable: as for every Keras model.
+        trained_columns: {input: `TextColumns`}, the columns of the tables that the model was fine-tuned on, which
+            `predict` also takes. Defaults to none.
 
     Inputs: dict or pandas DataFrame of string columns [B], named ``preprocessor.input_names`` (``text``, and
     ``text_pair`` for pairs): lists, NumPy arrays or tensors. A single column may be given without the dict. Multiple
@@ -85,14 +94,17 @@ class Pipeline(FreshFunctions, keras.Model):
         next sentence: ``is_next``.
         encoder: ``embedding``.
 
-    Saving: ``pipeline.save("x.keras")`` saves everything, including the vocabulary, and ``keras.models.load_model``
-    reads it in any process that has imported kbert. ``pipeline.export(directory)`` writes a SavedModel like Keras, but
-    stores every weight once. `kbert.export` adds versions. `kbert.save_pretrained` writes a kbert directory.
+    Saving: ``pipeline.save("x.keras")`` saves everything, including vocabulary and labels, and
+    ``keras.models.load_model`` reads it in any process that has imported kbert. ``copy.deepcopy`` copies as much.
+    ``keras.models.clone_model`` makes a plain functional model of string tensors, with new weights.
+    ``pipeline.export(directory)`` writes a SavedModel like Keras, but stores every weight once. `kbert.export` adds
+    versions. `kbert.save_pretrained` writes a kbert directory.
 
     Raises:
         RuntimeError: the Keras backend is not TensorFlow.
         TypeError: a part of another kind.
         ValueError: on `predict`, a source without a batch, or columns named like inputs that the model does not take.
+            On `save`, an ``.h5`` file, which Keras could not load.
 
     Example::
 
@@ -107,6 +119,7 @@ class Pipeline(FreshFunctions, keras.Model):
         answers: Answers,
         name: str | None = None,
         trainable: bool = True,
+        trained_columns: Mapping[str, TextColumns] | None = None,
     ) -> None:
         if keras.backend.backend() != "tensorflow":
             raise RuntimeError(
@@ -139,7 +152,7 @@ class Pipeline(FreshFunctions, keras.Model):
         self.preprocessor = preprocessor
         self.model = model
         self.answers = answers
-        set_untracked(self, "trained_columns", {})  # input → TextColumns of the tables that it was fine-tuned on
+        self.trained_columns = dict(trained_columns or {})
         pass_inputs_unchanged(self)  # strings stay with TensorFlow
 
     @property
@@ -151,6 +164,25 @@ class Pipeline(FreshFunctions, keras.Model):
     def task(self) -> str:
         """The model's task."""
         return self.model.task
+
+    @property
+    def optimizer(self) -> keras.optimizers.Optimizer:
+        """The optimizer that `compile` gave the model."""
+        return self.model.optimizer
+
+    @property
+    def metrics(self) -> list[keras.metrics.Metric]:
+        """The metrics that `compile` gave the model."""
+        return self.model.metrics
+
+    @property
+    def stop_training(self) -> bool:
+        """Whether `fit` ends after this batch. Callbacks set it."""
+        return self.model.stop_training
+
+    @stop_training.setter
+    def stop_training(self, value: bool) -> None:
+        self.model.stop_training = value
 
     @property
     def input_names(self) -> tuple[str, ...]:
@@ -196,7 +228,10 @@ class Pipeline(FreshFunctions, keras.Model):
         x: Any = None,
         y: Any = None,
         batch_size: int | None = None,
-        *args,
+        epochs: int = 1,
+        verbose: str | int = "auto",
+        callbacks: Any = None,
+        *,
         validation_data: Any = None,
         class_weight: Mapping[Any, float] | Literal["balanced"] | None = None,
         **kwargs,
@@ -210,12 +245,14 @@ class Pipeline(FreshFunctions, keras.Model):
             y: for a model with labels, the label strings or class numbers from 0. A number that is also the label of
                 another class is an error. For other models numbers. Also a dict of them by output.
             batch_size: rows of a batch. None: 32. A dataset has batches already.
-            *args: epochs, verbose, callbacks and so on, as in Keras.
+            epochs, verbose: as in Keras.
+            callbacks: Keras callbacks. Their model is the pipeline: ``ModelCheckpoint("best.keras")`` writes the whole
+                pipeline.
             validation_data: (x, y), (x, y, weights), or a dataset.
             class_weight: {label string or class number: loss factor}. Or, with `y` in a list or an array, "balanced",
                 which gives every class the same total weight, in windows where texts have windows. A number that is
                 also another class's label is an error.
-            **kwargs: other arguments of `keras.Model.fit`: validation_split, callbacks, sample_weight ...
+            **kwargs: other arguments of `keras.Model.fit`: validation_split, sample_weight, initial_epoch ...
 
         Returns:
             `keras.callbacks.History`.
@@ -225,10 +262,11 @@ class Pipeline(FreshFunctions, keras.Model):
                 labels of their own.
             TypeError: a generator, or another source that is neither strings nor a tf.data.Dataset.
         """
+        kwargs |= {"epochs": epochs, "verbose": verbose, "callbacks": self._callbacks(callbacks)}
         if self.preprocessor.makes_labels:
             if class_weight is not None:
                 self._class_numbers(class_weight, None)  # raises
-            return self._fit_on_masks(x, y, batch_size, *args, validation_data=validation_data, **kwargs)
+            return self._fit_on_masks(x, y, batch_size, validation_data=validation_data, **kwargs)
         y = self._targets(y)
         weights = kwargs.pop("sample_weight", None)
         if kwargs.get("validation_split") and not _makes_batches(x):
@@ -246,22 +284,26 @@ class Pipeline(FreshFunctions, keras.Model):
             validation_data = self.batches(validation_data)
         if class_weight is not None:
             ids = y
-            if class_weight == "balanced" and self.preprocessor.makes_windows and not _makes_batches(x):
-                _, ids, _ = self._batch(x, y)  # "balanced": the labels of the windows that are learned
+            if isinstance(class_weight, str) and self.preprocessor.makes_windows and not _makes_batches(x):
+                _, ids, _ = self._batch(x, y)  # "balanced" counts the labels of the windows that are learned
             class_weight = self._class_numbers(class_weight, ids, kwargs.get("validation_split"))
         kwargs |= {"validation_data": validation_data, "class_weight": class_weight}
         if isinstance(x, tf.data.Dataset):
-            return self.model.fit(self.batches(x), y, batch_size, *args, sample_weight=weights, **kwargs)
+            return self.model.fit(self.batches(x), y, batch_size, sample_weight=weights, **kwargs)
         shuffle = kwargs.pop("shuffle", True)
         data = self._array_batches(x, y, weights, batch_size=batch_size, shuffle=shuffle)
-        return self.model.fit(data, None, None, *args, shuffle=False, **kwargs)
+        return self.model.fit(data, shuffle=False, **kwargs)
+
+    def _callbacks(self, callbacks):
+        callbacks = keras.tree.flatten(callbacks) if callbacks else []
+        return [*callbacks, ShowModel(self, callbacks)]
 
     def _fit_on_masks(
         self,
         x,
         y=None,
         batch_size=None,
-        *args,
+        *,
         validation_data=None,
         validation_split=0.0,
         validation_batch_size=None,
@@ -279,7 +321,7 @@ class Pipeline(FreshFunctions, keras.Model):
             validation_data = self._masked(*held_out, batch_size=validation_batch_size or batch_size or 32)
         size = batch_size or 32
         batches = self._masked(x, y, sample_weight, batch_size=size, step=self._step, shuffle=shuffle)
-        return self.model.fit(batches, None, None, *args, validation_data=validation_data, shuffle=False, **kwargs)
+        return self.model.fit(batches, validation_data=validation_data, shuffle=False, **kwargs)
 
     def _masked(self, x, y=None, sample_weight=None, **options):
         if _makes_batches(x) and not isinstance(x, tf.data.Dataset):
@@ -299,19 +341,22 @@ class Pipeline(FreshFunctions, keras.Model):
         x: Any = None,
         y: Any = None,
         batch_size: int | None = None,
-        *args,
+        verbose: str | int = "auto",
+        *,
         sample_weight: Any = None,
         steps: int | None = None,
+        callbacks: Any = None,
         **kwargs,
     ) -> float | list[float] | dict[str, float]:
+        kwargs |= {"verbose": verbose, "steps": steps, "callbacks": self._callbacks(callbacks)}
         if self.preprocessor.makes_labels:
             batches = self._masked(x, y, sample_weight, batch_size=batch_size or 32)
-            return self.model.evaluate(batches, None, None, *args, steps=steps, **kwargs)
+            return self.model.evaluate(batches, **kwargs)
         if isinstance(x, tf.data.Dataset):
             kwargs["sample_weight"] = sample_weight
-            return self.model.evaluate(self.batches(x), self._targets(y), batch_size, *args, steps=steps, **kwargs)
+            return self.model.evaluate(self.batches(x), self._targets(y), batch_size, **kwargs)
         data = self._array_batches(x, self._targets(y), sample_weight, batch_size=batch_size, steps=steps)
-        return self.model.evaluate(data, None, None, *args, steps=steps, **kwargs)
+        return self.model.evaluate(data, **kwargs)
 
     def train_on_batch(
         self,
@@ -504,9 +549,8 @@ class Pipeline(FreshFunctions, keras.Model):
         return self._with_each_model(lambda model: in_precision(model, precision))
 
     def _with_each_model(self, copy: Callable[[BertModel], BertModel]) -> "Pipeline":
-        pipeline = Pipeline(self.preprocessor, with_each_member(self.model, copy), self.answers, name=self.name)
-        set_untracked(pipeline, "trained_columns", self.trained_columns)
-        return pipeline
+        parts = self.preprocessor, with_each_member(self.model, copy), self.answers
+        return Pipeline(*parts, name=self.name, trained_columns=self.trained_columns)
 
     def _serve(self, inputs):
         return self(inputs, training=False)
@@ -545,12 +589,15 @@ class Pipeline(FreshFunctions, keras.Model):
             "preprocessor": self.preprocessor,
             "model": self.model,
             "answers": self.answers,
+            "trained_columns": {name: [list(c.names), c.separator] for name, c in self.trained_columns.items()},
         }
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> "Pipeline":
         with keras.saving.custom_object_scope(custom_objects or {}):
             parts = {name: deserialize(config[name]) for name in ("preprocessor", "model", "answers")}
+        columns = config.get("trained_columns", {}).items()
+        parts["trained_columns"] = {name: TextColumns(tuple(names), separator) for name, (names, separator) in columns}
         return cls(**{**config, **parts})
 
 

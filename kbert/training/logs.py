@@ -65,6 +65,7 @@ def complete_logs(logs: dict, model: keras.Model) -> dict:
     """Logs as `fit_steps` passes them to callbacks, with step and learning rate, also of a plain `model.fit`."""
     if "step" in logs:
         return logs
+    model = getattr(model, "model", model)  # in `Pipeline.fit`
     return {"step": updates_done(model.optimizer)} | readable_logs(logs, model) | optimizer_logs(model.optimizer)
 
 

@@ -3,13 +3,12 @@
 import os
 from typing import Any
 
-from kbert.keras_compat import set_untracked
 from kbert.models.bert_model import BertModel
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class, task_names
 from kbert.pipelines.settings import ModelSettings
 from kbert.text.tokenizer import BertTokenizer, check_tokenizer
-from kbert.weights.description import check_sequence_length, check_vocabulary_size, default_settings
+from kbert.weights.description import check_sequence_length, check_vocabulary_fits, default_settings
 from kbert.weights.load import load_pretrained
 from kbert.weights.origin import trained_columns
 from kbert.weights.source import check_source
@@ -89,9 +88,7 @@ def build_pipeline(
         raise ValueError(f"build_pipeline: {error}") from None
     check_sequence_length("build_pipeline", settings.sequence_length, model.config)
     preprocessor, answers = settings.task.parts(model, tokenizer, settings.sequence_length)
-    pipeline = Pipeline(preprocessor, model, answers, name=name)
-    set_untracked(pipeline, "trained_columns", trained_columns(model))
-    return pipeline
+    return Pipeline(preprocessor, model, answers, name=name, trained_columns=trained_columns(model))
 
 
 def resolve_pipeline(what: str, source: Pipeline | str | os.PathLike) -> Pipeline:
@@ -142,7 +139,7 @@ def _tokenizer(model: BertModel, tokenizer: BertTokenizer | None) -> BertTokeniz
     if tokenizer is None:
         raise ValueError("build_pipeline: pass `tokenizer`; this model was not loaded with one.")
     check_tokenizer(tokenizer, "build_pipeline")
-    check_vocabulary_size("build_pipeline", tokenizer, model.config)
+    check_vocabulary_fits("build_pipeline", tokenizer, model.config)
     return tokenizer
 
 

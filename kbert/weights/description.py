@@ -28,6 +28,7 @@ FREE_FIELDS = (
     "initializer_stddev",
     "causal",
     "pooled_token",
+    "pad_token_id",
 )
 _MOST = 4096  # limit of a count, if the position table is shorter
 _WITHOUT_VARIABLES = ("dropout", "multi_label", "outputs")  # constructor arguments that add or change no variable
@@ -170,11 +171,17 @@ def check_settings(settings: ModelSettings, description: ModelDescription, given
     task.check_options(given)
 
 
-def check_vocabulary_size(owner: str, tokenizer: "BertTokenizer", config: BertConfig) -> None:
+def check_vocabulary_fits(owner: str, tokenizer: "BertTokenizer", config: BertConfig) -> None:
     if tokenizer.vocabulary_size != config.vocabulary_size:
         raise ValueError(
             f"{owner}: the vocabulary must have as many tokens as the model's table has rows "
             f"({config.vocabulary_size}). Received: {tokenizer.vocabulary_size} tokens"
+        )
+    if tokenizer.pad_id != config.pad_token_id:
+        raise ValueError(
+            f"{owner}: the vocabulary's [PAD] has another id than the model's. Received: {tokenizer.pad_id} and "
+            f"pad_token_id={config.pad_token_id}. Build the model with BertConfig(pad_token_id={tokenizer.pad_id}), or "
+            f"load it with load_pretrained(source, pad_token_id={tokenizer.pad_id})"
         )
 
 

@@ -14,7 +14,14 @@ from kbert.options import PathLike
 from kbert.pipelines.registry import task_class, task_names
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings, default_labels
 from kbert.text.tokenizer import BertTokenizer
-from kbert.weights.description import FREE_FIELDS, ModelDescription, check_sequence_length, check_settings
+from kbert.text.vocabulary import PAD
+from kbert.weights.description import (
+    FREE_FIELDS,
+    ModelDescription,
+    check_sequence_length,
+    check_settings,
+    check_vocabulary_fits,
+)
 from kbert.weights.formats.checkpoint import NO_VOCABULARY, Checkpoint, warn_of_wrong_casing
 from kbert.weights.open_checkpoint import open_checkpoint
 from kbert.weights.origin import set_origin, stored_origin
@@ -121,6 +128,7 @@ def load_pretrained(
     if stored.vocabulary is not None:
         warn_of_wrong_casing(stored.vocabulary, settings.tokenizer.get("lowercase", True), str(stored.path))
         tokenizer = _tokenizer(stored, settings)
+        check_vocabulary_fits(str(stored.path), tokenizer, description.config)
     model = _build(stored, description, dtype)
     report = _load_all_but(new, stored, model)
     report.log()
@@ -207,7 +215,7 @@ def _wanted(stored: Checkpoint, task: str | None, overrides: dict[str, Any]) -> 
     leaves_pooler_out = overrides.get("pooler") is False and "outputs" not in overrides
     length = overrides.get("sequence_length")
     settings = _with_settings(stored, task, overrides)
-    config = _with_fields(stored.description.config, overrides)
+    config = _with_fields(stored, overrides)
     if length is not None:
         check_sequence_length("load_pretrained", length, config)
     names = ModelDescription.argument_names(task)
@@ -287,7 +295,8 @@ def _as_task(word: str, other, stated: Mapping[str, Any]):
     return task(**{name: value for name, value in (fields | stated).items() if name in names})
 
 
-def _with_fields(config: BertConfig, overrides: dict[str, Any]) -> BertConfig:
+def _with_fields(stored: Checkpoint, overrides: dict[str, Any]) -> BertConfig:
+    config = stored.description.config
     fixed = sorted(set(overrides) & (set(config.to_dict()) - set(FREE_FIELDS)))
     if fixed:
         raise ValueError(
@@ -295,6 +304,8 @@ def _with_fields(config: BertConfig, overrides: dict[str, Any]) -> BertConfig:
             f"What can: {list(FREE_FIELDS)}"
         )
     fields = {name: overrides.pop(name) for name in FREE_FIELDS if name in overrides}
+    if stored.vocabulary is not None and PAD in stored.vocabulary:  # else the tokenizer refuses it
+        fields.setdefault("pad_token_id", stored.vocabulary.index(PAD))
     return BertConfig.from_dict({**config.to_dict(), **fields})
 
 

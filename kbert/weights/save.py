@@ -16,7 +16,7 @@ from kbert.weights.description import (
     ModelDescription,
     check_sequence_length,
     check_settings,
-    check_vocabulary_size,
+    check_vocabulary_fits,
     default_settings,
 )
 from kbert.weights.files.h5_file import h5_errors_raised
@@ -133,10 +133,8 @@ def resolve_parts(
         pipeline = model_or_pipeline
         if tokenizer is not None or settings is not None:
             raise ValueError("save_pretrained: a pipeline has its own tokenizer and settings; give neither.")
-        loaded = pipeline.model.pretrained
-        tokenizer = pipeline.settings()["tokenizer"]  # the preprocessor's may read [MASK], too
-        stored = ModelSettings(task=pipeline.task) if loaded is None else loaded.settings
-        return pipeline.model, pipeline.tokenizer, stored.replace(**pipeline.options(), tokenizer=tokenizer)
+        # Its settings have the model's tokenizer; the preprocessor's own may read [MASK], too.
+        return pipeline.model, pipeline.tokenizer, ModelSettings(task=pipeline.task).replace(**pipeline.settings())
     model = model_or_pipeline
     if not isinstance(model, BertModel):
         hint = "; give its `pipeline`" if hasattr(model, "pipeline") else ""
@@ -167,7 +165,7 @@ def resolve_parts(
 
 def _check(model, tokenizer: BertTokenizer | None, settings: ModelSettings) -> None:
     if tokenizer is not None:
-        check_vocabulary_size("save_pretrained", tokenizer, model.config)
+        check_vocabulary_fits("save_pretrained", tokenizer, model.config)
     check_sequence_length("save_pretrained", settings.sequence_length, model.config)
     try:
         check_settings(settings, ModelDescription.from_model(model))  # what loading would refuse

@@ -1,5 +1,6 @@
 """kbert.finetune: the models and options that it takes, and what it records of them."""
 
+import copy
 import dataclasses
 import functools
 import json
@@ -195,12 +196,15 @@ def kbert_locks_free(path):
     unlock_directory(path)
 
 
-def test_copies_of_a_trained_pipeline_read_its_columns(init):
-    rows = [{"review": text, "label": label} for text, label in ROWS]
-    task = kbert.tasks.Classification(text="review")
+def test_copies_of_a_trained_pipeline_read_its_columns(init, tmp_path):
+    rows = [{"title": "a", "review": text, "label": label} for text, label in ROWS]
+    task = kbert.tasks.Classification(text=["title", "review"], text_separator=" . ")
     pipeline = kbert.finetune(init, task, rows, **(NO_DEV | {"steps": 1, "lora_rank": 2})).pipeline
-    for copy in (pipeline, pipeline.merged(), pipeline.in_precision("bfloat16")):
-        assert len(copy.predict({"review": ["a good film"]}, verbose=0)["label"]) == 1
+    pipeline.save(tmp_path / "pipeline.keras")
+    copies = [pipeline.merged(), pipeline.in_precision("bfloat16"), copy.deepcopy(pipeline)]
+    for one in (pipeline, *copies, keras.models.load_model(tmp_path / "pipeline.keras")):
+        assert one.trained_columns == pipeline.trained_columns
+        assert len(one.predict({"title": ["a"], "review": ["a good film"]}, verbose=0)["label"]) == 1
 
 
 def test_an_estimate_writes_nothing(init, tmp_path):

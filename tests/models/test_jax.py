@@ -51,6 +51,13 @@ result["logits"] = model.predict(plain_batch(), verbose=0)["logits"].tolist()
 bare = plain_batch()["token_ids"]
 result["bare"] = [model.predict(x, verbose=0)["logits"].tolist() for x in (bare, complete_inputs(model, bare))]
 
+outside = keras.ops.convert_to_tensor(bare).at[0, 1].set(-1)
+try:
+    model.predict(np.asarray(outside))
+    result["outside"] = []
+except ValueError as error:
+    result["outside"] = [str(error), np.isnan(model(outside)["logits"]).tolist()]
+
 def logits(model):
     return np.asarray(model(plain_batch())["logits"])
 
@@ -96,6 +103,8 @@ def test_trains_without_tensorflow(on_jax):
     assert sorted(result["shapes"]) == [[5, 3, 12], [5, 7, 12], [5, 7, 12], [5, 7, 12]]
     assert "position table" in result["refused"]
     np.testing.assert_allclose(*result["bare"], atol=1e-6)
+    message, is_nan = result["outside"]  # an array, a tensor
+    assert "Received: -1 in row 0, position 1" in message and np.all(is_nan[0]) and not np.any(is_nan[1:])
     assert "training needs float weights" in result["quantised"]
 
 
@@ -123,6 +132,7 @@ def test_the_batch_of_these_tests_is_a_pretraining_batch():
 ON_TORCH = """
 import json
 import keras
+import torch
 from helpers.batches import config, labels_of, plain_batch
 from kbert.models.classifier import BertClassifier
 
@@ -131,7 +141,14 @@ model = BertClassifier(config(), num_labels=3)
 model.compile(keras.optimizers.Adam(0.01))
 history = model.fit(plain_batch(), labels_of((5,), 3), epochs=20, verbose=0).history["loss"]
 logits = model.predict(plain_batch(), verbose=0)["logits"]
-print(json.dumps({"backend": keras.backend.backend(), "history": history, "shape": list(logits.shape)}))
+refused = []
+for outside in (-1, 37):
+    try:
+        model(torch.tensor([[3, outside]]))
+    except IndexError as error:
+        refused.append(str(error))
+found = {"backend": keras.backend.backend(), "history": history, "shape": list(logits.shape), "refused": len(refused)}
+print(json.dumps(found))
 """
 
 
@@ -140,5 +157,5 @@ print(json.dumps({"backend": keras.backend.backend(), "history": history, "shape
 def test_a_task_model_trains_on_torch():
     pytest.importorskip("torch")
     result = run_python(ON_TORCH, backend="torch")
-    assert result["backend"] == "torch" and result["shape"] == [5, 3]
+    assert result["backend"] == "torch" and result["shape"] == [5, 3] and result["refused"] == 2
     assert result["history"][-1] < 0.9 * result["history"][0]

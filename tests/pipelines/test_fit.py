@@ -6,12 +6,14 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.compare import assert_same_answers
 from helpers.reused import reused
 from helpers.slow_but import slow_but
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs, wrong_values
 
 import kbert
+from kbert.training.callbacks import ConsoleProgress
 
 LABELS = ["bad", "good"]
 TEXTS = ["good film", "bad film", "very good", "very bad"] * 4
@@ -148,6 +150,64 @@ def test_callbacks_watch_the_default_metrics(watch):
         assert callback.monitor_op is keras.ops.greater
 
 
+def test_callbacks_see_the_pipeline(tmp_path):
+    """What `ModelCheckpoint` writes is the pipeline and its weights."""
+    pipeline = make()
+    callbacks = [
+        keras.callbacks.ModelCheckpoint(tmp_path / "best.keras", monitor="val_accuracy", save_best_only=True),
+        keras.callbacks.ModelCheckpoint(tmp_path / "last.weights.h5", save_weights_only=True),
+    ]
+    pipeline.fit(TEXTS[:4], NAMES[:4], validation_data=(TEXTS[:4], NAMES[:4]), callbacks=callbacks, verbose=0)
+    assert callbacks[0].model is pipeline
+    expected = pipeline.predict(TEXTS[:4], verbose=0)
+    loaded = keras.models.load_model(tmp_path / "best.keras")
+    assert isinstance(loaded, kbert.Pipeline) and loaded.answers.labels == tuple(LABELS)
+    assert_same_answers(loaded.predict(TEXTS[:4], verbose=0), expected)
+    pipeline.set_weights([0 * weight for weight in pipeline.get_weights()])
+    pipeline.load_weights(tmp_path / "last.weights.h5")
+    assert_same_answers(pipeline.predict(TEXTS[:4], verbose=0), expected)
+    seen = keras.callbacks.LambdaCallback(on_test_end=lambda logs: None)
+    pipeline.evaluate(TEXTS[:4], NAMES[:4], callbacks=[seen], verbose=0)
+    assert seen.model is pipeline
+
+
+def test_callbacks_change_the_training():
+    pipeline = make()
+    stop = keras.callbacks.EarlyStopping("learning_rate", mode="max", patience=1, restore_best_weights=True)
+    after_one_epoch = []
+    keep = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: after_one_epoch.append(pipeline.model.get_weights()))
+    rate = keras.callbacks.LearningRateScheduler(lambda epoch: 0.01 / (epoch + 1))
+    history = pipeline.fit(TEXTS, NAMES, epochs=5, callbacks=[keep, rate, stop], verbose=0).history
+    assert len(history["loss"]) == 2 and history["learning_rate"] == pytest.approx([0.01, 0.005])
+    assert same(pipeline.model.get_weights(), after_one_epoch[0])
+
+
+def test_a_backup_is_restored(tmp_path):
+    def fit(pipeline, *callbacks):
+        callbacks = [keras.callbacks.BackupAndRestore(tmp_path / "backup"), *callbacks]
+        pipeline.fit(TEXTS, NAMES, epochs=3, callbacks=callbacks, shuffle=False, verbose=0)
+        return pipeline.model.get_weights()
+
+    def fail(epoch, logs=None):
+        if epoch == 1:
+            raise KeyboardInterrupt
+
+    expected = weights_after(TEXTS, NAMES, epochs=3, batch_size=None)
+    with pytest.raises(KeyboardInterrupt):
+        fit(make(), keras.callbacks.LambdaCallback(on_epoch_begin=fail))
+    epochs = []
+    again = fit(make(), keras.callbacks.LambdaCallback(on_epoch_begin=lambda epoch, logs: epochs.append(epoch)))
+    assert epochs == [1, 2] and same(again, expected)
+
+
+def test_our_own_callbacks_see_the_model(tmp_path, caplog):
+    caplog.set_level("INFO", logger="kbert")
+    board = kbert.inspection.TensorBoard(tmp_path, graph=False)
+    make().fit(TEXTS[:4], NAMES[:4], callbacks=[board, ConsoleProgress()], verbose=0)
+    assert board.model is make().model and "step 1" in caplog.text and "accuracy" in caplog.text
+    assert any((tmp_path / "train").iterdir())
+
+
 @functools.cache
 def several():
     """A pipeline of a multi-label classifier."""
@@ -228,6 +288,7 @@ def test_wrong_labels_and_weights_are_named():
         ({"y": ["good", "nice", "bad", "bad"]}, "row 1: expected one of the labels .*'good'.*: 'nice'"),
         ({"y": ["good", None, "bad", "bad"]}, "row 1: expected one of the labels .* Received: None"),
         ({"y": IDS[:4], "class_weight": {"fine": 1.0}}, "`class_weight` for the labels .* Received: 'fine'"),
+        ({"y": IDS[:4], "class_weight": np.array([1.0, 3.0])}, r"Received: array.* as dict\(enumerate\(factors\)\)"),
         ({"y": np.eye(4, 2), "class_weight": {1: 2.0}}, r"`class_weight` is for .* one label each.*shape \(4, 2\)"),
     )
     message = "classes, 0 to 1, or of a pipeline its label strings. Received: 5 in row 3"

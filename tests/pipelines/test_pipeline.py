@@ -1,5 +1,6 @@
 """Pipelines: strings to answers, the way a Keras user works with a model."""
 
+import copy
 import functools
 import json
 
@@ -132,6 +133,28 @@ def test_saving_in_the_keras_format(kind, tmp_path):
     assert loaded.tokenizer.vocabulary == pipeline.tokenizer.vocabulary
     if kind == "masked_lm":
         assert loaded.answers.tokenizer is loaded.preprocessor.tokenizer
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_copies_keep_labels_and_tokenizer():
+    pipeline, columns = make("single")
+    expected = pipeline.predict(columns, verbose=0)
+    copied = copy.deepcopy(pipeline)
+    assert isinstance(copied, Pipeline) and copied.tokenizer.vocabulary == pipeline.tokenizer.vocabulary
+    assert_same_answers(copied.predict(columns, verbose=0), expected)
+    clone = keras.models.clone_model(pipeline)  # a plain functional model, as of every subclass in Keras
+    clone.set_weights(pipeline.get_weights())
+    assert_same_answers(clone({"text": tf.constant(TEXTS)}), pipeline(columns))
+
+
+@pytest.mark.parametrize("ending", ["h5", "hdf5"])
+def test_hdf5_is_refused_when_it_is_saved(ending, tmp_path):
+    pipeline, _ = make("single")
+    for model in (pipeline, pipeline.model, pipeline.model.encoder):
+        with pytest.raises(ValueError, match=rf"HDF5 files\. Received: .*x\.{ending}'\. Save a `\.keras` file"):
+            model.save(tmp_path / f"x.{ending}")
+    assert not list(tmp_path.iterdir())
+    pipeline.save_weights(tmp_path / "x.weights.h5")
 
 
 @pytest.mark.slow  # in this process: test_saving_in_the_keras_format; in a fresh one: test_saved_classes.py

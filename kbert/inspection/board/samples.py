@@ -14,7 +14,7 @@ import numpy as np
 from keras import ops
 
 from kbert.keras_compat import base_optimizer
-from kbert.models.check_inputs import check_inputs, complete_inputs
+from kbert.models.check_inputs import complete_inputs
 from kbert.optim.adamw import AdamW, sum_of_squares
 
 if TYPE_CHECKING:
@@ -118,8 +118,6 @@ class AttentionEntropy:
     def __init__(self, model: "BertModel", inputs: Any, rows: int = 4) -> None:
         self._encoder = model.encoder.with_outputs("attention_probs")
         inputs = complete_inputs(model, inputs)
-        if self._encoder.input.keys() - inputs.keys():
-            check_inputs(model, inputs)  # says what is missing
         batch = {name: np.asarray(inputs[name]) for name in self._encoder.input}
         # Rows of tokens [rows, S], from [B, S] or, with choices, [B, C, S].
         self._inputs = {name: array.reshape(-1, array.shape[-1])[:rows] for name, array in batch.items()}

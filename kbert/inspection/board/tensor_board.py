@@ -86,6 +86,9 @@ class TensorBoard(keras.callbacks.Callback):
         self._entropy = None
         self._peak = None
 
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(getattr(model, "model", model))  # in `Pipeline.fit`
+
     def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
         if not is_chief(self.model):
             return

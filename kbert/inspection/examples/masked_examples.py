@@ -95,6 +95,9 @@ class MaskedExamples(keras.callbacks.Callback):
         self.vocabulary = vocabulary
         self._file = EventFile(check_directory(log_dir, "`log_dir`") / "examples")
 
+    def set_model(self, model: keras.Model) -> None:
+        super().set_model(getattr(model, "model", model))  # in `Pipeline.fit`
+
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
         if (epoch + 1) % self.every or not is_chief(self.model):
             return

@@ -1,6 +1,7 @@
 """The new model that a pre-training starts from."""
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import keras
@@ -8,12 +9,13 @@ import keras
 from kbert.config import BertConfig
 from kbert.layers.sinusoidal_positions import SinusoidalPositions
 from kbert.models.pretrainer import BertPretrainer
+from kbert.text.vocabulary import PAD
 
 if TYPE_CHECKING:
     from kbert.pretraining.run.pretraining_settings import PretrainingSettings
 
 
-def new_model(settings: "PretrainingSettings", vocabulary_size: int) -> BertPretrainer:
+def new_model(settings: "PretrainingSettings", vocabulary: Sequence[str]) -> BertPretrainer:
     """A `BertPretrainer` with new weights, as the `PretrainingSettings` say."""
     size = settings.size or "tiny"
     changes = dropout_of(settings)
@@ -24,7 +26,8 @@ def new_model(settings: "PretrainingSettings", vocabulary_size: int) -> BertPret
         changes["initializer_stddev"] = settings.initializer_stddev
     config = BertConfig.from_size(
         size,
-        vocabulary_size=vocabulary_size,
+        vocabulary_size=len(vocabulary),
+        pad_token_id=vocabulary.index(PAD),
         causal=settings.left_to_right,
         pooled_token="last" if settings.left_to_right else "first",
         position_embedding=settings.position_embedding or "learned",

@@ -13,6 +13,7 @@ from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import check_same_tokenizer
 from kbert.training.hardware import Hardware
 from kbert.weights.build_pipeline import own_tokenizer
+from kbert.weights.description import check_sequence_length, check_vocabulary_fits
 from kbert.weights.load import load_pretrained
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def starting_model(
     elif settings.init is None:
         tokenizer = source_tokenizer(settings, records)
         with hardware.scope():
-            model = new_model(settings, tokenizer.vocabulary_size)
+            model = new_model(settings, tokenizer.vocabulary)
     else:
         model, tokenizer = _given_model(settings, task, source_tokenizer(settings, records))
     if model.config.causal != settings.left_to_right:
@@ -89,12 +90,8 @@ def _given_model(settings, task, source_tokenizer):
     tokenizer = _same_tokenizer(own_tokenizer(settings.init), source_tokenizer, settings)
     if settings.dropout is not None:
         raise ValueError("pretrain: `dropout` is a setting of new and loaded models. Received: a model as `init`")
-    for name, largest, wanted in (
-        ("sequence_length", model.config.max_sequence_length, settings.sequence_length),
-        ("vocabulary", model.config.vocabulary_size, tokenizer.vocabulary_size),
-    ):
-        if largest < wanted:
-            raise ValueError(f"pretrain: `{name}` is for at most {largest:,} with this `init`. Received: {wanted:,}")
+    check_vocabulary_fits("pretrain", tokenizer, model.config)
+    check_sequence_length("pretrain", settings.sequence_length, model.config)
     return model, tokenizer
 
 

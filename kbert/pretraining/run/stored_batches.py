@@ -212,7 +212,7 @@ class StoredBatches:
         settings = self.settings
         with hardware.scope():
             if settings.init is None:
-                return new_model(settings, len(self.vocabulary))
+                return new_model(settings, self.vocabulary)
             tokenizer = self.vocabulary, self.tokenizer_settings
             model = stored_model(settings.init, settings.next_sentence, *tokenizer, dropout_of(settings))
             if model.config.causal:

@@ -15,6 +15,7 @@ BERT_CONFIG_FIELDS = {  # of Google's bert_config.json, whose words Hugging Face
     "intermediate_dim": "intermediate_size",
     "max_sequence_length": "max_position_embeddings",
     "num_segments": "type_vocab_size",
+    "pad_token_id": "pad_token_id",
     "activation": "hidden_act",
     "hidden_dropout": "hidden_dropout_prob",
     "attention_dropout": "attention_probs_dropout_prob",

@@ -145,6 +145,8 @@ class GoogleFormat(Format):
         made_by: Mapping[str, Any] | None = None,
     ) -> None:
         fields = CONFIG_NAMES.from_kbert(model.config)
+        if fields["pad_token_id"] == 0:
+            del fields["pad_token_id"]  # which Google's own files do not have
         if model.dropout not in (None, 0.1):
             fields[_HEAD_DROPOUT] = model.dropout
         values = {name: value for name, (_, value) in export_tensors(NAMES, model).items()}

@@ -210,8 +210,7 @@ class HuggingFaceFormat(Format):
         untied = model.task in ("pretraining", "masked_lm") and not model.tied
         if untied:  # the library computes with the decoder's bias, but needs the other one too
             tensors[DECODER_BIAS] = tensors[BIAS]
-        pad_id = 0 if vocabulary is None else vocabulary.index(SPECIAL_TOKENS[0])
-        write_json(directory / CONFIG, _config(model, name, settings, pad_id, tied=not untied))
+        write_json(directory / CONFIG, _config(model, name, settings, tied=not untied))
         write_json(directory / SETTINGS, settings.to_dict())
         if vocabulary is not None:
             write_huggingface_tokenizer(directory, settings.tokenizer, vocabulary, model.config)
@@ -449,7 +448,7 @@ def class_of(model: "BertModel") -> str:
     return next(name for name, task in _CLASSES.items() if task == model.task)
 
 
-def _config(model, name, settings, pad_id, tied):
+def _config(model, name, settings, tied):
     config, own = model.config, {}
     default = CONFIG_NAMES.fixed["pooled_token"]
     if model.encoder.pooler is None and config.pooled_token != default:
@@ -462,7 +461,6 @@ def _config(model, name, settings, pad_id, tied):
         **CONFIG_NAMES.from_kbert(config),
         **own,
         "position_embedding_type": "absolute",
-        "pad_token_id": pad_id,
         "tie_word_embeddings": tied,
     }
     if model.dropout is not None:

@@ -1,5 +1,6 @@
 """`kbert.pretrain`: from text and from records, with and without an output, from models that are given."""
 
+import dataclasses
 import functools
 import re
 import shutil
@@ -126,11 +127,14 @@ def no_estimate(monkeypatch):
 
 
 def test_a_given_model_must_fit(home, run):
-    for change, message in (({"sequence_length": 600}, "at most 512 .* Received: 600"), ({"dropout": 0.0}, "dropout")):
+    for change, message in (({"sequence_length": 600}, "table, 512. Received: 600"), ({"dropout": 0.0}, "dropout")):
         with pytest.raises(ValueError, match=message):
             kbert.pretrain(home / "corpus.txt", init=run.pipeline, **TEXT | change)
     with pytest.raises(ValueError, match="needs `vocabulary`"):
         kbert.pretrain(home / "corpus.txt", init=run.model, **TEXT)
+    larger = kbert.BertPretrainer(dataclasses.replace(run.model.config, vocabulary_size=99))
+    with pytest.raises(ValueError, match=r"pretrain: the vocabulary must have as many tokens as .* rows \(99\)"):
+        kbert.pretrain(home / "corpus.txt", init=larger, vocabulary=run.pipeline.tokenizer, **TEXT)
     with pytest.raises(ValueError, match="BertPretrainer with task 'masked_lm'. Received: 'pretraining'"):
         kbert.pretrain(home / "records", init=run.model, next_sentence=False, **SHORT)
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from helpers import tiny_pretraining as tiny
 from helpers.at_step import Killed, killed_at
-from helpers.batches import choice_batch, pretraining_batch
+from helpers.batches import choice_batch, plain_batch, pretraining_batch
 from helpers.event_files import read_events, read_scalars, tags_of
 from helpers.slow_but import slow_but
 from helpers.stored_models import make_model
@@ -128,7 +128,8 @@ def test_every_tasks_model_has_samples(tmp_path, task):
     model = make_model(task, vocabulary_size=37, num_layers=1)  # of these batches
     model.compile()
     model.optimizer.build(model.trainable_variables)
-    board = TensorBoard(tmp_path, batch=choice_batch() if task == "multiple_choice" else pretraining_batch())
+    batch = {"multiple_choice": choice_batch, "masked_lm": pretraining_batch}.get(task, plain_batch)
+    board = TensorBoard(tmp_path, batch=batch())
     board.set_model(model)
     board.on_train_begin()
     board.on_epoch_end(0, {"loss": 1.0, "step": 1, "learning_rate": 0.1})

@@ -160,7 +160,7 @@ def pretraining_dataset(
     short_sequence_rate, random_next_rate = check_numbers(owner, "[0, 1]", **rates).values()
     if not isinstance(source, TextSource):
         source = texts_as_documents(source)
-    held_out = resolve_held_out(owner, source, held_out)
+    held_out = resolve_held_out(owner, source, held_out, "[0, 1]" if evaluation else "[0, 1)")
     check_reading(owner, source, format=format, language=language, pool_sentences=pool_sentences)
     max_tokens = max_pair_tokens(sequence_length, next_sentence)
     if num_parts is not None and not packed:

@@ -109,10 +109,14 @@ class _Head:
             self.source.space -= sum(map(len, document))
 
 
-def resolve_held_out(owner: str, source: Source, held_out: float | None) -> float | None:
+class NoDocuments(ValueError):
+    """No document of a text corpus is held out, or none is left for training."""
+
+
+def resolve_held_out(owner: str, source: Source, held_out: float | None, interval: str = "[0, 1)") -> float | None:
     """The fraction of the documents that are only for evaluation: of text, 0.01 by default; None of records."""
     if held_out is not None:
-        (held_out,) = check_numbers(owner, "[0, 1)", held_out=held_out).values()
+        (held_out,) = check_numbers(owner, interval, held_out=held_out).values()
     if not _are_records(source):
         return HELD_OUT if held_out is None else held_out
     if held_out is not None:
@@ -205,6 +209,8 @@ def _first_document(documents, held_out, evaluation):
         count = count + 1
         lowest = min(lowest, rank)
         highest = max(highest, rank)
+    if lowest == highest:
+        raise NoDocuments(_one_document(count))
     enough = (math.floor(100 * lowest) + 1) / 100  # holds out the document with the lowest rank
     if not evaluation:
         advice = "Give a smaller fraction (--held-out)"
@@ -212,7 +218,15 @@ def _first_document(documents, held_out, evaluation):
         advice = f"Give a larger fraction, such as {enough} (--held-out {enough})"
     else:
         advice = "Give more documents: one at least is for training, and one for evaluation"
-    raise ValueError(f"None of {count:,} documents is {_KINDS[evaluation]} at held_out={held_out}. {advice}.")
+    raise NoDocuments(f"None of {count:,} documents is {_KINDS[evaluation]} at held_out={held_out}. {advice}.")
+
+
+def _one_document(count):
+    received = "one document" if count == 1 else f"{count:,} documents with the same text"
+    return (
+        f"Expected documents for training and others to hold out. Received: {received}. A file of prose is one "
+        "document: split it into several files, such as one for each chapter (docs/corpora.md)."
+    )
 
 
 def _has_token(first, documents, tokenizer):
@@ -272,6 +286,8 @@ def _check_shards(records, evaluation):
     if shards := len(records.held_out if evaluation else records.training):
         return shards
     count = records.manifest["counts"]["documents"]
+    if count == 1:
+        raise ValueError(f"{records.directory}: {_one_document(count)}")
     advice = f"--held-out {sufficient_fraction(count)}" if evaluation else "a smaller --held-out"
     raise ValueError(
         f"{records.directory}: none of its {count:,} documents is {_KINDS[evaluation]} at held_out="

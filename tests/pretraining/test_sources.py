@@ -4,6 +4,7 @@ import collections
 import itertools
 import pathlib
 import re
+import subprocess
 
 import pytest
 from helpers.compare import assert_arrays_equal
@@ -13,6 +14,7 @@ from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 import kbert
 from kbert.corpus.documents import DocumentList
 from kbert.corpus.records import Records
+from kbert.corpus.write_records import write_records
 from kbert.pretraining import sources
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import token_counts
@@ -30,11 +32,32 @@ def test_the_advised_share_is_enough(seed):
     check_held_out(few, float(fraction))
 
 
-def test_one_document_cannot_be_divided():
-    one = DocumentList(make_documents(1))
-    for fraction, kind in ((1e-6, "held out"), (1 - 1e-6, "for training")):
-        with pytest.raises(ValueError, match=f"None of 1 documents is {kind} at .* (Give more doc|a smaller fraction)"):
-            check_held_out(one, fraction)
+@pytest.mark.parametrize("copies, received", [(1, "one document"), (3, "3 documents with the same text")])
+def test_one_document_cannot_be_divided(tmp_path, copies, received):
+    """Neither a larger nor a smaller fraction helps."""
+    documents = make_documents(1) * copies
+    message = f"Received: {received}. A file of prose is one document: split it into several files, such as one for"
+    for fraction in (1e-6, 0.2, 1 - 1e-6):
+        with pytest.raises(ValueError, match=message):
+            check_held_out(DocumentList(documents), fraction)
+    if copies == 1:
+        one = write_records(documents, make_tokenizer(), tmp_path / "records", held_out=1e-6)
+        with pytest.raises(ValueError, match=message):
+            check_held_out(one, None)
+
+
+def test_a_novel_split_at_its_chapters(tmp_path):
+    """As docs/corpora.md does it."""
+    prose = "Nobody had seen him, and nobody asked. He went down to the river alone. The old bridge was still there. "
+    text = "".join(f"CHAPTER {number}.\n\n{prose * number}\n\n" for number in range(1, 13))
+    (tmp_path / "novel.txt").write_text(text)
+    with pytest.raises(ValueError, match="Received: one document. A file of prose is one document"):
+        check_held_out(tmp_path / "novel.txt", 0.2)
+    options = ["--quiet", "--elide-empty-files", "--prefix", "chapter-", "novel.txt", "/^CHAPTER/", "{*}"]
+    subprocess.run(["csplit", *options], cwd=tmp_path, check=True)
+    source = TextSource(str(tmp_path / "chapter-*"))
+    assert [document[0] for document in source.documents(source.files)] == [f"CHAPTER {n}." for n in range(1, 13)]
+    check_held_out(source, 0.2)
 
 
 def test_records_have_held_out_documents_of_their_own(records, tokenizer):

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from kbert.checks import check_output_file
 from kbert.files import write_json
-from kbert.options import PASSING, CorpusFormat, Count, FractionBelowOne, PathLike, Precision, verb
+from kbert.options import PASSING, CorpusFormat, Count, NonzeroFraction, PathLike, Precision, verb
 from kbert.versions import versions
 
 _HEADS = {"masked_lm": False, "pretraining": True}  # task → whether it predicts next sentences
@@ -34,7 +34,7 @@ def evaluate_pretraining(
     source: PathLike,
     corpus_or_records: list[PathLike] | PathLike | Any,
     *,
-    held_out: FractionBelowOne | None = None,
+    held_out: NonzeroFraction | None = None,
     format: CorpusFormat | None = None,
     language: str | None = None,
     sequence_length: Count = 128,
@@ -52,7 +52,8 @@ def evaluate_pretraining(
         source: of a model with a masked-LM head, as for `kbert.load_pretrained`.
         corpus_or_records: paths of text, documents in memory or the directory of records, as for `kbert.pretrain`;
             records must have the vocabulary of the model.
-        held_out: of text, the fraction of documents that are scored; 0.01 by default.
+        held_out: of text, the fraction of documents that are scored: 0.01 by default, as in `kbert.pretrain`. 1 scores
+            the whole corpus, such as a file that the model was not trained on.
         format: of text; auto: detected from the content of each file.
         language: of text, for splitting prose into sentences.
         sequence_length: tokens per row. 15 % of them are masked, and of TFRecords those that the files name.
@@ -63,10 +64,10 @@ def evaluate_pretraining(
 
     Returns:
         dict: ``mlm_accuracy``, ``mlm_cross_entropy`` (in nats) and ``mlm_perplexity``, each with the token frequencies
-        of the other documents as a baseline (``unigram_accuracy``, ``unigram_cross_entropy``); of a model with a
-        next-sentence head ``nsp_accuracy`` and ``most_frequent_nsp``, the accuracy of always saying what
-        is more frequent; ``masks`` and ``pairs``, how many were scored; ``mlm_standard_error`` and
-        ``nsp_standard_error`` of the accuracies, for independent masks and pairs.
+        of the other documents as a baseline (``unigram_accuracy``, ``unigram_cross_entropy``), or with ``held_out=1``
+        of the scored documents; of a model with a next-sentence head ``nsp_accuracy`` and ``most_frequent_nsp``, the
+        accuracy of always giving the more frequent label; ``masks`` and ``pairs``, how many were scored;
+        ``mlm_standard_error`` and ``nsp_standard_error`` of the accuracies, for independent masks and pairs.
 
     Raises:
         FileNotFoundError: no such model or corpus.
@@ -88,7 +89,7 @@ def _scores(asked, corpus_or_records: Any) -> dict[str, float | int]:
         token_counts,
         unigram_baseline,
     )
-    from kbert.pretraining.sources import check_reading, open_source
+    from kbert.pretraining.sources import NoDocuments, check_reading, open_source
     from kbert.pretraining.tfrecords import is_tfrecords, stored_predictions
     from kbert.training.logs import readable_logs
     from kbert.weights.load import load_pretrained
@@ -115,19 +116,23 @@ def _scores(asked, corpus_or_records: Any) -> dict[str, float | int]:
         # Once: the documents of the baseline are all but those that are scored.
         corpus_or_records = open_source(corpus_or_records, format, language)
     next_sentence = _HEADS[model.task]
-    dataset = pretraining_dataset(
-        corpus_or_records,
-        tokenizer,
-        batch_size=asked.batch_size,
-        sequence_length=asked.sequence_length,
-        max_predictions=max_predictions,
-        held_out=asked.held_out,
-        next_sentence=next_sentence,
-        evaluation=True,
-    )
+    try:
+        dataset = pretraining_dataset(
+            corpus_or_records,
+            tokenizer,
+            batch_size=asked.batch_size,
+            sequence_length=asked.sequence_length,
+            max_predictions=max_predictions,
+            held_out=asked.held_out,
+            next_sentence=next_sentence,
+            evaluation=True,
+        )
+        others = 0 if asked.held_out == 1 else asked.held_out  # at 0 all documents count
+        counts = token_counts(corpus_or_records, tokenizer, BASELINE_TOKENS, held_out=others)
+    except NoDocuments as error:
+        raise ValueError(f"{error} To score every document, pass held_out=1 (--held-out 1).") from None
     model.compile()
     scores = readable_logs(model.evaluate(dataset, return_dict=True, verbose=0), model)
-    counts = token_counts(corpus_or_records, tokenizer, BASELINE_TOKENS, held_out=asked.held_out)
     unigram = unigram_baseline(counts, dataset)
     result = {
         "mlm_accuracy": scores["mlm_accuracy"],

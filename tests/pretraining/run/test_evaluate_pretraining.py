@@ -12,7 +12,7 @@ from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.corpus import DocumentList, read_documents
-from kbert.pretraining import evaluate_pretraining, pretraining_dataset, token_counts, write_tfrecords
+from kbert.pretraining import evaluate_pretraining, pretraining_dataset, token_counts, unigram_baseline, write_tfrecords
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 OPTIONS = {"sequence_length": 16, "batch_size": 4}
@@ -80,12 +80,34 @@ def test_the_baseline_reads_text_as_the_scores_do(tmp_path):
     assert of_documents == {"documents": 60, "sha256": DocumentList(documents).fingerprint()}  # not their texts
 
 
+def test_a_whole_file_that_the_model_was_not_trained_on(tmp_path):
+    """One document, which cannot be divided; the baseline is then of its own tokens."""
+    store(tmp_path / "model")
+    (document,) = make_documents(1, sizes=(40,))
+    path = write_lines(tmp_path / "novel.txt", [document])
+    with pytest.raises(ValueError, match="Received: one document. .* To score every document, pass held_out=1"):
+        evaluate_pretraining(tmp_path / "model", path, **OPTIONS)
+    found = evaluate_pretraining(tmp_path / "model", path, held_out=1, **OPTIONS)
+    counts = token_counts(DocumentList([document]), make_tokenizer(), held_out=0)
+    assert counts.sum() / 10 < found["masks"] < counts.sum() / 5
+    dataset = pretraining_dataset(path, make_tokenizer(), evaluation=True, held_out=1, max_predictions=3, **OPTIONS)
+    expected = unigram_baseline(counts, dataset)
+    assert (found["unigram_accuracy"], found["masks"]) == (expected["accuracy"], expected["masks"])
+    several = evaluate_pretraining(tmp_path / "model", make_documents(9), held_out=1, **OPTIONS)
+    part = evaluate_pretraining(tmp_path / "model", make_documents(9), held_out=0.5, **OPTIONS)
+    assert several["pairs"] > part["pairs"] > 0
+    with pytest.raises(ValueError, match=r"`held_out` must be a number in \(0, 1\] or None. Received: 0"):
+        evaluate_pretraining(tmp_path / "model", path, held_out=0)
+
+
 def test_tfrecords_have_as_many_masks_as_they_were_written_with(tmp_path, records):
     store(tmp_path / "model")
     dataset = pretraining_dataset(records, make_tokenizer(), max_predictions=7, batches=6, **OPTIONS)
     write_tfrecords(dataset, tmp_path / "rows.tfrecord")
     scores = evaluate_pretraining(tmp_path / "model", tmp_path / "rows.tfrecord", held_out=0.5, **OPTIONS)
     assert 0 < scores["pairs"] < 24 and scores["masks"] >= scores["pairs"]
+    scores = evaluate_pretraining(tmp_path / "model", tmp_path / "rows.tfrecord", held_out=1, **OPTIONS)
+    assert scores["pairs"] == 24
 
 
 def test_what_cannot_be_scored(tmp_path, records):

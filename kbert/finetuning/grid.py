@@ -128,7 +128,8 @@ def finetune_grid(
             metrics = read_json(call["output"] / "metrics.json")
         runs.append(point | {"folder": folder, "dev": metrics["dev"]})
         _LOGGER.info("%s: %s", folder, _numbers(metrics["dev"]))
-    result = _summarise(task, runs) | {name: metrics[name] for name in ("constant_answer", "train_examples")}
+    completed, _ = task.for_training(train)  # whose metrics suit the examples
+    result = _summarise(completed, runs) | {name: metrics[name] for name in ("constant_answer", "train_examples")}
     if _is_chief(checked[result["best"]["folder"]].machine):
         copy = functools.partial(shutil.copytree, output / result["best"]["folder"] / "model", dirs_exist_ok=True)
         write_directory(output / "model", copy)

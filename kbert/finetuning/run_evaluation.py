@@ -141,7 +141,7 @@ def _evaluate_sets(pipeline: Pipeline, task: Task, sets: Mapping[str, Examples],
     results = {suffix: _evaluate(pipeline, task, examples, batch_size) for suffix, examples in sets.items()}
     scores = dict(results[""].scores)
     for suffix, result in results.items():
-        scores |= {name + suffix: result.scores[name] for name in task.metrics}
+        scores |= {name + suffix: result.scores[name] for name in task.metrics if name in result.scores}
     return dataclasses.replace(results[""], scores=scores)
 
 

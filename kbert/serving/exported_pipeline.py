@@ -145,7 +145,7 @@ def load_pipeline(source: str | os.PathLike, precision: str = "auto", **options)
     """
     with choose_hardware("one", precision).scope():
         model = load_pretrained(source)
-        return build_pipeline(model, **(task_class(model.task).prediction_options | options))
+        return build_pipeline(model, **(model.pretrained.settings.task.prediction_options() | options))
 
 
 def open_pipeline(source: str | os.PathLike, precision: str = "auto", **options) -> "Pipeline | ExportedPipeline":

@@ -173,7 +173,6 @@ class Task:
         model_arguments: arguments of the model's class for this task.
         stands_on_encoder: whether the model is a head on a `kbert.BertEncoder` (all are, except the encoder itself).
         default_length: tokens of a text by default.
-        prediction_options: fields for prediction files, if they differ from those of a pipeline.
         playground_views: the views of the playground that show its answers. "classification" shows what it does not
             know as it is.
         labels: a field of tasks with labels: the names of the logits, in their order. None: not known, or none.
@@ -208,7 +207,6 @@ class Task:
     model_arguments: ClassVar[Mapping[str, Any]] = {}
     stands_on_encoder: ClassVar[bool] = True
     default_length: ClassVar[int] = DEFAULT_SEQUENCE_LENGTH
-    prediction_options: ClassVar[Mapping[str, Any]] = {}
     playground_views: ClassVar[tuple[str, ...]] = ("classification",)
     even_batches: ClassVar[bool] = False
     lower_is_better: ClassVar[tuple[str, ...]] = ()
@@ -315,6 +313,10 @@ class Task:
         if len(labels) != model.num_labels:
             raise ValueError(f"`labels` must be {model.num_labels} names, one for each logit. Received: {labels}")
         return labels
+
+    def prediction_options(self) -> dict[str, Any]:
+        """The fields for prediction files that differ from those of a pipeline."""
+        return {}
 
     # Its model, exported
 

@@ -48,7 +48,7 @@ def run(home):
     printed, logged = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(logged):
         run_kbert("finetune", "tagging", *_arguments(home, home / "run"))
-    assert "f1: " in printed.getvalue() and "CON: " in printed.getvalue()
+    assert "f1: " in printed.getvalue() and "\nCON  " in printed.getvalue()
     assert "step 60, dev: loss" in logged.getvalue()
     return home / "run"
 
@@ -95,7 +95,7 @@ def test_evaluate_and_predict(run, home, tmp_path, capsys):
     received = json.loads(printed.splitlines()[-1])
     assert received.pop("loss") == pytest.approx(expected["loss"], abs=1e-4)
     assert received == {name: expected[name] for name in received}
-    assert "PRO f1: " in printed
+    assert "\nPRO  " in printed
     assert (tmp_path / "scores" / "predictions.txt").read_bytes() == (run / "predictions.txt").read_bytes()
     (tmp_path / "texts.txt").write_text("the good film .\n\na dull song\n")
     for answer, key in (("entities", "entity"), ("tags", "word")):

@@ -65,7 +65,7 @@ def labelled_data(data: Any, argument: str) -> LabelledData:
     if isinstance(data, Mapping):
         columns = dict(data)
     elif hasattr(data, "words") and hasattr(data, "tags"):  # kbert.tasks comes later in the order of imports
-        columns = {"words": data.words, "tags": data.tags}
+        columns = {"words": data.words, "tag" if getattr(data, "plain", False) else "tags": data.tags}
     elif hasattr(data, "texts") and hasattr(data, "labels"):
         names = getattr(data, "label_names", None)  # a task of a user may have neither
         matrix = np.asarray(data.labels)

@@ -18,7 +18,7 @@ from kbert.inspection.view import View
 from kbert.options import PathLike
 from kbert.tasks.scores import check_scores, cross_entropies, predict_windows
 from kbert.tasks.tagging.readers import DOCUMENT_START, TaggedText
-from kbert.tasks.tagging.tag_scheme import entity_chunks, entity_scores
+from kbert.tasks.tagging.tag_scheme import entity_chunks, entity_scores, tag_scores
 from kbert.tasks.training_data import TrainingRows
 
 if TYPE_CHECKING:
@@ -145,12 +145,13 @@ def evaluate_tagger(
 
     Returns ``{"sentences", "loss", …what `entity_scores` gives}`` and the predicted tags of each sentence. Predicted
     BIOES or BILOU tags are converted to B- and I-, and labels that are only a type get I-, so that they can be scored.
+    Where the tags of `tagged` are plain, they are compared as they are, by `tag_scores`.
     """
     windows = TaggedWindows.from_tagged_text(tagged, preprocessor, tags, context)
     logits = _logits(model, windows, batch_size)
     words = {name: tf.constant(windows.batch[name]) for name in ("words", "word_position", "word_count")}
     predicted = _by_sentence(TagAnswers(list(tags))({"logits": tf.constant(logits)}, words), tagged)
-    scores = entity_scores(tagged.tags, predicted)
+    scores = (tag_scores if tagged.plain else entity_scores)(tagged.tags, predicted)
     return {"sentences": len(tagged), "loss": _loss(logits, windows), **scores}, predicted
 
 
@@ -173,7 +174,8 @@ def _logits(model, windows, batch_size):
 
 def _by_sentence(answers, tagged):
     """The tags of all texts, divided into the original sentences again."""
-    tags = [_as_iob(tag.decode()) for row in answers["tags"].numpy() for tag in row if tag]
+    tags = [tag.decode() for row in answers["tags"].numpy() for tag in row if tag]
+    tags = tags if tagged.plain else list(map(_as_iob, tags))
     ends = np.cumsum([len(words) for words in tagged.words])
     return [tags[end - len(words) : end] for end, words in zip(ends, tagged.words, strict=True)]
 
@@ -229,6 +231,31 @@ def entity_views(tagged: TaggedText, predicted: Sequence[Sequence[str]], scores:
             "The sentences with the most entities that are missed or wrong.",
         ),
     ]
+
+
+def tag_views(tagged: TaggedText, predicted: Sequence[Sequence[str]], scores: Mapping[str, Any]) -> list[View]:
+    """Precision and recall of each plain tag, and the sentences with the most wrong tags."""
+    rows = [
+        [
+            escape(name),
+            *(percent(of_tag[metric]) for metric in ("precision", "recall", "f1")),
+            f"{of_tag['examples']:,}",
+        ]
+        for name, of_tag in scores["labels"].items()
+    ]
+    pairs = [list(zip(*row, strict=True)) for row in zip(tagged.words, tagged.tags, predicted, strict=True)]
+    errors = np.array([sum(tag != guess for _, tag, guess in row) for row in pairs])
+    worst = [row for row in np.argsort(-errors, kind="stable")[:MOST_SENTENCES] if errors[row]]
+    lines = [[escape(" ".join(_marked(*word) for word in pairs[row])), escape(tagged.source(row))] for row in worst]
+    table = markdown_table(["wrong words as word/tag/prediction", "from"], lines)
+    return [
+        View("predictions/by tag", markdown_table(["tag", "precision", "recall", "F1", "words"], rows)),
+        View("predictions/worst sentences", table if worst else "Every tag is right."),
+    ]
+
+
+def _marked(word, tag, guess):
+    return word if tag == guess else f"{word}/{tag}/{guess}"
 
 
 def _cells(scores):

@@ -1,7 +1,9 @@
 """Tagged words: the examples of tagging, from CoNLL's columns, lists of words and tags, or spans of entities."""
 
+import collections
 import dataclasses
 import itertools
+import logging
 import os
 import pathlib
 import re
@@ -13,12 +15,15 @@ from kbert.options import PathLike
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import column_names, table_of
 from kbert.tasks.table import TABLES, Table, place, read_lines, read_table, whole_number
-from kbert.tasks.tagging.tag_scheme import convert_sentences
+from kbert.tasks.tagging.tag_scheme import PLAIN, are_plain, convert_sentences
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class TaggedText(Examples):
-    """Sentences of words with a tag each, in IOB2: the first word of an entity has B-type, its others I-type."""
+    """Sentences of words with a tag each.
+
+    Tags of entities are in IOB2: the first word of an entity has B-type, its others I-type. Others are `plain`.
+    """
 
     words: Sequence[Sequence[str]]  # of each sentence
     tags: Sequence[Sequence[str]]  # as many of each
@@ -27,6 +32,7 @@ class TaggedText(Examples):
     lines: Sequence[int] = ()  # the line of each sentence's first word
     one_line: bool = False  # whether all words of a sentence are on that line
     tag_names: Sequence[str] | None = None  # of a tagger, with held-out types; None: those of this text
+    plain: bool = False  # whether tags such as DET label their words, instead of marking entities
 
     row_fields = ("words", "tags", "documents")
     _unit = "documents"
@@ -48,8 +54,8 @@ class TaggedText(Examples):
         return {"words": list(self.words), "tags": list(self.tags), "document": list(self.documents)}
 
     def baseline(self) -> str:
-        """The tag of words outside of entities, O."""
-        return "O"
+        """The tag of words outside of entities, O, or the most frequent one of plain tags."""
+        return collections.Counter(itertools.chain(*self.tags)).most_common(1)[0][0] if self.plain else "O"
 
     def where(self, row: int, word: int = 0) -> str:
         """File and line of a word of a sentence, as error messages name them."""
@@ -69,7 +75,9 @@ class TaggedText(Examples):
 
 
 def learn_tags(tagged: TaggedText) -> list[str]:
-    """The tags of a tagger trained on this text: "O", then B- and I- of each type, sorted by type."""
+    """The tags of a tagger trained on this text: "O", then B- and I- of each type. Plain tags are sorted."""
+    if tagged.plain:
+        return sorted(set().union(*tagged.tags))
     types = sorted({tag[2:] for tags in tagged.tags for tag in tags if tag != "O"})
     return ["O", *(f"{prefix}-{type_}" for type_ in types for prefix in "BI")]
 
@@ -99,8 +107,9 @@ def _tagged_spans(table: Table) -> TaggedText:
     return _tagged(table, words, tags, list(range(len(words))))
 
 
-def _tagged(table, words, tags, documents):
-    return TaggedText(words, tags, documents, table.path, table.lines if table.path else (), one_line=True)
+def _tagged(table, words, tags, documents, is_plain=False):
+    lines = table.lines if table.path else ()
+    return TaggedText(words, tags, documents, table.path, lines, one_line=True, plain=is_plain)
 
 
 def _words_and_tags(places, texts, spans):
@@ -169,9 +178,11 @@ def _tags(where, text, pieces, spans):
 
 DOCUMENT_START = "-DOCSTART-"
 _TABLES = tuple(suffix for suffix in TABLES if suffix != ".tsv")  # a .tsv has a word a line
+_UPOS = 3  # a .conllu's column of universal parts of speech
+_LOGGER = logging.getLogger("kbert")
 
 
-def read_tagged(data: Any, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
+def read_tagged(data: Any, *, tag_column: int | None = None, scheme: str | None = None) -> TaggedText:
     """Tagged words from a file or from rows in memory: .csv, .jsonl, Parquet, Arrow and rows by their columns.
 
     All other files are read by `read_conll`. The columns are ``words`` and ``tags`` (or ``tokens`` and ``ner_tags``)
@@ -195,16 +206,20 @@ def read_tagged(data: Any, *, tag_column: int = -1, scheme: str | None = None) -
     return _tagged_words(table_of(data, [words, tags], ["document"], nested=[words, tags]), words, tags, scheme)
 
 
-def read_conll(path: PathLike, *, tag_column: int = -1, scheme: str | None = None) -> TaggedText:
+def read_conll(path: PathLike, *, tag_column: int | None = None, scheme: str | None = None) -> TaggedText:
     """Reads a file in CoNLL columns: one word per line, an empty line after every sentence.
 
-    The word is the first column and the tag the one with the index `tag_column`, negative from the end. Columns are
-    separated by tabs or, in lines without one, by spaces. The file is UTF-8, with or without byte order mark, and lines
-    end in LF or CRLF. A line that begins with ``-DOCSTART-`` starts a document. In a file without such lines every
-    sentence is its own document.
+    The word is the first column and the tag the last, or the one with the index `tag_column`, negative from the end.
+    Columns are separated by tabs or, in lines without one, by spaces. The file is UTF-8, with or without byte order
+    mark, and lines end in LF or CRLF. A line that begins with ``-DOCSTART-`` starts a document. In a file without such
+    lines every sentence is its own document.
 
-    Tags in the `scheme` "iob1", "iob2", "bioes" or "bilou" are converted to IOB2 exactly. None: it is recognised from
-    the whole file. A sequence that breaks its scheme is an error and is not repaired.
+    In a .conllu the word is the second column and the tag the fourth, UPOS. ``# newdoc`` starts a document. Other
+    comments, and the words without a whole number, are skipped.
+
+    Tags in the `scheme` "iob1", "iob2", "bioes" or "bilou" are converted to IOB2 exactly. A sequence that breaks its
+    scheme is an error and is not repaired. Tags in the scheme "plain" are taken as they are. None: it is recognised
+    from the whole file, as plain if no tag has a prefix like B- or I-.
 
     Source: Tjong Kim Sang and De Meulder 2003 (CoNLL-2003).
     """
@@ -213,21 +228,34 @@ def read_conll(path: PathLike, *, tag_column: int = -1, scheme: str | None = Non
     documents = []
     lines = []
     columns = None
-    for document, sentence in _sentences(path):
+    is_conllu = pathlib.Path(path).suffix.lower() == ".conllu"
+    word_column = 1 if is_conllu else 0
+    if tag_column is None:
+        tag_column = _UPOS if is_conllu else -1
+    for document, sentence in _sentences(path, is_conllu):
         columns = columns or len(sentence[0][1])
         for number, cells in sentence:
-            _check_cells(f"{path}, line {number}", cells, columns, tag_column)
-        words.append([cells[0] for _, cells in sentence])
+            _check_cells(f"{path}, line {number}", cells, columns, word_column, tag_column)
+        words.append([cells[word_column] for _, cells in sentence])
         tags.append([cells[tag_column].strip(" ") for _, cells in sentence])
         documents.append(document)
         lines.append([number for number, _ in sentence])
     if not words:
         raise ValueError(f"{path}: expected words in columns. Received: a file without any")
     places = [[f"{path}, line {number}" for number in numbers] for numbers in lines]
-    tags = convert_sentences(places, tags, scheme)
+    tags, is_plain = _converted(places, tags, scheme, str(path))
     if set(documents) == {0}:  # no line said where one begins
         documents = list(range(len(words)))
-    return TaggedText(words, tags, documents, str(path), [numbers[0] for numbers in lines])
+    return TaggedText(words, tags, documents, str(path), [numbers[0] for numbers in lines], plain=is_plain)
+
+
+def _converted(places, tags, scheme, name):
+    """(tags in IOB2, False), or (plain tags as they are, True)."""
+    if scheme != PLAIN and not (scheme is None and are_plain(tags)):
+        return convert_sentences(places, tags, scheme, f". The scheme {PLAIN!r} takes all tags as they are"), False
+    count = len(set().union(*tags))
+    _LOGGER.info("%s: %s plain tags, without B- and I-, scored by accuracy", name, count)
+    return [list(each) for each in tags], True
 
 
 def _tagged_words(table, words, tags, scheme):
@@ -240,9 +268,8 @@ def _tagged_words(table, words, tags, scheme):
                 f"{where}: expected lists of words and of as many tags, all strings. "
                 f"Received: {shown(sentence)} and {shown(its_tags)}"
             )
-    converted = convert_sentences(
-        [[where] * len(its_tags) for where, its_tags in zip(places, table[tags], strict=True)], table[tags], scheme
-    )
+    places_of_tags = [[where] * len(its_tags) for where, its_tags in zip(places, table[tags], strict=True)]
+    converted, is_plain = _converted(places_of_tags, table[tags], scheme, table.path or "rows in memory")
     numbers = list(range(len(places)))
     if "document" in table:
         for where, document in zip(places, table["document"], strict=True):
@@ -251,7 +278,7 @@ def _tagged_words(table, words, tags, scheme):
         numbers = [0]
         for before, now in itertools.pairwise(table["document"]):
             numbers.append(numbers[-1] + (before != now))
-    return _tagged(table, table[words], converted, numbers)
+    return _tagged(table, table[words], converted, numbers, is_plain)
 
 
 def _sentences(path, is_conllu: bool = False):
@@ -262,7 +289,7 @@ def _sentences(path, is_conllu: bool = False):
         if "\r" in line:
             raise ValueError(f"{path}, line {number}: a carriage return inside the line. Save the file with LF.")
         cells = line.split("\t") if "\t" in line else re.split(" +", line.strip(" "))
-        is_document = cells[0] == DOCUMENT_START
+        is_document = line.startswith("# newdoc") if is_conllu else cells[0] == DOCUMENT_START
         if is_document or not line.strip(" \t"):
             if sentence:
                 yield document, sentence
@@ -272,17 +299,17 @@ def _sentences(path, is_conllu: bool = False):
             sentence.append((number, cells))
 
 
-def _check_cells(where, cells, columns, tag_column):
+def _check_cells(where, cells, columns, word_column, tag_column):
     if len(cells) != columns or len(cells) < 2:
         expected = f"{columns} columns, as in the first line" if columns > 1 else "a word and its tag at least"
         raise ValueError(f"{where}: expected {expected}. Received: {shown(cells, 500)}")
-    if not -columns <= tag_column < columns or tag_column % columns == 0:
+    if not -columns <= tag_column < columns or tag_column % columns == word_column:
         raise ValueError(
-            f"{where}: expected a tag in column {tag_column} (from 0, which is the word's; negative from "
+            f"{where}: expected a tag in column {tag_column} (from 0; {word_column} is the word's; negative from "
             f"the end). Received: {columns} columns"
         )
-    if not cells[0].strip(" "):
-        raise ValueError(f"{where}: expected a word in the first column. Received: {shown(cells, 500)}")
+    if not cells[word_column].strip(" "):
+        raise ValueError(f"{where}: expected a word in column {word_column}. Received: {shown(cells, 500)}")
 
 
 def read_labelled_columns(

@@ -5,14 +5,18 @@ IOB1    I-LOC  I-PER  I-PER      B-PER  O      B- only after an entity of the sa
 IOB2    B-LOC  B-PER  I-PER      B-PER  O      B- at every entity's first word
 BIOES   S-LOC  B-PER  E-PER      S-PER  O      E- at its last word, S- at the only one
 BILOU   U-LOC  B-PER  L-PER      U-PER  O      the same with L and U
+plain   PROPN  PROPN  PROPN      PROPN  PUNCT  no entities: each tag is a label of its word
 """
 
 import collections
 from collections.abc import Sequence
 
-from kbert.tasks.metrics import precision_recall_f1
+import numpy as np
+
+from kbert.tasks.metrics import accuracy, precision_recall_f1, scores_by_label
 
 _PREFIXES = {"iob1": "BI", "iob2": "BI", "bioes": "BIES", "bilou": "BILU"}
+PLAIN = "plain"
 _OF_BIOES = str.maketrans("LU", "ES")
 
 
@@ -26,16 +30,28 @@ class BrokenTags(ValueError):
 
 def split_tag(tag: str) -> tuple[str, str]:
     """ "B-PER" → ("B", "PER"); "O" → ("O", ""). Anything else raises a ValueError."""
-    prefix, hyphen, type_ = tag.partition("-")
     if tag == "O":
         return "O", ""
-    if len(prefix) != 1 or prefix not in "BIESLU" or not hyphen or not type_:
+    if not has_prefix(tag):
         raise ValueError(f"expected O or a tag like B-PER (prefixes B I E S L U). Received: {tag!r}")
+    prefix, _, type_ = tag.partition("-")
     return prefix, type_
 
 
+def has_prefix(tag: str) -> bool:
+    """Whether a tag is that of a word in an entity, such as B-PER."""
+    prefix, hyphen, type_ = tag.partition("-")
+    return len(prefix) == 1 and prefix in "BIESLU" and bool(hyphen and type_)
+
+
+def are_plain(sentences: Sequence[Sequence[str]]) -> bool:
+    """Whether sentences have tags besides O, and none of them has a prefix."""
+    tags = set().union(*sentences) - {"O"}
+    return bool(tags) and not any(map(has_prefix, tags))
+
+
 def recognise_scheme(sentences: Sequence[Sequence[str]]) -> str:
-    """Detects the scheme of sentences, so that a sentence that breaks it can be found.
+    """Detects the scheme of the entities in sentences, so that a sentence that breaks it can be found.
 
     Files with E or S tags are BIOES, with L or U tags BILOU. Other files are IOB1 if more entities begin with I- than
     with a B- that IOB1 does not need. The rest, and files without entities, are IOB2.
@@ -85,18 +101,18 @@ def to_iob2(tags: Sequence[str], scheme: str) -> list[str]:
 
 
 def convert_sentences(
-    places: Sequence[Sequence[str]], sentences: Sequence[Sequence[str]], scheme: str | None = None
+    places: Sequence[Sequence[str]], sentences: Sequence[Sequence[str]], scheme: str | None = None, hint: str = ""
 ) -> list[list[str]]:
-    """The tags of all sentences in IOB2. `scheme` None is recognised from all of them.
+    """The tags of all sentences in IOB2, from a scheme of entities. `scheme` None is recognised from all of them.
 
-    `places` says where each tag of each sentence is, for messages.
+    `places` says where each tag of each sentence is, for messages. `hint` ends that of a tag without a prefix.
     """
     for where, tags in zip(places, sentences, strict=True):
         for place, tag in zip(where, tags, strict=True):
             try:
                 split_tag(tag)
             except ValueError as error:
-                raise ValueError(f"{place}: {error}") from None
+                raise ValueError(f"{place}: {error}{hint}") from None
     its_scheme = scheme or recognise_scheme(sentences)
     converted = []
     for where, tags in zip(places, sentences, strict=True):
@@ -188,6 +204,18 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
     types = {type_: _scores(entities[type_], guesses[type_], right[type_]) for type_ in sorted(entities | guesses)}
     total = _scores(entities.total(), guesses.total(), right.total())
     return {**total, "accuracy": same / words, "types": types}
+
+
+def tag_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]]) -> dict:
+    """The accuracy of plain tags, and precision, recall and F1 of each.
+
+    Returns:
+        ``{"accuracy", "labels": …}``, the latter from `kbert.tasks.metrics.scores_by_label`, with words as examples.
+    """
+    names = sorted(set().union(*gold, *predicted))
+    numbers = {name: number for number, name in enumerate(names)}
+    labels, guesses = (np.array([numbers[tag] for tags in each for tag in tags]) for each in (gold, predicted))
+    return {"accuracy": accuracy(labels, guesses), "labels": scores_by_label(labels, guesses, names)}
 
 
 def _scores(entities, guesses, right):

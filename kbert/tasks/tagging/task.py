@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 
+from kbert.checks import shown
 from kbert.options import Count
 from kbert.tasks.tagging.readers import (
     TaggedText,
@@ -14,7 +15,7 @@ from kbert.tasks.tagging.readers import (
     learn_tags,
     read_tagged,
 )
-from kbert.tasks.tagging.tag_scheme import entity_scores
+from kbert.tasks.tagging.tag_scheme import entity_scores, tag_scores
 from kbert.tasks.task import (
     Evaluation,
     Task,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer
 
 _METRICS = ("f1", "precision", "recall", "accuracy")
+_OF_PLAIN = ("accuracy",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,15 +45,17 @@ class Tagging(Task):
     Its model answers ``words`` and ``tags`` of a text, or its ``entities``. A served model offers both.
 
     Args:
-        scheme: the tagging scheme: "iob1", "iob2" (also called BIO), "bioes" or "bilou". None: recognised.
-        tag_column: the number of the tag's column in CoNLL files, from 0. Negative: from the end.
+        scheme: the tagging scheme of entities: "iob1", "iob2" (also called BIO), "bioes" or "bilou". "plain" takes tags
+            such as DET as labels of their words. None: recognised, as plain if no tag has a prefix like B- or I-.
+        tag_column: the number of the tag's column in CoNLL files, from 0. Negative: from the end. None: the last, in a
+            .conllu the fourth, UPOS.
         context: "document" reads words with as much of their document as fits in a window, "sentence" only with their
             sentence.
         doc_stride: tokens from one window to the next, at most half a window. None: half a window.
         labels: all tags, in the order of the logits. None: the tags of the training examples.
         tagging_output: what a model answers with: the "tags" of all words, or "entities".
         metrics: one or more of ``f1, precision, recall`` (of entities) and ``accuracy`` (of tags). The first one
-            chooses the best epoch.
+            chooses the best epoch. Plain tags are scored by ``accuracy``.
 
     Raises:
         ValueError: an unknown scheme or context, or unknown metrics.
@@ -62,8 +66,8 @@ class Tagging(Task):
         train, dev = task.read("eng.train"), task.read("eng.testa")
     """
 
-    scheme: Literal["iob1", "iob2", "bioes", "bilou"] | None = None
-    tag_column: int = -1
+    scheme: Literal["iob1", "iob2", "bioes", "bilou", "plain"] | None = None
+    tag_column: int | None = None
     context: Literal["document", "sentence"] = "document"
     doc_stride: Count | None = of_model(None)
     labels: tuple[str, ...] | None = of_model(None)
@@ -76,7 +80,6 @@ class Tagging(Task):
     reading = ("scheme", "tag_column", "context")
     heads = ("tagger_head",)
     playground_views = ("entities",)
-    prediction_options = {"tagging_output": "entities"}
 
     def __post_init__(self):
         super().__post_init__()
@@ -107,16 +110,43 @@ class Tagging(Task):
             "entities": answering(pipeline, answers[EntityAnswers]),
         }
 
+    def prediction_options(self) -> dict[str, Any]:
+        """Entities, unless every word has a tag, as a part of speech."""
+        return {"tagging_output": "entities"} if self.labels is None or "O" in self.labels else {}
+
     def read(self, data: Any) -> TaggedText:
         return _with_tag_names(read_tagged(data, tag_column=self.tag_column, scheme=self.scheme))
 
     def for_training(self, train: TaggedText) -> tuple[Self, TaggedText]:
         tags = self.labels or train.tag_names or learn_tags(train)
         if len(tags) < 2:
-            raise ValueError(f"{train.path or 'the tagged text'}: expected at least one entity. Received: only O")
+            expected = "two different tags" if train.plain else "one entity"
+            raise ValueError(
+                f"{train.path or 'the tagged text'}: expected at least {expected}. Received: only {tags[0]}"
+            )
         if self.labels:
             check_tags(train, tags)
-        return dataclasses.replace(self, labels=tuple(tags)), train
+        return dataclasses.replace(self, labels=tuple(tags), metrics=self._metrics_of(train)), train
+
+    def _metrics_of(self, tagged: TaggedText) -> tuple[str, ...]:
+        """The metrics that suit the tags: entities have all, plain tags accuracy."""
+        if not tagged.plain:
+            return self.metrics
+        if self.metrics not in (_METRICS, _OF_PLAIN):
+            raise ValueError(
+                f"Tagging: tags without B- and I- are scored by {_OF_PLAIN[0]!r}. Received: metrics={self.metrics!r}"
+            )
+        return _OF_PLAIN
+
+    def check_examples(self, pipeline: "Pipeline", examples: TaggedText) -> None:
+        self._metrics_of(examples)
+        labels = pipeline.answers.labels
+        tags = set().union(*examples.tags)
+        if examples.plain and not tags - {"O"} & set(labels):
+            raise ValueError(
+                f"Tagging: the examples have none of the model's tags, {shown(list(labels))}. Received: "
+                f"{shown(sorted(tags))}"
+            )
 
     def settings(self, train: TaggedText) -> dict[str, Any]:
         task, _ = self.for_training(train)
@@ -142,7 +172,7 @@ class Tagging(Task):
         return dataclasses.replace(
             train,
             words=[*train.words, *words],
-            tags=[*train.tags, *(["O"] * len(text) for text in words)],
+            tags=[*train.tags, *([train.tags[0][0]] * len(text) for text in words)],  # any: they are not learned
             documents=[*train.documents, *range(last + 1, last + 1 + len(words))],
             lines=(),
         )
@@ -179,7 +209,7 @@ class Tagging(Task):
         static: bool = False,
         choose: bool = False,
     ) -> Evaluation:
-        from kbert.tasks.tagging.evaluation import entity_views, evaluate_tagger, write_predictions
+        from kbert.tasks.tagging.evaluation import entity_views, evaluate_tagger, tag_views, write_predictions
 
         scores, predicted = evaluate_tagger(
             pipeline.model,
@@ -193,11 +223,13 @@ class Tagging(Task):
         def write(directory):
             write_predictions(pathlib.Path(directory) / "predictions.txt", examples, predicted)
 
-        return Evaluation(scores, predicted, write=write, show=lambda: entity_views(examples, predicted, scores))
+        views = tag_views if examples.plain else entity_views
+        return Evaluation(scores, predicted, write=write, show=lambda: views(examples, predicted, scores))
 
     def baseline_scores(self, answer: str, examples: TaggedText) -> dict[str, float]:
-        scores = entity_scores(examples.tags, [[answer] * len(tags) for tags in examples.tags])
-        return {name: scores[name] for name in self.metrics}
+        score = tag_scores if examples.plain else entity_scores
+        scores = score(examples.tags, [[answer] * len(tags) for tags in examples.tags])
+        return {name: scores[name] for name in self._metrics_of(examples)}
 
 
 def _half(sequence_length: int) -> int:

@@ -108,7 +108,7 @@ def test_what_is_wrong_is_named_by_file_and_line(tmp_path):
         (["a B-X", "b VBZ"], "line 2: expected O or a tag like B-PER .* Received: 'VBZ'"),
         (["a B-X", "b"], r"line 2: expected 2 columns, as in the first line. Received: \['b'\]"),
         (["a"], "line 1: expected a word and its tag"),
-        (["\tO"], "line 1: expected a word in the first column"),
+        (["\tO"], "line 1: expected a word in column 0"),
         (["", "-DOCSTART- O", ""], "expected words in columns"),
         (["a O", "EU B-X\rrejects O\r\rPeter B-X"], "line 2: a carriage return inside the line"),
         owner="a.txt.*",

@@ -389,6 +389,11 @@ class Classification(TextTask):
             return from_table(table, **columns)
         if not all(isinstance(cell, str) for cell in table[self.label]):
             table[self.label] = self._joined(table)
+        elif self.label_separator and self._are_switches(
+            cells := split_labels(table[self.label], self.label_separator)
+        ):
+            table[self.label] = cells  # such as "1|0"
+            table[self.label] = self._joined(table)
         if self.label_separator is not None:
             sets = split_labels(table[self.label], self.label_separator)
             labels = distinct_labels(label for labels_of_row in sets for label in labels_of_row)

@@ -51,6 +51,18 @@ def test_a_table_of_0_and_1_has_named_labels(kind):
     assert [row["label"] for row in examples] == [["sad"], ["funny"], ["sad", "funny"]]
 
 
+def test_a_table_of_0_and_1_in_a_file(tmp_path):
+    task = kbert.tasks.Classification(label_separator="|", labels=["sad", "funny"])
+    (tmp_path / "a.jsonl").write_text('{"text": "a", "label": [1, 0]}\n{"text": "b", "label": [false, true]}\n')
+    write_table(tmp_path / "a.csv", [("a", "1|0"), ("b", "0|1")])
+    for name in ("a.jsonl", "a.csv"):
+        assert [row["label"] for row in task.read(tmp_path / name)] == [["sad"], ["funny"]]
+        with pytest.raises(
+            ValueError, match=rf"{name}, line .*: 'label' is a list of 2 times 0 or 1, but the labels have"
+        ):
+            TASK.read(tmp_path / name)
+
+
 def test_a_table_of_0_and_1_without_names_is_an_error():
     task = kbert.tasks.Classification(label="moods", label_separator="|")
     for each, expected in (

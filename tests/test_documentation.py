@@ -27,6 +27,7 @@ _WHOLE = re.compile(  # a line of code; prose may begin with the name, too
     re.MULTILINE,
 )
 _NAMED = re.compile(r"`(kbert|recipes/\w+\.py) ([^`\n]*)`")
+_SCRIPT = re.compile(r"(recipes/(?:experiments|benchmarks)/\w+\.py)([^`\n]*)")  # with argparse
 _ENDS = re.compile(r" (?:#|\||>|&&|;).*")
 
 
@@ -69,6 +70,17 @@ def test_every_flag_that_is_named_exists(page, program, arguments):
     known = "".join(make_parser(program, command, task).format_help() for task in tasks)
     unknown = [word for word in words if word.startswith("--") and not re.search(rf"{word}\b", known)]
     assert not unknown, f"{page}: {program} {arguments} has no {unknown}"
+
+
+def test_scripts_that_are_shown_exist_with_their_flags():
+    shown = {command for page in PAGES for command in _SCRIPT.findall(page.read_text(encoding="utf-8"))}
+    shared = "".join((RECIPES / name).read_text() for name in ("experiments/experiment.py", "benchmarks/turns.py"))
+    for script, arguments in sorted(shown):
+        text = (ROOT / script).read_text(encoding="utf-8") + shared
+        flags = re.findall(r" --([\w-]+)", _ENDS.sub("", arguments))
+        missing = [flag for flag in flags if f'"--{flag}"' not in text and f"{flag.replace('-', '_')}=" not in text]
+        assert not missing, f"{script} {arguments}"
+    assert len({script for script, _ in shown}) > 12
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

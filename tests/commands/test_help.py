@@ -1,4 +1,4 @@
-"""Every command and recipe explains itself at once: without TensorFlow and Keras, whose import takes seconds."""
+"""Every command explains itself at once: without TensorFlow and Keras, whose import takes seconds."""
 
 import os
 import subprocess
@@ -10,9 +10,8 @@ from helpers.paths import ROOT
 import kbert
 from kbert.commands import COMMANDS, help_text, main
 
-RECIPES = sorted(path.stem for path in (ROOT / "recipes").glob("*.py"))
 PROGRAM = """
-import importlib, sys
+import sys
 
 class Blocked:
     def find_spec(self, name, path, target=None):
@@ -24,7 +23,6 @@ from kbert.cli import execute
 from kbert.commands import COMMANDS
 
 commands = {f"kbert {word}": command for word, command in COMMANDS.items()}
-commands |= {f"recipes/{name}.py": importlib.import_module(name).COMMAND for name in sys.argv[1:]}
 for name, command in commands.items():
     print("=== " + name)
     try:
@@ -39,8 +37,8 @@ for name, command in commands.items():
 @pytest.fixture(scope="module")
 def helps(tmp_path_factory):
     """What each command prints."""
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'recipes'}", "COLUMNS": "120"}
-    command = [sys.executable, "-c", PROGRAM, *RECIPES]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    command = [sys.executable, "-c", PROGRAM]
     away = tmp_path_factory.mktemp("away")
     done = subprocess.run(command, cwd=away, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
@@ -49,7 +47,7 @@ def helps(tmp_path_factory):
 
 
 def test_help_needs_no_tensorflow(helps):
-    assert len(helps) == len(COMMANDS) + len(RECIPES)
+    assert len(helps) == len(COMMANDS)
     for name, text in helps.items():
         assert f"usage: {name}" in text and text.strip().endswith("status 0"), text
     assert "[UNK] 100" in helps["kbert vocabulary"] and "--size N" in helps["kbert vocabulary"]

@@ -27,7 +27,7 @@ class TokenEmbedding(keras.layers.ReversibleEmbedding):
 
     An id outside [0, V), also a negative one, is an error on TensorFlow's and PyTorch's CPU. Where a device cannot
     raise errors, it has the nearest id's vector under TensorFlow's XLA, NaN on JAX and zeros on TensorFlow's GPU
-    without XLA. `kbert.models` checks ids in NumPy arrays before that, on all devices.
+    without XLA. The models check ids in NumPy arrays, and in a tf.data.Dataset with labels, before that.
 
     Args:
         vocabulary_size: V.

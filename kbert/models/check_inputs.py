@@ -97,10 +97,15 @@ def checked_inputs(model: "BertModel", inputs: Any) -> Any:
 
 def ids_outside(model: "BertModel", inputs: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
     """Yields (message, ids, bools: which have no row in their table) for the ids among a model's inputs."""
-    sizes = {"token_ids": model.config.vocabulary_size, "segment_ids": model.config.num_segments}
+    config = model.config
+    sizes = {
+        "token_ids": config.vocabulary_size,
+        "segment_ids": config.num_segments,
+        "position_ids": config.max_sequence_length,
+    }
     for name, size in sizes.items():
         if name in inputs:
-            pad = f", where {model.config.pad_token_id} is [PAD]" if name == "token_ids" else ""
+            pad = f", where {config.pad_token_id} is [PAD]" if name == "token_ids" else ""
             message = f"{type(model).__name__}: `{name}` must be from 0 to {size - 1}{pad}. Received:"
             yield message, inputs[name], (inputs[name] < 0) | (inputs[name] >= size)
 

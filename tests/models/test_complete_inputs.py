@@ -149,6 +149,12 @@ def test_ids_outside_their_table_are_refused(jit_compile):
         wrong_inputs(call, *OUTSIDE)
 
 
+def test_positions_outside_their_table_are_refused():
+    batch = FULL | {"part_ids": np.ones_like(IDS), "position_ids": np.full_like(IDS, CONFIG.max_sequence_length)}
+    with pytest.raises(ValueError, match="`position_ids` must be from 0 to 511. Received: 512 in row 0, position 0"):
+        BertEncoder(CONFIG, num_parts=1).predict(batch)
+
+
 @pytest.mark.parametrize("inputs", [with_id(-1), with_id(50)["token_ids"], with_id(2, "segment_ids")])
 def test_ids_outside_their_table_are_found_in_a_dataset(inputs):
     model = BertClassifier(CONFIG)

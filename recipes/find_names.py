@@ -3,8 +3,7 @@
     python recipes/find_names.py 'wiki/*.gz' --output names.txt
     kbert pretrain records --names names.txt --size tiny --steps 40000 --output runs/names
 
-This is a row of the table ``masking`` of recipes/ablations.py. Names are found by their capitals, so an uncased model
-needs the cased text from which its records were made.
+Names are found by their capitals, so an uncased model needs the cased text from which its records were made.
 """
 
 import itertools

@@ -11,6 +11,8 @@ set, AX. The paper skips WNLI: --constant answers with the most frequent label o
 import pathlib
 import zipfile
 
+import numpy as np
+
 import kbert
 from kbert.cli import Command, run_command
 from kbert.options import Count, PathLike
@@ -113,8 +115,6 @@ def read_texts(directory: PathLike, files: list[str], task) -> tuple[list[str], 
 
 def predict(pipelines: list, columns: dict[str, list[str]], batch_size: int) -> list[str]:
     """The label with the highest mean probability, or the mean score with three decimals."""
-    import numpy as np
-
     outputs = [pipeline.predict(columns, batch_size=batch_size, verbose=0) for pipeline in pipelines]
     if "score" in outputs[0]:  # STS-B
         return [f"{score:.3f}" for score in np.clip(np.mean([output["score"] for output in outputs], axis=0), 0, 5)]

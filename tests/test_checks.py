@@ -22,7 +22,6 @@ from kbert.corpus.write_records import write_records
 from kbert.finetuning.predict_file import predict_file
 from kbert.inspection import MaskedExamples, TensorBoard
 from kbert.layers.attention_bias import AttentionBias
-from kbert.layers.bilstm import BiLstm
 from kbert.optim.lamb import Lamb
 from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor
 from kbert.preprocessing.preprocessor import TextPreprocessor
@@ -111,7 +110,6 @@ MADE = {
     "BertPretrainer": (lambda **flag: kbert.BertPretrainer(ONE, **flag), "next_sentence masked_lm tied"),
     "BertClassifier": (lambda **flag: kbert.BertClassifier(ONE, **flag), "multi_label"),
     "AttentionBias": (AttentionBias, "causal"),
-    "BiLstm": (BiLstm, "return_sequences"),
     "AdamW": (kbert.AdamW, "bias_correction"),
     "Lamb": (Lamb, "bias_correction"),
     "EmbeddingAnswers": (EmbeddingAnswers, "normalize"),

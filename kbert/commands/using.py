@@ -254,7 +254,7 @@ def features(
     Returns:
         dict: ``texts`` and ``output``.
     """
-    from kbert.finetuning.features.extract import check_layers, text_features, write_features
+    from kbert.finetuning.features import check_layers, text_features, write_features
     from kbert.preprocessing.window_preprocessors import TaggingPreprocessor
     from kbert.tasks.table import iterate_lines
     from kbert.training.hardware import choose_hardware

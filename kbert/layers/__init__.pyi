@@ -1,5 +1,4 @@
 from kbert.layers.attention_bias import AttentionBias as AttentionBias
-from kbert.layers.bilstm import BiLstm as BiLstm
 from kbert.layers.choices import MergeChoices as MergeChoices
 from kbert.layers.choices import SplitChoices as SplitChoices
 from kbert.layers.embedding_block import EmbeddingBlock as EmbeddingBlock
@@ -12,7 +11,6 @@ from kbert.layers.lora_dense import LoraDense as LoraDense
 from kbert.layers.masked_lm_head import MaskedLMHead as MaskedLMHead
 from kbert.layers.pooler import Pooler as Pooler
 from kbert.layers.replica_dropout import ReplicaDropout as ReplicaDropout
-from kbert.layers.scalar_mix import ScalarMix as ScalarMix
 from kbert.layers.self_attention import SelfAttention as SelfAttention
 from kbert.layers.sinusoidal_positions import SinusoidalPositions as SinusoidalPositions
 from kbert.layers.task_head import TaskHead as TaskHead

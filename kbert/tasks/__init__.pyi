@@ -9,6 +9,7 @@ from kbert.tasks.pretraining import NextSentence as NextSentence
 from kbert.tasks.pretraining import Pretraining as Pretraining
 from kbert.tasks.similarity import Similarity as Similarity
 from kbert.tasks.span.task import SpanExtraction as SpanExtraction
+from kbert.tasks.tagging.tag_scheme import entity_scores as entity_scores
 from kbert.tasks.tagging.task import Tagging as Tagging
 from kbert.tasks.task import Evaluation as Evaluation
 from kbert.tasks.task import Task as Task

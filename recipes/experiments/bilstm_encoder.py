@@ -5,7 +5,6 @@ Section 5.1 of the paper. It is for scores: no format of weights holds such a mo
 
 import keras
 
-from kbert.layers import BiLstm
 from kbert.models import BertEncoder, BertModel
 from kbert.training.hardware import choose_hardware
 from kbert.weights import load_pretrained
@@ -30,8 +29,10 @@ class BilstmEncoder(BertModel):
     num_parts = None
 
     def __init__(self, encoder: BertEncoder, is_of_texts: bool):
-        lstm = BiLstm(return_sequences=not is_of_texts, dtype=encoder.dtype_policy, name="bilstm")
-        states = lstm(encoder(encoder.input)["sequence_output"], encoder.input["padding_mask"])
+        units = encoder.config.hidden_dim // 2  # in each direction; without cuDNN's kernel, which XLA cannot compile
+        lstm = keras.layers.LSTM(units, return_sequences=not is_of_texts, use_cudnn=False, dtype=encoder.dtype_policy)
+        lstm = keras.layers.Bidirectional(lstm, dtype=encoder.dtype_policy, name="bilstm")
+        states = lstm(encoder(encoder.input)["sequence_output"], mask=encoder.input["padding_mask"])
         outputs = {"pooled_output" if is_of_texts else "sequence_output": states}
         super().__init__(encoder.input, outputs, dtype=encoder.dtype_policy)
         self.config = encoder.config

@@ -32,10 +32,16 @@ def source(tmp_path_factory):
 def test_a_head_reads_the_new_layer(source, task):
     encoder = bilstm_encoder(source, task, seed=3, dropout=0.0)
     model = HEADS[task](encoder)
-    before = {name: np.array(values) for name, values in model(plain_batch()).items()}
+    batch = plain_batch()
+    before = {name: np.array(values) for name, values in model(batch).items()}
+    mask = batch["padding_mask"]
+    padded_otherwise = batch | {"token_ids": np.where(mask, batch["token_ids"], 7)}
+    real = np.array(mask) if task in ("tagging", "span") else slice(None)
+    for name, values in model(padded_otherwise).items():
+        np.testing.assert_array_equal(np.array(values)[real], before[name][real])
     lstm = encoder.get_layer("bilstm")
     lstm.set_weights([0.0 * values for values in lstm.get_weights()])
-    for name, values in model(plain_batch()).items():
+    for name, values in model(batch).items():
         assert np.ptp(np.array(values), axis=(0, 1) if task == "tagging" else 0).max() == 0 and np.ptp(before[name]) > 0
     again = bilstm_encoder(source, task, seed=3).get_layer("bilstm").get_weights()
     other = bilstm_encoder(source, task, seed=4).get_layer("bilstm").get_weights()

@@ -35,7 +35,7 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "evaluate-pretraining": ("<records>", "--source", "<init>", "--output", "<new.json>"),
     "export": ("--source", "<classifier>", "--output", "<new>"),
     "features": ("--source", "<init>", "--input", "<texts.txt>", "--layers", -1, "--output", "<new.jsonl>"),
-    "features_bilstm": (*as_flags(train="<tags.conll>", dev="<tags.conll>"), *FIT),
+    "features_bilstm": (*as_flags(train="<tags.conll>", dev="<tags.conll>", units=4), *FIT),
     "fill-mask": ("a [MASK]", "--source", "<init>"),
     "find_names": ("<cased.txt>", "--output", "<new.txt>", "--min-count", 1),
     "find_entities": (*as_flags(train="<tags.conll>", dev="<tags.conll>"), *FIT),
@@ -78,7 +78,6 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "query": ("--question", "who", "--context-file", "<texts.txt>", "--model", "squad"),
     "quickstart": ("--output", "<new>", "--steps", 1),
     "records": ("<corpus.txt>", "--vocabulary", "<vocab.txt>", "--output", "<new>", "--held-out", 0.2),
-    "tag-features": (*as_flags(train="<tags.conll>", dev="<tags.conll>", source="<init>", output="<new>"), *SHORT),
     "triviaqa": ("--questions", "<questions.json>", "--evidence", "<evidence>", "--output", "<new.json>"),
     "two_tasks": ("--table", "<stars.csv>", *FIT),
     "vocabulary": ("<corpus.txt>", "--size", 50, "--output", "<new.txt>"),
@@ -100,9 +99,9 @@ MORE = {  # other flags that take a path
         ("--source", "<init>", "--output", "<new>", "--compare", "<classifier>"),
     ],
 }
-NO_PATHS = {"pretrain_on_gpu"}  # on JAX: tests/experiments/test_pretrain_on_gpu.py
+NO_PATHS = {"pretrain_on_gpu", "predict_with_beam"}  # on JAX, and a Beam pipeline: each has a test of its own
 PRETRAINING, CORPUS = "kbert.pretraining.run.run_pretraining", "kbert.pretraining.run.corpus_data"
-TRAINERS = ("kbert.finetuning.run_finetuning", "kbert.finetuning.features.train", PRETRAINING)
+TRAINERS = ("kbert.finetuning.run_finetuning", PRETRAINING)
 BEFORE_AN_OUTPUT = {
     **{f"{trainer}.fit_steps": None for trainer in TRAINERS},  # an output is looked at before any training
     f"{CORPUS}.choose_packing": lambda settings, *others: settings.with_packing(False),

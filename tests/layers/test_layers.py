@@ -5,7 +5,6 @@ import pytest
 from helpers.layer_harness import run_layer_test
 
 from kbert.layers.attention_bias import AttentionBias
-from kbert.layers.bilstm import BiLstm
 from kbert.layers.choices import MergeChoices, SplitChoices
 from kbert.layers.embedding_block import EmbeddingBlock, TokenEmbedding
 from kbert.layers.encoder_block import EncoderBlock
@@ -45,7 +44,6 @@ BLOCK = (
     + under("feed_forward_layer_norm", NORM)
 )
 EMBEDDINGS = [f"{name}_embedding/embeddings" for name in ("token", "segment", "position")] + under("layer_norm", NORM)
-LSTM = [f"{way}/lstm_cell/{leaf}" for way in ("forward", "backward") for leaf in ("kernel", "recurrent_kernel", "bias")]
 TABLES = {"vocabulary_size": 37, "hidden_dim": 12, "max_sequence_length": 11, "dropout": 0.2}
 
 CASES = {
@@ -59,8 +57,6 @@ CASES = {
         [path for path in EMBEDDINGS if "position" not in path],
     ),
     "sinusoidal_positions": (SinusoidalPositions, {"hidden_dim": 12}, [POSITIONS], []),
-    "bilstm": (BiLstm, {}, [X, MASK], LSTM),
-    "bilstm_of_a_text": (BiLstm, {"return_sequences": False}, [X, MASK], LSTM),
     "attention_bias": (AttentionBias, {}, [MASK], []),
     "attention_bias_causal": (AttentionBias, {"causal": True}, [MASK], []),
     "attention_bias_packed": (AttentionBias, {}, [MASK, PARTS], []),
@@ -83,7 +79,7 @@ CASES = {
 }
 
 
-VARIANTS = ("embedding_block_packed", "embedding_block_sinusoidal", "bilstm_of_a_text", "attention_bias_causal")
+VARIANTS = ("embedding_block_packed", "embedding_block_sinusoidal", "attention_bias_causal")
 VARIANTS += ("attention_bias_packed", "pooler_packed", "pooler_packed_last")  # of layers beside them
 EVERY = [pytest.param(case, marks=pytest.mark.slow if case in VARIANTS else ()) for case in CASES]
 

@@ -1,12 +1,10 @@
 """Scores are float32 whatever the dtype policy, and wherever it comes from."""
 
 import keras
-import numpy as np
 import pytest
 from helpers.batches import choice_batch, config, packed_batch, plain_batch, pretraining_batch
 from helpers.slow_but import slow_but
 
-from kbert.finetuning.features.tagger import feature_tagger
 from kbert.keras_compat import all_layers
 from kbert.models.average import average_models
 from kbert.models.classifier import BertClassifier
@@ -17,7 +15,6 @@ from kbert.models.regressor import BertRegressor
 from kbert.models.span_extractor import BertSpanExtractor
 from kbert.models.tagger import BertTagger
 
-FEATURES = {"features": np.ones((2, 3, 4, 12), "float32"), "mask": np.ones((2, 3), bool)}
 MODELS = {
     "classifier": (BertClassifier, {}, plain_batch),
     "regressor": (BertRegressor, {}, plain_batch),
@@ -68,14 +65,6 @@ def test_scores_are_float32(name, policy):
     assert policies(from_global) == {policy}
     assert types(from_global(batch())) == types(from_global.output) == {"float32"}
     assert policies(make(config(num_layers=1), dtype="float32", **arguments)) == {"float32"}  # the one passed wins
-
-
-def test_those_of_the_feature_based_tagger(policy):
-    if policy == "bfloat16":
-        pytest.skip("Keras cannot make the weights of an LSTM in bfloat16")
-    keras.config.set_dtype_policy(policy)
-    model = feature_tagger("weighted-sum-last-four", 4, 12, num_labels=3, units=2)
-    assert types(model(FEATURES)) == types(model.output) == {"float32"}
 
 
 def test_hidden_states_have_the_compute_type_and_attention_float32(policy):

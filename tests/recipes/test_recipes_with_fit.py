@@ -249,15 +249,12 @@ def test_distill_never_takes_the_scores_of_another_run(home, tmp_path):
             run(**more)
 
 
-@pytest.mark.parametrize("recipe", ["find_entities", "features_bilstm"])
-def test_entities(home, tmp_path, recipe):
+def test_find_entities(home, tmp_path):
     flags = as_flags(train=home / "train.conll", dev=home / "dev.conll", source=home / "init", output=tmp_path)
-    more = as_flags(units=4) if recipe == "features_bilstm" else ()
-    scores = run_recipe(recipe, *flags, *SHORT, *more)
+    scores = run_recipe("find_entities", *flags, *SHORT)
     assert 0 <= scores["f1"] <= 1
-    assert run_recipe(recipe, *flags, *SHORT, *more) == scores
-    if recipe == "find_entities":
-        assert "B-CON" in kbert.load_pretrained(tmp_path).pretrained.settings.task.labels
+    assert run_recipe("find_entities", *flags, *SHORT) == scores
+    assert "B-CON" in kbert.load_pretrained(tmp_path).pretrained.settings.task.labels
 
 
 @pytest.mark.slow  # models/test_shared_encoder.py

@@ -18,7 +18,7 @@ from helpers.run_recipe import as_flags
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 from kbert import cli as program
-from kbert.finetuning.features.extract import write_features
+from kbert.finetuning.features import write_features
 from kbert.training.logs import read_history
 from kbert.training.resume import fit_steps
 from kbert.training.signals import Interrupted

@@ -181,11 +181,22 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
     An entity is right if its first and last word and its type are. Undefined values (nothing predicted, no entities)
     are 0, as in conlleval. Entities do not cross sentence borders.
 
+    Args:
+        gold: the right tags of each sentence, B-, I- and O.
+        predicted: as many of each.
+
     Returns:
         ``{"precision", "recall", "f1", "accuracy", "entities", "predicted_entities", "types": {type: {"precision",
             "recall", "f1", "entities", "predicted_entities"}}}``, with fractions in [0, 1].
 
+    Raises:
+        ValueError: no words, or sentences of other lengths.
+
     Source: Tjong Kim Sang and Buchholz 2000, the script conlleval.
+
+    Example::
+
+        entity_scores([["B-PER", "I-PER", "O"]], [["B-PER", "O", "O"]])["f1"]  # 0.0
     """
     words = sum(map(len, gold))
     if not words:

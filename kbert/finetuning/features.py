@@ -5,8 +5,6 @@ Shapes: W windows, S sequence, L layers, H hidden, n words or tokens.
 
 import itertools
 import json
-import math
-import os
 import pathlib
 import zipfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,12 +13,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from kbert.files import atomic_file, explain_full_disk
+from kbert.files import atomic_file
 from kbert.locks import locked_output
 from kbert.options import PathLike
 from kbert.preprocessing.buckets import limit_batch_size, padding_for, trim_padding
-from kbert.tasks.tagging.evaluation import INPUTS, TaggedWindows
-from kbert.tasks.tagging.readers import TaggedText
+from kbert.tasks.tagging.evaluation import INPUTS
 from kbert.training.callbacks import PredictionProgress
 
 if TYPE_CHECKING:
@@ -107,45 +104,6 @@ def _token_positions(batch: dict, row: int) -> np.ndarray:
     order = np.argsort(batch["window_token"].reshape(-1)[inside])
     sep = windows[-1] * size + batch["padding_mask"][windows[-1]].sum() - 1
     return np.concatenate([[windows[0] * size], inside[order], [sep]]).astype(int)
-
-
-def write_word_features(
-    path: PathLike,
-    encoder: "BertEncoder",
-    preprocessor: "TaggingPreprocessor",
-    tagged: TaggedText,
-    layers: Sequence[int],
-    *,
-    context: str = "document",
-    batch_size: int = 32,
-) -> None:
-    """Writes the features of all words of a tagged text to a .npy file, float16 [n, L, H], atomically.
-
-    A word has the features of its first token, from the window in which it has the most context. float16 halves the
-    file and changes hidden states by less than a thousandth.
-    """
-    path = pathlib.Path(path)
-    if path.exists():
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    windows = TaggedWindows.from_tagged_text(tagged, preprocessor, [], context)
-    position = windows.batch["word_position"]
-    position = position[position >= 0]  # [n]
-    size = windows.batch["token_ids"].shape[1]
-    by_place = np.argsort(position, kind="stable")
-    shape = (len(position), len(layers), encoder.config.hidden_dim)
-    with explain_full_disk(path, 2 * math.prod(shape)), atomic_file(path, "wb") as file:
-        written = np.lib.format.open_memmap(file.name, mode="w+", dtype="float16", shape=shape)
-        # A full disk detected later would end the process.
-        os.posix_fallocate(file.fileno(), 0, os.path.getsize(file.name))
-        progress = PredictionProgress(len(windows.batch["token_ids"]), batch_size, what="windows read")
-        for start, states in window_states(encoder, windows.batch, layers, batch_size):
-            first, last = np.searchsorted(position[by_place], [start * size, (start + len(states)) * size])
-            words = by_place[first:last]
-            window, place = np.divmod(position[words], size)
-            written[words] = states[window - start, place]
-            progress.done(start + len(states))
-        written.flush()
 
 
 def write_features(path: PathLike, texts: Iterable[tuple[list[str], np.ndarray]], layers: Sequence[int]) -> int:

@@ -1,1 +1,0 @@
-"""The feature-based approach: fixed hidden states, and a tagger on them."""

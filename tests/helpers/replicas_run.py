@@ -39,7 +39,7 @@ def pretrain(hardware, output, **parts):
         if parts:
             model.compile(model.optimizer, **parts)
     batch = next(iter(tiny.make_dataset(300)))
-    board = TensorBoard(os.path.join(output, "logs"), batch=batch, graph=not parts)
+    board = TensorBoard(os.path.join(output, "logs"), batch=batch)
     history = fit_steps(
         model,
         tiny.make_dataset,

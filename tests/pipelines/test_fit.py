@@ -202,7 +202,7 @@ def test_a_backup_is_restored(tmp_path):
 
 def test_our_own_callbacks_see_the_model(tmp_path, caplog):
     caplog.set_level("INFO", logger="kbert")
-    board = kbert.inspection.TensorBoard(tmp_path, graph=False)
+    board = kbert.inspection.TensorBoard(tmp_path)
     make().fit(TEXTS[:4], NAMES[:4], callbacks=[board, ConsoleProgress()], verbose=0)
     assert board.model is make().model and "step 1" in caplog.text and "accuracy" in caplog.text
     assert any((tmp_path / "train").iterdir())

@@ -118,7 +118,7 @@ MADE = {
         lambda **flag: FillMaskPreprocessor(tiny_tokenizer(), 9, **flag),
         "causal special_tokens_in_text",
     ),
-    "TensorBoard": (lambda **flag: TensorBoard("logs", **flag), "graph wait_for_finish"),
+    "TensorBoard": (lambda **flag: TensorBoard("logs", **flag), "wait_for_finish"),
 }
 
 

@@ -1,4 +1,4 @@
-"""From text to answers in a few minutes, on any laptop, without downloading data.
+"""From text to answers in four to nine minutes on two cores, on Linux and without downloading data.
 
     python recipes/quickstart.py
 
@@ -46,7 +46,7 @@ SEEDS = (0, 1, 2)
 
 
 def quickstart(*, output: PathLike = pathlib.Path("runs/quickstart"), steps: Count = 700) -> dict:
-    """Runs everything once, from text to a served answer.
+    """Runs everything once, from text to the answers of an exported model.
 
     Args:
         output: new directory for all results.

@@ -129,3 +129,18 @@ def test_the_pages_have_the_figures_of_the_files(page, values):
     figures = FIGURES[page].format(**values).split()
     missing = [figure for figure in figures if not re.search(rf"(?<![\d.,]){re.escape(figure)}(?!\d|[.,]\d)", text)]
     assert not missing, f"{page} does not have these figures of the files"
+
+
+def test_the_readme_has_the_speeds_of_the_performance_page():
+    """Where a peer is faster, too."""
+    page, readme = ((ROOT / name).read_text(encoding="utf-8") for name in ("docs/performance.md", "README.md"))
+    row = re.search(r"^\| mini, 32 × 128, bfloat16, AMX \| ([\d, |]+) \|", page, re.MULTILINE)[1]
+    kbert, hub, torch, equal = (int(cell.replace(",", "")) for cell in row.split(" | "))
+    training = f"| 1 | {torch / kbert:.2f} ({equal / kbert:.2f} at equal work) | {hub / kbert:.2f} |"
+    found = re.search(
+        r"encodes faster\*\*: ([\d,]+) tokens/s, against ([\d,]+) for kbert and ([\d,]+) for keras-hub", page
+    )
+    torch, kbert, hub = (int(number.replace(",", "")) for number in found.groups())
+    encoding = f"| 1 | {torch / kbert:.2f} | {hub / kbert:.2f} |"
+    for name, cells in (("training", training), ("encoding", encoding)):
+        assert f"| [{name} speed](docs/performance.md#{name}): mini, bfloat16, AMX {cells}" in readme

@@ -70,6 +70,7 @@ def test_versions_and_types():
     import kbert
 
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text("utf-8"))
+    assert citation["type"] == "software" and "preferred-citation" not in citation  # which GitHub shows instead
     assert citation["version"] == PROJECT["project"]["version"] == kbert.__version__
     assert (ROOT / "kbert/py.typed").is_file()
     assert "py.typed" in PROJECT["tool"]["setuptools"]["package-data"]["kbert"]

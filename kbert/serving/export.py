@@ -72,6 +72,7 @@ def export(
             an unknown precision, or one for a quantised model; frozen weights of more than 2 GB; a model that a stock
             server would not run (`kbert.audit`).
         FileExistsError: the version exists, or the directory holds other things and no version.
+        BlockingIOError: another export is writing this version.
         NotADirectoryError: `directory` is a file, or below one.
         OSError: the disk is full; the incomplete version is deleted.
 

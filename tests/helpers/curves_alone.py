@@ -4,7 +4,7 @@
 def curves_alone(set_attribute=setattr):
     """From now on TensorBoards have curves, but no samples of weights.
 
-    Only for tests outside tests/inspection, which look at the samples of every task's model.
+    Only for tests outside tests/inspection, which look at the samples.
     """
     from kbert.inspection import TensorBoard
 

@@ -79,25 +79,6 @@ def test_classify_and_regress(url, served_models):
     )
 
 
-@pytest.mark.slow  # test_answers_equal_those_of_python
-def test_what_fills_a_batch_up_is_cut_off(url):
-    """[B, M, k] of fill-mask is as wide for every text; a text has as many masks as `count` says."""
-    answers = ServingClient(url, "fill_mask", timeout=PATIENT).predict({"text": ["a [MASK]", "[MASK] [MASK]", "none"]})
-    assert answers["count"] == [1, 2, 0]
-    assert [len(row) for row in answers["tokens"]] == [len(row) for row in answers["probabilities"]] == [1, 2, 0]
-    assert all(token for row in answers["tokens"] for mask in row for token in mask)
-    answers = ServingClient(url, "encoder", timeout=PATIENT).predict({"text": ["paris é"]}, "features")
-    assert answers["count"] == [4] and len(answers["features"][0]) == len(answers["tokens"][0]) == 4
-    answers = ServingClient(url, "span", timeout=PATIENT).predict({"question": ["good?"], "context": ["in london ."]})
-    assert [len(answers[name][0]) for name in ("n_best_answers", "n_best_scores")] == answers["n_best_count"] * 2
-
-
-def test_other_signatures(url, served_models):
-    tokens = ServingClient(url, "encoder", timeout=PATIENT).predict({"text": ["paris é"]}, "tokenize")
-    assert tokens["tokens"][0][:4] == ["[CLS]", "paris", "[UNK]", "[SEP]"] and tokens["count"] == [4]
-    assert tokens["starts"][0][:4] == [-1, 0, 6, -1] and tokens["ends"][0][:4] == [-1, 5, 7, -1]
-
-
 def test_a_slow_server(stand_in, url):
     stand_in.fault = "slow"
     stand_in.waiting = 0

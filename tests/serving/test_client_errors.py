@@ -120,6 +120,14 @@ def test_what_does_not_end_is_a_slow_server(respond):
     assert not raised.value.may_retry
 
 
+def test_what_fills_rows_up_is_cut_off():
+    sent = {"tokens": [["a", ""], ["b", "c"]], "count": [1, 2], "label": ["good", "bad"]}
+    sent |= {"n_best_answers": [["x", "y", ""], ["z", "", ""]], "n_best_count": [2, 1]}
+    with json_server({"outputs": sent}) as (address, _):
+        answers = ServingClient(address, "m").predict({"text": ["a", "b"]})
+    assert answers == sent | {"tokens": [["a"], ["b", "c"]], "n_best_answers": [["x", "y"], ["z"]]}
+
+
 @pytest.mark.parametrize("count", ["1", -1, None, [1], 3])
 def test_counts_that_are_none(count):
     with json_server({"outputs": {"tokens": [["a", ""]], "count": [count]}}) as (address, _):

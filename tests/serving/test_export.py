@@ -254,15 +254,3 @@ def test_wrong_arguments_are_refused_before_the_work(kind, names, values, messag
         with pytest.raises(ValueError, match=expected):
             kbert.export(pipeline, tmp_path / "model", **{name: value})
     assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow  # training/test_mirrored.py; test_precision.py
-def test_a_pipeline_trained_under_a_strategy_and_mixed_precision(tmp_path):
-    config, tokenizer = tiny_config(num_layers=1), tiny_tokenizer()
-    with tf.distribute.MirroredStrategy(["CPU:0"]).scope():
-        pipeline = kbert.build_pipeline(kbert.BertClassifier(config, dtype="mixed_bfloat16"), tokenizer)
-    expected = pipeline({"text": TEXTS})
-    loaded = tf.saved_model.load(str(kbert.export(pipeline, tmp_path / "mixed")))
-    answers = loaded.signatures["serving_default"](text=tf.constant(TEXTS))
-    np.testing.assert_allclose(answers["probabilities"], expected["probabilities"], atol=1e-5, rtol=0)
-    np.testing.assert_array_equal(answers["label"], expected["label"])

@@ -105,16 +105,14 @@ def test_the_limits_of_the_export_hold(served_models):
 
 
 @pytest.mark.slow  # test_rows_are_those_of_the_pipeline
-@pytest.mark.parametrize("source", slow_but(("directory",), ("directory", "pipeline")))
-def test_a_vocabulary_with_empty_lines_answers_as_the_pipeline(tmp_path, source):
+def test_a_vocabulary_with_empty_lines_answers_as_the_pipeline(tmp_path):
     """As that of bert-base-japanese has one, whose ids count."""
     tokens = [*VOCABULARY[:7], "", *VOCABULARY[7:12], "", *VOCABULARY[12:]]
     model = randomise(kbert.BertPretrainer(tiny_config(vocabulary_size=len(tokens), num_layers=1)))
     (tmp_path / "vocab.txt").write_text("".join(f"{token}\n" for token in tokens))
     pipeline = kbert.build_pipeline(model, kbert.BertTokenizer(tmp_path / "vocab.txt"), top_k=len(tokens))
     kbert.save_pretrained(pipeline, tmp_path / "model")
-    source = tmp_path / "model" if source == "directory" else pipeline
-    exported = ExportedPipeline(kbert.export(source, tmp_path / "exported"))
+    exported = ExportedPipeline(kbert.export(tmp_path / "model", tmp_path / "exported"))
     texts = {"text": ["the [MASK] is good.", "paris [MASK] france"]}
     found = list(exported.answers.to_dicts(exported.predict_on_batch(texts)))
     pipeline.run_eagerly = True  # sooner than tracing

@@ -9,7 +9,6 @@ import time
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.c_api import ask
 from helpers.served_models import SOME_KINDS, make_pipeline, warmup_requests
 from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
@@ -187,20 +186,3 @@ def test_the_card_and_warm_up_of_small_limits(narrow, kind):
         loaded[name](**{key: tf.constant(value) for key, value in columns.items()})
         records += 1
     assert records >= 2 * len(loaded), "a server refuses a model that refuses its warm-up"
-
-
-@pytest.mark.slow  # the graphs refuse: test_too_many_rows; an error there: test_what_is_no_example… of test_c_api.py
-@pytest.mark.parity
-def test_without_python(narrow, served_models, program):
-    """The C program: refused with the same words, and the next request is answered."""
-    path = narrow("span")[0]
-    good = {"question": ["the capital?"], "context": ["in London"]}
-    asked = [{**good, "context": ["x" * 2000]}, {**good, "context": ["the film " * 200]}, good]
-    large, long, answer = ask(program, path, [("answer", columns) for columns in asked])
-    assert f"{REFUSED} 2000 bytes of text. Received: 2012" in large and f"{REFUSED} 8 rows of" in long
-    assert answer["answer"].tolist() == [b"London"]
-    path = served_models["single"].path
-    beyond, answer = ask(
-        program, path, [("classify", {"inputs": [encode_example({"text": "x" * n})]}) for n in (2**20, 9)]
-    )
-    assert f"{REFUSED} 1048576 bytes of text" in beyond and answer["scores"].shape == (1, 3)

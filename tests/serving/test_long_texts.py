@@ -2,14 +2,9 @@
 
 import pytest
 import tensorflow as tf
-from helpers.slow_but import slow_but
 
-CLAUSES = {
-    "plain": "the film was very good . ",
-    "emoji": "the film \U0001f600\U0001f1ec\U0001f1e7 was very good . ",
-    "accents": "e\u0301t\u00e9 \u00e9 film na\u00efve \u0130 very . ",
-    "cjk": "中文 film \u3042 中 very good . ",
-}
+# The places of words in every kind of text: tests/text/test_tokenizer_offsets.py.
+CLAUSE = "the film \U0001f600\U0001f1ec\U0001f1e7 was very good . "
 
 
 @pytest.fixture(scope="module")
@@ -17,14 +12,8 @@ def serve(served_models):
     return {kind: served_models[kind].loaded for kind in ("span", "tagging")}
 
 
-# The places of words in every kind of text: tests/text/test_tokenizer_offsets.py.
-SOME_CLAUSES = slow_but(("emoji",), CLAUSES)
-
-
-@pytest.mark.parametrize("clause", SOME_CLAUSES)
-def test_an_answer_at_the_end_of_3000_words(serve, clause):
-    words = 3000 // len(CLAUSES[clause].split())
-    long = CLAUSES[clause] * words
+def test_an_answer_at_the_end_of_3000_words(serve):
+    long = CLAUSE * (3000 // len(CLAUSE.split()))
     contexts = [long + "it was in London", long, "London " + long]
     answers = serve["span"]["answer"](question=tf.constant(["the capital?"] * 3), context=tf.constant(contexts))
     assert [answer.decode() for answer in answers["answer"].numpy()] == ["London", "", "London"]
@@ -37,10 +26,8 @@ def test_an_answer_at_the_end_of_3000_words(serve, clause):
     assert answers["n_best_answers"].numpy()[0, 0] == b"London"
 
 
-@pytest.mark.parametrize("clause", SOME_CLAUSES)
-def test_entities_of_2000_words(serve, clause):
-    words = 1000 // len(CLAUSES[clause].split())
-    long = CLAUSES[clause] * words
+def test_entities_of_2000_words(serve):
+    long = CLAUSE * (1000 // len(CLAUSE.split()))
     text = long + "Paris London " + long + "Paris"
     found = serve["tagging"]["entities"](text=tf.constant([text, long]))
     assert found["count"].numpy().tolist() == [2, 0]

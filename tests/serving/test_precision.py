@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from helpers.served_models import variable_bytes
 from helpers.slow_but import slow_but
-from helpers.tiny_bert import tiny_config
+from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
 from kbert.models.copies import in_precision
@@ -48,3 +48,19 @@ def test_what_cannot_be_converted():
     model.quantize("int8")
     with pytest.raises(ValueError, match="a quantised model cannot be converted"):
         in_precision(model, "bfloat16")
+
+
+@pytest.mark.slow  # an export without int8: serving/test_export.py
+def test_a_quantised_pipeline_is_exported_as_it_is(tmp_path):
+    model = randomise(kbert.BertClassifier(tiny_config(num_layers=1), num_labels=2), scale=0.2)
+    pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["bad", "good"])
+    texts = ["the film is good", "never bad"]
+    plain = pipeline({"text": texts})["probabilities"].numpy()
+    size = 4 * model.count_params()  # bytes of an export in float32
+    pipeline.model.quantize("int8")
+    path = kbert.export(pipeline, tmp_path / "int8")
+    served = tf.saved_model.load(str(path)).signatures["serving_default"](text=tf.constant(texts))
+    answers = pipeline.predict(texts, verbose=0)
+    np.testing.assert_array_equal(served["probabilities"], answers["probabilities"])
+    assert 1e-6 < np.abs(answers["probabilities"] - plain).max() < 0.05
+    assert variable_bytes(path) < size

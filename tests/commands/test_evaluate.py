@@ -8,7 +8,6 @@ from helpers.model_settings import settings_of
 from helpers.run_recipe import read_json, run_kbert
 from helpers.tiny_directory import VOCABULARY, sentences, write_table, write_tiny_directory
 from helpers.toy_glue import write_toy_glue
-from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert import BertTokenizer
@@ -131,16 +130,8 @@ def test_what_is_wrong_is_named(home, tmp_path):
     def evaluate(flags, model="model"):
         run_kbert("evaluate", "classification", *_arguments(home, *flags, "--output", tmp_path / "out", model=model))
 
-    write_table(home / "other.csv", [("a", "ugly")])
-    wrong_inputs(
-        evaluate,
-        (("--text-pair", "label"), "was trained on single texts. Received: pairs of texts"),
-        (("--examples", home / "none.csv"), "none.csv.*is not a file"),
-        (("--label", "stars"), "test.csv, line 1: .*missing: .'stars'"),
-        (("--examples", home / "other.csv"), r"other.csv, line 2: .*\['bad', 'good'\]. Received: 'ugly'"),
-        error=SystemExit,
-        owner="error: .*",
-    )
+    with pytest.raises(SystemExit, match="error: .*was trained on single texts. Received: pairs of texts"):
+        evaluate(("--text-pair", "label"))
     with pytest.raises(ValueError, match=r"the model decides \['labels', 'window_pooling'\]"):
         fixed = {"text": "text", "window_pooling": "max", "labels": ["good", "bad"]}
         kbert.evaluate(home / "model", fixed, home / "test.csv")

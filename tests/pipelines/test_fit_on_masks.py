@@ -2,7 +2,6 @@
 
 import functools
 
-import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -81,19 +80,6 @@ def test_each_epoch_has_masks_of_its_own_and_the_seed_decides_all():
     assert masked_rows(3, None) == masked_rows(4, None)
 
 
-@pytest.mark.slow  # test_each_epoch_has_masks_of_its_own…; saved: pretraining/test_masking_in_a_model.py
-@pytest.mark.usefixtures("eagerly")
-def test_a_saved_pipeline_continues_as_it_would_have(tmp_path):
-    pipeline = build(seed=1)
-    pipeline.train_on_batch(TEXTS[:8])
-    pipeline.save(tmp_path / "p.keras")
-    again = keras.models.load_model(tmp_path / "p.keras")
-    assert int(again.model.optimizer.iterations) == 1
-    found, expected = (one.fit(TEXTS[:8], epochs=2, batch_size=B, verbose=0).history for one in (again, pipeline))
-    assert found == expected and np.isfinite(found["loss"]).all()
-    assert pipeline.predict(["a [MASK] ."], verbose=0)["tokens"].shape[0] == 1
-
-
 def stream(texts=tuple(TEXTS)):
     """Batches of texts whose number nobody knows."""
     batches = tf.data.Dataset.from_generator(lambda: (texts[n : n + 4] for n in range(0, len(texts), 4)), tf.string)
@@ -123,34 +109,6 @@ def test_what_is_no_single_batch_and_no_data_is_refused():
         pipeline.fit(iter([TEXTS]))
     with pytest.raises(ValueError, match="validation_data"):
         pipeline.fit(DOCUMENTS, validation_split=0.5)
-
-
-@pytest.mark.slow  # the first epoch, exactly: test_rows_and_masks_are_those_of_pretraining_dataset
-def test_later_epochs_draw_anew_from_the_distribution_of_pretraining_dataset():
-    """`fit` names an epoch by its first step, pretraining_dataset by its number: the same draws, in another order."""
-    pipeline, tokenizer = build(seed=3, max_predictions=P), make_tokenizer()
-    steps = iter(range(0, 10**6, 4))
-    own = pipeline.preprocessor.training_batches(TEXTS, batch_size=64, next_sentence=True, step=lambda: next(steps))
-    masked = {"fit": 0, "dataset": 0}
-    fractions = {name: np.zeros(3) for name in masked}
-    documents = DocumentList([[text] for text in TEXTS])
-    options = {"batch_size": 64, "sequence_length": S, "max_predictions": P, "seed": 3, "held_out": 0.0}
-    options |= {"next_sentence": False, "short_sequence_rate": 0.0}
-    sources = {
-        "fit": [batch for _ in range(60) for batch in own.as_numpy_iterator()],
-        "dataset": pretraining_dataset(documents, tokenizer, epochs=60, **options).as_numpy_iterator(),
-    }
-    for name, batches in sources.items():
-        for inputs, labels, weights in batches:
-            is_real = weights["mlm_logits"] > 0
-            ids = np.take_along_axis(inputs["token_ids"], inputs["mask_positions"], 1)[is_real]
-            kept = ids == labels["mlm_logits"][is_real]
-            is_mask = ids == tokenizer.mask_id
-            fractions[name] += is_mask.sum(), kept.sum(), (~kept & ~is_mask).sum()
-            masked[name] += is_real.sum()
-    for name in masked:
-        np.testing.assert_allclose(fractions[name] / masked[name], [0.8, 0.1, 0.1], atol=0.02)
-    assert masked["fit"] == pytest.approx(masked["dataset"], rel=0.02)  # whose last rows are dropped
 
 
 REPLICAS = """

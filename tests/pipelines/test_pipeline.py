@@ -2,14 +2,12 @@
 
 import copy
 import functools
-import json
 
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.compare import assert_same_answers
-from helpers.run_python import run_python
 from helpers.slow_but import slow_but
 from helpers.tiny_bert import PAIRS, TEXTS, randomise, tiny_config, tiny_tokenizer
 
@@ -155,30 +153,6 @@ def test_hdf5_is_refused_when_it_is_saved(ending, tmp_path):
             model.save(tmp_path / f"x.{ending}")
     assert not list(tmp_path.iterdir())
     pipeline.save_weights(tmp_path / "x.weights.h5")
-
-
-@pytest.mark.slow  # in this process: test_saving_in_the_keras_format; in a fresh one: test_saved_classes.py
-@pytest.mark.usefixtures("eagerly")
-def test_loading_in_another_process(tmp_path):
-    """From Keras' format and from a kbert directory."""
-    pipeline, columns = make("pair")
-    pipeline = build_pipeline(pipeline.model, pipeline.tokenizer, labels=["no", "yes ß"], sequence_length=13, pair=True)
-    pipeline.save(tmp_path / "pipeline.keras")
-    kbert.save_pretrained(pipeline, tmp_path / "model")
-    program = """
-import json, sys
-import kbert, keras, tensorflow
-tensorflow.config.run_functions_eagerly(True)  # sooner than tracing
-loaded = {"directory": kbert.build_pipeline(kbert.load_pretrained(sys.argv[1] + "/model"))}
-loaded["keras"] = keras.saving.load_model(sys.argv[1] + "/pipeline.keras")
-answers = {name: pipeline.predict(json.loads(sys.argv[2]), verbose=0) for name, pipeline in loaded.items()}
-print(json.dumps({name: {key: a.tolist() for key, a in one.items()} for name, one in answers.items()}))
-"""
-    found = run_python(program, tmp_path, json.dumps(columns), forked=True)  # a fresh one: test_saved_classes.py
-    expected = pipeline.predict(columns, verbose=0)
-    for answers in found.values():
-        assert answers["label"] == expected["label"].tolist()
-        np.testing.assert_allclose(answers["probabilities"], expected["probabilities"], atol=1e-5)
 
 
 def test_export_has_kerass_meaning(tmp_path):

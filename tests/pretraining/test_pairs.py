@@ -161,25 +161,6 @@ def test_rule_5_put_back_and_coverage():
     assert place == sum(map(len, documents))
 
 
-@pytest.mark.slow  # test_equals_the_original_on_the_same_draws; test_rule_5_at_most_ten_draws
-def test_rule_5_random_document_and_start():
-    """Another document, uniformly; a uniform first sentence; sentences until target - len(A), at least one."""
-    pool = make_pool(make_documents(6, sizes=(40,), lengths=(3,)))
-    draw = tf.function(lambda epoch: sentence_pairs(pool, 5, epoch, 21, 0.0, 1.0))
-    document_of, starts, own = [], [], 0
-    for epoch in range(60):
-        for a, b, _ in instances(draw(tf.constant(epoch, tf.int64))):
-            own += a[0] // 120 == b[0] // 120
-            document_of.append(b[0] // 120)
-            starts.append(b[0] % 120 // 3)
-            cut_at_end = b[-1] % 120 == 119
-            assert b[0] % 3 == 0 or len(a) + len(b) == 21
-            assert len(b) >= 21 - len(a) or cut_at_end
-    assert own < 3  # ten draws in six documents: 6 ** -10 of them
-    assert (np.abs(np.bincount(document_of, minlength=6) / len(document_of) - 1 / 6) < 0.02).all()
-    assert (np.abs(np.bincount(starts, minlength=40) / len(starts) - 1 / 40) < 0.015).all()
-
-
 def test_rule_5_a_single_document_is_its_own_random_one():
     documents = make_documents(1, sizes=(50,), lengths=(4,))
     table = sentence_pairs(make_pool(documents), 6, 0, 17)

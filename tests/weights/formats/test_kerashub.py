@@ -212,20 +212,6 @@ def preset(_preset, tmp_path):
     return shutil.copytree(_preset, tmp_path / "preset")
 
 
-@pytest.mark.slow  # from memory: test_a_masked_lm; other formats: test_a_new_format_saves_and_loads
-def test_another_task_takes_the_encoder(preset):
-    model, stored = load(preset, task="tagging", num_labels=2), load(preset)
-    assert {r.variable.split("/")[0] for r in model.pretrained.report.newly_initialised} == {"tagger_head"}
-    assert {r.source for r in model.pretrained.report.unused} == {
-        "logits/kernel",
-        "logits/bias",
-        "pooled_dense/kernel",
-        "pooled_dense/bias",
-    }
-    for path, value in weights(model.encoder).items():
-        np.testing.assert_array_equal(value, weights(stored)[path])
-
-
 def test_edited_labels_belong_to_the_head(preset):
     task = json.loads((preset / "kbert_settings.json").read_text())["task"]
     edit(preset / "kbert_settings.json", task=task | {"labels": ["one"]})

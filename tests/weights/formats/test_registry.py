@@ -5,7 +5,7 @@ import sys
 
 import numpy as np
 import pytest
-from helpers.run_python import assert_imports_none, run_python
+from helpers.run_python import assert_imports_none
 from helpers.run_recipe import run_kbert
 from helpers.slow_but import slow_but
 from helpers.stored_models import assert_same_model, assert_same_weights, load, make_model, save
@@ -108,7 +108,7 @@ NOT_NEEDED = ("keras_hub", "keras_nlp", "kbert.weights.parity", "kbert.weights.f
 
 @pytest.mark.usefixtures("eagerly")
 def test_nothing_imports_what_it_does_not_need(tmp_path, monkeypatch):
-    """As below, in this process, in which importing these is an error meanwhile."""
+    """Importing these is an error meanwhile."""
     model = make_model("encoder", activation="gelu_tanh", layer_norm_epsilon=1e-12, num_layers=1)
     for name in NOT_NEEDED:
         monkeypatch.setitem(sys.modules, name, None)
@@ -116,32 +116,3 @@ def test_nothing_imports_what_it_does_not_need(tmp_path, monkeypatch):
         save(model, tmp_path / format, format)
         pipeline = kbert.build_pipeline(load(tmp_path / format))
         pipeline.predict({"text": ["a"], "text_pair": ["b"]}, verbose=0)
-
-
-@pytest.mark.slow  # in one process: test_nothing_imports_what_it_does_not_need
-def test_only_what_is_needed_is_imported(tmp_path):
-    """KerasHub is for its presets alone, and what compares with other libraries for comparing."""
-    code = """
-import sys
-assert not {{"keras_hub", "keras_nlp"}} & set(sys.modules)
-sys.modules["keras_hub"] = sys.modules["keras_nlp"] = None  # importing them is an error
-import kbert, tensorflow
-tensorflow.config.run_functions_eagerly(True)  # sooner than tracing
-model = kbert.load_pretrained("{0}/kbert")
-for format in ("kbert", "huggingface", "google"):
-    kbert.save_pretrained(model, "{0}/2/" + format, format=format)
-    kbert.build_pipeline(kbert.load_pretrained("{0}/2/" + format)).predict(dict(text=["a"], text_pair=["b"]), verbose=0)
-kbert.load_pretrained("{0}/kerashub") if {1} else None  # the files of today's Keras are read without it
-assert not {{"kbert.weights.parity", "kbert.weights.formats.google_reference"}} & set(sys.modules)
-print("null")
-"""
-    save(make_model("encoder", activation="gelu_tanh", layer_norm_epsilon=1e-12), tmp_path / "kbert", "kbert")
-    try:
-        import keras_hub  # noqa: F401
-
-        save(make_model("encoder"), tmp_path / "kerashub", "kerashub")
-    except ImportError:
-        pass
-    code = code.format(tmp_path, (tmp_path / "kerashub").exists())
-    run_python(code, forked=True)
-    assert kbert.load_pretrained(tmp_path / "2/google").task == "encoder"

@@ -141,11 +141,13 @@ def test_all_kinds_are_there():
 
 @pytest.mark.parametrize("found", CLASSES, ids=lambda c: c.__name__)
 def test_each_argument_counts(found):
-    needed = required(found)
-    plain = config_of(found(**needed, **({"name": "one"} if "name" in named(found) else {})))
+    needed, name = required(found), {"name": "one"} if "name" in named(found) else {}
+    one = found(**needed, **name)
+    plain = config_of(one)
+    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(one))
+    assert type(again) is found and config_of(again) == plain
     for argument in named(found):
         value = OTHER[argument] if argument in OTHER else other_value(found, argument)
-        name = {"name": "one"} if "name" in named(found) else {}
         try:
             made = found(**needed | name | {argument: value})
         except (ValueError, TypeError):

@@ -7,20 +7,17 @@ from typing import Annotated, Literal
 
 import numpy as np
 import pytest
-from helpers.run_python import assert_imports_none
 from helpers.wrong_values import wrong_values
 
 from kbert.options import (
     PASSING,
     Count,
-    FractionBelowOne,
     Machine,
     NonzeroFraction,
     Optimization,
     Options,
     PathLike,
     Peak,
-    check_option,
     option_help,
     verb,
 )
@@ -123,19 +120,6 @@ def test_the_help_of_an_option_is_its_sentence_in_the_docstring():
     assert option_help(train) == {"source": "what is trained: a model.", "steps": both, "keep": both}
     for group in (Machine, Optimization, PretrainingOptimization):  # the last has most sentences of its base
         assert option_help(group).keys() == {field.name for field in dataclasses.fields(group)}
-
-
-def test_bounds_are_open_or_closed():
-    for value, fits in ((0, True), (0.999, True), (1, False), (-1e-9, False)):
-        if fits:
-            assert check_option("f", "x", value, FractionBelowOne) == value
-        else:
-            with pytest.raises(ValueError, match=r"f: `x` must be a number in \[0, 1\)"):
-                check_option("f", "x", value, FractionBelowOne)
-
-
-def test_options_import_nothing_heavy():
-    assert_imports_none("import kbert.options", "tensorflow", "keras", "numpy")
 
 
 def test_options_of_a_group_have_their_own_names():

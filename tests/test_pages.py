@@ -98,8 +98,8 @@ def test_the_first_page(place, capsys):
 def test_fine_tuning(place):
     for name in ("reviews.csv", "test.csv"):
         write_table(place / name, sentences(40))
-    names = run("docs/fine-tuning.md", {"epochs=6": "epochs=1", "saved_models/kbert-tiny": "runs/tiny"})
-    assert names["run"].metrics["dev"]["accuracy"] >= 0 and (place / "runs/reviews/model").is_dir()
+    run("docs/fine-tuning.md", {"epochs=6": "epochs=1", "saved_models/kbert-tiny": "runs/tiny"})
+    assert (place / "runs/reviews/model").is_dir()
 
 
 def test_question_answering(place):
@@ -108,7 +108,7 @@ def test_question_answering(place):
     task = "SpanExtraction(doc_stride=4, max_query_length=4)"
     smaller = {"epochs=2": "epochs=1, sequence_length=16", "runs/squad2": "runs/tiny", "SpanExtraction()": task}
     names = run("docs/question-answering.md", smaller)
-    assert len(names["dev"]) == 1 and names["run"].metrics["dev"]["f1"] >= 0
+    assert len(names["dev"]) == 1
     assert names["answers"]["answer"].shape == (1,) and (place / "runs/questions/model").is_dir()
 
 

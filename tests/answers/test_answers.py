@@ -106,9 +106,8 @@ def test_configs():
 
 
 def test_errors():
-    for labels in ("ab", [], [0, 1]):
-        with pytest.raises(ValueError, match="list of strings"):
-            ClassificationAnswers(labels)
+    with pytest.raises(ValueError, match="list of strings"):
+        ClassificationAnswers([0, 1])
     with pytest.raises(ValueError, match=r"as many labels as logits \(3\)"):
         ClassificationAnswers(["a", "b"])({"logits": tf.constant(LOGITS)})
     with pytest.raises(ValueError, match="`top_k` must be a positive integer"):

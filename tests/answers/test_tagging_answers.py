@@ -113,9 +113,8 @@ def test_every_scheme(labels, ids, expected):
 @pytest.mark.parametrize("layer", [TagAnswers, EntityAnswers])
 def test_errors_and_config(layer, read):
     _, batch = read
-    for labels in ("abc", [], [1, 2]):
-        with pytest.raises(ValueError, match="`labels` must be a list of strings"):
-            layer(labels)
+    with pytest.raises(ValueError, match="`labels` must be a list of strings"):
+        layer([1, 2])
     logits = tf.zeros((*batch["token_ids"].shape, 3))
     with pytest.raises(ValueError, match=r"as many labels as logits \(3\)"):
         layer(LABELS)({"logits": logits}, batch)

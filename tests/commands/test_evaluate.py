@@ -50,14 +50,6 @@ def test_the_scores_are_those_of_the_answers(home, tmp_path, capsys):
     assert read_json(tmp_path / "out" / "settings.json")["pipeline"] == [str(home / "model")]
 
 
-@pytest.mark.parametrize("name, flags", [("classification", ["labels", "pair"]), ("similarity", ["pooling", "pair"])])
-def test_what_the_model_decides_is_no_flag(name, flags, capsys):
-    for flag in flags:
-        with pytest.raises(SystemExit):
-            run_kbert("evaluate", name, "model", f"--{flag}", "max")
-        assert f"unknown flag --{flag}" in capsys.readouterr().err
-
-
 def test_the_settings_of_an_evaluation_are_a_configuration(home, tmp_path):
     run_kbert("evaluate", "classification", *_arguments(home, "--output", tmp_path / "a", "--metrics", "accuracy"))
     settings = read_json(tmp_path / "a" / "settings.json")
@@ -138,13 +130,6 @@ def test_what_is_wrong_is_named(home, tmp_path):
     with pytest.raises(SystemExit, match="error: .*a fine-tuned model. Received: 'pretraining', which has no examples"):
         evaluate((), "init")
     assert not (tmp_path / "out").exists()
-
-
-def test_columns_have_the_defaults_of_the_task(home, capsys):
-    run_kbert("evaluate", home / "model", "--examples", home / "test.csv", "--json")
-    default = capsys.readouterr().out
-    run_kbert("evaluate", "classification", *_arguments(home, "--text", "text", "--label", "label", "--json"))
-    assert capsys.readouterr().out == default and json.loads(default.splitlines()[-1])["examples"] == 13
 
 
 def test_columns_are_those_that_the_model_was_trained_on(home, tmp_path, capsys):

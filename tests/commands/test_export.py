@@ -75,17 +75,3 @@ def test_an_encoder_is_exported_and_predicts_for_pairs(tmp_path):
     row = json.loads((tmp_path / "answers.jsonl").read_text().splitlines()[1])
     expected = encoder.predict({"text": ["bad"], "text_pair": ["film"]}, verbose=0)["embedding"][0]
     assert row["embedding"] == pytest.approx(expected.tolist(), abs=1e-5)
-
-
-def test_errors_are_one_line(tmp_path):
-    kbert.save_pretrained(kbert.BertEncoder(tiny_config()), tmp_path / "model", tokenizer=tiny_tokenizer())
-    arguments = ["--source", tmp_path / "model", "--output", tmp_path / "out"]
-    with pytest.raises(
-        SystemExit, match="error: features: `layers` must be a list of hidden states, -3 to 2. Received: \\[9\\]"
-    ):
-        run_kbert("export", *arguments, "--layers", 9)
-    with pytest.raises(SystemExit, match="error: load_pretrained: `task` must be one of"):
-        run_kbert("export", *arguments, "--task", "poetry")
-    with pytest.raises(SystemExit, match="2"):
-        run_kbert("export", *arguments, "--precision", "int8")
-    assert not (tmp_path / "out").exists()

@@ -157,12 +157,6 @@ def test_a_dry_run_writes_nothing(home, tmp_path, capsys):
 BAD = [
     (("--label", "stars"), {}, r"train.csv, line 1: expected the columns \['text', 'stars'\]"),
     (("--dev", "dev.csv"), {"dev.csv": "text,label\na,good\nb,dull\n"}, "dev.csv, line 3: .*Received: 'dull'"),
-    (
-        ("--train", "one.csv"),
-        {"one.csv": "text,label\na,1\nb,1\n"},
-        r"at least two different labels. Received: \['1'\]",
-    ),
-    (("--train", "gap.csv"), {"gap.csv": "text,label\na,1\nb,\n"}, "gap.csv, line 3: expected a label in 'label'"),
     (("--dev", 0.999), {}, "train.csv: expected to hold out 1 to 60 of 61 examples. Received: a fraction of 0.999"),
     (("--sequence-length", 17), {}, "at most the model's position table, 16. Received: 17"),
     (("--sequence-length", 2), {}, "`sequence_length` must be at least 3"),

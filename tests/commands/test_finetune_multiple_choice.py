@@ -127,9 +127,6 @@ def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path):
         lambda flags: run_kbert("finetune", "multiple_choice", *_arguments(home, tmp_path / "run", *flags)),
         (("--choices", "a", "x"), "train.csv, line 1: .*missing: .'x'"),
         (("--choices", "a"), "train.csv, line 2: expected a list of strings in 'a'.*name them all"),
-        (("--label", "question"), "line 2: expected the text of a choice or its number"),
-        (("--format", "dream"), "train.csv: not JSON"),
-        (("--format", "swag"), "missing: .'sent1'"),
         error=SystemExit,
         owner="error: .*",
     )

@@ -193,12 +193,10 @@ def test_scores_and_masks(models, tmp_path):
         ("pair", "p.txt", "a\tb\nonly one\n", (), "line 2: expected two texts with a tab"),
         ("single", "t.csv", "txt,label\na,b\n", (), "missing: .'text'.. --text .in Python `columns`. can name"),
         ("fill_mask", "t.csv", "question,context\na,b\n", (), r"inputs \['text'\] of a pretraining model. Received: "),
-        ("single", "t.csv", "text,label\na,b\n", ("--keep", "label"), "have the names of answers: .'label'"),
         ("single", "t.txt", "", ("--output", "new/er/answers.jsonl"), "holds no text"),
         ("fill_mask", "t.txt", "[MASK]\n", ("--output", "answers.csv"), "give --output a name in .jsonl"),
         ("single", "t.txt", "good\n", ("--output", "answers.txt"), "must end in .jsonl or .csv"),
         ("single", "t.txt", "good\n", ("--keep", "id"), "`keep` needs an input with columns"),
-        ("single", "t.txt", "good\n", ("--sequence-length", "99"), "at most the model's position table"),
     ],
 )
 @pytest.mark.usefixtures("eagerly")

@@ -3,7 +3,6 @@
 import copy
 import dataclasses
 import functools
-import json
 
 import keras
 import numpy as np
@@ -233,14 +232,6 @@ def test_wrong_options_are_named(init):
         ({"evaluate_every": 3}, "finetune: `evaluate_every` needs `dev`. Received: evaluate_every=3 and dev=None"),
         ({"bookkeeping": {"profile": "1:2"}}, "finetune: `profile` needs .*`log_dir` or `output`. .* profile='1:2'"),
     )
-
-
-def test_numbers_of_numpy_are_pythons():
-    given = {"steps": np.int64(4), "evaluate_every": np.int64(2), "learning_rate": np.float32(0.5), "seed": np.int32(3)}
-    found = kbert.finetune.arguments(None, None, None, **given).settings()
-    assert json.loads(json.dumps(found)) == found
-    found |= found["scoring"]
-    assert {name: found[name] for name in given} == {name: value.item() for name, value in given.items()}
 
 
 def test_a_pipeline_keeps_its_length(init):

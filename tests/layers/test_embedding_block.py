@@ -63,8 +63,3 @@ def test_a_length_known_only_to_the_running_graph_is_checked_too():
     assert run(IDS, SEGMENTS).shape == (2, 5, 12)
     with pytest.raises(tf.errors.InvalidArgumentError, match="longer than the position table"):
         run(np.zeros((1, 10), "int32"), np.zeros((1, 10), "int32"))
-
-
-def test_an_id_outside_the_vocabulary_is_an_error_on_the_cpu():
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"= 37 is not in \[0, 37\)"):
-        block()(np.full((1, 2), 37, "int32"), np.zeros((1, 2), "int32"))

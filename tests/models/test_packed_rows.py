@@ -56,15 +56,6 @@ def test_hidden_states_and_pooled_outputs(causal):
     assert_parts_are_rows(actual, expected, owners, "sequence_output", "pooled_output")
 
 
-def test_parts_that_a_row_does_not_hold_pool_to_zeros():
-    packed_model, _ = twins(causal=False)
-    packed = packed_batch()
-    pooled = np.array(packed_model(packed)["pooled_output"])
-    present = np.any(packed["part_ids"][:, None] == np.arange(1, PARTS + 1)[None, :, None], axis=-1)
-    assert 0 < present.sum() < present.size
-    np.testing.assert_array_equal(np.any(pooled != 0.0, axis=-1), present)
-
-
 def test_pretraining_logits():
     packed_model, plain_model = twins(causal=False, model_class=BertPretrainer)
     packed, (batch, owners) = packed_batch(), separate(packed_batch())
@@ -72,23 +63,3 @@ def test_pretraining_logits():
     actual = packed_model(packed | {"mask_positions": everywhere})
     expected = plain_model(batch | {"mask_positions": np.tile(np.arange(LENGTH, dtype="int32"), (len(owners), 1))})
     assert_parts_are_rows(actual, expected, owners, "mlm_logits", "nsp_logits")
-
-
-def test_a_part_cannot_see_its_neighbour():
-    packed_model, _ = twins(causal=False)
-    packed = packed_batch()
-    changed = packed | {"token_ids": np.where(packed["part_ids"] == 2, packed["token_ids"] // 2, packed["token_ids"])}
-    before, after = (np.array(packed_model(b)["sequence_output"]) for b in (packed, changed))
-    np.testing.assert_array_equal(before[packed["part_ids"] == 1], after[packed["part_ids"] == 1])
-    assert np.any(before[packed["part_ids"] == 2] != after[packed["part_ids"] == 2])
-
-
-def test_left_to_right_attention_cannot_see_the_future():
-    encoder = twins(causal=True)[1]
-    batch, _ = separate(packed_batch())
-    batch["padding_mask"][:] = True
-    changed = batch | {"token_ids": batch["token_ids"].copy()}
-    changed["token_ids"][:, 4] = (changed["token_ids"][:, 4] + 1) % 37
-    before, after = (np.array(encoder(b)["sequence_output"]) for b in (batch, changed))
-    np.testing.assert_array_equal(before[:, :4], after[:, :4])
-    assert np.all(np.any(before[:, 4:] != after[:, 4:], axis=-1))

@@ -61,17 +61,6 @@ def test_positions_are_read_as_numbers_not_as_codes():
     np.testing.assert_array_equal(model.embeddings(*inputs), model.embeddings(*inputs, np.array([[0, 1, 2]])))
 
 
-@pytest.mark.slow  # test_export; storage: weights/formats/test_storage_dtype.py
-def test_save_and_load(pair, tmp_path):
-    _, model = pair
-    kbert.save_pretrained(model, tmp_path / "it", tokenizer=tiny_tokenizer())
-    model.save(tmp_path / "it.keras")
-    for loaded in (kbert.load_pretrained(tmp_path / "it"), keras.models.load_model(tmp_path / "it.keras")):
-        assert quantized_layers(loaded) == quantized_layers(model) != {}
-        for name, values in outputs(model).items():
-            np.testing.assert_array_equal(outputs(loaded)[name], values)
-
-
 @pytest.mark.parametrize("name", slow_but(("classification",), ("encoder", "classification")))
 def test_export(name, tmp_path):
     model = randomise(MODELS[name](), scale=0.2)

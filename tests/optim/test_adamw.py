@@ -240,12 +240,12 @@ def test_bad_arguments(optimizer):
         ({"epsilon": 0.0}, "epsilon"),
         ({"exclude_from_decay": "bias"}, "list of strings"),
         ({"clipnorm": 1.0}, "global_clipnorm"),
-        ("global_clipnorm", -1.0, r"a number in \(0, inf\). Received: -1.0"),
         ("global_clipnorm", 0, r"a number in \(0, inf\). Received: 0"),
         ("weight_decay", -1, r"a number in \[0, inf\). Received: -1"),
         ("learning_rate", -1e-3, r"a number in \[0, inf\). Received: -0.001"),
         ("learning_rate", "1e-3", r"a number in \[0, inf\). Received: '1e-3'"),
-        ("layer_decay", "x", r"a number in \(0, 1\]. Received: 'x'"),
+        ("layer_decay", 0.0, r"a number in \(0, 1\]. Received: 0.0"),
+        ("layer_decay", 1.5, r"a number in \(0, 1\]. Received: 1.5"),
         owner=f"{optimizer.__name__}: .*",
     )
 
@@ -286,6 +286,3 @@ def test_layer_decay_with_frozen_layers_and_elsewhere():
     optimizer = AdamW(layer_decay=0.5)
     optimizer.build(others)
     assert optimizer._factors == [1.0, 1.0]
-    for value in (0.0, 1.5, -1.0):
-        with pytest.raises(ValueError, match=r"`layer_decay` must be a number in \(0, 1\]"):
-            AdamW(layer_decay=value)

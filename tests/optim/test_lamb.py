@@ -47,8 +47,3 @@ def test_it_is_the_algorithm(decay):
         optimizer.apply([keras.ops.convert_to_tensor(g) for g in gradients], found)
     for variable, expected in zip(found, numpy_lamb(start, steps, 0.05, decay), strict=True):
         np.testing.assert_allclose(variable.numpy(), expected, rtol=2e-5, atol=1e-6)
-
-
-def test_it_comes_back_from_its_config():
-    again = Lamb.from_config(Lamb(0.01, weight_decay=0.02, layer_decay=0.9).get_config())
-    assert (again.weight_decay, again.bias_correction, again.layer_decay) == (0.02, True, 0.9)

@@ -170,14 +170,6 @@ def test_half_precision_logits_are_summed_in_float32(rng):
     np.testing.assert_allclose(float(loss), np.mean(nll(labels, tf.cast(logits, "float32").numpy())), rtol=1e-6)
 
 
-@pytest.mark.parametrize(
-    "loss", [MaskedLanguageModelLoss(), NextSentenceLoss(), ClassificationLoss(), SpanLoss(), RegressionLoss()]
-)
-def test_round_trip(loss):
-    again = keras.saving.deserialize_keras_object(keras.saving.serialize_keras_object(loss))
-    assert type(again) is type(loss) and again.get_config() == loss.get_config()
-
-
 def test_fit_reports_and_descends_the_formula(rng):
     """One step of plain gradient descent: the reported losses and the weights equal NumPy's."""
     x = rng.normal(size=(B, 4)).astype("float32")

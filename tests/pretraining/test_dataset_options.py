@@ -73,8 +73,6 @@ def test_bad_arguments(corpus, records, tokenizer, tmp_path):
     wrong_values(
         functools.partial(dataset_of, corpus, tokenizer),
         ({"batch_size": 0}, "pretraining_dataset: `batch_size` must be a positive integer. Received: 0"),
-        ("batch_size", "8", "a positive integer. Received: '8'"),
-        ("batch_size", 8.5, "a positive integer. Received: 8.5"),
         ("sequence_length", 32.5, "a positive integer. Received: 32.5"),
         ("start_step", -1, "an integer of at least 0. Received: -1"),
         ("start_row", True, "an integer of at least 0. Received: True"),
@@ -86,7 +84,6 @@ def test_bad_arguments(corpus, records, tokenizer, tmp_path):
         ("dupe_factor", "10", "a positive integer. Received: '10'"),
         ("short_sequence_rate", -0.1, r"a number in \[0, 1\]"),
         ("random_next_rate", "0.5", r"a number in \[0, 1\]. Received: '0.5'"),
-        ("held_out", float("nan"), r"a number in \[0, 1\)"),
         ("sequence_length", 4, "at least 5"),
         ("held_out", 1.0, r"a number in \[0, 1\)"),
         ("keep_rate", "0.1", r"a number in \[0, 1\]. Received: '0.1'"),

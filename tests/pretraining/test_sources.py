@@ -122,7 +122,7 @@ def pretrain(source, phases, **options):
     return kbert.pretrain(source, phases=phases, **options)
 
 
-@pytest.mark.slow  # of records: test_a_run_opens_its_records_once; again: test_readers_of_one_source_have_the_same_documents
+@pytest.mark.slow  # test_a_run_opens_its_records_once; test_readers_of_one_source_have_the_same_documents
 @pytest.mark.usefixtures("eagerly")
 def test_phases_read_what_is_not_kept_of_the_head_again(texts, reads, monkeypatch):
     options = {"vocabulary": make_tokenizer(), "held_out": 0.2}

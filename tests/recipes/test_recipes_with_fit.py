@@ -252,7 +252,6 @@ def test_distill_never_takes_the_scores_of_another_run(home, tmp_path):
 def test_find_entities(home, tmp_path):
     flags = as_flags(train=home / "train.conll", dev=home / "dev.conll", source=home / "init", output=tmp_path)
     scores = run_recipe("find_entities", *flags, *SHORT)
-    assert 0 <= scores["f1"] <= 1
     assert run_recipe("find_entities", *flags, *SHORT) == scores
     assert "B-CON" in kbert.load_pretrained(tmp_path).pretrained.settings.task.labels
 

@@ -48,17 +48,6 @@ def test_hand_made_scores_by_label():
     assert [several["y"][name] for name in ("precision", "recall")] == [1, 1 / 2]
 
 
-@pytest.mark.parity
-@pytest.mark.parametrize("seed", range(3))
-def test_scores_by_label_are_those_of_scikit_learn(seed):
-    sklearn = pytest.importorskip("sklearn.metrics")
-    truth, guess = _classes(seed, classes=4)
-    expected = sklearn.precision_recall_fscore_support(truth, guess, labels=range(4), zero_division=0)
-    scores = metrics.scores_by_label(truth, guess, list("abcd"))
-    for name, values in zip(("precision", "recall", "f1", "examples"), expected, strict=True):
-        assert [each[name] for each in scores.values()] == pytest.approx(values)
-
-
 def test_hand_made_numbers():
     assert metrics.pearson([1, 2, 3], [2, 4, 6]) == pytest.approx(1)
     assert metrics.pearson([1, 2, 3], [3, 2, 1]) == pytest.approx(-1)
@@ -66,15 +55,6 @@ def test_hand_made_numbers():
     assert metrics.spearman([1, 2, 3], [1, 1, 2]) == pytest.approx(math.sqrt(3) / 2)  # ranks 1.5, 1.5, 3
     assert metrics.mean_squared_error([1, 2], [1, 4]) == 2
     assert metrics.mean_absolute_error([1, 2], [1, -4]) == 3
-
-
-def test_two_class_matthews_is_the_phi_coefficient():
-    for seed in range(20):
-        truth, guess = _classes(seed)
-        tp, fp = np.sum((truth == 1) & (guess == 1)), np.sum((truth == 0) & (guess == 1))
-        fn, tn = np.sum((truth == 1) & (guess == 0)), np.sum((truth == 0) & (guess == 0))
-        phi = (tp * tn - fp * fn) / math.sqrt((tp + fp) * (tp + fn) * (tn + fp) * (tn + fn))
-        assert metrics.matthews(truth, guess) == pytest.approx(phi, abs=1e-12)
 
 
 def test_where_a_metric_is_undefined_it_is_zero():

@@ -111,13 +111,6 @@ def test_special_tokens_in_text(lowercase):
     assert plain(["[MASK]"]).to_list() == [shy]
 
 
-@pytest.mark.parametrize("vocabulary", [dict.fromkeys(SPECIAL_TOKENS, 0), set(SPECIAL_TOKENS), iter(SPECIAL_TOKENS), 5])
-def test_a_vocabulary_has_an_order(vocabulary):
-    received = type(vocabulary).__name__
-    with pytest.raises(ValueError, match=f"tokens in the order of their ids, as a list.* Received: {received}"):
-        BertTokenizer(vocabulary)
-
-
 def test_bad_input(tmp_path, tokenizer):
     with pytest.raises(FileNotFoundError, match="absent.txt"):
         BertTokenizer(tmp_path / "absent.txt")

@@ -56,22 +56,6 @@ def constant_rate():
     return tiny.compiled_model(AdamW(0.01))
 
 
-@pytest.mark.slow  # test_a_callback_stops_a_run_also_where_a_stage_ends
-@pytest.mark.usefixtures("eagerly")
-def test_a_run_whose_steps_last_longer_than_its_stages_has_them_all():
-    seconds, begun = itertools.count(step=5), []
-
-    def make_dataset(start_step, starts):
-        begun.append(starts)
-        return tiny.make_dataset(start_step).repeat()
-
-    budget = TimeBudget(8.0, lambda fraction: 0.01, lambda: float(next(seconds)))
-    model = tiny.reused(constant_rate)
-    stages = [Stage(0.1), Stage(0.2), Stage(0.3), Stage(1.0)]
-    history = fit_steps(model, make_dataset, None, window=4, stages=stages, budget=budget)
-    assert begun == [[0], [0, 1], [0, 1, 2], [0, 1, 2, 3]] and history[-1]["step"] == 4
-
-
 @pytest.mark.parametrize("ends", [(), (0.5,), (0.5, 0.5, 1.0), (0.6, 0.5, 1.0), (0.0, 1.0)])
 def test_ends_must_increase_to_one(ends):
     with pytest.raises(ValueError, match="increase from above 0 to 1"):

@@ -28,7 +28,7 @@ GOOGLE_BASE = {  # uncased_L-12_H-768_A-12/bert_config.json
 
 def test_googles_base_is_kberts_default():
     assert google.CONFIG_NAMES.to_kbert(GOOGLE_BASE, "it") == BertConfig()
-    assert google.CONFIG_NAMES.from_kbert(BertConfig()) == GOOGLE_BASE
+    assert google.CONFIG_NAMES.from_kbert(BertConfig()) == GOOGLE_BASE | {"pad_token_id": 0}
 
 
 def test_the_same_word_means_two_functions():

@@ -215,7 +215,7 @@ def first_model(about, vocabulary, init, size, left_to_right: bool, seed: int):
     new = {"size": size, "dropout": 0.0, "initializer_stddev": "scaled", "position_embedding": None}
     new |= {"position_initializer": "sinusoidal", "sequence_length": max(about["lengths"])}
     new |= {"left_to_right": left_to_right, "next_sentence": about["next_sentence"]}
-    return new_model(types.SimpleNamespace(**new), len(vocabulary))
+    return new_model(types.SimpleNamespace(**new), vocabulary)
 
 
 def evaluation_order(rows: int, length: int):

@@ -49,9 +49,9 @@ finetune span --source SOURCE --dropout 0.1 --train questions.json --dev questio
     --sequence-length 48 --doc-stride 8 --epochs 2 --layer-decay 0.9 --output span
 KILL finetune tagging --source SOURCE --dropout 0.1 --train tags.txt --dev tags.txt --context sentence --batch-size 4
     --sequence-length 32 --epochs 3 --lora-rank 4 --checkpoint-every 2 --output tagging
-finetune similarity --source SOURCE --dropout 0.1 --train pairs.csv --dev 0.2 --label score --batch-size 8
-    --sequence-length 24 --epochs 1 --output similarity
-evaluate span --source span --examples questions.json --output evaluated
+finetune similarity --source SOURCE --dropout 0.1 --train pairs.csv --dev 0.2 --text-pair text_pair --label score
+    --score-range 0 5 --batch-size 8 --sequence-length 24 --epochs 1 --output similarity
+evaluate span span --examples questions.json --output evaluated
 predict --source tagging --input sentences.txt --output predicted.jsonl
 predict --source classification --input new.csv --output answers.csv
 export --source classification --output exported

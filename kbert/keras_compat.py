@@ -7,8 +7,10 @@ drops the same positions on all replicas), the losses (Keras divides by the numb
 """
 
 import contextlib
+import functools
 import os
 import pathlib
+import random
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
@@ -75,7 +77,8 @@ class CompatibleModel(KerasFiles, FreshFunctions, keras.Model):
     TensorFlow then traces that step a second time; here they exist before. On an empty dataset Keras trains and
     evaluates nothing without a word, or run eagerly fails on its metrics. Of a dataset of unknown length Keras asks for
     one batch too many: the step that finds none has counted a batch of a static size by then, so that the mean of the
-    loss is too low; here a step begins once it has its batch.
+    loss is too low; here a step begins once it has its batch. Keras' optimizers sum gradients over replicas with
+    `ReplicaContext.all_reduce`, which keeps the model in memory; here they use `all_reduce_sum`.
 
     Raises:
         ValueError: on `fit` and `evaluate`, a dataset without a batch.
@@ -107,9 +110,11 @@ class CompatibleModel(KerasFiles, FreshFunctions, keras.Model):
                 part.build(labels, self.output)
 
     def make_train_function(self, force: bool = False) -> Callable[..., Any]:
-        if keras.backend.backend() == "tensorflow" and self.optimizer is not None and not self.optimizer.built:
-            with self.distribute_strategy.scope():
-                self.optimizer.build(self.trainable_variables)
+        if keras.backend.backend() == "tensorflow" and self.optimizer is not None:
+            base_optimizer(self.optimizer)._all_reduce_sum_gradients = _sum_gradients
+            if not self.optimizer.built:
+                with self.distribute_strategy.scope():
+                    self.optimizer.build(self.trainable_variables)
         return super().make_train_function(force)
 
     def fit(self, x: Any = None, *args, validation_data: Any = None, **kwargs) -> keras.callbacks.History:
@@ -324,6 +329,153 @@ def with_known_length(dataset: "tf.data.Dataset", count: int) -> "tf.data.Datase
     import tensorflow as tf
 
     return dataset.apply(tf.data.experimental.assert_cardinality(count))
+
+
+def custom_gradient(backward: Callable[..., Sequence[Tensor]]) -> Callable[[Callable[..., Any]], Callable[..., Tensor]]:
+    """`tf.custom_gradient` without its memory leak, as a decorator.
+
+    In a graph, `tf.custom_gradient` registers a closure for every call and never frees it. The closure refers to the
+    graph, which refers to the model's variables, so every trained model would stay in memory (TensorFlow issues 27492
+    and 97697). Here each decorated function registers one gradient, once. That gradient reads its tensors from the
+    inputs of an operation instead of a closure.
+
+    Args:
+        backward: takes (upstream, *inputs, *saved) and returns the gradients of the first inputs. The remaining inputs
+            have none.
+
+    Returns:
+        A decorator of functions on the module level, each of which takes tensors and returns (output, saved): a tensor
+        and a tuple of tensors. The decorated function returns the output.
+    """
+
+    def decorate(forward):
+        name = f"{forward.__module__}.{forward.__qualname__}"
+
+        @functools.cache
+        def register():
+            import tensorflow as tf
+
+            @tf.RegisterGradient(name)
+            def gradient(operation, upstream, *_):
+                if operation is None:  # `tf.saved_model.save` traces gradients without their operations
+                    raise NotImplementedError(f"The gradient of {name} cannot be saved.")
+                gradients = backward(upstream, *operation.inputs[1:])
+                return None, *gradients, *[None] * (len(operation.inputs) - 1 - len(gradients))
+
+        @functools.wraps(forward)
+        def call(*inputs):
+            import tensorflow as tf
+
+            if tf.executing_eagerly():
+                return _custom_gradient_of_step(forward, backward)(*inputs)
+            register()
+            inputs = [tf.convert_to_tensor(tensor) for tensor in inputs]
+            output, saved = forward(*inputs)
+            tensors = [output, *inputs, *saved]
+            with tf.compat.v1.get_default_graph().gradient_override_map({"IdentityN": name}):
+                passed = tf.raw_ops.IdentityN(input=tensors)
+            with tf.name_scope(""):  # as in `tf.custom_gradient`: names decide in which order TensorFlow sums gradients
+                tf.__internal__.record_gradient(name, tensors, (), passed)  # for tapes
+            return passed[0]
+
+        return call
+
+    return decorate
+
+
+def _custom_gradient_of_step(forward, backward):
+    """The same outside of graphs, where `tf.custom_gradient` keeps nothing."""
+    import tensorflow as tf
+
+    @tf.custom_gradient
+    def call(*inputs):
+        output, saved = forward(*inputs)
+
+        def gradient(upstream):
+            gradients = backward(upstream, *inputs, *saved)
+            return [*gradients, *[None] * (len(inputs) - len(gradients))]
+
+        return output, gradient
+
+    return call
+
+
+@contextlib.contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Within this context, new layers get the initial weights and dropout seeds that `seed` determines.
+
+    Keras draws both from Python's `random`, whose state belongs to the user and is restored.
+    (`keras.utils.set_random_seed` also resets the states of NumPy and TensorFlow.)
+    """
+    state = random.getstate()
+    random.seed(seed)
+    try:
+        yield
+    finally:
+        random.setstate(state)
+
+
+def in_tensorflow_graph() -> bool:
+    """Whether TensorFlow builds a graph now, in place of computing."""
+    if keras.backend.backend() != "tensorflow":
+        return False
+    import tensorflow as tf
+
+    return not tf.executing_eagerly()
+
+
+def stored_value(variable: keras.Variable) -> Any:
+    """The backend's variable; `variable.value` in a layer of mixed precision is a copy in the compute dtype."""
+    return variable._value
+
+
+def all_reduce_sum(values: Sequence[Tensor]) -> list[Tensor]:
+    """The sum over all replicas of each tensor, on every replica. It has no gradient of its own.
+
+    `ReplicaContext.all_reduce` has a gradient and therefore the leak described in `custom_gradient`.
+    """
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    total = tf.distribute.ReduceOp.SUM
+
+    def reduce(strategy, *values):
+        return strategy.extended.batch_reduce_to(total, [(value, _destination(value)) for value in values])
+
+    if context.strategy.extended._use_merge_call():
+        return list(context.merge_call(reduce, args=values))
+    return list(context.strategy.extended._replica_ctx_all_reduce(total, values))
+
+
+def _sum_gradients(gradients_and_variables):
+    """What `_all_reduce_sum_gradients` of Keras' optimizers does."""
+    import tensorflow as tf
+
+    context = tf.distribute.get_replica_context()
+    if context is None or context.num_replicas_in_sync == 1:
+        return list(gradients_and_variables)
+    gradients, variables = zip(*gradients_and_variables, strict=True)
+    return list(zip(all_reduce_sum(gradients), variables, strict=True))
+
+
+def gather_rows(value: Tensor) -> Tensor:
+    """The rows of all replicas of a tensor, on every replica. The gradient is the caller's to define.
+
+    `ReplicaContext.all_gather` has a gradient and therefore the leak described in `custom_gradient`.
+    """
+    import tensorflow as tf
+
+    def gather(strategy, value):
+        return strategy.extended._batch_gather_to([(value, _destination(value))], 0)[0]
+
+    return tf.distribute.get_replica_context().merge_call(gather, args=[value])
+
+
+def _destination(value):
+    """Where a reduced value goes: to the devices of the replicas' values, or on a TPU to its one device."""
+    import tensorflow as tf
+
+    return value.device if isinstance(value, tf.Tensor) else value
 
 
 def merge_replicas(function: Callable[..., Any], *arguments) -> None:

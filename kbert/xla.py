@@ -11,6 +11,8 @@ from typing import Any
 
 import keras
 
+from kbert.keras_compat import custom_gradient
+
 
 def is_worth_compiling(tensor: Any, elements: int = 2**16) -> bool:
     """Whether to compile a group of operations, of which `tensor` is the largest: on TensorFlow, and large enough.
@@ -50,31 +52,26 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def fused(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function (inputs, constants) → tensor that XLA compiles, and whose gradient XLA computes from the same inputs.
+    """A function of tensors that XLA compiles, and whose gradient XLA computes from the same inputs; a decorator.
 
-    Both are tuples of tensors. Nothing is stored for the gradient but the inputs: it computes the function again, which
-    takes less time than to write what is between the operations, and to read it.
+    Nothing is stored for the gradient but the inputs: it computes the function again, which takes less time than to
+    write what is between the operations, and to read it.
     """
     forward = compiled(function)
 
     @compiled
-    def backward(inputs, constants, upstream):
+    def backward(upstream, *inputs):
         import tensorflow as tf
 
         with tf.GradientTape() as tape:
             tape.watch(inputs)
-            outputs = function(inputs, constants)
+            outputs = function(*inputs)
         return tape.gradient(outputs, inputs, upstream)
 
+    @custom_gradient(backward)
     @functools.wraps(function)
-    def call(inputs, constants=()):
-        import tensorflow as tf
-
-        @tf.custom_gradient
-        def differentiable(*inputs):
-            return forward(inputs, constants), lambda upstream: backward(inputs, constants, upstream)
-
-        return differentiable(*inputs)
+    def call(*inputs):
+        return forward(*inputs), ()
 
     return call
 

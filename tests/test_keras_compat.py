@@ -12,7 +12,8 @@ PRIVATE = re.compile(
     r"__internal__|_(flatten_layers|trainable_variables|learning_rate|get_variable_index|convert_input_args|"
     r"allow_non_tensor_positional_args|maybe_symbolic_build|assert_input_compatibility|distribute_strategy|"
     r"compile_loss|compile_metrics|distributed_dataset|get_metrics_result_or_logs|eval_epoch_iterator|kernel|"
-    r"clip_gradients|apply_weight_decay|backend_update_step|clear_losses|untrack_variable)"
+    r"clip_gradients|apply_weight_decay|backend_update_step|clear_losses|untrack_variable|all_reduce_sum_gradients|"
+    r"use_merge_call|replica_ctx_all_reduce|batch_gather_to)"
 )
 # By `base_optimizer`, `strategy_of` and `is_within_fit`.
 LOOKED_UP = re.compile(r"inner_optimizer|(?<!_)distribute_strategy|_use_cached_eval_dataset")

@@ -5,6 +5,7 @@ Shapes: n sentences, d documents, t tokens of a pool.
 
 import hashlib
 import math
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,8 @@ if TYPE_CHECKING:
 
 POOL_SENTENCES = 32_768
 _TEXTS = (tf.TensorSpec((None,), tf.string), tf.TensorSpec((None,), tf.int32), tf.TensorSpec((None,), tf.int64))
-_POOL_BYTES = 1 << 23  # a pool of text is closed at this size too: sentences may be a megabyte long
+POOL_BYTES = 1 << 23  # a pool of text is closed at this size too: sentences may be a megabyte long
+_BYTES_AT_ONCE = 1 << 30  # of all pools that are read at the same time
 
 
 class TokenPool(NamedTuple):
@@ -54,6 +56,12 @@ def make_pool(sentences: tf.RaggedTensor, document_lengths: tf.Tensor, document_
     )
 
 
+def pools_at_once(pool_bytes: int) -> int:
+    """`num_parallel_calls` of a map over pools of this size: all cores, or fewer where memory bounds the pools."""
+    most = _BYTES_AT_ONCE // pool_bytes
+    return tf.data.AUTOTUNE if most >= (os.cpu_count() or 1) else max(2, most)
+
+
 def text_pools(
     documents: Callable[[], Iterable[tuple[int, int, Sequence[str]]]],
     tokenizer: "BertTokenizer",
@@ -73,7 +81,8 @@ def text_pools(
         lambda: text_chunks(documents(), pool_sentences), output_signature=signature
     )
     tokenize = tf.autograph.experimental.do_not_convert(tokenize)
-    return chunks.prefetch(1).map(tokenize, num_parallel_calls=2, deterministic=True).prefetch(1)
+    pools = chunks.prefetch(1).map(tokenize, num_parallel_calls=pools_at_once(POOL_BYTES), deterministic=True)
+    return pools.prefetch(1)
 
 
 def pool_function(tokenizer: "BertTokenizer") -> Callable:
@@ -99,7 +108,7 @@ def held_out_rank(sentences: Iterable[str]) -> int:
 
 def pool_is_full(sentences: int, size: int, pool_sentences: int = POOL_SENTENCES) -> bool:
     """Whether a pool with so many sentences and bytes of text is closed before the next document."""
-    return sentences >= pool_sentences or size >= _POOL_BYTES
+    return sentences >= pool_sentences or size >= POOL_BYTES
 
 
 def sufficient_fraction(documents: int) -> float:

@@ -106,6 +106,11 @@ class Records:
         """As `pool`, with ``token_ids`` of length 0: enough to count pairs."""
         return self._pool(shard, held_out, with_tokens=False)
 
+    def pool_bytes(self, held_out: bool = False) -> int:
+        """The size of the tokens of the largest shard."""
+        shards = self.held_out if held_out else self.training
+        return self.token_type.size * max(shard["tokens"] for shard in shards)
+
     def _pool(self, number, held_out, with_tokens):
         shards = self.held_out if held_out else self.training
 

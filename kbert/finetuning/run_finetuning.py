@@ -7,14 +7,13 @@ import os
 import pathlib
 from typing import Any
 
-import keras
-
 from kbert.finetuning.finetune import FinetunedRun
 from kbert.finetuning.run import Run, log_dropout, make_optimizer
 from kbert.finetuning.starting_pipeline import starting_pipeline
 from kbert.finetuning.teaching import Teaching, distillation_losses, hash_of_texts
 from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.dev_examples import DevExamples
+from kbert.keras_compat import seeded
 from kbert.models.bert_model import BertModel
 from kbert.models.copies import copy_model
 from kbert.models.lora import lora_layers
@@ -132,8 +131,7 @@ class Finetuning:
             if dev is not None:
                 self.task.check_dev(dev, settings)
         self._take_labels(settings)
-        keras.utils.set_random_seed(asked.seed)
-        with self.hardware.scope():
+        with seeded(asked.seed), self.hardware.scope():
             self.pipeline = starting_pipeline(asked.source, self.task, settings, asked)
         check_not_quantized(self.pipeline.model)
         if asked.lora_rank and lora_layers(self.pipeline.model):
@@ -325,8 +323,7 @@ class Finetuning:
 
     def _add_lora(self, model) -> None:
         if self.asked.lora_rank:
-            keras.utils.set_random_seed(self.asked.seed)
-            with self.hardware.scope():
+            with seeded(self.asked.seed), self.hardware.scope():
                 model.enable_lora(self.asked.lora_rank)
 
     def _compile(self, model) -> None:

@@ -1,6 +1,5 @@
 """The activation functions that a config can name."""
 
-import functools
 from collections.abc import Callable
 
 from keras import ops
@@ -20,29 +19,33 @@ def activation_function(name: str) -> Callable:
 
 
 def _gelu(approximate):
+    fused_gelu = _fused_gelu_tanh if approximate else _fused_gelu_erf
+
     def gelu(x, training=False):
         if (training or approximate) and is_worth_fusing(x):
-            return _fused_gelu(approximate)((x,))
+            return fused_gelu(x)
         return ops.gelu(x, approximate=approximate)  # of which TensorFlow fuses the erf form with the matmul before it
 
     return gelu
 
 
-@functools.cache
-def _fused_gelu(approximate):
-    """The GELU in one pass over memory forward and one backward, computed in float32 whatever the type of x."""
+# The GELU in one pass over memory forward and one backward, computed in float32 whatever the type of x.
 
-    @fused
-    def gelu(inputs, constants):
-        return ops.cast(ops.gelu(ops.cast(inputs[0], "float32"), approximate=approximate), inputs[0].dtype)
 
-    return gelu
+@fused
+def _fused_gelu_tanh(x):
+    return ops.cast(ops.gelu(ops.cast(x, "float32"), approximate=True), x.dtype)
+
+
+@fused
+def _fused_gelu_erf(x):
+    return ops.cast(ops.gelu(ops.cast(x, "float32"), approximate=False), x.dtype)
 
 
 _FUNCTIONS = {
     "gelu_tanh": _gelu(approximate=True),
     "gelu_erf": _gelu(approximate=False),
     "relu": lambda x, training=False: ops.relu(x),
-    "silu": lambda x, training=False: ops.silu(x),
+    "silu": lambda x, training=False: x * ops.sigmoid(x),  # TensorFlow's keeps the graph in memory: `custom_gradient`
     "tanh": lambda x, training=False: ops.tanh(x),
 }

@@ -3,11 +3,15 @@
 Shapes: B batch, S sequence, H hidden, A heads.
 """
 
+import functools
+import itertools
+import weakref
 from typing import Any
 
 import keras
+from keras import ops
 
-from kbert.keras_compat import Tensor, all_layers
+from kbert.keras_compat import Tensor, all_layers, custom_gradient, in_tensorflow_graph, stored_value
 from kbert.layers.feed_forward import FeedForward
 from kbert.layers.layer_norm import LayerNorm
 from kbert.layers.replica_dropout import ReplicaDropout
@@ -130,18 +134,58 @@ def rematerialized(block: EncoderBlock, x: Tensor, bias: Tensor | None) -> Tenso
 
     Source: Chen et al. 2016, "Training Deep Nets with Sublinear Memory Cost".
     """
-    dropouts = [layer for layer in all_layers(block) if isinstance(layer, ReplicaDropout) and layer.rate]
+    dropouts = _dropouts(block)
     if dropouts and keras.backend.backend() not in ("tensorflow", "jax"):
         raise NotImplementedError("rematerialize: dropout needs TensorFlow or JAX. Set the dropout rates to 0.")
     seeds = [layer.seed_generator.next() for layer in dropouts]
+    if not in_tensorflow_graph():
+        return keras.remat(functools.partial(_transform, block, seeds))(x, bias)
+    number = next(_NUMBERS)
+    _BLOCKS[number] = block
+    bias = ops.zeros((1, 1, 1, 1), x.dtype) if bias is None else bias
+    return _rematerialized(number, x, bias, *seeds, *map(stored_value, block.trainable_variables))
 
-    def forward(x, bias):
-        for layer, seed in zip(dropouts, seeds, strict=True):
-            layer.given_seed = seed
-        try:
-            return block.transform(x, bias, training=True)
-        finally:
-            for layer in dropouts:
-                layer.given_seed = None
 
-    return keras.remat(forward)(x, bias)
+def _dropouts(block):
+    return [layer for layer in all_layers(block) if isinstance(layer, ReplicaDropout) and layer.rate]
+
+
+def _transform(block, seeds, x, bias):
+    """`block.transform` in training, with the seeds of its dropouts."""
+    dropouts = _dropouts(block)
+    for layer, seed in zip(dropouts, seeds, strict=True):
+        layer.given_seed = seed
+    try:
+        return block.transform(x, bias, training=True)
+    finally:
+        for layer in dropouts:
+            layer.given_seed = None
+
+
+# What follows does for TensorFlow's graphs what `keras.remat` does, without its memory leak (see `custom_gradient`).
+_NUMBERS = itertools.count()
+_BLOCKS = weakref.WeakValueDictionary()  # blocks by number: a gradient that held its block would keep it in memory
+
+
+def _rematerialized_gradient(upstream, number, x, bias, *seeds_and_weights):
+    import tensorflow as tf
+
+    block = _BLOCKS[int(tf.get_static_value(number))]
+    variables = [stored_value(variable) for variable in block.trainable_variables]
+    seeds = seeds_and_weights[: len(seeds_and_weights) - len(variables)]
+    # Always 0, but only the gradient knows it. Without it, TensorFlow and XLA would reuse the first computation.
+    zero = tf.minimum(tf.abs(tf.reshape(upstream, [-1])[0]), 0)
+    with tf.GradientTape() as tape:
+        tape.watch([x, bias])
+        output = _transform(block, seeds, x + tf.cast(zero, x.dtype), bias)
+    of_x, of_bias, *of_variables = tape.gradient(output, [x, bias, *variables], upstream)
+    return None, of_x, of_bias, *[None] * len(seeds), *of_variables
+
+
+@custom_gradient(_rematerialized_gradient)
+def _rematerialized(number, x, bias, *seeds_and_weights):
+    import tensorflow as tf
+
+    block = _BLOCKS[int(tf.get_static_value(number))]
+    seeds = seeds_and_weights[: len(seeds_and_weights) - len(block.trainable_variables)]
+    return _transform(block, seeds, x, bias), ()

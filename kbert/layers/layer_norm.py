@@ -8,7 +8,7 @@ from typing import Any
 import keras
 from keras import ops
 
-from kbert.keras_compat import Tensor
+from kbert.keras_compat import Tensor, custom_gradient
 from kbert.xla import compiled, is_worth_fusing
 
 
@@ -73,22 +73,27 @@ def _normalised(inputs, gamma, beta, epsilon):
 def _tensorflow_layer_norm(inputs, gamma, beta, epsilon, dtype):
     import tensorflow as tf
 
-    @tf.custom_gradient
-    def normalise(x, gamma, beta):  # [n, H], [H], [H]
-        centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
-        scale = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True) + epsilon)  # [n, 1]
-        normal = centred * scale
-
-        def gradient(dy):
-            ones = tf.ones((1, tf.shape(x)[0]), x.dtype)
-            weight = tf.reshape(gamma / x.shape[-1], (-1, 1))  # [H, 1]: its products are means over H
-            product = dy * normal
-            dx = scale * (dy * gamma - tf.matmul(dy, weight) - normal * tf.matmul(product, weight))
-            return dx, tf.matmul(ones, product)[0], tf.matmul(ones, dy)[0]
-
-        return normal * gamma + beta, gradient
-
     compute = keras.backend.result_type(inputs.dtype, "float32")
     rows = tf.reshape(tf.cast(inputs, compute), (-1, inputs.shape[-1]))
-    outputs = normalise(rows, tf.cast(gamma, compute), tf.cast(beta, compute))
+    outputs = _training_norm(rows, tf.cast(gamma, compute), tf.cast(beta, compute), tf.constant(epsilon, compute))
     return tf.cast(tf.reshape(outputs, tf.shape(inputs)), dtype)
+
+
+def _training_norm_gradient(dy, x, gamma, beta, epsilon, normal, scale):
+    import tensorflow as tf
+
+    ones = tf.ones((1, tf.shape(x)[0]), x.dtype)
+    weight = tf.reshape(gamma / x.shape[-1], (-1, 1))  # [H, 1]: its products are means over H
+    product = dy * normal
+    dx = scale * (dy * gamma - tf.matmul(dy, weight) - normal * tf.matmul(product, weight))
+    return dx, tf.matmul(ones, product)[0], tf.matmul(ones, dy)[0]
+
+
+@custom_gradient(_training_norm_gradient)
+def _training_norm(x, gamma, beta, epsilon):  # [n, H], [H], [H], []
+    import tensorflow as tf
+
+    centred = x - tf.reduce_mean(x, axis=-1, keepdims=True)
+    scale = tf.math.rsqrt(tf.reduce_mean(tf.square(centred), axis=-1, keepdims=True) + epsilon)  # [n, 1]
+    normal = centred * scale
+    return normal * gamma + beta, (normal, scale)

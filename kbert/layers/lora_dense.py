@@ -7,7 +7,7 @@ import keras
 import numpy as np
 from keras import ops
 
-from kbert.keras_compat import Tensor, delete_attribute, dense_kernel
+from kbert.keras_compat import Tensor, custom_gradient, delete_attribute, dense_kernel
 
 
 @keras.saving.register_keras_serializable("kbert")
@@ -124,18 +124,24 @@ def _product_in_training(inputs, kernel, bias):
     """inputs [..., H] times kernel [H, u] plus bias [u]."""
     import tensorflow as tf
 
-    @tf.custom_gradient
-    def product(x, kernel, bias):  # [n, H], [H, u], [u]
-        def gradient(upstream):
-            ones = tf.ones((1, tf.shape(upstream)[0]), upstream.dtype)
-            return (
-                tf.matmul(upstream, kernel, transpose_b=True),
-                tf.matmul(x, upstream, transpose_a=True),
-                tf.matmul(ones, upstream)[0],
-            )
-
-        return tf.nn.bias_add(tf.matmul(x, kernel), bias), gradient  # which TensorFlow's graph optimiser fuses
-
     rows = inputs if len(inputs.shape) == 2 else tf.reshape(inputs, (-1, inputs.shape[-1]))
-    x = product(rows, tf.convert_to_tensor(kernel), tf.convert_to_tensor(bias))
+    x = _product(rows, tf.convert_to_tensor(kernel), tf.convert_to_tensor(bias))
     return x if len(inputs.shape) == 2 else ops.reshape(x, (*ops.shape(inputs)[:-1], x.shape[-1]))
+
+
+def _product_gradient(upstream, x, kernel, bias):
+    import tensorflow as tf
+
+    ones = tf.ones((1, tf.shape(upstream)[0]), upstream.dtype)
+    return (
+        tf.matmul(upstream, kernel, transpose_b=True),
+        tf.matmul(x, upstream, transpose_a=True),
+        tf.matmul(ones, upstream)[0],
+    )
+
+
+@custom_gradient(_product_gradient)
+def _product(x, kernel, bias):  # [n, H], [H, u], [u]
+    import tensorflow as tf
+
+    return tf.nn.bias_add(tf.matmul(x, kernel), bias), ()  # which TensorFlow's graph optimiser fuses

@@ -9,7 +9,7 @@ Shapes: B batch, S sequence, P predictions, N labels or vocabulary; "..." is any
 import keras
 from keras import ops
 
-from kbert.keras_compat import Tensor
+from kbert.keras_compat import Tensor, custom_gradient
 from kbert.xla import compiled, is_worth_compiling
 
 IGNORED_LABEL = -1  # "no label here": ignored by losses and metrics
@@ -36,20 +36,19 @@ def cross_entropy(labels: Tensor, logits: Tensor, weights: Tensor | None = None)
 
 def _negative_log_likelihood(labels, logits):
     if (logits.shape[-1] or 0) >= _COMPILED_CLASSES and is_worth_compiling(logits, _COMPILED_FROM):
-        return _compiled_nll(labels, logits)
+        return _compiled_nll(logits, labels)
     return ops.sparse_categorical_crossentropy(labels, logits, from_logits=True)
 
 
-def _compiled_nll(labels, logits):
+def _nll_gradient(upstream, logits, labels, log_normaliser):
+    return (_nll_backward(labels, logits, log_normaliser, upstream),)
+
+
+@custom_gradient(_nll_gradient)
+def _compiled_nll(logits, labels):
     """Two kernels of XLA, which leave out what TensorFlow's writes in between: a third of the time."""
-    import tensorflow as tf
-
-    @tf.custom_gradient
-    def nll(logits):
-        values, log_normaliser = _nll_forward(labels, logits)
-        return values, lambda upstream: _nll_gradient(labels, logits, log_normaliser, upstream)
-
-    return nll(logits)
+    values, log_normaliser = _nll_forward(labels, logits)
+    return values, (log_normaliser,)
 
 
 @compiled
@@ -62,7 +61,7 @@ def _nll_forward(labels, logits):
 
 
 @compiled
-def _nll_gradient(labels, logits, log_normaliser, upstream):
+def _nll_backward(labels, logits, log_normaliser, upstream):
     import tensorflow as tf
 
     probs = tf.exp(logits - log_normaliser[..., None])

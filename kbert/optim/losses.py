@@ -228,7 +228,7 @@ def _global_mean(total, weight, epsilon):
     if replicas == 1:
         return ops.divide_no_nan(total, weight + epsilon)
     # The sums over replicas carry no gradient: each replica adds its own part, and Keras adds up the parts.
-    all_total, all_weight = sum_over_replicas([ops.stop_gradient(total), ops.stop_gradient(weight)])
+    all_total, all_weight = sum_over_replicas([total, weight])
     share = ops.divide_no_nan(total, all_weight + epsilon)
     mean = ops.divide_no_nan(all_total, all_weight + epsilon)
     # Keras reports the mean over replicas of `replicas` times this value, so each has to carry an equal part.

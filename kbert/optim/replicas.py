@@ -1,8 +1,9 @@
 """Data-parallel replicas (`tf.distribute`), for the losses and the optimizer; one replica on other backends."""
 
 import keras
+from keras import ops
 
-from kbert.keras_compat import Tensor
+from kbert.keras_compat import Tensor, all_reduce_sum, custom_gradient, gather_rows
 
 
 def count_replicas() -> int:
@@ -17,12 +18,8 @@ def count_replicas() -> int:
 
 
 def sum_over_replicas(values: list[Tensor]) -> list[Tensor]:
-    """The sum over all replicas of each tensor in a list, on every replica."""
-    if count_replicas() == 1:
-        return values
-    import tensorflow as tf
-
-    return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
+    """The sum over all replicas of each tensor in a list, on every replica; no gradient passes through."""
+    return values if count_replicas() == 1 else all_reduce_sum([ops.stop_gradient(value) for value in values])
 
 
 def gather_from_replicas(values: list[Tensor]) -> list[Tensor]:
@@ -32,10 +29,19 @@ def gather_from_replicas(values: list[Tensor]) -> list[Tensor]:
     """
     if count_replicas() == 1:
         return values
+    return [_gathered(value) for value in values]  # each by itself: integers may be on the host
+
+
+def _gathered_gradient(upstream, value):
     import tensorflow as tf
 
-    context = tf.distribute.get_replica_context()
-    return [context.all_gather(value, axis=0) for value in values]  # each by itself: integers may be on the host
+    rows = tf.shape(value)[0]
+    return (tf.gather(sum_over_replicas([upstream])[0], replica_number() * rows + tf.range(rows)),)
+
+
+@custom_gradient(_gathered_gradient)
+def _gathered(value):
+    return gather_rows(value), ()
 
 
 def replica_number() -> int | Tensor:

@@ -345,7 +345,7 @@ def masked_batches(
             table = PairTable(tf.gather(starts[0], row) + start, length, zeros, zeros, tf.gather(labels, row), keys)
         return {"token_ids": tokens}, table, tf.range(tf.size(row) + 1), tf.gather(weights, row)
 
-    drawn = chunks.map(_graph(draw), num_parallel_calls=2, deterministic=True)
+    drawn = chunks.map(_graph(draw), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
     rows = masked_rows(drawn, masking, sequence_length=sequence_length, next_sentence=pair)
 
     def weigh(inputs, targets, weights, row_weights):

@@ -19,7 +19,7 @@ import tensorflow as tf
 from kbert.checks import check_integers, check_numbers, check_positive
 from kbert.config import default_num_parts
 from kbert.corpus.documents import texts_as_documents
-from kbert.corpus.pool import POOL_SENTENCES, text_pools
+from kbert.corpus.pool import POOL_BYTES, POOL_SENTENCES, pools_at_once, text_pools
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.keras_compat import with_known_length
@@ -206,10 +206,12 @@ def pretraining_dataset(
 
     rows_before = start_step * batch_size + start_row
     fractions = None
+    pool_bytes = POOL_BYTES
     opened = open_source(source, format, language)
     if isinstance(opened, Records):
         opened.check_tokenizer(tokenizer)
         pools, rows_before = record_pools(opened, seed, epochs, evaluation, count, rows_before)
+        pool_bytes = opened.pool_bytes(evaluation)
         if evaluation and batches is not None:
             fractions = held_out_fractions(opened, count, batches * batch_size)
     else:
@@ -232,7 +234,7 @@ def pretraining_dataset(
             table, splits = arrange_in_rows(table, rows, fold_in(seed, _ROWS, epoch, first))
         return _token_columns(pool, entity_ids), table, splits
 
-    drawn = pools.map(_graph(draw), num_parallel_calls=2, deterministic=True)
+    drawn = pools.map(_graph(draw), num_parallel_calls=pools_at_once(pool_bytes), deterministic=True)
     if fractions is not None:
         zipped = tf.data.Dataset.zip(drawn, tf.data.Dataset.from_tensor_slices(fractions))
         drawn = zipped.map(_graph(lambda element, rows: (*element[:2], element[2][: rows + 1])))
@@ -297,7 +299,7 @@ def masked_rows(
 
     return rows.map(
         _graph(lay_out),
-        num_parallel_calls=2,
+        num_parallel_calls=tf.data.AUTOTUNE,
         deterministic=True,
     )
 

@@ -14,7 +14,15 @@ import tensorflow as tf
 from kbert.checks import check_numbers
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import DocumentList, check_format, end_of_documents, file_documents, texts_as_documents
-from kbert.corpus.pool import POOL_SENTENCES, TokenPool, held_out_rank, is_held_out, sufficient_fraction, text_pools
+from kbert.corpus.pool import (
+    POOL_SENTENCES,
+    TokenPool,
+    held_out_rank,
+    is_held_out,
+    pools_at_once,
+    sufficient_fraction,
+    text_pools,
+)
 from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
@@ -264,7 +272,7 @@ def record_pools(
     first = 0
     last = shards * epochs if epochs is not None else _FOREVER
     if rows_before:
-        counts = tf.data.Dataset.range(last).map(_graph(count), num_parallel_calls=2, deterministic=True)
+        counts = tf.data.Dataset.range(last).map(_graph(count), num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
         with reading_errors():
             for first, rows in enumerate(counts.as_numpy_iterator()):  # noqa: B007 - used below
                 if rows_before < rows:
@@ -278,7 +286,8 @@ def record_pools(
         epoch, shard = epoch_and_shard(position)
         return epoch, records.pool(shard, evaluation)
 
-    return positions.map(_graph(load), num_parallel_calls=2, deterministic=True), rows_before
+    calls = pools_at_once(records.pool_bytes(evaluation))
+    return positions.map(_graph(load), num_parallel_calls=calls, deterministic=True), rows_before
 
 
 def _check_shards(records, evaluation):

@@ -22,6 +22,7 @@ import tensorflow as tf
 from google.protobuf.message import DecodeError
 
 from kbert.corpus.corpus_files import find_files
+from kbert.corpus.pool import pools_at_once
 from kbert.files import atomic_file
 from kbert.pretraining.sources import file_order
 from kbert.stateless_random import fold_in, permutation, uniform
@@ -111,7 +112,8 @@ def tfrecord_rows(
             chosen = tf.gather(chosen, permutation(fold_in(seed, _ORDER, key), tf.size(chosen)))
         return _as_batch({name: tf.gather(column, chosen) for name, column in rows.items()}, next_sentence)
 
-    return pools.map(_graph(read), num_parallel_calls=2, deterministic=True).unbatch()
+    row_bytes = 8 * (3 * sequence_length + 4 * max_predictions)
+    return pools.map(_graph(read), num_parallel_calls=pools_at_once(_POOL * row_bytes), deterministic=True).unbatch()
 
 
 def tfrecord_token_ids(

@@ -6,6 +6,7 @@ import keras
 import numpy as np
 import pytest
 from helpers.at_step import AtStep, Killed, killed_at
+from helpers.random_numbers import assert_not_reset
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.slow_but import slow_but
@@ -116,6 +117,10 @@ def test_more_dev_is_scored_with_what_was_chosen_on_dev(init):
     dev = metrics["dev"]
     assert metrics["null_threshold"] is not None
     assert {name: dev[f"{name}_again"] for name in task.metrics} == {name: dev[name] for name in task.metrics}
+
+
+def test_the_random_numbers_of_the_user_go_on(init):
+    assert_not_reset(lambda: kbert.finetune(init, TASK, ROWS, **NO_DEV | {"steps": 1}, lora_rank=2))
 
 
 def test_history_has_the_scores(run):

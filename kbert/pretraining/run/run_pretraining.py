@@ -13,6 +13,7 @@ from kbert.corpus.corpus_files import check_apart
 from kbert.finetuning.run import Run, log_dropout, make_optimizer
 from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.masked_examples import MaskedExamples
+from kbert.keras_compat import seeded
 from kbert.models.quantized_layers import check_not_quantized
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.optim.warmup_stable_decay import WarmupStableDecay
@@ -77,8 +78,8 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
 
     # The data, and the model that learns from them
     data = _open_data(settings)
-    keras.utils.set_random_seed(settings.seed)
-    model = _for_plain_rows(data.starting_model(hardware, keep_given=asked.dry_run), hardware)
+    with seeded(settings.seed):
+        model = _for_plain_rows(data.starting_model(hardware, keep_given=asked.dry_run), hardware)
     check_not_quantized(model)
     settings = data.settings  # with what the data and the model decided
     if settings.rematerialize is not None:

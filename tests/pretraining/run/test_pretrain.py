@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from helpers.compare import assert_arrays_equal
 from helpers.pretraining_fields import pretraining_fields, pretraining_settings
+from helpers.random_numbers import assert_not_reset
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_pretrainer, make_tokenizer, write_lines
 from helpers.wrong_values import wrong_values
@@ -61,6 +62,11 @@ def test_the_run_has_a_pipeline(run):
     assert run.model.task == "pretraining" and run.metrics["unigram"]["cross_entropy"] > 0
     assert 0.5 <= run.metrics["unigram"]["nsp_accuracy"] <= 1
     assert repr(run).startswith("PretrainingRun(metrics=") and "Settings" not in repr(run)
+
+
+@pytest.mark.usefixtures("eagerly")
+def test_the_random_numbers_of_the_user_go_on(home):
+    assert_not_reset(lambda: kbert.pretrain(home / "corpus.txt", vocabulary=make_tokenizer(), **TEXT | {"steps": 1}))
 
 
 @pytest.mark.usefixtures("eagerly")

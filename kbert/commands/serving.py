@@ -42,7 +42,7 @@ def export(
         task: the task to serve, such as encoder; None: the model's own.
         version: None: one more than the highest.
         sequence_length: tokens of a row; None: the model's.
-        pair: whether the texts come in pairs; None: as stored with the model.
+        pair: Whether texts come in pairs. Defaults to the model's own setting.
         top_k: how many tokens fill-mask proposes.
         window_pooling, null_threshold: see `kbert.evaluate`.
         layers: hidden states in an encoder's signature `features`; 0: embeddings, -1: last layer; None: the last four.

@@ -100,7 +100,7 @@ def predict(
         format: of multiple-choice files: swag, dream or table; None: as in training.
         keep: columns to copy to the output.
         sequence_length: tokens of a row; None: the model's.
-        pair: whether the texts come in pairs; None: as stored with the model.
+        pair: Whether texts come in pairs. Defaults to the model's own setting.
         top_k: how many tokens fill-mask proposes.
         tagging_output: "tags" of all words, or "entities" (the default).
         window_pooling, null_threshold: see `kbert.evaluate`.

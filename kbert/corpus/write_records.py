@@ -78,7 +78,8 @@ def write_records(
             gives.
         tokenizer: `kbert.BertTokenizer`; its vocabulary and settings are stored with the records.
         directory: where to write; made if needed.
-        shard_tokens: about how many tokens a shard has. Training holds one shard in memory.
+        shard_tokens: about how many tokens a shard has. Training holds a shard per core in memory, but at most 1 GiB of
+            them (or two, if they are larger).
         shuffle_shards: how many shards are filled at a time, in memory.
         held_out: fraction of the documents set aside for evaluation, in [0, 1). Each document's text decides.
         seed: for the order of the documents.

@@ -138,11 +138,11 @@ def rematerialized(block: EncoderBlock, x: Tensor, bias: Tensor | None) -> Tenso
     if dropouts and keras.backend.backend() not in ("tensorflow", "jax"):
         raise NotImplementedError("rematerialize: dropout needs TensorFlow or JAX. Set the dropout rates to 0.")
     seeds = [layer.seed_generator.next() for layer in dropouts]
+    bias = ops.zeros((1, 1, 1, 1), x.dtype) if bias is None else bias
     if not in_tensorflow_graph():
         return keras.remat(functools.partial(_transform, block, seeds))(x, bias)
     number = next(_NUMBERS)
     _BLOCKS[number] = block
-    bias = ops.zeros((1, 1, 1, 1), x.dtype) if bias is None else bias
     return _rematerialized(number, x, bias, *seeds, *map(stored_value, block.trainable_variables))
 
 

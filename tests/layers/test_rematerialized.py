@@ -9,14 +9,15 @@ from kbert.layers.encoder_block import EncoderBlock
 
 
 @pytest.mark.parametrize("in_graph", [False, True])
-def test_rematerialized_is_plain(in_graph):
+@pytest.mark.parametrize("has_bias", [False, True])
+def test_rematerialized_is_plain(in_graph, has_bias):
     x = tf.constant(np.random.default_rng(0).normal(size=(2, 5, 12)), tf.float32)
-    bias = tf.zeros((2, 1, 1, 5))
+    bias = tf.zeros((2, 1, 1, 5)) if has_bias else None
 
     def results(rematerialize):
         keras.utils.set_random_seed(0)
         block = EncoderBlock(num_heads=3, intermediate_dim=20, hidden_dropout=0.4, attention_dropout=0.3)
-        block.build(x.shape, bias.shape)
+        block.build(x.shape)
         block.rematerialize = rematerialize
         calls = []
         feed_forward = block.feed_forward.call

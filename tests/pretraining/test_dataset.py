@@ -4,10 +4,14 @@ import hashlib
 import importlib.util
 import itertools
 import json
+import re
+import threading
+import time
 
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers.paths import ROOT
 from helpers.pretraining_batches import (
     HELD_OUT,
     B,
@@ -24,6 +28,7 @@ from helpers.pretraining_batches import (
 from helpers.run_python import run_python
 from helpers.tiny_corpus import VOCABULARY
 
+from kbert.corpus import pool as pool_module
 from kbert.corpus.documents import read_documents
 from kbert.corpus.pool import is_held_out
 from kbert.corpus.records import Records
@@ -51,6 +56,34 @@ def straight(source, records, request):
 @pytest.fixture(scope="module")
 def evaluation(source, tokenizer):
     return dataset_of(source, tokenizer, evaluation=True)
+
+
+@pytest.mark.parametrize("memory, most", [(2**30, 8), (1, 2)], ids=["all-threads", "bounded-by-memory"])
+def test_shards_are_read_at_once(records, tokenizer, monkeypatch, memory, most):
+    """Each takes 20 ms; TensorFlow has 8 threads."""
+    read_tokens, lock, reading, counts = Records._read_tokens, threading.Lock(), [0], []
+
+    def read_slowly(self, shard):
+        with lock:
+            reading[0] += 1
+            counts.append(reading[0])
+        time.sleep(0.02)
+        with lock:
+            reading[0] -= 1
+        return read_tokens(self, shard)
+
+    monkeypatch.setattr(Records, "_read_tokens", read_slowly)
+    monkeypatch.setattr(pool_module, "_BYTES_AT_ONCE", memory)
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = 8
+    batches(dataset_of(records, tokenizer).with_options(options), 40)
+    assert most // 2 < max(counts) <= most
+
+
+def test_no_stage_has_a_fixed_number_of_threads():
+    for room in ("corpus", "preprocessing", "pretraining"):
+        for path in (ROOT / "kbert" / room).rglob("*.py"):
+            assert not re.search(r"num_parallel_calls=\d", path.read_text()), path
 
 
 @mostly_records

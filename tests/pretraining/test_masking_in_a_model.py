@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.reference_masking import CLS, MASK, SEP, VOCABULARY, WORD, make_batch
-from helpers.run_python import run_python
 from helpers.tiny_corpus import LETTERS, make_pretrainer, make_tokenizer
 
 from kbert import AdamW, BertTokenizer
@@ -151,30 +150,3 @@ def test_each_replica_masks_its_rows_of_the_batch(batch, monkeypatch):
             tf.nest.map_structure(
                 lambda one, other, n=replica: np.testing.assert_array_equal(one, other[n : n + 1]), result, expected
             )
-
-
-REPLICAS = """
-import json, sys
-import tensorflow as tf
-tf.config.set_logical_device_configuration(
-    tf.config.list_physical_devices("CPU")[0], [tf.config.LogicalDeviceConfiguration()] * 2
-)
-sys.path.insert(0, sys.argv[1])
-from test_masking_in_a_model import TEXTS, string_to_loss
-
-def losses():
-    model = string_to_loss()
-    return model.fit(tf.constant(TEXTS), epochs=3, batch_size=8, shuffle=False, verbose=0).history["loss"]
-
-strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
-with strategy.scope():
-    two = losses()
-print(json.dumps({"replicas": strategy.num_replicas_in_sync, "one": losses(), "two": two}))
-"""
-
-
-@pytest.mark.slow  # test_each_replica_masks_its_rows_of_the_batch
-def test_two_replicas_train_from_string_to_loss_as_one_device():
-    result = run_python(REPLICAS, __file__.rpartition("/")[0])
-    assert result["replicas"] == 2 and result["one"][-1] < result["one"][0]
-    np.testing.assert_allclose(result["two"], result["one"], rtol=2e-4)

@@ -186,8 +186,8 @@ def entity_scores(gold: Sequence[Sequence[str]], predicted: Sequence[Sequence[st
         predicted: as many of each.
 
     Returns:
-        ``{"precision", "recall", "f1", "accuracy", "entities", "predicted_entities", "types": {type: {"precision",
-            "recall", "f1", "entities", "predicted_entities"}}}``, with fractions in [0, 1].
+        dict: ``precision``, ``recall``, ``f1``, ``accuracy`` (floats in [0, 1]), ``entities``, ``predicted_entities``
+            (counts), and ``types``: type → dict of the same without ``accuracy``.
 
     Raises:
         ValueError: no words, or sentences of other lengths.

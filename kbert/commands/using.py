@@ -94,8 +94,8 @@ def predict(
             questions; any other file is read line by line (for pairs: two texts separated by a tab; for questions:
             question, tab, context).
         output: .jsonl, or .csv if an answer fits into a row of a table.
-        text, text_pair, question, context, prompt, choices: the columns of the inputs; several of `text` are joined as
-            in training. None: those that a fine-tuned model was trained on, if the file has them, or else the names of
+        text, text_pair, question, context, prompt, choices: Input columns. Several `text` columns are joined as in
+            training. Defaults to the columns that the model was trained on if the file has them, else to the names of
             the inputs.
         format: of multiple-choice files: swag, dream or table; None: as in training.
         keep: columns to copy to the output.

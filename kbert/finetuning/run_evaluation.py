@@ -146,7 +146,7 @@ def _evaluate_sets(pipeline: Pipeline, task: Task, sets: Mapping[str, Examples],
 
 
 def describe_scores(scores: Mapping) -> str:
-    """Scores as lines, for printing; those of each label or type of entities last."""
+    """Formats scores as lines for printing. The scores of each label or entity type come last."""
     numbers = {name: value for name, value in scores.items() if not isinstance(value, Mapping)}
     return "\n".join([*(f"{name}: {_shown(value)}" for name, value in numbers.items()), *describe_groups(scores)])
 

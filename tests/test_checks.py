@@ -231,7 +231,6 @@ def test_a_path_that_is_none_names_its_argument(pipeline):
         (lambda wrong: kbert.evaluate([pipeline, wrong], TASK, ROW), "pipeline"),
         (lambda wrong: kbert.finetune(wrong, TASK, ROW), "source"),
         (lambda wrong: kbert.inspect(wrong), "model"),
-        (lambda wrong: kbert.weights.measure_parity(encoder, wrong), "path"),
         (lambda wrong: kbert.text.read_vocabulary(wrong), "path"),
         (lambda wrong: kbert.text.write_vocabulary(wrong, VOCABULARY), "path"),
         (lambda wrong: next(kbert.corpus.read_documents(wrong)), "patterns"),
@@ -288,9 +287,6 @@ def test_what_inspect_cannot_read(pipeline):
     ]:
         with pytest.raises(ValueError, match=f"^inspect: `data`, {message}"):
             kbert.inspect(pipeline, data=data)
-    for wrong in (pipeline, None):
-        with pytest.raises(TypeError, match="^measure_parity: `model` must be a kbert model. Received: "):
-            kbert.weights.measure_parity(wrong, "x")
 
 
 def test_errors_quote_the_beginning_of_long_values():

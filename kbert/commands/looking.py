@@ -23,7 +23,7 @@ def convert(
     report: PathLike | None = None,
     overwrite: bool = False,
 ) -> list[str]:
-    """Converts a BERT checkpoint from one library's format to another's, including heads, and compares the outputs.
+    """Converts a BERT checkpoint from one library's format to another's, including heads.
 
     A model that a format cannot store is an error that states the reason. Weights are never changed, except by
     `storage_dtype`.
@@ -38,16 +38,13 @@ def convert(
         vocabulary: a vocab.txt, for a checkpoint that has none or a wrong one.
         lowercase: whether the tokenizer lower-cases; None: as stored in the checkpoint.
         storage_dtype: with the format kbert: type of the weights on disk; they are float32 when loaded.
-        report: a JSON file to write, with every variable's name in both formats, and the largest differences between
-            kbert's outputs and those of the other library (if it is installed), for each layer and head, on random
-            batches with padding.
+        report: a JSON file to write, with every variable's name in both formats.
         overwrite: replace what an earlier conversion wrote to `output`.
 
     Returns:
         What was written, in lines.
     """
     from kbert.files import write_json
-    from kbert.weights.parity import conversion_report
 
     overrides = given(lowercase=lowercase) | ({} if pooler else {"pooler": False})
     model = kbert.load_pretrained(source, task, vocabulary=vocabulary, **overrides)
@@ -57,10 +54,10 @@ def convert(
     lines = [f"Wrote {output}: a {model.task} model in the format {format}."]
     if report is not None:
         report = pathlib.Path(report)
-        content, compared = conversion_report(model, output)
         report.parent.mkdir(parents=True, exist_ok=True)
-        write_json(report, content)
-        lines += [*compared, f"Wrote {report}."]
+        loaded = {"read": model, "written": kbert.load_pretrained(output)}
+        write_json(report, {side: converted.pretrained.report.to_dict() for side, converted in loaded.items()})
+        lines += [*model.pretrained.report.table(), f"Wrote {report}."]
     return lines
 
 

@@ -16,7 +16,7 @@ from kbert.files import read_json, sha256
 from kbert.text.vocabulary import check_vocabulary
 from kbert.versions import versions
 from kbert.weights.formats.kbert import MANIFEST, is_kbert_directory
-from kbert.weights.formats.registry import recognise_format
+from kbert.weights.formats.registry import recognize_format
 from kbert.weights.hub import download_from_hub, is_hub_name, snapshot_commit, split_revision
 from kbert.weights.origin import Origin, set_origin, stored_origin
 from kbert.weights.source import checkpoint_step, is_step_checkpoint
@@ -190,7 +190,7 @@ def _files_of(path: pathlib.Path) -> list[pathlib.Path]:
     prefix = bool(path.name) and path.with_name(path.name + ".index").is_file()
     patterns = (*_SETTINGS, f"{glob.escape(path.name)}.*") if prefix else _MODEL_FILES
     for directory in (path.parent,) if prefix or path.is_file() else (path, path / "model"):
-        form = recognise_format(directory)
+        form = recognize_format(directory)
         is_model = (
             form
             or is_step_checkpoint(directory)
@@ -198,7 +198,7 @@ def _files_of(path: pathlib.Path) -> list[pathlib.Path]:
         )
         if not is_model and is_records(directory):
             return [directory / RECORDS_MANIFEST]
-        patterns += form.files if form and not prefix else ()
+        patterns += form.FILES if form and not prefix else ()
         files = {file for pattern in patterns for file in directory.glob(pattern) if file.is_file()}
         if is_kbert_directory(directory):
             files.discard(directory / MANIFEST)  # it records when the model was saved, which is not content

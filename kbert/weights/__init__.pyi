@@ -1,14 +1,10 @@
 from kbert.weights.build_pipeline import build_pipeline as build_pipeline
 from kbert.weights.extend_vocabulary import extend_vocabulary as extend_vocabulary
-from kbert.weights.formats.registry import Format as Format
-from kbert.weights.formats.registry import register_format as register_format
 from kbert.weights.keras_hub_bridge import from_keras_hub as from_keras_hub
 from kbert.weights.keras_hub_bridge import to_keras_hub as to_keras_hub
 from kbert.weights.load import Pretrained as Pretrained
 from kbert.weights.load import load_pretrained as load_pretrained
 from kbert.weights.open_checkpoint import open_checkpoint as open_checkpoint
-from kbert.weights.parity import ParityReport as ParityReport
-from kbert.weights.parity import measure_parity as measure_parity
 from kbert.weights.report import LoadReport as LoadReport
 from kbert.weights.save import save_pretrained as save_pretrained
 from kbert.weights.source import local_source as local_source

@@ -3,7 +3,7 @@
 import os
 
 from kbert.weights.formats.checkpoint import Checkpoint
-from kbert.weights.formats.registry import format_names, get_format, recognise_format
+from kbert.weights.formats.registry import FORMATS, get_format, recognize_format
 from kbert.weights.source import check_links, is_step_checkpoint, resolve_source
 from kbert.weights.step_checkpoint import open_step_checkpoint
 
@@ -45,10 +45,10 @@ def open_checkpoint(
         return _read(open_step_checkpoint, path)
     for candidate in (path, path / "model"):
         check_links(candidate)
-        form = recognise_format(candidate)
+        form = recognize_format(candidate)
         if form is not None:
             return _read(form.read, candidate, vocabulary)
-    titles = [get_format(name).title for name in format_names()]
+    titles = [get_format(name).TITLE for name in FORMATS]
     raise ValueError(
         f"Expected {', '.join(titles[:-1])} or {titles[-1]}; or a recipe's output with one in model/. "
         f"Received: {str(source)!r}, {_what_is_there(path)}"

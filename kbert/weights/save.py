@@ -1,8 +1,6 @@
 """A model or pipeline → a directory that `load_pretrained` and every recipe can read."""
 
 import dataclasses
-import pathlib
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kbert.checks import check_directory
@@ -21,7 +19,7 @@ from kbert.weights.description import (
 )
 from kbert.weights.files.h5_file import h5_errors_raised
 from kbert.weights.formats.checkpoint import warn_of_wrong_casing
-from kbert.weights.formats.registry import Format, format_names, get_format
+from kbert.weights.formats.registry import FORMATS, get_format
 from kbert.weights.hub import check_hub_target, upload_to_hub
 
 if TYPE_CHECKING:
@@ -38,7 +36,7 @@ def save_pretrained(
     made_by: dict[str, Any] | None = None,
     overwrite: bool = False,
     push_to_hub: str | None = None,
-    **options,
+    storage_dtype: str | None = None,
 ) -> None:
     """Writes a model with everything needed to use it: architecture, weights, vocabulary, labels, preprocessing.
 
@@ -52,15 +50,15 @@ def save_pretrained(
         model_or_pipeline: one of kbert's models, or a `Pipeline`, which knows its tokenizer and settings. LoRA is saved
             merged; the model is not changed.
         directory: a new or empty directory or, with `overwrite`, one of this format with nothing else in it.
-        format: "kbert", "huggingface", "google", "kerashub", or one added with `register_format`.
+        format: "kbert", "huggingface", "google" or "kerashub".
         tokenizer: of a model; None: the one it was loaded with. A pipeline has its own.
         settings: of a model; None: the ones it was loaded with. A pipeline has its own.
         made_by: JSON-able dict for the manifest: the settings of the run that made the model.
         overwrite: whether a directory of this format may be replaced.
         push_to_hub: ``owner/name`` on the Hugging Face hub, to which the directory is uploaded, too. Needs
             huggingface_hub and a token (HF_TOKEN or ``hf auth login``). A new repository is private.
-        **options: for one format. "kbert" takes ``storage_dtype``, the type of the weights on disk: "float32", or
-            "bfloat16" and "float16" for half the size. They are loaded as float32.
+        storage_dtype: with the format "kbert", the type of the weights on disk: "float32" (None), or "bfloat16" and
+            "float16" for half the size. They are loaded as float32.
 
     Raises:
         ImportError: `push_to_hub`, and huggingface_hub is not installed.
@@ -76,48 +74,36 @@ def save_pretrained(
 
         kbert.save_pretrained(pipeline, "models/sentiment")
     """
-    if format not in format_names():
-        raise ValueError(f"save_pretrained: `format` must be one of {format_names()}. Received: {format!r}")
+    if format not in FORMATS:
+        raise ValueError(f"save_pretrained: `format` must be one of {tuple(FORMATS)}. Received: {format!r}")
+    if storage_dtype is not None and format != "kbert":
+        raise ValueError(f'save_pretrained: only format="kbert" takes a `storage_dtype`. Received: {format!r}')
     path = check_directory(directory, "save_pretrained: `directory`")
     check_json("save_pretrained", made_by=made_by)
     if push_to_hub is not None:
         check_hub_target(push_to_hub)
     form = get_format(format)
-    model, tokenizer, settings = resolve_parts(model_or_pipeline, tokenizer, settings, form.needs_tokenizer)
+    model, tokenizer, settings = resolve_parts(model_or_pipeline, tokenizer, settings, format == "kbert")
     model = merged(model)
     _check(model, tokenizer, settings)
     vocabulary = None if tokenizer is None else tokenizer.vocabulary
     if tokenizer is not None:
         warn_of_wrong_casing(vocabulary, tokenizer.lowercase, str(directory))
-    options = {name: value for name, value in options.items() if value is not None}
-    _check_options(form, options)
-    check_directory_is_free(directory, form.files, overwrite)
-    _check_replaced(form, path)
+    check_directory_is_free(directory, form.FILES, overwrite)
+    if path.is_dir() and any(path.iterdir()) and not form.recognizes(path):  # others have files of equal names
+        raise FileExistsError(
+            f"{directory} holds files of a {format} checkpoint's names, but is not one; save to a new place. "
+            f"Found: {sorted(entry.name for entry in path.iterdir())[:8]}"
+        )
+    own = {"made_by": made_by, "storage_dtype": storage_dtype or "float32"} if format == "kbert" else {}
 
     def write(partial):
         with h5_errors_raised(directory):
-            form.write(partial, model, settings, vocabulary, made_by=made_by, **options)
+            form.write(partial, model, settings, vocabulary, **own)
 
     write_directory(directory, write, needed=4 * model.count_params())
     if push_to_hub is not None:
         upload_to_hub(path, push_to_hub)
-
-
-def _check_options(form: Format, options: Mapping[str, Any]) -> None:
-    for name in options:
-        if name not in form.options:
-            takers = [other for other in format_names() if name in get_format(other).options]
-            hint = f"Only {takers} take it" if takers else f"Known: {form.options}"
-            raise ValueError(f"save_pretrained: format={form.name!r} takes no `{name}`. {hint}")
-
-
-def _check_replaced(form: Format, directory: pathlib.Path) -> None:
-    """Checks that only files of this format are replaced, since others have files of equal names."""
-    if directory.is_dir() and any(directory.iterdir()) and not form.recognises(directory):
-        raise FileExistsError(
-            f"{directory} holds files of a {form.name} checkpoint's names, but is not one; save to a new place. "
-            f"Found: {sorted(entry.name for entry in directory.iterdir())[:8]}"
-        )
 
 
 def resolve_parts(

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from kbert.files import similar_names
-from kbert.weights.formats.registry import recognise_format
+from kbert.weights.formats.registry import recognize_format
 from kbert.weights.hub import download_from_hub, is_hub_name, is_own_model, split_revision
 
 CHECKPOINTS = "checkpoints"  # where a training run keeps them
@@ -58,7 +58,7 @@ def local_source(source: str | os.PathLike) -> pathlib.Path | None:
     path = pathlib.Path(source)
     if path.is_dir() and not _has_model(path) and _has_model(path / "model"):
         return path / "model"
-    if path.exists() or recognise_format(path) is not None:  # a prefix of files is not itself a file
+    if path.exists() or recognize_format(path) is not None:  # a prefix of files is not itself a file
         return path
     check_links(path)
     if is_hub_name(source):

@@ -32,23 +32,18 @@ def test_conversion(models, format, tmp_path, capsys):
     convert(models / "google", format, tmp_path / "out", "--report", tmp_path / "reports/it.json")
     printed = capsys.readouterr().out
     assert f"a pretraining model in the format {format}" in printed
-    assert "encoder_block_*/attention/query/kernel" in printed and "NumPy transcription" in printed
+    assert "encoder_block_*/attention/query/kernel" in printed
     assert_same_weights(load(tmp_path / "out"), load(models / "google"))
     report = read_json(tmp_path / "reports/it.json")
     read, written = report["read"], report["written"]
     assert len(read["variables"]) == len(written["variables"]) == 46
     assert {row["status"] for row in read["variables"]} == {"loaded"}
-    assert max(read["parity"]["differences"].values()) < 1e-5
-    if format == "google":
-        assert max(written["parity"]["differences"].values()) < 1e-5
-    if format == "kbert":
-        assert written["parity"]["reason"] == "no other library computes from the format kbert"
 
 
 def test_weights_of_half_the_size(models, tmp_path, capsys):
     convert(models / "encoder", "kbert", tmp_path / "half", "--storage-dtype", "bfloat16")
     assert read_json(tmp_path / "half/manifest.json")["storage_dtype"] == "bfloat16"
-    with pytest.raises(SystemExit, match="^error: .*format='google' takes no `storage_dtype`"):
+    with pytest.raises(SystemExit, match='^error: .*only format="kbert" takes a `storage_dtype`'):
         convert(models / "encoder", "google", tmp_path / "out", "--storage-dtype", "bfloat16")
 
 

@@ -5,6 +5,7 @@ import logging
 
 import numpy as np
 import pytest
+from helpers.parity import measure_parity
 from helpers.slow_but import slow_but
 from helpers.stored_models import MODELS, assert_same_weights, load, make_model, save
 from helpers.tiny_bert import PAIRS, TEXTS, VOCABULARY, tiny_tokenizer
@@ -12,7 +13,6 @@ from helpers.tiny_bert import PAIRS, TEXTS, VOCABULARY, tiny_tokenizer
 import kbert
 from kbert.preprocessing.preprocessor import TextPreprocessor
 from kbert.weights.formats.huggingface import class_of
-from kbert.weights.parity import measure_parity
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -65,7 +65,7 @@ def check_parity(model, path, outputs):
     report = measure_parity(model, path)
     assert "transformers" in report.against
     assert set(report.differences) >= {f"hidden_states/{i}" for i in range(model.config.num_layers + 1)} | set(outputs)
-    assert max(report.differences.values()) < 1e-5, report.lines()
+    assert max(report.differences.values()) < 1e-5, report
     assert min(report.largest.values()) > 0.05  # nothing is zero
 
 

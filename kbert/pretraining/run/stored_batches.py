@@ -35,10 +35,10 @@ from kbert.training.run_state import Stage
 from kbert.weights.formats.kbert import (
     CONFIG,
     WEIGHTS,
-    KbertFormat,
     is_kbert_directory,
     read_kbert_vocabulary,
 )
+from kbert.weights.formats.kbert import write as write_kbert
 
 if TYPE_CHECKING:
     from kbert.pipelines.settings import ModelSettings
@@ -253,6 +253,6 @@ class StoredBatches:
         """Writes the model of the run, without `kbert.save_pretrained`, which needs TensorFlow."""
 
         def write(partial):
-            KbertFormat().write(partial, model, settings, self.vocabulary, made_by=made_by)
+            write_kbert(partial, model, settings, self.vocabulary, made_by=made_by)
 
         write_directory(path, write, needed=4 * model.count_params())

@@ -1,13 +1,13 @@
 """Checkpoints of google-research/bert: `bert_model.ckpt.*`, `bert_config.json` and `vocab.txt`.
 
+They hold models of the tasks encoder, pretraining, masked_lm, next_sentence, classification, regression and span. The
+state of an optimizer is neither read nor written.
+
 Shapes: H hidden.
 """
 
 import pathlib
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from kbert.files import read_json, write_json
 from kbert.options import PathLike
@@ -27,7 +27,6 @@ from kbert.weights.formats.checkpoint import (
 from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames
 from kbert.weights.formats.export_tensors import check_held, export_tensors
 from kbert.weights.formats.name_table import NameTable, transposed
-from kbert.weights.formats.registry import Format
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
@@ -85,99 +84,78 @@ CONFIG_NAMES = ConfigNames(
 )
 
 
-class GoogleFormat(Format):
-    """Checkpoints of google-research/bert, without the state of an optimizer.
+TITLE = f"Google's checkpoint ({CONFIG}, {PREFIX}.index)"
+FILES = (CONFIG, f"{PREFIX}.*", VOCABULARY, SETTINGS)
 
-    It holds models of the tasks encoder, pretraining, masked_lm, next_sentence, classification, regression and span.
+
+def recognizes(path: pathlib.Path) -> bool:
+    """A directory with a TensorFlow checkpoint, its prefix, or one of its files."""
+    if path.is_dir():
+        return (path / CONFIG).is_file() or any(path.glob("*.ckpt*.index"))
+    return _prefix_of(path).with_name(_prefix_of(path).name + ".index").is_file()
+
+
+def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckpoint:
+    """The names of the tensors decide the task.
+
+    The format has neither labels, which come from the file that kbert wrote beside it, nor the letter case, which
+    the vocabulary shows.
     """
-
-    name = "google"
-    title = f"Google's checkpoint ({CONFIG}, {PREFIX}.index)"
-    files = (CONFIG, f"{PREFIX}.*", VOCABULARY, SETTINGS)
-
-    def recognises(self, path: pathlib.Path) -> bool:
-        """A directory with a TensorFlow checkpoint, its prefix, or one of its files."""
-        if path.is_dir():
-            return (path / CONFIG).is_file() or any(path.glob("*.ckpt*.index"))
-        return _prefix_of(path).with_name(_prefix_of(path).name + ".index").is_file()
-
-    def read(self, path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckpoint:
-        """The names of the tensors decide the task.
-
-        The format has neither labels, which come from the file that kbert wrote beside it, nor the letter case, which
-        the vocabulary shows.
-        """
-        prefix = _find_prefix(path) if path.is_dir() else _prefix_of(path)
-        directory = prefix.parent
-        fields = _read_config(directory / CONFIG)
-        config = CONFIG_NAMES.to_kbert(fields, str(directory / CONFIG))
-        tensors = TFCheckpointFile(prefix)
-        _check_kind(tensors)
-        task, arguments = _task_of(tensors)
-        if task in ("classification", "regression"):
-            arguments["dropout"] = fields.get(_HEAD_DROPOUT, 0.1)  # the constant in run_classifier.py
-        if vocabulary is None and (directory / VOCABULARY).is_file():
-            vocabulary = directory / VOCABULARY
-        tokens = None if vocabulary is None else read_vocabulary(vocabulary)
-        cased = tokens is not None and looks_cased(tokens)
-        settings = read_kbert_settings(directory, task)
-        return TensorCheckpoint(
-            path=path,
-            config_path=directory / CONFIG,
-            names=NAMES,
-            config_names=CONFIG_NAMES,
-            description=described(task, config, pooler=True, **arguments),
-            settings=settings or default_settings(task, config, {"lowercase": not cased}),
-            vocabulary=tokens,
-            tensors=tensors,
-            stored_names={name: name for name in tensors.tensors},
-            ignored=frozenset(n for n in tensors.tensors if n in _NO_WEIGHTS or n.endswith(_SLOTS)),
-            remarks=_remarks(tensors, tokens, cased, settings),
-        ).check()
-
-    def write(
-        self,
-        directory: pathlib.Path,
-        model: "BertModel",
-        settings: "ModelSettings",
-        vocabulary: list[str] | None,
-        *,
-        made_by: Mapping[str, Any] | None = None,
-    ) -> None:
-        fields = CONFIG_NAMES.from_kbert(model.config)
-        if fields["pad_token_id"] == 0:
-            del fields["pad_token_id"]  # which Google's own files do not have
-        if model.dropout not in (None, 0.1):
-            fields[_HEAD_DROPOUT] = model.dropout
-        values = {name: value for name, (_, value) in export_tensors(NAMES, model).items()}
-        check_held(NAMES, model, pooler=True, reason="BertModel in its modeling.py always has one")
-        write_json(directory / CONFIG, fields)
-        write_json(directory / SETTINGS, settings.to_dict())
-        if vocabulary is not None:
-            write_vocabulary(directory / VOCABULARY, vocabulary)
-        import tensorflow as tf
-
-        names = sorted(values)
-        tf.raw_ops.SaveV2(
-            prefix=str(directory / PREFIX),
-            tensor_names=names,
-            shape_and_slices=[""] * len(names),
-            tensors=[tf.convert_to_tensor(values[name]()) for name in names],
-        )
-
-    def reference_outputs(
-        self, model: "BertModel", path: pathlib.Path, batch: Mapping[str, np.ndarray]
-    ) -> tuple[str, dict[str, Any]]:
-        from kbert.weights.formats.google_reference import google_forward
-
-        tensors = self.read(path).tensors
-        outputs = google_forward(tensors.read, tensors.tensors, read_json(tensors.path.parent / CONFIG), batch)
-        if model.task == "regression":
-            outputs["score"] = outputs["logits"][:, 0]
-        return "a NumPy transcription of google-research/bert", outputs
+    prefix = _find_prefix(path) if path.is_dir() else _prefix_of(path)
+    directory = prefix.parent
+    fields = _read_config(directory / CONFIG)
+    config = CONFIG_NAMES.to_kbert(fields, str(directory / CONFIG))
+    tensors = TFCheckpointFile(prefix)
+    _check_kind(tensors)
+    task, arguments = _task_of(tensors)
+    if task in ("classification", "regression"):
+        arguments["dropout"] = fields.get(_HEAD_DROPOUT, 0.1)  # the constant in run_classifier.py
+    if vocabulary is None and (directory / VOCABULARY).is_file():
+        vocabulary = directory / VOCABULARY
+    tokens = None if vocabulary is None else read_vocabulary(vocabulary)
+    cased = tokens is not None and looks_cased(tokens)
+    settings = read_kbert_settings(directory, task)
+    return TensorCheckpoint(
+        path=path,
+        config_path=directory / CONFIG,
+        names=NAMES,
+        config_names=CONFIG_NAMES,
+        description=described(task, config, pooler=True, **arguments),
+        settings=settings or default_settings(task, config, {"lowercase": not cased}),
+        vocabulary=tokens,
+        tensors=tensors,
+        stored_names={name: name for name in tensors.tensors},
+        ignored=frozenset(n for n in tensors.tensors if n in _NO_WEIGHTS or n.endswith(_SLOTS)),
+        remarks=_remarks(tensors, tokens, cased, settings),
+    ).check()
 
 
-FORMAT = GoogleFormat()
+def write(
+    directory: pathlib.Path,
+    model: "BertModel",
+    settings: "ModelSettings",
+    vocabulary: list[str] | None,
+) -> None:
+    fields = CONFIG_NAMES.from_kbert(model.config)
+    if fields["pad_token_id"] == 0:
+        del fields["pad_token_id"]  # which Google's own files do not have
+    if model.dropout not in (None, 0.1):
+        fields[_HEAD_DROPOUT] = model.dropout
+    values = {name: value for name, (_, value) in export_tensors(NAMES, model).items()}
+    check_held(NAMES, model, pooler=True, reason="BertModel in its modeling.py always has one")
+    write_json(directory / CONFIG, fields)
+    write_json(directory / SETTINGS, settings.to_dict())
+    if vocabulary is not None:
+        write_vocabulary(directory / VOCABULARY, vocabulary)
+    import tensorflow as tf
+
+    names = sorted(values)
+    tf.raw_ops.SaveV2(
+        prefix=str(directory / PREFIX),
+        tensor_names=names,
+        shape_and_slices=[""] * len(names),
+        tensors=[tf.convert_to_tensor(values[name]()) for name in names],
+    )
 
 
 # Reading.

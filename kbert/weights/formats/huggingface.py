@@ -1,14 +1,14 @@
-"""Directories of Hugging Face's transformers: `config.json` (once `bert_config.json`), weights, tokenizer files."""
+"""Directories of Hugging Face's transformers: `config.json` (once `bert_config.json`), weights, tokenizer files.
+
+They are written as safetensors; pickles and shards are read, too.
+"""
 
 import dataclasses
 import logging
 import pathlib
 import reprlib
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from kbert.config import POOLED_TOKENS, BertConfig
 from kbert.files import read_json, write_json
@@ -29,8 +29,8 @@ from kbert.weights.formats.checkpoint import (
 from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames, entry
 from kbert.weights.formats.export_tensors import check_held, export_tensors
 from kbert.weights.formats.huggingface_tokenizer import CONFIG as TOKENIZER_CONFIG
+from kbert.weights.formats.huggingface_tokenizer import FILES as TOKENIZER_FILES
 from kbert.weights.formats.huggingface_tokenizer import (
-    FILES,
     read_huggingface_tokenizer,
     write_huggingface_tokenizer,
 )
@@ -48,7 +48,6 @@ from kbert.weights.formats.huggingface_weights import (
     open_huggingface_weights,
 )
 from kbert.weights.formats.name_table import NameTable
-from kbert.weights.formats.registry import Format
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
@@ -142,116 +141,75 @@ _OUTPUTS = {  # kbert's output → transformers', the first that its class has
 }
 
 
-class HuggingFaceFormat(Format):
-    """Directories of transformers: written as safetensors; pickles and shards can be read too."""
-
-    name = "huggingface"
-    title = f"a Hugging Face directory ({CONFIG} or {OLD_CONFIG}, {WEIGHTS} or {PICKLE})"
-    files = (CONFIG, WEIGHTS, *FILES, SETTINGS)
-
-    def recognises(self, path: pathlib.Path) -> bool:
-        if not has_huggingface_weights(path):
-            return False
-        directory = _directory_of(path)
-        is_googles = path.is_dir() and any(path.glob("*.ckpt*.index"))  # the old config is of that checkpoint
-        return (directory / CONFIG).is_file() or ((directory / OLD_CONFIG).is_file() and not is_googles)
-
-    def read(self, path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckpoint:
-        """The tensors decide the task or, if heads share a name, ``architectures`` in the config."""
-        directory = _directory_of(path)
-        config_path = _config_of(directory)
-        fields = read_json(config_path)
-        kind = _kind_of(fields)
-        _refuse(fields, kind, config_path)
-        config = CONFIG_NAMES.to_kbert(fields, str(config_path))
-        tensors = open_huggingface_weights(path)
-        names, ignored = current_names(tensors)
-        if kind is None:
-            _check_names(tensors, names, config, config_path)
-        pooler = POOLER in names
-        if not pooler and fields.get(_POOLED_TOKEN) in POOLED_TOKENS:
-            config = dataclasses.replace(config, pooled_token=fields[_POOLED_TOKEN])
-        task, remarks = _task_of(fields, tensors, names, config_path)
-        arguments = _arguments(task, fields, tensors, names, config_path)
-        if arguments.get("tied") and DECODER in names:
-            ignored.add(names.pop(DECODER))
-        tokenizer = read_huggingface_tokenizer(directory, vocabulary)
-        pooling, more = _embedding(directory)
-        return TensorCheckpoint(
-            path=path,
-            config_path=config_path,
-            names=NAMES,
-            config_names=CONFIG_NAMES,
-            description=described(task, config, pooler=pooler, **arguments),
-            settings=_settings(task, fields, config, arguments, tokenizer, pooling, config_path),
-            other_options=pooling,
-            vocabulary=tokenizer.vocabulary,
-            tensors=tensors,
-            stored_names=names,
-            ignored=frozenset(ignored),
-            remarks=(*([_BY_NAMES] if kind is None else []), *remarks, *tokenizer.remarks, *more),
-        ).check()
-
-    def write(
-        self,
-        directory: pathlib.Path,
-        model: "BertModel",
-        settings: "ModelSettings",
-        vocabulary: list[str] | None,
-        *,
-        made_by: Mapping[str, Any] | None = None,
-    ) -> None:
-        """Writes labels and tokenizer settings as the library reads them; the rest goes into a file beside them."""
-        tensors = export_tensors(NAMES, model)
-        name = class_of(model)
-        pooler = model.task not in _WITHOUT_POOLER
-        reason = f"its {name} has {'one' if pooler else 'none'}"
-        check_held(NAMES, model, pooler=pooler, reason=reason, multi_label=True)
-        untied = model.task in ("pretraining", "masked_lm") and not model.tied
-        if untied:  # the library computes with the decoder's bias, but needs the other one too
-            tensors[DECODER_BIAS] = tensors[BIAS]
-        write_json(directory / CONFIG, _config(model, name, settings, tied=not untied))
-        write_json(directory / SETTINGS, settings.to_dict())
-        if vocabulary is not None:
-            write_huggingface_tokenizer(directory, settings.tokenizer, vocabulary, model.config)
-        write_safetensors(directory / WEIGHTS, tensors, format="pt")
-
-    def reference_outputs(
-        self, model: "BertModel", path: pathlib.Path, batch: Mapping[str, np.ndarray]
-    ) -> tuple[str, dict[str, Any]]:
-        import torch
-        import transformers
-
-        their_class = getattr(transformers, class_of(model))
-        options = {"add_pooling_layer": False} if model.task == "encoder" and model.encoder.pooler is None else {}
-        directory = _directory_of(path)
-        config = transformers.BertConfig.from_json_file(_config_of(directory))
-        theirs = their_class.from_pretrained(directory, config=config, **options).eval()
-        arguments = {
-            "input_ids": torch.tensor(batch["token_ids"], dtype=torch.long),
-            "token_type_ids": torch.tensor(batch["segment_ids"], dtype=torch.long),
-            "attention_mask": torch.tensor(batch["padding_mask"], dtype=torch.long),
-        }
-        with torch.no_grad():
-            outputs = theirs(**arguments, output_hidden_states=True)
-            rows = {name: value.flatten(0, -2) for name, value in arguments.items()}
-            pooled = getattr(theirs, "bert", theirs)(**rows).pooler_output
-        shape = batch["token_ids"].shape
-        expected = {"hidden_states": [x.numpy().reshape(*shape, -1) for x in outputs.hidden_states]}
-        if pooled is not None:
-            expected["pooled_output"] = pooled.numpy()
-        for ours, names in _OUTPUTS.items():
-            if ours in model.output:
-                expected[ours] = next(outputs[name].numpy() for name in names if name in outputs)
-        if "mlm_logits" in expected:
-            positions = batch["mask_positions"][:, :, None]
-            expected["mlm_logits"] = np.take_along_axis(expected["mlm_logits"], positions, axis=1)
-        if "score" in expected:
-            expected["score"] = expected["score"][:, 0]
-        return f"transformers {transformers.__version__}", expected
+TITLE = f"a Hugging Face directory ({CONFIG} or {OLD_CONFIG}, {WEIGHTS} or {PICKLE})"
+FILES = (CONFIG, WEIGHTS, *TOKENIZER_FILES, SETTINGS)
 
 
-FORMAT = HuggingFaceFormat()
+def recognizes(path: pathlib.Path) -> bool:
+    if not has_huggingface_weights(path):
+        return False
+    directory = _directory_of(path)
+    is_googles = path.is_dir() and any(path.glob("*.ckpt*.index"))  # the old config is of that checkpoint
+    return (directory / CONFIG).is_file() or ((directory / OLD_CONFIG).is_file() and not is_googles)
+
+
+def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckpoint:
+    """The tensors decide the task or, if heads share a name, ``architectures`` in the config."""
+    directory = _directory_of(path)
+    config_path = _config_of(directory)
+    fields = read_json(config_path)
+    kind = _kind_of(fields)
+    _refuse(fields, kind, config_path)
+    config = CONFIG_NAMES.to_kbert(fields, str(config_path))
+    tensors = open_huggingface_weights(path)
+    names, ignored = current_names(tensors)
+    if kind is None:
+        _check_names(tensors, names, config, config_path)
+    pooler = POOLER in names
+    if not pooler and fields.get(_POOLED_TOKEN) in POOLED_TOKENS:
+        config = dataclasses.replace(config, pooled_token=fields[_POOLED_TOKEN])
+    task, remarks = _task_of(fields, tensors, names, config_path)
+    arguments = _arguments(task, fields, tensors, names, config_path)
+    if arguments.get("tied") and DECODER in names:
+        ignored.add(names.pop(DECODER))
+    tokenizer = read_huggingface_tokenizer(directory, vocabulary)
+    pooling, more = _embedding(directory)
+    return TensorCheckpoint(
+        path=path,
+        config_path=config_path,
+        names=NAMES,
+        config_names=CONFIG_NAMES,
+        description=described(task, config, pooler=pooler, **arguments),
+        settings=_settings(task, fields, config, arguments, tokenizer, pooling, config_path),
+        other_options=pooling,
+        vocabulary=tokenizer.vocabulary,
+        tensors=tensors,
+        stored_names=names,
+        ignored=frozenset(ignored),
+        remarks=(*([_BY_NAMES] if kind is None else []), *remarks, *tokenizer.remarks, *more),
+    ).check()
+
+
+def write(
+    directory: pathlib.Path,
+    model: "BertModel",
+    settings: "ModelSettings",
+    vocabulary: list[str] | None,
+) -> None:
+    """Writes labels and tokenizer settings as the library reads them; the rest goes into a file beside them."""
+    tensors = export_tensors(NAMES, model)
+    name = class_of(model)
+    pooler = model.task not in _WITHOUT_POOLER
+    reason = f"its {name} has {'one' if pooler else 'none'}"
+    check_held(NAMES, model, pooler=pooler, reason=reason, multi_label=True)
+    untied = model.task in ("pretraining", "masked_lm") and not model.tied
+    if untied:  # the library computes with the decoder's bias, but needs the other one too
+        tensors[DECODER_BIAS] = tensors[BIAS]
+    write_json(directory / CONFIG, _config(model, name, settings, tied=not untied))
+    write_json(directory / SETTINGS, settings.to_dict())
+    if vocabulary is not None:
+        write_huggingface_tokenizer(directory, settings.tokenizer, vocabulary, model.config)
+    write_safetensors(directory / WEIGHTS, tensors, format="pt")
 
 
 # Reading.

@@ -29,7 +29,6 @@ from kbert.weights.formats.name_table import (
     group_by_layer,
     numbered,
 )
-from kbert.weights.formats.registry import Format
 from kbert.weights.report import LoadReport, all_loaded
 
 if TYPE_CHECKING:
@@ -39,83 +38,74 @@ CONFIG = "config.json"
 VOCABULARY = "vocab.txt"
 WEIGHTS = "model.weights.h5"
 MANIFEST = "manifest.json"
+TITLE = f"a kbert directory ({CONFIG}, {VOCABULARY}, {WEIGHTS}, {MANIFEST})"
 FILES = (CONFIG, VOCABULARY, WEIGHTS, MANIFEST)
+_NAME = "kbert"
 _VERSION = 2
 _CONFIG_KEYS = ("format", "format_version", "architecture", "model", "encoder", "quantized_layers", "trainability")
 
 
-class KbertFormat(Format):
-    """kbert's own directory."""
-
-    name = "kbert"
-    title = f"a kbert directory ({', '.join(FILES)})"
-    files = FILES
-    needs_tokenizer = True
-    options = ("storage_dtype",)
-
-    def recognises(self, path: pathlib.Path) -> bool:
-        return is_kbert_directory(path.parent if path.is_file() else path)
-
-    def read(self, path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckpoint:
-        """Weights and vocabulary must be the very files that were saved (SHA-256); config.json may be edited."""
-        if vocabulary is not None:
-            raise ValueError("A kbert directory has a vocabulary of its own: `vocabulary` cannot replace it.")
-        path = path.parent if path.is_file() else path
-        if missing := [name for name in FILES if not (path / name).is_file()]:
-            raise FileNotFoundError(f"{path}: expected a kbert directory with {list(FILES)}. Missing: {missing}")
-        description, settings = read_kbert_config(path / CONFIG)
-        _check_hashes(path)
-        tensors = H5File([path / WEIGHTS], NAMES.layer_variables())
-        return KbertCheckpoint(
-            path=path,
-            config_path=path / CONFIG,
-            names=NAMES,
-            config_names=_CONFIG_NAMES,
-            description=description,
-            settings=settings,
-            vocabulary=read_vocabulary(path / VOCABULARY),
-            tensors=tensors,
-            stored_names={name: name for name in tensors.tensors},
-        ).check(heads=True)
-
-    def write(
-        self,
-        directory: pathlib.Path,
-        model: "BertModel",
-        settings: ModelSettings,
-        vocabulary: list[str] | None,
-        *,
-        made_by: Mapping[str, Any] | None = None,
-        storage_dtype: str = "float32",
-    ) -> None:
-        """`made_by` goes into the manifest, `storage_dtype` is the type of the weights on disk."""
-        if storage_dtype not in STORAGE_DTYPES:
-            raise ValueError(f"`storage_dtype` must be one of {STORAGE_DTYPES}. Received: {storage_dtype!r}")
-        if storage_dtype != "float32" and quantized_layers(model):
-            raise ValueError(
-                f"`storage_dtype` must be float32 for a quantised model, which is small. Received: {storage_dtype!r}"
-            )
-        write_json(directory / CONFIG, kbert_config(ModelDescription.from_model(model), settings))
-        write_vocabulary(directory / VOCABULARY, vocabulary)
-        with without_optimizer(model):
-            model.save_weights(directory / WEIGHTS)
-        if storage_dtype != "float32":
-            cast_h5(directory / WEIGHTS, storage_dtype)
-        manifest = {
-            "files": {
-                name: {"sha256": sha256(directory / name), "bytes": (directory / name).stat().st_size}
-                for name in (CONFIG, VOCABULARY, WEIGHTS)
-            },
-            "parameters": model.count_params(),
-            "storage_dtype": storage_dtype,
-            "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            "versions": {"python": platform.python_version(), **versions()},
-            "made_by": made_by or {},
-        }
-        write_json(directory / MANIFEST, manifest)
+def recognizes(path: pathlib.Path) -> bool:
+    return is_kbert_directory(path.parent if path.is_file() else path)
 
 
-FORMAT = KbertFormat()
+def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckpoint:
+    """Weights and vocabulary must be the very files that were saved (SHA-256); config.json may be edited."""
+    if vocabulary is not None:
+        raise ValueError("A kbert directory has a vocabulary of its own: `vocabulary` cannot replace it.")
+    path = path.parent if path.is_file() else path
+    if missing := [name for name in FILES if not (path / name).is_file()]:
+        raise FileNotFoundError(f"{path}: expected a kbert directory with {list(FILES)}. Missing: {missing}")
+    description, settings = read_kbert_config(path / CONFIG)
+    _check_hashes(path)
+    tensors = H5File([path / WEIGHTS], NAMES.layer_variables())
+    return KbertCheckpoint(
+        path=path,
+        config_path=path / CONFIG,
+        names=NAMES,
+        config_names=_CONFIG_NAMES,
+        description=description,
+        settings=settings,
+        vocabulary=read_vocabulary(path / VOCABULARY),
+        tensors=tensors,
+        stored_names={name: name for name in tensors.tensors},
+    ).check(heads=True)
+
+
+def write(
+    directory: pathlib.Path,
+    model: "BertModel",
+    settings: ModelSettings,
+    vocabulary: list[str] | None,
+    *,
+    made_by: Mapping[str, Any] | None = None,
+    storage_dtype: str = "float32",
+) -> None:
+    """`made_by` goes into the manifest, `storage_dtype` is the type of the weights on disk."""
+    if storage_dtype not in STORAGE_DTYPES:
+        raise ValueError(f"`storage_dtype` must be one of {STORAGE_DTYPES}. Received: {storage_dtype!r}")
+    if storage_dtype != "float32" and quantized_layers(model):
+        raise ValueError(
+            f"`storage_dtype` must be float32 for a quantised model, which is small. Received: {storage_dtype!r}"
+        )
+    write_json(directory / CONFIG, kbert_config(ModelDescription.from_model(model), settings))
+    write_vocabulary(directory / VOCABULARY, vocabulary)
+    with without_optimizer(model):
+        model.save_weights(directory / WEIGHTS)
+    if storage_dtype != "float32":
+        cast_h5(directory / WEIGHTS, storage_dtype)
+    manifest = {
+        "files": {
+            name: {"sha256": sha256(directory / name), "bytes": (directory / name).stat().st_size}
+            for name in (CONFIG, VOCABULARY, WEIGHTS)
+        },
+        "parameters": model.count_params(),
+        "storage_dtype": storage_dtype,
+        "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "versions": {"python": platform.python_version(), **versions()},
+        "made_by": made_by or {},
+    }
+    write_json(directory / MANIFEST, manifest)
 
 
 class _KbertNames(NameTable):
@@ -161,7 +151,7 @@ def is_kbert_directory(path: PathLike) -> bool:
         content = read_json(config)
     except ValueError:
         return (config.parent / MANIFEST).is_file()
-    return content.get("format") == FORMAT.name
+    return content.get("format") == _NAME
 
 
 def read_kbert_vocabulary(path: pathlib.Path, config: BertConfig) -> list[str]:
@@ -178,8 +168,8 @@ def read_kbert_vocabulary(path: pathlib.Path, config: BertConfig) -> list[str]:
 def read_kbert_config(path: PathLike) -> tuple[ModelDescription, ModelSettings]:
     """What a kbert directory's config.json says of the model and of its use."""
     content = read_json(path)
-    if content.get("format") != FORMAT.name:
-        raise ValueError(f'{path}: expected the config of a kbert directory, with "format": "{FORMAT.name}".')
+    if content.get("format") != _NAME:
+        raise ValueError(f'{path}: expected the config of a kbert directory, with "format": "{_NAME}".')
     if content.get("format_version") != _VERSION:
         raise ValueError(
             f"{path}: this kbert reads format_version {_VERSION}. Received: {content.get('format_version')!r}; "
@@ -218,7 +208,7 @@ def _check_hashes(path):
 def kbert_config(description: ModelDescription, settings: ModelSettings) -> dict:
     """The content of config.json."""
     return {
-        "format": FORMAT.name,
+        "format": _NAME,
         "format_version": _VERSION,
         **settings.to_dict(),
         "model": description.arguments,

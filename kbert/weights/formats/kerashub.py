@@ -1,6 +1,8 @@
 """Presets of KerasHub: `config.json`, `task.json`, `model.weights.h5`, `task.weights.h5`, the tokenizer and its assets.
 
-The JSON files are read here as plain data: no class is looked up by a name from a file.
+The JSON files are read here as plain data: no class is looked up by a name from a file. KerasHub itself is imported to
+write a preset, and to read the weights of older Keras. Weights and vocabulary are written exactly, but KerasHub's
+tokenizer treats rare characters in its own way (docs/parity.md).
 """
 
 import pathlib
@@ -30,7 +32,6 @@ from kbert.weights.formats.checkpoint import (
 from kbert.weights.formats.config_names import SIZES, ConfigNames, entry
 from kbert.weights.formats.export_tensors import check_held, export_tensors
 from kbert.weights.formats.name_table import NameTable, TensorName, parameters_of
-from kbert.weights.formats.registry import Format
 
 if TYPE_CHECKING:
     import keras_hub
@@ -118,77 +119,40 @@ _TOKENIZER_ARGUMENTS = {
 }
 
 
-class KerasHubFormat(Format):
-    """Presets of KerasHub: BertBackbone, BertMaskedLM, and BertTextClassifier (with one class for regression).
-
-    KerasHub itself is imported to write a preset, and to read the weights of older Keras. Weights and vocabulary are
-    written exactly, but KerasHub's tokenizer treats rare characters in its own way (docs/parity.md).
-    """
-
-    name = "kerashub"
-    title = f"a KerasHub preset ({_CONFIG}, {_WEIGHTS})"
-    files = (_CONFIG, _TASK, _PREPROCESSOR, _TOKENIZER, "metadata.json", "*.weights.h5", "assets", SETTINGS)
-
-    def recognises(self, path: pathlib.Path) -> bool:
-        """A preset of KerasHub or KerasNLP, of BERT or another model."""
-        config = (path.parent if path.is_file() else path) / _CONFIG
-        try:
-            return config.is_file() and _class_of(read_json(config)) is not None
-        except ValueError:
-            return False
-
-    def read(self, path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckpoint:
-        path = path.parent if path.is_file() else path
-        content = read_json(path / _CONFIG)
-        if _class_of(content) != "BertBackbone":
-            raise ValueError(f"{path / _CONFIG}: kbert builds BERT, a BertBackbone. Received: {_class_of(content)}")
-        fields = entry(content, "config", dict, path / _CONFIG, {})
-        task_content = read_json(path / _TASK) if (path / _TASK).is_file() else {}
-        return kerashub_checkpoint(path, fields, task_content, _tokenizer_of(path, vocabulary), _length(path))
-
-    def write(
-        self,
-        directory: pathlib.Path,
-        model: "BertModel",
-        settings: "ModelSettings",
-        vocabulary: list[str] | None,
-        *,
-        made_by: Mapping[str, Any] | None = None,
-    ) -> None:
-        hub_model = build_kerashub_model(model, settings, vocabulary)
-        hub_model.save_to_preset(str(directory))
-        if vocabulary is not None and model.task == "encoder":
-            kerashub_tokenizer(settings, vocabulary).save_to_preset(str(directory))
-        write_json(directory / SETTINGS, settings.to_dict())
-
-    def reference_outputs(
-        self, model: "BertModel", path: pathlib.Path, batch: Mapping[str, np.ndarray]
-    ) -> tuple[str, dict[str, Any]]:
-        import keras_hub
-
-        if model.task == "masked_lm":
-            theirs = keras_hub.models.BertMaskedLM.from_preset(str(path), preprocessor=None)
-        elif model.task in ("classification", "regression"):
-            theirs = keras_hub.models.BertTextClassifier.from_preset(str(path), preprocessor=None)
-        else:
-            theirs = keras_hub.models.BertBackbone.from_preset(str(path))
-        backbone = getattr(theirs, "backbone", theirs)
-        layers = ["embeddings_dropout"] + [f"transformer_layer_{i}" for i in range(model.config.num_layers)]
-        states = keras.Model(backbone.input, [backbone.get_layer(name).output for name in layers])
-        fed = {**batch, "padding_mask": batch["padding_mask"].astype("int32")}
-        plain = {name: fed[name] for name in backbone.input}
-        outputs = {
-            "hidden_states": [ops.convert_to_numpy(x) for x in states(plain)],
-            "pooled_output": ops.convert_to_numpy(backbone(plain)["pooled_output"]),
-        }
-        if model.task != "encoder":
-            name = next(iter(model.output))
-            values = ops.convert_to_numpy(theirs(fed if name == "mlm_logits" else plain))
-            outputs[name] = values[:, 0] if name == "score" else values
-        return f"keras_hub {keras_hub.__version__}", outputs
+TITLE = f"a KerasHub preset ({_CONFIG}, {_WEIGHTS})"
+FILES = (_CONFIG, _TASK, _PREPROCESSOR, _TOKENIZER, "metadata.json", "*.weights.h5", "assets", SETTINGS)
 
 
-FORMAT = KerasHubFormat()
+def recognizes(path: pathlib.Path) -> bool:
+    """A preset of KerasHub or KerasNLP, of BERT or another model."""
+    config = (path.parent if path.is_file() else path) / _CONFIG
+    try:
+        return config.is_file() and _class_of(read_json(config)) is not None
+    except ValueError:
+        return False
+
+
+def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckpoint:
+    path = path.parent if path.is_file() else path
+    content = read_json(path / _CONFIG)
+    if _class_of(content) != "BertBackbone":
+        raise ValueError(f"{path / _CONFIG}: kbert builds BERT, a BertBackbone. Received: {_class_of(content)}")
+    fields = entry(content, "config", dict, path / _CONFIG, {})
+    task_content = read_json(path / _TASK) if (path / _TASK).is_file() else {}
+    return kerashub_checkpoint(path, fields, task_content, _tokenizer_of(path, vocabulary), _length(path))
+
+
+def write(
+    directory: pathlib.Path,
+    model: "BertModel",
+    settings: "ModelSettings",
+    vocabulary: list[str] | None,
+) -> None:
+    hub_model = build_kerashub_model(model, settings, vocabulary)
+    hub_model.save_to_preset(str(directory))
+    if vocabulary is not None and model.task == "encoder":
+        kerashub_tokenizer(settings, vocabulary).save_to_preset(str(directory))
+    write_json(directory / SETTINGS, settings.to_dict())
 
 
 def build_kerashub_model(model: "BertModel", settings: "ModelSettings", vocabulary: list[str] | None) -> keras.Model:

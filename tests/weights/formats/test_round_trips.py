@@ -3,12 +3,12 @@
 import json
 
 import pytest
+from helpers.parity import measure_parity
 from helpers.slow_but import slow_but
 from helpers.stored_models import MODELS, assert_same_model, assert_same_weights, load, make_model, save
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.weights.parity import measure_parity
 
 REFUSED = [
     ("google", "encoder", {"activation": "gelu_erf"}, "no name for it, only for gelu_tanh"),

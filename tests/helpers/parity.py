@@ -4,16 +4,15 @@ Shapes: B batch, S sequence, P predictions, C choices.
 """
 
 import dataclasses
-from typing import Any
+import pathlib
 
 import numpy as np
 from keras import ops
 
-from kbert.checks import check_path
+from helpers.reference_outputs import REFERENCE_OUTPUTS
 from kbert.models.bert_model import BertModel
 from kbert.options import PathLike
-from kbert.weights.formats.registry import recognise_format
-from kbert.weights.load import load_pretrained
+from kbert.weights.formats.registry import recognize_format
 
 _MOST_TOKENS = 48
 _BATCH = 5
@@ -24,69 +23,25 @@ _CHOICES = 3
 class ParityReport:
     """The largest differences between two models on one random batch, at positions that are not padding.
 
-    Attributes:
-        against: the other library and its version.
-        source: the files that both read.
-        differences: largest absolute difference of each output. Hidden states come layer by layer, the embeddings
-            first.
-        largest: largest absolute value of each output, for comparison.
-        reason: why nothing was compared, or "".
+    `against` is the other library and its version, `differences` the largest absolute difference of each output,
+    `largest` its largest absolute value. Hidden states come layer by layer, the embeddings first.
     """
 
     against: str
-    source: str
-    differences: dict[str, float] = dataclasses.field(default_factory=dict)
-    largest: dict[str, float] = dataclasses.field(default_factory=dict)
-    reason: str = ""
+    differences: dict[str, float]
+    largest: dict[str, float]
 
-    def lines(self) -> list[str]:
-        """The report as lines of text."""
-        if self.reason:
-            return [f"parity of {self.source}: not compared, {self.reason}"]
-        width = max(map(len, self.differences))
-        return [f"parity with {self.against} on {self.source}: largest difference (of values up to)"] + [
-            f"  {name:<{width}}  {difference:.2e}  ({self.largest[name]:.3g})"
-            for name, difference in self.differences.items()
-        ]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The report as plain data, for a JSON file."""
-        return dataclasses.asdict(self)
+    @property
+    def worst(self) -> float:
+        """The largest difference of an output, relative to its largest absolute value."""
+        return max(difference / self.largest[name] for name, difference in self.differences.items())
 
 
 def measure_parity(model: BertModel, path: PathLike) -> ParityReport:
-    """Compares a kbert model's outputs with what the format's own library computes from the files at `path`.
-
-    Google's own code needs TensorFlow 1. A transcription in NumPy replaces it.
-
-    Args:
-        model: a kbert model that was loaded from these files or written to them.
-        path: a directory (or checkpoint) of any format.
-
-    Returns:
-        `ParityReport`; its ``reason`` says if the format has no such library, or if it is not installed.
-
-    Raises:
-        TypeError: `model` is not a kbert model, or `path` is not a path.
-
-    Example::
-
-        model = kbert.load_pretrained("models/uncased_L-2")
-        kbert.weights.measure_parity(model, "models/uncased_L-2").lines()  # a line for each output
-    """
-    if not isinstance(model, BertModel):
-        raise TypeError(f"measure_parity: `model` must be a kbert model. Received: {type(model).__name__}")
-    path = check_path(path, "measure_parity: `path`")
+    """Compares a kbert model, which was loaded from these files or written to them, with the format's own library."""
+    path = pathlib.Path(path)
     batch = _random_batch(model)
-    form = recognise_format(path)
-    try:
-        reference = None if form is None else form.reference_outputs(model, path, batch)
-    except ImportError as error:
-        return ParityReport("", str(path), reason=f"{error.name or error} is not installed")
-    if reference is None:
-        name = "unknown" if form is None else form.name
-        return ParityReport("", str(path), reason=f"no other library computes from the format {name}")
-    library, expected = reference
+    library, expected = REFERENCE_OUTPUTS[recognize_format(path).NAMES.format](model, path, batch)
     outputs = _kbert_outputs(model, batch)
     real = batch["padding_mask"]
     differences, largest = {}, {}
@@ -97,19 +52,7 @@ def measure_parity(model: BertModel, path: PathLike) -> ParityReport:
         theirs = np.asarray(values, np.float64)[positions]
         differences[name] = float(np.max(np.abs(ours - theirs)))
         largest[name] = float(np.max(np.abs(theirs)))
-    return ParityReport(library, str(path), differences, largest)
-
-
-def conversion_report(model: BertModel, output: PathLike) -> tuple[dict[str, Any], list[str]]:
-    """Compares a model, and the files written from it, with the libraries of both formats; for JSON, and as lines."""
-    written = load_pretrained(output)
-    report = {}
-    lines = list(model.pretrained.report.table())
-    for side, converted, path in (("read", model, model.pretrained.report.source), ("written", written, output)):
-        parity = measure_parity(converted, path)
-        report[side] = {**converted.pretrained.report.to_dict(), "parity": parity.to_dict()}
-        lines += parity.lines()
-    return report, lines
+    return ParityReport(library, differences, largest)
 
 
 def _random_batch(model) -> dict[str, np.ndarray]:

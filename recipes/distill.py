@@ -20,7 +20,7 @@ from kbert.checks import check_directory
 from kbert.cli import Command, run_command
 from kbert.finetuning.grid import is_finished
 from kbert.options import Count, Fraction, Natural, PathLike, Peak, Positive
-from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.source import open_checkpoint
 
 
 def distill(

@@ -13,7 +13,7 @@ from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.build_pipeline import build_pipeline, own_tokenizer
 from kbert.weights.description import ModelDescription
 from kbert.weights.load import head_labels, load_pretrained
-from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.source import open_checkpoint
 
 _LOGGER = logging.getLogger("kbert")
 

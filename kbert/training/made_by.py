@@ -17,9 +17,15 @@ from kbert.text.vocabulary import check_vocabulary
 from kbert.versions import versions
 from kbert.weights.formats.kbert import MANIFEST, is_kbert_directory
 from kbert.weights.formats.registry import recognize_format
-from kbert.weights.hub import download_from_hub, is_hub_name, snapshot_commit, split_revision
 from kbert.weights.origin import Origin, set_origin, stored_origin
-from kbert.weights.source import checkpoint_step, is_step_checkpoint
+from kbert.weights.source import (
+    checkpoint_step,
+    download_from_hub,
+    is_hub_name,
+    is_step_checkpoint,
+    snapshot_commit,
+    split_revision,
+)
 from kbert.weights.step_checkpoint import ARRAYS
 
 if TYPE_CHECKING:

@@ -4,8 +4,8 @@ from kbert.weights.keras_hub_bridge import from_keras_hub as from_keras_hub
 from kbert.weights.keras_hub_bridge import to_keras_hub as to_keras_hub
 from kbert.weights.load import Pretrained as Pretrained
 from kbert.weights.load import load_pretrained as load_pretrained
-from kbert.weights.open_checkpoint import open_checkpoint as open_checkpoint
 from kbert.weights.report import LoadReport as LoadReport
 from kbert.weights.save import save_pretrained as save_pretrained
 from kbert.weights.source import local_source as local_source
+from kbert.weights.source import open_checkpoint as open_checkpoint
 from kbert.weights.source import resolve_source as resolve_source

@@ -23,10 +23,9 @@ from kbert.weights.description import (
     check_vocabulary_fits,
 )
 from kbert.weights.formats.checkpoint import NO_VOCABULARY, Checkpoint, warn_of_wrong_casing
-from kbert.weights.open_checkpoint import open_checkpoint
 from kbert.weights.origin import set_origin, stored_origin
 from kbert.weights.report import LoadReport
-from kbert.weights.source import local_source
+from kbert.weights.source import local_source, open_checkpoint
 
 if TYPE_CHECKING:
     import keras

@@ -20,7 +20,7 @@ from kbert.weights.description import (
 from kbert.weights.files.h5_file import h5_errors_raised
 from kbert.weights.formats.checkpoint import warn_of_wrong_casing
 from kbert.weights.formats.registry import FORMATS, get_format
-from kbert.weights.hub import check_hub_target, upload_to_hub
+from kbert.weights.source import check_hub_target, upload_to_hub
 
 if TYPE_CHECKING:
     from kbert.pipelines.pipeline import Pipeline

@@ -1,19 +1,30 @@
-"""Resolves the source of a model: a path, a name on the hub, a checkpoint of a training run."""
+"""Where a model lies: a path, a checkpoint of a run, a name on the Hugging Face hub; and what is opened there.
+
+The hub needs huggingface_hub and a network.
+"""
 
 import os
 import pathlib
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kbert.files import similar_names
-from kbert.weights.formats.registry import recognize_format
-from kbert.weights.hub import download_from_hub, is_hub_name, is_own_model, split_revision
+from kbert.options import PathLike
+from kbert.weights.formats.registry import FORMATS, get_format, recognize_format
+
+if TYPE_CHECKING:
+    from kbert.weights.formats.checkpoint import Checkpoint
 
 CHECKPOINTS = "checkpoints"  # where a training run keeps them
 DESCRIPTION = "description"  # beside them: of the model that they hold
 _CONFIGS = ("config.json", "bert_config.json")
 _STEP = re.compile(r"step-(\d{10})")
 _RUN_AT_STEP = re.compile(r"(.+)@(\d{1,10})")
+# File extensions of checkpoints: a name that ends like this is not a repository.
+_FILE_ENDINGS = (".ckpt", ".index", ".meta", ".safetensors", ".bin", ".h5", ".keras", ".json", ".txt")
+_NAME = re.compile(r"([A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@(\w[\w.-]*))?")
+_WEIGHTS = (r"model.*\.safetensors", r"pytorch_model.*\.bin", r".*\.weights\.h5", r".*\.ckpt.*")  # the first kind found
+_OTHERS = r"[^/]+\.json|vocab\.txt|assets/tokenizer/[^/]+|1_Pooling/config\.json"
 
 
 def check_source(what: str, source: Any, *others: str) -> None:
@@ -31,7 +42,7 @@ def check_source(what: str, source: Any, *others: str) -> None:
         raise TypeError(f"{what} must be {expected}. Received: {type(source).__name__}{hint}")
 
 
-def local_source(source: str | os.PathLike) -> pathlib.Path | None:
+def local_source(source: PathLike) -> pathlib.Path | None:
     """The path that a source means, or None if it can only be a name on the Hugging Face hub. Nothing is read.
 
     Args:
@@ -69,7 +80,7 @@ def local_source(source: str | os.PathLike) -> pathlib.Path | None:
     )
 
 
-def resolve_source(source: str | os.PathLike, revision: str | None = None, token: str | None = None) -> pathlib.Path:
+def resolve_source(source: PathLike, revision: str | None = None, token: str | None = None) -> pathlib.Path:
     """The path of a source on this machine; a name on the hub is downloaded, or found in the cache.
 
     Args:
@@ -95,6 +106,55 @@ def resolve_source(source: str | os.PathLike, revision: str | None = None, token
     if revision is not None or token is not None:
         raise ValueError(f"Expected `revision` and `token` for a name on the hub only. Received: the path {path}")
     return path
+
+
+def open_checkpoint(
+    source: PathLike,
+    vocabulary: PathLike | None = None,
+    *,
+    revision: str | None = None,
+    token: str | None = None,
+) -> "Checkpoint":
+    """Reads a model's description, settings and vocabulary, and opens its weights; builds nothing.
+
+    Args:
+        source: what any registered format recognises: a kbert directory, or a recipe's output with one in ``model/``. A
+            directory of Google's, Hugging Face's or KerasHub's format, or a file in one. A checkpoint of a run (see
+            `kbert.weights.local_source`). Or a name on the Hugging Face hub.
+        vocabulary: path of a vocabulary for a checkpoint that has none, or the wrong one.
+        revision, token: for a name on the hub; see `kbert.weights.resolve_source`.
+
+    Returns:
+        The checkpoint: ``description, settings, vocabulary``, and ``load_into(model)``. `kbert.load_pretrained` takes
+        it as a source.
+
+    Raises:
+        TypeError: `source` is neither a path nor a name.
+        FileNotFoundError: no such path, and no such name on the hub; or missing files.
+        ValueError: a format that kbert does not recognise, or damaged files.
+
+    Example::
+
+        checkpoint = kbert.weights.open_checkpoint("runs/pretrain")
+        checkpoint.description.config.num_layers  # 12
+    """
+    from kbert.weights.step_checkpoint import open_step_checkpoint  # not above: it imports this module
+
+    path = resolve_source(source, revision, token)
+    if is_step_checkpoint(path):
+        if vocabulary is not None:
+            raise ValueError("A training run has a vocabulary of its own: `vocabulary` cannot replace it.")
+        return _read(open_step_checkpoint, path)
+    for candidate in (path, path / "model"):
+        check_links(candidate)
+        form = recognize_format(candidate)
+        if form is not None:
+            return _read(form.read, candidate, vocabulary)
+    titles = [get_format(name).TITLE for name in FORMATS]
+    raise ValueError(
+        f"Expected {', '.join(titles[:-1])} or {titles[-1]}; or a recipe's output with one in model/. "
+        f"Received: {str(source)!r}, {_what_is_there(path)}"
+    )
 
 
 def check_links(path: pathlib.Path) -> None:
@@ -127,10 +187,33 @@ def _why_no_hub(source):
     return f". (Names on the hub are not looked up where there is a directory {owner} here.)"
 
 
+def _read(read, path, *arguments):
+    """What a reader returns; its errors name at least the directory."""
+    try:
+        return read(path, *arguments)
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        if isinstance(error, ValueError) and str(path) in str(error):
+            raise
+        raise ValueError(f"{path} holds something that kbert does not expect: {error}") from error
+
+
+def _what_is_there(path):
+    if path.suffix in (".keras", ".h5"):
+        return "which keras.models.load_model or model.load_weights reads"
+    if any((place / "saved_model.pb").is_file() for place in (path, *path.glob("*/"))):
+        return (
+            "which is an exported SavedModel: kbert predict --source and tf.saved_model.load read it; to train or "
+            "export again, give the directory that it was exported from"
+        )
+    if path.is_file():
+        return "which is none of their files, or has no config beside it"
+    return f"which holds {sorted(entry.name for entry in path.iterdir())[:8] or 'nothing'}"
+
+
 # Checkpoints of a training run.
 
 
-def checkpoint_paths(directory: str | os.PathLike) -> list[pathlib.Path]:
+def checkpoint_paths(directory: PathLike) -> list[pathlib.Path]:
     """The checkpoints in a directory, oldest first; none if there is no directory."""
     return sorted(path for path in pathlib.Path(directory).glob("step-*") if _STEP.fullmatch(path.name))
 
@@ -139,17 +222,17 @@ def checkpoint_name(step: int) -> str:
     return f"step-{step:010d}"
 
 
-def checkpoint_step(path: str | os.PathLike) -> int:
+def checkpoint_step(path: PathLike) -> int:
     return int(pathlib.Path(path).name.removeprefix("step-"))
 
 
-def is_step_checkpoint(path: str | os.PathLike) -> bool:
+def is_step_checkpoint(path: PathLike) -> bool:
     """Whether a path is a checkpoint of a run, not a model."""
     path = pathlib.Path(path)
     return _STEP.fullmatch(path.name) is not None and path.is_dir()
 
 
-def find_step_checkpoint(source: str | os.PathLike) -> pathlib.Path | None:
+def find_step_checkpoint(source: PathLike) -> pathlib.Path | None:
     """The checkpoint that a source means: of RUN@STEP, or the last of an unfinished RUN; None: another source.
 
     A run without checkpoints, or without one of this step, is a FileNotFoundError that names the ones it has.
@@ -176,3 +259,114 @@ def find_step_checkpoint(source: str | os.PathLike) -> pathlib.Path | None:
             "step)"
         )
     return checkpoint
+
+
+# The Hugging Face hub.
+
+
+def is_hub_name(source: PathLike) -> bool:
+    """Whether a source that is not an existing path is treated as a repository on the hub.
+
+    That is ``name`` or ``owner/name``, perhaps with ``@revision``. It is not one if it could be a mistyped path: it
+    begins with ``.``, ``/`` or ``~``, has a backslash or more than one slash, ends like a file of weights, or its first
+    part is a directory here. Nor if it is one of kbert's own models, or could be a mistyped checkpoint of a run: a
+    number follows ``@``, or what precedes it is here.
+    """
+    parts = _NAME.fullmatch(source) if isinstance(source, str) else None
+    if parts is None or source.endswith(_FILE_ENDINGS) or parts[1].endswith(_FILE_ENDINGS):
+        return False
+    if parts[2] is not None and (parts[2].isdecimal() or pathlib.Path(parts[1]).exists()):
+        return False
+    owner, slash, _ = source.partition("/")
+    return not (slash and pathlib.Path(owner).is_dir()) and not is_own_model(source)
+
+
+def is_own_model(source: str) -> bool:
+    """Whether a name is a model's in kbert's repository, which is not on the hub even where its folder is not."""
+    return source.startswith("saved_models/kbert-")
+
+
+def split_revision(source: str) -> tuple[str, str | None]:
+    """Divides ``name@revision``; without ``@revision`` that is None."""
+    name, _, revision = source.partition("@")
+    return name, revision or None
+
+
+def download_from_hub(name: str, revision: str | None = None, token: str | None = None) -> pathlib.Path:
+    """Downloads a repository's config, tokenizer and weights (in one of several formats), or finds them in the cache.
+
+    `name` may have the form ``owner/name@revision``. A `token` of None means HF_TOKEN, or the one that ``hf auth
+    login`` stored.
+    """
+    source, (name, own) = name, split_revision(name)
+    if own is not None and revision is not None:
+        raise ValueError(f"Expected one revision. Received: {source!r} and revision={revision!r}")
+    revision = revision or own
+    try:
+        import huggingface_hub
+    except ImportError:
+        raise FileNotFoundError(
+            f"{source!r} does not exist here as a path. If it is meant as a name on the Hugging Face hub: that needs "
+            f"huggingface_hub (pip install huggingface_hub). {_by_hand(name)}"
+        ) from None
+    access = {"revision": revision, "token": token}
+    try:
+        # Once, as without a network the library itself would try six times, for half a minute.
+        huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=5)
+        files = huggingface_hub.list_repo_files(name, **access)
+        weights = [kind for kind in _WEIGHTS if any(re.fullmatch(kind, file) for file in files)][:1]
+        wanted = [file for file in files if any(re.fullmatch(pattern, file) for pattern in (_OTHERS, *weights))]
+        return pathlib.Path(huggingface_hub.snapshot_download(name, allow_patterns=wanted, **access))
+    except Exception as error:  # without a network, the exception depends on the versions of three libraries
+        try:
+            return pathlib.Path(huggingface_hub.snapshot_download(name, local_files_only=True, **access))
+        except Exception:
+            reason = str(error).splitlines()[0] if str(error) else ""
+            raise FileNotFoundError(
+                f"{source!r} does not exist here as a path, and could not be downloaded from the Hugging Face hub "
+                f"({type(error).__name__}: {reason}). {_by_hand(name)}"
+            ) from error
+
+
+def check_hub_target(name: str) -> None:
+    """Raises an error, before anything is written, if a directory cannot be uploaded under this name."""
+    parts = _NAME.fullmatch(name) if isinstance(name, str) else None
+    if parts is None or "/" not in name or parts[2] is not None:
+        raise ValueError(
+            "save_pretrained: `push_to_hub` must be the name of a repository on the Hugging Face hub, as 'owner/name'. "
+            f"Received: {name!r}"
+        )
+    try:
+        import huggingface_hub  # noqa: F401
+    except ImportError as error:
+        message = "save_pretrained: `push_to_hub` needs huggingface_hub: pip install huggingface_hub"
+        raise ImportError(message, name="huggingface_hub") from error
+
+
+def upload_to_hub(directory: PathLike, name: str) -> None:
+    """Uploads a directory as one commit; a new repository is private."""
+    import huggingface_hub
+
+    try:
+        huggingface_hub.create_repo(name, private=True, exist_ok=True)
+        huggingface_hub.upload_folder(repo_id=name, folder_path=str(directory), commit_message="Upload of kbert")
+    except Exception as error:  # without a network, the exception depends on the versions of three libraries
+        reason = (str(error) or repr(error)).splitlines()[0]
+        raise OSError(
+            f"save_pretrained: {directory} was written, but not uploaded to {name!r} "
+            f"({type(error).__name__}: {reason}). "
+            f"Log in (hf auth login), then: hf upload {name} {directory}"
+        ) from error
+
+
+def snapshot_commit(directory: PathLike) -> str | None:
+    """The commit that a directory of `download_from_hub` holds, by the layout of the cache, or None."""
+    directory = pathlib.Path(directory)
+    return directory.name if directory.parent.name == "snapshots" else None
+
+
+def _by_hand(name):
+    return (
+        f"Without a network: on a machine that has one, get config.json, model.safetensors, vocab.txt and "
+        f"tokenizer_config.json of huggingface.co/{name}, put them into a directory, and pass its path."
+    )

@@ -10,7 +10,7 @@ import kbert
 from kbert.commands.finetuning import report_finetuned
 from kbert.files import sha256
 from kbert.finetuning.finetune import FinetunedRun
-from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.source import open_checkpoint
 
 QUICK = as_flags(batch_size=8, sequence_length=9, learning_rate=2e-3, checkpoint_every=10, evaluate_every=30)
 

@@ -16,7 +16,7 @@ from kbert.weights.formats.google import CONFIG_NAMES as GOOGLE
 from kbert.weights.formats.huggingface import CONFIG_NAMES as HUGGINGFACE
 from kbert.weights.formats.kerashub import CONFIG_NAMES as KERASHUB
 from kbert.weights.formats.name_table import parameters_of
-from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.source import open_checkpoint
 
 NAMES = {names.format: names for names in (GOOGLE, HUGGINGFACE, KERASHUB)}
 VALUES = (0, -1, 10**9, 10**30, 12.5, "12", None, True)

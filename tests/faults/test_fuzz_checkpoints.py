@@ -16,7 +16,7 @@ from kbert.weights.files.torch_pickle import TorchPickleFile
 from kbert.weights.formats import kbert as kbert_format
 from kbert.weights.formats.kbert import NAMES as KBERT
 from kbert.weights.formats.kerashub import NAMES as KERASHUB
-from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.source import open_checkpoint
 
 COUNTS = pytest.mark.parametrize("count", [40, pytest.param(2_000, marks=pytest.mark.slow)])
 

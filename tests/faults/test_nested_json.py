@@ -9,7 +9,7 @@ from helpers.hf_directory import GOLDEN
 from helpers.stored_models import make_model, save
 
 from kbert.weights.files.safetensors_file import SafetensorsFile
-from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.source import open_checkpoint
 
 NESTED = '{"a":' * 100_000 + "1" + "}" * 100_000
 

@@ -12,7 +12,7 @@ from helpers.stored_models import load
 from helpers.tiny_corpus import make_pretrainer, make_tokenizer
 
 import kbert
-from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.source import open_checkpoint
 
 NO_NETWORK = ConnectionError("no route to host")
 

@@ -9,7 +9,7 @@ from helpers.tiny_bert import VOCABULARY, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs
 
 import kbert
-from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.source import open_checkpoint
 
 
 def format_of(path):

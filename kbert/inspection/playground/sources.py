@@ -15,8 +15,7 @@ from kbert.inspection.playground.app import first_line
 from kbert.pipelines.registry import task_class, task_names
 from kbert.serving.saved_model_file import find_export
 from kbert.tasks.task import Task
-from kbert.weights.open_checkpoint import open_checkpoint
-from kbert.weights.source import CHECKPOINTS, checkpoint_paths, checkpoint_step, find_step_checkpoint
+from kbert.weights.source import CHECKPOINTS, checkpoint_paths, checkpoint_step, find_step_checkpoint, open_checkpoint
 
 _LOGGER = logging.getLogger("kbert")
 _DEEPEST = 6  # levels below a log directory

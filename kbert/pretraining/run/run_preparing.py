@@ -30,8 +30,7 @@ from kbert.text.tokenizer import BertTokenizer, warn_of_unknown
 from kbert.text.vocabulary import write_vocabulary
 from kbert.training.made_by import SETTINGS
 from kbert.training.run_directory import open_run
-from kbert.weights.open_checkpoint import open_checkpoint
-from kbert.weights.source import local_source
+from kbert.weights.source import local_source, open_checkpoint
 
 if TYPE_CHECKING:
     from kbert.options import Arguments

@@ -14,7 +14,7 @@ import kbert
 from kbert.files import FullDisk
 from kbert.weights.files.h5_file import check_h5, h5_errors_raised
 from kbert.weights.formats import kbert as kbert_format
-from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.source import open_checkpoint
 
 PLACE = "layers/encoder_block/feed_forward/intermediate/vars/0"
 SHAPE = (12, 20)

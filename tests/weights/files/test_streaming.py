@@ -14,7 +14,7 @@ from helpers.tiny_bert import randomise, tiny_config
 import kbert
 from kbert.weights.formats.export_tensors import export_tensors
 from kbert.weights.formats.google import NAMES
-from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.source import open_checkpoint
 
 SIZES = dict(num_layers=6, hidden_dim=48, intermediate_dim=192)  # 700 kB, the largest tensor 37 kB
 

@@ -27,7 +27,7 @@ from kbert.optim.schedule import WarmupLinearDecay
 from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
 from kbert.weights.formats.export_tensors import export_tensors, tensor_names
 from kbert.weights.formats.google import NAMES
-from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.source import open_checkpoint
 
 
 def close(found, wanted, atol=1e-5):

@@ -21,7 +21,7 @@ from kbert.files import write_json
 from kbert.weights.description import ModelDescription
 from kbert.weights.files.safetensors_file import write_safetensors
 from kbert.weights.formats.huggingface_weights import open_huggingface_weights
-from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.source import open_checkpoint
 
 FORMS = ("safetensors", "sharded", "bin", "old_bin")
 

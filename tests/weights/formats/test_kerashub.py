@@ -17,7 +17,7 @@ import kbert
 from kbert.weights import from_keras_hub, to_keras_hub
 from kbert.weights.files.h5_file import H5File
 from kbert.weights.formats.kerashub import KerasHubVariables
-from kbert.weights.open_checkpoint import open_checkpoint
+from kbert.weights.source import open_checkpoint
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras_hub") is None, reason="needs KerasHub")
 

@@ -24,12 +24,12 @@ import pathlib
 import re
 import sys
 import textwrap
-import traceback
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn
 
+from kbert.errors import UserError, user_errors
 from kbert.options import Options, check_option, fixed_by_model, into_groups, option_help, to_json
 
 _LOGGER = logging.getLogger("kbert")
@@ -417,10 +417,9 @@ def _files_of(name: str, value: str | os.PathLike) -> Any:
 def execute(command: Command, argv: Sequence[str], prog: str, call: dict[str, Any] | None = None) -> Any:
     """Calls the verb that the words of a command line mean, and prints its report; returns its result.
 
-    `call` receives the verb's arguments before it is called. Errors in a user's input end the program with one line,
-    those of training and saving are raised.
+    `call` receives the verb's arguments before it is called. A `UserError` ends the program with one line.
     """
-    with plain_errors():
+    with one_line_errors(), user_errors():
         values, words = parse_call(prog, command, argv)
         if call is not None:
             call |= values
@@ -453,7 +452,7 @@ def run_command(command: Command | Callable, argv: Sequence[str] | None = None, 
     prog = prog or pathlib.Path(sys.argv[0]).name
     call = {}
     main = functools.partial(execute, command, words, prog, call)
-    return run_program(main, lambda: command.resumes and call.get("output") is not None)
+    return run_program(main, lambda: command.resumes and call.get("output") is not None and not call.get("dry_run"))
 
 
 def run_program(main: Callable[[], Any], resumes: Callable[[], bool] = lambda: False) -> Any:
@@ -462,7 +461,7 @@ def run_program(main: Callable[[], Any], resumes: Callable[[], bool] = lambda: F
     These are a signal, divergence, a disk error, a lost worker, a damaged input or too little memory. The exit
     status is 130 after SIGINT, 143 after SIGTERM, 1 after an error. Before the program ends, partial files are removed
     and the current training step is finished and saved; a second signal ends it at once. `resumes`: function that
-    says whether the same command resumes a run from its checkpoints; with --dry-run there is no run.
+    says whether the same command resumes a run from its checkpoints.
     """
     from kbert.training.console import log_to_console
     from kbert.training.signals import Interrupted, interrupt, let_signals_kill, take_signals
@@ -470,47 +469,23 @@ def run_program(main: Callable[[], Any], resumes: Callable[[], bool] = lambda: F
     take_signals(interrupt)
     try:
         log_to_console()  # before TensorFlow is imported
-        from kbert.training.workers import LostWorker, named_losses
+        from kbert.training.workers import named_losses
 
-        with named_losses():
+        with one_line_errors(), named_losses():
             return main()
     except KeyboardInterrupt as error:
         let_signals_kill()
         stopped = error if isinstance(error, Interrupted) else Interrupted()
         if stopped.report is None:
             hint = " The same command resumes the run." if resumes() else " No partial files were left."
-            hint = "" if "--dry-run" in sys.argv else hint
             print(f"\nInterrupted by {stopped.number.name}.{hint}", file=sys.stderr, flush=True)
         sys.exit(stopped.status)
-    except (FloatingPointError, LostWorker) as error:
-        sys.exit(f"error: {error}")
-    except OSError as error:
-        sys.stdout.flush()
-        print(f"error: {error}", file=sys.stderr, flush=True)
-        os._exit(1)  # without HDF5's clean-up, which crashes after a failed write
-    except ValueError as error:
-        from kbert.corpus.reading_errors import UnreadableInput
-        from kbert.training.memory import OutOfMemory
-
-        if not isinstance(error, UnreadableInput | OutOfMemory):
-            raise
-        sys.exit(f"error: {error}")
-
-
-_TRAINING = ("fit_steps", "finish")  # functions whose errors do not come from the user's input
 
 
 @contextlib.contextmanager
-def plain_errors() -> Iterator[None]:
-    """Shows errors in a user's files as one line without a traceback; errors of training and saving are raised."""
+def one_line_errors() -> Iterator[None]:
+    """Ends the program with one line, without a traceback, after a `UserError`."""
     try:
         yield
-    except Exception as error:
-        if any(frame.f_code.co_name in _TRAINING for frame, _ in traceback.walk_tb(error.__traceback__)):
-            raise
-        if isinstance(error, ValueError | OSError | RuntimeError | FloatingPointError):  # RuntimeError: no such device
-            sys.exit(f"error: {error}")
-        # An error raised inside tf.data becomes a TensorFlow error whose message contains a traceback.
-        if not (reason := re.search(r"\b(?:ValueError|OSError): (.*)", str(error))) or not hasattr(error, "op"):
-            raise
-        sys.exit(f"error: {reason[1]}")
+    except UserError as error:
+        sys.exit(f"error: {error}")

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 from kbert.checks import check_bool, is_within, shown
+from kbert.errors import user_errors
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +41,8 @@ FractionBelowOne = Annotated[float, Bounds("[0, 1)")]
 Peak = Annotated[float, Bounds("(0, inf)", "the peak of the verb's own schedule")]
 PathLike = str | os.PathLike
 
-PASSING = "passing"  # Annotated[…, PASSING]: not part of the settings that define a run, such as where it writes
+NOT_RECORDED = "not recorded"  # Annotated[…, NOT_RECORDED]: not in settings.json, such as where a run writes
+PASSING = NOT_RECORDED
 
 
 def check_option(owner: str, name: str, value: Any, annotation: Any) -> Any:
@@ -83,7 +85,7 @@ def _convert(value, annotation):
 
 
 def _convert_plain(value, annotation):
-    if annotation is Any or not isinstance(annotation, type | None):
+    if annotation in (Any, inspect.Parameter.empty) or not isinstance(annotation, type | None):
         return value
     if annotation is bool:
         try:
@@ -219,7 +221,7 @@ class Options:
 
 def is_passing(annotation: Any) -> bool:
     """Whether an option is not part of the settings that define a run."""
-    return typing.get_origin(annotation) is Annotated and PASSING in typing.get_args(annotation)[1:]
+    return typing.get_origin(annotation) is Annotated and NOT_RECORDED in typing.get_args(annotation)[1:]
 
 
 def to_json(value: Any) -> Any:
@@ -233,6 +235,88 @@ def to_json(value: Any) -> Any:
     if isinstance(value, numbers.Real) and not isinstance(value, int):
         return float(value)
     return os.fspath(value) if isinstance(value, os.PathLike) else value
+
+
+P = typing.ParamSpec("P")
+R = typing.TypeVar("R")
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """Checks the arguments of each call of a public function by their annotations (`check_option`).
+
+    Its errors that a user can fix are marked as `kbert.errors.UserError`.
+
+    Raises:
+        TypeError: an unknown or missing argument; the message names the option that was meant.
+        ValueError: a value of another type or out of bounds.
+
+    Example::
+
+        @checked
+        def train(corpus: PathLike, *, steps: Count = 1000): ...
+
+        train("a.txt", step=3)  # TypeError: train: unknown argument `step`. Did you mean `steps`?
+    """
+    signature = inspect.signature(function)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        with user_errors():
+            bound = _bind(function.__name__, signature, args, kwargs)
+            for name, value in bound.arguments.items():
+                annotation = signature.parameters[name].annotation
+                bound.arguments[name] = check_option(function.__name__, name, value, annotation)
+            return function(*bound.args, **bound.kwargs)
+
+    return call
+
+
+def _bind(owner, signature, args, kwargs) -> inspect.BoundArguments:
+    parameters = signature.parameters
+    takes_more = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    if unknown := [] if takes_more else [name for name in kwargs if name not in parameters]:
+        raise TypeError(f"{owner}: unknown argument `{unknown[0]}`. {_meant(unknown[0], parameters)}")
+    try:
+        return signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{owner}: {error}") from None
+
+
+def _meant(name, parameters) -> str:
+    """The option of a function, or of one of its groups, that was probably meant."""
+    for parameter in parameters.values():
+        group = parameter.annotation
+        if _is_group(group) and name in (field.name for field in dataclasses.fields(group)):
+            return f"It is a field of `{parameter.name}`: {parameter.name}={group.__name__}({name}=…)"
+    near = difflib.get_close_matches(name, parameters, 1)
+    return f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(parameters)}"
+
+
+def _is_group(annotation) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, Options)
+
+
+def record(function: Callable, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call as settings.json has them: as JSON, by the names of their flags.
+
+    Fields of groups have their own names. Arguments without annotation, or marked `NOT_RECORDED`, are left out.
+
+    Args:
+        function: the function that is called.
+        arguments: its arguments by name: ``locals()`` on the first line of its body.
+
+    Example::
+
+        @checked
+        def train(corpus: PathLike, *, steps: Count = 1000):
+            settings = record(train, locals())
+    """
+    recorded: dict[str, Any] = {}
+    for name, parameter in inspect.signature(function).parameters.items():
+        if parameter.annotation is not parameter.empty and not is_passing(parameter.annotation):
+            value = arguments[name]
+            recorded |= value.to_json() if isinstance(value, Options) else {name: to_json(value)}
+    return recorded
 
 
 class Arguments(types.SimpleNamespace):
@@ -305,7 +389,8 @@ def verb(run: Callable[[Arguments], Any]) -> Callable[[Callable[..., _Result]], 
 
         @functools.wraps(declared)
         def call(*args, **kwargs):
-            return run(arguments(*args, **kwargs))
+            with user_errors():
+                return run(arguments(*args, **kwargs))
 
         call.arguments = arguments  # for those who prepare a call and run it later
         return call

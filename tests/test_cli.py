@@ -1,5 +1,6 @@
 """Command lines from signatures: flags, help, checks, configuration files, task objects."""
 
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -10,7 +11,8 @@ from helpers.run_python import assert_imports_none
 from helpers.wrong_values import wrong_inputs
 
 from kbert.cli import Command, execute, make_parser, parse_call, read_config
-from kbert.options import PASSING, Count, Machine, NonzeroFraction, Options, PathLike, Peak
+from kbert.errors import UserError, internal_errors
+from kbert.options import NOT_RECORDED, Count, Machine, NonzeroFraction, Options, PathLike, Peak
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,7 +62,7 @@ def train(
     masking: Masking = Masking(rate=0.2),
     machine: Machine = Machine(),
     callbacks: Any = (),
-    output: Annotated[PathLike | None, PASSING] = None,
+    output: Annotated[PathLike | None, NOT_RECORDED] = None,
 ):
     """Trains on a corpus.
 
@@ -72,6 +74,10 @@ def train(
         layers: hidden states.
     """
     return {"corpus": corpus, "steps": steps, "machine": machine}
+
+
+class MemoryShort(UserError, ValueError):
+    pass
 
 
 TRAIN = Command(verb=train, positional=("corpus",), as_json=lambda result: {"steps": result["steps"]})
@@ -244,6 +250,17 @@ def test_run_command_prints_the_report_and_json(capsys):
     shown = dataclasses.replace(TRAIN, report=lambda result: print("steps:", result["steps"]))
     execute(shown, ["a", "--steps", "7", "--json"], "train")
     assert capsys.readouterr().out == 'steps: 7\n{"steps": 7}\n'
+
+
+def test_errors_that_a_user_can_fix_are_one_line_and_bugs_have_a_traceback():
+    def train(steps: Count = 3):
+        """Trains."""
+        with internal_errors() if steps == 4 else contextlib.nullcontext():
+            raise {3: ValueError, 4: ValueError, 5: KeyError, 6: OSError, 7: MemoryShort}[steps](f"{steps} steps")
+
+    for steps, error in (("3", SystemExit), ("4", ValueError), ("5", KeyError), ("6", SystemExit), ("7", SystemExit)):
+        with pytest.raises(error, match=f"{steps} steps"):
+            execute(Command(verb=train), ["--steps", steps], "train")
 
 
 def _learn(corpus: str, output: PathLike, *, steps: Count = 3) -> int:

@@ -10,7 +10,7 @@ import pytest
 from helpers.wrong_values import wrong_values
 
 from kbert.options import (
-    PASSING,
+    NOT_RECORDED,
     Count,
     Machine,
     NonzeroFraction,
@@ -18,7 +18,9 @@ from kbert.options import (
     Options,
     PathLike,
     Peak,
+    checked,
     option_help,
+    record,
     verb,
 )
 from kbert.pretraining.run.pretrain import PretrainingOptimization
@@ -29,7 +31,7 @@ class Masking(Options):
     rate: NonzeroFraction = 0.15
     phases: tuple[tuple[Count, float], ...] = ()
     path: PathLike | None = None
-    log_every: Annotated[Count | None, PASSING] = None
+    log_every: Annotated[Count | None, NOT_RECORDED] = None
 
 
 @verb(lambda arguments: arguments)
@@ -43,7 +45,7 @@ def train(
     names: list[str] | None = None,
     masking: Masking = Masking(),
     is_dry: bool = False,
-    output: Annotated[PathLike | None, PASSING] = None,
+    output: Annotated[PathLike | None, NOT_RECORDED] = None,
 ):
     """Trains.
 
@@ -133,3 +135,69 @@ def test_options_of_a_group_have_their_own_names():
         train("model", masking={"steps": 1})
     with pytest.raises(ValueError, match="^train: `rate` must be "):
         train("model", rate=2)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Masks(Options):
+    mask_rate: NonzeroFraction = 0.15
+    phases: tuple[tuple[Count, float], ...] = ()
+    path: PathLike | None = None
+    log_every: Annotated[Count | None, NOT_RECORDED] = None
+
+
+@checked
+def fit(
+    source,
+    *,
+    steps: Count = 3,
+    rate: Peak | None = None,
+    layers: tuple[int, ...] = (),
+    masking: Masks = Masks(),
+    output: Annotated[PathLike | None, NOT_RECORDED] = None,
+    **others,
+):
+    """Fits."""
+    return record(fit, locals()), locals()
+
+
+@checked
+def score(source: PathLike, *, batch_size: Count = 32, masking: Masks = Masks()) -> dict[str, object]:
+    """Scores."""
+    return {"source": source, "batch_size": batch_size}
+
+
+def test_a_checked_function_is_called_with_converted_values():
+    _, arguments = fit("model", steps=np.int64(5), rate=np.float32(0.5), layers=[1, 2], name="x")
+    assert {name: (type(arguments[name]), arguments[name]) for name in ("steps", "rate", "layers")} == {
+        "steps": (int, 5),
+        "rate": (float, 0.5),
+        "layers": (tuple, (1, 2)),
+    }
+    assert arguments["others"] == {"name": "x"} and arguments["source"] == "model"
+
+
+def test_a_checked_function_names_what_is_wrong():
+    wrong_values(
+        functools.partial(score, "model"),
+        ("batch_size", 0, "a positive integer.*Received: 0"),
+        ("batch_size", "8", "a positive integer.*Received: '8'"),
+        ("masking", 0.15, "a Masks.*Received: 0.15"),
+        owner="^score: ",
+    )
+    wrong = {
+        "batch_sise": "score: unknown argument `batch_sise`. Did you mean `batch_size`",
+        "mask_rate": r"score: unknown argument `mask_rate`. It is a field of `masking`: masking=Masks\(mask_rate=…\)",
+        "zzz": "score: unknown argument `zzz`. Known: source, batch_size, masking",
+    }
+    for name, message in wrong.items():
+        with pytest.raises(TypeError, match=message):
+            score("model", **{name: 3})
+    with pytest.raises(TypeError, match="score: missing a required argument: 'source'"):
+        score()
+    with pytest.raises(TypeError, match="score: multiple values for argument 'source'"):
+        score("model", source="other")
+
+
+def test_settings_have_the_flags_of_the_arguments_that_are_recorded():
+    settings, _ = fit("model", masking=Masks(mask_rate=0.5, phases=((8, 1.0),)), output="runs/x", log=3)
+    assert settings == {"steps": 3, "rate": None, "layers": [], "mask_rate": 0.5, "phases": [[8, 1.0]], "path": None}

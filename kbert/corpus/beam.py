@@ -16,6 +16,7 @@ import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, BinaryIO
 
+from kbert.errors import SetupError
 from kbert.files import atomic_file
 from kbert.options import PathLike
 
@@ -54,16 +55,16 @@ def run_beam(runner: str, flags: Iterable[str], build: Callable[[Any], Any]) -> 
     try:
         state = pipeline.run().wait_until_finish()
     except Exception as error:
-        raise RuntimeError(f"{runner}: the pipeline failed: {_last_error(error)}") from error
+        raise SetupError(f"{runner}: the pipeline failed: {_last_error(error)}") from error
     if state not in (None, "DONE"):
-        raise RuntimeError(f"{runner}: expected the pipeline to end as DONE. Received: {state}. See the runner's log.")
+        raise SetupError(f"{runner}: expected the pipeline to end as DONE. Received: {state}. See the runner's log.")
 
 
 def import_beam() -> types.ModuleType:
     try:
         import apache_beam
     except ImportError as error:
-        raise RuntimeError(
+        raise SetupError(
             f"A runner needs Apache Beam, which is not installed ({error}): pip install apache-beam, in a virtual "
             "environment of its own."
         ) from None
@@ -114,7 +115,7 @@ class SharedDirectory:
         except OSError:
             seen = None
         if seen != self.probe:
-            raise RuntimeError(
+            raise SetupError(
                 f"Expected a directory that all workers share. Received: {self.path}, which the worker on "
                 f"{socket.gethostname()} does not see. Give another as --shared."
             )

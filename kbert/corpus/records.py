@@ -94,7 +94,7 @@ class Records:
             self._read_tokens(shard)
 
     def pool(self, shard: int | tf.Tensor, held_out: bool = False) -> TokenPool:
-        """A shard, in graph or eagerly; ValueError if it is damaged (in a dataset see `kbert.corpus.reading_errors`).
+        """A shard, in graph or eagerly; ValueError if it is damaged (in a dataset see `kbert.errors`).
 
         Args:
             shard: number of the shard.

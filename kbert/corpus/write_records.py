@@ -19,7 +19,6 @@ import numpy as np
 from kbert.checks import check_bool, check_directory, check_integers, check_numbers, check_positive, differing, shown
 from kbert.corpus.beam import delete_shared
 from kbert.corpus.pool import TokenPool, is_held_out, text_pools
-from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records, vocabulary_hash
 from kbert.corpus.records_manifest import (
     FORMAT,
@@ -31,6 +30,7 @@ from kbert.corpus.records_manifest import (
     read_manifest,
     token_type,
 )
+from kbert.errors import reading_errors
 from kbert.files import atomic_file, check_signature, is_partial, read_json, remove_partial, sha256, signed, to_json
 from kbert.locks import LOCK
 from kbert.stateless_random import fold_in, permutation

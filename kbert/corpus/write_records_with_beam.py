@@ -24,9 +24,9 @@ import tensorflow as tf
 from kbert.corpus.beam import SharedDirectory, import_beam, load_once, run_beam
 from kbert.corpus.documents import check_format, file_documents, raise_no_sentences, report_formats
 from kbert.corpus.pool import TokenPool, is_held_out, pool_function, pool_is_full, text_chunks
-from kbert.corpus.reading_errors import UnreadableInput
 from kbert.corpus.records import Records
 from kbert.corpus.write_records import PACKAGES, SHARED, RecordsWriter, pool_documents
+from kbert.errors import SetupError, UnreadableInput
 from kbert.text.tokenizer import BertTokenizer
 from kbert.versions import versions
 
@@ -127,7 +127,7 @@ class _Job:
     def _load(self):
         self.shared.check()
         if (own_versions := versions(PACKAGES)) != self.versions:
-            raise RuntimeError(f"Expected workers with the versions {self.versions}. Received: {own_versions}.")
+            raise SetupError(f"Expected workers with the versions {self.versions}. Received: {own_versions}.")
         tokenizer = BertTokenizer(self.vocabulary, **self.tokenizer_settings)
         return RecordsWriter(self.shared.path, tokenizer, settings=None, **self.arguments), pool_function(tokenizer)
 

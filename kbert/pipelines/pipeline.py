@@ -15,6 +15,7 @@ import tensorflow as tf
 
 from kbert.answers.answers import Answers
 from kbert.checks import check_positive
+from kbert.errors import SetupError
 from kbert.keras_compat import (
     FreshFunctions,
     KerasFiles,
@@ -122,7 +123,7 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
         trained_columns: Mapping[str, TextColumns] | None = None,
     ) -> None:
         if keras.backend.backend() != "tensorflow":
-            raise RuntimeError(
+            raise SetupError(
                 "Pipeline: expected Keras' TensorFlow backend, which reads strings. Received: backend "
                 f"{keras.backend.backend()!r}. Train the model itself on batches, save it by "
                 "kbert.save_pretrained(model, directory, tokenizer=tokenizer), and load it with "

@@ -20,8 +20,8 @@ from kbert.checks import check_integers, check_numbers, check_positive
 from kbert.config import default_num_parts
 from kbert.corpus.documents import texts_as_documents
 from kbert.corpus.pool import POOL_BYTES, POOL_SENTENCES, pools_at_once, text_pools
-from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
+from kbert.errors import reading_errors
 from kbert.keras_compat import with_known_length
 from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import PairTable, count_pairs, max_pair_tokens, sentence_pairs
@@ -139,7 +139,7 @@ def pretraining_dataset(
         ValueError: before any long work: no or empty files, documents without a token, damaged records or records of
             another vocabulary, a sequence length that is too short, no held-out documents, an option of text that is
             given for records. Damage found later ends the iteration with a `tf.errors.OpError`, which
-            `kbert.corpus.reading_errors` turns into a ValueError that names the file.
+            `kbert.errors` turns into a ValueError that names the file.
 
     Source: Devlin et al. 2018, sections 3.1 and A.2; google-research/bert create_pretraining_data.py.
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from kbert.checks import check_positive
 from kbert.corpus.pool import text_pools
-from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
+from kbert.errors import reading_errors
 from kbert.pretraining.sources import Source, open_source, resolve_held_out, text_documents
 from kbert.pretraining.tfrecords import is_tfrecords, tfrecord_token_ids
 

@@ -9,8 +9,8 @@ import tensorflow as tf
 
 from kbert.config import default_num_parts
 from kbert.corpus.pool import TokenPool, text_pools
-from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
+from kbert.errors import reading_errors
 from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
 from kbert.pretraining.rows import add_further_parts, count_rows, part_lengths, row_of_pairs

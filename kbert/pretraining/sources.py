@@ -23,9 +23,9 @@ from kbert.corpus.pool import (
     sufficient_fraction,
     text_pools,
 )
-from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
+from kbert.errors import reading_errors
 from kbert.stateless_random import fold_in, permutation
 from kbert.text.tokenizer import BertTokenizer
 

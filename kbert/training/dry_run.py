@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import keras
 
-from kbert.corpus.reading_errors import reading_errors
+from kbert.errors import reading_errors
 from kbert.keras_compat import strategy_of
 from kbert.training.flops import peak_accelerator_memory_bytes, peak_memory_bytes, training_flops_per_token
 from kbert.training.jax_devices import count_devices

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from kbert.checks import check_positive
+from kbert.errors import SetupError
 from kbert.keras_compat import limit_waiting_for_workers, multiworker_strategy, strategy_of
 from kbert.options import Machine, check_option
 from kbert.training.jax_devices import choose_jax_devices
@@ -84,7 +85,7 @@ class Hardware:
         with named_losses():
             message = message_of_first(self.strategy, problem or "")
         if message and not self.is_chief:
-            raise RuntimeError(f"Worker 0 stopped the run: {message}")
+            raise SetupError(f"Worker 0 stopped the run: {message}")
 
     def describe(self) -> str:
         """What was chosen and why, one line each, for printing at the start of a run."""
@@ -187,7 +188,7 @@ def _prepare_devices(logical_cpus: int | None, threads: int | None) -> None:
         if logical_cpus > 1 and len(configured or ()) != logical_cpus:
             tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * logical_cpus)
     except RuntimeError as error:
-        raise RuntimeError(
+        raise SetupError(
             "choose_hardware: `threads` and `logical_cpus` must be set before TensorFlow computes anything. "
             f"Received: threads={threads}, logical_cpus={logical_cpus} in a process that has already started it. "
             "Call choose_hardware first."
@@ -347,7 +348,7 @@ def _multiworker():
     except LostWorker:
         raise
     except RuntimeError as error:
-        raise RuntimeError(
+        raise SetupError(
             "choose_hardware: the multi-worker strategy must be made before TensorFlow computes anything. "
             f"Call choose_hardware first. Received: {error}"
         ) from error
@@ -363,7 +364,7 @@ def _tpu():
         tf.tpu.experimental.initialize_tpu_system(resolver)
         return tf.distribute.TPUStrategy(resolver)
     except Exception as error:  # any error of the resolver: no library, no device, no such name
-        raise RuntimeError(
+        raise SetupError(
             f"choose_hardware: strategy tpu needs a TPU; tried TPUClusterResolver(tpu={name!r}) "
             f"({'from' if os.environ.get('TPU_NAME') else 'no'} TPU_NAME in the environment). TensorFlow reaches TPUs "
             "through the package tensorflow-tpu (2.20) instead of tensorflow. "

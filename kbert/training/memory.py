@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import keras
 
+from kbert.errors import UserError
 from kbert.models.bert_model import BertModel
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _ARENAS = -8  # M_ARENA_MAX
 _NEVER = -1
 
 
-class OutOfMemory(ValueError):
+class OutOfMemory(UserError, ValueError):
     """A batch does not fit into memory; the message names its size."""
 
 

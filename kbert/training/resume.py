@@ -12,7 +12,7 @@ from typing import Any
 import keras
 
 from kbert.checks import check_directory
-from kbert.corpus.reading_errors import reading_errors
+from kbert.errors import internal_errors, reading_errors
 from kbert.keras_compat import base_optimizer, sync_state
 from kbert.training.callbacks import callback_list
 from kbert.training.dev_evaluation import DevEvaluation
@@ -162,7 +162,7 @@ def fit_steps(
                 rows, length = batch_shape(dataset)
                 check_divides(rows or 0)
                 check_batch_memory(model, rows or 1, length)
-                with memory_errors(rows, length), reading_errors():
+                with internal_errors(), memory_errors(rows, length), reading_errors():
                     model.fit(
                         dataset,
                         initial_epoch=first,

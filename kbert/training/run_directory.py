@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbert.checks import check_bool, check_directory, differing
+from kbert.errors import internal_errors
 from kbert.files import explain_full_disk, flush, flush_tree, is_partial, read_json, remove_partial, write_json
 from kbert.locks import LOCK, lock_directory, unlock_directory
 from kbert.training.checkpoints import is_milestone
@@ -67,6 +68,7 @@ class RunDirectory:
             if self.is_made:
                 self.path.rmdir()
 
+    @internal_errors()
     def finish(
         self,
         metrics: dict,

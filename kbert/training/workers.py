@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kbert.errors import UserError
 from kbert.files import parse_json
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _MESSAGE_BYTES = 2000
 _SIGNS = ("Collective ops is aborted", "CoordinationService", "stopped sending heartbeats", "Connection reset by peer")
 
 
-class LostWorker(RuntimeError):
+class LostWorker(UserError, RuntimeError):
     """Another worker of this run ended, or cannot be reached."""
 
 

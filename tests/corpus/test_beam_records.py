@@ -9,9 +9,9 @@ from helpers.tiny_corpus import make_documents, write_lines
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import _log_once, iterate_documents
 from kbert.corpus.pool import text_pools
-from kbert.corpus.reading_errors import UnreadableInput
 from kbert.corpus.write_records import write_records
 from kbert.corpus.write_records_with_beam import plan_rounds, write_records_with_beam
+from kbert.errors import UnreadableInput
 
 module = importlib.import_module("kbert.corpus.write_records_with_beam")  # its name means the function
 pytestmark = [pytest.mark.parity, pytest.mark.usefixtures("apache_beam")]

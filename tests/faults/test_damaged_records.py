@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from helpers.tiny_corpus import make_documents, make_tokenizer
 
-from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.write_records import write_records
+from kbert.errors import reading_errors
 from kbert.files import sha256, signed
 from kbert.pretraining.dataset import pretraining_dataset
 

@@ -11,6 +11,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from kbert.errors import SetupError
 from kbert.inspection.analysis.states import TextStates
 
 if TYPE_CHECKING:
@@ -65,7 +66,7 @@ def token_attributions(
     the text's tokens. Positions and segments stay. A token's attribution is the sum over its vector.
     """
     if keras.backend.backend() != "tensorflow":
-        raise RuntimeError(
+        raise SetupError(
             "token_attributions: expected Keras' TensorFlow backend, whose gradients it takes. Received: "
             f"{keras.backend.backend()!r}"
         )

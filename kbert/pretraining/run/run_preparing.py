@@ -11,11 +11,11 @@ import numpy as np
 from kbert.checks import check_integers
 from kbert.corpus.corpus_files import check_apart, find_files
 from kbert.corpus.documents import iterate_documents
-from kbert.corpus.reading_errors import reading_errors
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import VOCABULARY as RECORDS_VOCABULARY
 from kbert.corpus.write_records import SHARED, checked_division, write_records
 from kbert.corpus.write_records_with_beam import write_records_with_beam
+from kbert.errors import reading_errors
 from kbert.files import check_directory_is_free, sha256, to_json, write_directory
 from kbert.locks import locked_output
 from kbert.options import PathLike

@@ -25,7 +25,7 @@ import keras
 import numpy as np
 
 from kbert.config import BertConfig
-from kbert.corpus.reading_errors import UnreadableInput
+from kbert.errors import UnreadableInput
 from kbert.files import read_json, sha256, write_directory
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer

@@ -18,7 +18,6 @@ import numpy as np
 import kbert
 from kbert.checks import check_directory
 from kbert.cli import Command, run_command
-from kbert.finetuning.grid import is_finished
 from kbert.options import Count, Fraction, Natural, PathLike, Peak, Positive
 from kbert.weights.source import open_checkpoint
 
@@ -69,10 +68,8 @@ def distill(
     def score(source, task, train, dev, name, **options) -> float:
         """The first metric on dev of a fine-tuning, which is made once."""
         options |= {"epochs": epochs, "batch_size": batch_size, "sequence_length": sequence_length, "dropout": 0.0}
-        call = kbert.finetune.arguments(source, task, train, dev, output / name, **options)
-        if not is_finished(call, train, dev):
-            kbert.finetune(source, task, train, dev, output / name, **options)
-        return json.loads((output / name / "metrics.json").read_text())["dev"][task.metrics[0]]
+        run = kbert.finetune(source, task, train, dev, output / name, reuse=True, **options)
+        return run.metrics["dev"][task.metrics[0]]
 
     results = {}
     for name, _, count in (task.partition(":") for task in tasks):

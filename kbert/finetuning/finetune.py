@@ -77,6 +77,7 @@ def finetune(
     machine: Machine = Machine(),
     bookkeeping: Bookkeeping = Bookkeeping(),
     overwrite: Annotated[bool, PASSING] = False,
+    reuse: Annotated[bool, PASSING] = False,
     dry_run: Annotated[bool, PASSING] = False,
 ) -> FinetunedRun:
     """Fine-tunes a pre-trained model on a task, with a new last layer unless it has one for the same labels.
@@ -126,6 +127,8 @@ def finetune(
             ``on_epoch_end`` fires after each evaluation, with its scores (``val_accuracy`` …); without, after each
             window of about 50 steps. Which weights are kept is for `keep`.
         overwrite: delete another run in `output`.
+        reuse: of a finished run with the same settings and examples in `output`, return the result, instead of an
+            error; `overwrite` keeps it.
         dry_run: train and write nothing: the metrics are an estimate of steps, memory and time.
 
     Returns:

@@ -1,6 +1,5 @@
 """The paper's choice of hyperparameters on dev, on any task, and on all of GLUE (section 4.1 and appendix A.3)."""
 
-import dataclasses
 import functools
 import gc
 import itertools
@@ -11,8 +10,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kbert.checks import check_directory, differing
-from kbert.files import read_json, write_directory, write_json
+from kbert.checks import check_directory
+from kbert.files import write_directory, write_json
 from kbert.finetuning.finetune import finetune
 from kbert.options import (
     Arguments,
@@ -29,7 +28,6 @@ from kbert.options import (
 )
 
 if TYPE_CHECKING:
-    from kbert.tasks.examples import Examples
     from kbert.tasks.task import Task
 
 _LOGGER = logging.getLogger("kbert")
@@ -81,6 +79,9 @@ def finetune_grid(
         grid = kbert.finetuning.finetune_grid("google-bert/bert-base-uncased", task, train, dev, "runs/reviews-grid")
         grid["best"]["learning_rate"], kbert.load_pretrained("runs/reviews-grid")
     """
+    from kbert.training.logs import is_chief  # not above: it loads Keras
+    from kbert.training.made_by import METRICS
+
     if not isinstance(source, str | os.PathLike):
         raise TypeError(
             "finetune_grid: expected `source` as the path or the name of a model, from which each run starts anew. "
@@ -100,37 +101,27 @@ def finetune_grid(
         train, dev = train.split(dev)
     dev = task.examples(dev, dev=True)
     output = check_directory(output, "finetune_grid: `output`")
-    calls = {
-        _folder(point): {
-            **options,
-            **point,
-            "source": source,
-            "task": task,
-            "train": train,
-            "dev": dev,
-            "output": output / _folder(point),
-        }
-        for point in points
-    }
-    if len(calls) < len(points):
+    folders = {_folder(point): point for point in points}
+    if len(folders) < len(points):
         raise ValueError(f"finetune_grid: expected each setting once. Received: {[_folder(point) for point in points]}")
-    checked = {folder: finetune.arguments(**call) for folder, call in calls.items()}
-    left = [folder for folder, call in checked.items() if not is_finished(call, train, dev)]
+    run_once = functools.partial(finetune, source, task, train, dev, reuse=True, **options)
+    left = [folder for folder in folders if not (output / folder / METRICS).exists()]
     if dry_run:
-        first = finetune(**calls[left[0]], dry_run=True).metrics if left else None
+        first = run_once(output / left[0], **folders[left[0]], dry_run=True).metrics if left else None
         return {"runs": len(left), "first": first}
-    runs = []
-    for point, (folder, call) in zip(points, calls.items(), strict=True):
-        if folder in left:
-            metrics = finetune(**call).metrics
-            gc.collect()  # models are in reference cycles; free the last one before the next is built
-        else:
-            metrics = read_json(call["output"] / "metrics.json")
-        runs.append(point | {"folder": folder, "dev": metrics["dev"]})
-        _LOGGER.info("%s: %s", folder, _numbers(metrics["dev"]))
+    done = {}
+    for folder in sorted(folders, key=left.__contains__):  # finished ones first: of other settings they are an error
+        run = run_once(output / folder, **folders[folder])
+        done[folder] = run.metrics
+        writes = is_chief(run.pipeline.model)
+        del run
+        gc.collect()  # models are in reference cycles; free the last one before the next is built
+        _LOGGER.info("%s: %s", folder, _numbers(done[folder]["dev"]))
     completed, _ = task.for_training(train)  # whose metrics suit the examples
-    result = _summarise(completed, runs) | {name: metrics[name] for name in ("constant_answer", "train_examples")}
-    if _is_chief(checked[result["best"]["folder"]].machine):
+    runs = [point | {"folder": folder, "dev": done[folder]["dev"]} for folder, point in folders.items()]
+    result = _summarise(completed, runs)
+    result |= {name: done[result["best"]["folder"]][name] for name in ("constant_answer", "train_examples")}
+    if writes:
         copy = functools.partial(shutil.copytree, output / result["best"]["folder"] / "model", dirs_exist_ok=True)
         write_directory(output / "model", copy)
         write_json(output / GRID, result)
@@ -139,56 +130,6 @@ def finetune_grid(
 
 def _folder(point: Mapping[str, float]) -> str:
     return "rate-{learning_rate:g}-epochs-{epochs:g}-batch-{batch_size}-seed-{seed}".format(**point)
-
-
-def is_finished(call: Arguments, train: "Examples", dev: "Examples") -> bool:
-    """Whether the run of these arguments is finished; FileExistsError if it is one of others and may not be deleted."""
-    from kbert.finetuning.teaching import hash_of_texts
-    from kbert.training.made_by import identify_inputs, identify_model
-    from kbert.weights.source import local_source
-
-    if not (call.output / "metrics.json").exists():
-        return False
-    teacher, texts = call.distillation.teacher, call.distillation.unlabelled
-    distillation = {"teacher": None if teacher is None else identify_model(teacher), "unlabelled": None}
-    stored = read_json(call.output / "settings.json")
-    stored["distillation"] = stored.get("distillation", {}) | {"unlabelled": None}  # below, by its content
-    expected = call.settings() | {
-        "source": identify_model(call.source),
-        "task": call.task.to_dict(),
-        "distillation": dataclasses.replace(call.distillation, **distillation).to_json(),
-    }
-    expected = {name: value for name, value in expected.items() if name not in ("train", "dev")}
-    changed = differing({name: stored.get(name) for name in expected}, expected)
-    recorded = read_json(call.output / "inputs.json")
-    inputs = {"source": call.source, "teacher": teacher, "unlabelled": texts}
-    files = {name: value for name, value in inputs.items() if isinstance(value, str | os.PathLike)}
-    now = identify_inputs({name: local_source(value) or value for name, value in files.items()})
-    changed += [name for name in inputs if _hashes(recorded["inputs"], name) != _hashes(now, name)]
-    sets = {"train": train, "dev": dev}
-    more_dev = call.scoring.more_dev or {}
-    sets |= {f"more_dev{suffix}": call.task.examples(more, dev=True) for suffix, more in more_dev.items()}
-    examples = {name: rows.fingerprint() for name, rows in sets.items()}
-    if texts is not None and "unlabelled" not in files:
-        examples["unlabelled"] = hash_of_texts(texts)
-    before = {name: value for name, value in recorded["examples"].items() if name != "taught"}  # by what it is made of
-    changed += differing(before, examples)
-    if changed and not call.overwrite:
-        names = ", ".join(dict.fromkeys(changed))
-        raise FileExistsError(
-            f"{call.output} holds a finished run with other {names}. Give another `output`, or delete the folder."
-        )
-    return not changed
-
-
-def _hashes(inputs: Mapping, name: str) -> list[str]:
-    return sorted(file["sha256"] for file in inputs.get(name, {}).values())
-
-
-def _is_chief(machine: Machine) -> bool:
-    from kbert.training.hardware import choose_hardware
-
-    return choose_hardware(machine.strategy, machine.precision, machine.xla, machine.logical_cpus).is_chief
 
 
 def _numbers(scores: Mapping[str, Any]) -> dict[str, float]:
@@ -216,6 +157,7 @@ def _summarise(task, runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _run_glue(asked: Arguments) -> dict[str, Any]:
     from kbert.tasks.glue_benchmark.tasks import average, glue, present_tasks
+    from kbert.training.hardware import choose_hardware
 
     tasks = present_tasks(asked.directory, asked.tasks)
     examples = {task.name: _glue_examples(task, asked) for task in tasks}  # all are read before the first is trained
@@ -247,7 +189,8 @@ def _run_glue(asked: Arguments) -> dict[str, Any]:
     if asked.dry_run:
         return {"tasks": results}
     result = {"tasks": results, "average": average(results)}
-    if _is_chief(asked.machine):
+    machine = asked.machine
+    if choose_hardware(machine.strategy, machine.precision, machine.xla, machine.logical_cpus).is_chief:
         write_json(output / "glue.json", result)
     return result
 

@@ -1,44 +1,33 @@
 """Writes a pipeline's answers to every row of a file; a killed run resumes."""
 
 import contextlib
+import csv
 import dataclasses
-import glob
-import hashlib
+import io
 import json
 import logging
 import os
 import pathlib
+import shutil
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-from kbert.checks import check_path, differing
-from kbert.files import (
-    check_file,
-    check_signature,
-    explain_full_disk,
-    flush,
-    read_json,
-    sha256,
-    signed,
-    write_json,
-)
-from kbert.finetuning.prediction_rows import (
-    ColumnNames,
-    answer_lines,
-    answered_rows,
-    check_output,
-    rows_at_once,
-    rows_to_answer,
-)
-from kbert.locks import locked_output
+from kbert.checks import check_bool, check_path, check_positive
+from kbert.files import atomic_file, check_file, explain_full_disk, sha256
+from kbert.finetuning.prediction_rows import ColumnNames, rows_to_answer
+from kbert.locks import locked_output, unlock_directory
 from kbert.options import PathLike
 from kbert.pipelines.text_columns import TextColumns
 from kbert.training.callbacks import PredictionProgress
+from kbert.training.run_directory import open_run
+
+if TYPE_CHECKING:
+    from kbert.answers.answers import Answers
 
 _LOGGER = logging.getLogger("kbert")
-_SECONDS = 20.0  # between two states from which a killed run can resume
-_AGAIN = "--overwrite starts again"
+_FORMATS = (".jsonl", ".csv")
+_SECONDS = 20.0  # of answers in a part: what a killed run loses
 
 
 def predict_file(
@@ -55,10 +44,9 @@ def predict_file(
 ) -> int:
     """Writes the answers to all rows of a file, in their order; logs how many are done.
 
-    The output file appears when all rows are done. Until then the answers go to ``<output>.partial``, and
-    ``<output>.partial.json`` records how many there are, and their hash. After a kill, the same call resumes from
-    there with the same result as an uninterrupted one. One process at a time writes to an output. Of a symbolic link,
-    the file that it points to is written.
+    The output file appears when all rows are done. Until then the answers are parts in the directory
+    ``<output>.partial``. After a kill, the same call resumes from there with the same result as an uninterrupted one.
+    One process at a time writes to an output. Of a symbolic link, the file that it points to is written.
 
     Args:
         pipeline: `kbert.Pipeline` or `kbert.serving.ExportedPipeline`.
@@ -79,138 +67,166 @@ def predict_file(
         FileNotFoundError: there is no such source.
         FileExistsError: `output` exists, or is being written from other inputs, another model or other options.
         ValueError: no rows; a source that is the output, or changes while it is read; columns that are missing or have
-            the names of answers; answers that do not fit a table; a cell that is too large; an unfinished output that
-            was damaged.
+            the names of answers; answers that do not fit a table; a cell that is too large.
         BlockingIOError: another process writes to `output`.
         FullDisk: the disk is full; the same call resumes.
     """
-    source, output = _check_paths("predict_file", source, output)
+    source, output = _check_paths(source, output)
     with explain_full_disk(output), locked_output(output) as place:
         check_output(pipeline, output, overwrite)
         columns, rows = rows_to_answer(pipeline, source, columns, keep, trained, **reading)
         batch_size = rows_at_once(pipeline, batch_size)
-        run = {
+        settings = {
             "source": sha256(source),
-            "columns": _as_json(columns),
+            "columns": {name: dataclasses.asdict(each) for name, each in columns.items()},
             "keep": list(keep),
             "batch_size": batch_size,
             "reading": reading,
             "pipeline": pipeline.fingerprint(),
         }
-        with _Unfinished(place, run, overwrite) as unfinished:
-            progress = PredictionProgress(len(rows), batch_size, before=unfinished.rows)
-            if unfinished.rows:
-                _LOGGER.info("%s: %s of %s rows are done; resuming.", output, f"{unfinished.rows:,}", f"{len(rows):,}")
-            for batch in rows.batches(unfinished.rows, batch_size):
+        with _unfinished(place, settings, overwrite) as answers:
+            progress = PredictionProgress(len(rows), batch_size, before=answers.rows)
+            if answers.rows:
+                _LOGGER.info("%s: %s of %s rows are done; resuming.", output, f"{answers.rows:,}", f"{len(rows):,}")
+            for batch in rows.batches(answers.rows, batch_size):
                 answered = answered_rows(pipeline, batch, columns, batch_size)
-                lines = answer_lines(answered, pipeline.answers, output.suffix, header=not unfinished.rows)
-                unfinished.add(lines, len(batch))
-                progress.done(unfinished.rows)
-            if unfinished.rows != len(rows) or not source.is_file() or sha256(source) != run["source"]:
+                lines = answer_lines(answered, pipeline.answers, output.suffix, header=not answers.rows)
+                answers.add(lines, len(batch))
+                progress.done(answers.rows)
+            if answers.rows != len(rows) or not source.is_file() or sha256(source) != settings["source"]:
                 raise ValueError(f"{source} changed while it was read: give the same command again")
             check_output(pipeline, output, overwrite)  # another program may have written it
-    return unfinished.rows
+            answers.join(place)
+    return answers.rows
 
 
-def _check_paths(owner: str, source: PathLike, output: PathLike) -> tuple[pathlib.Path, pathlib.Path]:
-    source = check_path(source, f"{owner}: `source`")
-    output = check_path(output, f"{owner}: `output`")
+def _check_paths(source: PathLike, output: PathLike) -> tuple[pathlib.Path, pathlib.Path]:
+    source = check_path(source, "predict_file: `source`")
+    output = check_path(output, "predict_file: `output`")
     check_file(source, "a file of inputs")
     if os.path.realpath(source) == os.path.realpath(output):
         raise ValueError(f"Expected another file for the answers than that of the inputs. Received: {output}")
     return source, output
 
 
-def _as_json(columns: Mapping[str, TextColumns]) -> dict[str, dict]:
-    return {name: dataclasses.asdict(each) for name, each in columns.items()}
+class _Answers:
+    """The answers so far: files of those of about `_SECONDS` each, named by the numbers of their rows, FIRST-END."""
 
+    def __init__(self, directory: pathlib.Path) -> None:
+        self.directory = directory
+        self.parts = []
+        self.rows = 0  # that are answered
+        for path in sorted(directory.glob("[0-9]*-*[0-9]")):
+            first, end = map(int, path.name.split("-"))
+            if first == self.rows:
+                self.parts.append(path)
+                self.rows = end
+        self._begin()
 
-class _Unfinished:
-    """The output while it is written: a file, and next to it a record of how much of it is complete, and its hash."""
-
-    def __init__(self, output: pathlib.Path, run: dict, overwrite: bool):
-        self.output = output
-        self.run = json.loads(json.dumps(run))
-        self.partial = output.with_name(output.name + ".partial")
-        self.state = output.with_name(output.name + ".partial.json")
-        for path in (self.partial, self.state):
-            if path.is_dir():
-                raise FileExistsError(f"Expected a file, or none. Received: {path}, a directory; rename it")
-        self.done = self._stored(overwrite)  # rows, bytes, hash: at once, as an interrupt may come at any moment
-        if not self.rows:  # a link is not written through
-            self.partial.unlink(missing_ok=True)
-            self.state.unlink(missing_ok=True)
-        self.file = open(self.partial, "ab")  # noqa: SIM115 - closed by __exit__
-        self.file.truncate(self.done[1])
-        self.saved_at = time.monotonic()
-
-    @property
-    def rows(self) -> int:
-        """The number of rows that are answered."""
-        return self.done[0]
-
-    def _stored(self, overwrite: bool) -> tuple:
-        """(rows, bytes, hash of these bytes) of an earlier run."""
-        if not (self.state.is_file() and self.partial.is_file()):
-            return 0, 0, hashlib.sha256()
-        try:
-            stored = read_json(self.state)
-            check_signature(stored, self.state, _AGAIN)
-            if changed := differing(stored["run"], self.run):
-                raise FileExistsError(f"{self.partial} was started with another {' and '.join(changed)}; {_AGAIN}")
-            return stored["rows"], stored["bytes"], self._hash(stored["bytes"], stored["answers_sha256"])
-        except (ValueError, FileExistsError):
-            if not overwrite:
-                raise
-            return 0, 0, hashlib.sha256()
-
-    def _hash(self, size: int, expected: str):
-        """The hash of the first bytes of the file; ValueError if it is not the expected one."""
-        digest = hashlib.sha256()
-        left = size
-        with open(self.partial, "rb") as file:
-            while block := file.read(min(left, 1 << 20)):
-                digest.update(block)
-                left -= len(block)
-        if digest.hexdigest() != expected:
-            raise ValueError(f"{self.partial} is damaged, or another program has written to it; {_AGAIN}")
-        return digest
-
-    def __enter__(self):
-        return self
+    def _begin(self) -> None:
+        self._lines: list[bytes] = []
+        self._first = self.rows
+        self._began = time.monotonic()
 
     def add(self, lines: bytes, rows: int) -> None:
-        """Appends the answers to the next rows."""
-        before, size, digest = self.done
-        digest = digest.copy()
-        digest.update(lines)
-        self.file.write(lines)
-        self.done = before + rows, size + len(lines), digest
-        if time.monotonic() - self.saved_at > _SECONDS:
-            self._save()
-            self.saved_at = time.monotonic()
+        """Takes the answers to the next rows."""
+        self._lines.append(lines)
+        self.rows += rows
+        if time.monotonic() - self._began > _SECONDS:
+            path = self.directory / f"{self._first:012d}-{self.rows:012d}"
+            with atomic_file(path, "wb") as file:
+                file.writelines(self._lines)
+            self.parts.append(path)
+            self._begin()
 
-    def _save(self) -> None:
-        self.file.flush()
-        os.fsync(self.file.fileno())
-        rows, size, digest = self.done
-        done = {"rows": rows, "bytes": size, "answers_sha256": digest.hexdigest()}
-        write_json(self.state, signed({"run": self.run, **done}))
+    def join(self, output: pathlib.Path) -> None:
+        """Writes all answers to the output."""
+        with atomic_file(output, "wb") as file:
+            for path in self.parts:
+                with open(path, "rb") as part:
+                    shutil.copyfileobj(part, file)
+            file.writelines(self._lines)
 
-    def __exit__(self, kind, error, traceback):
-        if kind is None:
-            self.file.close()
-            flush(self.partial)
-            self._hash(self.partial.stat().st_size, self.done[2].hexdigest())
-            os.replace(self.partial, self.output)
-            for state in (self.state, *self.output.parent.glob(f".{glob.escape(self.state.name)}.*.tmp")):
-                state.unlink(missing_ok=True)
-            flush(self.output.parent)
-            return
-        if issubclass(kind, KeyboardInterrupt) and self.rows:
-            self._save()
-        with contextlib.suppress(OSError):  # the disk is full
-            self.file.close()
-        if issubclass(kind, ValueError) or not self.state.is_file():
-            self.partial.unlink()  # an error in the rows would occur again
-            self.state.unlink(missing_ok=True)
+
+@contextlib.contextmanager
+def _unfinished(output: pathlib.Path, settings: dict, overwrite: bool) -> Iterator[_Answers]:
+    """The answers of an earlier start of this run, if there was one; they are kept if this one is killed, too."""
+    directory = output.with_name(output.name + ".partial")
+    if directory.is_symlink():
+        raise FileExistsError(f"Expected a directory, or none. Received: {directory}, a link; delete it")
+    try:
+        open_run(directory, settings, recipe="kbert.predict_file")
+    except (FileExistsError, ValueError):
+        if not overwrite:
+            raise
+        open_run(directory, settings, overwrite=True, recipe="kbert.predict_file")
+    answers = _Answers(directory)
+    is_kept = False
+    try:
+        yield answers
+    except ValueError:  # an error in the rows would occur again
+        raise
+    except BaseException:
+        is_kept = bool(answers.parts)
+        raise
+    finally:
+        unlock_directory(directory)
+        if not is_kept:
+            shutil.rmtree(directory)
+
+
+def check_output(pipeline: Any, output: pathlib.Path, overwrite: bool) -> None:
+    """Checks that answers can be written to a file; call it before long work."""
+    check_bool(overwrite, "`overwrite`")
+    if output.suffix.lower() not in _FORMATS:
+        raise ValueError(f"Expected an output whose name ends in .jsonl or .csv. Received: {output}")
+    if output.suffix.lower() == ".csv" and not pipeline.answers.fits_table:
+        raise ValueError(
+            f"The answers {sorted(pipeline.output)} of a {pipeline.task} model fit no table; "
+            "give --output a name in .jsonl"
+        )
+    if output.is_dir():
+        raise IsADirectoryError(f"Expected a file for the answers. Received: {output}, which is a directory")
+    if output.exists() and not overwrite:
+        raise FileExistsError(f"{output} exists; --overwrite replaces it")
+
+
+def rows_at_once(pipeline: Any, batch_size: int) -> int:
+    """The rows of a batch: `batch_size`, of an export at most what it answers at once."""
+    (batch_size,) = check_positive("predict_file", batch_size=batch_size).values()
+    return min(batch_size, getattr(pipeline, "max_rows", batch_size))
+
+
+def answered_rows(
+    pipeline: Any, rows: Sequence[dict[str, Any]], columns: Mapping[str, TextColumns], batch_size: int
+) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """(row, answer) of each row of a batch. Batches are always full, so that the model is traced only once."""
+    batch = {name: [each.text(row) for row in rows] for name, each in columns.items()}
+    for values in batch.values():
+        empty = [""] * len(values[-1]) if isinstance(values[-1], list | tuple) else ""
+        values.extend([empty] * (batch_size - len(rows)))
+    answers = pipeline.predict_on_batch(batch)
+    yield from zip(rows, pipeline.answers.to_dicts(answers), strict=False)
+
+
+def answer_lines(rows: Iterable[tuple], answers: "Answers", suffix: str, header: bool) -> bytes:
+    """The lines of answered rows, .jsonl or .csv by `suffix`; `header`: whether a table begins here."""
+    if suffix.lower() == ".jsonl":
+        entries = (_joined(row, result) for row, result in rows)
+        return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries).encode()
+    file = io.StringIO(newline="")
+    writer = None
+    for row, result in rows:
+        cells = _joined(row, answers.table_row(result))
+        if writer is None:
+            writer = csv.DictWriter(file, cells)
+            if header:
+                writer.writeheader()
+        writer.writerow(cells)
+    return file.getvalue().encode()
+
+
+def _joined(row: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
+    if clash := set(row) & set(result):
+        raise ValueError(f"columns of the input have the names of answers: {sorted(clash)}; rename them")
+    return row | result

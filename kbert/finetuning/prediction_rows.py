@@ -1,17 +1,15 @@
-"""Files of inputs without labels, for predictions: tables, lines, the tasks' own formats; and the lines of answers."""
+"""Files of inputs without labels, for predictions: tables, lines, the tasks' own formats."""
 
 import collections
-import csv
 import dataclasses
 import inspect
-import io
 import itertools
 import json
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
-from kbert.checks import check_bool, check_path, check_positive, warn_of_empty_texts
+from kbert.checks import check_path, warn_of_empty_texts
 from kbert.options import PathLike
 from kbert.pipelines.pipeline import check_columns_taken
 from kbert.pipelines.registry import task_class
@@ -26,9 +24,6 @@ from kbert.tasks.table import (
     place,
     table_columns,
 )
-
-if TYPE_CHECKING:
-    from kbert.answers.answers import Answers
 
 ColumnNames = Mapping[str, str | Sequence[str]]  # input of a pipeline → column of a file, or columns that are joined
 _LONGEST = 1 << 20  # characters of a cell: an input takes some 200 bytes of memory for each, in every row of a batch
@@ -223,63 +218,3 @@ def rows_to_answer(
     if not len(rows):
         raise ValueError(f"{path} holds no text")
     return inputs, rows
-
-
-FORMATS = (".jsonl", ".csv")
-
-
-def check_output(pipeline: Any, output: pathlib.Path, overwrite: bool) -> None:
-    """Checks that answers can be written to a file; call it before long work."""
-    check_bool(overwrite, "`overwrite`")
-    if output.suffix.lower() not in FORMATS:
-        raise ValueError(f"Expected an output whose name ends in .jsonl or .csv. Received: {output}")
-    if output.suffix.lower() == ".csv" and not pipeline.answers.fits_table:
-        raise ValueError(
-            f"The answers {sorted(pipeline.output)} of a {pipeline.task} model fit no table; "
-            "give --output a name in .jsonl"
-        )
-    if output.is_dir():
-        raise IsADirectoryError(f"Expected a file for the answers. Received: {output}, which is a directory")
-    if output.exists() and not overwrite:
-        raise FileExistsError(f"{output} exists; --overwrite replaces it")
-
-
-def rows_at_once(pipeline: Any, batch_size: int) -> int:
-    """The rows of a batch: `batch_size`, of an export at most what it answers at once."""
-    (batch_size,) = check_positive("predict_file", batch_size=batch_size).values()
-    return min(batch_size, getattr(pipeline, "max_rows", batch_size))
-
-
-def answered_rows(
-    pipeline: Any, rows: Sequence[dict[str, Any]], columns: Mapping[str, TextColumns], batch_size: int
-) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """(row, answer) of each row of a batch. Batches are always full, so that the model is traced only once."""
-    batch = {name: [each.text(row) for row in rows] for name, each in columns.items()}
-    for values in batch.values():
-        empty = [""] * len(values[-1]) if isinstance(values[-1], list | tuple) else ""
-        values.extend([empty] * (batch_size - len(rows)))
-    answers = pipeline.predict_on_batch(batch)
-    yield from zip(rows, pipeline.answers.to_dicts(answers), strict=False)
-
-
-def answer_lines(rows: Iterable[tuple], answers: "Answers", suffix: str, header: bool) -> bytes:
-    """The lines of answered rows, .jsonl or .csv by `suffix`; `header`: whether a table begins here."""
-    if suffix.lower() == ".jsonl":
-        entries = (_joined(row, result) for row, result in rows)
-        return "".join(json.dumps(entry, ensure_ascii=False) + "\n" for entry in entries).encode()
-    file = io.StringIO(newline="")
-    writer = None
-    for row, result in rows:
-        cells = _joined(row, answers.table_row(result))
-        if writer is None:
-            writer = csv.DictWriter(file, cells)
-            if header:
-                writer.writeheader()
-        writer.writerow(cells)
-    return file.getvalue().encode()
-
-
-def _joined(row: dict[str, Any], result: dict[str, Any]) -> dict[str, Any]:
-    if clash := set(row) & set(result):
-        raise ValueError(f"columns of the input have the names of answers: {sorted(clash)}; rename them")
-    return row | result

@@ -7,6 +7,7 @@ import os
 import pathlib
 from typing import Any
 
+from kbert.files import read_json
 from kbert.finetuning.finetune import FinetunedRun
 from kbert.finetuning.run import Run, log_dropout, make_optimizer
 from kbert.finetuning.starting_pipeline import starting_pipeline
@@ -37,11 +38,12 @@ from kbert.training.intervals import (
     training_steps,
     without_neighbours,
 )
-from kbert.training.logs import training_minutes
-from kbert.training.made_by import identify_model, note_origin
+from kbert.training.logs import read_history, training_minutes
+from kbert.training.made_by import METRICS, identify_model, note_origin
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import RunDirectory, open_run
 from kbert.weights.build_pipeline import build_pipeline
+from kbert.weights.load import load_pretrained
 from kbert.weights.origin import trained_columns
 from kbert.weights.save import resolve_parts, save_pretrained
 from kbert.weights.source import check_source, local_source
@@ -186,6 +188,7 @@ class Finetuning:
                 inputs=self._files(),
                 recipe="kbert.finetune",
                 examples=examples,
+                reuse=self.asked.reuse,
             )
         return self._directory
 
@@ -215,9 +218,7 @@ class Finetuning:
         """
         if self.teaching is None:
             return
-        self.teaching.ask()
-        if self._directory is not None and self._directory.is_chief:
-            self.teaching.write(self._directory.path)
+        self.teaching.ask(self._directory)
         self.data = self._training_data()
 
     def estimate(self) -> dict[str, Any]:
@@ -235,6 +236,11 @@ class Finetuning:
         if asked.dry_run:
             return FinetunedRun(self.estimate(), [], self.pipeline, None)
         directory = self.open()
+        if directory is not None and directory.is_finished:
+            with self.hardware.scope():
+                pipeline = build_pipeline(load_pretrained(directory.path))
+            metrics, history = read_json(directory.path / METRICS), read_history(directory.path / "history.jsonl")
+            return FinetunedRun(metrics, history, pipeline, directory.path)
         self.ask_teacher()
         run = Run(directory, self.log_dir, self.hardware.is_chief)
         _LOGGER.info(self.hardware.describe())

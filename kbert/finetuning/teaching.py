@@ -24,6 +24,7 @@ from kbert.preprocessing.strings import warn_of_empty_strings
 from kbert.tasks.examples import Examples
 from kbert.tasks.task import Task, TeacherAnswers
 from kbert.training.made_by import identify_model
+from kbert.training.run_directory import RunDirectory
 from kbert.weights.build_pipeline import build_pipeline
 
 _LOGGER = logging.getLogger("kbert")
@@ -45,37 +46,32 @@ class Teaching:
         self.answers: TeacherAnswers | None = None  # before `ask`, and of a dry run
         if asked.dry_run:
             return
-        inputs = [teacher.fingerprint(), self.examples.fingerprint(), pipeline.settings(), task.to_dict()]
-        self._key = hashlib.sha256(json.dumps(inputs, sort_keys=True).encode()).hexdigest()
-        self._outputs = None if asked.output is None else self._stored(pathlib.Path(asked.output) / ANSWERS)
         self._answer = functools.partial(task.teacher_answers, teacher, pipeline, batch_size=asked.batch_size)
-        if self._outputs is None:
-            with _errors_of_the_teacher():
-                task.check_pipeline(teacher)
-                self._answer(self.examples.take([0]))  # one that cannot is refused before anything is written
+        with _errors_of_the_teacher():
+            task.check_pipeline(teacher)
+            self._answer(self.examples.take([0]))  # one that cannot is refused before anything is written
 
-    def ask(self) -> None:
+    def ask(self, run: RunDirectory | None) -> None:
         """The teacher answers all examples, unless an earlier start of the run has its answers."""
-        if self._outputs is None:
+        outputs = None if run is None else _stored(run.path / ANSWERS)
+        if outputs is None:
             _LOGGER.info("the teacher answers %s examples", f"{len(self.examples):,}")
             with _errors_of_the_teacher():
-                self._outputs = self._answer(self.examples)
+                outputs = self._answer(self.examples)
+            if run is not None and run.is_chief:
+                with atomic_file(run.path / ANSWERS, "wb") as file:
+                    np.savez(file, **outputs)
         self._answer = None  # the teacher's memory is for the training now
-        self.answers = TeacherAnswers(self._outputs, len(self.examples) - self.unlabelled)
+        self.answers = TeacherAnswers(outputs, len(self.examples) - self.unlabelled)
 
-    def _stored(self, path: pathlib.Path) -> dict | None:
-        """The answers of an earlier start of this run; None: there are none."""
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {name: file[name] for name in file.files}
-        except (OSError, ValueError, EOFError, zipfile.BadZipFile):
-            return None
-        return arrays if str(arrays.pop("key", "")) == self._key else None
 
-    def write(self, directory: pathlib.Path) -> None:
-        """Keeps the answers for a run that is resumed."""
-        with atomic_file(directory / ANSWERS, "wb") as file:
-            np.savez(file, key=np.array(self._key), **self.answers.outputs)
+def _stored(path: pathlib.Path) -> dict[str, np.ndarray] | None:
+    """The answers of an earlier start of a run, which has the same teacher and examples; None: there are none."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            return dict(file)
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+        return None
 
 
 @contextlib.contextmanager

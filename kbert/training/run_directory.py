@@ -47,13 +47,22 @@ class RunDirectory:
             from the checkpoints in the directory.
         is_chief: bool, whether this process writes; of several workers the first does.
         is_made: bool, whether `open_run` made the directory.
+        is_finished: bool, whether the run has ended: nothing is left to do, and the directory is not locked.
     """
 
-    def __init__(self, path: str | os.PathLike, resume: bool, is_chief: bool = True, is_made: bool = False):
+    def __init__(
+        self,
+        path: str | os.PathLike,
+        resume: bool,
+        is_chief: bool = True,
+        is_made: bool = False,
+        is_finished: bool = False,
+    ):
         self.path = pathlib.Path(path)
         self.resume = resume
         self.is_chief = is_chief
         self.is_made = is_made
+        self.is_finished = is_finished
 
     def discard(self) -> None:
         """Deletes what is in the directory of a run that cannot begin, and the directory if `open_run` made it.
@@ -131,6 +140,7 @@ def open_run(
     recipe: str | None = None,
     schedule: Callable | None = None,
     examples: dict | None = None,
+    reuse: bool = False,
 ) -> RunDirectory:
     """Opens a recipe's output directory by the rule that all recipes share, and locks it until the run ends.
 
@@ -138,6 +148,9 @@ def open_run(
     metrics.json) with the same settings and inputs is resumed. Anything else in the directory is an error; `overwrite`
     deletes it and says so. A run may also change its `steps` (and `warmup_steps`) if the learning rates of the
     completed steps stay the same (`kbert.training.run_directory`).
+
+    With `reuse` a finished run with the same settings and inputs is opened, too (`is_finished`), and `overwrite` keeps
+    it.
 
     Of several workers the first does all this, and the others wait for it. They end with its error if it has one, and
     each checks that it reads the same inputs.
@@ -150,6 +163,7 @@ def open_run(
         recipe: the name of the recipe, for the manifest of the model.
         schedule: function of settings that gives their learning rate schedule; None: `steps` cannot change.
         examples: name → hash of rows in memory that the run learns from; a resumed run must have the same ones.
+        reuse: whether a finished run of this kind is wanted, rather than an error.
 
     Raises:
         FileExistsError: a finished run, a run with other settings, or other files; the message says what was found,
@@ -166,15 +180,16 @@ def open_run(
     inputs = inputs or {}
     examples = examples or {}
     if hardware is None:
-        return _open(path, settings, overwrite, inputs, recipe, schedule, examples)
+        return _open(path, settings, overwrite, inputs, recipe, schedule, examples, reuse)
     if not hardware.is_chief:
         inputs_now = identify_inputs(inputs)
         hardware.wait_for_all()
         _check_record(path, inputs_now, examples)
         _check_worker(path, settings, inputs)
-        return RunDirectory(path, resume=(path / CHECKPOINTS).exists(), is_chief=False)
+        resume, is_finished = (path / CHECKPOINTS).exists(), (path / METRICS).exists()
+        return RunDirectory(path, resume, is_chief=False, is_finished=is_finished)
     try:
-        run = _open(path, settings, overwrite, inputs, recipe, schedule, examples)
+        run = _open(path, settings, overwrite, inputs, recipe, schedule, examples, reuse)
     except Exception as error:
         hardware.wait_for_all(str(error) or repr(error))  # so that the others end, too
         raise
@@ -217,13 +232,22 @@ def _is_occupied(path: pathlib.Path) -> bool:
     return any(entry.name not in (LOCK, INPUTS) and not is_partial(entry.name) for entry in path.iterdir())
 
 
-def _open(path: pathlib.Path, settings, overwrite, inputs, recipe, schedule, examples) -> RunDirectory:
+def _open(path: pathlib.Path, settings, overwrite, inputs, recipe, schedule, examples, reuse) -> RunDirectory:
     new = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     lock_directory(path)
     new = new and not any(entry.name != LOCK for entry in path.iterdir())
     try:
         if _is_occupied(path):
+            if reuse and (path / METRICS).exists():
+                try:
+                    _check_settings(path, settings)
+                    _check_record(path, identify_inputs(inputs), examples)
+                    unlock_directory(path)
+                    return RunDirectory(path, resume=False, is_finished=True)
+                except (FileExistsError, ValueError):
+                    if not overwrite:
+                        raise
             if not overwrite:
                 extended = _check_resumable(path, settings, schedule, can_overwrite=overwrite is not None)
                 _check_record(path, identify_inputs(inputs), examples)
@@ -260,7 +284,7 @@ def _check_record(path: pathlib.Path, inputs_now: dict, examples: dict) -> None:
         check_inputs(path, record["inputs"], inputs_now, since)
         if changed := differing(record["examples"], examples):
             raise ValueError(
-                f"{path}: a run resumes with the examples it was started with ({since}). Received: other rows in "
+                f"{path}: a run has the examples it was started with ({since}). Received: other rows in "
                 f"{' and '.join(changed)}. Give the same rows, or start a new run with another --output."
             )
     except (AttributeError, KeyError, TypeError, FileNotFoundError) as error:
@@ -331,6 +355,13 @@ def _check_resumable(path: pathlib.Path, settings: dict, schedule: Callable | No
     if not extended and (names is None or names or finished):
         raise FileExistsError(_what_is_there(path, stored, settings, finished, can_overwrite))
     return extended
+
+
+def _check_settings(path: pathlib.Path, settings: dict) -> None:
+    """Raises FileExistsError unless the finished run in the directory has these settings."""
+    stored = _read_settings(path)
+    if stored is None or differing(stored, settings):
+        raise FileExistsError(_what_is_there(path, stored, settings, finished=True, can_overwrite=True))
 
 
 def _extend_run(path: pathlib.Path, settings: dict, schedule: Callable) -> None:

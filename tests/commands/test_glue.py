@@ -43,14 +43,13 @@ def copies(mrpc, monkeypatch):
     grid, made = importlib.import_module("kbert.finetuning.grid"), []
     (run,) = (mrpc[0] / "MRPC").glob("rate-*")
 
-    def copy(output, task, train, **options):
+    def copy(source, task, train, dev, output, **options):
         shutil.copytree(run, output)
         metrics = read_json(run / "metrics.json") | {"train_examples": len(train)}
         metrics["dev"][task.metrics[0]] = len(made) / 10
         made.append(metrics["dev"][task.metrics[0]])
-        return types.SimpleNamespace(metrics=metrics)
+        return types.SimpleNamespace(metrics=metrics, pipeline=types.SimpleNamespace(model=None))
 
-    copy.arguments = grid.finetune.arguments
     monkeypatch.setattr(grid, "finetune", copy)
     return made
 

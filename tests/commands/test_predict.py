@@ -11,7 +11,7 @@ from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.finetuning.prediction_rows import rows_at_once
+from kbert.finetuning.predict_file import rows_at_once
 from kbert.serving import exported_pipeline
 from kbert.serving.exported_pipeline import trained_options
 from kbert.tasks.table import TABLES

@@ -26,13 +26,13 @@ def test_the_best_on_dev_is_kept_and_a_killed_grid_goes_on(source, tmp_path, mon
     module = importlib.import_module("kbert.finetuning.grid")
     started, finetune = [], module.finetune
 
-    def killed_at_the_second(*arguments, **options):
-        started.append(options["learning_rate"])
-        if len(started) == 2:
-            raise KeyboardInterrupt
-        return finetune(*arguments, **options)
+    def killed_at_the_second(source, task, train, dev, output, **options):
+        if not (output / "metrics.json").exists():
+            started.append(options["learning_rate"])
+            if len(started) == 2:
+                raise KeyboardInterrupt
+        return finetune(source, task, train, dev, output, **options)
 
-    killed_at_the_second.arguments = finetune.arguments
     monkeypatch.setattr(module, "finetune", killed_at_the_second)
     output = tmp_path / "grid"
     with pytest.raises(KeyboardInterrupt):
@@ -46,9 +46,13 @@ def test_the_best_on_dev_is_kept_and_a_killed_grid_goes_on(source, tmp_path, mon
     folder = output / result["best"]["folder"]
     assert (output / "model/manifest.json").read_bytes() == (folder / "model/manifest.json").read_bytes()
     assert kbert.load_pretrained(output).task == "classification"
-    for examples, options, name in ((ROWS[:-1], {}, "train"), (ROWS, {"warmup_proportion": 0.2}, "warmup_proportion")):
-        with pytest.raises(FileExistsError, match=f"a finished run with other {name}"):
-            finetune_grid(source, TASK, examples, DEV, output, **VALUES, **OPTIONS, **options)
+    for examples, options, error in (
+        (ROWS[:-1], {}, "Received: other rows in train"),
+        (ROWS, {"warmup_proportion": 0.2}, r"a finished run with other settings \(warmup_proportion"),
+    ):
+        with pytest.raises((FileExistsError, ValueError), match=error):
+            rates = {"learning_rates": (1e-4, *VALUES["learning_rates"])}  # the finished ones are looked at first
+            finetune_grid(source, TASK, examples, DEV, output, **VALUES | rates, **OPTIONS, **options)
     assert len(started) == 3
 
 
@@ -61,16 +65,16 @@ def test_a_grid_of_students_goes_on_with_its_teacher_alone(source, tmp_path):
     assert again == first
     taught = {"teacher": teacher, "unlabelled": texts}
     for other, name in (
-        ({}, "distillation"),
-        ({"teacher": source}, "distillation"),
-        (taught | {"hard_fraction": 0.1}, "distillation"),
-        (taught | {"unlabelled": None}, "unlabelled"),
-        (taught | {"unlabelled": {"text": ["the film"]}}, "unlabelled"),
+        ({}, r"other settings \(distillation"),
+        ({"teacher": source}, "expected a classification model"),
+        (taught | {"hard_fraction": 0.1}, r"other settings \(distillation"),
+        (taught | {"unlabelled": None}, "other rows in taught and unlabelled"),
+        (taught | {"unlabelled": {"text": ["the film"]}}, "other rows in taught and unlabelled"),
     ):
-        with pytest.raises(FileExistsError, match=f"a finished run with other {name}"):
+        with pytest.raises((FileExistsError, ValueError), match=name):
             finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", **other, **values)
     kbert.finetune(source, TASK, ROWS, output=teacher, steps=2, sequence_length=9, overwrite=True)
-    with pytest.raises(FileExistsError, match="a finished run with other teacher"):
+    with pytest.raises(ValueError, match=r"\(--teacher\) has changed"):
         finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", **taught, **values)
 
 
@@ -79,8 +83,8 @@ def test_a_grid_knows_all_its_dev_sets_and_what_it_may_delete(source, tmp_path):
     grid = functools.partial(finetune_grid, source, TASK, ROWS, DEV, tmp_path / "grid", **values)
     first = grid(more_dev={"_more": ROWS})
     assert "accuracy_more" in first["best"]["dev"] and grid(more_dev={"_more": ROWS}) == first
-    for more_dev, name in (({"_more": DEV}, "_more"), ({}, "_more"), ({"_other": ROWS}, "_more, more_dev_other")):
-        with pytest.raises(FileExistsError, match=f"a finished run with other more_dev{name}. "):
+    for more_dev, name in (({"_more": DEV}, "_more"), ({}, "_more"), ({"_other": ROWS}, "_more and more_dev_other")):
+        with pytest.raises(ValueError, match=f"other rows in more_dev{name}. "):
             grid(more_dev=more_dev)
     assert grid(more_dev={"_more": ROWS}, overwrite=True, dry_run=True)["runs"] == 0
     assert "accuracy_more" not in grid(overwrite=True)["best"]["dev"]

@@ -1,6 +1,7 @@
 """Students that learn from a teacher's answers: each task, texts without labels, resuming, and what is refused."""
 
 import contextlib
+import shutil
 
 import numpy as np
 import pytest
@@ -104,6 +105,7 @@ def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_
     stopping = {"bookkeeping": {"checkpoint_every": 1, "callbacks": [killed_at(2)]}}
     with pytest.raises(Killed):
         kbert.finetune(init, TASK, ROWS, None, tmp_path / "run", **options | stopping)
+    shutil.copytree(tmp_path / "run", tmp_path / "damaged")
     answers = np.load(tmp_path / "run" / ANSWERS)["logits"]
     assert answers.shape == (len(ROWS) + len(DEV), 2)
 
@@ -119,9 +121,9 @@ def test_a_run_that_stopped_is_resumed_to_the_same_weights_and_asks_its_teacher_
     assert same(whole.pipeline.model.get_weights(), resumed.pipeline.model.get_weights())
     losses = resumed.pipeline.model.loss
     assert {name: loss.get_config()["temperature"] for name, loss in losses.items()} == {"logits": 3.0}
-    (tmp_path / "run" / ANSWERS).write_bytes(b"PK damaged")
+    (tmp_path / "damaged" / ANSWERS).write_bytes(b"PK damaged")
     monkeypatch.undo()
-    again = prepare(init, TASK, ROWS, None, tmp_path / "run", **options)
+    again = prepare(init, TASK, ROWS, None, tmp_path / "damaged", **options)
     again.open()
     again.ask_teacher()
     np.testing.assert_array_equal(again.teaching.answers.outputs["logits"], answers)

@@ -4,6 +4,7 @@ import csv
 import gzip
 import inspect
 import json
+import types
 
 import distill
 import embeddings
@@ -215,6 +216,7 @@ def test_distill_says_what_it_did(home, tmp_path, monkeypatch):
 
     def finetune(source, task, train, dev, output, **options):
         seeds[output.name] = options["seed"]
+        output.mkdir(parents=True)
         return types.SimpleNamespace(metrics={"dev": dict.fromkeys(task.metrics, 0.5)})
 
     monkeypatch.setattr(kbert, "finetune", finetune)

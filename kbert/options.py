@@ -18,6 +18,7 @@ import typing
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
+from kbert.aliases import PathLike
 from kbert.checks import check_bool, is_within, shown
 from kbert.errors import user_errors
 
@@ -39,7 +40,6 @@ Fraction = Annotated[float, Bounds("[0, 1]")]
 NonzeroFraction = Annotated[float, Bounds("(0, 1]")]
 FractionBelowOne = Annotated[float, Bounds("[0, 1)")]
 Peak = Annotated[float, Bounds("(0, inf)", "the peak of the verb's own schedule")]
-PathLike = str | os.PathLike
 
 NOT_RECORDED = "not recorded"  # Annotated[…, NOT_RECORDED]: not in settings.json, such as where a run writes
 PASSING = NOT_RECORDED

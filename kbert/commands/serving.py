@@ -9,7 +9,7 @@ from kbert.cli import Command
 from kbert.commands.using import given
 from kbert.finetuning.evaluate import not_as_stored
 from kbert.options import Count, PathLike, Positive, verb
-from kbert.serving.export import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS
+from kbert.serving.limits import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS
 
 
 @verb(lambda asked: _export(asked))

@@ -1,23 +1,24 @@
-"""A model for TensorFlow Serving as one call: `kbert.export`. `write_export` does the work."""
+"""A pipeline → ``saved_models/NAME/VERSION/``, for TensorFlow Serving: `kbert.export`."""
 
+import logging
 import pathlib
-from typing import Any, Literal
+import shutil
+from typing import Literal
 
-from kbert.options import Count, PathLike, verb
+from kbert.aliases import ModelSource, PathLike
+from kbert.files import is_partial
+from kbert.locks import LOCK
+from kbert.options import Count, checked
+from kbert.serving.limits import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS, ServingLimits
+from kbert.serving.saved_model_file import check_version
 
-MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS = 2**20, 2**17
+_LOGGER = logging.getLogger("kbert")
 
 
-def _run(arguments) -> pathlib.Path:
-    from kbert.serving.write_export import write_export  # not above: it loads TensorFlow
-
-    return write_export(arguments)
-
-
-@verb(_run)
+@checked
 def export(
-    pipeline: PathLike | Any,
-    directory: PathLike | Any,
+    pipeline: ModelSource,
+    directory: PathLike,
     version: Count | None = None,
     *,
     layers: list[int] | None = None,
@@ -84,3 +85,75 @@ def export(
         serve = tf.saved_model.load(path).signatures["serving_default"]
         serve(text=tf.constant(["A charming journey."]))
     """
+    from kbert.checks import check_directory
+    from kbert.files import check_json, flush, write_directory, write_json
+    from kbert.keras_compat import is_pattern
+    from kbert.locks import locked_output
+    from kbert.models.write_saved_model import write_saved_model
+    from kbert.serving.audit import audit
+    from kbert.serving.card import model_card, provenance
+    from kbert.serving.frozen_weights import FrozenWeights
+    from kbert.serving.signatures import signatures
+    from kbert.serving.warmup import BATCHING, set_methods, write_warmup
+    from kbert.weights.build_pipeline import resolve_pipeline
+
+    directory = check_directory(directory, "export: `directory`")
+    check_json("export", metrics=metrics, made_by=made_by)
+    pipeline = resolve_pipeline("export: `pipeline`", pipeline)
+    origin, metrics_of_run = provenance(pipeline.model)
+    making = {
+        "frozen_weights": frozen_weights,
+        "metrics": metrics_of_run if metrics is None else metrics,
+        "made_by": origin | (made_by or {}),
+    }
+    pipeline = pipeline.merged()
+    if precision is not None:
+        pipeline = pipeline.in_precision(precision)
+    target = _next_version(directory.absolute(), version)
+    limits = ServingLimits(max_request_bytes, max_request_tokens)
+    served = signatures(pipeline, layers, limits)
+
+    def write(partial):
+        functions = {name: signature.function for name, signature in served.items()}
+        if frozen_weights:
+            freeze = FrozenWeights(pipeline.model.weights).freeze
+            functions = {name: freeze(function) for name, function in functions.items()}
+        specs = {name: list(signature.inputs.values()) for name, signature in served.items()}
+        write_saved_model(partial, {name: (functions[name], specs[name]) for name in served})
+        set_methods(partial, {name: f"tensorflow/serving/{signature.kind}" for name, signature in served.items()})
+        write_warmup(partial / "assets.extra" / "tf_serving_warmup_requests", served)
+        (partial / "batching_params.pbtxt").write_text(BATCHING, encoding="utf-8")
+        report = audit(partial)
+        report.require_clean()
+        write_json(partial / "card.json", model_card(target, pipeline, served, limits, report, making))
+
+    with locked_output(target):
+        for abandoned in target.parent.glob(f".{target.name}.*.tmp"):  # of an export that was killed
+            shutil.rmtree(abandoned)
+        write_directory(target, write, needed=4 * pipeline.model.count_params(), replace=False)
+    flush(target.parent.parent)  # the model's directory may be new
+    if is_pattern(target):
+        _LOGGER.warning(
+            "%s: TensorFlow reads [ and \\ in a path as a pattern, so TensorFlow Serving and "
+            "tf.saved_model.load need this export under another path. kbert reads it here.",
+            target,
+        )
+    return target
+
+
+def _next_version(directory: pathlib.Path, version: int | None) -> pathlib.Path:
+    """The directory of a version that does not exist yet."""
+    names = [entry.name for entry in directory.iterdir()] if directory.exists() else []
+    entries = [name for name in names if not is_partial(name) and not name.endswith(LOCK)]
+    numbers = [int(name) for name in entries if name.isdecimal()]
+    if entries and not numbers:
+        raise FileExistsError(
+            "export: expected a new directory, or one that holds versions (1, 2, ...). "
+            f"Received: {directory}, which holds {sorted(entries)[:8]}"
+        )
+    if version is None:
+        version = max(numbers, default=0) + 1
+    check_version("export", version)
+    if version in numbers:
+        raise FileExistsError(f"export: version {version} of {directory} exists. Versions: {sorted(numbers)}")
+    return directory / str(version)

@@ -8,7 +8,7 @@ from helpers.c_api import ask, compile_program, op_libraries
 from helpers.compare import assert_same_answers
 from helpers.served_models import KINDS
 
-from kbert.serving.write_export import encode_example
+from kbert.serving.warmup import encode_example
 
 # Not optional: .ci/run installs a compiler, and a test that skips there fails.
 pytestmark = pytest.mark.parity

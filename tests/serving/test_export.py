@@ -18,7 +18,7 @@ import kbert
 from kbert.preprocessing.preprocessor import TextPreprocessor
 from kbert.serving.saved_model_file import SavedModelFile
 from kbert.serving.signatures import signatures
-from kbert.serving.write_export import BATCH_SIZES, encode_example
+from kbert.serving.warmup import BATCH_SIZES, encode_example
 from kbert.text.vocabulary import write_vocabulary
 
 
@@ -247,7 +247,7 @@ _LAYERS = "`NAME` must be a list.* Received: VALUE"
     ],
 )
 def test_wrong_arguments_are_refused_before_the_work(kind, names, values, message, tmp_path, monkeypatch):
-    monkeypatch.setattr("kbert.serving.write_export.write_saved_model", None)
+    monkeypatch.setattr("kbert.models.write_saved_model.write_saved_model", None)
     pipeline = make_pipeline(kind)[0]
     for name, value in itertools.product(names, values):
         expected = message.replace("NAME", name).replace("VALUE", re.escape(repr(value)))

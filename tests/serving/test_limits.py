@@ -14,8 +14,9 @@ from helpers.slow_but import slow_but
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 
 import kbert
-from kbert.serving.signatures import ServingLimits, signatures
-from kbert.serving.write_export import encode_example
+from kbert.serving.limits import ServingLimits
+from kbert.serving.signatures import signatures
+from kbert.serving.warmup import encode_example
 
 REFUSED = "A request may hold at most"
 SHORT = {"text": "good", "text_pair": "film", "question": "who?", "context": "a film", "prompt": "a", "choices": ["a"]}

@@ -12,8 +12,8 @@ from helpers.tiny_finetuning import DEV, ROWS, SHORT, TASK
 import kbert
 from kbert.files import read_json, sha256, write_json
 from kbert.pipelines.text_columns import TextColumns
+from kbert.serving.card import provenance
 from kbert.serving.exported_pipeline import trained_options
-from kbert.serving.write_export import provenance
 from kbert.weights.origin import trained_columns
 
 pytestmark = pytest.mark.usefixtures("eagerly")

@@ -16,13 +16,11 @@ from kbert.serving.server_ops import TEXT_OPS
 
 @pytest.fixture
 def quick_export(monkeypatch):
-    """The module of `kbert.export`, in which a version holds one file in one directory."""
-    import kbert.serving.write_export as module
-
-    monkeypatch.setattr(module, "write_saved_model", _write_little)
-    for name in ("set_methods", "audit", "model_card", "write_json", "write_warmup"):
-        monkeypatch.setattr(module, name, _Anything())
-    return module
+    """A version holds one file in one directory."""
+    monkeypatch.setattr("kbert.models.write_saved_model.write_saved_model", _write_little)
+    for name in ("warmup.set_methods", "audit.audit", "card.model_card", "warmup.write_warmup"):
+        monkeypatch.setattr(f"kbert.serving.{name}", _Anything())
+    monkeypatch.setattr("kbert.files.write_json", _Anything())
 
 
 def _write_little(directory, endpoints):
@@ -60,7 +58,7 @@ def test_two_exports_at_once(quick_export, tmp_path, monkeypatch):
         with pytest.raises(BlockingIOError, match=r"/score/1 is in use by process \d+ "):
             kbert.export(pipeline, directory)
 
-    monkeypatch.setattr(quick_export, "write_json", export_again)
+    monkeypatch.setattr("kbert.files.write_json", export_again)
     assert kbert.export(pipeline, directory) == directory / "1"
     assert [entry.name for entry in directory.iterdir()] == ["1"]
 
@@ -73,7 +71,7 @@ def test_a_version_that_appears_meanwhile_is_not_replaced(quick_export, tmp_path
         (directory / "1").mkdir()
         (directory / "1/precious").touch()
 
-    monkeypatch.setattr(quick_export, "write_json", copy)
+    monkeypatch.setattr("kbert.files.write_json", copy)
     with pytest.raises(FileExistsError, match="/score/1 exists: another process wrote it meanwhile"):
         kbert.export(make_pipeline("regression")[0], directory)
     assert [str(entry.relative_to(directory)) for entry in directory.rglob("*")] == ["1", "1/precious"]
@@ -106,7 +104,7 @@ def test_what_is_being_written_is_no_version_to_a_server(quick_export, tmp_path,
     def look(partial, *_):
         seen.append(pathlib.Path(partial))
 
-    monkeypatch.setattr(quick_export, "write_warmup", lambda path, _: look(path.parent.parent))
+    monkeypatch.setattr("kbert.serving.warmup.write_warmup", lambda path, _: look(path.parent.parent))
     kbert.export(make_pipeline("regression")[0], tmp_path / "score")
     # Of the names there a server takes those that strtoll reads as a number as a whole.
     assert seen[0].parent == tmp_path / "score" and seen[0].name.startswith(".") and not seen[0].exists()
@@ -169,7 +167,7 @@ def test_a_full_disk_is_named_and_leaves_nothing(quick_export, tmp_path, monkeyp
         _write_little(directory, endpoints)
         raise error
 
-    monkeypatch.setattr(quick_export, "write_saved_model", fill)
+    monkeypatch.setattr("kbert.models.write_saved_model.write_saved_model", fill)
     with pytest.raises(OSError, match=r"/score/1: not written, no space left.* MB are needed") as raised:
         kbert.export(make_pipeline("regression")[0], tmp_path / "score")
     assert raised.value.errno == errno.ENOSPC

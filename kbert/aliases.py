@@ -1,0 +1,20 @@
+"""Names for what many public functions accept."""
+
+import os
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Union
+
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.tasks.examples import Examples
+
+PathLike = str | os.PathLike
+
+# A path, a name on the Hugging Face hub, or a model in memory: what `load_pretrained` or `build_pipeline` takes.
+# A class in quotes is not imported: type checkers know it, and `check_option` accepts any value in its place.
+ModelSource = Union[str, os.PathLike, "BertModel", "Pipeline"]
+
+# A file, or rows in memory: a dict of columns, a list of dicts or tuples, a DataFrame, a tf.data.Dataset, a Hugging
+# Face Dataset.
+ExampleData = Union[str, os.PathLike, "Examples", Iterable[Any]]

@@ -34,6 +34,7 @@ class Bounds:
 Count = Annotated[int, Bounds("[1, inf)")]
 Natural = Annotated[int, Bounds("[0, inf)")]
 Positive = Annotated[float, Bounds("(0, inf)")]
+Strategy = Literal["auto", "one", "mirrored", "multiworker", "tpu"]
 Precision = Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"]
 CorpusFormat = Literal["auto", "lines", "prose", "wikiextractor"]
 Fraction = Annotated[float, Bounds("[0, 1]")]
@@ -460,7 +461,7 @@ class Machine(Options):
         logical_cpus: the number of devices to split the CPU into, to try "mirrored" without GPUs.
     """
 
-    strategy: Literal["auto", "one", "mirrored", "multiworker", "tpu"] = "auto"
+    strategy: Strategy = "auto"
     precision: Precision = "auto"
     xla: Literal["auto", "on", "off"] = "auto"
     logical_cpus: Count | None = None

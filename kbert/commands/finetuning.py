@@ -1,5 +1,6 @@
 """Commands that fine-tune: on a task, on GLUE."""
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -24,8 +25,6 @@ def report_finetuned(run: FinetunedRun) -> None:
 
         print(format_estimate(metrics))
         return
-    from kbert.finetuning.run_evaluation import describe_groups
-
     constant = metrics.get("constant_answer", {})
     dev = metrics.get("dev", {})
     for name, value in dev.items():
@@ -35,6 +34,41 @@ def report_finetuned(run: FinetunedRun) -> None:
         print(line)
     where = "" if run.path is None else f"; the model is in {run.path / 'model'}"
     print(f"{metrics['minutes']:.1f} minutes{where}")
+
+
+_GROUPS = 30  # labels whose scores are printed
+_NAME_WIDTH = 40  # characters of their names
+
+
+def report_scores(scores: Mapping[str, Any]) -> None:
+    """Prints scores; those of each label or entity type come last."""
+    for name, value in scores.items():
+        if not isinstance(value, Mapping):
+            print(f"{name}: {_shown(value)}")
+    for line in describe_groups(scores):
+        print(line)
+
+
+def describe_groups(scores: Mapping) -> list[str]:
+    """The lines of a table with the scores of each label, or of each type of entities."""
+    lines = []
+    for groups in scores.values():
+        if not isinstance(groups, Mapping) or not groups:
+            continue
+        first = dict(itertools.islice(groups.items(), _GROUPS))
+        width = max(len(name[:_NAME_WIDTH]) for name in first)
+        header = next(iter(first.values()))
+        lines.append(" " * width + "".join(f"  {name}" for name in header))
+        for name, values in first.items():
+            cells = (f"  {_shown(value):>{len(column)}}" for column, value in values.items())
+            lines.append(f"{name[:_NAME_WIDTH]:<{width}}" + "".join(cells))
+        if len(groups) > len(first):
+            lines.append(f"and {len(groups) - len(first):,} more")
+    return lines
+
+
+def _shown(value: float) -> str:
+    return f"{value}" if isinstance(value, int) else f"{value:.4f}"
 
 
 def report_glue(result: Mapping[str, Any]) -> None:

@@ -64,7 +64,7 @@ def _export(asked) -> pathlib.Path:
         sequence_length=asked.sequence_length,
         pair=asked.pair,
         top_k=asked.top_k,
-        **not_as_stored(asked),
+        **not_as_stored(window_pooling=asked.window_pooling, null_threshold=asked.null_threshold),
     )
     settings = {name: value for name, value in asked.settings().items() if name not in ("source", "output")}
     return kbert.export(

@@ -3,15 +3,15 @@
 import itertools
 import pathlib
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import kbert
 from kbert.checks import check_output_file
 from kbert.cli import Command
-from kbert.commands.finetuning import task_classes
+from kbert.commands.finetuning import report_scores, task_classes
 from kbert.finetuning.evaluate import evaluate, not_as_stored
-from kbert.options import Count, PathLike, Precision, verb
+from kbert.options import Count, PathLike, Precision, checked, record, verb
 
 
 def given(**options) -> dict[str, Any]:
@@ -19,45 +19,7 @@ def given(**options) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def report_scores(scores: Mapping[str, Any]) -> None:
-    from kbert.finetuning.run_evaluation import describe_scores
-
-    print(describe_scores(scores))
-
-
-def _predict(asked) -> dict[str, Any]:
-    from kbert.files import write_json
-    from kbert.finetuning.predict_file import predict_file
-    from kbert.serving.exported_pipeline import open_pipeline, trained_options
-    from kbert.tasks.table import TABLES
-
-    start = time.monotonic()
-    output = pathlib.Path(asked.output)
-    metrics_path = output.with_name(output.name + ".metrics.json")  # answers.csv and answers.jsonl have one each
-    output = check_output_file(output, asked.overwrite, (".jsonl", ".csv"), [metrics_path])
-    if asked.keep and pathlib.Path(asked.input).suffix.lower() not in TABLES:
-        raise ValueError(f"predict: `keep` needs an input with columns. Received: {asked.input}")
-    options = given(
-        sequence_length=asked.sequence_length, pair=asked.pair, top_k=asked.top_k, tagging_output=asked.tagging_output
-    )
-    options |= not_as_stored(asked)
-    columns = {name: getattr(asked, name) for name in ("text", "text_pair", "question", "context", "prompt")}
-    reading = {
-        "columns": given(**columns),
-        "trained": trained_options(asked.source),
-        "keep": list(asked.keep),
-        "batch_size": asked.batch_size,
-        "overwrite": asked.overwrite,
-        **given(format=asked.format, choice_columns=asked.choices),
-    }
-    pipeline = open_pipeline(asked.source, asked.precision, **options)
-    texts = predict_file(pipeline, asked.input, output, **reading)
-    result = {"settings": asked.settings(), "texts": texts, "seconds": round(time.monotonic() - start, 1)}
-    write_json(metrics_path, result)
-    return result
-
-
-@verb(_predict)
+@checked
 def predict(
     source: PathLike,
     input: PathLike,
@@ -70,7 +32,7 @@ def predict(
     prompt: str | None = None,
     choices: list[str] | None = None,
     format: str | None = None,
-    keep: list[str] = (),
+    keep: Sequence[str] = (),
     sequence_length: Count | None = None,
     pair: bool | None = None,
     top_k: Count | None = None,
@@ -111,6 +73,35 @@ def predict(
     Returns:
         dict: ``settings``, ``texts`` and ``seconds``.
     """
+    settings = record(predict, locals())
+    from kbert.files import write_json
+    from kbert.finetuning.predict_file import predict_file
+    from kbert.serving.exported_pipeline import open_pipeline, trained_options
+    from kbert.tasks.table import TABLES
+
+    start = time.monotonic()
+    path = pathlib.Path(output)
+    metrics_path = path.with_name(path.name + ".metrics.json")  # answers.csv and answers.jsonl have one each
+    path = check_output_file(path, overwrite, (".jsonl", ".csv"), [metrics_path])
+    if keep and pathlib.Path(input).suffix.lower() not in TABLES:
+        raise ValueError(f"predict: `keep` needs an input with columns. Received: {input}")
+    columns = {"text": text, "text_pair": text_pair, "question": question, "context": context, "prompt": prompt}
+    options = {"sequence_length": sequence_length, "pair": pair, "top_k": top_k, "tagging_output": tagging_output}
+    options = given(**options) | not_as_stored(window_pooling=window_pooling, null_threshold=null_threshold)
+    texts = predict_file(
+        open_pipeline(source, precision, **options),
+        input,
+        path,
+        columns=given(**columns),
+        trained=trained_options(source),
+        keep=list(keep),
+        batch_size=batch_size,
+        overwrite=overwrite,
+        **given(format=format, choice_columns=choices),
+    )
+    result = {"settings": settings, "texts": texts, "seconds": round(time.monotonic() - start, 1)}
+    write_json(metrics_path, result)
+    return result
 
 
 def fill_mask(
@@ -221,12 +212,13 @@ def report_embedded(result: Mapping[str, Any]) -> None:
         print(f"Wrote {result['output']}/embeddings.npy.")
 
 
+@checked
 def features(
     source: PathLike,
     input: PathLike,
     output: PathLike,
     *,
-    layers: list[int] = (-1, -2, -3, -4),
+    layers: Sequence[int] = (-1, -2, -3, -4),
     align: Literal["tokens", "words"] = "tokens",
     batch_size: Count = 32,
     sequence_length: Count = 128,

@@ -1,30 +1,47 @@
-"""Evaluation as one call: `kbert.evaluate`. `run_evaluation` does the work."""
+"""The official scores of a trained pipeline, or of several together: `kbert.evaluate`."""
 
-from typing import Annotated, Any, Literal
+import dataclasses
+import logging
+import os
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from kbert.options import PASSING, Arguments, Count, Machine, PathLike, verb
+from kbert.options import (
+    NOT_RECORDED,
+    Count,
+    PathLike,
+    Precision,
+    Strategy,
+    checked,
+    fixed_by_model,
+    record,
+    to_json,
+)
+
+if TYPE_CHECKING:
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.tasks.examples import Examples
+    from kbert.tasks.task import Evaluation, Task
+
+_LOGGER = logging.getLogger("kbert")
 
 
-def _run(arguments):
-    from kbert.finetuning.run_evaluation import run_evaluation  # not above: it loads TensorFlow
-
-    return run_evaluation(arguments)
-
-
-@verb(_run)
+@checked
 def evaluate(
     pipeline: list[PathLike] | PathLike | Any,
-    task=None,
+    task: "Task | Mapping[str, Any] | None" = None,
     examples: PathLike | Any = None,
     batch_size: Count = 32,
     *,
     window_pooling: Literal["stored", "mean", "max", "off"] = "stored",
     null_threshold: Literal["stored", "off"] | float = "stored",
-    machine: Machine = Machine(),
-    output: Annotated[PathLike | None, PASSING] = None,
-    overwrite: Annotated[bool, PASSING] = False,
-    return_predictions: Annotated[bool, PASSING] = False,
-):
+    strategy: Strategy = "auto",
+    precision: Precision = "auto",
+    output: Annotated[PathLike | None, NOT_RECORDED] = None,
+    overwrite: Annotated[bool, NOT_RECORDED] = False,
+    return_predictions: Annotated[bool, NOT_RECORDED] = False,
+) -> "dict[str, Any] | tuple[dict[str, Any], Evaluation]":
     """Answers all examples and scores the answers by the task's official rules.
 
     Args:
@@ -39,7 +56,7 @@ def evaluate(
             truncated.
         null_threshold: instead of the stored one, of "no answer" (of an ensemble the mean of its models'); "off": every
             question is answered.
-        machine: `kbert.options.Machine`, for models that are loaded.
+        strategy, precision: see `kbert.finetune`; for models that are loaded.
         output: directory for metrics.json and, for questions and tagged words, the official prediction files.
         overwrite: replace what is in `output`.
         return_predictions: whether to return the `kbert.tasks.Evaluation`, with the predictions, as well.
@@ -59,9 +76,127 @@ def evaluate(
         kbert.evaluate(run.pipeline, task, task.read("test.csv"))["accuracy"]
         kbert.evaluate("runs/reviews", examples="test.csv")["accuracy"]
     """
+    settings = record(evaluate, locals())
+    from kbert.finetuning.ensembles import load_ensemble
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.training.hardware import choose_hardware
+    from kbert.training.made_by import identify_model
+    from kbert.training.run_directory import open_run
+
+    if examples is None:
+        raise TypeError("evaluate: missing a required argument: `examples`")
+    sources = list(pipeline) if isinstance(pipeline, list | tuple) else [pipeline]
+    options = not_as_stored(window_pooling=window_pooling, null_threshold=null_threshold)
+    if not isinstance(pipeline, Pipeline) or options:
+        with choose_hardware(strategy, precision).scope():
+            pipeline = load_ensemble(sources, **options)
+    task, sets = _read(task, examples, pipeline, trained_like=sources[0])
+    try:
+        task.check_pipeline(pipeline)
+        for one in sets.values():
+            task.check_examples(pipeline, one)
+    except ValueError as error:
+        raise ValueError(f"evaluate: {error}") from None
+    sets = {suffix: task.for_model(one, pipeline.settings()) for suffix, one in sets.items()}
+    run = None
+    if output is not None:
+        settings["pipeline"] = [identify_model(source) for source in sources]
+        settings["task"] = {n: value for n, value in task.to_dict().items() if n not in fixed_by_model(type(task))}
+        settings["examples"] = examples if isinstance(examples, str | os.PathLike) else sets[""].path
+        run = open_run(
+            output,
+            to_json(settings),
+            overwrite,
+            inputs={"examples": [one.path for one in sets.values() if one.path] or None},
+            recipe="kbert.evaluate",
+            examples={f"examples{suffix}": one.fingerprint() for suffix, one in sets.items()},
+        )
+    result = _evaluate_sets(pipeline, task, sets, batch_size)
+    if run is not None:
+        if result.write:
+            result.write(run.path)
+        run.finish(result.scores)
+    return (result.scores, result) if return_predictions else result.scores
 
 
-def not_as_stored(asked: Arguments) -> dict[str, Any]:
-    """`window_pooling` and `null_threshold` as `kbert.build_pipeline` takes them, unless they are as stored."""
-    values = {"window_pooling": asked.window_pooling, "null_threshold": asked.null_threshold}
-    return {name: None if value == "off" else value for name, value in values.items() if value != "stored"}
+def not_as_stored(**options: Any) -> dict[str, Any]:
+    """Options as `kbert.build_pipeline` takes them, without those that are as stored."""
+    return {name: None if value == "off" else value for name, value in options.items() if value != "stored"}
+
+
+def _read(task, examples, pipeline: "Pipeline", trained_like) -> "tuple[Task, dict[str, Examples]]":
+    """The task object, and the examples by the suffix of their metrics."""
+    from kbert.pipelines.registry import task_class
+    from kbert.tasks.task import Task
+
+    trained: dict[str, Any] = {}
+    fields: Mapping[str, Any] = {}
+    if task is None or isinstance(task, Mapping):
+        fields = task or {}
+        kind = task_class(pipeline.model.task)
+        if fixed := sorted(fields.keys() & fixed_by_model(kind)):
+            raise ValueError(
+                f"evaluate: the model decides {fixed}. Give `window_pooling` or `null_threshold` of kbert.evaluate, or "
+                "the pipeline of kbert.build_pipeline(model, …) with other options"
+            )
+        trained = _as_trained(trained_like, pipeline, fields)
+        task = kind.from_options({"labels": pipeline.settings().get("labels")} | trained | dict(fields))
+    if not isinstance(task, Task):
+        raise TypeError(
+            "evaluate: expected `task` as a task object, such as kbert.tasks.Classification(text=..., label=...). "
+            f"Received: {task!r}"
+        )
+    if not isinstance(examples, str | os.PathLike):
+        return task, {"": task.examples(examples, dev=True)}
+    try:
+        return task, task.dev_sets(examples)
+    except ValueError as error:
+        taken = {name: value for name, value in trained.items() if name not in fields}
+        if not taken or trained.get("format", "table") != "table":
+            raise
+        shown = ", ".join(f"{name}={value!r}" for name, value in taken.items())
+        said = str(error).removesuffix(".")
+        raise ValueError(f"{said}. Fields of the task that are not given are as in the training: {shown}") from error
+
+
+_COLUMNS = {"text", "text_pair", "negative", "label", "prompt", "choices"}
+
+
+def _as_trained(first, pipeline: "Pipeline", fields: Mapping) -> dict[str, Any]:
+    """How the files were read that the first model was fine-tuned on; a format, or negatives, if no column is given."""
+    from kbert.pipelines.pipeline import Pipeline
+    from kbert.training.made_by import describe_maker
+    from kbert.weights.origin import is_replaced, origin_of, reading_fields
+    from kbert.weights.source import local_source
+
+    run = describe_maker(local_source(first) or first) if isinstance(first, str | os.PathLike) else None
+    if isinstance(first, Pipeline) and (origin := origin_of(pipeline.model)) is not None:
+        run = origin.run if origin.path is None or is_replaced(origin) else describe_maker(origin.path)
+    trained = reading_fields(run)
+    if fields.keys() & _COLUMNS:
+        trained.pop("format", None)
+        trained.pop("negative", None)
+    if not isinstance(fields.get("label", ""), str):
+        trained.pop("label_separator", None)  # each label has a column of its own
+    if "negative" in fields:
+        trained.pop("label", None)  # a similarity has one of them
+    return trained
+
+
+def _evaluate(pipeline: "Pipeline", task: "Task", examples: "Examples", batch_size: int) -> "Evaluation":
+    start = time.perf_counter()
+    result = task.evaluate(pipeline, examples, batch_size=batch_size)
+    seconds = time.perf_counter() - start
+    _LOGGER.info(
+        "%s examples evaluated in %.1f s: %.0f a second", f"{len(examples):,}", seconds, len(examples) / seconds
+    )
+    return result
+
+
+def _evaluate_sets(pipeline: "Pipeline", task: "Task", sets: "Mapping[str, Examples]", batch_size: int) -> "Evaluation":
+    """The evaluation of the first of several sets of examples, with the metrics of the others."""
+    results = {suffix: _evaluate(pipeline, task, examples, batch_size) for suffix, examples in sets.items()}
+    scores = dict(results[""].scores)
+    for suffix, result in results.items():
+        scores |= {name + suffix: result.scores[name] for name in task.metrics if name in result.scores}
+    return dataclasses.replace(results[""], scores=scores)

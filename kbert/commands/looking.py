@@ -1,15 +1,16 @@
 """Commands that look into a model, or convert it."""
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import kbert
 from kbert.cli import Command
 from kbert.commands.using import given
-from kbert.options import Count, Natural, PathLike, Precision
+from kbert.options import Count, Natural, PathLike, Precision, checked
 
 
+@checked
 def convert(
     source: PathLike,
     output: PathLike,
@@ -61,11 +62,12 @@ def convert(
     return lines
 
 
+@checked
 def inspect(
     source: PathLike,
     *,
-    texts: list[str] = (),
-    pair: list[str] = (),
+    texts: Sequence[str] = (),
+    pair: Sequence[str] = (),
     data: PathLike | None = None,
     dev: PathLike | None = None,
     columns: dict[str, int] | None = None,
@@ -151,8 +153,9 @@ def report_inspection(result: Mapping[str, Any]) -> None:
         print(f"To view it, run: tensorboard --logdir {result['log_dir']}")
 
 
+@checked
 def playground(
-    models: list[str] = (), *, vocabulary: PathLike | None = None, port: Natural = 6007, host: str = "127.0.0.1"
+    models: Sequence[str] = (), *, vocabulary: PathLike | None = None, port: Natural = 6007, host: str = "127.0.0.1"
 ) -> None:
     """Serves the playground: BERT's masking, next sentences and input, attention and answers of models, in a browser.
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from kbert.checks import check_output_file
 from kbert.cli import Command
-from kbert.options import CorpusFormat, Count, PathLike, verb
+from kbert.options import CorpusFormat, Count, PathLike, checked, record
 from kbert.pretraining.run.evaluate_pretraining import evaluate_pretraining
 from kbert.pretraining.run.prepare import prepare_records, write_batches
 from kbert.pretraining.run.pretrain import PretrainingRun, pretrain
 
 
-@verb(lambda asked: _vocabulary(asked))
+@checked
 def vocabulary(
     corpus: list[str],
     output: PathLike,
@@ -48,25 +48,23 @@ def vocabulary(
     Returns:
         dict: ``tokens``, ``asked_for``, ``seconds``.
     """
-
-
-def _vocabulary(asked) -> dict[str, Any]:
     from kbert.files import write_json
     from kbert.text.learn_vocabulary import learn_vocabulary
     from kbert.text.tokenizer import BertTokenizer
     from kbert.text.vocabulary import write_vocabulary
 
-    start, output = time.monotonic(), pathlib.Path(asked.output)
+    settings = record(vocabulary, locals())
+    start, output = time.monotonic(), pathlib.Path(output)
     if output.suffix == ".json":
         raise ValueError(f"vocabulary: `output` is the vocabulary; a .json is written beside it. Received: {output}")
     about = output.with_suffix(".json")
-    output = check_output_file(output, asked.overwrite, (), [about])
-    lines = itertools.chain.from_iterable(_documents(asked.corpus, (output, about), asked.format, asked.language))
-    tokens = learn_vocabulary(lines, asked.size, lowercase=asked.lowercase, max_characters=asked.characters)
+    output = check_output_file(output, overwrite, (), [about])
+    lines = itertools.chain.from_iterable(_documents(corpus, (output, about), format, language))
+    tokens = learn_vocabulary(lines, size, lowercase=lowercase, max_characters=characters)
     write_vocabulary(output, tokens)
-    metrics = {"tokens": len(tokens), "asked_for": asked.size, "seconds": round(time.monotonic() - start, 1)}
-    tokenizer = BertTokenizer(tokens, lowercase=asked.lowercase).settings()
-    write_json(about, {"settings": asked.settings(), "tokenizer": tokenizer, **metrics})
+    metrics = {"tokens": len(tokens), "asked_for": size, "seconds": round(time.monotonic() - start, 1)}
+    tokenizer = BertTokenizer(tokens, lowercase=lowercase).settings()
+    write_json(about, {"settings": settings, "tokenizer": tokenizer, **metrics})
     return metrics
 
 

@@ -2,20 +2,21 @@
 
 import json
 import pathlib
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Annotated, Any, Literal
 
 import kbert
 from kbert.cli import Command
 from kbert.commands.using import given
 from kbert.finetuning.evaluate import not_as_stored
-from kbert.options import Count, PathLike, Positive, verb
+from kbert.options import NOT_RECORDED, Count, PathLike, Positive, checked, record
 from kbert.serving.limits import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS
 
 
-@verb(lambda asked: _export(asked))
+@checked
 def export(
-    source: PathLike,
-    output: PathLike,
+    source: Annotated[PathLike, NOT_RECORDED],
+    output: Annotated[PathLike, NOT_RECORDED],
     *,
     task: str | None = None,
     version: Count | None = None,
@@ -55,27 +56,25 @@ def export(
     Returns:
         The path of the version.
     """
-
-
-def _export(asked) -> pathlib.Path:
-    model = kbert.load_pretrained(asked.source, task=asked.task)
+    settings = record(export, locals())
+    model = kbert.load_pretrained(source, task=task)
     pipeline = kbert.build_pipeline(
         model,
-        sequence_length=asked.sequence_length,
-        pair=asked.pair,
-        top_k=asked.top_k,
-        **not_as_stored(window_pooling=asked.window_pooling, null_threshold=asked.null_threshold),
+        sequence_length=sequence_length,
+        pair=pair,
+        top_k=top_k,
+        **not_as_stored(window_pooling=window_pooling, null_threshold=null_threshold),
     )
-    settings = {name: value for name, value in asked.settings().items() if name not in ("source", "output")}
     return kbert.export(
         pipeline,
-        asked.output,
-        asked.version,
+        output,
+        version,
+        layers=layers,
+        precision=precision,
+        frozen_weights=frozen_weights,
+        max_request_bytes=max_request_bytes,
+        max_request_tokens=max_request_tokens,
         made_by={"recipe": "kbert export", **settings},
-        frozen_weights=asked.frozen_weights,
-        max_request_bytes=asked.max_request_bytes,
-        max_request_tokens=asked.max_request_tokens,
-        **given(layers=asked.layers, precision=asked.precision),
     )
 
 
@@ -95,6 +94,7 @@ def report_export(path: pathlib.Path) -> None:
     print(f'    serve = tf.saved_model.load("{path}").signatures["serving_default"]\n    serve({columns})')
 
 
+@checked
 def audit(directories: list[str]) -> list:
     """Checks that a stock TensorFlow Serving can run a SavedModel, before it is deployed.
 
@@ -132,15 +132,16 @@ def audits_as_json(reports: list) -> list[dict[str, Any]]:
     ]
 
 
+@checked
 def query(
     model: str,
-    texts: list[str] = (),
+    texts: Sequence[str] = (),
     *,
-    pair: list[str] = (),
+    pair: Sequence[str] = (),
     question: str | None = None,
     context_file: PathLike | None = None,
     prompt: str | None = None,
-    choices: list[str] = (),
+    choices: Sequence[str] = (),
     input: PathLike | None = None,
     batch_size: Count = 32,
     url: str = "http://localhost:8501",

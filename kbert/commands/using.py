@@ -4,14 +4,14 @@ import itertools
 import pathlib
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import kbert
 from kbert.checks import check_output_file
 from kbert.cli import Command
 from kbert.commands.finetuning import report_scores, task_classes
 from kbert.finetuning.evaluate import evaluate, not_as_stored
-from kbert.options import Count, PathLike, Precision, checked, record, verb
+from kbert.options import NOT_RECORDED, Count, PathLike, Precision, checked, record
 
 
 def given(**options) -> dict[str, Any]:
@@ -104,6 +104,7 @@ def predict(
     return result
 
 
+@checked
 def fill_mask(
     source: PathLike, texts: list[str], *, top_k: Count = 5, sequence_length: Count | None = None
 ) -> list[dict[str, Any]]:
@@ -131,10 +132,10 @@ def report_filled(answers: list[dict[str, Any]]) -> None:
                 print(f"  {proposal['probability']:.4f}  {proposal['token']:<16}  {proposal['text']}")
 
 
-@verb(lambda asked: _embed(asked))
+@checked
 def embed(
     source: PathLike,
-    sentences: list[str] = (),
+    sentences: Sequence[str] = (),
     *,
     input: PathLike | None = None,
     sts_b: PathLike | None = None,
@@ -142,8 +143,8 @@ def embed(
     normalize: bool | None = None,
     sequence_length: Count | None = None,
     batch_size: Count = 32,
-    output: PathLike | None = None,
-    overwrite: bool = False,
+    output: Annotated[PathLike | None, NOT_RECORDED] = None,
+    overwrite: Annotated[bool, NOT_RECORDED] = False,
 ) -> dict[str, Any]:
     """Embeds sentences, and compares the embeddings.
 
@@ -165,9 +166,6 @@ def embed(
     Returns:
         dict: the metrics; ``similarities``, (cosine, sentence, sentence) of each pair.
     """
-
-
-def _embed(asked) -> dict[str, Any]:
     import numpy as np
 
     from kbert.files import atomic_file
@@ -176,24 +174,24 @@ def _embed(asked) -> dict[str, Any]:
     from kbert.tasks.table import iterate_lines
     from kbert.training.run_directory import open_run
 
-    if sum([bool(asked.sentences), asked.input is not None, asked.sts_b is not None]) != 1:
+    settings = record(embed, locals())
+    if sum([bool(sentences), input is not None, sts_b is not None]) != 1:
         raise ValueError("embed: expected exactly one of sentences, `input` and `sts_b`")
-    first, second, scores = encoder.read_sts_b(asked.sts_b) if asked.sts_b else ([], [], [])
-    sentences = list(iterate_lines(asked.input)) if asked.input else [*asked.sentences, *first, *second]
-    if not sentences:
-        raise ValueError(f"{asked.input} holds no sentence")
-    options = given(sequence_length=asked.sequence_length, pooling=asked.pooling, normalize=asked.normalize)
-    pipeline = encoder.embedding_pipeline(asked.source, sentences, **options)
+    first, second, scores = encoder.read_sts_b(sts_b) if sts_b else ([], [], [])
+    texts = list(iterate_lines(input)) if input else [*sentences, *first, *second]
+    if not texts:
+        raise ValueError(f"embed: {input} has no sentences")
+    options = given(sequence_length=sequence_length, pooling=pooling, normalize=normalize)
+    pipeline = encoder.embedding_pipeline(source, texts, **options)
     run = None
-    if asked.output is not None:
-        inputs = {"source": asked.source, "input": asked.input}
-        inputs["sts_b"] = asked.sts_b and GLUE_TASKS["STS-B"].path(asked.sts_b, "dev")
-        settings = {name: value for name, value in asked.settings().items() if name not in ("output", "overwrite")}
-        run = open_run(asked.output, settings, asked.overwrite, inputs=inputs, recipe="kbert embed")
-    embeddings, metrics = encoder.embed_sentences(pipeline, sentences, asked.batch_size)
-    pairs = itertools.combinations(range(len(asked.sentences)), 2)
-    similarities = [(float(encoder.cosine(embeddings[i], embeddings[j])), sentences[i], sentences[j]) for i, j in pairs]
-    if asked.sts_b:
+    if output is not None:
+        inputs = {"source": source, "input": input}
+        inputs["sts_b"] = sts_b and GLUE_TASKS["STS-B"].path(sts_b, "dev")
+        run = open_run(output, settings, overwrite, inputs=inputs, recipe="kbert embed")
+    embeddings, metrics = encoder.embed_sentences(pipeline, texts, batch_size)
+    pairs = itertools.combinations(range(len(sentences)), 2)
+    similarities = [(float(encoder.cosine(embeddings[i], embeddings[j])), texts[i], texts[j]) for i, j in pairs]
+    if sts_b:
         metrics |= encoder.score_pairs(embeddings, scores) | {"pairs": len(first)}
     if run is not None:
         with atomic_file(run.path / "embeddings.npy", "wb") as written:

@@ -13,20 +13,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from kbert.checks import check_directory, check_integers, check_positive
+from kbert.aliases import ModelSource, PathLike
+from kbert.checks import check_directory
 from kbert.inspection.analysis.attention_heads import heads_and_words, mean_statistics
-from kbert.inspection.analysis.attributions import BASELINES, HEADS, explained_heads, token_attributions
+from kbert.inspection.analysis.attributions import HEADS, Baseline, explained_heads, token_attributions
 from kbert.inspection.analysis.labelled_data import LabelledData, labelled_data
 from kbert.inspection.analysis.probes import layer_similarity, probe_layers
 from kbert.inspection.analysis.projector import labelled_vectors, word_embeddings
 from kbert.inspection.analysis.report import Inspection, check_output, pictures, write_files, write_tensorboard
 from kbert.inspection.analysis.states import mean_states, text_states, word_states
 from kbert.models.bert_model import BertModel
-from kbert.options import PathLike
+from kbert.options import Count, Natural, checked
 from kbert.pipelines.pipeline import Pipeline
 from kbert.text.tokenizer import check_tokenizer
 
 if TYPE_CHECKING:
+    from kbert.tasks.examples import Examples
     from kbert.text.tokenizer import BertTokenizer
 
 _LOGGER = logging.getLogger("kbert")
@@ -35,24 +37,25 @@ _COMPARED = 2000  # words, for comparing layers
 _TEST_FRACTION = 0.2  # of `data`, if there is no `dev`
 
 
+@checked
 def inspect(
-    model: BertModel | Pipeline | PathLike,
-    texts: Sequence | None = None,
-    data: Any = None,
+    model: ModelSource,
+    texts: "Sequence[str | tuple[str, str]] | None" = None,
+    data: "Mapping[str, Any] | Examples | None" = None,
     *,
-    dev: Any = None,
-    compare: BertModel | Pipeline | PathLike | None = None,
+    dev: "Mapping[str, Any] | Examples | None" = None,
+    compare: ModelSource | None = None,
     tokenizer: "BertTokenizer | None" = None,
     counts: ArrayLike | None = None,
     log_dir: PathLike | None = None,
     directory: PathLike | None = None,
     overwrite: bool = False,
     name: str | None = None,
-    sequence_length: int = 128,
-    max_words: int = 5000,
-    max_vectors: int = 4000,
-    baseline: str = "[MASK]",
-    seed: int = 0,
+    sequence_length: Count = 128,
+    max_words: Count = 5000,
+    max_vectors: Count = 4000,
+    baseline: Baseline = "[MASK]",
+    seed: Natural = 0,
 ) -> Inspection:
     """Inspects a model: attention, heads, probes, attributions; for TensorBoard, as files and as HTML.
 
@@ -100,11 +103,6 @@ def inspect(
         check_output(check_directory(directory, "inspect: `directory`"), overwrite)
     if log_dir is not None:
         check_directory(log_dir, "inspect: `log_dir`")
-    counted = check_positive("inspect", sequence_length=sequence_length, max_words=max_words, max_vectors=max_vectors)
-    sequence_length, max_words, max_vectors = counted.values()
-    (seed,) = check_integers("inspect", 0, seed=seed).values()
-    if baseline not in BASELINES:
-        raise ValueError(f"inspect: `baseline` must be one of {BASELINES}. Received: {baseline!r}")
     name = name or _name(model)
     model, tokenizer, labels = _resolve(model, tokenizer, "model")
     if compare is not None:

@@ -4,12 +4,12 @@ From top to bottom: the report, then checks of the graph and of the signatures.
 """
 
 import dataclasses
-import os
 import pathlib
 from collections.abc import Iterator
 
-from kbert.checks import check_path
+from kbert.aliases import PathLike
 from kbert.keras_compat import is_tensorflow_op
+from kbert.options import checked
 from kbert.serving.saved_model_file import SavedModelFile, Signature, find_export
 from kbert.serving.server_ops import ROLE_OPS, TEXT_OPS, forbidden
 
@@ -60,7 +60,8 @@ class AuditReport:
             raise ValueError(f"audit of {self.path}: " + "; ".join(self.problems))
 
 
-def audit(saved_model: str | os.PathLike) -> AuditReport:
+@checked
+def audit(saved_model: PathLike) -> AuditReport:
     """Checks that a stock TensorFlow Serving can run an exported SavedModel.
 
     The model is read, not run. These are checked:
@@ -80,8 +81,8 @@ def audit(saved_model: str | os.PathLike) -> AuditReport:
         `AuditReport`.
 
     Raises:
-        TypeError: no path.
-        FileNotFoundError, ValueError: no SavedModel, or a damaged one.
+        FileNotFoundError: there is no SavedModel.
+        ValueError: `saved_model` is not a path, or the file is damaged.
 
     Source: tensorflow/serving, model_servers/BUILD (SUPPORTED_TENSORFLOW_OPS).
 
@@ -90,8 +91,7 @@ def audit(saved_model: str | os.PathLike) -> AuditReport:
         report = kbert.audit("saved_models/reviews")
         report.require_clean()
     """
-    directory = check_path(saved_model, "audit: `saved_model`", "the path of a SavedModel")
-    path = find_export(directory) or directory
+    path = find_export(saved_model) or pathlib.Path(saved_model)
     model = SavedModelFile(path)
     ops = dict(sorted(model.ops().items()))
     servers = {op: TEXT_OPS.get(op) for op in ops if op in TEXT_OPS or not is_tensorflow_op(op)}

@@ -5,7 +5,7 @@ Shapes: n points, S sequence, H hidden, N labels, P predictions, V vocabulary.
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import keras
 import numpy as np
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
     from kbert.text.tokenizer import BertTokenizer
 
-BASELINES = ("[MASK]", "[PAD]", "[UNK]", "zero")
+Baseline = Literal["[MASK]", "[PAD]", "[UNK]", "zero"]
 _SPECIAL = ("[CLS]", "[SEP]")  # equal in text and baseline, so they get no attribution
 _STEPS = (16, 32, 64, 128, 256)  # points on the path, until the sum is right
 _BATCH = 16  # points at a time
@@ -58,7 +58,7 @@ def token_attributions(
     states: TextStates,
     *,
     labels: Sequence[str] | None = None,
-    baseline: str = "[MASK]",
+    baseline: Baseline = "[MASK]",
 ) -> TokenAttributions | None:
     """Explains the answer of a model with one of the `HEADS` by a text's tokens; None if it gives no answer to it.
 

@@ -1,50 +1,22 @@
-"""A run as fine-tuning, taggers on features and pre-training have it: its optimizer, its directory, its logs."""
+"""A run as fine-tuning, taggers on features and pre-training have it: its directory, its logs."""
 
-import importlib.util
 import logging
-import os
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
 
-from kbert.inspection.board.tensor_board import TensorBoard
-from kbert.optim.adamw import AdamW
-from kbert.optim.lamb import Lamb
-from kbert.options import Optimization
+from kbert.inspection.board.tensor_board import TensorBoard, run_board
 from kbert.training.run_directory import RunDirectory
 from kbert.weights.source import CHECKPOINTS
 from kbert.weights.step_checkpoint import write_description
 
 if TYPE_CHECKING:
-    from kbert.config import BertConfig
     from kbert.models.bert_model import BertModel
     from kbert.pipelines.settings import ModelSettings
 
 _LOGGER = logging.getLogger("kbert")
-
-
-def make_optimizer(
-    options: Optimization, learning_rate: float | keras.optimizers.schedules.LearningRateSchedule
-) -> AdamW:
-    """AdamW or LAMB with these options; the learning rate is a number or a schedule."""
-    if options.optimizer == "lamb":
-        return Lamb(learning_rate, weight_decay=options.weight_decay, layer_decay=options.layer_decay)
-    return AdamW(
-        learning_rate,
-        weight_decay=options.weight_decay,
-        bias_correction=options.bias_correction,
-        layer_decay=options.layer_decay,
-    )
-
-
-def log_dropout(config: "BertConfig", source: Any, dropout: float | None) -> None:
-    """Logs that a model is trained further without dropout, if that is the source's choice and not the caller's."""
-    if dropout is None and not config.hidden_dropout and not config.attention_dropout:
-        is_loaded = isinstance(source, str | os.PathLike)
-        hint = "; `dropout=0.1` (--dropout 0.1) sets the paper's" if is_loaded else ""
-        _LOGGER.info("dropout is 0, as in the source%s", hint)
 
 
 class Run:
@@ -74,12 +46,9 @@ class Run:
         """Logs for TensorBoard; `examples` makes, of the directory of the logs, the callback that shows some."""
         if self._log_dir is None:
             return
-        if importlib.util.find_spec("tensorboard") is None:  # TensorFlow brings it along
-            _LOGGER.info("TensorBoard is not installed: there will be no logs for it.")
+        self._board = run_board(self._log_dir, settings=settings, baseline=baseline, batch=batch, profile=profile)
+        if self._board is None:
             return
-        self._board = TensorBoard(
-            self._log_dir, settings=settings, baseline=baseline, batch=batch, profile=profile, wait_for_finish=True
-        )
         self.callbacks.append(self._board)
         if examples is not None:
             self.callbacks.append(examples(self._log_dir))

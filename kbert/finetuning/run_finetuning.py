@@ -9,7 +9,7 @@ from typing import Any
 
 from kbert.files import read_json
 from kbert.finetuning.finetune import FinetunedRun
-from kbert.finetuning.run import Run, log_dropout, make_optimizer
+from kbert.finetuning.run import Run
 from kbert.finetuning.starting_pipeline import starting_pipeline
 from kbert.finetuning.teaching import Teaching, distillation_losses, hash_of_texts
 from kbert.inspection.board.tensor_board import log_directory
@@ -20,6 +20,7 @@ from kbert.models.copies import copy_model
 from kbert.models.lora import lora_layers
 from kbert.models.quantized_layers import check_not_quantized
 from kbert.models.trainability import trainability
+from kbert.optim.make_optimizer import make_optimizer
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.options import Arguments, to_json
 from kbert.pipelines.pipeline import Pipeline
@@ -45,6 +46,7 @@ from kbert.training.run_directory import RunDirectory, open_run
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 from kbert.weights.origin import trained_columns
+from kbert.weights.report import log_dropout
 from kbert.weights.save import resolve_parts, save_pretrained
 from kbert.weights.source import check_source, local_source
 

@@ -2,12 +2,14 @@
 
 import dataclasses
 import logging
+import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from kbert.config import BertConfig
     from kbert.models.bert_model import BertModel
 
 _LOGGER = logging.getLogger("kbert")
@@ -132,3 +134,11 @@ def transfer(
 
 def all_loaded(model: "BertModel", source: str) -> LoadReport:
     return LoadReport(source, [ReportRow(v.path, v.path, LOADED) for v in model.weights])
+
+
+def log_dropout(config: "BertConfig", source: Any, dropout: float | None) -> None:
+    """Logs that a model is trained further without dropout, if that is the source's choice and not the caller's."""
+    if dropout is None and not config.hidden_dropout and not config.attention_dropout:
+        is_loaded = isinstance(source, str | os.PathLike)
+        hint = "; `dropout=0.1` (--dropout 0.1) sets the paper's" if is_loaded else ""
+        _LOGGER.info("dropout is 0, as in the source%s", hint)

@@ -113,7 +113,7 @@ def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypat
     monkeypatch.setattr(corpus.CorpusData, "evaluations", lambda *args: {0: [None]})  # what is read is looked at before
     monkeypatch.setattr(corpus.CorpusData, "describe", lambda *args: ([1.0], {}, None))
     monkeypatch.setattr(corpus.CorpusData, "baseline", lambda *args: {})
-    monkeypatch.setattr("kbert.finetuning.run.TensorBoard", lambda *args, **options: None)
+    monkeypatch.setattr("kbert.finetuning.run.run_board", lambda *args, **options: None)
     monkeypatch.setattr(pretrain, "MaskedExamples", lambda *args, **options: None)
     with pytest.raises(RuntimeError, match="killed"):
         run_kbert(*arguments(tmp_path))

@@ -1,5 +1,7 @@
 """The callback that shows a training in TensorBoard, where it writes, and profiles of a few steps."""
 
+import importlib.util
+import logging
 import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -17,6 +19,7 @@ from kbert.options import PathLike
 from kbert.training.flops import device_peak, peak_accelerator_memory_bytes, peak_memory_bytes
 from kbert.training.logs import complete_logs, is_chief, updates_done
 
+_LOGGER = logging.getLogger("kbert")
 _NOT_SHOWN = ("step", "total_steps", "seconds", "seconds_left", "flops_per_second")
 _PEAK_SECONDS = 0.3  # to measure the peak of a device that is not known
 
@@ -277,6 +280,16 @@ def profiled_steps(steps: int | str | Sequence[int]) -> tuple[int, int]:
             f'`profile` must be steps to profile, the first of a run being 1, as "20:25". Received: {steps!r}'
         ) from None
     return first, last
+
+
+def run_board(log_dir: PathLike | None, **options: Any) -> TensorBoard | None:
+    """The callback for a run's logs; None without a directory for them, or where TensorBoard is not installed."""
+    if log_dir is None:
+        return None
+    if importlib.util.find_spec("tensorboard") is None:  # TensorFlow brings it along
+        _LOGGER.info("TensorBoard is not installed: there will be no logs for it.")
+        return None
+    return TensorBoard(log_dir, wait_for_finish=True, **options)
 
 
 def log_directory(

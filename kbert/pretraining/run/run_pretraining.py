@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from kbert.corpus.corpus_files import check_apart
-from kbert.finetuning.run import Run, log_dropout, make_optimizer
+from kbert.finetuning.run import Run
 from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.keras_compat import seeded
 from kbert.models.quantized_layers import check_not_quantized
+from kbert.optim.make_optimizer import make_optimizer
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.optim.warmup_stable_decay import WarmupStableDecay
 from kbert.options import Arguments
@@ -35,6 +36,7 @@ from kbert.training.resume import fit_steps
 from kbert.training.run_directory import check_output, open_run
 from kbert.training.time_budget import Forecast, TimeBudget
 from kbert.weights.formats.google import VOCABULARY
+from kbert.weights.report import log_dropout
 from kbert.weights.source import CHECKPOINTS, DESCRIPTION
 
 if TYPE_CHECKING:

@@ -19,12 +19,14 @@ import tensorflow as tf
 from helpers.google_checkpoints import ORIGINAL
 from helpers.paths import ROOT
 from helpers.stored_models import make_model, save
+from helpers.tiny_bert import tiny_tokenizer
 from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from helpers.tiny_directory import BAD, GOOD, sentences, write_table, write_tiny_directory
 
 import kbert
 from kbert.options import Options
 from kbert.text.vocabulary import write_vocabulary
+from kbert.weights.keras_hub_bridge import write_preset
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -239,6 +241,9 @@ MIGRATED = {  # what docs/migrate.md loads, small
 }
 
 
+_CALL = r"(\w+ = )?(kbert|keras|model|layers|classifier|pipeline|from_keras_hub|to_keras_hub)[.(]"
+
+
 def snippets(page):
     """The blocks of Python, and of the tables the code in a row's last cell, in order."""
     block = None
@@ -254,13 +259,17 @@ def snippets(page):
 
 
 def _is_call(code):
-    return re.match(r"(\w+ = )?(kbert|keras|model|layers|classifier|pipeline)[.(]", code) is not None
+    """Whether it is a whole call, without an ellipsis for further arguments."""
+    return "…" not in code and re.match(_CALL, code) is not None
 
 
 @pytest.mark.slow  # the pages of what it calls
 def test_every_call_of_the_migration_page_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name, (model, format) in MIGRATED.items():
+        if format == "kerashub":
+            write_preset(make_model(model, max_sequence_length=128, num_layers=1), name, tiny_tokenizer())
+            continue
         save(make_model(model, max_sequence_length=128, num_layers=1), name, format)
         (tmp_path / name / "kbert_settings.json").unlink()  # as others' programs write them
     (tmp_path / "pretraining_output").mkdir()
@@ -271,11 +280,12 @@ def test_every_call_of_the_migration_page_runs(tmp_path, monkeypatch):
     with contextlib.redirect_stdout(io.StringIO()):
         for code in codes:
             exec(compile(code, f"docs/migrate.md: {code}", "exec"), names)
-    assert names["step"] == 3 and names["masked_lm"].task == "masked_lm"
+    assert names["masked_lm"].task == "masked_lm"
     assert (tmp_path / "saved_models/strings/1/saved_model.pb").is_file()
-    for name, task in (("out", "classification"), ("as-google", "pretraining"), ("preset", "masked_lm")):
-        with contextlib.redirect_stdout(io.StringIO()):
-            assert kbert.load_pretrained(tmp_path / name).task == task
+    with contextlib.redirect_stdout(io.StringIO()):
+        assert kbert.load_pretrained("out").task == "classification"
+        assert kbert.load_pretrained("as-google").task == "pretraining"
+        assert kbert.weights.from_keras_hub("preset").task == "masked_lm"
 
 
 def test_every_page_with_python_is_run():

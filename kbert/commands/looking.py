@@ -15,7 +15,7 @@ def convert(
     source: PathLike,
     output: PathLike,
     *,
-    format: str = "kbert",
+    format: Literal["kbert", "huggingface", "google", "kerashub"] = "kbert",
     task: str | None = None,
     pooler: bool = True,
     vocabulary: PathLike | None = None,
@@ -31,12 +31,13 @@ def convert(
 
     Args:
         source: a kbert directory or the output of a run; a Hugging Face directory; the directory or prefix of Google's
-            TensorFlow checkpoint; a KerasHub preset; or a name on the Hugging Face hub. The format is recognised.
+            TensorFlow checkpoint; a name on the Hugging Face hub; or a KerasHub preset, by its directory or name, which
+            keras_hub opens. The format is recognised.
         output: directory to write, which must be new or empty.
-        format: to write: kbert, huggingface, google or kerashub.
-        task: of the model to write; None: that of the checkpoint.
+        format: format to write.
+        task: task of the model to write. Defaults to the checkpoint's own.
         pooler: whether to keep a pooler that the task does not use.
-        vocabulary: a vocab.txt, for a checkpoint that has none or a wrong one.
+        vocabulary: a vocab.txt, for a checkpoint without one or with a wrong one.
         lowercase: whether the tokenizer lower-cases; None: as stored in the checkpoint.
         storage_dtype: with the format kbert: type of the weights on disk; they are float32 when loaded.
         report: a JSON file to write, with every variable's name in both formats.
@@ -46,17 +47,27 @@ def convert(
         What was written, in lines.
     """
     from kbert.files import write_json
+    from kbert.weights.keras_hub_bridge import names_preset, write_preset
 
-    overrides = given(lowercase=lowercase) | ({} if pooler else {"pooler": False})
-    model = kbert.load_pretrained(source, task, vocabulary=vocabulary, **overrides)
+    def load(path, **overrides):
+        read = kbert.weights.from_keras_hub if names_preset(path) else kbert.load_pretrained
+        return read(path, **overrides)
+
+    if format == "kerashub" and storage_dtype is not None:
+        raise ValueError("convert: only format=\"kbert\" takes a `storage_dtype`. Received: 'kerashub'")
+    overrides = given(lowercase=lowercase, vocabulary=vocabulary) | ({} if pooler else {"pooler": False})
+    model = load(source, task=task, **overrides)
     if new := [row.variable for row in model.pretrained.report.newly_initialised]:
         raise ValueError(f"{source} has no weights for {new}, and a conversion adds none: choose another `task`")
-    kbert.save_pretrained(model, output, format=format, overwrite=overwrite, storage_dtype=storage_dtype)
+    if format == "kerashub":
+        write_preset(model, output, overwrite=overwrite)
+    else:
+        kbert.save_pretrained(model, output, format=format, overwrite=overwrite, storage_dtype=storage_dtype)
     lines = [f"Wrote {output}: a {model.task} model in the format {format}."]
     if report is not None:
         report = pathlib.Path(report)
         report.parent.mkdir(parents=True, exist_ok=True)
-        loaded = {"read": model, "written": kbert.load_pretrained(output)}
+        loaded = {"read": model, "written": load(output)}
         write_json(report, {side: converted.pretrained.report.to_dict() for side, converted in loaded.items()})
         lines += [*model.pretrained.report.table(), f"Wrote {report}."]
     return lines

@@ -1,29 +1,106 @@
-"""Models of KerasHub in memory, to and from kbert's."""
+"""Models of KerasHub, to and from kbert's. Presets are opened and written by keras_hub itself."""
 
 import os
 import pathlib
-from typing import TYPE_CHECKING
+import re
+from typing import TYPE_CHECKING, Any
 
+import keras
+import numpy as np
+from keras import ops
+
+from kbert.files import check_directory_is_free, read_json, write_directory
 from kbert.models.lora import merged
-from kbert.weights.formats.checkpoint import NO_VOCABULARY, StoredTokenizer, TensorCheckpoint
-from kbert.weights.formats.kerashub import (
-    KerasHubVariables,
-    build_kerashub_model,
-    kerashub_checkpoint,
-    kerashub_tokenizer,
-    tokenizer_settings,
-)
+from kbert.options import PathLike
+from kbert.weights.description import default_settings
+from kbert.weights.files.tensor_file import TensorInfo
+from kbert.weights.formats.checkpoint import NO_VOCABULARY, TensorCheckpoint, described
+from kbert.weights.formats.config_names import ConfigNames
+from kbert.weights.formats.export_tensors import check_held, export_tensors
+from kbert.weights.formats.name_table import NameTable, TensorName
 from kbert.weights.load import load_pretrained
-from kbert.weights.origin import Origin, set_origin
 from kbert.weights.save import resolve_parts
+from kbert.weights.source import is_preset
 
 if TYPE_CHECKING:
-    import keras
     import keras_hub
 
     from kbert.models.bert_model import BertModel
     from kbert.pipelines.pipeline import Pipeline
+    from kbert.pipelines.settings import ModelSettings
     from kbert.text.tokenizer import BertTokenizer
+
+
+_ATTENTION = "transformer_layer_{i}/self_attention_layer/"
+NAMES = NameTable(
+    "kerashub",
+    names={  # its attention layers have a separate axis of heads
+        "encoder_block_{i}/attention/query/kernel": TensorName(_ATTENTION + "query/kernel", "HAD"),
+        "encoder_block_{i}/attention/query/bias": TensorName(_ATTENTION + "query/bias", "AD"),
+        "encoder_block_{i}/attention/key/kernel": TensorName(_ATTENTION + "key/kernel", "HAD"),
+        "encoder_block_{i}/attention/key/bias": TensorName(_ATTENTION + "key/bias", "AD"),
+        "encoder_block_{i}/attention/value/kernel": TensorName(_ATTENTION + "value/kernel", "HAD"),
+        "encoder_block_{i}/attention/value/bias": TensorName(_ATTENTION + "value/bias", "AD"),
+        "encoder_block_{i}/attention/output/kernel": TensorName(_ATTENTION + "attention_output/kernel", "ADH"),
+        "encoder_block_{i}/attention/output/bias": _ATTENTION + "attention_output/bias",
+        "masked_lm_head/output_bias": "mlm_head/output_bias",
+    },
+    layers={
+        "embeddings/token_embedding": "token_embedding",
+        "embeddings/segment_embedding": "segment_embedding",
+        "embeddings/position_embedding": "position_embedding",
+        "embeddings/layer_norm": "embeddings_layer_norm",
+        "encoder_block_{i}/attention_layer_norm": "transformer_layer_{i}/self_attention_layer_norm",
+        "encoder_block_{i}/feed_forward/intermediate": "transformer_layer_{i}/feedforward_intermediate_dense",
+        "encoder_block_{i}/feed_forward/output": "transformer_layer_{i}/feedforward_output_dense",
+        "encoder_block_{i}/feed_forward_layer_norm": "transformer_layer_{i}/feedforward_layer_norm",
+        "pooler/dense": "pooled_dense",
+        "masked_lm_head/transform": "mlm_head/intermediate_dense",
+        "masked_lm_head/layer_norm": "mlm_head/intermediate_layer_norm",
+        "classifier_head/dense": "logits",
+        "regressor_head/dense": "logits",
+    },
+    absent={
+        "masked_lm_head": "an untied decoder: BertMaskedLM always uses the token embeddings instead",
+        "next_sentence_head": "a next-sentence head: KerasHub has none",
+        "span_head": "a span head: KerasHub has none",
+        "tagger_head": "a tagging head: KerasHub has none",
+        "multiple_choice_head": "a multiple-choice head: KerasHub has none",
+    },
+)
+CONFIG_NAMES = ConfigNames(
+    format="kerashub",
+    fields={
+        "vocabulary_size": "vocabulary_size",
+        "num_layers": "num_layers",
+        "hidden_dim": "hidden_dim",
+        "num_heads": "num_heads",
+        "intermediate_dim": "intermediate_dim",
+        "max_sequence_length": "max_sequence_length",
+        "num_segments": "num_segments",
+        "hidden_dropout": "dropout",
+        "attention_dropout": "dropout",
+    },
+    fixed={
+        "activation": "gelu_tanh",
+        "layer_norm_epsilon": 1e-12,
+        "causal": False,
+        "position_embedding": "learned",
+        "pooled_token": "first",
+    },
+    fixed_reason="BertBackbone has no such argument, and means",
+)
+_PRESET_FILES = ("*.json", "*.weights.h5", "assets")
+_TASKS = {"BertMaskedLM": "masked_lm", "BertTextClassifier": "classification"}
+# What KerasHub's masked-LM head computes, independently of the backbone (keras_hub 0.32, bert_masked_lm.py).
+_HEAD = {"head_activation": "gelu_erf", "head_layer_norm_epsilon": 1e-5}
+_MAX_WORD_LENGTH = 100  # bytes, of tensorflow-text's FastWordpieceTokenizer as KerasHub uses it
+_TOKENIZER_ARGUMENTS = {
+    "lowercase": "lowercase",
+    "strip_accents": "strip_accents",
+    "split_on_cjk": "split_on_cjk",
+    "special_tokens_in_strings": "special_tokens_in_text",
+}
 
 
 def from_keras_hub(
@@ -37,10 +114,11 @@ def from_keras_hub(
     The values are copied: training one model does not change the other.
 
     Args:
-        source: a keras_hub BertBackbone, BertMaskedLM, BertTextClassifier, or another model, of which the BertBackbone
-            is taken. Or a preset, by its path or name (such as "bert_tiny_en_uncased"), of which BertBackbone and
-            BertTokenizer are taken. KerasHub downloads a preset that it does not have.
-        tokenizer: a keras_hub BertTokenizer; None: the tokenizer of the model's preprocessor, if it has one.
+        source: a keras_hub BertBackbone, BertMaskedLM or BertTextClassifier. Of other models kbert takes the
+            BertBackbone. Or a preset, which keras_hub opens: the directory of one of these models, or a name such as
+            "bert_tiny_en_uncased". KerasHub's named presets contain a backbone. keras_hub builds whatever classes a
+            preset names, so open only presets you trust.
+        tokenizer: a keras_hub BertTokenizer. Defaults to the tokenizer of the preset or of the model's preprocessor.
         task, **overrides: see `kbert.load_pretrained`.
 
     Returns:
@@ -50,18 +128,18 @@ def from_keras_hub(
         ImportError: keras_hub is not installed.
         FileNotFoundError: KerasHub cannot load a preset of this name.
         TypeError: `source` is something else.
-        ValueError: a model that kbert cannot represent (the message says why).
+        ValueError: a preset that KerasHub cannot load, or a model that kbert cannot represent (the message says why).
 
     Example::
 
         backbone = keras_hub.models.BertBackbone.from_preset("bert_tiny_en_uncased")
         encoder = kbert.weights.from_keras_hub(backbone)
     """
+    if overrides.get("vocabulary") is not None:
+        raise ValueError("from_keras_hub: the vocabulary is the tokenizer's; give another `tokenizer`")
     if isinstance(source, str | os.PathLike):
-        source, tokenizer = _preset(os.fspath(source), tokenizer)
-    model = load_pretrained(_in_memory_checkpoint(source, tokenizer), task, **overrides)
-    set_origin(model, Origin(f"keras_hub {type(source).__name__}", None))
-    return model
+        source, tokenizer = _opened(os.fspath(source), tokenizer)
+    return load_pretrained(_checkpoint(source, tokenizer), task, **overrides)
 
 
 def to_keras_hub(
@@ -69,9 +147,12 @@ def to_keras_hub(
 ) -> "tuple[keras.Model, keras_hub.models.BertTokenizer | None]":
     """KerasHub's model and tokenizer, with the weights and vocabulary of one of kbert's models.
 
+    Their ``save_to_preset`` writes a preset. KerasHub stores neither labels nor thresholds, and its tokenizer treats
+    rare characters differently (docs/parity.md).
+
     Args:
         model_or_pipeline: an encoder, a masked language model, a classifier, a regressor, or a pipeline of one.
-        tokenizer: of a model; None: the one it was loaded with.
+        tokenizer: Defaults to the tokenizer that the model was loaded with.
 
     Returns:
         (keras_hub model, keras_hub BertTokenizer). The model is a BertBackbone, or a BertMaskedLM or BertTextClassifier
@@ -83,58 +164,178 @@ def to_keras_hub(
 
     Example::
 
-        backbone, tokenizer = kbert.weights.to_keras_hub(encoder)
+        masked_lm, _ = kbert.weights.to_keras_hub(kbert.load_pretrained("runs/pretrain", task="masked_lm"))
+        masked_lm.save_to_preset("preset")
     """
+    keras_hub = _import_keras_hub()
     model, tokenizer, settings = resolve_parts(model_or_pipeline, tokenizer, needs_tokenizer=False)
-    vocabulary = None if tokenizer is None else tokenizer.vocabulary
-    theirs = build_kerashub_model(merged(model), settings, vocabulary)
-    return theirs, None if vocabulary is None else kerashub_tokenizer(settings, vocabulary)
+    model = merged(model)
+    fields = CONFIG_NAMES.from_kbert(model.config)
+    tensors = export_tensors(NAMES, model)
+    check_held(NAMES, model, pooler=True, reason="BertBackbone always has one", **_HEAD)
+    tokenizer = None if tokenizer is None else _their_tokenizer(settings, tokenizer.vocabulary)
+    theirs = backbone = keras_hub.models.BertBackbone(**fields, dtype="float32")
+    name = {"masked_lm": "BertMaskedLM", "encoder": None}.get(model.task, "BertTextClassifier")
+    if name is not None:
+        preprocessor = getattr(keras_hub.models, f"{name}Preprocessor")
+        length = settings.sequence_length
+        head = {"preprocessor": None if tokenizer is None else preprocessor(tokenizer, sequence_length=length)}
+        if model.task != "masked_lm":
+            head |= {"num_classes": model.num_labels or 1, "dropout": 0.1 if model.dropout is None else model.dropout}
+        theirs = getattr(keras_hub.models, name)(backbone, **head)
+    for variable in theirs.weights:
+        shape, values = tensors.pop(variable.path)
+        if tuple(variable.shape) != shape:
+            raise ValueError(f"{variable.path}: expected {shape}. Received: {variable.shape}, of this keras_hub")
+        variable.assign(values())
+    return theirs, tokenizer
 
 
-def _preset(name, tokenizer):
+def names_preset(source: PathLike) -> bool:
+    """Whether a source is a preset's directory, or the name of a BERT among KerasHub's own presets."""
+    if is_preset(source):
+        return True
+    if not re.fullmatch(r"bert_\w+", str(source)) or pathlib.Path(source).exists():
+        return False
+    return str(source) in _import_keras_hub().models.BertBackbone.presets
+
+
+def write_preset(
+    model: "BertModel", directory: PathLike, tokenizer: "BertTokenizer | None" = None, overwrite: bool = False
+) -> None:
+    """Writes what `to_keras_hub` returns. With `overwrite`, replaces a preset in the directory."""
+    theirs, tokenizer = to_keras_hub(model, tokenizer)
+    check_directory_is_free(directory, _PRESET_FILES, overwrite)
+
+    def write(partial):
+        theirs.save_to_preset(str(partial))
+        if tokenizer is not None and model.task == "encoder":  # a task has it in its preprocessor
+            tokenizer.save_to_preset(str(partial))
+
+    write_directory(directory, write, needed=4 * model.count_params())
+
+
+def _import_keras_hub():
     try:
         import keras_hub
     except ImportError as error:
-        raise ImportError("from_keras_hub needs keras_hub: pip install keras-nlp", name="keras_hub") from error
+        raise ImportError("this needs keras_hub: pip install keras-nlp", name="keras_hub") from error
+    return keras_hub
+
+
+def _opened(preset: str, tokenizer):
+    """The model of a preset, and its tokenizer if the model has no preprocessor."""
+    models, directory = _import_keras_hub().models, pathlib.Path(preset)
+    task = read_json(directory / "task.json") if (directory / "task.json").is_file() else {}
+    name = str(task.get("registered_name")).rpartition(">")[2]
     try:
-        backbone = keras_hub.models.BertBackbone.from_preset(name)
-        return backbone, tokenizer or keras_hub.models.BertTokenizer.from_preset(name)
+        if name.startswith("Bert") and hasattr(models, name):
+            return getattr(models, name).from_preset(preset), tokenizer
+        backbone = models.BertBackbone.from_preset(preset, dtype="float32")
+        if tokenizer is None and (not directory.is_dir() or (directory / "tokenizer.json").is_file()):
+            tokenizer = models.BertTokenizer.from_preset(preset)
+        return backbone, tokenizer
     except Exception as error:  # without a network, the exception depends on the versions of several libraries
         reason = (str(error) or repr(error)).splitlines()[0]
+        message = (
+            f"from_keras_hub: KerasHub could not load a BERT from the preset {preset!r} "
+            f"({type(error).__name__}: {reason})."
+        )
+        if directory.is_dir():
+            raise ValueError(message) from error
         raise FileNotFoundError(
-            f"from_keras_hub: KerasHub could not load a BERT from the preset {name!r} ({type(error).__name__}: "
-            f"{reason}). Without a network: save the preset where there is one "
+            f"{message} Without a network: save the preset where there is one "
             "(keras_hub.models.BertBackbone.from_preset(…).save_to_preset(DIRECTORY), and the same of BertTokenizer), "
             "and pass the directory."
         ) from error
 
 
-def _in_memory_checkpoint(model, tokenizer=None) -> TensorCheckpoint:
-    """A KerasHub model in memory as a checkpoint; `tokenizer` None: its preprocessor's."""
+class _Variables:
+    """The variables of a KerasHub model as a `TensorFile`; `path` is for messages."""
+
+    def __init__(self, path: pathlib.Path, model: keras.Model) -> None:
+        self.path = path
+        self._variables = {variable.path: variable for variable in model.weights}
+        self.tensors = {name: TensorInfo(tuple(v.shape), str(v.dtype)) for name, v in self._variables.items()}
+
+    def read(self, name: str) -> np.ndarray:
+        return ops.convert_to_numpy(self._variables[name]).astype("float32", copy=False)
+
+
+def _checkpoint(model: Any, tokenizer: Any) -> TensorCheckpoint:
+    """A KerasHub model as a checkpoint; `tokenizer` None: its preprocessor's."""
+    where = pathlib.Path(f"keras_hub {type(model).__name__}")  # for messages
     backbone = getattr(model, "backbone", model)
     if type(backbone).__name__ != "BertBackbone":
         raise TypeError(
             "from_keras_hub: expected a keras_hub BertBackbone, a model with one, or a preset's name or path. "
             f"Received: {type(model).__name__}"
         )
+    if any("lora_" in variable.path for variable in model.weights):
+        raise ValueError("from_keras_hub: expected a model without LoRA. Received: one with; a preset has it merged")
+    config = CONFIG_NAMES.to_kbert(backbone.get_config(), str(where))
+    task, arguments, remarks = _task_of(model)
     preprocessor = None if model is backbone else model.preprocessor
     tokenizer = tokenizer or (preprocessor and preprocessor.tokenizer)
+    settings = {}
     if tokenizer is None:
-        stored_tokenizer = StoredTokenizer(None, remarks=(NO_VOCABULARY,))
+        remarks += (NO_VOCABULARY,)
     elif type(tokenizer).__name__ != "BertTokenizer":
         raise TypeError(
             f"from_keras_hub: expected a keras_hub BertTokenizer as `tokenizer`. Received: {type(tokenizer).__name__}"
         )
     else:
-        stored_tokenizer = StoredTokenizer(tokenizer.get_vocabulary(), tokenizer_settings(tokenizer.get_config()))
-    where = pathlib.Path(f"keras_hub {type(model).__name__}")
-    task = {}
-    if model is not backbone:
-        names = ("num_classes", "dropout", "activation")
-        fields = {name: value for name, value in model.get_config().items() if name in names}
-        fields["activation"] = getattr(fields.get("activation"), "__name__", fields.get("activation"))
-        task = {"class_name": f"keras_hub>{type(model).__name__}", "config": fields}
-    length = preprocessor and preprocessor.sequence_length
-    return kerashub_checkpoint(
-        where, backbone.get_config(), task, stored_tokenizer, length, KerasHubVariables(where, model)
+        stored = tokenizer.get_config()
+        settings = {ours: stored[its] for its, ours in _TOKENIZER_ARGUMENTS.items() if its in stored}
+        settings["max_word_length"] = _MAX_WORD_LENGTH
+    tensors = _Variables(where, model)
+    return TensorCheckpoint(
+        path=where,
+        config_path=where,
+        names=NAMES,
+        config_names=CONFIG_NAMES,
+        description=described(task, config, pooler=True, **arguments),
+        settings=default_settings(task, config, settings, preprocessor and preprocessor.sequence_length),
+        vocabulary=tokenizer and tokenizer.get_vocabulary(),
+        tensors=tensors,
+        stored_names={name: name for name in tensors.tensors},
+        remarks=remarks,
+    ).check()
+
+
+def _task_of(model: keras.Model) -> tuple[str, dict[str, Any], tuple[str, ...]]:
+    """Task, constructor arguments and lines for the report."""
+    name = next((cls.__name__ for cls in type(model).__mro__ if cls.__name__ in _TASKS), None)
+    if name is None:
+        other = hasattr(model, "backbone")
+        return "encoder", {}, (f"a {type(model).__name__}: its backbone is what kbert loads",) if other else ()
+    if name == "BertMaskedLM":
+        return "masked_lm", {"tied": True, **_HEAD}, ()
+    activation = getattr(model.activation, "__name__", model.activation)
+    if activation not in (None, "linear"):
+        raise ValueError(
+            f"from_keras_hub: a classifier with activation={activation!r} gives no logits, which kbert's does. Rebuild "
+            "it with activation=None."
+        )
+    if model.num_classes == 1:
+        return "regression", {"dropout": model.dropout}, ()
+    return "classification", {"num_labels": model.num_classes, "dropout": model.dropout}, ()
+
+
+def _their_tokenizer(settings: "ModelSettings", vocabulary: list[str]) -> "keras_hub.models.BertTokenizer":
+    import keras_hub
+
+    wanted = settings.tokenizer
+    if isinstance(wanted["special_tokens_in_text"], list):
+        raise ValueError(
+            "KerasHub's tokenizer has no special tokens of one's own. Expected True or False as "
+            f"`special_tokens_in_text`. Received: {wanted['special_tokens_in_text']}"
+        )
+    strip = wanted["lowercase"] if wanted["strip_accents"] is None else wanted["strip_accents"]
+    return keras_hub.models.BertTokenizer(
+        vocabulary=list(vocabulary),
+        lowercase=wanted["lowercase"],
+        strip_accents=strip,
+        split_on_cjk=wanted["split_on_cjk"],
+        special_tokens_in_strings=wanted["special_tokens_in_text"],
     )

@@ -67,7 +67,7 @@ def load_pretrained(
     """Loads a model, with its tokenizer and settings, from a directory, file or name of any format.
 
     The format is recognised by content: what `save_pretrained` or a recipe wrote, a Hugging Face directory (or a name
-    on its hub), Google's TensorFlow checkpoints, KerasHub presets. No code from a checkpoint is executed. Nothing is
+    on its hub), Google's TensorFlow checkpoints. No code from a checkpoint is executed. Nothing is
     built before all files have been checked.
 
     For a task other than the stored one, the encoder and every head that both have are loaded (for example the
@@ -79,7 +79,7 @@ def load_pretrained(
 
     Args:
         source: a kbert directory, or a recipe's output with one in ``model/``. A Hugging Face directory, or the path of
-            its weights. Google's ``bert_model.ckpt``, or its directory. A KerasHub preset. With ``huggingface_hub``
+            its weights. Google's ``bert_model.ckpt``, or its directory. With ``huggingface_hub``
             installed, a name on the hub such as ``google-bert/bert-base-uncased``, or
             ``google-bert/bert-base-uncased@main`` with a branch, tag or commit. Or what `kbert.weights.open_checkpoint`
             returned.

@@ -42,7 +42,7 @@ def save_pretrained(
 
     The directory appears when it is complete (it is written under another name and renamed). In the format "kbert" it
     has ``config.json``, ``vocab.txt``, ``model.weights.h5`` and ``manifest.json`` (hashes, versions, settings). The
-    other formats are the ones that transformers, google-research/bert and KerasHub read, with equal weights. Settings
+    other formats are the ones that transformers, google-research/bert read, with equal weights. Settings
     that a format cannot store (labels in Google's) go into ``kbert_settings.json`` beside it. A model that would
     compute something else in the format is refused.
 
@@ -50,7 +50,7 @@ def save_pretrained(
         model_or_pipeline: one of kbert's models, or a `Pipeline`, which knows its tokenizer and settings. LoRA is saved
             merged; the model is not changed.
         directory: a new or empty directory or, with `overwrite`, one of this format with nothing else in it.
-        format: "kbert", "huggingface", "google" or "kerashub".
+        format: "kbert", "huggingface" or "google".
         tokenizer: of a model; None: the one it was loaded with. A pipeline has its own.
         settings: of a model; None: the ones it was loaded with. A pipeline has its own.
         made_by: JSON-able dict for the manifest: the settings of the run that made the model.

@@ -8,7 +8,7 @@ import pathlib
 import re
 from typing import TYPE_CHECKING, Any
 
-from kbert.files import similar_names
+from kbert.files import read_json, similar_names
 from kbert.options import PathLike
 from kbert.weights.formats.registry import FORMATS, get_format, recognize_format
 
@@ -24,7 +24,7 @@ _RUN_AT_STEP = re.compile(r"(.+)@(\d{1,10})")
 _FILE_ENDINGS = (".ckpt", ".index", ".meta", ".safetensors", ".bin", ".h5", ".keras", ".json", ".txt")
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@(\w[\w.-]*))?")
 _WEIGHTS = (r"model.*\.safetensors", r"pytorch_model.*\.bin", r".*\.weights\.h5", r".*\.ckpt.*")  # the first kind found
-_OTHERS = r"[^/]+\.json|vocab\.txt|assets/tokenizer/[^/]+|1_Pooling/config\.json"
+_OTHERS = r"[^/]+\.json|vocab\.txt|1_Pooling/config\.json"
 
 
 def check_source(what: str, source: Any, *others: str) -> None:
@@ -197,7 +197,19 @@ def _read(read, path, *arguments):
         raise ValueError(f"{path} holds something that kbert does not expect: {error}") from error
 
 
+def is_preset(path: PathLike) -> bool:
+    """Whether a path is a preset of KerasHub, of whatever model, by its config."""
+    config = pathlib.Path(path) / "config.json"
+    try:
+        name = str(read_json(config).get("registered_name")) if config.is_file() else ""
+    except ValueError:
+        return False
+    return name.startswith(("keras_hub>", "keras_nlp>"))
+
+
 def _what_is_there(path):
+    if is_preset(path):
+        return "which is a KerasHub preset: kbert.weights.from_keras_hub opens it, and kbert convert"
     if path.suffix in (".keras", ".h5"):
         return "which keras.models.load_model or model.load_weights reads"
     if any((place / "saved_model.pb").is_file() for place in (path, *path.glob("*/"))):

@@ -8,19 +8,17 @@ import time
 
 import pytest
 from helpers.fuzz import peak_memory
-from helpers.hf_directory import GOLDEN, edit
+from helpers.hf_directory import edit
 from helpers.stored_models import make_model, save
 
 from kbert.weights.formats.config_names import SIZES
 from kbert.weights.formats.google import CONFIG_NAMES as GOOGLE
 from kbert.weights.formats.huggingface import CONFIG_NAMES as HUGGINGFACE
-from kbert.weights.formats.kerashub import CONFIG_NAMES as KERASHUB
-from kbert.weights.formats.name_table import parameters_of
 from kbert.weights.source import open_checkpoint
 
-NAMES = {names.format: names for names in (GOOGLE, HUGGINGFACE, KERASHUB)}
+NAMES = {names.format: names for names in (GOOGLE, HUGGINGFACE)}
 VALUES = (0, -1, 10**9, 10**30, 12.5, "12", None, True)
-CONFIGS = dict.fromkeys(("kbert", "huggingface", "kerashub"), "config.json") | {"google": "bert_config.json"}
+CONFIGS = dict.fromkeys(("kbert", "huggingface"), "config.json") | {"google": "bert_config.json"}
 
 
 def put_size(format, path, field, value):
@@ -30,10 +28,7 @@ def put_size(format, path, field, value):
         edit(config, architecture=json.loads(config.read_text())["architecture"] | {field: value})
         return field
     name = NAMES[format].size_names()[field]
-    if format == "kerashub":
-        edit(config, config=json.loads(config.read_text())["config"] | {name: value})
-    else:
-        edit(config, **{name: value})
+    edit(config, **{name: value})
     return name
 
 
@@ -43,8 +38,6 @@ def saved(tmp_path_factory):
     save(make_model("classification"), path / "kbert", "kbert")
     save(make_model("classification"), path / "huggingface", "huggingface")
     save(make_model("classification"), path / "google", "google")
-    pytest.importorskip("keras_hub")
-    save(make_model("classification"), path / "kerashub", "kerashub")
     return path
 
 
@@ -66,14 +59,12 @@ def test_every_size_is_compared_with_the_weights(saved, format, tmp_path):
     assert peak_memory() - before < 100
 
 
-@pytest.mark.parametrize("format,file", [("kbert", "config.json"), ("kerashub", "task.json")])
-def test_the_number_of_labels(saved, format, file, tmp_path):
-    path = pathlib.Path(shutil.copytree(saved / format, tmp_path / "it"))
-    key, name = ("model", "num_labels") if format == "kbert" else ("config", "num_classes")
-    sound = json.loads((path / file).read_text())[key]
+def test_the_number_of_labels(saved, tmp_path):
+    path = pathlib.Path(shutil.copytree(saved / "kbert", tmp_path / "it"))
+    sound = json.loads((path / "config.json").read_text())["model"]
     for value in (*VALUES, 2, 4):
-        edit(path / file, **{key: sound | {name: value}})
-        with pytest.raises(ValueError, match=f"{re.escape(str(path))}.*{name}"):
+        edit(path / "config.json", model=sound | {"num_labels": value})
+        with pytest.raises(ValueError, match=f"{re.escape(str(path))}.*num_labels"):
             open_checkpoint(path)
 
 
@@ -116,32 +107,3 @@ def test_the_parts_of_packed_rows(saved, tmp_path):
         edit(path / "config.json", encoder=encoder | {"num_parts": value})
         with pytest.raises(ValueError, match="config.json: .*num_parts"):
             open_checkpoint(path)
-
-
-def test_old_files_of_kerashub_are_not_built_of_any_size(saved, tmp_path):
-    """Their layers have no names, so that KerasHub has to build the model first."""
-    import h5py
-
-    path = pathlib.Path(shutil.copytree(saved / "kerashub", tmp_path / "it"))
-    for name in ("model.weights.h5", "task.weights.h5"):
-        with h5py.File(path / name, "a") as file:
-            file.visititems(lambda _, entry: entry.attrs.pop("name", None) and None)
-    for field in ("num_layers", "intermediate_dim", "max_sequence_length"):
-        content = json.loads((path / "config.json").read_text())
-        put_size("kerashub", path, field, 10**12)
-        with pytest.raises(ValueError, match=f"config.json: the sizes .*{field}"):
-            open_checkpoint(path)
-        edit(path / "config.json", config=content["config"])
-
-
-def test_the_number_of_parameters_is_known_without_building():
-    model = make_model("encoder")
-    assert parameters_of(model.config) == model.count_params()
-
-
-@pytest.mark.parametrize("field", ["num_hidden_layers", "intermediate_size"])
-def test_the_golden_directory(field, tmp_path):
-    path = pathlib.Path(shutil.copytree(GOLDEN / "hf_bin", tmp_path / "it"))
-    edit(path / "config.json", **{field: 10**9})
-    with pytest.raises(ValueError, match=f"config.json: `{field}` is 1000000000, but .*pytorch_model.bin has"):
-        open_checkpoint(path)

@@ -15,7 +15,6 @@ from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
 from kbert.weights.files.torch_pickle import TorchPickleFile
 from kbert.weights.formats import kbert as kbert_format
 from kbert.weights.formats.kbert import NAMES as KBERT
-from kbert.weights.formats.kerashub import NAMES as KERASHUB
 from kbert.weights.source import open_checkpoint
 
 COUNTS = pytest.mark.parametrize("count", [40, pytest.param(2_000, marks=pytest.mark.slow)])
@@ -60,13 +59,10 @@ def test_the_pickle_alone(tmp_path, count):
 
 
 @COUNTS
-@pytest.mark.parametrize("names", [KBERT, KERASHUB], ids=lambda names: names.format)
-def test_hdf5(tmp_path, names, count):
-    if names is KERASHUB:
-        pytest.importorskip("keras_hub")
-    save(make_model("encoder"), tmp_path / "model", names.format)
+def test_hdf5(tmp_path, count):
+    save(make_model("encoder"), tmp_path / "model", "kbert")
     sound = (tmp_path / "model/model.weights.h5").read_bytes()
-    layers = names.layer_variables()
+    layers = KBERT.layer_variables()
     check_reader(lambda path: read_all(H5File([path], layers)), tmp_path / "it.weights.h5", [sound], count)
 
 
@@ -98,8 +94,6 @@ def saved(tmp_path_factory):
     def sound(format):
         if format in ("huggingface", "google"):
             return GOLDEN / {"huggingface": "hf_safetensors", "google": "google_pretraining"}[format]
-        if format == "kerashub":
-            pytest.importorskip("keras_hub")
         save(make_model("classification"), home / format, format)
         return home / format
 
@@ -117,10 +111,6 @@ def saved(tmp_path_factory):
         ("huggingface", "tokenizer_config.json"),
         ("google", "bert_config.json"),
         ("google", "vocab.txt"),
-        ("kerashub", "config.json"),
-        ("kerashub", "task.json"),
-        ("kerashub", "tokenizer.json"),
-        ("kerashub", "kbert_settings.json"),
     ],
 )
 def test_the_files_beside_the_weights(saved, tmp_path, monkeypatch, format, name, count):

@@ -33,18 +33,15 @@ FILES = {
     "hf_safetensors": HUGGINGFACE.split(),
     "hf_sharded": ("model.safetensors.index",),
     "google_pretraining": ("bert_config", "kbert_settings"),
-    "kerashub": ("task", "tokenizer", "preprocessor", "kbert_settings"),
 }
 
 
 @pytest.mark.parametrize("format, name", [(format, f"{name}.json") for format in FILES for name in FILES[format]])
 def test_the_file_is_named(format, name, saved, tmp_path):
-    pytest.importorskip("keras_hub") if format == "kerashub" else None
     source = GOLDEN / format if "_" in format else saved(format)
     path = pathlib.Path(shutil.copytree(source, tmp_path / "it"))
     (path / name).parent.mkdir(exist_ok=True)
     (path / name).write_text(NESTED)
-    (path / "kbert_settings.json").unlink() if name == "preprocessor.json" else None
     with pytest.raises(ValueError, match=f"{name}.*nested"):
         open_checkpoint(path)
 

@@ -13,6 +13,7 @@ from helpers.reference_outputs import REFERENCE_OUTPUTS
 from kbert.models.bert_model import BertModel
 from kbert.options import PathLike
 from kbert.weights.formats.registry import recognize_format
+from kbert.weights.source import is_preset
 
 _MOST_TOKENS = 48
 _BATCH = 5
@@ -41,7 +42,8 @@ def measure_parity(model: BertModel, path: PathLike) -> ParityReport:
     """Compares a kbert model, which was loaded from these files or written to them, with the format's own library."""
     path = pathlib.Path(path)
     batch = _random_batch(model)
-    library, expected = REFERENCE_OUTPUTS[recognize_format(path).NAMES.format](model, path, batch)
+    name = "kerashub" if is_preset(path) else recognize_format(path).NAMES.format
+    library, expected = REFERENCE_OUTPUTS[name](model, path, batch)
     outputs = _kbert_outputs(model, batch)
     real = batch["padding_mask"]
     differences, largest = {}, {}

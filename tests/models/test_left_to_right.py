@@ -105,7 +105,7 @@ def test_sinusoidal_positions_have_no_weights_and_matter():
 
 
 @pytest.mark.parametrize("field", [{"position_embedding": "sinusoidal"}, LTR])
-@pytest.mark.parametrize("format", ["huggingface", "google", "kerashub"])
+@pytest.mark.parametrize("format", ["huggingface", "google"])
 def test_other_formats_refuse_what_they_cannot_say(field, format, tmp_path):
     with pytest.raises(
         ValueError, match=f'format="{format}" cannot hold (position_embedding|causal|pooled_token|the var)'

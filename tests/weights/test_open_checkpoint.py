@@ -20,12 +20,12 @@ def format_of(path):
 def saved(tmp_path_factory):
     """The same encoder in every format."""
     path = tmp_path_factory.mktemp("saved")
-    for format in ("kbert", "huggingface", "google", "kerashub"):
+    for format in ("kbert", "huggingface", "google"):
         save(make_model("encoder"), path / format, format)
     return path
 
 
-@pytest.mark.parametrize("format", ["kbert", "huggingface", "google", "kerashub"])
+@pytest.mark.parametrize("format", ["kbert", "huggingface", "google"])
 @pytest.mark.parametrize("place", ["it", "run/model"])
 def test_every_format_is_recognised_by_content(format, place, saved, tmp_path):
     shutil.copytree(saved / format, tmp_path / place)
@@ -33,7 +33,7 @@ def test_every_format_is_recognised_by_content(format, place, saved, tmp_path):
     assert format_of(str(tmp_path / place)) == format
 
 
-@pytest.mark.parametrize("format", ["kbert", "huggingface", "google", "kerashub"])
+@pytest.mark.parametrize("format", ["kbert", "huggingface", "google"])
 def test_every_format_keeps_a_vocabulary_with_an_empty_line(format, tmp_path):
     """As that of bert-base-japanese, whose other tokens keep their ids."""
     tokens = ["" if token == "bad" else token for token in VOCABULARY]
@@ -49,8 +49,6 @@ def test_every_format_keeps_a_vocabulary_with_an_empty_line(format, tmp_path):
     [
         ("kbert", "model.weights.h5"),
         ("kbert", "config.json"),
-        ("kerashub", "model.weights.h5"),
-        ("kerashub", "config.json"),
     ],
 )
 def test_a_file_stands_for_its_directory(saved, format, file):

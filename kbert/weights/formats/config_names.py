@@ -36,7 +36,6 @@ class ConfigNames:
         defaults: values of missing fields, as in the format's own config class.
         activations: the format's name → kbert's, where they differ. If a function has several names, the first is
             written.
-        num_labels: the format's name for the number of labels.
     """
 
     format: str
@@ -45,7 +44,6 @@ class ConfigNames:
     fixed_reason: str = "its code means"
     defaults: dict[str, Any] = dataclasses.field(default_factory=dict)
     activations: dict[str, str] | None = None
-    num_labels: str = "num_labels"
 
     def to_kbert(self, content: dict[str, Any], source: str) -> BertConfig:
         """The `BertConfig` that a config from the file `source` describes; the reader handles other entries."""
@@ -96,7 +94,7 @@ class ConfigNames:
 
     def size_names(self) -> dict[str, str]:
         """The format's names of the config's sizes and of the number of labels, by kbert's names."""
-        return {"num_labels": self.num_labels} | {name: self.fields[name] for name in SIZES}
+        return {"num_labels": "num_labels"} | {name: self.fields[name] for name in SIZES}
 
     def _write_activation(self, activation):
         for name, function in self.activations.items():

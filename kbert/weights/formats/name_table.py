@@ -5,7 +5,6 @@ D head width, N labels; digits are literal sizes.
 """
 
 import dataclasses
-import math
 import re
 from collections.abc import Iterable, Mapping
 
@@ -102,17 +101,6 @@ def sizes_of(config: BertConfig, num_labels: int | None = None) -> dict[str, int
         "2": 2,
     }
     return sizes if num_labels is None else {**sizes, "N": num_labels}
-
-
-def parameters_of(config: BertConfig) -> int:
-    """The number of parameters of an encoder with pooler; nothing is built for it."""
-    sizes = sizes_of(config)
-    one_layer = encoder_variables(dataclasses.replace(config, num_layers=1))
-
-    def size(variables):
-        return sum(math.prod(sizes[letter] for letter in VARIABLES[numbered(name)[0]]) for name in variables)
-
-    return size(one_layer) + (config.num_layers - 1) * size(BLOCK_VARIABLES)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -23,7 +23,7 @@ SIZES = dict(num_layers=6, hidden_dim=48, intermediate_dim=192)  # 700 kB, the l
 def larger(tmp_path_factory):
     """A model whose largest tensor is a small part of it, in every format."""
     model, path = make_model("encoder", **SIZES), tmp_path_factory.mktemp("larger")
-    for format in ("huggingface", "google", "kerashub"):
+    for format in ("huggingface", "google"):
         save(model, path / format, format)
     return path
 
@@ -52,7 +52,7 @@ class Sink:
         assert values.shape == self.shape
 
 
-@pytest.mark.parametrize("format", ["huggingface", "google", "kerashub"])
+@pytest.mark.parametrize("format", ["huggingface", "google"])
 def test_loading_holds_one_tensor_beside_the_model(larger, format):
     stored, model = open_checkpoint(larger / format), make_model("encoder", **SIZES)
     sinks = [Sink(variable) for variable in model.weights]
@@ -78,7 +78,7 @@ def test_writing_holds_one_tensor_beside_the_model(larger, tmp_path):
 def test_through_every_format_in_turn(name, tmp_path):
     """What all formats hold comes back bit for bit after all of them, and a second round writes the same bytes."""
     model = make_model(name, activation="gelu_tanh", layer_norm_epsilon=1e-12)
-    formats = ["huggingface", "kerashub", "kbert", "google", "huggingface"]
+    formats = ["huggingface", "kbert", "google", "huggingface"]
     save(model, tmp_path / "0", "google")
     for i, format in enumerate(formats, start=1):
         kbert.save_pretrained(load(tmp_path / str(i - 1)), tmp_path / str(i), format=format)

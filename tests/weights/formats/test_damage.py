@@ -126,24 +126,6 @@ HUGGINGFACE = {
     ),
 }
 H5 = "model.weights.h5"
-KERASHUB = {
-    "another model": (
-        edited("config.json", registered_name="keras_hub>RobertaBackbone"),
-        "kbert builds BERT, a BertBackbone. Received: RobertaBackbone",
-    ),
-    "quantised": (
-        with_entry("config.json", "config", dtype={"class_name": "DTypePolicyMap", "config": {}}),
-        r"quantised \(DTypePolicyMap\)",
-    ),
-    "truncated": (cut(H5, -999), f"{H5} is truncated or no HDF5 file"),
-    "truncated head": (cut("task.weights.h5", 2000), "task.weights.h5 is truncated or no HDF5 file"),
-    "no head": (deleted("task.weights.h5"), "No file at .*task.weights.h5"),
-    "softmax": (with_entry("task.json", "config", activation="softmax"), "activation='softmax' gives no logits"),
-    "short vocabulary": (
-        put_lines("assets/tokenizer/vocabulary.txt", VOCABULARY[:-1]),
-        r"\(25\). Received: 24 tokens",
-    ),
-}
 KBERT = {
     "missing file": (deleted("vocab.txt"), r"Missing: \['vocab.txt'\]"),
     "truncated weights": (cut(H5, -100), f"{H5} is damaged: expected \\d+ bytes. Received: \\d+"),
@@ -164,9 +146,9 @@ KBERT = {
     "broken manifest": (put("manifest.json", "{}"), "manifest.json is damaged"),
     "not a directory of ours": (edited("config.json", format="other"), "Expected a kbert directory"),
 }
-DAMAGE = {"google": GOOGLE, "huggingface": HUGGINGFACE, "kerashub": KERASHUB, "kbert": KBERT}
+DAMAGE = {"google": GOOGLE, "huggingface": HUGGINGFACE, "kbert": KBERT}
 CASES = [(format, kind) for format, kinds in DAMAGE.items() for kind in kinds]
-MISSING = {"no data", "no config", "no head", "missing file"}
+MISSING = {"no data", "no config", "missing file"}
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +159,6 @@ def sound(tmp_path_factory):
     def checkpoint(format):
         if format in ("google", "huggingface"):
             return GOLDEN / {"google": "google_pretraining", "huggingface": "hf_safetensors"}[format]
-        if format == "kerashub":
-            pytest.importorskip("keras_hub")
         path = tmp_path_factory.mktemp("sound") / format
         save(make_model("classification"), path, format)
         return path

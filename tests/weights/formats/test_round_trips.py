@@ -26,24 +26,11 @@ REFUSED = [
     ("huggingface", "masked_lm as KerasHub's", {}, "masked-LM head with activation and LayerNorm epsilon"),
     ("huggingface", "encoder", {"causal": True, "pooled_token": "last"}, "cannot hold pooled_token='last'"),
     ("huggingface", "similarity", {}, "a similarity model, which would be read as an encoder"),
-    ("kerashub", "encoder", {"activation": "gelu_erf"}, "activation='gelu_erf'.*means 'gelu_tanh' always"),
-    ("kerashub", "encoder", {"hidden_dropout": 0.2}, "one number `dropout`"),
-    ("kerashub", "encoder without pooler", {}, "without pooler: BertBackbone always has one"),
-    ("kerashub", "masked_lm with pooler", {}, r"\('gelu_erf', 1e-05\). Received: .*\('gelu_tanh', 1e-12\)"),
-    ("kerashub", "pretraining", {}, "next-sentence head"),
-    ("kerashub", "next_sentence", {}, "next-sentence head"),
-    ("kerashub", "span with pooler", {}, "span head"),
-    ("kerashub", "tagging", {}, "tagging head"),
-    ("kerashub", "multiple_choice", {}, "multiple-choice head"),
-    ("kerashub", "masked_lm, untied", {}, "untied decoder"),
-    ("kerashub", "similarity", {"attention_dropout": 0.1}, "a similarity model, which would be read as an encoder"),
 ]
 
 
 @pytest.mark.parametrize("format,name,fields,reason", REFUSED)
 def test_what_a_format_cannot_hold_is_refused(format, name, fields, reason, tmp_path):
-    if format == "kerashub":
-        pytest.importorskip("keras_hub")
     with pytest.raises(ValueError, match=f'format="{format}".*{reason}'):
         save(make_model(name, **fields), tmp_path / "out", format)
     assert not list(tmp_path.iterdir())
@@ -102,18 +89,6 @@ def test_hugging_face(name, tmp_path):
     assert files(tmp_path / "out") == files(tmp_path / "again")
 
 
-@pytest.mark.slow  # test_a_masked_lm and test_keras_hub_loads_what_kbert_writes of test_kerashub.py
-@pytest.mark.parametrize("name", ("encoder", "masked_lm as KerasHub's", "classification", "regression"))
-def test_kerashub(name, tmp_path):
-    pytest.importorskip("keras_hub")
-    fields = {"hidden_dropout": 0.2, "attention_dropout": 0.2, "num_segments": 3}
-    loaded = check_round_trip("kerashub", name, tmp_path, **fields)
-    report = measure_parity(loaded, tmp_path / "out")
-    assert "keras_hub" in report.against and max(report.differences.values()) < 1e-5
-    heads = set() if loaded.task == "encoder" else set(loaded.output)
-    assert set(report.differences) == {*(f"hidden_states/{i}" for i in range(3)), "pooled_output"} | heads
-
-
 def test_a_left_to_right_model_of_a_pretraining(tmp_path):
     check_round_trip("huggingface", "masked_lm", tmp_path, causal=True, pooled_token="last")  # as kbert.pretrain's
     config = json.loads((tmp_path / "out/config.json").read_text())
@@ -131,11 +106,11 @@ def test_a_pooler_that_has_no_part_can_be_left_out(tmp_path):
     assert_same_weights(load(tmp_path / "hf"), model)
 
 
-@pytest.mark.parametrize("format", ["kbert", "huggingface", "google", "kerashub"])
+@pytest.mark.parametrize("format", ["kbert", "huggingface", "google"])
 def test_a_multi_label_classifier_stays_one_or_is_refused(format, tmp_path):
     model = randomise(kbert.BertClassifier(tiny_config(), num_labels=3, multi_label=True))
     pipeline = kbert.build_pipeline(model, tiny_tokenizer(), labels=["a", "b", "c"], thresholds=[0.2, 0.5, 0.9])
-    if format in ("google", "kerashub"):
+    if format == "google":
         with pytest.raises(ValueError, match=f'format="{format}" cannot hold a multi-label classifier'):
             kbert.save_pretrained(pipeline, tmp_path / "it", format=format)
         assert not list(tmp_path.iterdir())

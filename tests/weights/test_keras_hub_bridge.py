@@ -1,24 +1,23 @@
-"""KerasHub's models, in memory and as presets: read, written, and what is odd in their files."""
+"""KerasHub's models, in memory and as presets that it opens and writes itself."""
 
 import importlib.util
-import json
-import shutil
-import sys
 
 import keras
 import numpy as np
 import pytest
 from helpers.hf_directory import edit
+from helpers.parity import measure_parity
 from helpers.paths import ROOT
+from helpers.run_recipe import run_kbert
+from helpers.slow_but import slow_but
 from helpers.stored_models import assert_same_weights, load, make_model, save, weights
 from helpers.tiny_bert import VOCABULARY, randomise, tiny_tokenizer
 
 import kbert
+from kbert.files import read_json
 from kbert.weights import from_keras_hub, to_keras_hub
-from kbert.weights.files.h5_file import H5File
-from kbert.weights.formats.kerashub import KerasHubVariables
-from kbert.weights.source import open_checkpoint
 
+HELD = ("encoder", "masked_lm as KerasHub's", "classification", "regression")
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("keras_hub") is None, reason="needs KerasHub")
 
 SIZES = dict(
@@ -67,7 +66,7 @@ def assert_close(ours, theirs):
 def both_ways(theirs, tmp_path, **overrides):
     """A model of KerasHub's, out of memory and out of a preset: equal, and equal to it when it is turned back."""
     theirs.save_to_preset(str(tmp_path / "preset"))
-    model, stored = from_keras_hub(theirs, **overrides), load(tmp_path / "preset", **overrides)
+    model, stored = from_keras_hub(theirs, **overrides), from_keras_hub(tmp_path / "preset", **overrides)
     assert_same_weights(model, stored)
     assert type(model) is type(stored) and model.config == stored.config
     assert model.pretrained.settings == stored.pretrained.settings
@@ -104,7 +103,6 @@ def test_a_backbone(backbone, tokenizer, tmp_path):
     assert both_ways(backbone, tmp_path).pretrained.tokenizer is None
     tokenizer.save_to_preset(str(tmp_path / "preset"))
     for encoder in (
-        load(tmp_path / "preset"),
         from_keras_hub(tmp_path / "preset"),
         from_keras_hub(backbone, tokenizer),
     ):
@@ -141,7 +139,7 @@ def test_a_masked_lm(hub, backbone, tokenizer, tmp_path):
     assert_close(model(fed, training=False)["mlm_logits"], theirs(fed))
     assert to_keras_hub(model)[0].preprocessor.sequence_length == 11
     assert from_keras_hub(theirs, task="encoder").task == "encoder"
-    pretraining = load(tmp_path / "preset", task="pretraining")  # the head keeps what belongs to its weights
+    pretraining = from_keras_hub(tmp_path / "preset", task="pretraining")  # the head keeps what belongs to its weights
     assert pretraining.head_activation == "gelu_erf"
     assert {r.variable.split("/")[0] for r in pretraining.pretrained.report.newly_initialised} == {"next_sentence_head"}
 
@@ -160,12 +158,14 @@ def test_a_text_classifier(hub, backbone, tokenizer, classes, task, tmp_path):
         assert set(kbert.build_pipeline(model).predict(["he saw"])["label"]) <= {"a", "b", "c"}
 
 
-def test_an_embedder_is_its_backbone_also_under_the_names_of_keras_nlp(hub, backbone, tmp_path):
-    hub.BertTextEmbedder(backbone).save_to_preset(str(tmp_path / "preset"))
-    edit(tmp_path / "preset/config.json", registered_name="keras_nlp>BertBackbone", module="keras_nlp.src.models")
-    stored = open_checkpoint(tmp_path / "preset")
-    assert stored.description.task == "encoder" and "a preset of BertTextEmbedder" in stored.remarks[0]
-    assert stored.vocabulary is None
+def test_an_embedder_is_its_backbone(hub, backbone, tmp_path):
+    embedder = hub.BertTextEmbedder(backbone)
+    embedder.save_to_preset(str(tmp_path / "preset"))
+    for source in (embedder, tmp_path / "preset"):
+        model = from_keras_hub(source)
+        assert model.task == "encoder" and "a BertTextEmbedder: its backbone" in model.pretrained.report.remarks[0]
+        assert model.pretrained.tokenizer is None
+        np.testing.assert_array_equal(model.weights[0], backbone.token_embedding.embeddings)
 
 
 def test_what_has_no_counterpart_is_refused(hub):
@@ -175,87 +175,99 @@ def test_what_has_no_counterpart_is_refused(hub):
         to_keras_hub(make_model("span with pooler"), tokenizer=tiny_tokenizer())
     with pytest.raises(FileNotFoundError, match="'no_such_preset' .*Without a network"):
         from_keras_hub("no_such_preset")
+    classifier = hub.BertTextClassifier(hub.BertBackbone(**SIZES), num_classes=3, activation="softmax")
+    with pytest.raises(ValueError, match="activation='softmax' gives no logits"):
+        from_keras_hub(classifier)
+    with pytest.raises(ValueError, match="give another `tokenizer`"):
+        from_keras_hub(classifier, vocabulary="vocab.txt")
+
+
+def test_lora_and_int8_are_refused(hub):
+    """Their kernels are not what the layers compute with."""
+    backbone = hub.BertBackbone(**SIZES)
+    backbone.enable_lora(2)
+    with pytest.raises(ValueError, match="without LoRA. Received: one with"):
+        from_keras_hub(backbone)
+    quantized = hub.BertBackbone(**SIZES)
+    quantized.quantize("int8")
+    with pytest.raises(ValueError, match="weights that are integers"):
+        from_keras_hub(quantized)
+
+
+def test_a_damaged_preset_and_one_of_another_model(backbone, tmp_path):
+    backbone.save_to_preset(str(tmp_path / "preset"))
+    weights = tmp_path / "preset/model.weights.h5"
+    weights.write_bytes(weights.read_bytes()[:-999])
+    with pytest.raises(ValueError, match="^from_keras_hub: KerasHub could not load a BERT from the preset .*preset"):
+        from_keras_hub(tmp_path / "preset")
+    with pytest.raises(ValueError, match="which is a KerasHub preset: kbert.weights.from_keras_hub opens it"):
+        load(tmp_path / "preset")
+    edit(tmp_path / "preset/config.json", registered_name="keras_hub>RobertaBackbone", class_name="RobertaBackbone")
+    with pytest.raises(ValueError, match="could not load a BERT"):
+        from_keras_hub(tmp_path / "preset")
 
 
 # What kbert writes.
 
-
-@pytest.mark.parametrize(
-    "name,cls",
-    [
-        ("masked_lm as KerasHub's", "BertMaskedLM"),
-        pytest.param("classification", "BertTextClassifier", marks=pytest.mark.slow),
-    ],
-)
-def test_keras_hub_loads_what_kbert_writes(hub, name, cls, tmp_path):
-    save(make_model(name), tmp_path / "out", "kerashub")
-    theirs = getattr(hub, cls).from_preset(str(tmp_path / "out"))
-    assert theirs.preprocessor.sequence_length == 17
-    texts = ["The film is GOOD."]
-    ids = [[int(i) for i in row] for row in theirs.preprocessor.tokenizer(texts)]
-    ours = load(tmp_path / "out").pretrained.tokenizer(texts).to_list()
-    assert ids == ours == [[VOCABULARY.index(t) for t in ("the", "film", "is", "good", ".")]]
-    again = hub.BertBackbone.from_preset(str(tmp_path / "out"))
-    np.testing.assert_array_equal(again.token_embedding.embeddings, theirs.backbone.token_embedding.embeddings)
+REFUSED = [
+    ("encoder", {"activation": "gelu_erf"}, "activation='gelu_erf'.*means 'gelu_tanh' always"),
+    ("encoder", {"hidden_dropout": 0.2}, "one number `dropout`"),
+    ("encoder without pooler", {}, "without pooler: BertBackbone always has one"),
+    ("masked_lm with pooler", {}, r"\('gelu_erf', 1e-05\). Received: .*\('gelu_tanh', 1e-12\)"),
+    ("pretraining", {}, "next-sentence head"),
+    ("next_sentence", {}, "next-sentence head"),
+    ("span with pooler", {}, "span head"),
+    ("tagging", {}, "tagging head"),
+    ("multiple_choice", {}, "multiple-choice head"),
+    ("masked_lm, untied", {}, "untied decoder"),
+    ("similarity", {"attention_dropout": 0.1}, "a similarity model, which would be read as an encoder"),
+]
 
 
-@pytest.fixture(scope="module")
-def _preset(tmp_path_factory):
-    path = tmp_path_factory.mktemp("kerashub") / "preset"
-    save(make_model("classification"), path, "kerashub")
-    return path
+@pytest.mark.parametrize("name,fields,reason", REFUSED)
+def test_what_kerashub_cannot_hold_is_refused(name, fields, reason):
+    with pytest.raises(ValueError, match=f'format="kerashub".*{reason}'):
+        to_keras_hub(make_model(name, **fields), tiny_tokenizer())
 
 
-@pytest.fixture
-def preset(_preset, tmp_path):
-    """A preset that kbert wrote, to be changed."""
-    return shutil.copytree(_preset, tmp_path / "preset")
+def test_special_tokens_of_ones_own_are_refused():
+    with pytest.raises(ValueError, match="no special tokens of one's own"):
+        to_keras_hub(make_model("encoder"), tiny_tokenizer(special_tokens_in_text=["good"]))
 
 
-def test_edited_labels_belong_to_the_head(preset):
-    task = json.loads((preset / "kbert_settings.json").read_text())["task"]
-    edit(preset / "kbert_settings.json", task=task | {"labels": ["one"]})
-    assert load(preset).pretrained.settings.task.labels is None
+# An encoder and a regressor: test_a_backbone, test_a_text_classifier.
+@pytest.mark.parametrize("name", slow_but(("masked_lm as KerasHub's", "classification"), HELD))
+def test_kerashub_computes_the_same(hub, name, tmp_path):
+    """From memory, and from a preset that kbert convert wrote; read back, every weight is equal."""
+    model = make_model(name, hidden_dropout=0.2, attention_dropout=0.2, num_segments=3)
+    save(model, tmp_path / "ours", "kbert")
+    run_kbert("convert", "--source", tmp_path / "ours", "--format", "kerashub", "--output", tmp_path / "preset")
+    report = measure_parity(model, tmp_path / "preset")
+    assert "keras_hub" in report.against and max(report.differences.values()) < 1e-5
+    heads = set() if model.task == "encoder" else set(model.output)
+    assert set(report.differences) == {*(f"hidden_states/{i}" for i in range(3)), "pooled_output"} | heads
+    report = tmp_path / "report.json"
+    source = ("--source", tmp_path / "preset", "--output", tmp_path / "again", "--report", report)
+    run_kbert("convert", *source)
+    again = load(tmp_path / "again")
+    assert_same_weights(again, model)
+    assert again.task == model.task and again.dropout == model.dropout
+    tokenizer = again.pretrained.tokenizer
+    assert (tokenizer.vocabulary, tokenizer.lowercase) == (VOCABULARY, True)
+    names = {row["variable"]: row["source"] for row in read_json(report)["read"]["variables"]}
+    assert names["encoder_block_1/attention/query/kernel"] == "transformer_layer_1/self_attention_layer/query/kernel"
+    if name != "encoder":
+        assert again.pretrained.settings.sequence_length == 17  # of its preprocessor
 
 
-def test_nothing_is_looked_up_by_name(preset):
-    """A class named in the files is compared with those known here, never imported."""
-    content = json.loads((preset / "config.json").read_text())
-    for name in ("os>system", "BertBackbone", "keras_hub>BertBackbone2"):
-        edit(preset / "config.json", registered_name=name, class_name=name, module="os")
-        with pytest.raises(ValueError, match="Expected a kbert directory|kbert builds BERT"):
-            load(preset)
-    edit(preset / "config.json", **(content | {"module": "no.such.module"}))
-    assert_same_weights(load(preset), make_model("classification"))
-
-
-def test_files_without_layer_names_are_loaded_by_kerashub(preset):
-    """As an older Keras wrote them."""
-    import h5py
-
-    expected = load(preset)
-    for name in ("model.weights.h5", "task.weights.h5"):
-        with h5py.File(preset / name, "a") as file:
-            file.visititems(lambda _, entry: entry.attrs.pop("name", None) and None)
-    assert isinstance(open_checkpoint(preset).tensors, KerasHubVariables)
-    assert_same_weights(load(preset), expected)
-
-
-def test_files_with_layer_names_are_read_directly(preset, monkeypatch):
-    monkeypatch.setitem(sys.modules, "keras_hub", None)  # KerasHub is not even needed
-    model = load(preset)
-    assert isinstance(open_checkpoint(preset).tensors, H5File)
-    assert_same_weights(model, make_model("classification"))
-
-
-def test_links_to_other_files_are_not_followed(preset, tmp_path):
-    import h5py
-
-    place = "layers/dense/vars/0"
-    with h5py.File(tmp_path / "secret.h5", "w") as file:
-        file["values"] = np.ones((12, 12), "float32")
-    with h5py.File(preset / "model.weights.h5", "a") as file:
-        del file[place]
-        file[place] = h5py.ExternalLink(str(tmp_path / "secret.h5"), "/values")
-    with pytest.raises(ValueError, match="is a link .ExternalLink"):
-        load(preset)
+def test_a_preset_is_replaced_only_on_demand(tmp_path):
+    save(make_model("encoder", num_layers=1), tmp_path / "ours", "kbert")
+    run = ("convert", "--source", tmp_path / "ours", "--format", "kerashub", "--output", tmp_path / "preset")
+    run_kbert(*run)
+    for more, message in ((), "overwrite"), (("--storage-dtype", "bfloat16"), "only format=.kbert. takes"):
+        with pytest.raises(SystemExit, match=message):
+            run_kbert(*run, *more)
+    run_kbert(*run, "--overwrite")
+    (tmp_path / "preset/notes.txt").write_text("")
+    with pytest.raises(SystemExit, match="notes.txt"):
+        run_kbert(*run, "--overwrite")

@@ -30,7 +30,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn
 
 from kbert.errors import UserError, user_errors
-from kbert.options import Options, check_option, fixed_by_model, into_groups, option_help, to_json
+from kbert.options import Options, Unfit, convert, fixed_by_model, grouped, must_be, option_help, to_json
 
 _LOGGER = logging.getLogger("kbert")
 REQUIRED = inspect.Parameter.empty
@@ -93,11 +93,11 @@ class Flag:
 
     def parse(self, text: str) -> Any:
         """The value that a word of the command line means."""
+        value = read_word(text, self.annotation)
         try:
-            return check_option("", self.path[-1], read_word(text, self.annotation), self.annotation)
-        except ValueError as error:
-            expected = str(error).partition(" must be ")[2] or str(error)
-            raise argparse.ArgumentTypeError(f"must be {expected}") from None
+            return convert(value, self.annotation)
+        except Unfit:
+            raise argparse.ArgumentTypeError(must_be(self.annotation, value)) from None
 
 
 def read_word(text: str, annotation: Any) -> Any:
@@ -165,40 +165,47 @@ def suggest(word: str, words: Sequence[str] | Mapping, otherwise: str) -> str:
     return f"Did you mean {near[0]}?" if near else otherwise
 
 
-class _Parser(argparse.ArgumentParser):
-    """Errors are one line, with the flag that was meant."""
+def parse_words(parser: argparse.ArgumentParser, argv: Sequence[str]) -> argparse.Namespace:
+    """The parsed words; a wrong flag or value ends the program with status 2, after one line."""
+    try:
+        words, unknown = parser.parse_known_args(argv)
+    except argparse.ArgumentError as error:
+        refuse(f"{error.argument_name.split('/')[0]} {error.message}")
+    if unknown:
+        flag = unknown[0].split("=")[0]
+        flags = [string for action in parser._actions for string in action.option_strings]
+        meant = suggest(flag, flags, f"See {parser.prog} --help")
+        refuse(f"unknown flag {flag}. {meant}" if flag.startswith("-") else f"unexpected {flag!r}. {meant}")
+    return words
 
-    def error(self, message: str) -> NoReturn:
-        if unknown := re.match(r"unrecognized arguments: (--?[^\s=]+)", message):
-            flags = [string for action in self._actions for string in action.option_strings]
-            message = f"unknown flag {unknown[1]}. {suggest(unknown[1], flags, f'See {self.prog} --help')}"
-        elif choice := re.match(r"argument \S+: invalid choice: '(.*?)' \(choose from (.*)\)", message):
-            words = re.findall(r"[\w-]+", choice[2])
-            message = f"{self.prog}: unknown {choice[1]!r}. {suggest(choice[1], words, f'Known: {choice[2]}')}"
-        message = re.sub(r"^argument (\S+?)(?:, \S+)*: ", r"\1 ", message)
-        self.exit(2, f"error: {message}\n")
+
+def refuse(message: str) -> NoReturn:
+    """Ends the program after a wrong command line: with one line, and status 2."""
+    print(f"error: {message}", file=sys.stderr)
+    sys.exit(2)
 
 
 def make_parser(prog: str, command: Command, task_class: type | None = None) -> argparse.ArgumentParser:
     """The parser of a command, for one class of task objects where it has a task."""
     doc = inspect.getdoc(command.verb) or ""
     description = (command.about or re.split(r"\n(?=Args:|Returns:|Raises:)", doc)[0]).strip()
-    parser = _Parser(
+    parser = argparse.ArgumentParser(
         prog=prog,
         usage=" ".join([prog, *(name.upper() for name in command.positional), "[flags]"]),
         description=description.replace("``", ""),
         epilog=textwrap.dedent(command.epilog).strip() or None,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
+        exit_on_error=False,
     )
     groups = {(): parser.add_argument_group("arguments")}
     task_flags = [] if task_class is None else [*flags_of(task_class)]
     if command.partial_task and isinstance(task_class, type):
         fixed = fixed_by_model(task_class)
         task_flags = [flag for flag in task_flags if flag.path[-1] not in fixed]
-    own = {flag.path for flag in task_flags}
+    own = {flag.name for flag in task_flags}
     for flag in flags_of(command.verb, command.positional):
-        if (flag.path == ("task",) and command.tasks is not None) or flag.path in own:
+        if (flag.path == ("task",) and command.tasks is not None) or flag.name in own:
             continue
         group = groups.setdefault(flag.path[:-1], None) or parser.add_argument_group(".".join(flag.path[:-1]))
         groups[flag.path[:-1]] = group
@@ -307,7 +314,7 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
             config["task"] = {"task": "glue", "name": name}
         task_class, prog, argv = _choose_task(prog, command, argv, config)
     parser = make_parser(prog, command, task_class)
-    words = parser.parse_args(argv)
+    words = parse_words(parser, argv)
     values = dict(config)
     if beam_flags:
         values["beam_flags"] = beam_flags
@@ -322,7 +329,7 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
         else:
             values[place] = value
     try:
-        values = into_groups(prog, inspect.signature(command.verb), values)
+        values = grouped(command.verb, values)
     except TypeError as error:
         raise ValueError(f"--config {words.config}: {error}") from None
     if task_class is not None:
@@ -333,7 +340,7 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
     for name, parameter in parameters.items():
         if parameter.default is REQUIRED and name not in values and parameter.kind is not parameter.VAR_KEYWORD:
             flag = name.upper() if name in command.positional else f"--{name.replace('_', '-')}"
-            parser.error(f"{flag} is required. See {prog} --help")
+            refuse(f"{flag} is required. See {prog} --help")
     if words.print_config:
         print_config(command, values, task_class)
         sys.exit()
@@ -353,10 +360,17 @@ def _choose_task(prog: str, command: Command, argv: list[str], config: Mapping):
         return tasks[argv[0]], f"{prog} {argv[0]}", argv[1:]
     if config.get("task", {}).get("task") in tasks:
         return tasks[config["task"]["task"]], prog, argv
-    parser = _Parser(prog=prog, description=command.summary, usage=f"{prog} TASK [--help] [flags]", allow_abbrev=False)
-    parser.add_argument("task", metavar="TASK", choices=tuple(tasks), help=", ".join(tasks))
-    if inspect.signature(command.verb).parameters["task"].default is REQUIRED or argv in (["--help"], ["-h"]):
-        parser.parse_args(argv[:1])
+    is_required = inspect.signature(command.verb).parameters["task"].default is REQUIRED
+    if argv in (["--help"], ["-h"]):
+        usage = f"{prog} TASK [--help] [flags]"
+        parser = argparse.ArgumentParser(prog=prog, description=command.summary, usage=usage)
+        parser.add_argument("task", metavar="TASK", help=", ".join(tasks))
+        parser.parse_args(["--help"])
+    if is_required:
+        if not argv:
+            refuse(f"TASK is required. See {prog} --help")
+        meant = suggest(argv[0], tasks, f"Known: {', '.join(tasks)}")
+        refuse(f"{prog}: unknown {argv[0]!r}. {meant}")
     return None, prog, argv
 
 
@@ -376,13 +390,14 @@ def print_config(command: Command, values: Mapping[str, Any], task_class: type |
 
 
 def _all_values(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of all flags, given or by default, as JSON holds them."""
-    flags = {flag.path[0] for flag in flags_of(command.verb, command.positional)}
-    return {
-        name: to_json(values.get(name, parameter.default))
-        for name, parameter in inspect.signature(command.verb).parameters.items()
-        if name in flags and (name in values or parameter.default is not REQUIRED)
-    }
+    """The values of all flags by name, given or by default, as JSON holds them."""
+    flat = {}
+    for flag in flags_of(command.verb, command.positional):
+        place, *field = flag.path
+        value = getattr(values[place], field[0]) if field and place in values else values.get(place, flag.default)
+        if value is not REQUIRED:
+            flat[flag.path[-1]] = to_json(value)
+    return flat
 
 
 def _run_of(command: Command, values: Mapping[str, Any], prog: str) -> contextlib.AbstractContextManager:

@@ -53,24 +53,29 @@ def check_option(owner: str, name: str, value: Any, annotation: Any) -> Any:
     `Options`, for which a mapping of its fields counts as well. Other annotations are not checked.
     """
     try:
-        return _convert(value, annotation)
-    except _Unfit:
-        expected = describe_type(annotation)
-    raise ValueError(f"{owner}: `{name}` must be {expected}. Received: {shown(value)}")
+        return convert(value, annotation)
+    except Unfit:
+        raise ValueError(f"{owner}: `{name}` {must_be(annotation, value)}") from None
 
 
-class _Unfit(Exception):
+def must_be(annotation: Any, value: Any) -> str:
+    """The end of a message about a value that does not have the type: "must be …. Received: …"."""
+    return f"must be {describe_type(annotation)}. Received: {shown(value)}"
+
+
+class Unfit(Exception):
     """A value is not of the type."""
 
 
-def _convert(value, annotation):
+def convert(value: Any, annotation: Any) -> Any:
+    """The value in the type, as `check_option` returns it; `Unfit` if it is not of the type."""
     origin = typing.get_origin(annotation)
     arguments = typing.get_args(annotation)
     if origin is Annotated:
-        value = _convert(value, arguments[0])
+        value = convert(value, arguments[0])
         for bounds in arguments[1:]:
             if isinstance(bounds, Bounds) and not is_within(value, bounds.interval):
-                raise _Unfit
+                raise Unfit
         return value
     if origin in (typing.Union, types.UnionType):
         return _convert_to_one_of(value, arguments)
@@ -80,8 +85,8 @@ def _convert(value, annotation):
         return _convert_items(value, origin, arguments)
     if origin in (dict, Mapping):
         if not isinstance(value, Mapping):
-            raise _Unfit
-        return {_convert(key, arguments[0]): _convert(item, arguments[1]) for key, item in value.items()}
+            raise Unfit
+        return {convert(key, arguments[0]): convert(item, arguments[1]) for key, item in value.items()}
     return _convert_plain(value, annotation)
 
 
@@ -92,49 +97,49 @@ def _convert_plain(value, annotation):
         try:
             return check_bool(value, "")
         except ValueError:
-            raise _Unfit from None
+            raise Unfit from None
     if annotation in (int, float):
         number = numbers.Integral if annotation is int else numbers.Real
         is_number = isinstance(value, number) and not isinstance(value, bool)
         if not is_number or not -math.inf < value < math.inf:
-            raise _Unfit
+            raise Unfit
         try:
             return annotation(value)
         except OverflowError:  # an integer beyond all floats
-            raise _Unfit from None
+            raise Unfit from None
     if annotation is None:
         annotation = type(None)
     if issubclass(annotation, Options) and isinstance(value, Mapping):
         return annotation(**value)
     if not isinstance(value, annotation):
-        raise _Unfit
+        raise Unfit
     return value
 
 
 def _convert_to_one_of(value, annotations):
     for annotation in annotations:
         try:
-            return _convert(value, annotation)
-        except _Unfit:
+            return convert(value, annotation)
+        except Unfit:
             continue
-    raise _Unfit
+    raise Unfit
 
 
 def _convert_choice(value, choices):
     for choice in choices:
         if type(value) is type(choice) and value == choice:
             return value
-    raise _Unfit
+    raise Unfit
 
 
 def _convert_items(value, origin, annotations):
     if not isinstance(value, list | tuple):
-        raise _Unfit
+        raise Unfit
     if origin is tuple and annotations[-1:] != (Ellipsis,):
         if len(value) != len(annotations):
-            raise _Unfit
-        return tuple(_convert(item, inner) for item, inner in zip(value, annotations, strict=True))
-    items = [_convert(item, annotations[0]) for item in value]
+            raise Unfit
+        return tuple(convert(item, inner) for item, inner in zip(value, annotations, strict=True))
+    items = [convert(item, annotations[0]) for item in value]
     return tuple(items) if origin is tuple else items
 
 
@@ -289,8 +294,12 @@ def _meant(name, parameters) -> str:
         group = parameter.annotation
         if _is_group(group) and name in (field.name for field in dataclasses.fields(group)):
             return f"It is a field of `{parameter.name}`: {parameter.name}={group.__name__}({name}=…)"
-    near = difflib.get_close_matches(name, parameters, 1)
-    return f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(parameters)}"
+    return _nearest(name, parameters)
+
+
+def _nearest(name, names) -> str:
+    near = difflib.get_close_matches(name, names, 1)
+    return f"Did you mean `{near[0]}`?" if near else f"Known: {', '.join(names)}"
 
 
 def _is_group(annotation) -> bool:
@@ -318,6 +327,29 @@ def record(function: Callable, arguments: Mapping[str, Any]) -> dict[str, Any]:
             value = arguments[name]
             recorded |= value.to_json() if isinstance(value, Options) else {name: to_json(value)}
     return recorded
+
+
+def grouped(function: Callable, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of a call, with the fields of groups in their groups: the opposite of `record`.
+
+    Raises:
+        TypeError: an unknown name; the message has the option that was probably meant.
+    """
+    parameters = inspect.signature(function).parameters
+    groups = {name: each.default for name, each in parameters.items() if isinstance(each.default, Options)}
+    owners = {field.name: name for name, group in groups.items() for field in dataclasses.fields(group)}
+    arguments: dict[str, Any] = {}
+    for name, value in values.items():
+        if name in groups and isinstance(value, Mapping):
+            arguments[name] = dataclasses.replace(arguments.get(name, groups[name]), **value)
+        elif name in parameters:
+            arguments[name] = value
+        elif name in owners:
+            group = owners[name]
+            arguments[group] = dataclasses.replace(arguments.get(group, groups[group]), **{name: value})
+        else:
+            raise TypeError(f"unknown option `{name}`. {_nearest(name, [*parameters, *owners])}")
+    return arguments
 
 
 class Arguments(types.SimpleNamespace):

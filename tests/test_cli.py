@@ -131,6 +131,7 @@ def test_one_word_of_a_list_that_may_be_a_string_is_the_string():
         (["a", "--keep", "worst"], "--keep must be one of ('best', 'last'). Received: 'worst'"),
         (["a", "--rate", "2"], "--rate must be a number in (0, 1]. Received: 2"),
         (["a", "--steps"], "--steps expected one argument"),
+        (["a", "--packed=3"], "--packed ignored explicit argument '3'"),
         ([], "CORPUS is required. See kbert train --help"),
     ],
 )
@@ -216,7 +217,7 @@ def test_a_wrong_configuration_is_an_error(tmp_path):
     path = tmp_path / "run.yaml"
     wrong_inputs(
         lambda text: path.write_text(text) and parse("a", "--config", str(path)),
-        ("stepz: 3", "got an unknown argument `stepz`. Did you mean `steps`"),
+        ("stepz: 3", "run.yaml: unknown option `stepz`. Did you mean `steps`"),
         ("- 3", "expected names with values"),
         ("a: [", "expected YAML or JSON"),
     )
@@ -244,6 +245,22 @@ def test_a_task_comes_first_and_its_fields_are_flags(tmp_path, capsys):
     with pytest.raises(SystemExit):
         parse("--help", command=FINETUNE)
     assert "reviews" in capsys.readouterr().out
+
+
+def test_a_task_that_is_missing_or_unknown_is_one_line(capsys):
+    def tag(task, *, source: str | None = None):
+        """Tags."""
+
+    command = Command(verb=tag, tasks=lambda: {"reviews": Reviews, "spans": Reviews})
+    for words, message in (
+        ([], "TASK is required. See kbert train --help"),
+        (["review"], "kbert train: unknown 'review'. Did you mean reviews?"),
+        (["qqqq"], "kbert train: unknown 'qqqq'. Known: reviews, spans"),
+        (["spans", "b"], "unexpected 'b'. See kbert train spans --help"),
+    ):
+        with pytest.raises(SystemExit) as error:
+            parse(*words, command=command)
+        assert (error.value.code, capsys.readouterr().err) == (2, f"error: {message}\n")
 
 
 def test_run_command_prints_the_report_and_json(capsys):

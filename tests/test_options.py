@@ -19,6 +19,7 @@ from kbert.options import (
     PathLike,
     Peak,
     checked,
+    grouped,
     option_help,
     record,
     verb,
@@ -201,3 +202,16 @@ def test_a_checked_function_names_what_is_wrong():
 def test_settings_have_the_flags_of_the_arguments_that_are_recorded():
     settings, _ = fit("model", masking=Masks(mask_rate=0.5, phases=((8, 1.0),)), output="runs/x", log=3)
     assert settings == {"steps": 3, "rate": None, "layers": [], "mask_rate": 0.5, "phases": [[8, 1.0]], "path": None}
+
+
+def test_recorded_settings_are_the_arguments_of_the_same_call():
+    settings, _ = fit("model", steps=5, masking=Masks(mask_rate=0.5))
+    assert grouped(fit, settings) == {
+        "steps": 5,
+        "rate": None,
+        "layers": [],
+        "masking": Masks(mask_rate=0.5),
+    }
+    assert fit("model", **grouped(fit, settings))[0] == settings
+    with pytest.raises(TypeError, match="unknown option `mask_rat`. Did you mean `mask_rate`"):
+        grouped(fit, {"mask_rat": 0.5})

@@ -57,7 +57,10 @@ def reference_page(package) -> str:
     """The page of a package: its docstring, and each public name with signature and docstring."""
     lines = [f"# {package.__name__}", "", inspect.getdoc(package), "", "```{eval-rst}"]
     for name in package.__all__:
-        kind = "autoclass" if inspect.isclass(getattr(package, name)) else "autofunction"
+        found = getattr(package, name)
+        if inspect.ismodule(found):  # it has a page of its own
+            continue
+        kind = "autoclass" if inspect.isclass(found) else "autofunction"
         lines += [f".. {kind}:: {package.__name__}.{name}", *["   :no-index:"] * (package is kbert), ""]
     return "\n".join([*lines, "```", ""])
 

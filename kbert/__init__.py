@@ -5,12 +5,13 @@ costs nothing and the model side (config, layers, optim, models) never pulls in 
 after kbert, its start-up messages are hidden; the environment variable ``TF_CPP_MIN_LOG_LEVEL=0`` shows them.
 """
 
+import lazy_loader as lazy
+
 from kbert.import_hooks import explain_legacy_keras, quiet_tensorflow, register_saved_classes
-from kbert.lazy import lazy_exports
 
 __version__ = "0.1.0"
 
-__all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
 register_saved_classes()
 quiet_tensorflow()
 explain_legacy_keras()

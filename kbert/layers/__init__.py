@@ -1,5 +1,5 @@
 """Batches to hidden states; keras.ops only."""
 
-from kbert.lazy import lazy_exports
+import lazy_loader as lazy
 
-__all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

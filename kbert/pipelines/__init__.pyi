@@ -1,3 +1,3 @@
-from kbert.pipelines.pipeline import Pipeline as Pipeline
-from kbert.pipelines.registry import register_task as register_task
-from kbert.pipelines.settings import ModelSettings as ModelSettings
+from .pipeline import Pipeline as Pipeline
+from .registry import register_task as register_task
+from .settings import ModelSettings as ModelSettings

@@ -1,7 +1,7 @@
-from kbert.preprocessing.fill_mask_preprocessor import FillMaskPreprocessor as FillMaskPreprocessor
-from kbert.preprocessing.preprocessor import ChoicePreprocessor as ChoicePreprocessor
-from kbert.preprocessing.preprocessor import Preprocessor as Preprocessor
-from kbert.preprocessing.preprocessor import TextPreprocessor as TextPreprocessor
-from kbert.preprocessing.window_preprocessors import DocumentPreprocessor as DocumentPreprocessor
-from kbert.preprocessing.window_preprocessors import SpanPreprocessor as SpanPreprocessor
-from kbert.preprocessing.window_preprocessors import TaggingPreprocessor as TaggingPreprocessor
+from .fill_mask_preprocessor import FillMaskPreprocessor as FillMaskPreprocessor
+from .preprocessor import ChoicePreprocessor as ChoicePreprocessor
+from .preprocessor import Preprocessor as Preprocessor
+from .preprocessor import TextPreprocessor as TextPreprocessor
+from .window_preprocessors import DocumentPreprocessor as DocumentPreprocessor
+from .window_preprocessors import SpanPreprocessor as SpanPreprocessor
+from .window_preprocessors import TaggingPreprocessor as TaggingPreprocessor

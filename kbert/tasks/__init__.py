@@ -2,10 +2,11 @@
 
 import functools
 
-from kbert.lazy import lazy_exports
+import lazy_loader as lazy
+
 from kbert.pipelines.registry import register_task
 
-__all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)
 _WORDS = {
     "encoder": "Encoder",
     "pretraining": "Pretraining",

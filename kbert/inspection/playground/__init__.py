@@ -3,6 +3,6 @@
 Importing this costs nothing: TensorFlow is imported when a page first asks for something.
 """
 
-from kbert.lazy import lazy_exports
+import lazy_loader as lazy
 
-__all__, __getattr__, __dir__ = lazy_exports(__name__, __file__)
+__getattr__, __dir__, __all__ = lazy.attach_stub(__name__, __file__)

@@ -1,2 +1,2 @@
-from kbert.inspection.playground.app import PlaygroundApp as PlaygroundApp
-from kbert.inspection.playground.app import PlaygroundServer as PlaygroundServer
+from .app import PlaygroundApp as PlaygroundApp
+from .app import PlaygroundServer as PlaygroundServer

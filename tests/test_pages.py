@@ -284,7 +284,6 @@ def test_every_call_of_the_migration_page_runs(tmp_path, monkeypatch):
     assert (tmp_path / "saved_models/strings/1/saved_model.pb").is_file()
     with contextlib.redirect_stdout(io.StringIO()):
         assert kbert.load_pretrained("out").task == "classification"
-        assert kbert.load_pretrained("as-google").task == "pretraining"
         assert kbert.weights.from_keras_hub("preset").task == "masked_lm"
 
 

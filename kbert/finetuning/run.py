@@ -9,8 +9,8 @@ import keras
 
 from kbert.inspection.board.tensor_board import TensorBoard, run_board
 from kbert.training.run_directory import RunDirectory
-from kbert.weights.source import CHECKPOINTS
 from kbert.weights.step_checkpoint import write_description
+from kbert.weights.step_paths import CHECKPOINTS
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel

@@ -14,8 +14,8 @@ from kbert.checks import check_directory
 from kbert.files import remove_partial, storable, write_directory, write_json
 from kbert.keras_compat import strategy_scope
 from kbert.training.logs import is_chief
-from kbert.weights.source import CHECKPOINTS, checkpoint_name, checkpoint_paths, checkpoint_step
 from kbert.weights.step_checkpoint import ARRAYS, MANIFEST, VALUES, read_step_checkpoint
+from kbert.weights.step_paths import CHECKPOINTS, checkpoint_name, checkpoint_paths, checkpoint_step
 
 _LOGGER = logging.getLogger("kbert")
 

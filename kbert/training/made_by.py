@@ -18,15 +18,9 @@ from kbert.versions import versions
 from kbert.weights.formats.kbert import MANIFEST, is_kbert_directory
 from kbert.weights.formats.registry import recognize_format
 from kbert.weights.origin import Origin, set_origin, stored_origin
-from kbert.weights.source import (
-    checkpoint_step,
-    download_from_hub,
-    is_hub_name,
-    is_step_checkpoint,
-    snapshot_commit,
-    split_revision,
-)
+from kbert.weights.source import download_from_hub, is_hub_name, snapshot_commit, split_revision
 from kbert.weights.step_checkpoint import ARRAYS
+from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
 
 if TYPE_CHECKING:
     import keras

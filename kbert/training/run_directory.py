@@ -30,7 +30,7 @@ from kbert.training.made_by import (
     run_record,
 )
 from kbert.versions import versions
-from kbert.weights.source import CHECKPOINTS, checkpoint_paths, checkpoint_step
+from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step
 
 if TYPE_CHECKING:
     from kbert.training.hardware import Hardware

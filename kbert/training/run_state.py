@@ -18,7 +18,7 @@ from kbert.training.flops import batch_flops
 from kbert.training.logs import History, best_step, is_chief, optimizer_logs, readable_logs
 from kbert.training.memory import batch_shape
 from kbert.training.time_budget import TimeBudget
-from kbert.weights.source import CHECKPOINTS
+from kbert.weights.step_paths import CHECKPOINTS
 
 
 @dataclasses.dataclass(frozen=True)

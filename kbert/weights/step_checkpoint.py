@@ -16,7 +16,7 @@ from kbert.weights.description import ModelDescription
 from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.formats.kbert import CONFIG, VOCABULARY, kbert_config, read_kbert_config, read_kbert_vocabulary
 from kbert.weights.report import LoadReport, all_loaded, transfer
-from kbert.weights.source import DESCRIPTION, checkpoint_step
+from kbert.weights.step_paths import DESCRIPTION, checkpoint_step
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel

@@ -25,7 +25,8 @@ from kbert.serving.exported_pipeline import ExportedPipeline
 from kbert.text.tokenizer import BertTokenizer
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
-from kbert.weights.source import checkpoint_step, is_step_checkpoint, local_source
+from kbert.weights.source import local_source
+from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel

@@ -15,7 +15,8 @@ from kbert.inspection.playground.app import first_line
 from kbert.pipelines.registry import task_class, task_names
 from kbert.serving.saved_model_file import find_export
 from kbert.tasks.task import Task
-from kbert.weights.source import CHECKPOINTS, checkpoint_paths, checkpoint_step, find_step_checkpoint, open_checkpoint
+from kbert.weights.source import open_checkpoint
+from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step, find_step_checkpoint
 
 _LOGGER = logging.getLogger("kbert")
 _DEEPEST = 6  # levels below a log directory

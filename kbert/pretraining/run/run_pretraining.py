@@ -37,7 +37,7 @@ from kbert.training.run_directory import check_output, open_run
 from kbert.training.time_budget import Forecast, TimeBudget
 from kbert.weights.formats.google import VOCABULARY
 from kbert.weights.report import log_dropout
-from kbert.weights.source import CHECKPOINTS, DESCRIPTION
+from kbert.weights.step_paths import CHECKPOINTS, DESCRIPTION
 
 if TYPE_CHECKING:
     from kbert.models.pretrainer import BertPretrainer

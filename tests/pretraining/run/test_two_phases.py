@@ -20,8 +20,8 @@ from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.run import run_pretraining
 from kbert.training.made_by import identify_inputs
 from kbert.training.time_budget import TimeBudget
-from kbert.weights.source import find_step_checkpoint
 from kbert.weights.step_checkpoint import ARRAYS, read_step_checkpoint
+from kbert.weights.step_paths import find_step_checkpoint
 
 pytestmark = pytest.mark.usefixtures("same_data")
 _RUN = pytest.mark.slow  # half a minute; phases: training/test_stages.py; a run: test_pretrain.py, test_given_models.py

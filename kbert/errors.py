@@ -20,6 +20,10 @@ class SetupError(UserError, RuntimeError):
     """The devices, workers, packages or the Keras backend of this process cannot do what was asked for."""
 
 
+class MissingPackage(UserError, ImportError):
+    """A package that kbert uses where it is installed is not."""
+
+
 class UnreadableInput(UserError, ValueError):
     """A file that a dataset reads is damaged; the message names the file."""
 

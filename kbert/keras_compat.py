@@ -8,14 +8,18 @@ drops the same positions on all replicas), the losses (Keras divides by the numb
 
 import contextlib
 import functools
+import importlib.util
 import os
 import pathlib
 import random
 import tempfile
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import keras
+
+from kbert.errors import MissingPackage
 
 if TYPE_CHECKING:
     import tensorflow as tf
@@ -28,6 +32,23 @@ else:
 
         Where it is an argument, also a NumPy array, and what else `keras.ops.convert_to_tensor` takes.
         """
+
+
+def import_tensorflow_text() -> types.ModuleType:
+    """The module tensorflow_text; an ImportError that names the environment variable with which it cannot be imported.
+
+    It imports `tf.keras`. TensorFlow says then that Keras cannot be imported, and to check that it is installed.
+    """
+    value = os.environ.get("TF_USE_LEGACY_KERAS")
+    if value in ("1", "true", "True") and importlib.util.find_spec("tf_keras") is None:
+        raise MissingPackage(
+            f"TF_USE_LEGACY_KERAS={value} makes TensorFlow look for Keras 2 (tf_keras), which is not installed, and "
+            "tensorflow-text cannot be imported without it. kbert uses Keras 3: unset the variable.",
+            name="tf_keras",
+        )
+    import tensorflow_text
+
+    return tensorflow_text
 
 
 class FreshFunctions:

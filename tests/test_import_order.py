@@ -13,12 +13,12 @@ from helpers.paths import ROOT
 from helpers.run_python import assert_imports_none
 
 ROOMS = (
-    "import_hooks versions aliases errors checks options files locks stateless_random keras_compat xla "
+    "saved_classes versions aliases errors checks options files locks stateless_random keras_compat xla "
     "config text corpus pretraining preprocessing layers optim models answers pipelines weights training inspection "
     "tasks finetuning pretraining.run serving inspection.playground cli commands __main__"
 ).split()
 BACKEND_NEUTRAL = (
-    "import_hooks versions aliases errors checks options files locks keras_compat xla config layers optim models"
+    "saved_classes versions aliases errors checks options files locks keras_compat xla config layers optim models"
 ).split()
 
 

@@ -53,5 +53,5 @@ def test_load_model(files, imports):
 def test_a_class_that_is_there_stays():
     own, table = kbert.BertClassifier, keras.saving.get_custom_objects()
     assert table["kbert>BertClassifier"] is own
-    kbert.import_hooks.register_saved_classes()
+    kbert.saved_classes.register_saved_classes()
     assert table["kbert>BertClassifier"] is own

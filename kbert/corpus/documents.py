@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 from kbert.checks import shown
 from kbert.corpus.corpus_files import find_files, is_parquet, open_texts
+from kbert.errors import MissingPackage
 from kbert.options import CorpusFormat
 
 _LOGGER = logging.getLogger("kbert")
@@ -127,7 +128,7 @@ def _parquet_texts(path):
         import pyarrow.parquet
     except ImportError as error:
         message = f"{path} is a Parquet file, which needs pyarrow: pip install pyarrow"
-        raise ImportError(message, name="pyarrow") from error
+        raise MissingPackage(message, name="pyarrow") from error
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             names = file.schema_arrow.names

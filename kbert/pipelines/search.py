@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kbert.checks import check_positive
+from kbert.errors import MissingPackage
 from kbert.files import atomic_file
 
 if TYPE_CHECKING:
@@ -186,7 +187,7 @@ def _import_faiss():
         import faiss
     except ImportError as error:
         message = "SearchIndex needs faiss: pip install faiss-cpu, which the extra `search` of kbert installs"
-        raise ImportError(message, name="faiss") from error
+        raise MissingPackage(message, name="faiss") from error
     return faiss
 
 

@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from kbert.checks import check_path
 from kbert.files import read_json, sha256
-from kbert.keras_compat import without_pattern
+from kbert.keras_compat import import_tensorflow_text, without_pattern
 from kbert.pipelines.pipeline import Pipeline, check_columns_taken
 from kbert.pipelines.registry import task_class
 from kbert.preprocessing.strings import as_text, column_names, string_columns
@@ -47,8 +47,7 @@ class ExportedPipeline:
     """
 
     def __init__(self, directory: str | os.PathLike) -> None:
-        import tensorflow_text  # noqa: F401  registers the ops of tokenizers
-
+        import_tensorflow_text()  # registers the ops of tokenizers
         self.path = find_export(check_path(directory, "ExportedPipeline: `directory`"))
         if self.path is None:
             raise FileNotFoundError(f"Expected a SavedModel, such as saved_models/NAME/1. Received: {directory}")

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from kbert.checks import check_bool, check_integers
+from kbert.errors import MissingPackage
 from kbert.tasks.stored_texts import StoredTexts
 from kbert.tasks.table import place
 
@@ -88,7 +89,7 @@ class Examples(abc.ABC):
         try:
             import pandas as pd  # not above: kbert does not depend on it
         except ImportError as error:
-            raise ImportError("to_dataframe needs pandas: pip install pandas", name="pandas") from error
+            raise MissingPackage("to_dataframe needs pandas: pip install pandas", name="pandas") from error
 
         return pd.DataFrame(self._rows())
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from kbert.checks import check_path, is_missing, shown, warn_of_empty_texts
+from kbert.errors import MissingPackage
 from kbert.files import check_file, parse_json
 from kbert.options import PathLike
 from kbert.tasks.stored_texts import store_columns
@@ -427,7 +428,7 @@ def _arrow_rows(path, columns, optional) -> Iterator[tuple[int, list]]:
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError as error:
-        raise ImportError(f"{path} needs pyarrow: pip install pyarrow", name="pyarrow") from error
+        raise MissingPackage(f"{path} needs pyarrow: pip install pyarrow", name="pyarrow") from error
     check_file(path, "a table")
     try:
         if path.suffix.lower() == ".parquet":

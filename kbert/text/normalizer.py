@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from kbert.keras_compat import import_tensorflow_text
+
 # RE2's classes: Cc, Cf = control and format characters, Mn = non-spacing marks, P = punctuation, Z = spaces.
 _PLAIN = r"[\t\n\r -~]*"
 _VALID = r"[\x00-\x{D7FF}\x{E000}-\x{10FFFF}]*"
@@ -107,9 +109,7 @@ class Normalizer:
         if self.lowercase:
             strings = self._lower(strings)
         if self.strip_accents:
-            import tensorflow_text
-
-            decomposed = tensorflow_text.normalize_utf8(order_marks(strings), "NFD")
+            decomposed = import_tensorflow_text().normalize_utf8(order_marks(strings), "NFD")
             strings = tf.strings.regex_replace(decomposed, r"\p{Mn}+", "")
         return strings
 

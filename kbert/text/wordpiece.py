@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import tensorflow as tf
 
+from kbert.keras_compat import import_tensorflow_text
 from kbert.text.normalizer import traced_once
 from kbert.text.vocabulary import UNK
 
@@ -40,7 +41,7 @@ class WordPiece:
         split_words: bool = False,
         max_word_length: int = 200,
     ):
-        import tensorflow_text
+        tensorflow_text = import_tensorflow_text()
 
         aliases = aliases or {}
         words = _matchable(vocabulary) + list(aliases)

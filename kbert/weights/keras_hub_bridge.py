@@ -9,6 +9,7 @@ import keras
 import numpy as np
 from keras import ops
 
+from kbert.errors import MissingPackage
 from kbert.files import check_directory_is_free, read_json, write_directory
 from kbert.models.lora import merged
 from kbert.options import PathLike
@@ -219,7 +220,7 @@ def _import_keras_hub():
     try:
         import keras_hub
     except ImportError as error:
-        raise ImportError("this needs keras_hub: pip install keras-nlp", name="keras_hub") from error
+        raise MissingPackage("this needs keras_hub: pip install keras-nlp", name="keras_hub") from error
     return keras_hub
 
 

@@ -8,6 +8,7 @@ import pathlib
 import re
 from typing import TYPE_CHECKING, Any
 
+from kbert.errors import MissingPackage
 from kbert.files import read_json, similar_names
 from kbert.options import PathLike
 from kbert.weights.formats.registry import FORMATS, get_format, recognize_format
@@ -298,7 +299,7 @@ def check_hub_target(name: str) -> None:
         import huggingface_hub  # noqa: F401
     except ImportError as error:
         message = "save_pretrained: `push_to_hub` needs huggingface_hub: pip install huggingface_hub"
-        raise ImportError(message, name="huggingface_hub") from error
+        raise MissingPackage(message, name="huggingface_hub") from error
 
 
 def upload_to_hub(directory: PathLike, name: str) -> None:

@@ -281,16 +281,6 @@ def learning_rate_of(
     return optimizer._learning_rate
 
 
-@contextlib.contextmanager
-def without_optimizer(model: keras.Model) -> Iterator[None]:
-    """Within this context a model has no optimizer, whose state `save_weights` would write: twice the weights' size."""
-    optimizer = model.__dict__.pop("optimizer", None)
-    try:
-        yield
-    finally:
-        model.__dict__["optimizer"] = optimizer
-
-
 def deserialize(value: Any) -> Any:
     """A layer or model from its serialised config; anything else is returned as it is.
 

@@ -6,7 +6,7 @@
 
 It needs JAX, Keras and NumPy alone. Masks of single tokens are new at every visit. A model for each of --learning-rates
 and --masks trains at once; of each mixture of masks it writes the model with the lowest held-out loss at the end, and
-the same model after each fifth of the run: kbert directories, with weights in float16.
+the same model after each fifth of the run: model directories, with weights in float16.
 
 ``kbert pretrain`` trains the same models by `model.fit`. Here no step returns to Python: tiny's steps take less time
 than a call. A killed run leaves nothing to continue.
@@ -45,7 +45,7 @@ def pretrain_on_gpu(
         output: new directory, with a run for each mixture.
         size: of new models, such as tiny.
         left_to_right: new models in which every token predicts the next one.
-        init: a kbert directory to start from, instead of new weights.
+        init: a model directory to start from, instead of new weights.
         phases: LENGTH:FRACTION of the steps.
         batch_size: rows per update of the first phase; updates of the others have as many tokens.
         steps: updates.

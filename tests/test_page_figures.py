@@ -88,7 +88,7 @@ def values():
     manifests, curves = {}, {}
     for name in ("tiny", "mini"):
         folder = ROOT / "saved_models" / f"kbert-{name}"
-        manifests[name] = read_json(folder / "model" / "manifest.json")
+        manifests[name] = read_json(folder / "model" / "kbert.json")
         for line in map(json.loads, (folder / "history.jsonl").read_text(encoding="utf-8").splitlines()):
             curves.setdefault(line["run"], []).append(line)
     last, gpu = manifests["tiny"]["made_by"], manifests["mini"]["made_by"]

@@ -69,7 +69,7 @@ def _public_docstrings():
 
 def _named(text):
     """The names below kbert in a text, as it imports or writes them."""
-    yield from re.findall(r"(?<![\w./])kbert(?:\.[A-Za-z_]\w*)+", text)
+    yield from re.findall(r"(?<![\w./])kbert(?!\.json)(?:\.[A-Za-z_]\w*)+", text)
     for package, names in re.findall(r"from (kbert[\w.]*) import ([\w, ]+)", text):
         yield from (f"{package}.{name.strip()}" for name in names.split(","))
 

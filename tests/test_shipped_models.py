@@ -90,8 +90,8 @@ def test_one_of_them_is_fine_tuned():
 
 
 def test_its_files_name_no_place_of_the_machine_that_made_it(model):
-    assert read_json(model / "model" / "manifest.json")["storage_dtype"] == "float16"
-    text = "".join((model / name).read_text("utf-8") for name in ("README.md", "model/manifest.json", "1/card.json"))
+    assert read_json(model / "model" / "config.json")["kbert"]["storage_dtype"] == "float16"
+    text = "".join((model / name).read_text("utf-8") for name in ("README.md", "model/kbert.json", "1/card.json"))
     assert not re.search(r"(/work|/home|/tmp|/root)/", text)
 
 

@@ -15,7 +15,7 @@ def convert(
     source: PathLike,
     output: PathLike,
     *,
-    format: Literal["kbert", "huggingface", "google", "kerashub"] = "kbert",
+    format: Literal["huggingface", "google", "kerashub"] = "huggingface",
     task: str | None = None,
     pooler: bool = True,
     vocabulary: PathLike | None = None,
@@ -30,16 +30,16 @@ def convert(
     `storage_dtype`.
 
     Args:
-        source: a kbert directory or the output of a run; a Hugging Face directory; the directory or prefix of Google's
-            TensorFlow checkpoint; a name on the Hugging Face hub; or a KerasHub preset, by its directory or name, which
-            keras_hub opens. The format is recognised.
+        source: a Hugging Face directory or the output of a run; the directory or prefix of Google's TensorFlow
+            checkpoint; a name on the Hugging Face hub; or a KerasHub preset, by its directory or name, which keras_hub
+            opens. The format is recognized.
         output: directory to write, which must be new or empty.
         format: format to write.
         task: task of the model to write. Defaults to the checkpoint's own.
         pooler: whether to keep a pooler that the task does not use.
         vocabulary: a vocab.txt, for a checkpoint without one or with a wrong one.
         lowercase: whether the tokenizer lower-cases; None: as stored in the checkpoint.
-        storage_dtype: with the format kbert: type of the weights on disk; they are float32 when loaded.
+        storage_dtype: type of the weights on disk, with the format huggingface. They are float32 when loaded.
         report: a JSON file to write, with every variable's name in both formats.
         overwrite: replace what an earlier conversion wrote to `output`.
 
@@ -54,7 +54,7 @@ def convert(
         return read(path, **overrides)
 
     if format == "kerashub" and storage_dtype is not None:
-        raise ValueError("convert: only format=\"kbert\" takes a `storage_dtype`. Received: 'kerashub'")
+        raise ValueError("convert: only format=\"huggingface\" takes a `storage_dtype`. Received: 'kerashub'")
     overrides = given(lowercase=lowercase, vocabulary=vocabulary) | ({} if pooler else {"pooler": False})
     model = load(source, task=task, **overrides)
     if new := [row.variable for row in model.pretrained.report.newly_initialised]:

@@ -111,7 +111,7 @@ def fill_mask(
     """Asks a masked language model for the most probable tokens for each [MASK].
 
     Args:
-        source: a kbert directory, the output of a pre-training, or any checkpoint with a masked-LM head.
+        source: a model directory, the output of a pre-training, or any checkpoint with a masked-LM head.
         texts: texts with [MASK] in them.
         top_k: how many tokens are proposed.
         sequence_length: tokens of a text; None: the model's.

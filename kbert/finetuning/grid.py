@@ -57,7 +57,7 @@ def finetune_grid(
         source: the path or the name of a model: each run starts from it anew.
         task, train, dev, **options: see `kbert.finetune`. With ``overwrite=True`` finished runs of this call are kept,
             and unfinished ones begin again.
-        output: directory that receives a folder for each run, ``model/`` (that of the best run, a kbert directory)
+        output: directory that receives a folder for each run, ``model/`` (that of the best run, a model directory)
             and ``grid.json`` (what is returned).
         learning_rates, epochs, batch_sizes, seeds: the values to try.
         dry_run: train nothing: ``runs`` is the number that is left to do, ``first`` the estimate of the first of them.

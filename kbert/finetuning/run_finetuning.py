@@ -43,10 +43,9 @@ from kbert.training.logs import read_history, training_minutes
 from kbert.training.made_by import METRICS, identify_model, note_origin
 from kbert.training.resume import fit_steps
 from kbert.training.run_directory import RunDirectory, open_run
-from kbert.weights.adapter import save_adapter
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
-from kbert.weights.origin import trained_columns
+from kbert.weights.provenance import trained_columns
 from kbert.weights.report import log_dropout
 from kbert.weights.save import resolve_parts, save_pretrained
 from kbert.weights.source import check_source, local_source
@@ -437,7 +436,7 @@ class Finetuning:
     def _save(self, run: Run, result: Evaluation | None, path, made_by) -> None:
         save_pretrained(self.pipeline, path, made_by=made_by, overwrite=True)
         if self.asked.lora_rank:
-            save_adapter(self.pipeline.model, run.path / "adapter")
+            self.pipeline.model.save_adapter(run.path / "adapter.npz")
         if result is not None and result.write is not None:
             result.write(run.path)
 

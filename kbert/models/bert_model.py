@@ -18,6 +18,7 @@ from kbert.keras_compat import (
     serialize_shared,
     split_rows,
 )
+from kbert.models.adapter import load_adapter, save_adapter
 from kbert.models.check_inputs import checked_inputs, complete_inputs, lists_to_arrays
 from kbert.models.check_targets import check_targets, checked_dataset
 from kbert.models.class_weights import apply_class_weight
@@ -75,8 +76,8 @@ class BertModel(CompatibleModel):
     token_outputs: tuple[str, ...] = ()
     own_arguments: tuple[str, ...] = ()
     members: tuple["BertModel", ...] = ()
-    row_lengths: tuple[int, ...] = ()  # to which `run_in_length_buckets` pads rows; none: to the longest of their group
     pretrained: Any = None
+    provenance: Any = None
     micro_batches, compiles_gradient = 1, False
 
     def __init__(
@@ -202,6 +203,7 @@ class BertModel(CompatibleModel):
         class_weight: Mapping[int, float] | None = None,
         **kwargs,
     ) -> keras.callbacks.History:
+        self.provenance = None  # the weights change
         x, y, kwargs = self._arrays(x, y, kwargs)
         if class_weight is not None:  # Keras takes it only where labels have no key
             if kwargs.get("validation_split") and validation_data is None and y is not None:  # which is not weighted
@@ -218,6 +220,14 @@ class BertModel(CompatibleModel):
         x = self._checked(x, y, kwargs.get("sample_weight"))
         return super().fit(x, y, *args, validation_data=validation_data, **kwargs)
 
+    def set_weights(self, weights: list[Any]) -> None:
+        self.provenance = None
+        super().set_weights(weights)
+
+    def load_weights(self, *args, **kwargs) -> None:
+        self.provenance = None
+        super().load_weights(*args, **kwargs)
+
     def evaluate(self, x: Any = None, y: Any = None, *args, **kwargs) -> float | list[float] | dict[str, float]:
         x, y, kwargs = self._arrays(x, y, kwargs)
         if not is_within_fit(kwargs):  # which has checked them
@@ -233,6 +243,7 @@ class BertModel(CompatibleModel):
         *args,
         **kwargs,
     ) -> float | list[float] | dict[str, float]:
+        self.provenance = None
         x, y, weights = self._arrays(x, y, {"sample_weight": sample_weight})
         if class_weight is not None:
             _, weights["sample_weight"] = apply_class_weight(self, x, y, weights["sample_weight"], class_weight)
@@ -299,8 +310,8 @@ class BertModel(CompatibleModel):
         """Freezes the encoder and trains low-rank matrices in its place. Compile the model afterwards.
 
         At first the outputs do not change. A task's head on the encoder is trained as before. A ``.keras`` file keeps
-        the matrices, exports and `kbert.save_pretrained` merge them, and `kbert.weights.save_adapter` writes only the
-        matrices and the head.
+        the matrices, exports and `kbert.save_pretrained` merge them, and `save_adapter` writes only the matrices and
+        the head.
 
         Args:
             rank: r, of the matrices A [H, r] and B [r, u] of a layer with u units.
@@ -320,6 +331,31 @@ class BertModel(CompatibleModel):
         Outputs do not change except for rounding. Compile the model afterwards.
         """
         merge_lora(self)
+
+    def save_adapter(self, path: str | os.PathLike) -> None:
+        """Writes LoRA's matrices and the head to a small file, with a hash of the frozen weights.
+
+        Args:
+            path: the file to write, such as ``sst2.adapter.npz``.
+
+        Raises:
+            ValueError: a model without LoRA.
+        """
+        save_adapter(self, path)
+
+    def load_adapter(self, path: str | os.PathLike) -> None:
+        """Loads LoRA's matrices and the head that `save_adapter` wrote. Outputs are then those of the saved model.
+
+        Args:
+            path: the file to read. The model must have the weights of the base, and no LoRA or LoRA of the same layers,
+                rank and alpha.
+
+        Raises:
+            FileNotFoundError: no such file.
+            ValueError: a file that is damaged, of another kind of model or head, or of other base weights. The model is
+                then left unchanged.
+        """
+        load_adapter(self, path)
 
     def export(
         self,

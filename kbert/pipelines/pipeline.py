@@ -99,7 +99,7 @@ class Pipeline(KerasFiles, FreshFunctions, keras.Model):
     ``keras.models.load_model`` reads it in any process that has imported kbert. ``copy.deepcopy`` copies as much.
     ``keras.models.clone_model`` makes a plain functional model of string tensors, with new weights.
     ``pipeline.export(directory)`` writes a SavedModel like Keras, but stores every weight once. `kbert.export` adds
-    versions. `kbert.save_pretrained` writes a kbert directory.
+    versions. `kbert.save_pretrained` writes a model directory.
 
     Raises:
         RuntimeError: the Keras backend is not TensorFlow.

@@ -7,16 +7,13 @@ import hashlib
 import pathlib
 from typing import TYPE_CHECKING, Any
 
-from kbert.files import read_json
 from kbert.pipelines.pipeline import Pipeline
 from kbert.serving.audit import AuditReport
 from kbert.serving.limits import ServingLimits
 from kbert.serving.saved_model_file import TensorSpec
-from kbert.serving.server_ops import TEXT_OPS
 from kbert.serving.signatures import ServingSignature
-from kbert.training.made_by import describe_maker, weights_hash
+from kbert.training.made_by import maker_of, weights_hash
 from kbert.versions import versions
-from kbert.weights.origin import is_replaced, origin_of
 
 if TYPE_CHECKING:
     from kbert.models.bert_model import BertModel
@@ -51,10 +48,7 @@ def model_card(
         "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": versions(),
         "limits": dataclasses.asdict(limits),
-        "servers": {
-            "tensorflow_model_server": f"{report.oldest_server} and later",
-            "text_ops": sorted(TEXT_OPS.keys() & report.ops.keys()),
-        },
+        "servers": {"tensorflow_model_server": "2.12 and later", "text_ops": sorted(report.servers)},
         "signatures": {
             key: {
                 "method": signature.kind,
@@ -84,24 +78,14 @@ def _example_request(signature: ServingSignature) -> dict[str, Any]:
 
 
 def provenance(model: "BertModel") -> tuple[dict[str, Any], dict[str, Any]]:
-    """What is known about weights that have not changed since kbert loaded or trained them: (how made, metrics)."""
-    origin = origin_of(model)
-    if origin is None:
+    """What is known about weights that kbert loaded or trained: (how made, metrics)."""
+    known = model.provenance
+    if known is None:
         return {}, {}
-    made_by = {} if origin.name is None else {"model": origin.name}
-    if origin.path is None:
-        return made_by | {"run": origin.run}, origin.metrics
-    if origin.weights_sha256 is not None:
-        made_by["weights_sha256"] = origin.weights_sha256
-        if is_replaced(origin):  # what is there now says nothing of these weights
-            return made_by, {}
-    else:
+    made_by = dict(known.made_by)
+    if known.path is not None and "weights_sha256" not in made_by:  # of another format, or a run's checkpoint
         with contextlib.suppress(FileNotFoundError):  # the files may have gone since they were loaded
-            made_by["weights_sha256"] = weights_hash(origin.path)
-    if (maker := describe_maker(origin.path)) is not None:
-        made_by["run"] = maker
-    files = [origin.path / "metrics.json"]  # that a recipe wrote in the model's directory ...
-    if origin.path.name == "model":
-        files.append(origin.path.parent / "metrics.json")  # ... or in its run's
-    file = next((file for file in files if file.is_file()), None)
-    return made_by, {} if file is None else read_json(file)
+            made_by["weights_sha256"] = weights_hash(known.path)
+    if (run := maker_of(model)) is not None:
+        made_by["run"] = run
+    return made_by, known.metrics

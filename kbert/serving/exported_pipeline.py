@@ -19,7 +19,7 @@ from kbert.training.hardware import choose_hardware
 from kbert.training.made_by import describe_maker
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
-from kbert.weights.origin import reading_fields
+from kbert.weights.provenance import reading_fields
 from kbert.weights.source import check_source
 
 

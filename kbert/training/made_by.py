@@ -15,9 +15,9 @@ from kbert.corpus.records_manifest import is_records
 from kbert.files import read_json, sha256
 from kbert.text.vocabulary import check_vocabulary
 from kbert.versions import versions
-from kbert.weights.formats.kbert import MANIFEST, is_kbert_directory
+from kbert.weights.formats.kbert_json import KBERT_JSON, read_kbert_json
 from kbert.weights.formats.registry import recognize_format
-from kbert.weights.origin import Origin, set_origin, stored_origin
+from kbert.weights.provenance import Provenance, stored_provenance
 from kbert.weights.source import download_from_hub, is_hub_name, snapshot_commit, split_revision
 from kbert.weights.step_checkpoint import ARRAYS
 from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
@@ -25,6 +25,7 @@ from kbert.weights.step_paths import checkpoint_step, is_step_checkpoint
 if TYPE_CHECKING:
     import keras
 
+    from kbert.models.bert_model import BertModel
     from kbert.text.tokenizer import BertTokenizer
     from kbert.training.run_directory import RunDirectory
 
@@ -40,7 +41,7 @@ _WEIGHTS = (".safetensors", ".bin", ".h5", ".index")
 def describe_maker(path: str | os.PathLike) -> dict | None:
     """What made a model: recipe, versions, settings, inputs and metrics; None if it is of another format.
 
-    The path is of a kbert directory, of a recipe's output with one in ``model/``, or of a checkpoint, whose run says it
+    The path is of a model directory, of a recipe's output with one in ``model/``, or of a checkpoint, whose run says it
     (with `step`, without metrics).
     """
     path = pathlib.Path(path)
@@ -49,9 +50,17 @@ def describe_maker(path: str | os.PathLike) -> dict | None:
         is_whole = (run / SETTINGS).is_file() and (run / INPUTS).is_file()  # not a copy of the checkpoints alone
         return run_record(run) | {"step": checkpoint_step(path)} if is_whole else None
     for directory in (path / MODEL, path):
-        if directory.is_dir() and is_kbert_directory(directory):
-            return read_json(directory / MANIFEST).get("made_by") or {}
+        if content := read_kbert_json(directory):
+            return content["made_by"]
     return None
+
+
+def maker_of(model: "BertModel") -> dict | None:
+    """What made the weights of a model in memory, as `describe_maker`; None if it is not known."""
+    known = model.provenance
+    if known is None:
+        return None
+    return known.made_by["run"] if "run" in known.made_by else known.path and describe_maker(known.path)
 
 
 def run_record(run: pathlib.Path) -> dict:
@@ -76,13 +85,13 @@ def note_origin(
     settings: Mapping,
     inputs: Sequence[str],
 ) -> None:
-    """Notes on a model that a run has trained where its weights come from, for `kbert.export`."""
+    """Notes on a model that a run has trained how its weights were made, for `kbert.export`."""
     if run is not None:
-        set_origin(model, stored_origin(run.path / "model"))
+        model.provenance = stored_provenance(run.path / MODEL)
         return
     settings = {name: value for name, value in settings.items() if name not in inputs}
     made_by = {"recipe": recipe, "versions": versions(), "settings": settings}
-    set_origin(model, Origin(None, None, run=made_by, metrics=metrics))
+    model.provenance = Provenance({"run": made_by}, metrics)
 
 
 def makers(inputs: Mapping[str, object]) -> dict:
@@ -200,8 +209,7 @@ def _files_of(path: pathlib.Path) -> list[pathlib.Path]:
             return [directory / RECORDS_MANIFEST]
         patterns += form.FILES if form and not prefix else ()
         files = {file for pattern in patterns for file in directory.glob(pattern) if file.is_file()}
-        if is_kbert_directory(directory):
-            files.discard(directory / MANIFEST)  # it records when the model was saved, which is not content
+        files.discard(directory / KBERT_JSON)  # it records when the model was saved, which is not content
         if is_model:
             return sorted(files)
     raise FileNotFoundError(
@@ -214,7 +222,7 @@ def _describe(files: Mapping[str, dict]) -> dict:
     paths = [pathlib.Path(file) for file in sorted(absolute)]
     each = [absolute[str(path)] for path in paths]
     top = paths[0] if len(paths) == 1 else pathlib.Path(os.path.commonpath([path.parent for path in paths]))
-    name = f"{top.parent.name}/{top.name}" if top.name in ("model", MANIFEST) else top.name
+    name = f"{top.parent.name}/{top.name}" if top.name in (MODEL, RECORDS_MANIFEST) else top.name
     digest = each[0]["sha256"]
     if len(paths) > 1:
         lines = (f"{entry['sha256']}  {path.relative_to(top)}\n" for entry, path in zip(each, paths, strict=True))

@@ -10,7 +10,7 @@ from kbert.pipelines.settings import ModelSettings
 from kbert.text.tokenizer import BertTokenizer, check_tokenizer
 from kbert.weights.description import check_sequence_length, check_vocabulary_fits, default_settings
 from kbert.weights.load import load_pretrained
-from kbert.weights.origin import trained_columns
+from kbert.weights.provenance import trained_columns
 from kbert.weights.source import check_source
 
 

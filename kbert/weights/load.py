@@ -23,7 +23,7 @@ from kbert.weights.description import (
     check_vocabulary_fits,
 )
 from kbert.weights.formats.checkpoint import NO_VOCABULARY, Checkpoint, warn_of_wrong_casing
-from kbert.weights.origin import set_origin, stored_origin
+from kbert.weights.provenance import stored_provenance
 from kbert.weights.report import LoadReport
 from kbert.weights.source import local_source, open_checkpoint
 
@@ -78,8 +78,8 @@ def load_pretrained(
     and a number of labels that is neither given nor stored, are warnings, too.
 
     Args:
-        source: a kbert directory, or a recipe's output with one in ``model/``. A Hugging Face directory, or the path of
-            its weights. Google's ``bert_model.ckpt``, or its directory. With ``huggingface_hub``
+        source: a model directory of kbert or Hugging Face, the path of its weights, or a recipe's output with a model
+            directory in ``model/``. Google's ``bert_model.ckpt``, or its directory. With ``huggingface_hub``
             installed, a name on the hub such as ``google-bert/bert-base-uncased``, or
             ``google-bert/bert-base-uncased@main`` with a branch, tag or commit. Or what `kbert.weights.open_checkpoint`
             returned.
@@ -89,7 +89,7 @@ def load_pretrained(
         token: access token for private repositories on the hub; None: HF_TOKEN, or the one that ``hf auth login``
             stored.
         dtype: dtype policy, such as ``"mixed_bfloat16"``.
-        vocabulary: path of a ``vocab.txt``, for a checkpoint of another format that has none, or a wrong one.
+        vocabulary: path of a ``vocab.txt``, for a checkpoint that has none, or a wrong one.
         **overrides: replace what is stored, or give what the new task needs: arguments of the model's constructor
             (``num_labels, dropout, tied`` ...) and of `BertEncoder` (``outputs, num_parts, pooler``),
             ``sequence_length``, fields of the task object (``labels, pair, thresholds`` ...), arguments of
@@ -139,7 +139,7 @@ def load_pretrained(
             *(model.task, model.num_labels),
         )
     model.pretrained = Pretrained(tokenizer, settings, report)
-    set_origin(model, stored_origin(stored.path, _hub_name(source, revision)))
+    model.provenance = stored_provenance(stored.path, _hub_name(source, revision))
     return model
 
 

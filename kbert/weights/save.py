@@ -17,7 +17,6 @@ from kbert.weights.description import (
     check_vocabulary_fits,
     default_settings,
 )
-from kbert.weights.files.h5_file import h5_errors_raised
 from kbert.weights.formats.checkpoint import warn_of_wrong_casing
 from kbert.weights.formats.registry import FORMATS, get_format
 from kbert.weights.source import check_hub_target, upload_to_hub
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
 def save_pretrained(
     model_or_pipeline: "BertModel | Pipeline",
     directory: PathLike,
-    format: str = "kbert",
+    format: str = "huggingface",
     *,
     tokenizer: BertTokenizer | None = None,
     settings: ModelSettings | None = None,
@@ -40,25 +39,29 @@ def save_pretrained(
 ) -> None:
     """Writes a model with everything needed to use it: architecture, weights, vocabulary, labels, preprocessing.
 
-    The directory appears when it is complete (it is written under another name and renamed). In the format "kbert" it
-    has ``config.json``, ``vocab.txt``, ``model.weights.h5`` and ``manifest.json`` (hashes, versions, settings). The
-    other formats are the ones that transformers, google-research/bert read, with equal weights. Settings
-    that a format cannot store (labels in Google's) go into ``kbert_settings.json`` beside it. A model that would
-    compute something else in the format is refused.
+    The directory appears when it is complete (it is written under another name and renamed). It is a Hugging Face
+    directory, which transformers opens as it is: ``config.json``, ``model.safetensors``, ``vocab.txt``,
+    ``tokenizer.json``, ``tokenizer_config.json``, ``README.md``, and for embeddings the files of sentence-transformers.
+    The key ``kbert`` in config.json has the task and its settings. ``kbert.json`` has hashes, versions and `made_by`.
+    A model that transformers' BERT would compute differently has the model_type ``kbert``, which transformers refuses:
+    an int8 model, ``pooled_token="last"`` with a pooler, and a masked-LM head with an activation or epsilon of its own.
+
+    With "google", what Google's checkpoints cannot store, such as labels, goes into ``kbert_settings.json``. A model
+    that would compute something else there is refused.
 
     Args:
         model_or_pipeline: one of kbert's models, or a `Pipeline`, which knows its tokenizer and settings. LoRA is saved
             merged; the model is not changed.
         directory: a new or empty directory or, with `overwrite`, one of this format with nothing else in it.
-        format: "kbert", "huggingface" or "google".
+        format: "huggingface" or "google".
         tokenizer: of a model; None: the one it was loaded with. A pipeline has its own.
         settings: of a model; None: the ones it was loaded with. A pipeline has its own.
-        made_by: JSON-able dict for the manifest: the settings of the run that made the model.
+        made_by: JSON-able dict for kbert.json: the settings of the run that made the model.
         overwrite: whether a directory of this format may be replaced.
         push_to_hub: ``owner/name`` on the Hugging Face hub, to which the directory is uploaded, too. Needs
             huggingface_hub and a token (HF_TOKEN or ``hf auth login``). A new repository is private.
-        storage_dtype: with the format "kbert", the type of the weights on disk: "float32" (None), or "bfloat16" and
-            "float16" for half the size. They are loaded as float32.
+        storage_dtype: type of the weights in model.safetensors: "float32", or "bfloat16" and "float16" for half the
+            size. They are loaded as float32. Defaults to "float32".
 
     Raises:
         ImportError: `push_to_hub`, and huggingface_hub is not installed.
@@ -76,14 +79,14 @@ def save_pretrained(
     """
     if format not in FORMATS:
         raise ValueError(f"save_pretrained: `format` must be one of {tuple(FORMATS)}. Received: {format!r}")
-    if storage_dtype is not None and format != "kbert":
-        raise ValueError(f'save_pretrained: only format="kbert" takes a `storage_dtype`. Received: {format!r}')
+    if storage_dtype is not None and format != "huggingface":
+        raise ValueError(f'save_pretrained: only format="huggingface" takes a `storage_dtype`. Received: {format!r}')
     path = check_directory(directory, "save_pretrained: `directory`")
     check_json("save_pretrained", made_by=made_by)
     if push_to_hub is not None:
         check_hub_target(push_to_hub)
     form = get_format(format)
-    model, tokenizer, settings = resolve_parts(model_or_pipeline, tokenizer, settings, format == "kbert")
+    model, tokenizer, settings = resolve_parts(model_or_pipeline, tokenizer, settings, format == "huggingface")
     model = merged(model)
     _check(model, tokenizer, settings)
     vocabulary = None if tokenizer is None else tokenizer.vocabulary
@@ -95,11 +98,10 @@ def save_pretrained(
             f"{directory} holds files of a {format} checkpoint's names, but is not one; save to a new place. "
             f"Found: {sorted(entry.name for entry in path.iterdir())[:8]}"
         )
-    own = {"made_by": made_by, "storage_dtype": storage_dtype or "float32"} if format == "kbert" else {}
+    own = {"made_by": made_by, "storage_dtype": storage_dtype or "float32"} if format == "huggingface" else {}
 
     def write(partial):
-        with h5_errors_raised(directory):
-            form.write(partial, model, settings, vocabulary, **own)
+        form.write(partial, model, settings, vocabulary, **own)
 
     write_directory(directory, write, needed=4 * model.count_params())
     if push_to_hub is not None:
@@ -130,9 +132,9 @@ def resolve_parts(
     loaded = model.pretrained
     if tokenizer is None:
         tokenizer = None if loaded is None else loaded.tokenizer
-        if tokenizer is None and needs_tokenizer:
+        if tokenizer is None and needs_tokenizer and loaded is None:
             raise ValueError(
-                "save_pretrained: this model was not loaded with a tokenizer; pass `tokenizer`, or save its pipeline."
+                "save_pretrained: this model has no tokenizer yet; pass `tokenizer`, or save its pipeline."
             )
     if settings is None:
         settings = default_settings(model.task, model.config) if loaded is None else loaded.settings

@@ -116,7 +116,7 @@ def open_checkpoint(
     """Reads a model's description, settings and vocabulary, and opens its weights; builds nothing.
 
     Args:
-        source: what any registered format recognises: a kbert directory, or a recipe's output with one in ``model/``. A
+        source: what any registered format recognises: a model directory, or a recipe's output with one in ``model/``. A
             directory of Google's, Hugging Face's or KerasHub's format, or a file in one. A checkpoint of a run (see
             `kbert.weights.local_source`). Or a name on the Hugging Face hub.
         vocabulary: path of a vocabulary for a checkpoint that has none, or the wrong one.

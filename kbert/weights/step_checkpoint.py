@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from kbert.files import flush, read_json, remove_partial, write_directory, write_json
-from kbert.models.lora import lora_layers
+from kbert.files import flush, read_json, remove_partial, write_directory
+from kbert.models.lora import add_lora, lora_layers, merge_lora
 from kbert.options import PathLike
-from kbert.text.vocabulary import write_vocabulary
 from kbert.weights.description import ModelDescription
 from kbert.weights.formats.checkpoint import Checkpoint
-from kbert.weights.formats.kbert import CONFIG, VOCABULARY, kbert_config, read_kbert_config, read_kbert_vocabulary
+from kbert.weights.formats.huggingface import read_description, write_description_files
+from kbert.weights.formats.huggingface_config import CONFIG
 from kbert.weights.report import LoadReport, all_loaded, transfer
 from kbert.weights.step_paths import DESCRIPTION, checkpoint_step
 
@@ -33,15 +33,18 @@ class StepCheckpoint(Checkpoint):
     """The model of a checkpoint that `kbert.training.checkpoints` wrote; its optimizer is not read."""
 
     step: int  # updates before it
+    lora_layers: dict[str, list] = dataclasses.field(default_factory=dict)  # path of the layer → [rank, alpha]
 
     def load_into(self, model: "BertModel") -> LoadReport:
         """Loads the weights; for another task through the model that was trained."""
         _LOGGER.info("%s: the weights after step %s of a run", self.path, f"{self.step:,}")
-        if ModelDescription.from_model(model) == self.description:
+        if ModelDescription.from_model(model) == self.description and not self.lora_layers:
             self._load_weights(model)
             return all_loaded(model, str(self.path))
         trained = self.description.build()
+        add_lora(trained, self.lora_layers)
         self._load_weights(trained)
+        merge_lora(trained)
         stored = {variable.path: variable for variable in trained.weights}
 
         def find(variable):
@@ -103,34 +106,22 @@ def open_step_checkpoint(path: PathLike) -> StepCheckpoint:
     if not beside.is_dir():
         raise FileNotFoundError(
             f"{path}: expected {DESCRIPTION}/ beside a checkpoint, as kbert.pretrain and kbert.finetune write it. "
-            "Received: none, as of a run with LoRA; finish the run and load its model"
+            "Received: none"
         )
-    description, settings = read_kbert_config(beside / CONFIG)
-    return StepCheckpoint(
-        path=path,
-        description=description,
-        settings=settings,
-        vocabulary=read_kbert_vocabulary(beside, description.config),
-        step=checkpoint_step(path),
-    )
+    return StepCheckpoint(path=path, step=checkpoint_step(path), **read_description(beside))
 
 
 def write_description(
     checkpoints: PathLike, model: "BertModel", settings: "ModelSettings", vocabulary: Sequence[str]
 ) -> None:
-    """Writes beside the checkpoints of a run what is needed, besides them, to use its model.
-
-    For a model with LoRA nothing is written, as its variables are not those of a plain model.
-    """
-    if lora_layers(model):
-        return
+    """Writes beside the checkpoints of a run a model directory without weights, for their use as models."""
     checkpoints = pathlib.Path(checkpoints)
     checkpoints.mkdir(parents=True, exist_ok=True)
     remove_partial(checkpoints)
 
     def write(directory):
-        write_json(directory / CONFIG, kbert_config(ModelDescription.from_model(model), settings))
-        write_vocabulary(directory / VOCABULARY, vocabulary)
+        description = ModelDescription.from_model(model)
+        write_description_files(directory, description, settings, vocabulary, lora_layers=lora_layers(model))
 
     write_directory(checkpoints / DESCRIPTION, write)
     flush(checkpoints)

@@ -24,7 +24,7 @@ from kbert.pretraining.run.phases import read_phases
 from kbert.pretraining.run.stored_batches import stored_model
 from kbert.training.made_by import describe_maker
 from kbert.versions import versions
-from kbert.weights.formats.kbert import write as write_kbert
+from kbert.weights.formats import huggingface
 
 HELD_OUT_TOKENS = 6400 * 128  # that are scored
 
@@ -267,7 +267,7 @@ def write_models(run: pathlib.Path, loop: Loop, kept, history, best: int, vocabu
         made = made_by | {"metrics": metrics}
 
         def write(partial, made=made):
-            write_kbert(partial, model, stored, vocabulary, made_by=made, storage_dtype="float16")
+            huggingface.write(partial, model, stored, vocabulary, made_by=made, storage_dtype="float16")
 
         write_directory(run / ("model" if step == end else f"model@{step}"), write)
     write_json(run / "metrics.json", metrics)  # last: the run is finished

@@ -54,7 +54,7 @@ def test_writes_and_trains(batches, tmp_path, capsys):
         run_kbert("pretrain", *more, "--size", "tiny")
     more = (batches, "--output", tmp_path / "next", "--init", tmp_path / "run", "--steps", 1)
     run_kbert("pretrain", *more)
-    made_by = read_json(tmp_path / "next" / "model" / "manifest.json")["made_by"]
+    made_by = read_json(tmp_path / "next" / "model" / "kbert.json")["made_by"]
     assert made_by["inputs"]["init"]["made_by"]["metrics"] == metrics
 
 
@@ -76,7 +76,7 @@ def test_a_dry_run_writes_nothing(batches, tmp_path, capsys):
         ),
         ({"phases": ["16:1"]}, "Received: {'phases': "),
         ({"steps": None, "hours": 1.0}, "Received: {'hours': 1.0} as well"),
-        ({"init": kbert.BertPretrainer}, "`init` must be a kbert directory.* Received: type"),
+        ({"init": kbert.BertPretrainer}, "`init` must be a model directory.* Received: type"),
     ],
 )
 def test_what_batches_have_decided_is_named(batches, arguments, message):
@@ -89,7 +89,7 @@ def test_the_dtype_policy_is_the_callers_again(batches, tmp_path):
     options = {"precision": "mixed_bfloat16", "steps": 1, "dry_run": True}
     found = kbert.pretrain(batches, **options)
     assert found.model.dtype_policy.name == "mixed_bfloat16" and keras.config.dtype_policy().name == "float32"
-    with pytest.raises(ValueError, match="`init` must be a kbert directory"):
+    with pytest.raises(ValueError, match="`init` must be a model directory"):
         kbert.pretrain(batches, **options, init=tmp_path)
     assert keras.config.dtype_policy().name == "float32"
 
@@ -143,7 +143,7 @@ def test_what_is_refused(batches, records, tmp_path):  # noqa: F811
     arguments = (records, "--output", batches, "--steps", 2, *QUICK)
     with pytest.raises(SystemExit, match="error: .*batches"):
         run_kbert("batches", *arguments)
-    with pytest.raises(SystemExit, match="`init` must be a kbert directory.* Received"):
+    with pytest.raises(SystemExit, match="`init` must be a model directory.* Received"):
         run_kbert("pretrain", batches, "--init", tmp_path, "--output", tmp_path / "run")
     tokenizer = kbert.BertTokenizer(batches / "vocab.txt")  # noqa: F811
     model = kbert.BertPretrainer(tiny_config(num_layers=1, vocabulary_size=tokenizer.vocabulary_size))

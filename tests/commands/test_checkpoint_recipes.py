@@ -27,7 +27,7 @@ def convert(source, format, output, *more):
     run_kbert("convert", "--source", source, "--format", format, "--output", output, *more)
 
 
-@pytest.mark.parametrize("format", ["kbert", "huggingface", "google"])
+@pytest.mark.parametrize("format", ["huggingface", "google"])
 def test_conversion(models, format, tmp_path, capsys):
     convert(models / "google", format, tmp_path / "out", "--report", tmp_path / "reports/it.json")
     printed = capsys.readouterr().out
@@ -41,17 +41,16 @@ def test_conversion(models, format, tmp_path, capsys):
 
 
 def test_weights_of_half_the_size(models, tmp_path, capsys):
-    convert(models / "encoder", "kbert", tmp_path / "half", "--storage-dtype", "bfloat16")
-    assert read_json(tmp_path / "half/manifest.json")["storage_dtype"] == "bfloat16"
-    with pytest.raises(SystemExit, match='^error: .*only format="kbert" takes a `storage_dtype`'):
+    convert(models / "encoder", "huggingface", tmp_path / "half", "--storage-dtype", "bfloat16")
+    assert read_json(tmp_path / "half/config.json")["kbert"]["storage_dtype"] == "bfloat16"
+    with pytest.raises(SystemExit, match='^error: .*only format="huggingface" takes a `storage_dtype`'):
         convert(models / "encoder", "google", tmp_path / "out", "--storage-dtype", "bfloat16")
 
 
 def test_what_cannot_be_converted_is_one_line(models, tmp_path):
     for source, format, more, message in [
         (models / "encoder", "kerashub", [], "cannot hold activation"),
-        (models / "span", "huggingface", [], "--no-pooler"),
-        (models / "google", "kbert", ["--task", "classification"], "a conversion adds none"),
+        (models / "google", "huggingface", ["--task", "classification"], "a conversion adds none"),
     ]:
         if format == "kerashub":
             save(make_model("encoder", activation="relu"), tmp_path / "relu", "huggingface")
@@ -60,7 +59,7 @@ def test_what_cannot_be_converted_is_one_line(models, tmp_path):
             convert(source, format, tmp_path / "out", *more)
         assert not (tmp_path / "out").exists()
     with pytest.raises(SystemExit, match="^error: .*nowhere"):
-        convert(tmp_path / "nowhere", "kbert", tmp_path / "out")
+        convert(tmp_path / "nowhere", "huggingface", tmp_path / "out")
 
 
 def test_leaving_the_pooler_out(models, tmp_path):
@@ -72,7 +71,7 @@ def test_leaving_the_pooler_out(models, tmp_path):
 def test_another_task_and_case(models, tmp_path):
     convert(models / "google", "huggingface", tmp_path / "out", "--task", "encoder", "--lowercase")
     assert load(tmp_path / "out").task == "encoder" and load(tmp_path / "out").pretrained.tokenizer.lowercase
-    with pytest.raises(SystemExit, match="already holds config.json"):
+    with pytest.raises(SystemExit, match="already holds .*config.json"):
         convert(models / "google", "huggingface", tmp_path / "out")
     with pytest.warns(UserWarning, match="uncased one"):
         convert(models / "google", "huggingface", tmp_path / "out", "--overwrite", "--no-lowercase")

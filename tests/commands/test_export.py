@@ -37,8 +37,8 @@ def test_a_version_and_its_answers(tmp_path, capsys):
         "precision": "float32",
         "frozen_weights": False,
     }
-    manifest = json.loads((tmp_path / "run/model/manifest.json").read_text("utf-8"))
-    settings |= {"weights_sha256": manifest["files"]["model.weights.h5"]["sha256"], "run": {}}  # saved by no recipe
+    manifest = json.loads((tmp_path / "run/model/kbert.json").read_text("utf-8"))
+    settings |= {"weights_sha256": manifest["sha256"]["model.safetensors"], "run": {}}  # saved by no recipe
     assert card["made_by"] == {"recipe": "kbert export", "model": "run"} | settings  # no path of this machine
     serve = tf.saved_model.load(str(tmp_path / "saved_models/mine/7")).signatures["serving_default"]
     texts = ["good film", "a bad film"]

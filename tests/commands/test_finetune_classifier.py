@@ -90,8 +90,8 @@ def test_the_card_of_an_exported_model_leads_back_to_its_data_and_its_runs(home,
     assert f"Wrote {tmp_path}/saved_models/mine/1 (" in capsys.readouterr().out
     card = read_json(tmp_path / "saved_models" / "mine" / "1" / "card.json")
     made_by, metrics = card["made_by"]["run"], read_json(run / "metrics.json")
-    assert made_by == read_json(run / "model" / "manifest.json")["made_by"]
-    assert card["made_by"]["weights_sha256"] == sha256(run / "model" / "model.weights.h5")
+    assert made_by == read_json(run / "model" / "kbert.json")["made_by"]
+    assert card["made_by"]["weights_sha256"] == sha256(run / "model" / "model.safetensors")
     assert made_by["recipe"] == "kbert.finetune" and made_by["settings"]["learning_rate"] == 2e-3
     for name in ("train", "dev"):
         file = home / f"{name}.csv"
@@ -99,7 +99,7 @@ def test_the_card_of_an_exported_model_leads_back_to_its_data_and_its_runs(home,
         assert made_by["inputs"][name] == expected
     assert card["metrics"]["dev"] == made_by["metrics"]["dev"] == metrics["dev"]
     init = made_by["inputs"]["source"]
-    assert init["name"] == "init" and init["made_by"] == read_json(home / "init" / "manifest.json")["made_by"]
+    assert init["name"] == "init" and init["made_by"] == read_json(home / "init" / "kbert.json")["made_by"]
     assert str(home) not in json.dumps(card)
 
 

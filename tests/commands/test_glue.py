@@ -100,7 +100,7 @@ def test_seeds_are_summed_up_and_the_best_is_kept(seeds):
     assert grid["best"]["seed"] == (3 if accuracies[0] >= accuracies[1] else 4)
     assert (grid["train_examples"], grid["best"]["learning_rate"]) == (16, 0.01)
     best = seeds / "SST-2" / grid["best"]["folder"]
-    for name in ("config.json", "model.weights.h5", "manifest.json"):
+    for name in ("config.json", "model.safetensors", "kbert.json"):
         assert (seeds / "SST-2" / "model" / name).read_bytes() == (best / "model" / name).read_bytes()
 
 

@@ -47,7 +47,7 @@ def shipped(make, home, records, tokenizer):  # noqa: F811
 def test_the_folder(make, shipped):
     assert sorted(path.name for path in shipped.iterdir()) == ["1", "README.md", "curves.svg", "history.jsonl", "model"]
     assert [path.name for path in shipped.parent.iterdir()] == ["kbert-toy"]
-    assert read_json(shipped / "model" / "manifest.json")["storage_dtype"] == "float16"
+    assert read_json(shipped / "model" / "config.json")["kbert"]["storage_dtype"] == "float16"
     assert 0.01 < make.megabytes(shipped) < 5
     card = read_json(shipped / "1" / "card.json")
     assert card["name"] == "kbert-toy" and card["signatures"].keys() == {
@@ -82,5 +82,5 @@ def test_the_card(home, shipped):
     assert f"masked-LM loss (nats) {last['val_mlm_cross_entropy']:.2f}" in card
     assert "<!-- finetuning-kbert-toy.json -->\n<!-- end -->" in card  # for make_results.py
     assert "learning rate" in card and "{" not in card and str(home) not in card
-    for name in ("model/manifest.json", "1/card.json", "history.jsonl"):
+    for name in ("model/kbert.json", "1/card.json", "history.jsonl"):
         assert str(home) not in (shipped / name).read_text(encoding="utf-8")

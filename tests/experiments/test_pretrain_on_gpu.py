@@ -268,18 +268,18 @@ def test_a_run_and_its_models(written, jax, tmp_path):
         assert history[7]["val_mlm_cross_entropy"] < history[0]["val_mlm_cross_entropy"] - 0.1  # a rate of 0 stays
         model = kbert.load_pretrained(run)
         assert model.next_sentence and model.pretrained.tokenizer.vocabulary == VOCABULARY
-        made_by = read_json(run / "model" / "manifest.json")["made_by"]
+        made_by = read_json(run / "model" / "kbert.json")["made_by"]
         assert made_by["settings"]["learning_rate"] == 3e-3 and made_by["metrics"]["steps"] == 60
         assert sorted(path.name for path in run.iterdir()) == [
             *("history.jsonl", "metrics.json"),
             *("model", "model@12", "model@24", "model@36", "model@48"),
         ]
     scores = kbert.pretraining.evaluate_pretraining(tmp_path / "run/80-10-10", written / "records", sequence_length=48)
-    last = read_json(tmp_path / "run/80-10-10/model/manifest.json")["made_by"]["metrics"]
+    last = read_json(tmp_path / "run/80-10-10/model/kbert.json")["made_by"]["metrics"]
     assert abs(scores["mlm_cross_entropy"] - last["mlm_cross_entropy"]) < 0.1  # other masks
     assert abs(scores["mlm_accuracy"] - last["mlm_accuracy"]) < 0.03
     assert abs(scores["nsp_accuracy"] - last["nsp_accuracy"]) < 0.15
     more = ["--init", tmp_path / "run/80-10-10", "--phases", "32:1", "--steps", "2", "--output", tmp_path / "more"]
     run_python(TRAIN, RECIPES, written / "rows", *more, backend="jax")
-    inputs = read_json(tmp_path / "more/80-10-10/model/manifest.json")["made_by"]["inputs"]
+    inputs = read_json(tmp_path / "more/80-10-10/model/kbert.json")["made_by"]["inputs"]
     assert inputs["init"]["made_by"]["metrics"] == last

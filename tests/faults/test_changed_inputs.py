@@ -84,12 +84,12 @@ CHANGES = {
     "init replaced": (
         _finetune,
         lambda path: _other_weights(path / "init"),
-        r"init/model.weights.h5 \(--(init|source)\) has changed",
+        r"init/model.safetensors \(--(init|source)\) has changed",
     ),
     "init replaced, pre-training": (
         lambda path: _pretrain(path, path / "corpus.txt", "--init", path / "init"),
         lambda path: _other_weights(path / "init"),
-        r"init/model.weights.h5 \(--(init|source)\) has changed",
+        r"init/model.safetensors \(--(init|source)\) has changed",
     ),
 }
 

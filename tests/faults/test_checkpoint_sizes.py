@@ -18,15 +18,12 @@ from kbert.weights.source import open_checkpoint
 
 NAMES = {names.format: names for names in (GOOGLE, HUGGINGFACE)}
 VALUES = (0, -1, 10**9, 10**30, 12.5, "12", None, True)
-CONFIGS = dict.fromkeys(("kbert", "huggingface"), "config.json") | {"google": "bert_config.json"}
+CONFIGS = {"huggingface": "config.json", "google": "bert_config.json"}
 
 
 def put_size(format, path, field, value):
     """Writes a size into the config, and returns the name it has there."""
     config = path / CONFIGS[format]
-    if format == "kbert":
-        edit(config, architecture=json.loads(config.read_text())["architecture"] | {field: value})
-        return field
     name = NAMES[format].size_names()[field]
     edit(config, **{name: value})
     return name
@@ -35,7 +32,6 @@ def put_size(format, path, field, value):
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     path = tmp_path_factory.mktemp("sizes")
-    save(make_model("classification"), path / "kbert", "kbert")
     save(make_model("classification"), path / "huggingface", "huggingface")
     save(make_model("classification"), path / "google", "google")
     return path
@@ -59,15 +55,6 @@ def test_every_size_is_compared_with_the_weights(saved, format, tmp_path):
     assert peak_memory() - before < 100
 
 
-def test_the_number_of_labels(saved, tmp_path):
-    path = pathlib.Path(shutil.copytree(saved / "kbert", tmp_path / "it"))
-    sound = json.loads((path / "config.json").read_text())["model"]
-    for value in (*VALUES, 2, 4):
-        edit(path / "config.json", model=sound | {"num_labels": value})
-        with pytest.raises(ValueError, match=f"{re.escape(str(path))}.*num_labels"):
-            open_checkpoint(path)
-
-
 @pytest.mark.parametrize(
     "task, name",
     [
@@ -81,13 +68,14 @@ def test_the_number_of_labels(saved, tmp_path):
 )
 def test_lengths_and_counts_of_the_settings(task, name, tmp_path):
     path = tmp_path / "it"
-    save(make_model(task), path, "kbert")
+    save(make_model(task), path, "huggingface")
     content = json.loads((path / "config.json").read_text())
-    where = content["task"] if name in content["task"] else content
+    own = content["kbert"]
+    where = own["task"] if name in own["task"] else own
     for value in (0, -1, 10**9, 10**30, 1.5, "3", None, True):
         where[name] = value
         (path / "config.json").write_text(json.dumps(content))
-        with pytest.raises(ValueError, match=f"config.json: .*{name}"):
+        with pytest.raises(ValueError, match=f"{re.escape(str(path))}.*{name}"):
             open_checkpoint(path)
 
 
@@ -101,9 +89,9 @@ def test_settings_beside_another_format(saved, tmp_path):
 
 
 def test_the_parts_of_packed_rows(saved, tmp_path):
-    path = pathlib.Path(shutil.copytree(saved / "kbert", tmp_path / "it"))
-    encoder = json.loads((path / "config.json").read_text())["encoder"]
+    path = pathlib.Path(shutil.copytree(saved / "huggingface", tmp_path / "it"))
+    own = json.loads((path / "config.json").read_text())["kbert"]
     for value in (0, 10**9, "2", 1.0, True):
-        edit(path / "config.json", encoder=encoder | {"num_parts": value})
-        with pytest.raises(ValueError, match="config.json: .*num_parts"):
+        edit(path / "config.json", kbert=own | {"encoder": own["encoder"] | {"num_parts": value}})
+        with pytest.raises(ValueError, match=f"{re.escape(str(path))}.*num_parts"):
             open_checkpoint(path)

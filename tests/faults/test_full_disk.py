@@ -74,7 +74,7 @@ def test_history_records_metrics_and_models_name_their_path(tmp_path, monkeypatc
         "history.jsonl": lambda: history.append({"step": 1}),
         "records/": lambda: write_records(make_documents(9), make_tokenizer(), tmp_path / "records"),
         "run": lambda: run.finish({}),
-        "model": lambda: save(make_model("encoder"), tmp_path / "model", "kbert"),
+        "model": lambda: save(make_model("encoder"), tmp_path / "model", "huggingface"),
     }.items():
         with pytest.raises(FullDisk, match=rf"{tmp_path}/{name}.*not written, no space left on device.*free there"):
             write()

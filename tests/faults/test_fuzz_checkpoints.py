@@ -9,12 +9,10 @@ from helpers.fuzz import check_reader
 from helpers.hf_directory import GOLDEN, copy_golden
 from helpers.stored_models import make_model, save
 
-from kbert.weights.files.h5_file import H5File
 from kbert.weights.files.safetensors_file import SafetensorsFile
 from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile
 from kbert.weights.files.torch_pickle import TorchPickleFile
-from kbert.weights.formats import kbert as kbert_format
-from kbert.weights.formats.kbert import NAMES as KBERT
+from kbert.weights.formats import huggingface
 from kbert.weights.source import open_checkpoint
 
 COUNTS = pytest.mark.parametrize("count", [40, pytest.param(2_000, marks=pytest.mark.slow)])
@@ -59,14 +57,6 @@ def test_the_pickle_alone(tmp_path, count):
 
 
 @COUNTS
-def test_hdf5(tmp_path, count):
-    save(make_model("encoder"), tmp_path / "model", "kbert")
-    sound = (tmp_path / "model/model.weights.h5").read_bytes()
-    layers = KBERT.layer_variables()
-    check_reader(lambda path: read_all(H5File([path], layers)), tmp_path / "it.weights.h5", [sound], count)
-
-
-@COUNTS
 @pytest.mark.parametrize("ending", ["index", "data-00000-of-00001"])
 def test_tensorflow_checkpoints(tmp_path, ending, count):
     for file in (GOLDEN / "google_pretraining").glob("bert_model.ckpt.*"):
@@ -92,9 +82,10 @@ def saved(tmp_path_factory):
 
     @functools.cache
     def sound(format):
-        if format in ("huggingface", "google"):
-            return GOLDEN / {"huggingface": "hf_safetensors", "google": "google_pretraining"}[format]
-        save(make_model("classification"), home / format, format)
+        if format in ("theirs", "google"):
+            return GOLDEN / {"theirs": "hf_safetensors", "google": "google_pretraining"}[format]
+        model = make_model("classification" if format == "ours" else "masked_lm as KerasHub's")
+        save(model, home / format, "huggingface")
         return home / format
 
     return sound
@@ -104,27 +95,28 @@ def saved(tmp_path_factory):
 @pytest.mark.parametrize(
     "format,name",
     [
-        ("kbert", "config.json"),
-        ("kbert", "vocab.txt"),
-        ("huggingface", "config.json"),
-        ("huggingface", "tokenizer.json"),
-        ("huggingface", "tokenizer_config.json"),
+        ("ours", "config.json"),
+        ("ours", "vocab.txt"),
+        ("ours alone", "config.json"),
+        ("theirs", "config.json"),
+        ("theirs", "tokenizer.json"),
+        ("theirs", "tokenizer_config.json"),
         ("google", "bert_config.json"),
         ("google", "vocab.txt"),
     ],
 )
 def test_the_files_beside_the_weights(saved, tmp_path, monkeypatch, format, name, count):
-    monkeypatch.setattr(kbert_format, "_check_hashes", lambda path: None)  # who damages on purpose writes new ones
+    monkeypatch.setattr(huggingface, "check_hashes", lambda path: None)  # who damages on purpose writes new ones
     path = pathlib.Path(shutil.copytree(saved(format), tmp_path / "it"))
     sound = (path / name).read_bytes()
     check_reader(lambda _: open_checkpoint(path), path / name, [sound], count, named=str(path))
 
 
 @COUNTS
-def test_the_manifest(saved, tmp_path, count):
-    path = pathlib.Path(shutil.copytree(saved("kbert"), tmp_path / "it"))
-    sound = (path / "manifest.json").read_bytes()
-    check_reader(lambda _: open_checkpoint(path), path / "manifest.json", [sound], count, named=str(path))
+def test_kbert_json(saved, tmp_path, count):
+    path = pathlib.Path(shutil.copytree(saved("ours"), tmp_path / "it"))
+    sound = (path / "kbert.json").read_bytes()
+    check_reader(lambda _: open_checkpoint(path), path / "kbert.json", [sound], count, named=str(path))
 
 
 @COUNTS

@@ -27,9 +27,9 @@ def saved(tmp_path_factory):
     return write
 
 
-HUGGINGFACE = "config tokenizer_config tokenizer added_tokens kbert_settings sentence_bert_config 1_Pooling/config"
+HUGGINGFACE = "config tokenizer_config tokenizer added_tokens sentence_bert_config 1_Pooling/config"
 FILES = {
-    "kbert": ("config", "manifest"),
+    "huggingface": ("config", "kbert"),
     "hf_safetensors": HUGGINGFACE.split(),
     "hf_sharded": ("model.safetensors.index",),
     "google_pretraining": ("bert_config", "kbert_settings"),

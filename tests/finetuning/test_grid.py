@@ -44,7 +44,7 @@ def test_the_best_on_dev_is_kept_and_a_killed_grid_goes_on(source, tmp_path, mon
     assert scores[result["best"]["learning_rate"]] == max(scores.values())
     assert result == read_json(output / "grid.json")
     folder = output / result["best"]["folder"]
-    assert (output / "model/manifest.json").read_bytes() == (folder / "model/manifest.json").read_bytes()
+    assert (output / "model/kbert.json").read_bytes() == (folder / "model/kbert.json").read_bytes()
     assert kbert.load_pretrained(output).task == "classification"
     for examples, options, error in (
         (ROWS[:-1], {}, "Received: other rows in train"),

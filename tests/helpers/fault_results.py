@@ -4,7 +4,7 @@ import dataclasses
 import json
 import re
 
-import h5py
+from kbert.weights.files.safetensors_file import SafetensorsFile
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,14 +20,8 @@ class Results:
     def of(cls, output):
         """Reads the results of the run in `output`. JSON as other programs read it: NaN is an AssertionError."""
         names = sorted(str(path.relative_to(output)) for path in output.rglob("*"))
-        weights = {}
-
-        def keep(name, item):
-            if isinstance(item, h5py.Dataset):
-                weights[name] = item[()].tobytes()
-
-        with h5py.File(output / "model" / "model.weights.h5") as file:
-            file.visititems(keep)
+        file = SafetensorsFile(output / "model" / "model.safetensors")
+        weights = {name: file.read(name).tobytes() for name in file.tensors}
         lines = (output / "history.jsonl").read_text().splitlines()
         return cls(
             [name for name in names if not name.startswith("logs/")],

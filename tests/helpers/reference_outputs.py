@@ -10,7 +10,9 @@ from keras import ops
 
 from helpers.google_reference import google_forward
 from kbert.files import read_json
+from kbert.weights.description import ModelDescription
 from kbert.weights.formats import google, huggingface
+from kbert.weights.formats.huggingface_config import transformers_class
 
 _OUTPUTS = {  # kbert's output → transformers', the first that its class has
     "mlm_logits": ("prediction_logits", "logits"),
@@ -30,21 +32,16 @@ def _google(model, path, batch):
     return "a NumPy transcription of google-research/bert", outputs
 
 
-def _huggingface(model, path, batch, adapter=None):
-    """With an adapter, as PEFT puts it onto the model."""
+def _huggingface(model, path, batch):
     import torch
     import transformers
 
-    their_class = getattr(transformers, huggingface.class_of(model))
+    their_class = getattr(transformers, transformers_class(ModelDescription.from_model(model)))
     options = {"add_pooling_layer": False} if model.task == "encoder" and model.encoder.pooler is None else {}
     directory = path.parent if path.is_file() else path
     configs = (directory / huggingface.CONFIG, directory / huggingface.OLD_CONFIG)
     config = transformers.BertConfig.from_json_file(next(p for p in configs if p.is_file()))
     theirs = their_class.from_pretrained(directory, config=config, **options).eval()
-    if adapter is not None:
-        import peft
-
-        theirs = peft.PeftModel.from_pretrained(theirs, adapter).eval().base_model.model
     arguments = {
         "input_ids": torch.tensor(batch["token_ids"], dtype=torch.long),
         "token_type_ids": torch.tensor(batch["segment_ids"], dtype=torch.long),

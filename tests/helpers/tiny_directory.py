@@ -1,4 +1,4 @@
-"""A kbert directory small enough to fine-tune in a second, and tables that it can learn."""
+"""A model directory small enough to fine-tune in a second, and tables that it can learn."""
 
 import csv
 

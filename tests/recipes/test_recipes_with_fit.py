@@ -92,13 +92,13 @@ def test_classify(home, tmp_path):
     pipeline = kbert.build_pipeline(kbert.load_pretrained(tmp_path / "run"))
     assert pipeline.answers.labels == ("bad", "good") and pipeline.preprocessor.sequence_length == 16
     assert run_recipe("classify", *flags, *SHORT) == scores
-    stored = read_json(tmp_path / "run/model/manifest.json")
+    stored = read_json(tmp_path / "run/model/kbert.json")
     with pytest.raises(SystemExit, match=r"a run with other settings \(seed: 0 there, 7 now\). Take another"):
         run_recipe("classify", *flags, *SHORT, "--seed", 7)
     table.write_text(table.read_text().replace("good", "ant").replace("bad", "zebra"))
     with pytest.raises(SystemExit, match=r"reviews.csv \(--table\) has changed"):
         run_recipe("classify", *flags, *SHORT)
-    assert read_json(tmp_path / "run/model/manifest.json") == stored
+    assert read_json(tmp_path / "run/model/kbert.json") == stored
 
 
 def test_every_recipe_that_resumes_says_what_it_reads():

@@ -3,6 +3,7 @@
 import hashlib
 import shutil
 
+import numpy as np
 import pytest
 from helpers.hf_directory import GOLDEN
 from helpers.tiny_bert import tiny_config, tiny_tokenizer
@@ -14,7 +15,7 @@ from kbert.files import read_json, sha256, write_json
 from kbert.pipelines.text_columns import TextColumns
 from kbert.serving.card import provenance
 from kbert.serving.exported_pipeline import trained_options
-from kbert.weights.origin import trained_columns
+from kbert.weights.provenance import trained_columns
 
 pytestmark = pytest.mark.usefixtures("eagerly")
 
@@ -33,8 +34,8 @@ def test_a_run_and_what_is_stored_of_it_have_the_same_card(run, tmp_path):
     path = run.path
     made_by, metrics = provenance(run.pipeline.model)
     assert made_by["model"] == "reviews" and metrics["dev"] == run.metrics["dev"]
-    assert made_by["weights_sha256"] == sha256(path / "model" / "model.weights.h5")
-    assert made_by["run"] == read_json(path / "model" / "manifest.json")["made_by"]
+    assert made_by["weights_sha256"] == sha256(path / "model" / "model.safetensors")
+    assert made_by["run"] == read_json(path / "model" / "kbert.json")["made_by"]
     for source in (path, str(path / "model")):
         assert provenance(kbert.load_pretrained(source)) == (made_by, metrics)
     exported = kbert.export(str(path), tmp_path / "exported", made_by={"purpose": "a test"})
@@ -58,23 +59,33 @@ def test_nothing_is_said_of_weights_that_have_changed(run):
     assert provenance(model)[0]["model"] == "reviews"
     model.set_weights([weight * 2 for weight in model.get_weights()])
     assert provenance(model) == ({}, {})
+    for change in ("fit", "load_weights"):
+        model = kbert.load_pretrained(run.path)
+        assert provenance(model)[0]["model"] == "reviews"
+        if change == "fit":
+            model.compile()
+            model.fit({"token_ids": np.ones((2, 5), "int32")}, np.array([0, 1]), verbose=0)
+        else:
+            model.save_weights(run.path.parent / "it.weights.h5")
+            model.load_weights(run.path.parent / "it.weights.h5")
+        assert provenance(model) == ({}, {})
     assert provenance(kbert.BertEncoder(tiny_config())) == ({}, {})
 
 
-def test_nothing_is_said_of_a_model_that_took_its_place(tmp_path):
+def test_what_a_model_was_loaded_from_may_be_replaced(tmp_path):
     directory = tmp_path / "run" / "model"
     arguments = dict(tokenizer=tiny_tokenizer(), overwrite=True)
     first = {"settings": {"task": {"task": "regression", "text": "review"}}}
     kbert.save_pretrained(kbert.BertRegressor(tiny_config()), directory, made_by=first, **arguments)
     (tmp_path / "run" / "metrics.json").write_text('{"pearson": 1.0}')
     model = kbert.load_pretrained(directory)
-    known = {"model": "run", "weights_sha256": sha256(directory / "model.weights.h5")}
+    known = {"model": "run", "weights_sha256": sha256(directory / "model.safetensors")}
     assert provenance(model) == (known | {"run": first}, {"pearson": 1.0})
     assert trained_columns(model) == {"text": TextColumns(("review",))}
     kbert.save_pretrained(kbert.BertRegressor(tiny_config()), directory, made_by={"who": "another"}, **arguments)
-    assert provenance(model) == (known, {}) and trained_columns(model) == {}
     shutil.rmtree(directory)
-    assert provenance(model) == (known, {}) and trained_columns(model) == {}
+    assert provenance(model) == (known | {"run": first}, {"pearson": 1.0})
+    assert trained_columns(model) == {"text": TextColumns(("review",))}
 
 
 def test_metrics_beside_another_directory_are_not_its_own(tmp_path):

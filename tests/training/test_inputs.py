@@ -92,13 +92,13 @@ def test_what_a_model_says_of_its_run_leads_back_to_the_first(tmp_path):
     assert made_by["inputs"]["train"] == described
     model = tmp_path / "first" / "model"
     model.mkdir()
-    write_json(model / "config.json", {"format": "kbert"})
-    (model / "model.weights.h5").write_text("w")
-    write_json(model / "manifest.json", {"made_by": made_by})
+    write_json(model / "config.json", {"model_type": "bert"})
+    (model / "model.safetensors").write_text("w")
+    write_json(model / "kbert.json", {"sha256": {}, "made_by": made_by})
     inputs = {"init": model, "train": train}
     second = open_run(tmp_path / "second", SETTINGS | {"init": str(model)}, inputs=inputs, recipe="finetune.py")
     init = second.made_by({})["inputs"]["init"]
-    lines = "".join(f"{sha256(model / name)}  {name}\n" for name in ("config.json", "model.weights.h5"))
+    lines = "".join(f"{sha256(model / name)}  {name}\n" for name in ("config.json", "model.safetensors"))
     assert init["sha256"] == hashlib.sha256(lines.encode()).hexdigest() and init["name"] == "first/model"
     assert init["made_by"] == made_by
     assert str(tmp_path) not in json.dumps(second.made_by({}))

@@ -82,7 +82,7 @@ def test_what_a_kill_left_of_the_model_is_deleted(tmp_path):
     run = open_run(tmp_path, SETTINGS)
     for name in (".model.6d89d9cc.tmp", ".model.6d89d9cc.tmp.old"):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "model.weights.h5").write_text("x")
+        (tmp_path / name / "model.safetensors").write_text("x")
     run.finish({}, lambda path, made_by: path.mkdir())
     assert sorted(os.listdir(tmp_path)) == ["inputs.json", "metrics.json", "model", "settings.json"]
 

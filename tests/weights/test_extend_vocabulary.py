@@ -69,7 +69,7 @@ def test_a_string_and_a_model_without_tokenizer_are_errors(model):
         extend_vocabulary(make_pretrainer(16), ["abc"])
 
 
-@pytest.mark.parametrize("format", ["kbert", "huggingface"])
+@pytest.mark.parametrize("format", ["google", "huggingface"])
 def test_special_tokens_of_your_own(model, format, tmp_path):
     own = ["[E1]", "[/E1]", "<a b>"]
     extended = extend_vocabulary(model, special_tokens=own)

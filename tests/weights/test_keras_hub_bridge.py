@@ -240,7 +240,7 @@ def test_special_tokens_of_ones_own_are_refused():
 def test_kerashub_computes_the_same(hub, name, tmp_path):
     """From memory, and from a preset that kbert convert wrote; read back, every weight is equal."""
     model = make_model(name, hidden_dropout=0.2, attention_dropout=0.2, num_segments=3)
-    save(model, tmp_path / "ours", "kbert")
+    save(model, tmp_path / "ours", "huggingface")
     run_kbert("convert", "--source", tmp_path / "ours", "--format", "kerashub", "--output", tmp_path / "preset")
     report = measure_parity(model, tmp_path / "preset")
     assert "keras_hub" in report.against and max(report.differences.values()) < 1e-5
@@ -261,10 +261,10 @@ def test_kerashub_computes_the_same(hub, name, tmp_path):
 
 
 def test_a_preset_is_replaced_only_on_demand(tmp_path):
-    save(make_model("encoder", num_layers=1), tmp_path / "ours", "kbert")
+    save(make_model("encoder", num_layers=1), tmp_path / "ours", "huggingface")
     run = ("convert", "--source", tmp_path / "ours", "--format", "kerashub", "--output", tmp_path / "preset")
     run_kbert(*run)
-    for more, message in ((), "overwrite"), (("--storage-dtype", "bfloat16"), "only format=.kbert. takes"):
+    for more, message in ((), "overwrite"), (("--storage-dtype", "bfloat16"), "only format=.huggingface. takes"):
         with pytest.raises(SystemExit, match=message):
             run_kbert(*run, *more)
     run_kbert(*run, "--overwrite")

@@ -5,7 +5,7 @@ import shutil
 import pytest
 from helpers.hf_directory import GOLDEN, edit
 from helpers.stored_models import assert_same_weights, load, make_model, save
-from helpers.tiny_bert import VOCABULARY, tiny_tokenizer
+from helpers.tiny_bert import VOCABULARY
 from helpers.wrong_values import wrong_inputs
 
 import kbert
@@ -20,12 +20,12 @@ def format_of(path):
 def saved(tmp_path_factory):
     """The same encoder in every format."""
     path = tmp_path_factory.mktemp("saved")
-    for format in ("kbert", "huggingface", "google"):
+    for format in ("huggingface", "google"):
         save(make_model("encoder"), path / format, format)
     return path
 
 
-@pytest.mark.parametrize("format", ["kbert", "huggingface", "google"])
+@pytest.mark.parametrize("format", ["huggingface", "google"])
 @pytest.mark.parametrize("place", ["it", "run/model"])
 def test_every_format_is_recognised_by_content(format, place, saved, tmp_path):
     shutil.copytree(saved / format, tmp_path / place)
@@ -33,7 +33,7 @@ def test_every_format_is_recognised_by_content(format, place, saved, tmp_path):
     assert format_of(str(tmp_path / place)) == format
 
 
-@pytest.mark.parametrize("format", ["kbert", "huggingface", "google"])
+@pytest.mark.parametrize("format", ["huggingface", "google"])
 def test_every_format_keeps_a_vocabulary_with_an_empty_line(format, tmp_path):
     """As that of bert-base-japanese, whose other tokens keep their ids."""
     tokens = ["" if token == "bad" else token for token in VOCABULARY]
@@ -47,8 +47,8 @@ def test_every_format_keeps_a_vocabulary_with_an_empty_line(format, tmp_path):
 @pytest.mark.parametrize(
     "format,file",
     [
-        ("kbert", "model.weights.h5"),
-        ("kbert", "config.json"),
+        ("huggingface", "model.safetensors"),
+        ("huggingface", "config.json"),
     ],
 )
 def test_a_file_stands_for_its_directory(saved, format, file):
@@ -110,8 +110,8 @@ def test_something_else(tmp_path):
         open_directory_with,
         ([], "which holds nothing"),
         (["notes.txt"], r"which holds \['notes.txt'\]"),
-        (["config.json"], "Expected a kbert directory"),
-        (["model.safetensors"], "Expected a kbert directory"),
+        (["config.json"], "Expected a Hugging Face directory"),
+        (["model.safetensors"], "Expected a Hugging Face directory"),
         (["saved_model.pb"], "an exported SavedModel: kbert predict --source and tf.saved_model.load read it"),
         (["2/saved_model.pb"], "give the directory that it was exported from"),
     )
@@ -121,7 +121,8 @@ def test_something_else(tmp_path):
             open_checkpoint(tmp_path / name)
 
 
-def test_a_kbert_directory_has_its_own_vocabulary(tmp_path):
-    kbert.save_pretrained(make_model("encoder"), tmp_path / "it", tokenizer=tiny_tokenizer())
-    with pytest.raises(ValueError, match="has a vocabulary of its own"):
-        load(tmp_path / "it", vocabulary=tmp_path / "it/vocab.txt")
+def test_a_directory_of_an_earlier_kbert(tmp_path):
+    for name in ("config.json", "manifest.json", "model.weights.h5", "vocab.txt"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(ValueError, match="a model of an earlier kbert, with HDF5 weights.*save it again"):
+        open_checkpoint(tmp_path)

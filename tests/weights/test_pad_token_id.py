@@ -19,9 +19,9 @@ def make():
 
 
 @pytest.mark.parametrize("tokenizer", [kbert.BertTokenizer(OTHER), None])
-@pytest.mark.parametrize("format", ["kbert", "huggingface", "google"])
+@pytest.mark.parametrize("format", ["huggingface", "google"])
 def test_it_is_stored(format, tokenizer, tmp_path):
-    if format == "kbert" and tokenizer is None:
+    if format == "huggingface" and tokenizer is None:
         pytest.skip("the format needs a tokenizer")
     model, expected = make()
     kbert.save_pretrained(model, tmp_path / "model", format, tokenizer=tokenizer)
@@ -44,7 +44,7 @@ def test_the_vocabulary_decides(tmp_path):
 
 
 def test_without_a_vocabulary_it_can_be_given(tmp_path):
-    kbert.save_pretrained(kbert.BertClassifier(tiny_config(num_layers=1)), tmp_path / "model", "huggingface")
+    kbert.save_pretrained(kbert.BertClassifier(tiny_config(num_layers=1)), tmp_path / "model", "google")
     model = kbert.load_pretrained(tmp_path / "model", pad_token_id=1)
     assert model.config.pad_token_id == 1 and kbert.build_pipeline(model, kbert.BertTokenizer(OTHER))
 

@@ -54,7 +54,7 @@ class PlaygroundLoader(base_plugin.TBLoader):
     def define_flags(self, parser: argparse.ArgumentParser) -> None:
         group = parser.add_argument_group("kbert")
         help_texts = {
-            "kbert_models": "models for the tab besides those below the log directory: kbert directories, RUN@STEP or "
+            "kbert_models": "models for the tab besides those below the log directory: model directories, RUN@STEP or "
             "SavedModels, separated by commas",
             "kbert_vocab": "vocab.txt for what needs no model (default: learned from Python's own documentation)",
             "kbert_hosts": "names by which a proxy reaches this TensorBoard, separated by commas",

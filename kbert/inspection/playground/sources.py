@@ -23,7 +23,7 @@ _DEEPEST = 6  # levels below a log directory
 _DIRECTORIES = 20_000  # looked at in a log directory
 _MODELS = 200  # from all log directories together
 _CONFIG = "config.json"
-_WEIGHTS = "model.weights.h5"
+_WEIGHTS = "model.safetensors"
 _CARD = "card.json"
 _GRAPH = "saved_model.pb"
 _WITHOUT_MODEL = ("masking", "next_sentence", "input_representation")
@@ -52,7 +52,7 @@ def named_sources(paths: Iterable[str | os.PathLike]) -> list[ModelSource]:
 
 
 def found_sources(log_dirs: Iterable[str | os.PathLike]) -> list[ModelSource]:
-    """The models below log directories: kbert's runs and their checkpoints, kbert directories, SavedModels.
+    """The models below log directories: kbert's runs and their checkpoints, model directories, SavedModels.
 
     An unfinished run is offered by its own name, which means its latest checkpoint, and each checkpoint as RUN@STEP.
     The ``logs`` of a run stand for that run. Symbolic links are not followed, and models with links that lead
@@ -146,7 +146,7 @@ def describe(source: ModelSource) -> dict[str, Any]:
     task = stored.description.task
     if stored.vocabulary is None:
         views = ()
-        note = "It has no vocabulary: write a kbert directory with one by kbert.save_pretrained."
+        note = "It has no vocabulary: write a model directory with one by kbert.save_pretrained."
     else:
         views = (*_WITHOUT_MODEL, "attention", *views_of_task(task))
         note = ""

@@ -243,7 +243,7 @@ def pretrain(
     """Pre-trains BERT: masked language model and next sentence prediction, with the paper's optimizer.
 
     With `output`, the same call resumes a killed run, and on a CPU ends with bit for bit the same weights. The
-    directory then holds model/ (a kbert directory), metrics.json, settings.json, inputs.json (sizes and hashes),
+    directory then holds model/ (a model directory), metrics.json, settings.json, inputs.json (sizes and hashes),
     history.jsonl, logs/ (TensorBoard) and, until the run is finished, checkpoints/. Without `output` nothing is
     written. Progress is logged to the logger "kbert".
 
@@ -253,7 +253,7 @@ def pretrain(
             ``text`` (a dict, a list of dicts, a pandas DataFrame, a finite tf.data.Dataset), each a document of running
             prose; or path(s) or pattern(s) of .tfrecord files of the original's create_pretraining_data.py; or a
             directory of batches (``kbert batches``), which needs no TensorFlow: the batches have decided `masking`,
-            `objective`, `rows`, batch size, length and order, and `init` is a kbert directory.
+            `objective`, `rows`, batch size, length and order, and `init` is a model directory.
         vocabulary: for text: path of a vocab.txt, list of tokens, or `kbert.BertTokenizer`. `init` and records have
             their own. Where several are given, tokens and settings must be the same.
         size: the size of a new model, "tiny" to "large"; "tiny" by default. With an `init` that is loaded: the

@@ -26,19 +26,13 @@ import numpy as np
 
 from kbert.config import BertConfig
 from kbert.errors import UnreadableInput
-from kbert.files import read_json, sha256, write_directory
+from kbert.files import read_json, write_directory
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
 from kbert.pretraining.run.new_model import dropout_of, new_model
 from kbert.text.vocabulary import check_same_tokenizer, read_vocabulary
 from kbert.training.run_state import Stage
-from kbert.weights.formats.kbert import (
-    CONFIG,
-    WEIGHTS,
-    is_kbert_directory,
-    read_kbert_vocabulary,
-)
-from kbert.weights.formats.kbert import write as write_kbert
+from kbert.weights.formats import huggingface
 
 if TYPE_CHECKING:
     from kbert.pipelines.settings import ModelSettings
@@ -161,32 +155,31 @@ def stored_model(
     tokenizer_settings: dict[str, Any],
     changes: Mapping[str, Any] | Iterable[tuple[str, Any]] = (),
 ) -> BertPretrainer:
-    """The model in a kbert directory, or in ``model/`` below it, to train on rows of this vocabulary.
+    """The model in a directory, or in ``model/`` below it, to train on rows of this vocabulary.
 
-    Without `kbert.load_pretrained`, which knows all tasks and formats and needs TensorFlow for its tokenizer. `changes`
-    are fields of its `BertConfig`.
+    Without `kbert.load_pretrained`, which needs TensorFlow for its tokenizer. `changes` are fields of its `BertConfig`.
     """
     paths = (pathlib.Path(init), pathlib.Path(init) / "model") if isinstance(init, str | os.PathLike) else ()
-    path = next((path for path in paths if is_kbert_directory(path)), None)
+    path = next((path for path in paths if huggingface.recognizes(path)), None)
     if path is None:
         received = repr(os.fspath(init)) if paths else type(init).__name__
         raise ValueError(
-            "pretrain: `init` must be a kbert directory for a training on batches (kbert convert makes one). "
+            "pretrain: `init` must be a model directory for a training on batches (kbert convert writes one). "
             f"Received: {received}"
         )
-    content = read_json(path / CONFIG)
+    stored = huggingface.read(path)
     task = "pretraining" if next_sentence else "masked_lm"
-    if (stored := content["task"]["name"]) != task:
-        raise ValueError(f"pretrain: the batches are for a {task} model. Received: {path}, a {stored} model")
-    if content.get("quantized_layers"):
+    if stored.description.task != task:
+        raise ValueError(
+            f"pretrain: the batches are for a {task} model. Received: {path}, a {stored.description.task} model"
+        )
+    if stored.description.quantized_layers:
         raise ValueError(f"pretrain: training needs float weights. Received: {path}, a quantised model")
-    if sha256(path / WEIGHTS) != read_json(path / "manifest.json")["files"][WEIGHTS]["sha256"]:
-        raise ValueError(f"{path / WEIGHTS} is damaged: its sha256 is not the one in manifest.json")
-    config = BertConfig.from_dict(content["architecture"] | dict(changes))
-    own = read_kbert_vocabulary(path, config), content["tokenizer"]
+    own = stored.vocabulary or [], stored.settings.tokenizer
     check_same_tokenizer("pretrain: the batches", own, (vocabulary, tokenizer_settings))
-    model = BertPretrainer(config, next_sentence=next_sentence, **content["model"])
-    model.load_weights(path / WEIGHTS)
+    config = BertConfig.from_dict(stored.description.config.to_dict() | dict(changes))
+    model = BertPretrainer(config, next_sentence=next_sentence, **stored.description.arguments)
+    stored.load_into(model)
     return model
 
 
@@ -253,6 +246,6 @@ class StoredBatches:
         """Writes the model of the run, without `kbert.save_pretrained`, which needs TensorFlow."""
 
         def write(partial):
-            write_kbert(partial, model, settings, self.vocabulary, made_by=made_by)
+            huggingface.write(partial, model, settings, self.vocabulary, made_by=made_by)
 
         write_directory(path, write, needed=4 * model.count_params())

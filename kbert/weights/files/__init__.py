@@ -1,1 +1,1 @@
-"""Files of tensors: safetensors, pickles, HDF5, TensorFlow checkpoints."""
+"""Files of tensors: safetensors, pickles, TensorFlow checkpoints."""

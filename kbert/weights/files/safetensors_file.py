@@ -27,6 +27,7 @@ _DTYPES = {
     "U8": "uint8",
     "BOOL": "bool",
 }
+_CODES = {dtype: code for code, dtype in _DTYPES.items()}
 _LONGEST_HEADER = 100_000_000  # bytes; the library's own bound
 
 
@@ -41,7 +42,6 @@ class SafetensorsFile:
         self.path = checked_file(path)
         self.tensors: dict[str, TensorInfo] = {}
         with _opened(self.path) as file:
-            self.metadata: dict[str, str] = file.metadata() or {}
             for name in file.keys():
                 tensor = file.get_slice(name)
                 kind = tensor.get_dtype()
@@ -78,25 +78,41 @@ def looks_like_safetensors(path: str | os.PathLike) -> bool:
 
 
 def write_safetensors(
-    path: str | os.PathLike, tensors: Mapping[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]], **metadata: str
+    path: str | os.PathLike,
+    tensors: Mapping[str, tuple[tuple[int, ...], Callable[[], np.ndarray]]],
+    dtypes: Mapping[str, str] | None = None,
+    **metadata: str,
 ) -> None:
-    """Writes float32 tensors to a `.safetensors` file, one in memory at a time.
+    """Writes tensors to a `.safetensors` file, one in memory at a time.
 
-    `tensors` maps a name to (shape, function that returns the values). `metadata` are strings for the file's header.
+    `tensors` maps a name to (shape, function that returns the values), and `dtypes` to the type that they are cast to,
+    float32 by default. `metadata` are strings for the file's header.
     """
+    dtypes = dict.fromkeys(tensors, "float32") | dict(dtypes or {})
     header = {"__metadata__": metadata} if metadata else {}
     end = 0
     for name, (shape, _) in tensors.items():
-        begin, end = end, end + 4 * math.prod(shape)
-        header[name] = {"dtype": "F32", "shape": list(shape), "data_offsets": [begin, end]}
+        begin, end = end, end + np.dtype(dtypes[name]).itemsize * math.prod(shape)
+        header[name] = {"dtype": _CODES[dtypes[name]], "shape": list(shape), "data_offsets": [begin, end]}
     text = json.dumps(header).encode("utf-8")
     text += b" " * (-len(text) % 8)  # readers that map the file need data that begin at a multiple of 8
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for name, (shape, values) in tensors.items():
-            array = np.asarray(values(), dtype="<f4", order="C")
+            array = _cast(values(), dtypes[name], name)
             if array.shape != tuple(shape):
                 raise ValueError(
                     f"The tensor {name!r} was announced with shape {tuple(shape)}. Received: {array.shape}"
                 )
-            file.write(array.data)
+            file.write(array.view(np.uint8).data if array.ndim else array.tobytes())
+
+
+def _cast(values: np.ndarray, dtype: str, name: str) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        cast = np.asarray(values).astype(dtype, order="C", copy=False)
+    if cast.dtype.itemsize == 2 and np.any(np.isinf(cast) & np.isfinite(values)):
+        raise ValueError(
+            f"{name}: {np.max(np.abs(values)):.3g} is beyond the range of {dtype}. Use bfloat16, which reaches as far "
+            "as float32, or float32."
+        )
+    return cast

@@ -121,14 +121,18 @@ class TensorCheckpoint(Checkpoint):
             return None if name is None or self.tensors.tensors[name].shape != tensor.shape(sizes) else name
 
         def read(variable, name):
-            values = self.tensors.read(name)
-            if not np.all(np.isfinite(values)):
-                raise ValueError(f"{self.tensors.path}: the tensor {name!r} holds values that are not finite.")
-            values = values.astype("float32", copy=False)
+            values = self.read_finite(name).astype("float32", copy=False)
             return self.names.find(variable.path).to_kbert(values, variable.shape)
 
         names = [name for name in self.tensors.tensors if name not in self.ignored]
         return transfer(model, find, read, names, str(self.path), self.remarks)
+
+    def read_finite(self, name: str) -> np.ndarray:
+        """The values of a tensor; ValueError unless all are finite."""
+        values = self.tensors.read(name)
+        if not np.all(np.isfinite(values)):
+            raise ValueError(f"{self.tensors.path}: the tensor {name!r} holds values that are not finite.")
+        return values
 
     def _check_weights(self, heads: bool):
         """Raises ValueError unless the weights are whole, of the config's sizes, and floating-point numbers."""

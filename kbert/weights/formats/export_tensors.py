@@ -34,11 +34,7 @@ def export_tensors(names: NameTable, model: "BertModel") -> dict[str, tuple[tupl
 def tensor_names(names: NameTable, model: "BertModel") -> dict[str, TensorName]:
     """Path of each of the model's variables → the tensor that holds it in the format; ValueError if none can."""
     if quantized_layers(model):
-        raise ValueError(f'format="{names.format}" cannot hold a quantised model. Save it as format="kbert".')
-    if model.task != "encoder" and not task_class(model.task).heads:
-        raise ValueError(
-            f'format="{names.format}" cannot hold a {model.task} model, which would be read as an encoder. {_ADVICE}'
-        )
+        raise ValueError(f'format="{names.format}" cannot hold a quantised model. Save it as format="huggingface".')
     by_path = {variable.path: names.find(variable.path) for variable in model.weights}
     for path, tensor in by_path.items():
         if tensor is None:
@@ -65,6 +61,10 @@ def check_held(
         head_activation, head_layer_norm_epsilon: of its masked-LM head; None: as in the encoder.
     """
     format = names.format
+    if model.task != "encoder" and not task_class(model.task).heads:
+        raise ValueError(
+            f'format="{format}" cannot hold a {model.task} model, which would be read as an encoder. {_ADVICE}'
+        )
     if model.multi_label and not multi_label:
         raise ValueError(
             f'format="{format}" cannot hold a multi-label classifier: it would be read as one that gives one label of '
@@ -82,7 +82,7 @@ def check_held(
     if pooler and model.encoder.pooler is None:
         raise ValueError(
             f'format="{format}" cannot hold an encoder without pooler: {reason}, and would initialise one anew. Save '
-            'it as format="kbert", or give it a pooler: load_pretrained(…, pooler=True).'
+            'it as format="huggingface", or give it a pooler: load_pretrained(…, pooler=True).'
         )
     if not pooler and model.encoder.pooler is not None:
         raise ValueError(

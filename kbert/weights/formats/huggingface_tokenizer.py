@@ -6,11 +6,8 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
-from kbert.config import BertConfig
 from kbert.files import read_json, write_json
 from kbert.options import PathLike
-from kbert.text.special_tokens import MOST
-from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import SPECIAL_TOKENS, check_vocabulary, read_vocabulary, write_vocabulary
 from kbert.weights.formats.checkpoint import NO_VOCABULARY, StoredTokenizer, case_remark, looks_cased
 from kbert.weights.formats.config_names import entry
@@ -56,6 +53,10 @@ def read_huggingface_tokenizer(directory: PathLike, vocabulary: PathLike | None 
         settings["lowercase"] = not looks_cased(tokens)
         remarks.append(case_remark(not settings["lowercase"]))
     literal, added = _own_tokens(config, fast, directory, set(tokens))
+    if not literal and not added:
+        return StoredTokenizer(tokens, settings, tuple(remarks))
+    from kbert.text.special_tokens import MOST  # not above: it loads TensorFlow
+
     if len(literal) > MOST:
         reason = f"it has {len(literal)} special tokens of its own, and kbert reads at most {MOST} in texts"
         return StoredTokenizer(None, remarks=(f"{reason}: the model takes token ids, but no strings",))
@@ -149,7 +150,11 @@ def _own_tokens(config: dict, fast: dict, directory: pathlib.Path, tokens: set[s
 
 def _no_words(added: list[str], tokens: list[str], settings: dict[str, Any]) -> list[str]:
     """Those of these tokens that kbert's tokenizer splits, as they are no words in the letter case of the model."""
-    pieces = BertTokenizer(tokens, **settings)(added).to_list() if added else []
+    if not added:
+        return []
+    from kbert.text.tokenizer import BertTokenizer  # not above: it loads TensorFlow
+
+    pieces = BertTokenizer(tokens, **settings)(added).to_list()
     return [token for token, ids in zip(added, pieces, strict=True) if ids != [tokens.index(token)]]
 
 
@@ -193,11 +198,11 @@ def _flag(value):
 
 
 def write_huggingface_tokenizer(
-    directory: pathlib.Path, settings: Mapping[str, Any], vocabulary: list[str], config: BertConfig
+    directory: pathlib.Path, settings: Mapping[str, Any], vocabulary: list[str], length: int, num_segments: int
 ) -> None:
-    """Writes the files that transformers, fast and slow, reads."""
+    """Writes the files of a tokenizer that reads texts of up to `length` tokens for a model of so many segments."""
     write_vocabulary(directory / VOCABULARY, vocabulary)
-    write_json(directory / CONFIG, _tokenizer_config(settings, config))
+    write_json(directory / CONFIG, _tokenizer_config(settings, length, num_segments))
     write_json(directory / TOKENIZER, _tokenizer(settings, vocabulary))
 
 
@@ -206,14 +211,17 @@ def _special_tokens_in_text(settings) -> list[str]:
     return [token for token in read if token not in SPECIAL_TOKENS] if isinstance(read, list) else []
 
 
-def _tokenizer_config(settings: Mapping[str, Any], config: BertConfig) -> dict:
+def _tokenizer_config(settings: Mapping[str, Any], length: int, num_segments: int) -> dict:
     own = _special_tokens_in_text(settings)
+    segments = ["token_type_ids"] if num_segments > 1 else []
     return {
-        "tokenizer_class": "BertTokenizer",
+        # Not BertTokenizer, which ignores the longest word of tokenizer.json. This class omits what is not listed.
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "model_input_names": ["input_ids", *segments, "attention_mask"],
         "do_lower_case": settings["lowercase"],
         "strip_accents": settings["strip_accents"],
         "tokenize_chinese_chars": settings["split_on_cjk"],
-        "model_max_length": config.max_sequence_length,
+        "model_max_length": length,
         **_SPECIAL,
         **({"additional_special_tokens": own} if own else {}),
     }

@@ -10,7 +10,40 @@ from kbert.files import read_json
 from kbert.weights.files.safetensors_file import SafetensorsFile, looks_like_safetensors
 from kbert.weights.files.tensor_file import TensorFile
 from kbert.weights.files.torch_pickle import TorchPickleFile, looks_like_pickle
+from kbert.weights.formats.name_table import NameTable
 
+NAMES = NameTable(
+    "huggingface",
+    names={
+        "masked_lm_head/output_embeddings": "cls.predictions.decoder.weight",
+        "masked_lm_head/output_bias": "cls.predictions.bias",
+    },
+    layers={
+        "embeddings/token_embedding": "bert.embeddings.word_embeddings",
+        "embeddings/segment_embedding": "bert.embeddings.token_type_embeddings",
+        "embeddings/position_embedding": "bert.embeddings.position_embeddings",
+        "embeddings/layer_norm": "bert.embeddings.LayerNorm",
+        "encoder_block_{i}/attention/query": "bert.encoder.layer.{i}.attention.self.query",
+        "encoder_block_{i}/attention/key": "bert.encoder.layer.{i}.attention.self.key",
+        "encoder_block_{i}/attention/value": "bert.encoder.layer.{i}.attention.self.value",
+        "encoder_block_{i}/attention/output": "bert.encoder.layer.{i}.attention.output.dense",
+        "encoder_block_{i}/attention_layer_norm": "bert.encoder.layer.{i}.attention.output.LayerNorm",
+        "encoder_block_{i}/feed_forward/intermediate": "bert.encoder.layer.{i}.intermediate.dense",
+        "encoder_block_{i}/feed_forward/output": "bert.encoder.layer.{i}.output.dense",
+        "encoder_block_{i}/feed_forward_layer_norm": "bert.encoder.layer.{i}.output.LayerNorm",
+        "pooler/dense": "bert.pooler.dense",
+        "masked_lm_head/transform": "cls.predictions.transform.dense",
+        "masked_lm_head/layer_norm": "cls.predictions.transform.LayerNorm",
+        "next_sentence_head/dense": "cls.seq_relationship",
+        "classifier_head/dense": "classifier",
+        "regressor_head/dense": "classifier",
+        "span_head/dense": "qa_outputs",
+        "tagger_head/dense": "classifier",
+        "multiple_choice_head/dense": "classifier",
+    },
+    parts={"embeddings": ".weight", "kernel": ".weight", "bias": ".bias", "gamma": ".weight", "beta": ".bias"},
+    transposed_kernels=True,
+)
 WEIGHTS, PICKLE = "model.safetensors", "pytorch_model.bin"
 _INDEX = ".index.json"
 _FILES = {  # in the order in which they are looked for
@@ -25,6 +58,7 @@ _ENCODER = ("embeddings.", "encoder.", "pooler.")  # the first parts of names in
 _BUFFERS = re.compile(r"(^|\.)embeddings\.(position_ids|token_type_ids)$")
 TABLE = "bert.embeddings.word_embeddings.weight"
 POOLER = "bert.pooler.dense.weight"
+POSITIONS = "bert.embeddings.position_embeddings.weight"
 DECODER = "cls.predictions.decoder.weight"
 BIAS = "cls.predictions.bias"
 DECODER_BIAS = "cls.predictions.decoder.bias"

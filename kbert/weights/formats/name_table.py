@@ -199,3 +199,15 @@ def group_by_layer(names: Iterable[str]) -> dict[str, list[str]]:
         if variable not in layers.setdefault(layer, []):
             layers[layer].append(variable)
     return layers
+
+
+class _OwnNames(NameTable):
+    """Every variable has its own path as its name, also in tasks from outside kbert."""
+
+    def find(self, variable):
+        path, _ = numbered(variable)
+        dims = VARIABLES.get(path) or all_variables().get(path)
+        return None if dims is None else TensorName(variable, dims)
+
+
+OWN_NAMES = _OwnNames("kbert", names={})

@@ -19,7 +19,6 @@ import types
 from kbert.options import PathLike
 
 FORMATS = {  # name → module, in the order in which they are tried on a path
-    "kbert": "kbert.weights.formats.kbert",
     "huggingface": "kbert.weights.formats.huggingface",  # before Google's, whose config is often copied along
     "google": "kbert.weights.formats.google",
 }

@@ -157,7 +157,7 @@ def test_links_that_lead_out_are_not_followed(runs, home, tmp_path):
 
 def test_what_cannot_be_read_says_why(runs):
     config = runs / "tagger" / "config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | {"nonsense": 1}))
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"kbert": {"nonsense": 1}}))
     (runs / "finished" / "model" / "config.json").write_text("{")
     models = listed(PlaygroundApp(log_dirs=[runs]))
     for name in ("tagger", "finished"):

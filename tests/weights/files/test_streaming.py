@@ -65,10 +65,10 @@ def test_loading_holds_one_tensor_beside_the_model(larger, format):
 
 def test_writing_holds_one_tensor_beside_the_model(larger, tmp_path):
     model = make_model("encoder", num_layers=6, hidden_dim=96, intermediate_dim=384)  # 2.7 MB: names are a small part
-    kbert.save_pretrained(model, tmp_path / "first", format="huggingface")  # what is imported stays, and is not meant
+    save(model, tmp_path / "first", "huggingface")  # what is imported stays, and is not meant
     tracemalloc.start()
     before = tracemalloc.get_traced_memory()[0]
-    kbert.save_pretrained(model, tmp_path / "out", format="huggingface")
+    save(model, tmp_path / "out", "huggingface")
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak - before < 4 * model.count_params() / 3
@@ -78,7 +78,7 @@ def test_writing_holds_one_tensor_beside_the_model(larger, tmp_path):
 def test_through_every_format_in_turn(name, tmp_path):
     """What all formats hold comes back bit for bit after all of them, and a second round writes the same bytes."""
     model = make_model(name, activation="gelu_tanh", layer_norm_epsilon=1e-12)
-    formats = ["huggingface", "kbert", "google", "huggingface"]
+    formats = ["huggingface", "google", "huggingface"]
     save(model, tmp_path / "0", "google")
     for i, format in enumerate(formats, start=1):
         kbert.save_pretrained(load(tmp_path / str(i - 1)), tmp_path / str(i), format=format)
@@ -87,7 +87,7 @@ def test_through_every_format_in_turn(name, tmp_path):
     assert last.config == model.config
     settings = dataclasses.asdict(load(tmp_path / "0").pretrained.settings)
     assert dataclasses.asdict(last.pretrained.settings) == settings
-    for file in ("model.safetensors", "config.json", "vocab.txt", "tokenizer.json", "kbert_settings.json"):
+    for file in ("model.safetensors", "config.json", "vocab.txt", "tokenizer.json"):
         assert (tmp_path / "1" / file).read_bytes() == (tmp_path / str(len(formats)) / file).read_bytes(), file
 
 

@@ -51,13 +51,18 @@ def edited(name, **changes):
 
 def with_entry(name, entry, **changes):
     """Changes within an object of a JSON file."""
-    return lambda path: edit(path / name, **{entry: json.loads((path / name).read_text())[entry] | changes})
+
+    def change(path):
+        content = json.loads((path / name).read_text())[entry] | changes
+        edit(path / name, **{entry: {name: value for name, value in content.items() if value is not ...}})
+
+    return change
 
 
 def flip(path):
-    content = bytearray((path / "model.weights.h5").read_bytes())
+    content = bytearray((path / WEIGHTS).read_bytes())
     content[len(content) // 2] ^= 1
-    (path / "model.weights.h5").write_bytes(content)
+    (path / WEIGHTS).write_bytes(content)
 
 
 def with_tensors(change):
@@ -125,30 +130,34 @@ HUGGINGFACE = {
         "two names of the same variable",
     ),
 }
-H5 = "model.weights.h5"
-KBERT = {
-    "missing file": (deleted("vocab.txt"), r"Missing: \['vocab.txt'\]"),
-    "truncated weights": (cut(H5, -100), f"{H5} is damaged: expected \\d+ bytes. Received: \\d+"),
-    "changed weights": (flip, f"{H5} is damaged or was changed"),
-    "other vocabulary": (put_lines("vocab.txt", reversed(VOCABULARY)), "vocab.txt is damaged or was changed"),
+CHANGED = "has another SHA-256 than kbert.json.*delete kbert.json to load"
+OWN = {
+    "no vocabulary": (deleted("vocab.txt"), "vocab.txt is missing, but listed in kbert.json"),
+    "truncated weights": (cut(WEIGHTS, -100), f"{WEIGHTS} {CHANGED}"),
+    "changed weights": (flip, f"{WEIGHTS} {CHANGED}"),
+    "other vocabulary": (put_lines("vocab.txt", reversed(VOCABULARY)), f"vocab.txt {CHANGED}"),
     "vocabulary size": (
-        with_entry("config.json", "architecture", vocabulary_size=99),
-        f"config.json: `vocabulary_size` is 99, but .*{H5} has 25",
+        edited("config.json", vocab_size=99),
+        f"config.json: `vocab_size` is 99, but .*{WEIGHTS} has 25",
     ),
-    "unknown key": (edited("config.json", lables=["a"]), r"config.json: .*unknown fields \['lables'\]"),
-    "unknown architecture key": (
-        edited("config.json", architecture={"hiden_dim": 12}),
-        r"config.json: .*unknown fields \['hiden_dim'\]",
+    "unknown key": (with_entry("config.json", "kbert", lables=["a"]), r"config.json: .*unknown entries \['lables'\]"),
+    "missing key": (with_entry("config.json", "kbert", encoder=...), r"config.json: `kbert` lacks \['encoder'\]"),
+    "unknown field": (
+        with_entry("config.json", "kbert", task={"name": "classification", "lables": ["a"]}),
+        r"config.json: .*unknown fields \['lables'\]",
     ),
-    "unknown task": (edited("config.json", task="parsing"), "config.json: .*Received: 'parsing'"),
+    "unknown task": (with_entry("config.json", "kbert", task={"name": "parsing"}), "config.json: .*'parsing'"),
+    "unknown position embedding": (
+        with_entry("config.json", "kbert", position_embedding="rotary"),
+        "config.json: .*position_embedding",
+    ),
+    "no key": (edited("config.json", kbert=..., model_type="kbert"), "model_type \"bert\". Received: 'kbert'"),
     "broken config": (cut("config.json", -20), "config.json.*: not JSON"),
-    "newer version": (edited("config.json", format_version=3), "format_version 2. Received: 3"),
-    "broken manifest": (put("manifest.json", "{}"), "manifest.json is damaged"),
-    "not a directory of ours": (edited("config.json", format="other"), "Expected a kbert directory"),
+    "broken kbert.json": (put("kbert.json", "{}"), "kbert.json is damaged: it lacks `sha256`. Delete it"),
 }
-DAMAGE = {"google": GOOGLE, "huggingface": HUGGINGFACE, "kbert": KBERT}
+DAMAGE = {"google": GOOGLE, "huggingface": HUGGINGFACE, "own": OWN}
 CASES = [(format, kind) for format, kinds in DAMAGE.items() for kind in kinds]
-MISSING = {"no data", "no config", "missing file"}
+MISSING = {"no data", "no config"}
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +169,7 @@ def sound(tmp_path_factory):
         if format in ("google", "huggingface"):
             return GOLDEN / {"google": "google_pretraining", "huggingface": "hf_safetensors"}[format]
         path = tmp_path_factory.mktemp("sound") / format
-        save(make_model("classification"), path, format)
+        save(make_model("classification"), path, "huggingface")
         return path
 
     return checkpoint

@@ -9,8 +9,7 @@ import kbert
 from kbert.config import ACTIVATIONS, BertConfig
 from kbert.weights import keras_hub_bridge
 from kbert.weights.formats import google, huggingface
-from kbert.weights.formats import kbert as kbert_format
-from kbert.weights.formats.name_table import NameTable, encoder_variables, sizes_of
+from kbert.weights.formats.name_table import OWN_NAMES, NameTable, encoder_variables, sizes_of
 
 GOOGLE_BASE = {  # uncased_L-12_H-768_A-12/bert_config.json
     "attention_probs_dropout_prob": 0.1,
@@ -75,7 +74,7 @@ def test_every_variable_of_every_model_is_known(name):
     model = make_model(name)
     sizes = sizes_of(model.config, model.num_labels)
     for variable in model.weights:
-        tensor = kbert_format.NAMES.find(variable.path)
+        tensor = OWN_NAMES.find(variable.path)
         assert (tensor.name, tensor.shape(sizes)) == (variable.path, tuple(variable.shape))
 
 
@@ -87,7 +86,7 @@ def test_the_encoders_variables_are_known_without_building_it(pooler):
 
 
 def test_an_unknown_variable():
-    assert kbert_format.NAMES.find("encoder_block_3/attention/query/scale") is None
+    assert OWN_NAMES.find("encoder_block_3/attention/query/scale") is None
     with pytest.raises(ValueError, match=r"toy: expected paths.*Received: \['pooler/scale'\]"):
         NameTable("toy", {"pooler/scale": "x"})
 

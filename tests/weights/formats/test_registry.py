@@ -34,7 +34,7 @@ def test_nothing_imports_what_it_does_not_need(tmp_path, monkeypatch):
     model = make_model("encoder", activation="gelu_tanh", layer_norm_epsilon=1e-12, num_layers=1)
     for name in ("keras_hub", "keras_nlp", "torch", "transformers"):
         monkeypatch.setitem(sys.modules, name, None)
-    for format in ("kbert", "huggingface", "google"):
+    for format in ("huggingface", "google"):
         save(model, tmp_path / format, format)
         pipeline = kbert.build_pipeline(load(tmp_path / format))
         pipeline.predict({"text": ["a"], "text_pair": ["b"]}, verbose=0)

@@ -1,4 +1,4 @@
-"""kbert directories: round trips, other tasks, overrides, wrong arguments, and what is written."""
+"""Model directories: round trips, other tasks, overrides, wrong arguments, and what is written."""
 
 import dataclasses
 import functools
@@ -17,7 +17,9 @@ from helpers.wrong_values import wrong_inputs, wrong_values
 import kbert
 from kbert.pipelines.registry import task_class, task_names
 
-FILES = ["config.json", "manifest.json", "model.weights.h5", "vocab.txt"]
+FILES = ["README.md", "config.json", "kbert.json", "model.safetensors"]
+FILES += ["tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+EMBEDDING_FILES = ["1_Pooling", "config_sentence_transformers.json", "modules.json", "sentence_bert_config.json"]
 
 
 def same_weights(one, other, only=None):
@@ -32,7 +34,10 @@ def test_every_model_comes_back(name, tmp_path):
     model, tokenizer = make_model(name, activation="gelu_erf", hidden_dropout=0.3), tiny_tokenizer(max_word_length=77)
     settings = settings_of(model.task, 17, pair=True, null_threshold=-1.5)
     kbert.save_pretrained(model, tmp_path / "model", tokenizer=tokenizer, settings=settings, made_by={"seed": 3})
-    assert sorted(path.name for path in (tmp_path / "model").iterdir()) == FILES
+    embeds = name == "similarity" or model.task == "encoder"
+    names = sorted(path.name for path in (tmp_path / "model").iterdir())
+    assert names == sorted(FILES + (EMBEDDING_FILES if embeds else []))
+    assert len((tmp_path / "model/README.md").read_text().splitlines()) <= 20
     loaded = kbert.load_pretrained(tmp_path / "model")
     assert (type(loaded), loaded.task, loaded.config) == (type(model), model.task, model.config)
     ours, theirs = loaded.get_config(), model.get_config()
@@ -45,10 +50,10 @@ def test_every_model_comes_back(name, tmp_path):
     assert loaded.pretrained.tokenizer.vocabulary == VOCABULARY
     report = loaded.pretrained.report
     assert not report.newly_initialised and not report.unused and len(report.rows) == len(model.weights)
-    manifest = json.loads((tmp_path / "model/manifest.json").read_text())
-    assert manifest["made_by"] == {"seed": 3} and manifest["parameters"] == model.count_params()
-    assert set(manifest["files"]) == set(FILES) - {"manifest.json"}
-    assert {"kbert", "keras", "tensorflow", "python"} <= set(manifest["versions"])
+    content = json.loads((tmp_path / "model/kbert.json").read_text())
+    assert content["made_by"] == {"seed": 3} and content["parameters"] == model.count_params()
+    assert set(FILES) - {"kbert.json"} <= set(content["sha256"])
+    assert {"kbert", "keras", "tensorflow", "python"} <= set(content["versions"])
 
 
 def test_an_encoder_with_other_outputs_comes_back(tmp_path):
@@ -79,10 +84,9 @@ def test_pretraining_to_classification(pretrained, caplog):
     assert [record.getMessage() for record in logged] == [
         f"{path}: 39 loaded, 2 newly initialised, 7 unused",
         f"classifier_head: newly initialised (2 variables not in {path})",
-        "masked_lm_head: unused (5 variables)",
-        "next_sentence_head: unused (2 variables)",
+        "cls: unused (7 variables)",
     ]
-    assert [record.levelname for record in logged] == ["INFO", "WARNING", "INFO", "INFO"]
+    assert [record.levelname for record in logged] == ["INFO", "WARNING", "INFO"]
     assert model.num_labels == 3 and model.pretrained.settings.task.labels == ("a", "b", "c")
     assert (model.config.hidden_dropout, model.dropout, model.config.attention_dropout) == (0.25, 0.25, 0.1)
     same_weights(original.encoder, model.encoder)
@@ -91,7 +95,12 @@ def test_pretraining_to_classification(pretrained, caplog):
         "classifier_head/dense/kernel",
         "classifier_head/dense/bias",
     ]
-    assert {row.source.split("/")[0] for row in report.unused} == {"masked_lm_head", "next_sentence_head"}
+    assert {row.source.rpartition(".")[0] for row in report.unused} == {
+        "cls.predictions",
+        "cls.predictions.transform.dense",
+        "cls.predictions.transform.LayerNorm",
+        "cls.seq_relationship",
+    }
     assert len(report.rows) == len(model.weights) + len(report.unused)
     assert "classifier_head/dense/bias" in str(report)
     kbert.build_pipeline(model).predict(TEXTS, verbose=0)
@@ -159,7 +168,8 @@ def test_other_labels_are_a_new_head_and_the_same_keep_their_order(tmp_path, cap
         kbert.load_pretrained(tmp_path / "model", labels=["neg", "pos"])
     other = kbert.load_pretrained(tmp_path / "model", labels=["bad", "good"])
     report, head = other.pretrained.report, ["classifier_head/dense/kernel", "classifier_head/dense/bias"]
-    assert [row.variable for row in report.newly_initialised] == [row.source for row in report.unused] == head
+    assert [row.variable for row in report.newly_initialised] == head
+    assert [row.source for row in report.unused] == ["classifier.weight", "classifier.bias"]
     assert "classifier_head: newly initialised (2 variables" in caplog.text
     assert len(report.rows) == len(model.weights) + 2
     same_weights(other.encoder, model.encoder)
@@ -234,8 +244,8 @@ def test_loading_under_a_strategy(pretrained):
 
 def test_a_config_may_be_edited(pretrained):
     path, _ = pretrained
-    task = json.loads((path / "config.json").read_text())["task"]
-    edit(path / "config.json", task=task | {"top_k": 3})
+    own = json.loads((path / "config.json").read_text())["kbert"]
+    edit(path / "config.json", kbert=own | {"task": own["task"] | {"top_k": 3}})
     assert kbert.load_pretrained(path).pretrained.settings.task.top_k == 3
 
 
@@ -313,12 +323,12 @@ def test_a_failed_save_leaves_nothing(pretrained, monkeypatch):
     model = kbert.load_pretrained(path)
     before = snapshot(path.parent)
 
-    def fail(self, file, *args, **kwargs):
+    def fail(file, *args, **kwargs):
         with open(file, "wb") as stream:
             stream.write(b"half")
         raise OSError("No space left on device")
 
-    monkeypatch.setattr(kbert.BertPretrainer, "save_weights", fail)
+    monkeypatch.setattr("kbert.weights.formats.huggingface.write_safetensors", fail)
     for target, overwrite in [(path, True), (path.parent / "new", False)]:
         with pytest.raises(OSError, match="no space left"):
             kbert.save_pretrained(model, target, overwrite=overwrite)

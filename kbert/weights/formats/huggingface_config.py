@@ -1,0 +1,188 @@
+"""config.json of a model directory: transformers' fields for the model, and the key ``kbert`` for what they lack."""
+
+import dataclasses
+import pathlib
+import reprlib
+from typing import Any
+
+from kbert.config import BertConfig
+from kbert.files import read_json
+from kbert.pipelines.registry import task_class
+from kbert.pipelines.settings import ModelSettings, default_labels
+from kbert.weights.description import ModelDescription
+from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames, entry
+
+CONFIG = "config.json"
+OWN = "kbert"  # the key, and the model_type of what transformers' BERT would compute differently
+CONFIG_NAMES = ConfigNames(
+    format="huggingface",
+    fields=BERT_CONFIG_FIELDS | {"layer_norm_epsilon": "layer_norm_eps", "causal": "is_decoder"},
+    defaults={"hidden_act": "gelu"},
+    activations={  # its "gelu" is the erf form, unlike Google's
+        "gelu_pytorch_tanh": "gelu_tanh",
+        "gelu_new": "gelu_tanh",
+        "gelu_fast": "gelu_tanh",
+        "gelu_python_tanh": "gelu_tanh",
+        "gelu": "gelu_erf",
+        "gelu_python": "gelu_erf",
+        "relu": "relu",
+        "silu": "silu",
+        "swish": "silu",
+        "tanh": "tanh",
+    },
+)
+CLASSES = {  # transformers' class → task
+    "BertModel": "encoder",
+    "BertForPreTraining": "pretraining",
+    "BertForMaskedLM": "masked_lm",
+    "BertLMHeadModel": "masked_lm",
+    "BertForNextSentencePrediction": "next_sentence",
+    "BertForSequenceClassification": "classification",
+    "BertForTokenClassification": "tagging",
+    "BertForQuestionAnswering": "span",
+    "BertForMultipleChoice": "multiple_choice",
+}
+_CLASS_OF_TASK = {
+    **{task: name for name, task in reversed(CLASSES.items())},
+    "regression": "BertForSequenceClassification",
+    "similarity": "BertModel",
+}
+MULTI_LABEL = "multi_label_classification"  # the value of problem_type
+_KEYS = {"task", "sequence_length", "tokenizer", "model", "encoder", "position_embedding", "pooled_token"}
+_OPTIONAL_KEYS = {"storage_dtype", "quantized_layers", "lora_layers"}
+
+
+def transformers_class(description: ModelDescription) -> str | None:
+    """The class of transformers that computes the same as a model, or None if there is none."""
+    config, arguments = description.config, description.arguments
+    head = [
+        arguments.get(name) in (None, value)
+        for name, value in (
+            ("head_activation", config.activation),
+            ("head_layer_norm_epsilon", config.layer_norm_epsilon),
+        )
+    ]
+    pools_last = config.pooled_token == "last" and has_pooler(description)
+    if description.quantized_layers or pools_last or not all(head):
+        return None
+    if description.task == "masked_lm" and config.causal:
+        return "BertLMHeadModel"
+    return _CLASS_OF_TASK.get(description.task)
+
+
+def has_pooler(description: ModelDescription) -> bool:
+    """Whether a model's encoder has a pooler."""
+    return bool((description.encoder_arguments or description.arguments).get("pooler", True))
+
+
+def config_json(
+    description: ModelDescription,
+    settings: ModelSettings,
+    storage_dtype: str = "float32",
+    lora_layers: dict[str, list] | None = None,
+) -> dict[str, Any]:
+    """The content of config.json.
+
+    ``dtype`` is the type that transformers computes in, whatever the weights are stored in.
+    """
+    config, arguments = description.config, description.arguments
+    name = transformers_class(description)
+    fields = {
+        "architectures": [name or task_class(description.task).model_class().__name__],
+        "model_type": "bert" if name else OWN,
+        "dtype": "float32",
+        **CONFIG_NAMES.from_kbert(config),
+        "position_embedding_type": "absolute",
+        "tie_word_embeddings": arguments.get("tied", True),
+    }
+    if "dropout" in arguments:
+        fields["classifier_dropout"] = arguments["dropout"]
+    if description.task == "regression":
+        fields |= {"problem_type": "regression", "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+    elif (number := arguments.get("num_labels")) is not None:
+        labels = settings.task.labels or default_labels(number)[1]
+        fields["id2label"] = {str(i): label for i, label in enumerate(labels)}
+        fields["label2id"] = {label: i for i, label in enumerate(labels)}
+        fields |= {"problem_type": MULTI_LABEL} if arguments.get("multi_label") else {}
+    own = settings.to_dict()
+    own["tokenizer"] = {name: own["tokenizer"][name] for name in ("special_tokens_in_text",) if own["tokenizer"]}
+    own |= {
+        "model": description.arguments,
+        "encoder": description.encoder_arguments,
+        "position_embedding": config.position_embedding,
+        "pooled_token": config.pooled_token,
+        "storage_dtype": storage_dtype,
+    }
+    own |= {"quantized_layers": description.quantized_layers} if description.quantized_layers else {}
+    own |= {"lora_layers": lora_layers} if lora_layers else {}
+    return {**fields, OWN: own}
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+    """What a config.json says: its fields, the architecture, and the entries of the key ``kbert``, if it has one.
+
+    `own` describes the model that kbert saved. Another program may have given it another head since.
+    """
+
+    path: pathlib.Path
+    fields: dict[str, Any]
+    config: BertConfig
+    own: ModelDescription | None = None
+    settings: ModelSettings | None = None
+    lora_layers: dict[str, list] = dataclasses.field(default_factory=dict)
+
+    def labels(self, number: int) -> list[str] | None:
+        """The names in ``id2label``, of which there must be that many; None if there are none."""
+        names = entry(self.fields, "id2label", dict, self.path)
+        if not names:
+            return None
+        labels = [names.get(str(i)) for i in range(number)]
+        if len(names) != number or not all(isinstance(label, str | int | float) for label in labels):
+            raise ValueError(
+                f"{self.path}: id2label must name the labels 0 … {number - 1}, one for each output. "
+                f"Received: {reprlib.repr(names)}"
+            )
+        labels = [str(label) for label in labels]
+        if len(set(labels)) < number:
+            raise ValueError(f"{self.path}: id2label must name different labels. Received: {reprlib.repr(names)}")
+        return labels
+
+    def with_labels(self, settings: ModelSettings, arguments: dict[str, Any]) -> ModelSettings:
+        """The settings with the labels of ``id2label``, and without thresholds that are not of these labels."""
+        names = settings.task.option_names()
+        number = arguments.get("num_labels")
+        if number is None or "labels" not in names:
+            return settings
+        labels, known = self.labels(number), settings.task.labels
+        default = default_labels(number)[1]
+        if self.settings is not None and known is None and labels == default:
+            labels = None  # they had no names when they were saved
+        stated = {"labels": labels}
+        is_known = labels in ([list(known)] if known else [None, default])
+        if "thresholds" in names and not (is_known and arguments.get("multi_label")):
+            stated["thresholds"] = None
+        return settings.replace(**stated)
+
+
+def read_model_config(path: pathlib.Path) -> ModelConfig:
+    """Reads a config.json, or Google's bert_config.json; ValueError for a part that kbert cannot represent."""
+    fields = read_json(path)
+    config = CONFIG_NAMES.to_kbert(fields, str(path))
+    own = entry(fields, OWN, dict, path)
+    if own is None:
+        return ModelConfig(path, fields, config)
+    missing, unknown = sorted(_KEYS - set(own)), sorted(set(own) - _KEYS - _OPTIONAL_KEYS)
+    if missing or unknown:
+        raise ValueError(f"{path}: `{OWN}` lacks {missing}, or has unknown entries {unknown}")
+    try:
+        config = BertConfig.from_dict(
+            config.to_dict() | {name: own[name] for name in ("position_embedding", "pooled_token")}
+        )
+        settings = ModelSettings.from_dict({name: own[name] for name in ("task", "sequence_length", "tokenizer")})
+        description = ModelDescription(
+            settings.task.name, config, own["model"], own["encoder"], own.get("quantized_layers", {})
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from error
+    return ModelConfig(path, fields, config, description, settings, entry(own, "lora_layers", dict, path, {}))

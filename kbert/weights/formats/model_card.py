@@ -1,0 +1,49 @@
+"""README.md of a model directory: what the model is, and how to open it."""
+
+from kbert.pipelines.settings import ModelSettings
+from kbert.weights.description import ModelDescription
+from kbert.weights.formats.huggingface_config import transformers_class
+from kbert.weights.formats.sentence_transformers import embeds
+
+README = "README.md"
+_PIPELINES = {  # task → the task of `transformers.pipeline` and of the hub's pages
+    "classification": "text-classification",
+    "regression": "text-classification",
+    "tagging": "token-classification",
+    "span": "question-answering",
+    "pretraining": "fill-mask",
+    "masked_lm": "fill-mask",
+    "encoder": "feature-extraction",
+    "similarity": "sentence-similarity",
+}
+
+
+def model_card(description: ModelDescription, settings: ModelSettings, parameters: int) -> str:
+    """The card as Markdown, at most 20 lines."""
+    config = description.config
+    their_class = transformers_class(description)
+    if their_class is None:
+        library, theirs = "kbert", "transformers has no model that computes the same, so it refuses this one."
+    elif embeds(description, settings):
+        library = "sentence-transformers"
+        theirs = 'In sentence-transformers: `SentenceTransformer("DIRECTORY")`.'
+    else:
+        library, theirs = "transformers", f'In transformers: `{their_class}.from_pretrained("DIRECTORY")`.'
+    front = {"library_name": library, "pipeline_tag": _PIPELINES.get(description.task), "tags": "[bert, kbert]"}
+    lines = [
+        "---",
+        *(f"{name}: {value}" for name, value in front.items() if value is not None),
+        "---",
+        "",
+        f"# BERT: {description.task.replace('_', ' ')}",
+        "",
+        f"Layers: {config.num_layers}. Hidden size: {config.hidden_dim}. Heads: {config.num_heads}. "
+        f"Vocabulary: {config.vocabulary_size:,}. Parameters: {parameters:,}.",
+        f"Texts are truncated to {settings.sequence_length} tokens.",
+        "",
+        'In kbert: `kbert.build_pipeline("DIRECTORY").predict(texts)`.',
+        theirs,
+        "",
+        "How it was made: kbert.json.",
+    ]
+    return "\n".join(lines) + "\n"

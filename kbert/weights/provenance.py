@@ -1,0 +1,66 @@
+"""How the weights of a model in memory were made, as the directory that they were loaded from says."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from kbert.files import read_json
+from kbert.pipelines.registry import task_class, task_names
+from kbert.pipelines.text_columns import TextColumns
+from kbert.weights.formats.huggingface_weights import WEIGHTS
+from kbert.weights.formats.kbert_json import read_kbert_json
+
+if TYPE_CHECKING:
+    from kbert.models.bert_model import BertModel
+
+_METRICS = "metrics.json"
+
+
+@dataclasses.dataclass(frozen=True)
+class Provenance:
+    """The value of ``model.provenance``: what `kbert.load_pretrained` or a training noted. `fit` removes it.
+
+    Attributes:
+        made_by: for the card of an export: ``model``, the name of a run, directory or model on the hub;
+            ``weights_sha256`` and ``run`` as in kbert.json.
+        metrics: metrics.json of the run.
+        path: where the model is stored. None: nowhere.
+    """
+
+    made_by: dict[str, Any]
+    metrics: dict[str, Any] = dataclasses.field(default_factory=dict)
+    path: pathlib.Path | None = None
+
+
+def stored_provenance(path: pathlib.Path, hub_name: str | None = None) -> Provenance:
+    """The provenance of a stored model; one in ``model/`` of a run has the name of the run."""
+    path = pathlib.Path(path).resolve()
+    is_runs = path.name == "model"
+    made_by = {"model": hub_name or (path.parent if is_runs else path).name}
+    if content := read_kbert_json(path):
+        made_by |= {"weights_sha256": content["sha256"].get(WEIGHTS), "run": content["made_by"]}
+    files = [path / _METRICS, *([path.parent / _METRICS] if is_runs else [])]
+    file = next((file for file in files if file.is_file()), None)
+    return Provenance(made_by, {} if file is None else read_json(file), path)
+
+
+def trained_columns(model: "BertModel") -> dict[str, TextColumns]:
+    """Table columns of the fine-tuning, by the pipeline input that they fill; {} if not known."""
+    known = model.provenance
+    run = None if known is None else known.made_by.get("run")
+    return TextColumns.from_fields(trained_task(run), ("text", "text_pair"))
+
+
+def reading_fields(run: Any) -> dict[str, Any]:
+    """The fields of a fine-tuning's task object that say how its files were read."""
+    fields = trained_task(run)
+    names = task_class(fields["task"]).reading if fields.get("task") in task_names() else ()
+    return {name: fields[name] for name in names if fields.get(name) is not None}
+
+
+def trained_task(run: Any) -> Mapping[str, Any]:
+    """The fields of a fine-tuning's task object, from the description of its run; {} if it has none."""
+    settings = run.get("settings") if isinstance(run, Mapping) else None  # it may be the user's own description
+    task = settings.get("task") if isinstance(settings, Mapping) else None
+    return task if isinstance(task, Mapping) else {}

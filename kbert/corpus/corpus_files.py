@@ -5,20 +5,21 @@ Gzip, bzip2, xz, tar and zip are streams with bounded memory, which skip nothing
 
 import bz2
 import contextlib
-import fnmatch
 import glob
 import gzip
 import io
 import itertools
 import lzma
 import os
+import pathlib
+import re
 import struct
 import tarfile
 import warnings
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
-from typing import IO
+from typing import IO, Any
 
 from kbert.checks import check_path, shown
 from kbert.files import similar_names
@@ -63,15 +64,21 @@ _WINDOW = 1 << 16  # bytes that are judged at once: a text may begin like one an
 _MOST_UNREADABLE = 0.1  # fraction of the bytes of a text
 _FEW_UNREADABLE = 0.005  # half the fraction in German text that is Latin-1
 _LEAST_UNREADABLE = 16  # bytes: fewer say nothing about a text
+_TFRECORDS = re.compile(r"\.tf_?records?([-_.*?\[][^/]*)?$")  # also of a shard or a pattern: x.tfrecord-00000-of-00010
 _CONTROL = bytes({*range(32), 127} - set(b"\t\n\v\f\r"))
 
 
-def find_files(patterns: str | os.PathLike | Iterable[str | os.PathLike], are_texts: bool = True) -> list[str]:
+def find_files(
+    patterns: str | os.PathLike | Iterable[str | os.PathLike],
+    are_texts: bool = True,
+    output: str | os.PathLike | None = None,
+) -> list[str]:
     """Finds the files that paths and glob patterns match, and checks all of them before any is read.
 
     Args:
         patterns: a path or glob pattern (`**` matches across directories), or a list of them.
         are_texts: whether the beginning of each file is checked, as for a corpus of text.
+        output: a directory whose files are left out, as the run that reads the others writes there.
 
     Returns:
         The paths, sorted and without duplicates.
@@ -92,6 +99,7 @@ def find_files(patterns: str | os.PathLike | Iterable[str | os.PathLike], are_te
     found: dict[str, str] = {}  # by absolute path, as "a.txt" and "./a.txt" are one file
     for pattern in map(os.fspath, patterns):
         matches = [pattern] if os.path.exists(pattern) else glob.glob(pattern, recursive=True)
+        matches = [path for path in matches if not _is_below(path, output)]
         files = [path for path in matches if not os.path.isdir(path)]
         if not files and matches:
             raise ValueError(f"{pattern} is a directory. Expected files: give a pattern such as {pattern}/*.txt")
@@ -114,29 +122,16 @@ def find_files(patterns: str | os.PathLike | Iterable[str | os.PathLike], are_te
     return paths
 
 
-def check_apart(patterns: str | os.PathLike | Iterable[str | os.PathLike], output: str | os.PathLike, *names) -> None:
-    """Raises ValueError if a pattern would find one of these files, by their names in `output`, once they are written.
-
-    A killed run that found them would not resume, as its corpus has changed.
-    """
-    for pattern in [patterns] if isinstance(patterns, str | os.PathLike) else patterns:
-        parts = os.path.abspath(pattern).split(os.sep)
-        for name in names:
-            if _would_find(parts, os.path.abspath(os.path.join(output, name)).split(os.sep)):
-                raise ValueError(
-                    f"Expected an `output` outside the corpus. Received: {output}, where {os.fspath(pattern)} would "
-                    f"find its {name}. Give another output, or another pattern"
-                )
+def is_tfrecords(source: Any) -> bool:
+    """Whether something is path(s) or pattern(s) of files that end in .tfrecord, .tfrecords or .tf_record."""
+    paths = [source] if isinstance(source, str | os.PathLike) else source
+    if not isinstance(paths, list | tuple) or not paths:
+        return False
+    return all(isinstance(path, str | os.PathLike) and _TFRECORDS.search(os.fspath(path)) for path in paths)
 
 
-def _would_find(pattern, path):
-    """Whether `glob` would find a path, which need not exist; both as lists of their parts."""
-    if not pattern or not path:
-        return pattern in ([], ["**"]) and not path
-    matches = fnmatch.fnmatchcase(path[0], pattern[0]) and (path[0][:1] != "." or pattern[0][:1] == ".")
-    if pattern[0] == "**":
-        return _would_find(pattern[1:], path) or (matches and _would_find(pattern, path[1:]))
-    return matches and _would_find(pattern[1:], path[1:])
+def _is_below(path, directory):
+    return directory is not None and pathlib.Path(path).resolve().is_relative_to(pathlib.Path(directory).resolve())
 
 
 def open_texts(path: str | os.PathLike) -> Iterator[tuple[str | os.PathLike, Iterator[str]]]:

@@ -3,8 +3,8 @@
 Shapes: n sentences, d documents, t tokens of a pool.
 """
 
-import hashlib
-import math
+import collections
+import concurrent.futures
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -63,30 +63,32 @@ def pools_at_once(pool_bytes: int) -> int:
 
 
 def text_pools(
-    documents: Callable[[], Iterable[tuple[int, int, Sequence[str]]]],
-    tokenizer: "BertTokenizer",
-    pool_sentences: int = POOL_SENTENCES,
-) -> tf.data.Dataset:
-    """A tf.data.Dataset of (epoch int64, next document's number int64, `TokenPool`), in the order of the documents.
+    documents: Iterable[tuple[int, Sequence[str]]], tokenizer: "BertTokenizer", pool_sentences: int = POOL_SENTENCES
+) -> Iterator[tuple[int, TokenPool]]:
+    """Yields (next document's number, `TokenPool` of NumPy arrays) of each pool, in the order of the documents.
 
-    `documents` starts an iterator over (epoch, number, sentences). A pool is closed at `pool_sentences` or 8 MB of
-    text. It never divides a document and never mixes epochs.
+    `documents` are (number, sentences). A pool is closed at `pool_sentences` or 8 MB of text, and never divides a
+    document. Threads tokenize a pool each, while the next ones are read.
     """
+    pool = pool_function(tokenizer)
 
-    def tokenize(epoch, strings, document_lengths, document_ids):
-        return epoch, document_ids[-1] + 1, make_pool(tokenizer.call(strings), document_lengths, document_ids)
+    def tokenize(*texts):
+        return TokenPool(*(part.numpy() for part in pool(*texts)))
 
-    signature = (tf.TensorSpec((), tf.int64), *_TEXTS)
-    chunks = tf.data.Dataset.from_generator(
-        lambda: text_chunks(documents(), pool_sentences), output_signature=signature
-    )
-    tokenize = tf.autograph.experimental.do_not_convert(tokenize)
-    pools = chunks.prefetch(1).map(tokenize, num_parallel_calls=pools_at_once(POOL_BYTES), deterministic=True)
-    return pools.prefetch(1)
+    cores = os.cpu_count() or 1
+    waiting: collections.deque = collections.deque()
+    with concurrent.futures.ThreadPoolExecutor(cores) as executor:
+        for strings, lengths, numbers in text_chunks(documents, pool_sentences):
+            waiting.append((int(numbers[-1]) + 1, executor.submit(tokenize, strings, lengths, numbers)))
+            if len(waiting) > cores:
+                number, tokenized = waiting.popleft()
+                yield number, tokenized.result()
+        for number, tokenized in waiting:
+            yield number, tokenized.result()
 
 
 def pool_function(tokenizer: "BertTokenizer") -> Callable:
-    """A function from a pool of `text_chunks`, without its epoch, to a `TokenPool`, traced once for many files."""
+    """A function from a pool of `text_chunks` to a `TokenPool`, traced once for many pools."""
 
     @tf.function(input_signature=_TEXTS, autograph=False)
     def pool(strings, document_lengths, document_ids):
@@ -95,51 +97,33 @@ def pool_function(tokenizer: "BertTokenizer") -> Callable:
     return pool
 
 
-def is_held_out(sentences: Iterable[str], fraction: float) -> bool:
-    """Whether a document belongs to the held-out set: a function of its text alone, so that copies stay together."""
-    return held_out_rank(sentences) < fraction * 2.0**64
-
-
-def held_out_rank(sentences: Iterable[str]) -> int:
-    """The hash of a document, below 2**64. The documents with the lowest hashes are held out."""
-    digest = hashlib.blake2b("\n".join(sentences).encode("utf-8", "replace"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
-
-
 def pool_is_full(sentences: int, size: int, pool_sentences: int = POOL_SENTENCES) -> bool:
     """Whether a pool with so many sentences and bytes of text is closed before the next document."""
     return sentences >= pool_sentences or size >= POOL_BYTES
 
 
-def sufficient_fraction(documents: int) -> float:
-    """A fraction that holds out a document in 19 of 20 corpora of so few documents, for an error to advise."""
-    return min(0.5, math.ceil(30 / documents) / 10)
-
-
 def text_chunks(
-    documents: Iterable[tuple[int, int, Sequence[str]]], pool_sentences: int = POOL_SENTENCES
-) -> Iterator[tuple[np.int64, np.ndarray, np.ndarray, np.ndarray]]:
-    """Yields (epoch, sentences [n], sentences of each document [d], number of each document [d]) of each pool."""
-    strings = []
-    lengths = []
-    numbers = []
+    documents: Iterable[tuple[int, Sequence[str]]], pool_sentences: int = POOL_SENTENCES
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Yields (sentences [n], sentences of each document [d], number of each document [d]) of each pool."""
+    strings: list[bytes] = []
+    lengths: list[int] = []
+    numbers: list[int] = []
     size = 0  # bytes
-    current = None  # epoch
 
     def chunk():
         # A list of bytes objects: NumPy's own bytes type would drop the NULs at the end of a string.
         array = np.empty(len(strings), object)
         array[:] = strings
-        return np.int64(current), array, np.array(lengths, np.int32), np.array(numbers, np.int64)
+        return array, np.array(lengths, np.int32), np.array(numbers, np.int64)
 
-    for epoch, number, sentences in documents:
-        if lengths and (epoch != current or pool_is_full(len(strings), size, pool_sentences)):
+    for number, sentences in documents:
+        if lengths and pool_is_full(len(strings), size, pool_sentences):
             yield chunk()
             strings = []
             lengths = []
             numbers = []
             size = 0
-        current = epoch
         encoded = [sentence.encode("utf-8", "replace") for sentence in sentences]
         strings += encoded
         size += sum(map(len, encoded))

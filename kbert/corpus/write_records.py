@@ -18,7 +18,8 @@ import numpy as np
 
 from kbert.checks import check_bool, check_directory, check_integers, check_numbers, check_positive, differing, shown
 from kbert.corpus.beam import delete_shared
-from kbert.corpus.pool import TokenPool, is_held_out, text_pools
+from kbert.corpus.held_out import is_held_out
+from kbert.corpus.pool import TokenPool, text_pools
 from kbert.corpus.records import Records, vocabulary_hash
 from kbert.corpus.records_manifest import (
     FORMAT,
@@ -30,7 +31,6 @@ from kbert.corpus.records_manifest import (
     read_manifest,
     token_type,
 )
-from kbert.errors import reading_errors
 from kbert.files import atomic_file, check_signature, is_partial, read_json, remove_partial, sha256, signed, to_json
 from kbert.locks import LOCK
 from kbert.stateless_random import fold_in, permutation
@@ -106,8 +106,7 @@ def write_records(
         settings=settings,
     )
     if not writer.open(overwrite):
-        with reading_errors():
-            _write_shards(writer, iter(documents))
+        _write_shards(writer, iter(documents))
     return Records(directory)
 
 
@@ -120,14 +119,14 @@ def _write_shards(writer, documents):
             _check_document(number, sentences)
             if is_held_out(sentences, writer.held_out):
                 held.add(number)
-            yield 0, number, sentences
+            yield number, sentences
 
     begin = time.monotonic()
     tokens = 0
     read = start
     logged = begin
     gathered = []
-    for _, read, pool in text_pools(numbered, writer.tokenizer).as_numpy_iterator():
+    for read, pool in text_pools(numbered(), writer.tokenizer):
         if not (writer.done["rounds"] or gathered):
             writer.save_state()
         gathered.append(pool)
@@ -138,10 +137,10 @@ def _write_shards(writer, documents):
             counts = ", ".join(f"{count:,} {name}" for name, count in writer.counts(gathered).items())
             _LOGGER.info("%s, %s tokens/s", counts, f"{tokens / (now - begin):,.0f}")
         if sum(len(pool.token_ids) for pool in gathered) >= writer.shard_tokens * writer.shuffle_shards:
-            _write_round(writer, gathered, held, int(read))
+            _write_round(writer, gathered, held, read)
             gathered = []
     if gathered:
-        _write_round(writer, gathered, held, int(read))
+        _write_round(writer, gathered, held, read)
     writer.write_manifest()
 
 

@@ -23,7 +23,8 @@ import tensorflow as tf
 
 from kbert.corpus.beam import SharedDirectory, import_beam, load_once, run_beam
 from kbert.corpus.documents import check_format, file_documents, raise_no_sentences, report_formats
-from kbert.corpus.pool import TokenPool, is_held_out, pool_function, pool_is_full, text_chunks
+from kbert.corpus.held_out import is_held_out
+from kbert.corpus.pool import TokenPool, pool_function, pool_is_full, text_chunks
 from kbert.corpus.records import Records
 from kbert.corpus.write_records import PACKAGES, SHARED, RecordsWriter, pool_documents
 from kbert.errors import SetupError, UnreadableInput
@@ -166,7 +167,7 @@ def _tokenize_file(job, number):
             sentences.append(len(document))
             sizes.append(sum(len(sentence.encode("utf-8", "replace")) for sentence in document))
             held.append(is_held_out(document, writer.held_out))
-            yield 0, position, document
+            yield position, document
 
     kept, tokens = [], []  # sentences and tokens of each document that are left after tokenising
     with shared.reporting(number):
@@ -174,7 +175,7 @@ def _tokenize_file(job, number):
             shared.writing(_name(number, "tokens")) as token_file,
             shared.writing(_name(number, "lengths")) as lengths_file,
         ):
-            for _, *texts in text_chunks(numbered()):
+            for texts in text_chunks(numbered()):
                 pool = TokenPool(*(tensor.numpy() for tensor in tokenize(*map(tf.constant, texts))))
                 documents = dict(zip(pool.document_ids.tolist(), pool_documents(pool), strict=True))
                 for document in texts[-1].tolist():

@@ -12,13 +12,15 @@ import tensorflow as tf
 from kbert.checks import check_bool, check_positive
 from kbert.config import default_max_predictions
 from kbert.corpus.documents import DocumentList
+from kbert.corpus.pool import TokenPool, text_pools
 from kbert.keras_compat import with_known_length
 from kbert.preprocessing.preprocessor import Preprocessor, tokens_of
 from kbert.preprocessing.strings import check_batches, column_names, string_columns, warn_of_empty_strings
 from kbert.preprocessing.windows import sliding_windows
-from kbert.pretraining.dataset import filled_batches, masked_rows, pretraining_dataset, with_options
+from kbert.pretraining.dataset import filled_batches, masked_rows, sampled_rows, with_options
 from kbert.pretraining.masking import OPTIONS, NextTokens, TokenMasking
 from kbert.pretraining.pairs import PairTable, example_keys, max_pair_tokens
+from kbert.pretraining.row_sampler import RowSampler
 from kbert.stateless_random import fold_in, permutation
 from kbert.text.packing import content_length, pack_ranges, truncated_lengths
 from kbert.text.special_tokens import check_special_tokens, plain_special_tokens
@@ -146,20 +148,11 @@ class FillMaskPreprocessor(Preprocessor):
         if _are_documents(x):
             if y is not None or weights is not None:
                 raise ValueError("Pipeline: documents make their own labels, and take no weights. Received: some")
-            options = {name: value for name, value in self.masking.items() if name not in ("seed", "max_predictions")}
-            return pretraining_dataset(
-                x if isinstance(x, DocumentList) else DocumentList(x),
-                masking.tokenizer,
-                batch_size=batch_size,
-                sequence_length=self.sequence_length,
-                max_predictions=masking.max_predictions,
-                seed=seed,
-                epochs=lambda: [step()],
-                held_out=0.0,
-                next_sentence=next_sentence,
-                left_to_right=self.causal,
-                **options,
+            sampler = RowSampler(
+                masking=masking, seed=seed, sequence_length=self.sequence_length, next_sentence=next_sentence
             )
+            rows = sampled_rows(_document_pools(x, masking.tokenizer, step), sampler)
+            return with_options(filled_batches(rows, batch_size)).prefetch(tf.data.AUTOTUNE)
         if isinstance(x, tf.data.Dataset):
             check_batches(x, self.input_names, "Pipeline")
             dataset = x.map(lambda *batch: self._texts(*(batch if len(batch) < 4 else [batch])))
@@ -258,6 +251,18 @@ class FillMaskPreprocessor(Preprocessor):
 
 def _are_documents(x):
     return isinstance(x, DocumentList) or (isinstance(x, list) and bool(x) and isinstance(x[0], list | tuple))
+
+
+def _document_pools(documents, tokenizer, step):
+    """The pools of documents, tokenized once, as a dataset of (epoch, pool); `step` returns the epoch's number."""
+    if not isinstance(documents, DocumentList):
+        documents = DocumentList(documents)
+    pools = [pool for _, pool in text_pools(enumerate(documents), tokenizer)]
+    if not any(len(pool.document_ids) for pool in pools):
+        raise ValueError(f"Expected at least one token in the documents. Received: {documents}")
+    specs = [tf.TensorSpec([None], part.dtype) for part in pools[0]]
+    stored = tf.data.Dataset.from_generator(lambda: iter(pools), output_signature=TokenPool(*specs))
+    return _steps(lambda: iter([step()])).flat_map(_graph(lambda epoch: stored.map(_graph(lambda pool: (epoch, pool)))))
 
 
 _TEXTS_AT_ONCE = 1024

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbert.checks import check_positive
-from kbert.corpus.pool import text_pools
+from kbert.corpus.corpus_files import is_tfrecords
+from kbert.corpus.held_out import HELD_OUT
 from kbert.corpus.records import Records
 from kbert.errors import reading_errors
-from kbert.pretraining.sources import Source, open_source, resolve_held_out, text_documents
-from kbert.pretraining.tfrecords import is_tfrecords, tfrecord_token_ids
+from kbert.pretraining.tfrecords import tfrecord_token_ids
 
 if TYPE_CHECKING:
     import tensorflow as tf
 
+    from kbert.pretraining.dataset import Source
     from kbert.text.tokenizer import BertTokenizer
 
 
@@ -133,13 +134,14 @@ def _count(inputs, labels, weights, tokenizer):
 
 
 def token_counts(
-    source: Source, tokenizer: "BertTokenizer", max_tokens: int | None = 20_000_000, held_out: float | None = None
+    source: "Source", tokenizer: "BertTokenizer", max_tokens: int | None = 20_000_000, held_out: float | None = None
 ) -> np.ndarray:
     """How often each token occurs in the training documents of a corpus.
 
     Args:
-        source, held_out: as for `kbert.pretraining.pretraining_dataset`.
+        source: as for `kbert.pretraining.pretraining_dataset`.
         max_tokens: where to stop; None: at the end of the corpus.
+        held_out: fraction of the rows of TFRecords that are not counted, 0.01 by default.
 
     Returns:
         NumPy int64 [V].
@@ -149,7 +151,6 @@ def token_counts(
     """
     if max_tokens is not None:
         (max_tokens,) = check_positive("token_counts", max_tokens=max_tokens).values()
-    held_out = resolve_held_out("token_counts", source, held_out)
     counts = np.zeros(tokenizer.vocabulary_size, np.int64)
     with reading_errors():
         for token_ids in _token_ids(source, tokenizer, held_out):
@@ -201,15 +202,10 @@ def next_sentence_labels(dataset: "tf.data.Dataset") -> np.ndarray:
 
 def _token_ids(source, tokenizer, held_out):
     if is_tfrecords(source):
-        for token_ids in tfrecord_token_ids(source, held_out):
+        for token_ids in tfrecord_token_ids(source, HELD_OUT if held_out is None else held_out):
             yield token_ids[~np.isin(token_ids, [tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id])]
         return
-    opened = open_source(source)
-    if isinstance(opened, Records):
-        opened.check_tokenizer(tokenizer)
-        for shard in range(len(opened.training)):
-            yield opened.pool(shard).token_ids.numpy()
-    else:
-        documents = text_documents(opened, tokenizer, 0, 1, False, held_out)
-        for _, _, pool in text_pools(documents, tokenizer).as_numpy_iterator():
-            yield pool.token_ids
+    records = source if isinstance(source, Records) else Records(source)
+    records.check_tokenizer(tokenizer)
+    for shard in range(len(records.training)):
+        yield records.pool(shard).token_ids.numpy()

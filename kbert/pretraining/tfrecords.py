@@ -11,11 +11,10 @@ Shapes: B batch, S sequence, P predictions, r rows of a pool.
 """
 
 import contextlib
+import hashlib
 import itertools
 import os
-import re
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -24,22 +23,12 @@ from google.protobuf.message import DecodeError
 from kbert.corpus.corpus_files import find_files
 from kbert.corpus.pool import pools_at_once
 from kbert.files import atomic_file
-from kbert.pretraining.sources import file_order
 from kbert.stateless_random import fold_in, permutation, uniform
 from kbert.text.tokenizer import BertTokenizer
 
-_NAME = re.compile(r"\.tf_?records?([-_.*?\[][^/]*)?$")  # also of a shard or a pattern: x.tfrecord-00000-of-00010
 _POOL = 4096  # rows that are shuffled at once
 _ORDER, _HELD_OUT = 6, 7  # keep these draws independent of other uses of the same seed
 _graph = tf.autograph.experimental.do_not_convert
-
-
-def is_tfrecords(source: Any) -> bool:
-    """Whether something is path(s) or pattern(s) of files that end in .tfrecord, .tfrecords or .tf_record."""
-    paths = [source] if isinstance(source, str | os.PathLike) else source
-    if not isinstance(paths, list | tuple) or not paths:
-        return False
-    return all(isinstance(path, str | os.PathLike) and _NAME.search(os.fspath(path)) for path in paths)
 
 
 def stored_predictions(source: str | os.PathLike | Sequence[str | os.PathLike]) -> int:
@@ -188,11 +177,18 @@ def _example(columns, row):
     return tf.train.Example(features=tf.train.Features(feature=features))
 
 
+def _file_order(files: Sequence[str], seed: int, epoch: int) -> list[str]:
+    """The files of an epoch in the order of the seed."""
+    # Not NumPy's generator: its streams may change with its version.
+    key = {file: hashlib.blake2b(f"{seed}/{epoch}/{i}".encode()).digest() for i, file in enumerate(files)}
+    return sorted(files, key=key.get)
+
+
 def _raw_pools(files, seed, epochs, evaluation):
     """Yields (number of the file, key of the pool's order, serialised records) in the order of the seed."""
     keys = itertools.count()
     for epoch in itertools.count() if epochs is None else range(epochs):
-        for file in files if evaluation else file_order(files, seed, epoch):
+        for file in files if evaluation else _file_order(files, seed, epoch):
             with _naming_damage(file):
                 for records in tf.data.TFRecordDataset(file).batch(_POOL).as_numpy_iterator():
                     yield files.index(file), next(keys), records

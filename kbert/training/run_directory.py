@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 
 _LOGGER = logging.getLogger("kbert")
+RECORDS = "records"  # of the text that a run learns from
 
 
 class RunDirectory:
@@ -48,6 +49,7 @@ class RunDirectory:
         is_chief: bool, whether this process writes; of several workers the first does.
         is_made: bool, whether `open_run` made the directory.
         is_finished: bool, whether the run has ended: nothing is left to do, and the directory is not locked.
+        settings: dict, those of settings.json, with what the run has decided.
     """
 
     def __init__(
@@ -57,8 +59,10 @@ class RunDirectory:
         is_chief: bool = True,
         is_made: bool = False,
         is_finished: bool = False,
+        settings: dict | None = None,
     ):
         self.path = pathlib.Path(path)
+        self.settings = settings or {}
         self.resume = resume
         self.is_chief = is_chief
         self.is_made = is_made
@@ -76,6 +80,22 @@ class RunDirectory:
             unlock_directory(self.path)
             if self.is_made:
                 self.path.rmdir()
+
+    @contextlib.contextmanager
+    def beginning(self) -> Iterator[None]:
+        """Leaves nothing of a new run in whose beginning an error occurs, unless records were written by then."""
+        try:
+            yield
+        except Exception:
+            if not self.resume and not any(self.path.glob(f"{RECORDS}/train-*")):
+                self.discard()
+            raise
+
+    def decide(self, **settings: Any) -> None:
+        """Adds to settings.json what the run decides itself; resumed, it finds that in `settings`."""
+        self.settings = self.settings | settings
+        if self.is_chief:
+            write_json(self.path / SETTINGS, self.settings)
 
     @internal_errors()
     def finish(
@@ -141,6 +161,7 @@ def open_run(
     schedule: Callable | None = None,
     examples: dict | None = None,
     reuse: bool = False,
+    decided: Sequence[str] = (),
 ) -> RunDirectory:
     """Opens a recipe's output directory by the rule that all recipes share, and locks it until the run ends.
 
@@ -164,6 +185,8 @@ def open_run(
         schedule: function of settings that gives their learning rate schedule; None: `steps` cannot change.
         examples: name → hash of rows in memory that the run learns from; a resumed run must have the same ones.
         reuse: whether a finished run of this kind is wanted, rather than an error.
+        decided: names of settings that the run decides later (`RunDirectory.decide`) where they are None. A resumed run
+            takes them from settings.json.
 
     Raises:
         FileExistsError: a finished run, a run with other settings, or other files; the message says what was found,
@@ -180,16 +203,17 @@ def open_run(
     inputs = inputs or {}
     examples = examples or {}
     if hardware is None:
-        return _open(path, settings, overwrite, inputs, recipe, schedule, examples, reuse)
+        return _open(path, settings, overwrite, inputs, recipe, schedule, examples, reuse, decided)
     if not hardware.is_chief:
         inputs_now = identify_inputs(inputs)
         hardware.wait_for_all()
         _check_record(path, inputs_now, examples)
+        settings = _with_decided(settings, _read_settings(path), decided)
         _check_worker(path, settings, inputs)
         resume, is_finished = (path / CHECKPOINTS).exists(), (path / METRICS).exists()
-        return RunDirectory(path, resume, is_chief=False, is_finished=is_finished)
+        return RunDirectory(path, resume, is_chief=False, is_finished=is_finished, settings=settings)
     try:
-        run = _open(path, settings, overwrite, inputs, recipe, schedule, examples, reuse)
+        run = _open(path, settings, overwrite, inputs, recipe, schedule, examples, reuse, decided)
     except Exception as error:
         hardware.wait_for_all(str(error) or repr(error))  # so that the others end, too
         raise
@@ -217,22 +241,16 @@ def recipe_run(
         unlock_directory(run.path)
 
 
-def check_output(
-    output: str | os.PathLike, settings: dict, schedule: Callable | None = None, undecided: Sequence[str] = ()
-) -> None:
-    """Raises the FileExistsError of `open_run` without `overwrite`, before long work; nothing is written."""
-    path = check_directory(output, "`output`")
-    settings = json.loads(json.dumps(settings))
-    if path.exists() and _is_occupied(path):
-        stored = _read_settings(path) or {}
-        _check_resumable(path, settings | {name: stored[name] for name in undecided if name in stored}, schedule)
+def _with_decided(settings: dict, stored: dict | None, decided: Sequence[str]) -> dict:
+    names = [name for name in decided if settings[name] is None and name in (stored or {})]
+    return settings | {name: stored[name] for name in names}
 
 
 def _is_occupied(path: pathlib.Path) -> bool:
     return any(entry.name not in (LOCK, INPUTS) and not is_partial(entry.name) for entry in path.iterdir())
 
 
-def _open(path: pathlib.Path, settings, overwrite, inputs, recipe, schedule, examples, reuse) -> RunDirectory:
+def _open(path: pathlib.Path, settings, overwrite, inputs, recipe, schedule, examples, reuse, decided) -> RunDirectory:
     new = not path.exists()
     path.mkdir(parents=True, exist_ok=True)
     lock_directory(path)
@@ -249,11 +267,12 @@ def _open(path: pathlib.Path, settings, overwrite, inputs, recipe, schedule, exa
                     if not overwrite:
                         raise
             if not overwrite:
+                settings = _with_decided(settings, _read_settings(path), decided)
                 extended = _check_resumable(path, settings, schedule, can_overwrite=overwrite is not None)
                 _check_record(path, identify_inputs(inputs), examples)
                 if extended:
                     _extend_run(path, settings, schedule)
-                return RunDirectory(path, resume=True)
+                return RunDirectory(path, resume=True, settings=settings)
             check_outside(path, inputs)
             _empty(path)
         record = {
@@ -268,7 +287,7 @@ def _open(path: pathlib.Path, settings, overwrite, inputs, recipe, schedule, exa
         write_json(path / SETTINGS, settings)  # last: a run with settings.json has been started
         with contextlib.suppress(PermissionError):  # others' directory, which may be entered but not read
             flush(path.absolute().parent)
-        return RunDirectory(path, resume=False, is_made=new)
+        return RunDirectory(path, resume=False, is_made=new, settings=settings)
     except BaseException:
         if new:
             shutil.rmtree(path, ignore_errors=True)

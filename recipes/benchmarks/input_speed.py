@@ -1,7 +1,6 @@
 """Does the input pipeline keep up: how fast are masked batches made, and what do they add to a training step?
 
     python recipes/benchmarks/input_speed.py records --size tiny --batch-size 16
-    python recipes/benchmarks/input_speed.py 'wiki/*.gz' --vocabulary vocab.txt
 
 Pre-training steps on one batch in memory and on batches from records or text take turns. Each call of `fit` starts the
 pipeline anew, so it draws pools of pairs more often than a long run: an upper bound of its cost.
@@ -19,14 +18,13 @@ from kbert.corpus.records import Records
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.text import BertTokenizer
 from kbert.training.hardware import choose_hardware
 
 BATCHES = 200  # of one unit of making batches
 
 
-def main(source, vocabulary, size, batch_size, sequence_length, precision, packed, peers, rounds, seconds):
-    data = functools.partial(batches, source, vocabulary, batch_size, sequence_length, packed)
+def main(records, size, batch_size, sequence_length, precision, packed, peers, rounds, seconds):
+    data = functools.partial(batches, records, batch_size, sequence_length, packed)
     step = functools.partial(steps, data, size, sequence_length, precision, packed)
     systems = {"one batch": functools.partial(step, False), "input pipeline": functools.partial(step, True)}
     print("steps of training")
@@ -36,12 +34,12 @@ def main(source, vocabulary, size, batch_size, sequence_length, precision, packe
     report(found, BATCHES * batch_size * sequence_length)
 
 
-def batches(source, vocabulary, batch_size, sequence_length, packed):
-    """The dataset of pre-training on records or text, and its tokenizer."""
-    tokenizer = BertTokenizer(vocabulary) if vocabulary else Records(source).tokenizer()
+def batches(records, batch_size, sequence_length, packed):
+    """The dataset of pre-training on records, and its tokenizer."""
+    tokenizer = Records(records).tokenizer()
     predictions = default_max_predictions(sequence_length)
     sizes = {"batch_size": batch_size, "sequence_length": sequence_length, "max_predictions": predictions}
-    return pretraining_dataset(source, tokenizer, packed=packed, **sizes), tokenizer
+    return pretraining_dataset(records, tokenizer, packed=packed, **sizes), tokenizer
 
 
 def steps(data, size, sequence_length, precision, packed, is_fed):
@@ -67,7 +65,7 @@ def make_batches(data):
 
 
 if __name__ == "__main__":
-    parser = arguments(__doc__, vocabulary="", size="tiny", batch_size=32, sequence_length=128, precision="float32")
-    parser.add_argument("source", help="directory of records, or a pattern of text files, which need --vocabulary")
+    parser = arguments(__doc__, size="tiny", batch_size=32, sequence_length=128, precision="float32")
+    parser.add_argument("records", help="directory of records")
     parser.add_argument("--packed", action="store_true", help="packed rows")
     main(**vars(parser.parse_args()))

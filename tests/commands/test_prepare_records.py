@@ -84,10 +84,15 @@ def test_a_length_that_is_too_short_is_refused_before_the_work(arguments, tmp_pa
     assert not (tmp_path / "records").exists()
 
 
-def test_records_in_their_corpus_are_refused(arguments, tmp_path):
-    with pytest.raises(SystemExit, match="`output` outside the corpus. .* would find its vocab.txt"):
-        run_kbert("records", tmp_path / "**" / "*.txt", *arguments[1:])
-    assert not (tmp_path / "records").exists()
+def test_records_in_their_corpus_are_not_text_of_it(arguments, tmp_path, capsys):
+    """A pattern that finds their vocab.txt: the same command resumes as before."""
+    write_vocabulary(tmp_path / "vocabulary", make_tokenizer().vocabulary)
+    arguments = [tmp_path / "**" / "*.txt", "--vocabulary", tmp_path / "vocabulary", *arguments[3:]]
+    (tmp_path / "vocab.txt").unlink()
+    run_kbert("records", *arguments)
+    assert (tmp_path / "records" / "vocab.txt").exists()
+    with pytest.raises(SystemExit, match="the finished run of these settings"):
+        run_kbert("records", *arguments)
 
 
 @pytest.mark.parity

@@ -132,8 +132,7 @@ def test_rounds_are_those_of_the_pools(tokenizer, monkeypatch, seed, pool_senten
     """The plan from numbers alone against the pools that one process gathers."""
     documents = make_documents(150, seed=seed)
     ends, gathered, tokens = [0], 0, {}
-    pools = text_pools(lambda: ((0, i, d) for i, d in enumerate(documents)), tokenizer, pool_sentences)
-    for _, read, pool in pools.as_numpy_iterator():
+    for read, pool in text_pools(enumerate(documents), tokenizer, pool_sentences):
         sizes = [len(ids) for ids, _ in module.pool_documents(pool)]
         tokens |= dict(zip(pool.document_ids.tolist(), sizes, strict=True))
         gathered += sum(sizes)

@@ -9,7 +9,8 @@ import tensorflow as tf
 from helpers.compare import assert_arrays_equal
 from helpers.tiny_corpus import VOCABULARY, make_documents, make_tokenizer
 
-from kbert.corpus.pool import is_held_out, make_pool, text_pools
+from kbert.corpus.held_out import is_held_out
+from kbert.corpus.pool import make_pool, text_pools
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import is_records
 from kbert.corpus.write_records import write_records
@@ -278,27 +279,18 @@ def test_make_pool_of_nothing():
     assert [part.shape[0] for part in pool] == [0, 0, 1, 0]
 
 
-def test_text_pools_hold_whole_documents_of_one_epoch():
+def test_text_pools_hold_whole_documents():
     documents = make_documents(30, seed=2)
     tokenizer = make_tokenizer()
-
-    def stream():
-        for epoch in (4, 5):
-            for number, document in enumerate(documents):
-                yield epoch, number, document
-
-    pools = list(text_pools(stream, tokenizer, pool_sentences=40).as_numpy_iterator())
-    assert [int(epoch) for epoch, _, _ in pools] == sorted(int(epoch) for epoch, _, _ in pools)
-    for wanted in (4, 5):
-        mine = [(following, pool) for epoch, following, pool in pools if epoch == wanted]
-        assert len(mine) > 2
-        assert np.concatenate([pool.document_ids for _, pool in mine]).tolist() == list(range(30))
-        assert [int(following) for following, _ in mine] == [int(pool.document_ids[-1]) + 1 for _, pool in mine]
-        assert all(len(pool.sentence_lengths) >= 40 for _, pool in mine[:-1])
-        sizes = np.concatenate([np.diff(pool.document_splits) for _, pool in mine]).tolist()
-        assert sizes == [len(document) for document in documents]
-        expected = tokenizer(tf.constant([s for document in documents for s in document])).flat_values
-        np.testing.assert_array_equal(np.concatenate([pool.token_ids for _, pool in mine]), expected)
+    pools = list(text_pools(enumerate(documents), tokenizer, pool_sentences=40))
+    assert len(pools) > 2
+    assert np.concatenate([pool.document_ids for _, pool in pools]).tolist() == list(range(30))
+    assert [following for following, _ in pools] == [int(pool.document_ids[-1]) + 1 for _, pool in pools]
+    assert all(len(pool.sentence_lengths) >= 40 for _, pool in pools[:-1])
+    sizes = np.concatenate([np.diff(pool.document_splits) for _, pool in pools]).tolist()
+    assert sizes == [len(document) for document in documents]
+    expected = tokenizer(tf.constant([s for document in documents for s in document])).flat_values
+    np.testing.assert_array_equal(np.concatenate([pool.token_ids for _, pool in pools]), expected)
 
 
 def test_held_out_share():

@@ -3,10 +3,10 @@
 import keras
 import numpy as np
 
-from helpers.tiny_corpus import make_documents, write_lines
-from kbert.corpus.records_manifest import is_records
+from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
+from kbert.corpus.corpus_files import is_tfrecords
+from kbert.corpus.write_records import write_records
 from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.tfrecords import is_tfrecords
 
 B, S, P = 5, 23, 4
 HELD_OUT = 0.2
@@ -19,10 +19,15 @@ def write_corpus(directory):
     return str(directory / "*.txt")
 
 
+def records_of(documents, directory, **options):
+    """Documents as records in a directory, with a fifth held out."""
+    return write_records(documents, make_tokenizer(), directory, **{"held_out": HELD_OUT} | options)
+
+
 def dataset_of(source, tokenizer, **arguments):
     defaults = {"batch_size": B, "sequence_length": S, "max_predictions": P}
-    if not is_records(source):
-        defaults |= {"held_out": HELD_OUT} | ({} if is_tfrecords(source) else {"pool_sentences": 50})
+    if is_tfrecords(source):
+        defaults |= {"held_out": HELD_OUT}
     return pretraining_dataset(source, tokenizer, **defaults | arguments)
 
 

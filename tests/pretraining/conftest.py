@@ -6,12 +6,6 @@ from helpers.pretraining_fixtures import corpus, records, tokenizer  # noqa: F40
 
 
 @pytest.fixture(scope="session")
-def text_batches(corpus, tokenizer):  # noqa: F811
-    """The first 110 batches of text with seed 0: more than two epochs."""
-    return batches(dataset_of(corpus, tokenizer), 110)
-
-
-@pytest.fixture(scope="session")
 def record_batches(records, tokenizer):  # noqa: F811
-    """The same of records."""
+    """The first 110 batches of records with seed 0: more than two epochs."""
     return batches(dataset_of(records, tokenizer), 110)

@@ -30,32 +30,21 @@ from helpers.tiny_corpus import VOCABULARY
 
 from kbert.corpus import pool as pool_module
 from kbert.corpus.documents import read_documents
-from kbert.corpus.pool import is_held_out
+from kbert.corpus.held_out import is_held_out
 from kbert.corpus.records import Records
 from kbert.pretraining.pairs import count_pairs
-from kbert.pretraining.sources import held_out_fractions
-
-
-@pytest.fixture(scope="module", params=["text", "records"])
-def source(request):
-    return request.getfixturevalue("corpus" if request.param == "text" else "records")
-
-
-# Where text and records share the code, the test of text is slow.
-mostly_records = pytest.mark.parametrize(
-    "source", [pytest.param("text", marks=pytest.mark.slow), "records"], indirect=True, scope="module"
-)
+from kbert.pretraining.record_pools import held_out_fractions
 
 
 @pytest.fixture(scope="module")
-def straight(source, records, request):
+def straight(record_batches):
     """The first 110 batches of seed 0: more than two epochs."""
-    return request.getfixturevalue("record_batches" if source == records else "text_batches")
+    return record_batches
 
 
 @pytest.fixture(scope="module")
-def evaluation(source, tokenizer):
-    return dataset_of(source, tokenizer, evaluation=True)
+def evaluation(records, tokenizer):
+    return dataset_of(records, tokenizer, evaluation=True)
 
 
 @pytest.mark.parametrize("memory, most", [(2**30, 8), (1, 2)], ids=["all-threads", "bounded-by-memory"])
@@ -86,7 +75,6 @@ def test_no_stage_has_a_fixed_number_of_threads():
             assert not re.search(r"num_parallel_calls=\d", path.read_text()), path
 
 
-@mostly_records
 def test_structure(evaluation):
     inputs, labels, weights = evaluation.element_spec
     whole, slots = tf.TensorShape([B, S]), tf.TensorShape([B, P])
@@ -151,21 +139,19 @@ def test_the_next_sentence_follows(straight, corpus, tokenizer):
     assert len(follows[1]) > 5 and not all(follows[1])
 
 
-@mostly_records
-def test_another_seed_gives_other_batches(source, tokenizer, straight):
-    other = batches(dataset_of(source, tokenizer, seed=4), 12)
+def test_another_seed_gives_other_batches(records, tokenizer, straight):
+    other = batches(dataset_of(records, tokenizer, seed=4), 12)
     assert len(set(rows(straight[:12])) & set(rows(other))) < 3
 
 
 @pytest.mark.parametrize("step", [pytest.param(7, marks=pytest.mark.slow), 68])
-def test_starting_at_step_n_gives_exactly_the_batches_from_n_on(source, tokenizer, straight, step):
+def test_starting_at_step_n_gives_exactly_the_batches_from_n_on(records, tokenizer, straight, step):
     """Over ends of pools, shards and epochs, up to the end of the last one."""
-    found = batches(dataset_of(source, tokenizer, start_step=step, epochs=3))
+    found = batches(dataset_of(records, tokenizer, start_step=step, epochs=3))
     assert_equal(found[: 110 - step], straight[step:])
     assert 3 * 40 < step + len(found) < 3 * 54
 
 
-TEXT = {"held_out": HELD_OUT, "pool_sentences": 50}
 PRINT_HASHES = """
 import hashlib, json, pathlib, sys
 import tensorflow as tf
@@ -202,13 +188,12 @@ def test_batches_are_those_of_every_process(record_batches, tokenizer, records):
 
 
 @pytest.mark.slow  # test_batches_are_those_of_every_process
-@mostly_records
-def test_same_batches_in_another_process_and_on_two_replicas(source, records, straight):
+def test_same_batches_in_another_process_and_on_two_replicas(records, straight):
     """With Keras on JAX too: the pipeline is TensorFlow either way. The replicas' parts are a batch, one by one."""
-    backend = "jax" if source == records and importlib.util.find_spec("jax") else "tensorflow"
+    backend = "jax" if importlib.util.find_spec("jax") else "tensorflow"
     found = run_python(
         PRINT_HASHES,
-        json.dumps([str(source), B, S, P, {} if source == records else TEXT, 11]),
+        json.dumps([str(records), B, S, P, {}, 11]),
         backend=backend,
         forked=True,
     )
@@ -219,13 +204,12 @@ def test_same_batches_in_another_process_and_on_two_replicas(source, records, st
     assert [sorted(sizes) for sizes in found["sizes"]] == [[B // 2, B - B // 2]] * 3
 
 
-@mostly_records
-def test_epochs_draw_anew_and_visit_every_document(source, tokenizer, straight):
+def test_epochs_draw_anew_and_visit_every_document(records, tokenizer, straight):
     """An epoch's end is no end of a batch; the next epoch has the same documents, but not the same rows.
 
     What a row holds does not depend on the batch it stands in.
     """
-    first = batches(dataset_of(source, tokenizer, epochs=1, batch_size=2 * B))
+    first = batches(dataset_of(records, tokenizer, epochs=1, batch_size=2 * B))
     assert_equal([first_rows(straight, 0, 2 * B * len(first))], [columns(first)])
     number = 2 * len(first)
     assert 40 <= number < 54
@@ -273,12 +257,11 @@ def test_held_out_documents_are_never_trained_on(corpus, tokenizer, straight, ev
     assert len(training) > 500 and len(held_out) > 100 and not training & held_out
 
 
-@mostly_records
-def test_evaluation_is_fixed_finite_and_whole(source, tokenizer, evaluation):
+def test_evaluation_is_fixed_finite_and_whole(records, tokenizer, evaluation):
     first = batches(evaluation)
     assert_equal(first, batches(evaluation))
     assert len(evaluation) == len(first)
-    assert_equal(first, batches(dataset_of(source, tokenizer, evaluation=True, seed=2)))
+    assert_equal(first, batches(dataset_of(records, tokenizer, evaluation=True, seed=2)))
     # Filled up to whole batches: every row once, the filling without weight.
     weights = np.concatenate([weights["nsp_logits"] for *_, weights in first])
     masks = np.concatenate([weights["mlm_logits"] for *_, weights in first])
@@ -287,14 +270,13 @@ def test_evaluation_is_fixed_finite_and_whole(source, tokenizer, evaluation):
     assert (masks[:number].sum(1) >= 1).all() and (masks[number:] == 0).all()
 
 
-@mostly_records
 @pytest.mark.parametrize(
     "packed", [pytest.param(False, id="plain"), pytest.param(True, id="packed", marks=pytest.mark.slow)]
 )
-def test_a_few_evaluation_batches_stand_for_all_held_out_documents(source, tokenizer, corpus, evaluation, packed):
+def test_a_few_evaluation_batches_stand_for_all_held_out_documents(records, tokenizer, corpus, evaluation, packed):
     """A held-out document may be a book: the first rows in its order would say nothing about the others."""
-    whole = dataset_of(source, tokenizer, evaluation=True, packed=True) if packed else evaluation
-    few = dataset_of(source, tokenizer, evaluation=True, packed=packed, batches=3)
+    whole = dataset_of(records, tokenizer, evaluation=True, packed=True) if packed else evaluation
+    few = dataset_of(records, tokenizer, evaluation=True, packed=packed, batches=3)
     whole, few = batches(whole), batches(few)
     assert len(few) == 3 and len(rows(few)) == len(set(rows(few))) and set(rows(few)) < set(rows(whole))
     if not packed:

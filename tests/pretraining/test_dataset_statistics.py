@@ -3,12 +3,10 @@
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.pretraining_batches import dataset_of
-from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
+from helpers.pretraining_batches import dataset_of, records_of
+from helpers.tiny_corpus import VOCABULARY, make_documents
 
-from kbert.corpus.documents import read_documents
-from kbert.corpus.pool import is_held_out
-from kbert.corpus.write_records import write_records
+from kbert.corpus.held_out import is_held_out
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report, token_counts, unigram_baseline
 
 PAD, UNK, CLS, SEP, MASK = (VOCABULARY.index(token) for token in ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"))
@@ -62,19 +60,17 @@ def test_report_of_one_batch_without_next_sentence(tokenizer):
 
 
 def test_report_of_nothing(tokenizer, tmp_path):
-    corpus = write_lines(tmp_path / "a.txt", make_documents(3))
-    dataset = dataset_of(corpus, tokenizer, batch_size=5000, epochs=1, held_out=0.0)
+    records = records_of(make_documents(3), tmp_path / "records", held_out=0.0)
+    dataset = dataset_of(records, tokenizer, batch_size=5000, epochs=1)
     with pytest.raises(ValueError, match="no batch"):
         dataset_statistics(dataset, tokenizer)
 
 
 def test_token_counts(tokenizer, tmp_path):
-    """Of the training documents, the same from text and from records."""
-    corpus = write_lines(tmp_path / "a.txt", make_documents(60))
-    training = [s for d in read_documents(corpus) if not is_held_out(d, 0.2) for s in d]
+    """Of the training documents."""
+    training = [s for d in make_documents(60) if not is_held_out(d, 0.2) for s in d]
     expected = np.bincount(tokenizer(tf.constant(training)).flat_values, minlength=len(VOCABULARY))
-    np.testing.assert_array_equal(token_counts(corpus, tokenizer, held_out=0.2), expected)
-    write_records(read_documents(corpus), tokenizer, tmp_path / "r", held_out=0.2, shard_tokens=200)
+    records_of(make_documents(60), tmp_path / "r", shard_tokens=200)
     np.testing.assert_array_equal(token_counts(tmp_path / "r", tokenizer), expected)
     some = token_counts(tmp_path / "r", tokenizer, max_tokens=100).sum()
     assert 100 <= some < expected.sum()
@@ -95,7 +91,7 @@ def test_unigram_baseline():
 
 
 def test_the_baseline_is_near_the_entropy_on_a_real_pipeline(tokenizer, tmp_path):
-    corpus = write_lines(tmp_path / "a.txt", make_documents(200))
-    evaluation = dataset_of(corpus, tokenizer, batch_size=8, held_out=0.2, evaluation=True)
-    baseline = unigram_baseline(token_counts(corpus, tokenizer, held_out=0.2), evaluation)
+    records = records_of(make_documents(200), tmp_path / "records")
+    evaluation = dataset_of(records, tokenizer, batch_size=8, evaluation=True)
+    baseline = unigram_baseline(token_counts(records, tokenizer), evaluation)
     assert abs(baseline["cross_entropy"] - baseline["entropy"]) < 0.3 and baseline["masks"] > 500

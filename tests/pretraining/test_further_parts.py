@@ -13,7 +13,7 @@ from kbert.corpus.records import Records
 from kbert.corpus.write_records import write_records
 from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
-from kbert.pretraining.real_fractions import real_fractions
+from kbert.pretraining.row_sampler import RowSampler
 from kbert.pretraining.rows import (
     LEAST_TOKENS,
     add_further_parts,
@@ -107,10 +107,14 @@ def test_starting_at_step_n(records, tokenizer, filled, step):
 
 
 def test_the_share_of_real_tokens(records, tokenizer, filled):
-    fractions = real_fractions(records, tokenizer, sequence_length=S, max_predictions=P)
-    assert fractions["plain"] < fractions["packed"] < fractions["filled"] - 0.01 < 1
+    options = {"masking": TokenMasking(tokenizer, P), "seed": 0, "sequence_length": S}
+    pool = Records(records).index(0)
+    plain = RowSampler(**options).real_fraction(pool)
+    packed = RowSampler(num_parts=default_num_parts(S), **options).real_fraction(pool)
+    more = RowSampler(num_parts=default_num_parts(S), fill_rows=True, **options).real_fraction(pool)
+    assert plain < packed < more - 0.01 < 1
     real = np.mean([inputs["padding_mask"].mean() for inputs, _, _ in filled])
-    assert real == pytest.approx(fractions["filled"], abs=0.05)  # the first of several shards
+    assert real == pytest.approx(more, abs=0.05)  # the first of several shards
 
 
 def test_plain_rows_are_not_filled(records, tokenizer):

@@ -1,18 +1,19 @@
 """Other objectives than the paper's: next tokens, spans and names, pairs and masks that come again."""
 
+import dataclasses
 import random
 
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.pretraining_batches import B, S, assert_equal, batches, dataset_of, originals, rows
+from helpers.pretraining_batches import B, S, assert_equal, batches, dataset_of, originals
 from helpers.tiny_corpus import VOCABULARY, make_tokenizer
 
+from kbert.corpus.records import Records
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
 from kbert.pretraining.entities import known_names, read_names
 from kbert.pretraining.masking import NextTokens
-from kbert.pretraining.real_fractions import real_fractions
-from kbert.pretraining.sources import file_order
+from kbert.pretraining.row_sampler import RowSampler
 
 LTR = {"left_to_right": True, "next_sentence": False, "max_predictions": S - 2}
 
@@ -58,16 +59,10 @@ def test_the_report_of_next_tokens(next_tokens, records, tokenizer):
     statistics = dataset_statistics(next_tokens, tokenizer, 5, left_to_right=True)
     assert statistics["mask_token_rate"] is statistics["keep_rate"] is None
     assert "of next tokens" in format_report(statistics) and "[MASK]" not in format_report(statistics)
-    fractions = real_fractions(
-        records,
-        tokenizer,
-        sequence_length=S,
-        max_predictions=S - 2,
-        left_to_right=True,
-        next_sentence=False,
-        filled=False,
-    )
-    assert 0 < fractions["plain"] <= fractions["packed"] <= 1
+    sampler = RowSampler(masking=NextTokens(tokenizer, S - 2), seed=0, sequence_length=S, next_sentence=False)
+    pool = Records(records).index(0)
+    plain, packed = (dataclasses.replace(sampler, num_parts=parts).real_fraction(pool) for parts in (None, 4))
+    assert 0 < plain <= packed <= 1
 
 
 def test_next_tokens_refuses_no_predictions(tokenizer):
@@ -101,15 +96,6 @@ def test_pairs_and_masks_come_again_after_dupe_factor_epochs(records, tokenizer,
     # A skip counts the rows of repeated epochs.
     late = batches(dataset_of(records, tokenizer, start_step=len(same) - 10, dupe_factor=1, **options))
     assert_equal(same[-10:], late)
-
-
-def test_pairs_and_masks_of_several_files_come_again(corpus, tokenizer):
-    """The order of the files numbers the documents, which the pairs and masks are drawn from."""
-    assert file_order("012", 0, 0) != file_order("012", 0, 3)
-    numbers = iter([[0], [3]])
-    dataset = dataset_of(corpus, tokenizer, epochs=lambda: next(numbers), dupe_factor=3)
-    first, again = (set(rows(batches(dataset))) for _ in range(2))
-    assert first == again
 
 
 def reference(sentences, names):

@@ -1,11 +1,12 @@
 """Packed rows: which pairs share one, what is in it, the same training, and graphs that datasets share."""
 
+import dataclasses
+
 import keras
 import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.pretraining_batches import (
-    HELD_OUT,
     B,
     assert_equal,
     batches,
@@ -13,13 +14,16 @@ from helpers.pretraining_batches import (
     dataset_of,
     examples,
     first_rows,
+    records_of,
 )
 from helpers.tiny_bert import tiny_config
-from helpers.tiny_corpus import VOCABULARY
+from helpers.tiny_corpus import VOCABULARY, make_documents
 
+from kbert.config import default_num_parts
 from kbert.models.pretrainer import BertPretrainer
 from kbert.pretraining.dataset_statistics import dataset_statistics, format_report
-from kbert.pretraining.real_fractions import real_fractions
+from kbert.pretraining.masking import TokenMasking
+from kbert.pretraining.row_sampler import RowSampler
 from kbert.pretraining.rows import assign_rows
 
 S, P = 90, 14
@@ -132,22 +136,21 @@ def test_statistics_count_parts(tokenizer, epoch):
     assert "pairs a row" not in format_report(plain)
 
 
-@pytest.mark.slow  # run/test_packing.py
-@pytest.mark.parametrize("next_sentence", [True, False])
-def test_real_fractions_are_those_of_the_batches(corpus, tokenizer, next_sentence):
-    """Of text in one pool, whose batches are all of them; plain rows have one of the packed rows' pairs each."""
-    options = {"sequence_length": S, "max_predictions": P, "held_out": HELD_OUT, "next_sentence": next_sentence}
-    fractions = real_fractions(corpus, tokenizer, filled=False, **options)
-    found = batches(dataset_of(corpus, tokenizer, batch_size=1, epochs=1, pool_sentences=10**6, packed=True, **options))
+@pytest.mark.parametrize("next_sentence", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_real_fractions_are_those_of_the_batches(tokenizer, tmp_path, next_sentence):
+    """Of records with one shard, whose batches are all of them; plain rows have one of the packed rows' pairs each."""
+    records = records_of(make_documents(60), tmp_path / "records")
+    options = {"sequence_length": S, "next_sentence": next_sentence}
+    sampler = RowSampler(masking=TokenMasking(tokenizer, P), seed=0, **options)
+    pool = records.index(0)
+    found = batches(dataset_of(records, tokenizer, batch_size=1, epochs=1, packed=True, max_predictions=P, **options))
     parts = [inputs["part_ids"] for inputs, _, _ in found]
     tokens, pairs = sum((row > 0).sum() for row in parts), sum(row.max() for row in parts)
-    assert tokens / (len(found) * S) == pytest.approx(fractions["packed"])
-    assert tokens / (pairs * S) == pytest.approx(fractions["plain"])
-
-
-def test_real_fractions_of_records_are_those_of_a_shard(records, tokenizer):
-    fractions = real_fractions(records, tokenizer, sequence_length=S, max_predictions=P)
-    assert 0.9 < fractions["packed"] <= 1 and 0 < fractions["plain"] < 0.8
+    packed = dataclasses.replace(sampler, num_parts=default_num_parts(S)).real_fraction(pool)
+    assert tokens / (len(found) * S) == pytest.approx(packed)
+    assert tokens / (pairs * S) == pytest.approx(sampler.real_fraction(pool))
+    if next_sentence:
+        assert 0.9 < packed <= 1 and 0 < sampler.real_fraction(pool) < 0.8
 
 
 def test_bad_arguments(records, tokenizer):

@@ -180,7 +180,7 @@ def test_steps_that_the_pipeline_feeds(corpus, monkeypatch, packed):
     for module in (input_speed, training_speed):
         monkeypatch.setattr(module, "STEPS", 1)
     monkeypatch.setattr(input_speed, "BATCHES", 2)
-    data = functools.partial(input_speed.batches, corpus / "records", "", 2, 24, packed)
+    data = functools.partial(input_speed.batches, corpus / "records", 2, 24, packed)
     for is_fed in (False, True):
         assert input_speed.steps(data, "tiny", 24, "float32", packed, is_fed)()[0][0] > 0
     assert input_speed.make_batches(data)()[0][0] > 0

@@ -13,7 +13,7 @@ from helpers.paths import ROOT
 
 from kbert.files import read_json, write_directory
 from kbert.training import run_directory
-from kbert.training.run_directory import check_output, open_run
+from kbert.training.run_directory import open_run
 
 SETTINGS = {"size": "tiny", "steps": 10, "corpus": ["a.txt"]}
 
@@ -53,7 +53,6 @@ def test_a_run_resumes_with_settings_that_it_lacks_if_they_are_none(tmp_path):
     for there, now in ((SETTINGS, SETTINGS | {"held_out": None}), (SETTINGS | {"held_out": None}, SETTINGS)):
         path = tmp_path / f"{len(there)}"
         open_run(path, there)
-        check_output(path, now)
         assert open_run(path, now).resume
         with pytest.raises(FileExistsError, match=r"with other settings \(held_out: None there, 0.1 now\)"):
             open_run(path, SETTINGS | {"held_out": 0.1})
@@ -102,22 +101,32 @@ def test_other_files_are_an_error(tmp_path):
     assert (tmp_path / "thesis.tex").exists()
 
 
-def test_what_would_refuse_a_run_is_found_before_it_is_opened(tmp_path):
-    check_output(tmp_path / "run", SETTINGS)
-    assert not list(tmp_path.iterdir())
-    run = open_run(tmp_path / "run", SETTINGS | {"packed": True})
-    check_output(tmp_path / "run", SETTINGS | {"packed": None}, undecided=["packed"])
-    for change in ({"packed": None}, {"packed": True, "steps": 20}):
+def test_what_a_run_decides_itself_is_stored_and_not_compared(tmp_path):
+    asked = SETTINGS | {"packed": None}
+    run = open_run(tmp_path / "run", asked, decided=["packed"])
+    assert run.settings["packed"] is None
+    run.decide(packed=True)
+    assert read_json(tmp_path / "run" / "settings.json") == json.loads(json.dumps(SETTINGS | {"packed": True}))
+    for given in (None, True):
+        run = open_run(tmp_path / "run", SETTINGS | {"packed": given}, decided=["packed"])
+        assert run.resume and run.settings["packed"] is True
+    for change in ({"packed": False}, {"steps": 20}):
         with pytest.raises(FileExistsError, match="an unfinished run with other settings"):
-            check_output(tmp_path / "run", SETTINGS | change)
+            open_run(tmp_path / "run", asked | change, decided=["packed"])
     run.finish({})
     with pytest.raises(FileExistsError, match="the finished run of these settings"):
-        check_output(tmp_path / "run", SETTINGS | {"packed": None}, undecided=["packed"])
-    (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(FileExistsError, match="other files than a run's"):
-        check_output(tmp_path, SETTINGS)
-    with pytest.raises(NotADirectoryError, match="which is a file"):
-        check_output(tmp_path / "thesis.tex", SETTINGS)
+        open_run(tmp_path / "run", asked, decided=["packed"])
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_a_beginning_that_fails_leaves_only_records(tmp_path, written):
+    run = open_run(tmp_path / "run", SETTINGS)
+    with pytest.raises(OSError, match="disk"), run.beginning():
+        if written:
+            (tmp_path / "run" / "records").mkdir()
+            (tmp_path / "run" / "records" / "train-00000.tokens").touch()
+        raise OSError("disk")
+    assert (tmp_path / "run").exists() is written
 
 
 def test_overwrite_deletes_and_says_so(tmp_path, caplog):

@@ -1,14 +1,18 @@
-"""What a pre-training on text, TFRecords or records reads, and what is said about it before the training starts."""
+"""What a pre-training on records or TFRecords reads, and what is said about it before the training starts."""
 
+import dataclasses
 import logging
 import math
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kbert.corpus.corpus_files import find_files, is_tfrecords
+from kbert.corpus.documents import DocumentList
 from kbert.corpus.records import Records
+from kbert.corpus.text_records import write_text_records
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.dataset_statistics import (
     BASELINE_TOKENS,
@@ -19,11 +23,12 @@ from kbert.pretraining.dataset_statistics import (
     unigram_baseline,
 )
 from kbert.pretraining.entities import known_names, read_names
-from kbert.pretraining.real_fractions import real_fractions
-from kbert.pretraining.run.phases import Phase, first_row, plan_stages
+from kbert.pretraining.masking import NextTokens, TokenMasking
+from kbert.pretraining.record_pools import check_shards
+from kbert.pretraining.row_sampler import RowSampler
+from kbert.pretraining.run.phases import first_row, plan_stages
 from kbert.pretraining.run.starting_model import starting_model
-from kbert.pretraining.sources import Source, check_held_out, open_source
-from kbert.pretraining.tfrecords import check_tfrecords, is_tfrecords
+from kbert.pretraining.tfrecords import check_tfrecords
 from kbert.text.tokenizer import BertTokenizer, warn_of_unknown
 from kbert.training.dry_run import count_sequences
 from kbert.training.run_state import Stage
@@ -40,25 +45,50 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("kbert")
 _STATISTICS_BATCHES = 20
+_BEGINNING = 1 << 23  # characters of text that a dry run reads
 _LEAST_GAIN = 1.05  # times as many real tokens in a row: what attention within parts costs, and a little more
 
 
 class CorpusData:
-    """A corpus as a run learns from it; `stored_batches.StoredBatches` is the same of batches.
+    """Records or TFRecords as a run learns from them; `stored_batches.StoredBatches` is the same of batches.
 
-    The corpus is opened once: whether documents are held out, how rows are laid out, the statistics, the baseline and
-    the first batches are all made of one reading of its beginning. `tokenizer` and `packed` are known once there is a
-    model.
+    Records are opened once. Of text they are written by `write_records`, which needs the tokenizer of the model.
     """
 
     def __init__(self, settings: "PretrainingSettings"):
         self.settings = settings
-        if is_tfrecords(settings.source):
-            self.source = settings.source
+        self.source = settings.source
+        if is_tfrecords(self.source):
             check_tfrecords(self.source, settings.held_out)
-        else:
-            self.source = open_source(settings.source)
-            check_held_out(self.source, settings.held_out)
+        elif settings.reads_records:
+            self._open(self.source)
+
+    def _open(self, directory):
+        self.source = Records(directory)
+        for evaluation in (True, False):
+            check_shards(self.source, evaluation)
+
+    def write_records(
+        self, directory: str | os.PathLike, hardware: "Hardware | None", output: str | os.PathLike | None, dry_run: bool
+    ) -> None:
+        """Writes text to records; of several workers with an `output` the first does, and the others wait."""
+        text = self.source if isinstance(self.source, DocumentList) else find_files(self.source, output=output)
+        if output is None or hardware.is_chief:
+            try:
+                write_text_records(
+                    text,
+                    self.tokenizer,
+                    directory,
+                    held_out=self.settings.held_out,
+                    characters=_BEGINNING if dry_run else None,
+                )
+            except Exception as error:
+                if output is not None:
+                    hardware.wait_for_all(str(error) or repr(error))  # so that the others end, too
+                raise
+        if output is not None:
+            hardware.wait_for_all()
+        self._open(directory)
 
     def starting_model(self, hardware: "Hardware", keep_given: bool = False) -> "BertPretrainer":
         """The model that the run starts from; with `keep_given` a copy of one that is given."""
@@ -67,11 +97,16 @@ class CorpusData:
         return model
 
     def take_tokenizer(self, tokenizer: BertTokenizer) -> None:
-        """Decides what depends on the tokenizer: how rows are laid out."""
         self.tokenizer = tokenizer
         self.vocabulary = tokenizer.vocabulary
         self.tokenizer_settings = tokenizer.settings()
-        self.settings = choose_packing(self.settings, tokenizer, self.source)
+
+    def choose_packing(self) -> None:
+        """Decides how rows are laid out."""
+        self.settings = choose_packing(self.settings, self.tokenizer, self.source)
+
+    def _held_out_rows(self):
+        return None if isinstance(self.source, Records) else self.settings.held_out
 
     def batches(self, stage: Stage, batch_size: int | None = None, **which) -> "tf.data.Dataset":
         """The batches of a stage; `which` are further arguments of `pretraining_dataset`.
@@ -89,7 +124,7 @@ class CorpusData:
             sequence_length=stage.sequence_length,
             max_predictions=stage.max_predictions,
             seed=settings.seed + stage.phase,
-            held_out=settings.held_out,
+            held_out=self._held_out_rows(),
             next_sentence=settings.next_sentence,
             random_next_rate=settings.random_next_rate,
             left_to_right=settings.left_to_right,
@@ -144,7 +179,7 @@ class CorpusData:
             statistics.append(dataset_statistics(batches, self.tokenizer, _STATISTICS_BATCHES, left_to_right))
             _LOGGER.info("%s", format_report(statistics[-1]))
         warn_of_unknown(statistics[0]["unknown_fraction"], "the corpus")
-        counts = token_counts(self.source, self.tokenizer, BASELINE_TOKENS, held_out=settings.held_out)
+        counts = token_counts(self.source, self.tokenizer, BASELINE_TOKENS, held_out=self._held_out_rows())
         unigram = unigram_baseline(counts, evaluation)
         _LOGGER.info(
             "token frequencies alone: loss %.3f, masked-LM accuracy %.1f%%",
@@ -161,7 +196,7 @@ class CorpusData:
         return real, metrics, self._corpus_tokens(counts)
 
     def _corpus_tokens(self, counts):
-        """Tokens of an epoch: of records as they were counted, of text if all of it was."""
+        """Tokens of an epoch: of records as they were counted, of TFRecords if all of them were."""
         if isinstance(self.source, Records):
             return sum(shard["tokens"] for shard in self.source.training)
         total = int(counts.sum())
@@ -190,7 +225,7 @@ class CorpusData:
 
 
 def choose_packing(
-    settings: "PretrainingSettings", tokenizer: BertTokenizer, source: Source | None = None
+    settings: "PretrainingSettings", tokenizer: BertTokenizer, source: Records | Any
 ) -> "PretrainingSettings":
     """The settings with `packed` decided: by `packing_pays` if nothing was given.
 
@@ -202,39 +237,31 @@ def choose_packing(
         return settings.with_packing(False)
     if settings.fill_rows:
         return settings.with_packing(True)
-    pays = packing_pays(
-        settings.source if source is None else source,
-        tokenizer,
-        settings.all_phases(),
-        num_parts=settings.num_parts,
-        seed=settings.seed,
-        held_out=settings.held_out,
-        next_sentence=settings.next_sentence,
-        random_next_rate=settings.random_next_rate,
-        mask_rate=settings.mask_rate,
-        left_to_right=settings.left_to_right,
-    )
-    return settings.with_packing(pays)
+    return settings.with_packing(packing_pays(settings, tokenizer, source))
 
 
-def packing_pays(source: Source, tokenizer: BertTokenizer, phases: Iterable[Phase], **options) -> bool:
+def packing_pays(settings: "PretrainingSettings", tokenizer: BertTokenizer, records: Records) -> bool:
     """Whether packed rows are fewer rows, by a twentieth.
 
     By the first pool alone, so that a run that is resumed decides the same.
     """
     plain = packed = total = 0.0
-    for phase in phases:
-        fractions = real_fractions(
-            source,
-            tokenizer,
+    pool = records.index(0)
+    for phase in settings.all_phases():
+        if settings.left_to_right:
+            masking = NextTokens(tokenizer, phase.max_predictions)
+        else:
+            masking = TokenMasking(tokenizer, phase.max_predictions, settings.mask_rate)
+        sampler = RowSampler(
+            masking=masking,
+            seed=settings.seed,
             sequence_length=phase.sequence_length,
-            max_predictions=phase.max_predictions,
-            filled=False,
-            **options,
+            next_sentence=settings.next_sentence,
+            random_next_rate=settings.random_next_rate,
         )
         tokens = phase.fraction * phase.batch_size * phase.sequence_length
-        plain += tokens * fractions["plain"]
-        packed += tokens * fractions["packed"]
+        plain += tokens * sampler.real_fraction(pool)
+        packed += tokens * dataclasses.replace(sampler, num_parts=settings.num_parts).real_fraction(pool)
         total += tokens
     pays = packed >= _LEAST_GAIN * plain > 0
     _LOGGER.info(

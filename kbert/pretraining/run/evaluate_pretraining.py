@@ -1,35 +1,19 @@
 """How well a stored model predicts masked tokens and next sentences of held-out text."""
 
+import contextlib
 import datetime
 import math
 from typing import Annotated, Any
 
 from kbert.checks import check_output_file
 from kbert.files import write_json
-from kbert.options import PASSING, CorpusFormat, Count, NonzeroFraction, PathLike, Precision, verb
+from kbert.options import NOT_RECORDED, CorpusFormat, Count, NonzeroFraction, PathLike, Precision, checked, record
 from kbert.versions import versions
 
 _HEADS = {"masked_lm": False, "pretraining": True}  # task → whether it predicts next sentences
 
 
-def _run(asked) -> dict[str, Any]:
-    # Not above: they load TensorFlow.
-    from kbert.pretraining.run.pretraining_settings import corpus_source
-    from kbert.training.hardware import choose_hardware
-    from kbert.training.made_by import identify_source
-
-    output = asked.output and check_output_file(asked.output, asked.overwrite, (".json",))
-    corpus_or_records = corpus_source(asked.corpus_or_records)
-    with choose_hardware("one", asked.precision).scope():
-        scores = _scores(asked, corpus_or_records)
-    if output:
-        settings = asked.settings() | {"corpus_or_records": identify_source(corpus_or_records)}
-        date = datetime.date.today().isoformat()
-        write_json(output, {**scores, "settings": settings, "date": date, "versions": versions()})
-    return scores
-
-
-@verb(_run)
+@checked
 def evaluate_pretraining(
     source: PathLike,
     corpus_or_records: list[PathLike] | PathLike | Any,
@@ -40,8 +24,8 @@ def evaluate_pretraining(
     sequence_length: Count = 128,
     batch_size: Count = 32,
     precision: Precision = "auto",
-    output: Annotated[PathLike | None, PASSING] = None,
-    overwrite: Annotated[bool, PASSING] = False,
+    output: Annotated[PathLike | None, NOT_RECORDED] = None,
+    overwrite: Annotated[bool, NOT_RECORDED] = False,
 ) -> dict[str, float | int]:
     """Scores how well a stored model predicts masked tokens and next sentences of held-out text.
 
@@ -50,8 +34,8 @@ def evaluate_pretraining(
 
     Args:
         source: of a model with a masked-LM head, as for `kbert.load_pretrained`.
-        corpus_or_records: paths of text, documents in memory or the directory of records, as for `kbert.pretrain`;
-            records must have the vocabulary of the model.
+        corpus_or_records: paths of text, documents in memory, the directory of records or paths of TFRecords, as for
+            `kbert.pretrain`; records must have the vocabulary of the model. Text is written to temporary records.
         held_out: of text, the fraction of documents that are scored: 0.01 by default, as in `kbert.pretrain`. 1 scores
             the whole corpus, such as a file that the model was not trained on.
         format: of text; auto: detected from the content of each file.
@@ -79,9 +63,10 @@ def evaluate_pretraining(
         kbert.pretraining.evaluate_pretraining("saved_models/kbert-mini", "records")["mlm_perplexity"]
     """
 
-
-def _scores(asked, corpus_or_records: Any) -> dict[str, float | int]:
     from kbert.config import default_max_predictions
+    from kbert.corpus.corpus_files import is_tfrecords
+    from kbert.corpus.records_manifest import is_records
+    from kbert.corpus.text_records import records_place
     from kbert.pretraining.dataset import pretraining_dataset
     from kbert.pretraining.dataset_statistics import (
         BASELINE_TOKENS,
@@ -89,69 +74,106 @@ def _scores(asked, corpus_or_records: Any) -> dict[str, float | int]:
         token_counts,
         unigram_baseline,
     )
-    from kbert.pretraining.sources import NoDocuments, check_reading, open_source
-    from kbert.pretraining.tfrecords import is_tfrecords, stored_predictions
+    from kbert.pretraining.run.pretraining_settings import corpus_source
+    from kbert.pretraining.tfrecords import stored_predictions
+    from kbert.training.hardware import choose_hardware
     from kbert.training.logs import readable_logs
-    from kbert.weights.load import load_pretrained
+    from kbert.training.made_by import identify_source
 
-    model = load_pretrained(asked.source)
+    settings = record(evaluate_pretraining, locals())
+    if output is not None:
+        output = check_output_file(output, overwrite, (".json",))
+    corpus = corpus_source(corpus_or_records)
+    settings["corpus_or_records"] = identify_source(corpus)
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(choose_hardware("one", precision).scope())
+        model, tokenizer = _load(source)
+        max_predictions = default_max_predictions(sequence_length)
+        if is_tfrecords(corpus):
+            max_predictions = stored_predictions(corpus)
+        elif not is_records(corpus):
+            place = stack.enter_context(records_place(None))
+            corpus = _text_records(corpus, tokenizer, place, held_out, format, language)
+            held_out = format = language = None
+        if format or language:
+            raise ValueError("evaluate_pretraining: `format` and `language` are for text. Received: records")
+        dataset = pretraining_dataset(
+            corpus,
+            tokenizer,
+            batch_size=batch_size,
+            sequence_length=sequence_length,
+            max_predictions=max_predictions,
+            held_out=held_out,
+            next_sentence=_HEADS[model.task],
+            evaluation=True,
+        )
+        others = 0 if held_out == 1 else held_out  # at 0 all rows count
+        counts = token_counts(corpus, tokenizer, BASELINE_TOKENS, held_out=others)
+        model.compile()
+        measured = readable_logs(model.evaluate(dataset, return_dict=True, verbose=0), model)
+    unigram = unigram_baseline(counts, dataset)
+    scores = {
+        "mlm_accuracy": measured["mlm_accuracy"],
+        "mlm_cross_entropy": measured["mlm_cross_entropy"],
+        "mlm_perplexity": measured["mlm_perplexity"],
+        "unigram_accuracy": unigram["accuracy"],
+        "unigram_cross_entropy": unigram["cross_entropy"],
+        "masks": unigram["masks"],
+        "mlm_standard_error": _standard_error(measured["mlm_accuracy"], unigram["masks"]),
+    }
+    if _HEADS[model.task]:
+        labels = next_sentence_labels(dataset)
+        scores |= {
+            "nsp_accuracy": measured["nsp_accuracy"],
+            "pairs": int(labels.sum()),
+            "most_frequent_nsp": float(labels.max() / labels.sum()),
+            "nsp_standard_error": _standard_error(measured["nsp_accuracy"], labels.sum()),
+        }
+    if output is not None:
+        date = datetime.date.today().isoformat()
+        write_json(output, {**scores, "settings": settings, "date": date, "versions": versions()})
+    return scores
+
+
+def _load(source):
+    """A model with a masked-LM head, and its tokenizer."""
+    from kbert.weights.load import load_pretrained  # not above: it loads TensorFlow
+
+    model = load_pretrained(source)
     if model.task not in _HEADS or model.config.causal:
         kind = f"a left-to-right {model.task}" if model.config.causal else f"a {model.task}"
         raise ValueError(
             "evaluate_pretraining: expected a bidirectional model with a masked-LM head (task masked_lm or "
             f"pretraining). Received: {kind} model"
         )
-    tokenizer = model.pretrained.tokenizer
-    if tokenizer is None:
-        raise ValueError(
-            f"evaluate_pretraining: expected a model with its vocabulary. Received: {asked.source} without one"
-        )
-    format = asked.format or "auto"
-    language = asked.language or "en"
-    check_reading("evaluate_pretraining", corpus_or_records, format=format, language=language)
-    if is_tfrecords(corpus_or_records):
-        max_predictions = stored_predictions(corpus_or_records)
+    if model.pretrained.tokenizer is None:
+        raise ValueError(f"evaluate_pretraining: expected a model with its vocabulary. Received: {source} without one")
+    return model, model.pretrained.tokenizer
+
+
+def _text_records(text, tokenizer, place, held_out, format, language):
+    """Records of text; where all of it is scored, their training documents count as held out, too."""
+    from kbert.corpus.corpus_files import find_files  # not above: they load TensorFlow
+    from kbert.corpus.documents import DocumentList
+    from kbert.corpus.held_out import HELD_OUT, NoDocuments
+    from kbert.corpus.text_records import write_text_records
+
+    if isinstance(text, DocumentList):
+        if format or language:
+            raise ValueError(
+                "evaluate_pretraining: `format` and `language` are for files of text. Received: documents in memory"
+            )
     else:
-        max_predictions = default_max_predictions(asked.sequence_length)
-        # Once: the documents of the baseline are all but those that are scored.
-        corpus_or_records = open_source(corpus_or_records, format, language)
-    next_sentence = _HEADS[model.task]
+        text = find_files(text)
+    fraction = HELD_OUT if held_out is None else held_out
+    options = {"format": format or "auto", "language": language or "en", "held_out": 0.0 if fraction == 1 else fraction}
     try:
-        dataset = pretraining_dataset(
-            corpus_or_records,
-            tokenizer,
-            batch_size=asked.batch_size,
-            sequence_length=asked.sequence_length,
-            max_predictions=max_predictions,
-            held_out=asked.held_out,
-            next_sentence=next_sentence,
-            evaluation=True,
-        )
-        others = 0 if asked.held_out == 1 else asked.held_out  # at 0 all documents count
-        counts = token_counts(corpus_or_records, tokenizer, BASELINE_TOKENS, held_out=others)
+        records = write_text_records(text, tokenizer, place, **options)
     except NoDocuments as error:
         raise ValueError(f"{error} To score every document, pass held_out=1 (--held-out 1).") from None
-    model.compile()
-    scores = readable_logs(model.evaluate(dataset, return_dict=True, verbose=0), model)
-    unigram = unigram_baseline(counts, dataset)
-    result = {
-        "mlm_accuracy": scores["mlm_accuracy"],
-        "mlm_cross_entropy": scores["mlm_cross_entropy"],
-        "mlm_perplexity": scores["mlm_perplexity"],
-        "unigram_accuracy": unigram["accuracy"],
-        "unigram_cross_entropy": unigram["cross_entropy"],
-        "masks": unigram["masks"],
-        "mlm_standard_error": _standard_error(scores["mlm_accuracy"], unigram["masks"]),
-    }
-    if next_sentence:
-        labels = next_sentence_labels(dataset)
-        result |= {
-            "nsp_accuracy": scores["nsp_accuracy"],
-            "pairs": int(labels.sum()),
-            "most_frequent_nsp": float(labels.max() / labels.sum()),
-            "nsp_standard_error": _standard_error(scores["nsp_accuracy"], labels.sum()),
-        }
-    return result
+    if fraction == 1:
+        records.held_out = records.training
+    return records
 
 
 def _standard_error(fraction: float, count: int) -> float:

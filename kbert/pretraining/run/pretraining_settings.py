@@ -10,8 +10,9 @@ from typing import Any
 
 from kbert.checks import shown
 from kbert.config import default_max_predictions, default_num_parts
-from kbert.corpus.corpus_files import find_files
+from kbert.corpus.corpus_files import find_files, is_tfrecords
 from kbert.corpus.documents import DocumentList, prose_sentences, texts_as_documents
+from kbert.corpus.held_out import HELD_OUT
 from kbert.corpus.records_manifest import is_records
 from kbert.options import Arguments, to_json
 from kbert.pretraining.run.phases import Phase, count_steps, plan_stages, read_phases, read_ramp
@@ -204,10 +205,13 @@ class PretrainingSettings:
             raise ValueError("pretrain: records have a vocabulary of their own. Received: `vocabulary` as well")
         if self.vocabulary is not None and isinstance(self.init, str | os.PathLike):
             raise ValueError("pretrain: `init` has a vocabulary of its own. Received: `vocabulary` as well")
-        if self.batches is None:
-            from kbert.pretraining.sources import resolve_held_out  # not above: it loads TensorFlow
-
-            self.held_out = resolve_held_out("pretrain", self.source, self.held_out)
+        if self.batches is None and self.held_out is None and not self.reads_records:
+            self.held_out = HELD_OUT
+        elif self.held_out is not None and self.reads_records:
+            raise ValueError(
+                "pretrain: records have held-out documents of their own (`held_out` of kbert.corpus.write_records). "
+                f"Received: held_out={self.held_out}"
+            )
         if not self.lowercase and not isinstance(self.vocabulary, str | os.PathLike | list | tuple):
             raise ValueError(
                 "pretrain: `lowercase` goes with a `vocabulary` file: tokenizers, `init` and records have a "
@@ -234,8 +238,8 @@ class PretrainingSettings:
 
     @property
     def reads_text(self) -> bool:
-        """Whether `source` is of files of text."""
-        return self.batches is None and not self.reads_records and not isinstance(self.source, DocumentList)
+        """Whether `source` is text, in files or in memory, of which the run makes records."""
+        return self.batches is None and not self.reads_records and not is_tfrecords(self.source)
 
     def to_dict(self) -> dict:
         """The settings in JSON form; objects are identified by the hash of their content."""
@@ -247,8 +251,8 @@ class PretrainingSettings:
         }
         return to_json(fields | identified)
 
-    def inputs(self) -> dict:
-        """The files that the run reads, by argument, as `open_run` takes them."""
+    def inputs(self, output: str | os.PathLike) -> dict:
+        """The files that the run reads, by argument, as `open_run` takes them; those in its `output` do not count."""
         inputs = {"vocabulary": self.vocabulary, "init": self.init, "names": self.names}
         inputs = {name: value for name, value in inputs.items() if isinstance(value, str | os.PathLike)}
         if "init" in inputs:
@@ -257,7 +261,7 @@ class PretrainingSettings:
             return {"corpus_or_records": pathlib.Path(self.source) / MANIFEST} | inputs
         if isinstance(self.source, DocumentList):
             return inputs
-        files = self.source if self.reads_records else find_files(self.source, are_texts=False)
+        files = self.source if self.reads_records else find_files(self.source, self.reads_text, output)
         return {"corpus_or_records": files} | inputs
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kbert.checks import check_integers
-from kbert.corpus.corpus_files import check_apart, find_files
+from kbert.corpus.corpus_files import find_files
 from kbert.corpus.documents import iterate_documents
+from kbert.corpus.held_out import check_held_out
 from kbert.corpus.records import Records
-from kbert.corpus.records_manifest import VOCABULARY as RECORDS_VOCABULARY
 from kbert.corpus.write_records import SHARED, checked_division, write_records
 from kbert.corpus.write_records_with_beam import write_records_with_beam
 from kbert.errors import reading_errors
@@ -25,10 +25,8 @@ from kbert.pretraining.run.corpus_data import CorpusData
 from kbert.pretraining.run.pretrain import pretrain
 from kbert.pretraining.run.pretraining_settings import PretrainingSettings
 from kbert.pretraining.run.stored_batches import FORMAT, MANIFEST, VOCABULARY
-from kbert.pretraining.sources import TextSource, check_held_out
 from kbert.text.tokenizer import BertTokenizer, warn_of_unknown
 from kbert.text.vocabulary import write_vocabulary
-from kbert.training.made_by import SETTINGS
 from kbert.training.run_directory import open_run
 from kbert.weights.source import local_source, open_checkpoint
 
@@ -48,8 +46,7 @@ def run_prepare_records(asked: "Arguments") -> dict[str, Any]:
         raise ValueError("prepare_records: `shared` and `beam_flags` need `runner`. Received: no runner")
     division = checked_division("prepare_records", asked.shard_tokens, asked.shuffle_shards, asked.held_out, asked.seed)
     output = pathlib.Path(asked.output)
-    files = find_files(asked.corpus)
-    check_apart(asked.corpus, output, SETTINGS, RECORDS_VOCABULARY)
+    files = find_files(asked.corpus, output=output)
     reading = {"format": asked.format, "language": asked.language}
     settings = {
         "corpus": [os.fspath(file) for file in files],
@@ -62,7 +59,7 @@ def run_prepare_records(asked: "Arguments") -> dict[str, Any]:
     tokenizer = _tokenizer(asked.vocabulary, asked.lowercase)
     next(iterate_documents(files, **reading))  # after an empty corpus no files remain
     if asked.held_out:  # which pre-training, but no other reader of records needs
-        check_held_out(TextSource(files, asked.format, asked.language), asked.held_out)
+        check_held_out(iterate_documents(files, **reading), asked.held_out)
     inputs = {"corpus": files, "vocabulary": local_source(asked.vocabulary) or asked.vocabulary}
     run = open_run(output, settings, asked.overwrite, inputs=inputs, recipe="kbert records")
     try:
@@ -127,6 +124,7 @@ def _write_batches(asked):
         )
     data = CorpusData(settings)
     data.take_tokenizer(records.tokenizer())
+    data.choose_packing()
     settings = data.settings
     [stage] = settings.stages()
     training = data.batches(stage, batches=asked.steps)

@@ -1,5 +1,6 @@
 """The course of a pre-training: data, model, training, evaluation, saving."""
 
+import contextlib
 import dataclasses
 import functools
 import logging
@@ -9,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from kbert.corpus.corpus_files import check_apart
+from kbert.corpus.text_records import records_place
 from kbert.finetuning.run import Run
 from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.masked_examples import MaskedExamples
@@ -30,14 +31,12 @@ from kbert.training.hardware import Hardware, check_accumulation, choose_hardwar
 from kbert.training.intervals import check_milestones, resolve_log_interval
 from kbert.training.jax_devices import check_divides
 from kbert.training.logs import best_step, readable_logs, training_minutes
-from kbert.training.made_by import MODEL, SETTINGS, note_origin
+from kbert.training.made_by import note_origin
 from kbert.training.memory import check_batch_memory
 from kbert.training.resume import fit_steps
-from kbert.training.run_directory import check_output, open_run
+from kbert.training.run_directory import open_run
 from kbert.training.time_budget import Forecast, TimeBudget
-from kbert.weights.formats.google import VOCABULARY
 from kbert.weights.report import log_dropout
-from kbert.weights.step_paths import CHECKPOINTS, DESCRIPTION
 
 if TYPE_CHECKING:
     from kbert.models.pretrainer import BertPretrainer
@@ -46,7 +45,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("kbert")
 _INPUTS = ("corpus_or_records", "vocabulary", "init", "names")
-_VOCABULARIES = (f"{CHECKPOINTS}/{DESCRIPTION}/{VOCABULARY}", f"{MODEL}/{VOCABULARY}")  # that a run writes
 _CHECKPOINT_EVERY = 500  # steps
 _DECAY_FRACTION = 0.2  # of a run with a stable rate: the end, in which it falls to 0
 
@@ -70,120 +68,113 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     # Phases, a ramp and the clock are fractions of the run: of a longer one the steps done would have been others.
     is_extendable = settings.hours is None and len(stages) == 1
     longer_schedule = make_schedule if is_extendable else None
-    if asked.output is not None and not asked.dry_run and settings.reads_text:
-        clock = [] if settings.hours is None else [TimeBudget.FILE]
-        check_apart(settings.source, asked.output, SETTINGS, *clock, *_VOCABULARIES)
-    # Before what takes long; of several workers the first tells the others in `open_run`.
-    if asked.output is not None and not bookkeeping.overwrite and not asked.dry_run and hardware.name != "multiworker":
-        undecided = ["packed"] if settings.packed is None else []
-        check_output(asked.output, settings.to_dict(), longer_schedule, undecided)
-
-    # The data, and the model that learns from them
     data = _open_data(settings)
     with seeded(settings.seed):
         model = _for_plain_rows(data.starting_model(hardware, keep_given=asked.dry_run), hardware)
     check_not_quantized(model)
-    settings = data.settings  # with what the data and the model decided
-    if settings.rematerialize is not None:
-        for block in model.encoder.blocks:
-            block.rematerialize = settings.rematerialize
-    with hardware.scope():
-        trained = model_of_rows(model, settings)
-    compile_models(trained, model, settings, hardware)
-    for stage in stages:
-        check_batch_memory(trained, stage.batch_size, stage.sequence_length)
-    evaluations = data.evaluations()
-    model_settings = ModelSettings(
-        task=model.task, sequence_length=settings.sequence_length, tokenizer=data.tokenizer_settings
-    )
-    if asked.dry_run:
-        metrics = estimate_pretraining(data, trained, hardware)
-        return PretrainingRun(metrics, [], model, data.tokenizer, model_settings)
-
-    # The run
     directory = None
-    if asked.output is not None:
-        directory = open_run(
-            asked.output,
-            settings.to_dict(),
-            bookkeeping.overwrite,
-            hardware,
-            inputs=settings.inputs(),
-            recipe="kbert.pretrain",
-            schedule=longer_schedule,
-        )
-    run = Run(directory, log_dir, hardware.is_chief)
-    _LOGGER.info("%s", hardware.describe())
-    evaluation = evaluations[stages[-1].phase]
-    try:
-        real_fractions, about_data, corpus_tokens = data.describe(evaluation)
-    except Exception:  # after an empty or damaged corpus no files remain
-        if directory is not None and not directory.resume:
-            directory.discard()
-        raise
-    _LOGGER.info("%s", describe_plan(settings, model, real_fractions, corpus_tokens))
-    if settings.init is not None:
-        log_dropout(model.config, settings.init, settings.dropout)
-    run.describe_model(model, model_settings, data.vocabulary)
-    windows = checkpoint_every // log_every
-    if log_dir is not None:
-        batch = next(iter(evaluations[stages[0].phase]))
-        hyperparameters = settings.to_dict() | model.config.to_dict() | {"parameters": model.count_params()}
-        examples = None
-        if not settings.left_to_right:  # which has no masks to show
-            examples = functools.partial(MaskedExamples, data.vocabulary, batch, every=windows)
-        run.show(hyperparameters, data.baseline(about_data), batch, bookkeeping.profile, examples)
-    budget = None
-    if settings.hours is not None:
-        budget = TimeBudget(3600 * settings.hours, make_clock_rate(vars(settings)))
-        tokens = stages[0].batch_size * stages[0].sequence_length
-        callbacks = [Forecast(budget, tokens, real_fractions[0], corpus_tokens), *callbacks]
-    history = fit_steps(
-        trained,
-        data.from_step,
-        settings.steps,
-        run.path,
-        window=log_every,
-        checkpoint_every=windows,
-        keep_every=bookkeeping.keep_every,
-        keep_best=bookkeeping.keep_best,
-        validation_every=windows,
-        validate_first=settings.init is not None,
-        stages=[
-            dataclasses.replace(
-                stage, validation_data=evaluations[stage.phase], real_fraction=real_fractions[stage.phase]
+    with contextlib.ExitStack() as stack:
+        if asked.output is not None and not asked.dry_run:
+            directory = open_run(
+                asked.output,
+                settings.to_dict(),
+                bookkeeping.overwrite,
+                hardware,
+                inputs=settings.inputs(asked.output),
+                recipe="kbert.pretrain",
+                schedule=longer_schedule,
+                decided=["packed"],
             )
-            for stage in stages
-        ],
-        budget=budget,
-        callbacks=[ConsoleProgress(), *run.callbacks, *callbacks],
-    )
+        run = Run(directory, log_dir, hardware.is_chief)
+        place = stack.enter_context(records_place(run.path))
+        with contextlib.nullcontext() if directory is None else directory.beginning():
+            if settings.reads_text:
+                data.write_records(place, hardware, run.path, asked.dry_run)
+            data.choose_packing()
+            settings = data.settings  # with what the data decided
+            if settings.rematerialize is not None:
+                for block in model.encoder.blocks:
+                    block.rematerialize = settings.rematerialize
+            with hardware.scope():
+                trained = model_of_rows(model, settings)
+            compile_models(trained, model, settings, hardware)
+            for stage in stages:
+                check_batch_memory(trained, stage.batch_size, stage.sequence_length)
+            evaluations = data.evaluations()
+            model_settings = ModelSettings(
+                task=model.task, sequence_length=settings.sequence_length, tokenizer=data.tokenizer_settings
+            )
+            if asked.dry_run:
+                metrics = estimate_pretraining(data, trained, hardware)
+                return PretrainingRun(metrics, [], model, data.tokenizer, model_settings)
+            _LOGGER.info("%s", hardware.describe())
+            evaluation = evaluations[stages[-1].phase]
+            real_fractions, about_data, corpus_tokens = data.describe(evaluation)
+            if directory is not None:
+                directory.decide(packed=settings.packed)
+        _LOGGER.info("%s", describe_plan(settings, model, real_fractions, corpus_tokens))
+        if settings.init is not None:
+            log_dropout(model.config, settings.init, settings.dropout)
+        run.describe_model(model, model_settings, data.vocabulary)
+        windows = checkpoint_every // log_every
+        if log_dir is not None:
+            batch = next(iter(evaluations[stages[0].phase]))
+            hyperparameters = settings.to_dict() | model.config.to_dict() | {"parameters": model.count_params()}
+            examples = None
+            if not settings.left_to_right:  # which has no masks to show
+                examples = functools.partial(MaskedExamples, data.vocabulary, batch, every=windows)
+            run.show(hyperparameters, data.baseline(about_data), batch, bookkeeping.profile, examples)
+        budget = None
+        if settings.hours is not None:
+            budget = TimeBudget(3600 * settings.hours, make_clock_rate(vars(settings)))
+            tokens = stages[0].batch_size * stages[0].sequence_length
+            callbacks = [Forecast(budget, tokens, real_fractions[0], corpus_tokens), *callbacks]
+        history = fit_steps(
+            trained,
+            data.from_step,
+            settings.steps,
+            run.path,
+            window=log_every,
+            checkpoint_every=windows,
+            keep_every=bookkeeping.keep_every,
+            keep_best=bookkeeping.keep_best,
+            validation_every=windows,
+            validate_first=settings.init is not None,
+            stages=[
+                dataclasses.replace(
+                    stage, validation_data=evaluations[stage.phase], real_fraction=real_fractions[stage.phase]
+                )
+                for stage in stages
+            ],
+            budget=budget,
+            callbacks=[ConsoleProgress(), *run.callbacks, *callbacks],
+        )
 
-    # What came out
-    scores = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained)
-    first, last = (history[0], history[-1]) if history else ({}, {})  # none but on the chief
-    metrics = scores | about_data
-    metrics["epochs"] = count_epochs(settings, real_fractions, corpus_tokens, last.get("step"))
-    metrics["steps"] = last.get("step", settings.steps)
-    metrics["parameters"] = trained.count_params()
-    metrics["tokens_per_second"] = last.get("tokens_per_second")
-    metrics["minutes"] = training_minutes(history)
-    if first.get("step") == 0:
-        metrics["before"] = {name.removeprefix("val_"): value for name, value in first.items() if name != "step"}
-    best = best_step(history) if bookkeeping.keep_best else None
-    if best is not None:
-        metrics["best_step"] = best
-    run.finish(
-        metrics,
-        scores,
-        metrics["steps"],
-        functools.partial(data.save, model, model_settings),
-        keep_checkpoint=is_extendable and settings.schedule == "constant",
-        keep_every=bookkeeping.keep_every,
-        keep_step=best,
-    )
-    note_origin(model, directory, metrics, "kbert.pretrain", settings.to_dict(), _INPUTS)
-    return PretrainingRun(metrics, history, model, data.tokenizer, model_settings, run.path)
+        # What came out
+        scores = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained)
+        first, last = (history[0], history[-1]) if history else ({}, {})  # none but on the chief
+        metrics = scores | about_data
+        metrics["epochs"] = count_epochs(settings, real_fractions, corpus_tokens, last.get("step"))
+        metrics["steps"] = last.get("step", settings.steps)
+        metrics["parameters"] = trained.count_params()
+        metrics["tokens_per_second"] = last.get("tokens_per_second")
+        metrics["minutes"] = training_minutes(history)
+        if first.get("step") == 0:
+            metrics["before"] = {name.removeprefix("val_"): value for name, value in first.items() if name != "step"}
+        best = best_step(history) if bookkeeping.keep_best else None
+        if best is not None:
+            metrics["best_step"] = best
+        run.finish(
+            metrics,
+            scores,
+            metrics["steps"],
+            functools.partial(data.save, model, model_settings),
+            keep_checkpoint=is_extendable and settings.schedule == "constant",
+            keep_every=bookkeeping.keep_every,
+            keep_step=best,
+        )
+        note_origin(model, directory, metrics, "kbert.pretrain", settings.to_dict(), _INPUTS)
+        return PretrainingRun(metrics, history, model, data.tokenizer, model_settings, run.path)
 
 
 def _check_kept(asked, settings, checkpoint_every) -> None:

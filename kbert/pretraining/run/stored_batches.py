@@ -214,6 +214,9 @@ class StoredBatches:
                 )
             return model if settings.size is None else grow_model(model, settings.size, seed=settings.seed)
 
+    def choose_packing(self) -> None:
+        """Nothing: how rows are laid out was decided when they were written."""
+
     def batches(self, stage: Stage) -> BatchFiles:
         """The batches of training."""
         return BatchFiles(self.directory)

@@ -3,15 +3,12 @@
 import pytest
 import tensorflow as tf
 from helpers.at_step import Killed
-from helpers.compare import assert_arrays_equal
 from helpers.tiny_corpus import make_documents, make_pretrainer, make_tokenizer
 from helpers.wrong_values import wrong_inputs
 
 import kbert
 from kbert.corpus.documents import DocumentList, read_documents, texts_as_documents
 from kbert.files import read_json
-from kbert.pretraining.dataset import pretraining_dataset
-from kbert.pretraining.dataset_statistics import token_counts
 from kbert.pretraining.run import run_pretraining
 from kbert.pretraining.run.pretraining_settings import corpus_source
 
@@ -77,31 +74,6 @@ def test_files_and_mistyped_names_are_no_texts(tmp_path):
 TEXTS = [" ".join(document) for document in DOCUMENTS]
 
 
-def test_texts_are_counted():
-    documents = texts_as_documents(TEXTS)
-    assert isinstance(documents, DocumentList)
-    counts = [token_counts(source, make_tokenizer(), held_out=0.2) for source in (TEXTS, documents)]
-    assert_arrays_equal(counts[:1], counts[1:])
-
-
-class Opened(Exception):
-    pass
-
-
-def test_a_pretraining_dataset_opens_texts_as_documents(monkeypatch):
-    opened = []
-
-    def open_documents(source, *options):
-        opened.append(list(source))
-        raise Opened
-
-    monkeypatch.setattr("kbert.pretraining.dataset.open_source", open_documents)
-    for source in (TEXTS, DOCUMENTS):
-        with pytest.raises(Opened):
-            pretraining_dataset(source, make_tokenizer(), batch_size=4, sequence_length=16, held_out=0.2)
-    assert opened == [list(texts_as_documents(TEXTS)), list(DocumentList(DOCUMENTS))] and opened[0] != opened[1]
-
-
 def test_what_is_no_corpus_is_named():
     def pretrain(corpus):
         kbert.pretrain(corpus, vocabulary=make_tokenizer(), **SHORT)
@@ -112,7 +84,7 @@ def test_what_is_no_corpus_is_named():
         (["x" * 250 + "/" + "y" * 250], r"No file matches 'x{70,}….* each a list of sentences"),
         ("A long text.\n" * 10_000, r"No file matches 'A long text.{50,70}…. Give"),
         ([[], [" "]], "at least one sentence"),
-        ([["\u200b" * n] for n in range(1, 41)], "at least one token .* Received: <DocumentList: 40"),
+        ([["\u200b" * n] for n in range(1, 41)], "no document with a token"),
         ({"words": ["a"]}, r"missing: \['text'\]"),
         ({"text": [None, float("nan")]}, "row 0: expected texts in 'text'. Received: 2 empty ones"),
         ({"text": ["a", ["b"]]}, "row 1: 'text' must be a string or a number"),

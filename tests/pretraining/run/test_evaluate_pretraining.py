@@ -11,7 +11,7 @@ from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from helpers.wrong_values import wrong_inputs
 
 import kbert
-from kbert.corpus import DocumentList, read_documents
+from kbert.corpus import DocumentList, read_documents, write_records
 from kbert.pretraining import evaluate_pretraining, pretraining_dataset, token_counts, unigram_baseline, write_tfrecords
 
 pytestmark = pytest.mark.usefixtures("eagerly")
@@ -88,9 +88,11 @@ def test_a_whole_file_that_the_model_was_not_trained_on(tmp_path):
     with pytest.raises(ValueError, match="Received: one document. .* To score every document, pass held_out=1"):
         evaluate_pretraining(tmp_path / "model", path, **OPTIONS)
     found = evaluate_pretraining(tmp_path / "model", path, held_out=1, **OPTIONS)
-    counts = token_counts(DocumentList([document]), make_tokenizer(), held_out=0)
+    records = write_records([document], make_tokenizer(), tmp_path / "records", held_out=0.0)
+    counts = token_counts(records, make_tokenizer())
     assert counts.sum() / 10 < found["masks"] < counts.sum() / 5
-    dataset = pretraining_dataset(path, make_tokenizer(), evaluation=True, held_out=1, max_predictions=3, **OPTIONS)
+    records.held_out = records.training
+    dataset = pretraining_dataset(records, make_tokenizer(), evaluation=True, max_predictions=3, **OPTIONS)
     expected = unigram_baseline(counts, dataset)
     assert (found["unigram_accuracy"], found["masks"]) == (expected["accuracy"], expected["masks"])
     several = evaluate_pretraining(tmp_path / "model", make_documents(9), held_out=1, **OPTIONS)
@@ -128,7 +130,7 @@ def test_what_cannot_be_scored(tmp_path, records):
     store(tmp_path / "model")
     with pytest.raises(ValueError, match="records have held-out documents of their own"):
         evaluate_pretraining(tmp_path / "model", records, held_out=0.1, **OPTIONS)
-    with pytest.raises(ValueError, match="evaluate_pretraining: documents in memory .* take no `format`"):
+    with pytest.raises(ValueError, match="are for files of text. Received: documents in memory"):
         evaluate_pretraining(tmp_path / "model", make_documents(2), format="lines", **OPTIONS)
     with pytest.raises(ValueError, match="`source` must be a path"):
         evaluate_pretraining(None, records)

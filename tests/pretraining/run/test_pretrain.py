@@ -91,21 +91,10 @@ def test_a_run_that_a_callback_stopped(home, run):
 
 
 def test_an_occupied_output_is_refused_before_long_work(home, tmp_path, monkeypatch):
-    monkeypatch.setattr("kbert.pretraining.run.corpus_data.starting_model", None)
+    monkeypatch.setattr("kbert.pretraining.run.corpus_data.CorpusData.choose_packing", None)
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(FileExistsError, match="other files than a run's"):
         kbert.pretrain(home / "records", output=tmp_path, **{**SHORT, "packed": None})
-
-
-def test_an_output_in_the_corpus_is_refused_before_long_work(home, tmp_path, monkeypatch):
-    """The run would find its own vocab.txt when it resumes."""
-    monkeypatch.setattr("kbert.pretraining.run.corpus_data.starting_model", None)
-    (tmp_path / "a.txt").write_bytes((home / "corpus.txt").read_bytes())
-    options = {**SHORT, **TEXT, "vocabulary": home / "vocab.txt", "packed": None, "output": tmp_path / "run"}
-    for pattern in ("**/*.txt", "*/*/*/*", "*/*"):
-        with pytest.raises(ValueError, match="`output` outside the corpus. Received: .*run, where "):
-            kbert.pretrain([tmp_path / "a.txt", tmp_path / pattern], **options)
-    assert not (tmp_path / "run").exists()
 
 
 def test_wrong_options(home):

@@ -1,0 +1,129 @@
+"""`kbert.pretrain` on text: it is written to records first, which a resumed run reuses."""
+
+import importlib
+import pathlib
+import tempfile
+
+import pytest
+from helpers.at_step import Killed
+from helpers.compare import assert_arrays_equal
+from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
+
+import kbert
+from kbert.corpus import text_records
+from kbert.corpus.records import Records
+from kbert.files import read_json
+from kbert.pretraining.run import corpus_data, run_pretraining
+
+pytestmark = pytest.mark.usefixtures("eagerly")
+SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 64, "evaluation_batches": 1}
+write_records = importlib.import_module("kbert.corpus.write_records")
+
+
+@pytest.fixture
+def corpus(tmp_path):
+    for n in range(2):
+        write_lines(tmp_path / f"{n}.txt", make_documents(40, seed=n))
+    return str(tmp_path / "**" / "*.txt")
+
+
+def pretrain(corpus, **options):
+    return kbert.pretrain(corpus, **{"vocabulary": make_tokenizer(), "held_out": 0.2} | SHORT | options)
+
+
+def prepared(corpus, tmp_path):
+    (tmp_path / "vocabulary").write_text("\n".join(make_tokenizer().vocabulary) + "\n")
+    kbert.pretraining.prepare_records(
+        corpus, tmp_path / "vocabulary", tmp_path / "prepared", held_out=0.2, sequence_length=64
+    )
+    return tmp_path / "prepared"
+
+
+def test_a_run_is_that_of_the_records_that_kbert_records_writes(corpus, tmp_path):
+    """In its output, whose own vocab.txt the pattern would find, and without one."""
+    of_text = pretrain(corpus, output=tmp_path / "run")
+    again = pretrain(corpus)
+    of_records = kbert.pretrain(prepared(corpus, tmp_path), **SHORT)
+    for run in (of_text, again):
+        assert_arrays_equal(run.model.get_weights(), of_records.model.get_weights())
+        assert run.metrics["unigram"] == of_records.metrics["unigram"]
+    own, other = (Records(path).manifest for path in (tmp_path / "run" / "records", tmp_path / "prepared"))
+    assert own["shards"] == other["shards"]
+    assert set(read_json(tmp_path / "run" / "inputs.json")["inputs"]["corpus_or_records"]) == {
+        str(tmp_path / f"{n}.txt") for n in range(2)
+    }
+    assert read_json(tmp_path / "run" / "settings.json")["packed"] is True
+
+
+def test_nothing_is_left_of_temporary_records(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    pretrain(corpus)
+    with pytest.raises(ValueError, match="held out"):
+        pretrain(corpus, held_out=1e-9)
+    assert not list((tmp_path / "temporary").iterdir())
+
+
+def test_a_killed_run_resumes_the_writing_and_reuses_what_is_written(corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(write_records, "POOL_SENTENCES", 20, raising=False)
+    whole = pretrain(corpus)
+
+    def dies(*arguments, **options):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(write_records.RecordsWriter, "write_manifest", dies)
+        with pytest.raises(Killed):
+            pretrain(corpus, output=tmp_path / "run")
+    assert read_json(tmp_path / "run" / "settings.json")["packed"] is None
+    with monkeypatch.context() as patch:
+        patch.setattr(run_pretraining, "fit_steps", dies)
+        with pytest.raises(Killed):
+            pretrain(corpus, output=tmp_path / "run")
+    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "records").iterdir()}
+    run = pretrain(corpus, output=tmp_path / "run")
+    assert written == {path: path.stat().st_mtime_ns for path in (tmp_path / "run" / "records").iterdir()}
+    assert_arrays_equal(run.model.get_weights(), whole.model.get_weights())
+
+
+def test_damaged_records_are_named_when_a_run_resumes(corpus, tmp_path, monkeypatch):
+    def dies(*arguments, **options):
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(run_pretraining, "fit_steps", dies)
+        with pytest.raises(Killed):
+            pretrain(corpus, output=tmp_path / "run")
+    tokens = tmp_path / "run" / "records" / "train-00000.tokens"
+    tokens.write_bytes(tokens.read_bytes()[:-2])
+    with pytest.raises(ValueError, match="train-00000.tokens is damaged or truncated"):
+        pretrain(corpus, output=tmp_path / "run")
+
+
+def test_a_dry_run_reads_only_the_beginning(corpus, monkeypatch):
+    read = []
+    iterate = text_records.iterate_documents
+
+    def counted(*arguments):
+        for document in iterate(*arguments):
+            read.append(document)
+            yield document
+
+    monkeypatch.setattr(text_records, "iterate_documents", counted)
+    monkeypatch.setattr(corpus_data, "_BEGINNING", 1)
+    pretrain(corpus, dry_run=True)
+    assert 2 <= len(read) < 80
+
+
+def test_bad_text_leaves_nothing(tmp_path):
+    write_lines(tmp_path / "a.txt", make_documents(800))  # more than is looked at when files are found
+    with open(tmp_path / "a.txt", "ab") as file:
+        file.write(b"\xff\xfe" * 100_000)
+    with pytest.raises(ValueError, match="a.txt: expected text in UTF-8"):
+        pretrain(tmp_path / "a.txt", output=tmp_path / "run")
+    write_lines(tmp_path / "empty.txt", [["\u200b" * n] for n in range(1, 41)])
+    with pytest.raises(ValueError, match="no document with a token"):
+        pretrain(tmp_path / "empty.txt", output=tmp_path / "run")
+    with pytest.raises(ValueError, match="None of 4 documents is held out"):
+        pretrain(make_documents(4), output=tmp_path / "run", held_out=1e-6)
+    assert not pathlib.Path(tmp_path / "run").exists()

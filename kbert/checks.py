@@ -1,11 +1,177 @@
 """Checks that many arguments need; `owner` and `name` are those of the argument, for the message."""
 
+import dataclasses
+import inspect
 import logging
+import math
 import numbers
 import os
 import pathlib
-from collections.abc import Sequence
-from typing import Any
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounds:
+    """The interval in which a number lies, such as "[0, 1)"; `note` says more of it in messages and help."""
+
+    interval: str
+    note: str = ""
+
+
+def check_option(owner: str, name: str, value: Any, annotation: Any) -> Any:
+    """The value of an option in the type that its annotation names; ValueError, which names both, if it is no such.
+
+    An annotation is a type, `Annotated` with `Bounds`, a `Literal`, a union, a tuple or list of these, or a dataclass,
+    for which a mapping of its fields counts as well. Other annotations are not checked.
+    """
+    try:
+        return convert(value, annotation)
+    except Unfit:
+        raise ValueError(f"{owner}: `{name}` {must_be(annotation, value)}") from None
+
+
+def must_be(annotation: Any, value: Any) -> str:
+    """The end of a message about a value that does not have the type: "must be …. Received: …"."""
+    return f"must be {describe_type(annotation)}. Received: {shown(value)}"
+
+
+class Unfit(Exception):
+    """A value is not of the type."""
+
+
+def convert(value: Any, annotation: Any) -> Any:
+    """The value in the type, as `check_option` returns it; `Unfit` if it is not of the type."""
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
+    if origin is Annotated:
+        value = convert(value, arguments[0])
+        for bounds in arguments[1:]:
+            if isinstance(bounds, Bounds) and not _is_within(value, bounds.interval):
+                raise Unfit
+        return value
+    if origin in (typing.Union, types.UnionType):
+        return _convert_to_one_of(value, arguments)
+    if origin is Literal:
+        return _convert_choice(value, arguments)
+    if origin is tuple or origin in (list, Sequence):
+        return _convert_items(value, origin, arguments)
+    if origin in (dict, Mapping):
+        if not isinstance(value, Mapping):
+            raise Unfit
+        return {convert(key, arguments[0]): convert(item, arguments[1]) for key, item in value.items()}
+    return _convert_plain(value, annotation)
+
+
+def _convert_plain(value, annotation):
+    if annotation in (Any, inspect.Parameter.empty) or not isinstance(annotation, type | None):
+        return value
+    if annotation is bool:
+        return _convert_bool(value)
+    if annotation in (int, float):
+        number = numbers.Integral if annotation is int else numbers.Real
+        is_number = isinstance(value, number) and not isinstance(value, bool)
+        if not is_number or not -math.inf < value < math.inf:
+            raise Unfit
+        try:
+            return annotation(value)
+        except OverflowError:  # an integer beyond all floats
+            raise Unfit from None
+    if annotation is None:
+        annotation = type(None)
+    if dataclasses.is_dataclass(annotation) and isinstance(value, Mapping):
+        return annotation(**value)
+    if not isinstance(value, annotation):
+        raise Unfit
+    return value
+
+
+def _convert_bool(value):
+    if isinstance(value, bool):
+        return value
+    import numpy as np  # not above: the configuration is cheap to import
+
+    if not isinstance(value, np.bool_):  # the string "no" would count as true
+        raise Unfit
+    return bool(value)
+
+
+def _convert_to_one_of(value, annotations):
+    for annotation in annotations:
+        try:
+            return convert(value, annotation)
+        except Unfit:
+            continue
+    raise Unfit
+
+
+def _convert_choice(value, choices):
+    for choice in choices:
+        if type(value) is type(choice) and value == choice:
+            return value
+    raise Unfit
+
+
+def _convert_items(value, origin, annotations):
+    if not isinstance(value, list | tuple):
+        raise Unfit
+    if origin is tuple and annotations[-1:] != (Ellipsis,):
+        if len(value) != len(annotations):
+            raise Unfit
+        return tuple(convert(item, inner) for item, inner in zip(value, annotations, strict=True))
+    items = [convert(item, annotations[0]) for item in value]
+    return tuple(items) if origin is tuple else items
+
+
+_WORDS = {
+    bool: "True or False",
+    int: "an integer",
+    float: "a number",
+    str: "a string",
+    os.PathLike: "a path",
+    Mapping: "a dict",
+    type(None): "None",
+}
+
+
+def describe_type(annotation: Any) -> str:
+    """What a value of the type is, in words: "a positive integer", "one of ('best', 'last')", "a number or None"."""
+    origin = typing.get_origin(annotation)
+    arguments = typing.get_args(annotation)
+    if origin is Annotated:
+        bounds = [item for item in arguments[1:] if isinstance(item, Bounds)]
+        return _describe_bounds(arguments[0], bounds[0]) if bounds else describe_type(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        if os.PathLike in arguments:
+            arguments = [argument for argument in arguments if argument is not str]
+        words = [describe_type(argument) for argument in arguments if argument is not Any]
+        return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
+    if origin is Literal:
+        return repr(arguments[0]) if len(arguments) == 1 else f"one of {arguments}"
+    if origin is tuple and arguments[-1:] != (Ellipsis,):
+        return f"({', '.join(map(describe_type, arguments))})"
+    if origin in (dict, Mapping):
+        return f"a dict of {describe_type(arguments[1])}"
+    if origin in (tuple, list, Sequence):
+        return f"a list, each item {describe_type(arguments[0])}"
+    return _WORDS.get(annotation) or f"a {getattr(annotation, '__name__', annotation)}"
+
+
+def _describe_bounds(number, bounds: Bounds) -> str:
+    note = f", {bounds.note}" if bounds.note else ""
+    if number is int and bounds.interval.endswith(", inf)"):
+        least = bounds.interval[1:-6]
+        return ("a positive integer" if least == "1" else f"an integer of at least {least}") + note
+    return f"{'an integer' if number is int else 'a number'} in {bounds.interval}{note}"
+
+
+def _is_within(value: float, interval: str) -> bool:
+    """Whether a number lies in an interval, such as "[0, 1)"."""
+    low, high = (float(bound) for bound in interval[1:-1].split(", "))
+    is_above = value > low if interval[0] == "(" else value >= low
+    return is_above and (value < high if interval[-1] == ")" else value <= high)
 
 
 def check_positive(owner: str, **values) -> dict[str, int]:
@@ -15,37 +181,22 @@ def check_positive(owner: str, **values) -> dict[str, int]:
 
 def check_integers(owner: str, least: int, **values) -> dict[str, int]:
     """The same of integers of at least `least`."""
-    expected = "a positive integer" if least == 1 else f"an integer of at least {least}"
-    for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, numbers.Integral) or value < least:
-            raise ValueError(f"{owner}: `{name}` must be {expected}. Received: {value!r}")
-    return {name: int(value) for name, value in values.items()}
+    annotation = Annotated[int, Bounds(f"[{least}, inf)")]
+    return {name: check_option(owner, name, value, annotation) for name, value in values.items()}
 
 
 def check_numbers(owner: str, interval: str, **values) -> dict[str, float]:
     """The same of numbers in an interval, such as "[0, 1)" or "(0, inf)", as floats."""
-    for name, value in values.items():
-        if not isinstance(value, numbers.Real) or isinstance(value, bool) or not is_within(value, interval):
-            raise ValueError(f"{owner}: `{name}` must be a number in {interval}. Received: {value!r}")
-    return {name: float(value) for name, value in values.items()}
-
-
-def is_within(value: float, interval: str) -> bool:
-    """Whether a number lies in an interval, such as "[0, 1)"."""
-    low, high = (float(bound) for bound in interval[1:-1].split(", "))
-    is_above = value > low if interval[0] == "(" else value >= low
-    return is_above and (value < high if interval[-1] == ")" else value <= high)
+    annotation = Annotated[float, Bounds(interval)]
+    return {name: check_option(owner, name, value, annotation) for name, value in values.items()}
 
 
 def check_bool(value: Any, name: str) -> bool:
-    """The value as a bool; ValueError unless it is a bool or a `numpy.bool_`: the string "no" would count as true."""
-    if isinstance(value, bool):
-        return value
-    import numpy as np  # not above: the configuration is cheap to import
-
-    if not isinstance(value, np.bool_):
-        raise ValueError(f"{name} must be True or False. Received: {value!r}")
-    return bool(value)
+    """The value as a bool; ValueError unless it is a bool or a `numpy.bool_`."""
+    try:
+        return _convert_bool(value)
+    except Unfit:
+        raise ValueError(f"{name} {must_be(bool, value)}") from None
 
 
 def check_path(value: Any, name: str, expected: str = "a path") -> pathlib.Path:

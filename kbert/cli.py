@@ -29,8 +29,9 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NoReturn
 
+from kbert.checks import Unfit, convert, must_be
 from kbert.errors import UserError, user_errors
-from kbert.options import Options, Unfit, convert, fixed_by_model, grouped, must_be, option_help, to_json
+from kbert.options import Options, fixed_by_model, grouped, option_help, to_json
 
 _LOGGER = logging.getLogger("kbert")
 REQUIRED = inspect.Parameter.empty

@@ -6,8 +6,9 @@ import math
 import typing
 from typing import Annotated, Any, Literal
 
+from kbert.checks import Bounds
 from kbert.files import parse_json
-from kbert.options import Bounds, Count, FractionBelowOne, Natural, check_fields
+from kbert.options import Count, FractionBelowOne, Natural, check_fields
 
 _SIZES = {  # num_layers, hidden_dim: the paper's two models and Google's miniatures (Turc et al. 2019)
     "tiny": (2, 128),

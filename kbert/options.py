@@ -9,27 +9,17 @@ import dataclasses
 import difflib
 import functools
 import inspect
-import math
 import numbers
 import os
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from kbert.aliases import PathLike
-from kbert.checks import check_bool, is_within, shown
+from kbert.checks import Bounds, check_option
 from kbert.errors import user_errors
-
-
-@dataclasses.dataclass(frozen=True)
-class Bounds:
-    """The interval in which a number lies, such as "[0, 1)"; `note` says more of it in messages and help."""
-
-    interval: str
-    note: str = ""
-
 
 Count = Annotated[int, Bounds("[1, inf)")]
 Natural = Annotated[int, Bounds("[0, inf)")]
@@ -44,144 +34,6 @@ Peak = Annotated[float, Bounds("(0, inf)", "the peak of the verb's own schedule"
 
 NOT_RECORDED = "not recorded"  # Annotated[…, NOT_RECORDED]: not in settings.json, such as where a run writes
 PASSING = NOT_RECORDED
-
-
-def check_option(owner: str, name: str, value: Any, annotation: Any) -> Any:
-    """The value of an option in the type that its annotation names; ValueError, which names both, if it is no such.
-
-    An annotation is a type, `Annotated` with `Bounds`, a `Literal`, a union, a tuple or list of these, or a group of
-    `Options`, for which a mapping of its fields counts as well. Other annotations are not checked.
-    """
-    try:
-        return convert(value, annotation)
-    except Unfit:
-        raise ValueError(f"{owner}: `{name}` {must_be(annotation, value)}") from None
-
-
-def must_be(annotation: Any, value: Any) -> str:
-    """The end of a message about a value that does not have the type: "must be …. Received: …"."""
-    return f"must be {describe_type(annotation)}. Received: {shown(value)}"
-
-
-class Unfit(Exception):
-    """A value is not of the type."""
-
-
-def convert(value: Any, annotation: Any) -> Any:
-    """The value in the type, as `check_option` returns it; `Unfit` if it is not of the type."""
-    origin = typing.get_origin(annotation)
-    arguments = typing.get_args(annotation)
-    if origin is Annotated:
-        value = convert(value, arguments[0])
-        for bounds in arguments[1:]:
-            if isinstance(bounds, Bounds) and not is_within(value, bounds.interval):
-                raise Unfit
-        return value
-    if origin in (typing.Union, types.UnionType):
-        return _convert_to_one_of(value, arguments)
-    if origin is Literal:
-        return _convert_choice(value, arguments)
-    if origin is tuple or origin in (list, Sequence):
-        return _convert_items(value, origin, arguments)
-    if origin in (dict, Mapping):
-        if not isinstance(value, Mapping):
-            raise Unfit
-        return {convert(key, arguments[0]): convert(item, arguments[1]) for key, item in value.items()}
-    return _convert_plain(value, annotation)
-
-
-def _convert_plain(value, annotation):
-    if annotation in (Any, inspect.Parameter.empty) or not isinstance(annotation, type | None):
-        return value
-    if annotation is bool:
-        try:
-            return check_bool(value, "")
-        except ValueError:
-            raise Unfit from None
-    if annotation in (int, float):
-        number = numbers.Integral if annotation is int else numbers.Real
-        is_number = isinstance(value, number) and not isinstance(value, bool)
-        if not is_number or not -math.inf < value < math.inf:
-            raise Unfit
-        try:
-            return annotation(value)
-        except OverflowError:  # an integer beyond all floats
-            raise Unfit from None
-    if annotation is None:
-        annotation = type(None)
-    if issubclass(annotation, Options) and isinstance(value, Mapping):
-        return annotation(**value)
-    if not isinstance(value, annotation):
-        raise Unfit
-    return value
-
-
-def _convert_to_one_of(value, annotations):
-    for annotation in annotations:
-        try:
-            return convert(value, annotation)
-        except Unfit:
-            continue
-    raise Unfit
-
-
-def _convert_choice(value, choices):
-    for choice in choices:
-        if type(value) is type(choice) and value == choice:
-            return value
-    raise Unfit
-
-
-def _convert_items(value, origin, annotations):
-    if not isinstance(value, list | tuple):
-        raise Unfit
-    if origin is tuple and annotations[-1:] != (Ellipsis,):
-        if len(value) != len(annotations):
-            raise Unfit
-        return tuple(convert(item, inner) for item, inner in zip(value, annotations, strict=True))
-    items = [convert(item, annotations[0]) for item in value]
-    return tuple(items) if origin is tuple else items
-
-
-_WORDS = {
-    bool: "True or False",
-    int: "an integer",
-    float: "a number",
-    str: "a string",
-    os.PathLike: "a path",
-    Mapping: "a dict",
-    type(None): "None",
-}
-
-
-def describe_type(annotation: Any) -> str:
-    """What a value of the type is, in words: "a positive integer", "one of ('best', 'last')", "a number or None"."""
-    origin = typing.get_origin(annotation)
-    arguments = typing.get_args(annotation)
-    if origin is Annotated:
-        bounds = [item for item in arguments[1:] if isinstance(item, Bounds)]
-        return _describe_bounds(arguments[0], bounds[0]) if bounds else describe_type(arguments[0])
-    if origin in (typing.Union, types.UnionType):
-        if os.PathLike in arguments:
-            arguments = [argument for argument in arguments if argument is not str]
-        words = [describe_type(argument) for argument in arguments if argument is not Any]
-        return f"{', '.join(words[:-1])} or {words[-1]}" if len(words) > 1 else words[0]
-    if origin is Literal:
-        return repr(arguments[0]) if len(arguments) == 1 else f"one of {arguments}"
-    if origin is tuple and arguments[-1:] != (Ellipsis,):
-        return f"({', '.join(map(describe_type, arguments))})"
-    if origin in (dict, Mapping):
-        return f"a dict of {describe_type(arguments[1])}"
-    if origin in (tuple, list, Sequence):
-        return f"a list, each item {describe_type(arguments[0])}"
-    return _WORDS.get(annotation) or f"a {getattr(annotation, '__name__', annotation)}"
-
-
-def _describe_bounds(number, bounds: Bounds) -> str:
-    note = f", {bounds.note}" if bounds.note else ""
-    if number is int and bounds.interval in ("[1, inf)", "[0, inf)"):
-        return ("a positive integer" if bounds.interval == "[1, inf)" else "an integer of at least 0") + note
-    return f"{'an integer' if number is int else 'a number'} in {bounds.interval}{note}"
 
 
 def check_fields(group: Any, prepare: Callable[[str, Any], Any] = lambda name, value: value) -> None:

@@ -223,8 +223,6 @@ def test_a_path_that_is_none_names_its_argument(pipeline):
     rows = [
         (lambda wrong: kbert.load_pretrained(wrong), "source"),
         (lambda wrong: kbert.save_pretrained(pipeline, wrong), "directory"),
-        (lambda wrong: kbert.export(pipeline, wrong), "directory"),
-        (lambda wrong: kbert.audit(wrong), "saved_model"),
         (lambda wrong: ExportedPipeline(wrong), "directory"),
         (lambda wrong: open_pipeline(wrong), "source"),
         (lambda wrong: kbert.evaluate(wrong, TASK, ROW), "pipeline"),
@@ -250,8 +248,16 @@ def test_a_path_that_is_none_names_its_argument(pipeline):
     ]
     refused(rows, (None, 3), TypeError, ".*`{name}` must be .*Received: (NoneType|int)")
     rows = [
+        (lambda wrong: kbert.export(pipeline, wrong), "export: `directory`"),
+        (lambda wrong: kbert.audit(wrong), "audit: `saved_model`"),
+    ]
+    refused(rows, (None, 3), ValueError, "{name} must be a path. Received: {wrong}")
+    rows = [
         (lambda wrong: kbert.inspect(pipeline, directory=wrong), "inspect: `directory`"),
         (lambda wrong: kbert.inspect(pipeline, log_dir=wrong), "inspect: `log_dir`"),
+    ]
+    refused(rows, (3,), ValueError, "{name} must be a path or None. Received: {wrong}")
+    rows = [
         (lambda wrong: kbert.load_pretrained("x", vocabulary=wrong), "load_pretrained: `vocabulary`"),
         (lambda wrong: kbert.build_pipeline(encoder, wrong), "build_pipeline: `tokenizer`"),
         (lambda wrong: kbert.inspect(encoder, tokenizer=wrong), "inspect: `tokenizer`"),

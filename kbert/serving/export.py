@@ -66,12 +66,11 @@ def export(
         pathlib.Path of the version written.
 
     Raises:
-        TypeError: neither a pipeline nor a source; `directory` is no path.
+        TypeError: `pipeline` is neither a pipeline nor a source.
         FileNotFoundError: no such source.
-        ValueError: a version or limit that is not a positive integer or exceeds int64; `frozen_weights` that is not a
-            bool; `metrics` or `made_by` that are not a dict that JSON holds; `layers` that the encoder does not have;
-            an unknown precision, or one for a quantised model; frozen weights of more than 2 GB; a model that a stock
-            server would not run (`kbert.audit`).
+        ValueError: an argument of another type; a version or limit that exceeds int64; `metrics` or `made_by` that are
+            not a dict that JSON holds; `layers` that the encoder does not have; a precision for a quantised model;
+            frozen weights of more than 2 GB; a model that a stock server would not run (`kbert.audit`).
         FileExistsError: the version exists, or the directory holds other things and no version.
         BlockingIOError: another export is writing this version.
         NotADirectoryError: `directory` is a file, or below one.

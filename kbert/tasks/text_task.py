@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 
-from kbert.checks import check_labels, shown
+from kbert.checks import Bounds, check_labels, shown
 from kbert.inspection.markdown import escape
-from kbert.options import Bounds, Count
+from kbert.options import Count
 from kbert.pipelines.text_columns import TextColumns, is_names, names_of
 from kbert.tasks.labelled_text import (
     LabelledText,

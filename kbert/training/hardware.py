@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import keras
 
-from kbert.checks import check_positive
+from kbert.checks import check_option, check_positive
 from kbert.errors import SetupError
 from kbert.keras_compat import limit_waiting_for_workers, multiworker_strategy, strategy_of
-from kbert.options import Machine, check_option
+from kbert.options import Machine
 from kbert.training.jax_devices import choose_jax_devices
 from kbert.training.memory import keep_freed_memory
 from kbert.training.workers import (

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import numpy as np
 
-from kbert.options import Bounds, Count
+from kbert.checks import Bounds
+from kbert.options import Count
 from kbert.tasks.span.metrics import squad_scores
 from kbert.tasks.span.questions import Questions, read_questions, read_squad
 from kbert.tasks.task import LONG_TEXT, SENTENCE, Evaluation, Task, TeacherAnswers, TrainingData, of_model

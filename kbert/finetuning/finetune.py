@@ -84,9 +84,9 @@ def finetune(
 
     A model of the task with the same labels keeps its head and their order. A head with default labels (``LABEL_0`` …,
     ``0`` …) is reused if the number of labels matches. All weights are trained, unless `lora_rank` is given. Layers
-    that are frozen (``model.encoder.trainable = False``) in a model in memory, or in a stored one of the same task,
-    stay frozen. The learning rate rises over the first tenth of the steps and falls linearly to 0. After each epoch the
-    model is evaluated on `dev`, and the best weights are kept, as the paper chooses the number of epochs on dev.
+    that are frozen (``model.encoder.trainable = False``) in a model in memory stay frozen. The learning rate rises over
+    the first tenth of the steps and falls linearly to 0. After each epoch the model is evaluated on `dev`, and the best
+    weights are kept, as the paper chooses the number of epochs on dev.
     Progress is logged (logger "kbert"; `kbert.log_to_console` shows it); nothing is printed.
 
     Args:
@@ -118,7 +118,7 @@ def finetune(
         group_by_length: whether batches have rows of similar length: faster, but a batch is no longer drawn from all
             rows.
         random_weights: whether to take only architecture and vocabulary of `source`, to measure the effect of
-            pre-training. All weights are trained, also those that are frozen in `source`.
+            pre-training. All weights are trained.
         scoring: `kbert.options.Scoring`: when `dev` is scored, which weights are kept, and when to end early.
         distillation: `kbert.options.Distillation`: a teacher, whose answers the model learns, too.
         optimization: `kbert.options.Optimization`: weight decay, bias correction, decay by layer, micro-batches.

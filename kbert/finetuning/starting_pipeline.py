@@ -1,6 +1,5 @@
 """The pipeline that a fine-tuning trains, with the weights that it starts from."""
 
-import dataclasses
 import logging
 
 from kbert.models.bert_model import BertModel
@@ -54,8 +53,7 @@ def _load(source, task: str, settings: dict, asked: Arguments) -> BertModel:
     model = load_pretrained(stored, task, **settings)
     if not asked.random_weights:
         return model
-    # Frozen layers are ones that have learned. New ones are all trained.
-    fresh = dataclasses.replace(ModelDescription.from_model(model), trainability=[]).build()
+    fresh = ModelDescription.from_model(model).build()
     fresh.pretrained = model.pretrained
     return fresh
 

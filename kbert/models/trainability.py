@@ -1,8 +1,5 @@
 """Which layers of a model are trainable, as plain data, and which variables differ from their layer."""
 
-import reprlib
-from typing import Any
-
 import keras
 
 from kbert.keras_compat import all_layers, layer_variables
@@ -54,17 +51,6 @@ def set_trainable(part: keras.layers.Layer | keras.Variable, value: bool) -> Non
         return
     for layer in all_layers(part):
         keras.layers.Layer.trainable.fset(layer, value)
-
-
-def check_trainability(steps: Any) -> None:
-    """Raises ValueError if something is not a list of pairs [path, trainable]."""
-    sound = isinstance(steps, list) and all(
-        isinstance(step, list) and [type(value) for value in step] == [str, bool] for step in steps
-    )
-    if not sound:
-        raise ValueError(
-            f"`trainability` must be a list of pairs [path, true or false]. Received: {reprlib.repr(steps)}"
-        )
 
 
 def _path(layer, model):

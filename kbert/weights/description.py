@@ -1,7 +1,6 @@
 """Which model to build: task, architecture and constructor arguments, as plain data; which settings fit it."""
 
 import dataclasses
-import inspect
 import reprlib
 from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
@@ -10,7 +9,6 @@ from kbert.config import ACTIVATIONS, BertConfig
 from kbert.models.bert_model import BertModel
 from kbert.models.encoder import BertEncoder
 from kbert.models.quantized_layers import check_quantized, quantize_layers, quantized_layers
-from kbert.models.trainability import check_trainability, set_trainability, trainability
 from kbert.pipelines.registry import task_class, task_names
 from kbert.pipelines.settings import ModelSettings
 
@@ -32,7 +30,7 @@ FREE_FIELDS = (
 )
 _MOST = 4096  # limit of a count, if the position table is shorter
 _WITHOUT_VARIABLES = ("dropout", "multi_label", "outputs")  # constructor arguments that add or change no variable
-_NOT_ARGUMENTS = ("name", "trainable", "trainability", "quantized_layers", "lora_layers", "encoder", "config", "dtype")
+ENCODER_ARGUMENTS = ("outputs", "num_parts", "pooler")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,7 +42,6 @@ class ModelDescription:
     arguments: dict[str, Any] = dataclasses.field(default_factory=dict)  # of the model's constructor
     encoder_arguments: dict[str, Any] | None = None  # of the encoder's; None: what the task needs
     quantized_layers: dict[str, str] = dataclasses.field(default_factory=dict)  # path of the layer -> "int8"
-    trainability: list[list] = dataclasses.field(default_factory=list)  # see kbert.models.trainability
 
     def __post_init__(self):
         if self.task not in task_names():
@@ -58,38 +55,32 @@ class ModelDescription:
         for name, value in (*self.arguments.items(), *(self.encoder_arguments or {}).items()):
             _check_argument(name, value)
         check_quantized(self.quantized_layers)
-        check_trainability(self.trainability)
 
     @classmethod
     def from_model(cls, model: BertModel) -> "ModelDescription":
         if not isinstance(model, BertModel) or model.task not in task_names():
             raise ValueError(f"Expected one of kbert's models, or a Pipeline with one. Received: {model!r}")
-        arguments = _own_arguments(model.get_config())
-        task = task_class(model.task)
-        for name in task.model_arguments:
-            arguments.pop(name)
-        encoder_arguments = _own_arguments(model.encoder.get_config()) if task.stands_on_encoder else None
-        return cls(model.task, model.config, arguments, encoder_arguments, quantized_layers(model), trainability(model))
+        encoder = model.encoder.get_config()
+        encoder = {name: encoder[name] for name in ENCODER_ARGUMENTS}
+        if not task_class(model.task).stands_on_encoder:
+            return cls(model.task, model.config, encoder, quantized_layers=quantized_layers(model))
+        arguments = {name: getattr(model, name) for name in cls.argument_names(model.task)}
+        return cls(model.task, model.config, arguments, encoder, quantized_layers(model))
 
     @staticmethod
-    def argument_names(task: str, required: bool = False) -> tuple[str, ...]:
-        """Arguments of the task's model besides encoder and dtype; with `required` only those without a default."""
+    def argument_names(task: str) -> tuple[str, ...]:
+        """Arguments of the task's model besides encoder and dtype."""
         task = task_class(task)
-        elsewhere = {"self", *_NOT_ARGUMENTS, *task.model_arguments}
-        if task.stands_on_encoder:
-            elsewhere.add("num_parts")  # an argument of the encoder
-        parameters = inspect.signature(task.model_class().__init__).parameters.values()
-        own = [p for p in parameters if p.kind is not p.VAR_KEYWORD and p.name not in elsewhere]
-        return tuple(p.name for p in own if not required or p.default is p.empty)
+        own = task.model_class().own_arguments if task.stands_on_encoder else ENCODER_ARGUMENTS
+        return tuple(name for name in own if name not in task.model_arguments)
 
     def build(self, dtype: "str | keras.DTypePolicy | None" = None) -> BertModel:
-        """A newly initialised model, quantised and frozen as described, with this dtype policy."""
+        """A newly initialized model, quantized as described, with this dtype policy."""
         task, base = task_class(self.task), self.config
         if self.encoder_arguments is not None:
             base = BertEncoder(self.config, dtype=dtype, **self.encoder_arguments)
         model = task.model_class()(base, dtype=dtype, **self.arguments, **task.model_arguments)
         quantize_layers(model, self.quantized_layers)
-        set_trainability(model, self.trainability)
         return model
 
     def has_the_variables_of(self, other: "ModelDescription") -> bool:
@@ -124,10 +115,6 @@ def _check_argument(name: str, value: Any) -> None:
     }.get(name, (True, ""))
     if not sound:
         raise ValueError(f"`{name}` must be {expected}. Received: {reprlib.repr(value)}")
-
-
-def _own_arguments(config):
-    return {key: value for key, value in config.items() if key not in _NOT_ARGUMENTS}
 
 
 def default_settings(

@@ -16,6 +16,7 @@ from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings, def
 from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import PAD
 from kbert.weights.description import (
+    ENCODER_ARGUMENTS,
     FREE_FIELDS,
     ModelDescription,
     check_sequence_length,
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("kbert")
 _TOKENIZER_ARGUMENTS = ("lowercase", "strip_accents", "split_on_cjk", "max_word_length", "special_tokens_in_text")
-_ENCODER_ARGUMENTS = ("outputs", "num_parts", "pooler")
 _MASKED_LM_ARGUMENTS = ("tied", "head_activation", "head_layer_norm_epsilon")  # belong to weights of that head
 
 
@@ -227,26 +227,23 @@ def _wanted(stored: Checkpoint, task: str | None, overrides: dict[str, Any]) -> 
         arguments |= {name: value for name, value in stored.other_options.items() if name in names}
     arguments |= {name: overrides.pop(name) for name in names if name in overrides}
     encoder_arguments = stored.description.encoder_arguments if same_task else None
-    if own := {name: overrides.pop(name) for name in _ENCODER_ARGUMENTS if name in overrides}:
+    if own := {name: overrides.pop(name) for name in ENCODER_ARGUMENTS if name in overrides}:
         encoder_arguments = {**(encoder_arguments or {}), **own}
     for group in (arguments, encoder_arguments or {}) if leaves_pooler_out else ():
         if "outputs" in group:
             group["outputs"] = [name for name in group["outputs"] if name != "pooled_output"] or ["sequence_output"]
     if overrides:
-        known = {*_settings_names(task), *FREE_FIELDS, *names, *_TOKENIZER_ARGUMENTS, *_ENCODER_ARGUMENTS}
+        known = {*_settings_names(task), *FREE_FIELDS, *names, *_TOKENIZER_ARGUMENTS, *ENCODER_ARGUMENTS}
         raise ValueError(f"load_pretrained: unknown arguments {sorted(overrides)}. Known: {sorted(known)}")
     one_each = settings.task.labels or settings.task.thresholds
     if one_each and "num_labels" in names:
         arguments.setdefault("num_labels", len(one_each))
-    if missing := [name for name in ModelDescription.argument_names(task, required=True) if name not in arguments]:
-        wanted = (
-            "`labels`, or their number as `num_labels`" if missing == ["num_labels"] else f"the arguments {missing}"
-        )
+    if task == "tagging" and "num_labels" not in arguments:  # a classifier has two by default
         raise ValueError(
-            f"load_pretrained: a {task} model needs {wanted}. Received: none, and {stored.path} has none for this task"
+            f"load_pretrained: a {task} model needs `labels`, or their number as `num_labels`. {stored.path} has none"
         )
-    kept = (stored.description.quantized_layers, stored.description.trainability) if same_task else ()
-    description = ModelDescription(task, config, arguments, encoder_arguments, *kept)
+    quantized = stored.description.quantized_layers if same_task else {}
+    description = ModelDescription(task, config, arguments, encoder_arguments, quantized)
     try:
         check_settings(settings, description, overridden)
     except ValueError as error:

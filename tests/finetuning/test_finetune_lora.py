@@ -58,8 +58,9 @@ def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
     killed = {"checkpoint_every": 2, "callbacks": [killed_at(3)]}
     with pytest.raises(Killed):
         kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA | {"bookkeeping": killed})
-    with pytest.raises(FileNotFoundError, match="as of a run with LoRA; finish the run"):
-        kbert.load_pretrained(tmp_path / "run")
+    part = kbert.load_pretrained(tmp_path / "run")  # the checkpoint of step 2, with LoRA merged
+    assert not lora_layers(part) and part.pretrained.settings.task.labels == ("bad", "good")
+    assert read_json(tmp_path / "run/checkpoints/description/config.json")["kbert"]["lora_layers"]
     with pytest.raises(FileExistsError, match="lora_rank: 2 there, None now"):
         kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA | {"lora_rank": None})
     resumed = kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA)

@@ -89,7 +89,7 @@ def test_it_is_saved_and_loaded(pipeline, tmp_path):
     assert set(expected["verdict"]) <= {"polite", "rude"}
     kbert.save_pretrained(pipeline, tmp_path / "model")
     config = json.loads((tmp_path / "model/config.json").read_text())
-    assert config["task"] == {"name": "politeness", "threshold": 0.1}
+    assert config["kbert"]["task"] == {"name": "politeness", "threshold": 0.1}
     model = kbert.load_pretrained(tmp_path / "model")
     again = kbert.build_pipeline(model)
     assert again.settings() == pipeline.settings() and model.pretrained.report.newly_initialised == []

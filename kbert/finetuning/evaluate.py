@@ -90,14 +90,7 @@ def evaluate(
     if not isinstance(pipeline, Pipeline) or options:
         with choose_hardware(strategy, precision).scope():
             pipeline = load_ensemble(sources, **options)
-    task, sets = _read(task, examples, pipeline, trained_like=sources[0])
-    try:
-        task.check_pipeline(pipeline)
-        for one in sets.values():
-            task.check_examples(pipeline, one)
-    except ValueError as error:
-        raise ValueError(f"evaluate: {error}") from None
-    sets = {suffix: task.for_model(one, pipeline.settings()) for suffix, one in sets.items()}
+    task, sets = evaluation_sets(pipeline, task, examples, trained_like=sources[0])
     run = None
     if output is not None:
         settings["pipeline"] = [identify_model(source) for source in sources]
@@ -111,7 +104,7 @@ def evaluate(
             recipe="kbert.evaluate",
             examples={f"examples{suffix}": one.fingerprint() for suffix, one in sets.items()},
         )
-    result = _evaluate_sets(pipeline, task, sets, batch_size)
+    result = evaluate_sets(pipeline, task, sets, batch_size)
     if run is not None:
         if result.write:
             result.write(run.path)
@@ -122,6 +115,23 @@ def evaluate(
 def not_as_stored(**options: Any) -> dict[str, Any]:
     """Options as `kbert.build_pipeline` takes them, without those that are as stored."""
     return {name: None if value == "off" else value for name, value in options.items() if value != "stored"}
+
+
+def evaluation_sets(
+    pipeline: "Pipeline", task: Any, examples: Any, trained_like: Any = None
+) -> "tuple[Task, dict[str, Examples]]":
+    """The task object, and the examples by the suffix of their metrics, as `evaluate` takes both.
+
+    Columns and formats are as in the training of `trained_like`. Defaults to the pipeline.
+    """
+    task, sets = _read(task, examples, pipeline, pipeline if trained_like is None else trained_like)
+    try:
+        task.check_pipeline(pipeline)
+        for one in sets.values():
+            task.check_examples(pipeline, one)
+    except ValueError as error:
+        raise ValueError(f"evaluate: {error}") from None
+    return task, {suffix: task.for_model(one, pipeline.settings()) for suffix, one in sets.items()}
 
 
 def _read(task, examples, pipeline: "Pipeline", trained_like) -> "tuple[Task, dict[str, Examples]]":
@@ -193,7 +203,9 @@ def _evaluate(pipeline: "Pipeline", task: "Task", examples: "Examples", batch_si
     return result
 
 
-def _evaluate_sets(pipeline: "Pipeline", task: "Task", sets: "Mapping[str, Examples]", batch_size: int) -> "Evaluation":
+def evaluate_sets(
+    pipeline: "Pipeline", task: "Task", sets: "Mapping[str, Examples]", batch_size: int = 32
+) -> "Evaluation":
     """The evaluation of the first of several sets of examples, with the metrics of the others."""
     results = {suffix: _evaluate(pipeline, task, examples, batch_size) for suffix, examples in sets.items()}
     scores = dict(results[""].scores)

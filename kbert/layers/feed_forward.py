@@ -40,7 +40,7 @@ class FeedForward(keras.layers.Layer):
         self.intermediate_dim = intermediate_dim
         self.activation = activation
         self.initializer_stddev = initializer_stddev
-        self._activate = activation_function(activation)
+        self.activate = activation_function(activation)
 
     def build(self, input_shape) -> None:
         self.intermediate = self._dense(self.intermediate_dim, input_shape, "intermediate")
@@ -54,7 +54,7 @@ class FeedForward(keras.layers.Layer):
 
     def call(self, x: Tensor, training: bool = False) -> Tensor:
         rows = ops.reshape(x, (-1, x.shape[-1]))  # [B * S, H]: plain matmuls, whose bias TensorFlow fuses
-        rows = self.output_projection(self._activate(self.intermediate(rows), training=training))
+        rows = self.output_projection(self.activate(self.intermediate(rows), training=training))
         return ops.reshape(rows, ops.shape(x))
 
     def compute_output_shape(self, input_shape) -> tuple:

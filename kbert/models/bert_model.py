@@ -76,6 +76,7 @@ class BertModel(CompatibleModel):
     token_outputs: tuple[str, ...] = ()
     own_arguments: tuple[str, ...] = ()
     members: tuple["BertModel", ...] = ()
+    row_lengths: tuple[int, ...] = ()  # to which `run_in_length_buckets` pads rows; none: to the longest of their group
     pretrained: Any = None
     provenance: Any = None
     micro_batches, compiles_gradient = 1, False

@@ -96,6 +96,9 @@ def _applies(model):
 def _run(model, inputs, rows, lengths, token_outputs):
     """The model on some rows, trimmed to their longest. Token outputs are padded to S again."""
     longest = tf.maximum(tf.reduce_max(lengths), 1)  # 1: a batch without rows still runs once
+    if row_lengths := getattr(model, "row_lengths", ()):  # a plain keras.Model has none
+        allowed = tf.constant(row_lengths)
+        longest = tf.minimum(allowed[tf.searchsorted(allowed, longest[None])[0]], tf.shape(inputs["padding_mask"])[-1])
     bucket = {name: tf.gather(value, rows) for name, value in inputs.items()}
     bucket |= {name: bucket[name][..., :longest] for name in BY_TOKEN if name in bucket}
     outputs = dict(model(bucket, training=False))

@@ -11,7 +11,7 @@ from kbert.aliases import PathLike
 from kbert.keras_compat import is_tensorflow_op
 from kbert.options import checked
 from kbert.serving.saved_model_file import SavedModelFile, Signature, find_export
-from kbert.serving.server_ops import ROLE_OPS, TEXT_OPS, forbidden
+from kbert.serving.server_ops import INT8_OPS, ROLE_OPS, TEXT_OPS, forbidden
 
 _OLDEST = "2.12"  # the oldest server that kbert's exports run in
 
@@ -23,7 +23,8 @@ class AuditReport:
     Attributes:
         path: the version that was read.
         ops: dict of op → how often it occurs in the graph and its functions.
-        servers: dict of each op that is not TensorFlow's own → first server that links it, or None.
+        servers: dict of each op that is not TensorFlow's own, or is its int8 product → first server that links it, or
+            None.
         signatures: dict of name → `kbert.serving.Signature`.
         problems: list of str; empty if a stock server runs the model.
 
@@ -36,6 +37,11 @@ class AuditReport:
     servers: dict[str, str | None]
     signatures: dict[str, Signature]
     problems: list[str]
+
+    @property
+    def oldest_server(self) -> str:
+        """The release of the oldest server that runs the model if there are no problems, such as "2.12"."""
+        return max((_OLDEST, *(INT8_OPS[op] for op in self.ops if op in INT8_OPS)), key=_number)
 
     def lines(self) -> Iterator[str]:
         """The report as text, line by line."""
@@ -52,7 +58,8 @@ class AuditReport:
         for problem in self.problems:
             yield f"  PROBLEM {problem}"
         if not self.problems:
-            yield f"  A stock tensorflow_model_server {_OLDEST} or later runs it."
+            where = " on x86-64" if INT8_OPS.keys() & self.ops.keys() else ""
+            yield f"  A stock tensorflow_model_server {self.oldest_server} or later{where} runs it."
 
     def require_clean(self) -> None:
         """Raises a ValueError with all problems, if there are any."""
@@ -66,8 +73,9 @@ def audit(saved_model: PathLike) -> AuditReport:
 
     The model is read, not run. These are checked:
 
-    - Every op of every function computes, and is linked into the stock servers since 2.12. Lookup tables, Python, XLA
-      and access to files are problems. Only the functions that save and restore the variables may use files.
+    - Every op of every function computes, and is linked into the stock servers since 2.12, or since 2.17 for int8.
+      Lookup tables, Python, XLA and access to files are problems. Only the functions that save and restore the
+      variables may use files.
     - The signatures include a default, have the batch as first dimension everywhere, and use no names that REST
       reserves.
 
@@ -94,7 +102,8 @@ def audit(saved_model: PathLike) -> AuditReport:
     path = find_export(saved_model) or pathlib.Path(saved_model)
     model = SavedModelFile(path)
     ops = dict(sorted(model.ops().items()))
-    servers = {op: TEXT_OPS.get(op) for op in ops if op in TEXT_OPS or not is_tensorflow_op(op)}
+    since = TEXT_OPS | INT8_OPS
+    servers = {op: since.get(op) for op in ops if op in since or not is_tensorflow_op(op)}
     problems = [*_op_problems(model, servers), *_signature_problems(model.signatures)]
     return AuditReport(path, ops, servers, model.signatures, problems)
 
@@ -109,7 +118,7 @@ def _op_problems(model: SavedModelFile, servers: dict[str, str | None]) -> Itera
             since = servers[op]
             if since is None:
                 yield f"{op} is in no stock server"
-            elif _number(since) > _number(_OLDEST):
+            elif op not in INT8_OPS and _number(since) > _number(_OLDEST):
                 yield f"{op} is in no server before {since}"
         elif reason := forbidden(op):
             yield f"{op} {reason}"

@@ -11,6 +11,7 @@ from kbert.pipelines.pipeline import Pipeline
 from kbert.serving.audit import AuditReport
 from kbert.serving.limits import ServingLimits
 from kbert.serving.saved_model_file import TensorSpec
+from kbert.serving.server_ops import TEXT_OPS
 from kbert.serving.signatures import ServingSignature
 from kbert.training.made_by import maker_of, weights_hash
 from kbert.versions import versions
@@ -48,7 +49,10 @@ def model_card(
         "written": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "versions": versions(),
         "limits": dataclasses.asdict(limits),
-        "servers": {"tensorflow_model_server": "2.12 and later", "text_ops": sorted(report.servers)},
+        "servers": {
+            "tensorflow_model_server": f"{report.oldest_server} and later",
+            "text_ops": sorted(TEXT_OPS.keys() & report.ops.keys()),
+        },
         "signatures": {
             key: {
                 "method": signature.kind,

@@ -3,7 +3,7 @@
 import logging
 import pathlib
 import shutil
-from typing import Literal
+from typing import Any, Literal
 
 from kbert.aliases import ModelSource, PathLike
 from kbert.files import is_partial
@@ -22,7 +22,9 @@ def export(
     version: Count | None = None,
     *,
     layers: list[int] | None = None,
-    precision: Literal["float32", "bfloat16"] | None = None,
+    precision: Literal["float32", "bfloat16", "int8"] | None = None,
+    calibration: Any = None,
+    evaluate: Any = None,
     frozen_weights: bool = False,
     max_request_bytes: Count = MAX_REQUEST_BYTES,
     max_request_tokens: Count = MAX_REQUEST_TOKENS,
@@ -49,7 +51,13 @@ def export(
         layers: of an encoder, the hidden states that the signature ``features`` gives; None: the last four.
         precision: "float32" or "bfloat16", of weights and computation; None: as the pipeline computes. In bfloat16 the
             weights take half the space. Processors with instructions for it answer faster, except to a single short
-            text. Probabilities and embeddings differ from float32 in the third digit (docs/export-options.md).
+            text. Probabilities and embeddings differ from float32 in the third digit (docs/export-options.md). In
+            "int8" the dense layers of the encoder blocks compute with 8-bit integers. That is about twice as fast on
+            x86-64 servers since 2.17. The card says how far the answers to `calibration` differ from float32.
+        calibration: Texts for "int8", about 128 of the kind that the model will answer: what `pipeline.predict` takes,
+            or the path of a file that `kbert predict` reads.
+        evaluate: Labeled examples for "int8", as `kbert.evaluate` takes them. The card then has the scores of the
+            float32 and the int8 model.
         frozen_weights: whether the weights are constants in the graph instead of variables. A short text is then
             answered faster on a CPU, but loading takes longer, and every signature that is used has its own copy of the
             weights in memory (docs/export-options.md). At most 2 GB.
@@ -70,7 +78,9 @@ def export(
         FileNotFoundError: no such source.
         ValueError: an argument of another type; a version or limit that exceeds int64; `metrics` or `made_by` that are
             not a dict that JSON holds; `layers` that the encoder does not have; a precision for a quantised model;
-            frozen weights of more than 2 GB; a model that a stock server would not run (`kbert.audit`).
+            "int8" without `calibration`; frozen weights of more than 2 GB; a model that a stock server would not run
+            (`kbert.audit`).
+        SetupError: TensorFlow on this machine cannot compute int8 products.
         FileExistsError: the version exists, or the directory holds other things and no version.
         BlockingIOError: another export is writing this version.
         NotADirectoryError: `directory` is a file, or below one.
@@ -92,6 +102,7 @@ def export(
     from kbert.serving.audit import audit
     from kbert.serving.card import model_card, provenance
     from kbert.serving.frozen_weights import FrozenWeights
+    from kbert.serving.int8_export import int8_export
     from kbert.serving.signatures import signatures
     from kbert.serving.warmup import BATCHING, set_methods, write_warmup
     from kbert.weights.build_pipeline import resolve_pipeline
@@ -106,7 +117,12 @@ def export(
         "made_by": origin | (made_by or {}),
     }
     pipeline = pipeline.merged()
-    if precision is not None:
+    if precision == "int8":
+        pipeline, making["int8"] = int8_export(pipeline, calibration, evaluate)
+        making["precision"] = "int8"
+    elif calibration is not None or evaluate is not None:
+        raise ValueError('export: `calibration` and `evaluate` need precision="int8".')
+    elif precision is not None:
         pipeline = pipeline.in_precision(precision)
     target = _next_version(directory.absolute(), version)
     limits = ServingLimits(max_request_bytes, max_request_tokens)

@@ -6,7 +6,7 @@ _EXPORTED = """
     Cumsum DenseBincount DivNoNan EnsureShape Equal Exp ExpandDims Fill FloorDiv FloorMod GatherNd GatherV2 Greater
     GreaterEqual Identity IdentityN If InvertPermutation IsFinite IsInf Less LessEqual Log LogicalAnd LogicalNot
     LogicalOr LowerBound MatMul Max Maximum Mean Min Minimum Mul Neg NoOp NotEqual OnesLike Pack Pad PadV2
-    ParseExampleV2 PartitionedCall Placeholder Pow Prod RaggedGather RaggedRange RaggedTensorToTensor Range
+    ParseExampleV2 PartitionedCall Placeholder Pow Prod QuantizeV2 RaggedGather RaggedRange RaggedTensorToTensor Range
     ReadVariableOp RealDiv ReduceJoin Reshape Round Rsqrt ScatterNd SegmentSum Select SelectV2 Shape Size Softmax Square
     SquaredDifference Squeeze StatefulPartitionedCall StatelessIf StaticRegexFullMatch StaticRegexReplace StopGradient
     StridedSlice StringJoin StringLength StringLower StringSplitV2 Sub Substr Sum Tanh TensorListConcatV2
@@ -64,6 +64,9 @@ TEXT_OPS = {
     for release, names in (("2.11", _IN_2_11), ("2.12", _IN_2_12), ("2.20", _IN_2_20))
     for name in names.split()
 }
+
+# oneDNN's int8 product, and the first server that has it. Servers for other processors than x86 lack it.
+INT8_OPS = {"_QuantizedMatMul": "2.17"}
 
 _STATE = "is a lookup table, whose state is not a weight: exports lose it (keras-hub issue 2015); use a constant"
 _PYTHON = "calls Python, which a server has not"

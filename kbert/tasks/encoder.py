@@ -100,6 +100,7 @@ def _features(pipeline, layers) -> TaskSignature:
     from kbert.pipelines.run_in_length_buckets import run_in_length_buckets
 
     model = encoder_layers(pipeline.model.encoder, layers)
+    model.row_lengths = pipeline.model.row_lengths
 
     def finish(batch, inputs):
         outputs = run_in_length_buckets(model, batch, token_outputs=("features",))

@@ -223,6 +223,7 @@ def _next_sentence(pipeline) -> TaskSignature:
         tokenizer = type(tokenizer)(tokenizer.vocabulary, **settings)
     preprocessor = TextPreprocessor(tokenizer, pipeline.preprocessor.sequence_length, pair=True)
     head = _next_sentence_part(pipeline.model)
+    head.row_lengths = pipeline.model.row_lengths
     answers = NextSentenceAnswers()
 
     def finish(batch, inputs):

@@ -1,6 +1,6 @@
 """A float pipeline → an int8 one, whose ranges are those of the inputs of dense layers on some texts.
 
-Shapes: n rows of tokens, H inputs, u units.
+Shapes: n rows of tokens, H hidden (inputs), u units.
 """
 
 import itertools

@@ -3,7 +3,7 @@
 TensorFlow's CPU build for x86 has oneDNN's int8 matrix product as the op `_QuantizedMatMul`. `kbert.export` uses it in
 a copy of the model. Everything else stays float32.
 
-Shapes: n rows of tokens, H inputs, u units.
+Shapes: n rows of tokens, H hidden (inputs), u units.
 """
 
 from collections.abc import Iterator

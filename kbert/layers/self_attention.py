@@ -80,15 +80,12 @@ class SelfAttention(keras.layers.Layer):
         batch, length, hidden_dim = ops.shape(x)
         rows = ops.reshape(x, (-1, hidden_dim))  # [B * S, H]: plain matmuls, whose bias TensorFlow fuses
         heads = (batch, length, self.num_heads, self.head_dim)
-        query = self.query(rows) * (self.head_dim**-0.5)
-        key = self.key(rows)
-        value = self.value(rows)
         is_dropping = training and self.attention_dropout > 0.0
         if not return_probs and not is_dropping and can_fuse_attention(self.compute_dtype):
-            context = fused_attention(*(ops.reshape(part, heads) for part in (query, key, value)), bias)  # [B, S, A, D]
+            context = fused_attention(*(ops.reshape(part, heads) for part in self.project(rows)), bias)  # [B, S, A, D]
             output = self.output_projection(ops.reshape(context, (-1, hidden_dim)))
             return ops.reshape(output, (batch, length, hidden_dim))
-        query, key, value = (_split_heads(part, heads) for part in (query, key, value))  # [B, A, S, D]
+        query, key, value = self.project_heads(rows, heads)  # [B, A, S, D]
         scores = ops.matmul(query, ops.transpose(key, (0, 1, 3, 2)))  # [B, A, S, S]
         scores = ops.cast(scores, "float32")
         probs = ops.softmax(scores if bias is None else scores + ops.cast(bias, "float32"), axis=-1)
@@ -97,6 +94,14 @@ class SelfAttention(keras.layers.Layer):
         output = self.output_projection(ops.reshape(context, (-1, hidden_dim)))
         output = ops.reshape(output, (batch, length, hidden_dim))
         return (output, probs) if return_probs else output
+
+    def project(self, rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Query (scaled), key and value of `rows`, float [B * S, H] each."""
+        return self.query(rows) * (self.head_dim**-0.5), self.key(rows), self.value(rows)
+
+    def project_heads(self, rows: Tensor, shape: tuple) -> list[Tensor]:
+        """Query (scaled), key and value, float [B, A, S, D] each; `shape` is (B, S, A, D)."""
+        return [ops.transpose(ops.reshape(part, shape), (0, 2, 1, 3)) for part in self.project(rows)]
 
     def compute_output_spec(
         self,
@@ -117,10 +122,6 @@ class SelfAttention(keras.layers.Layer):
             "attention_dropout": self.attention_dropout,
             "initializer_stddev": self.initializer_stddev,
         }
-
-
-def _split_heads(rows, shape):
-    return ops.transpose(ops.reshape(rows, shape), (0, 2, 1, 3))
 
 
 def can_fuse_attention(compute_dtype: str) -> bool:

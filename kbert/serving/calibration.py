@@ -7,13 +7,14 @@ import itertools
 import os
 from typing import Any
 
+import keras
 import numpy as np
 import tensorflow as tf
 
 from kbert.finetuning.prediction_rows import rows_to_answer
-from kbert.layers.lora_dense import LoraDense
+from kbert.layers.encoder_block import EncoderBlock
 from kbert.pipelines.pipeline import Pipeline
-from kbert.serving.int8 import Int8Product, dense_layers, fused_activation, row_lengths
+from kbert.serving.int8 import INPUTS, encoder_blocks, quantize_block, row_lengths
 
 _MOST_ROWS = 512  # of a file; the ranges of 128 texts are as good
 
@@ -34,33 +35,44 @@ def int8_pipeline(pipeline: Pipeline, texts: Any) -> Pipeline:
     value on them. The copy answers only in graphs, as `predict` and exports do.
     """
     pipeline = pipeline.in_precision("float32")
-    observed = []
-    for owner, name, dense in list(dense_layers(pipeline.model)):
-        observed.append((owner, name, _Observed(dense)))
-        setattr(*observed[-1])
+    blocks = encoder_blocks(pipeline.model)
+    observed = [{name: _observe(block, name) for name in INPUTS} for block in blocks]
     if isinstance(texts, tf.data.Dataset):
         pipeline.predict(texts.unbatch().batch(1), verbose=0)
     else:
-        pipeline.predict(texts, batch_size=1, verbose=0)  # of a single row, which has no padding
-    for owner, name, layer in observed:
-        setattr(owner, name, layer.product(fused_activation(owner, name)))
+        pipeline.predict(texts, batch_size=1, verbose=0)  # a single row has no padding
+    for block, layers in zip(blocks, observed, strict=True):
+        for layer in layers.values():
+            layer.put_back()
+        quantize_block(block, {name: layer.bounds for name, layer in layers.items()})
     pipeline.model.row_lengths = row_lengths(pipeline.model)
+    pipeline.predict_function = None  # traced with the observing layers
     return pipeline
 
 
-class _Observed:
-    """A dense layer that notes the least and the largest of its inputs."""
+def _observe(block: EncoderBlock, name: str) -> "_Observed":
+    part, attribute = name.split(".")
+    return _Observed(getattr(block, part), attribute)
 
-    def __init__(self, dense: LoraDense) -> None:
-        self.dense = dense
+
+class _Observed:
+    """Stands in for a dense layer, and keeps the least and the largest of its inputs."""
+
+    def __init__(self, owner: keras.layers.Layer, name: str) -> None:
+        self.owner, self.name, self.dense = owner, name, getattr(owner, name)
         self.least = tf.Variable(np.inf, dtype=tf.float32)
         self.largest = tf.Variable(-np.inf, dtype=tf.float32)
+        setattr(owner, name, self)
 
     def __call__(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:  # [n, H] -> [n, u]
         self.least.assign(tf.minimum(self.least, tf.reduce_min(x)))
         self.largest.assign(tf.maximum(self.largest, tf.reduce_max(x)))
         return self.dense(x, training=training)
 
-    def product(self, activation: str | None) -> Int8Product:
-        bounds = float(self.least.numpy()), float(self.largest.numpy())
-        return Int8Product(self.dense.kernel.numpy(), self.dense.bias.numpy(), bounds, activation)
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return float(self.least.numpy()), float(self.largest.numpy())
+
+    def put_back(self) -> None:
+        """Sets the dense layer in its place again."""
+        setattr(self.owner, self.name, self.dense)

@@ -6,8 +6,7 @@ a copy of the model. Everything else stays float32.
 Shapes: n rows of tokens, H hidden (inputs), u units.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 import tensorflow as tf
@@ -17,8 +16,16 @@ from kbert.errors import SetupError
 from kbert.keras_compat import all_layers
 from kbert.layers.encoder_block import EncoderBlock
 from kbert.layers.lora_dense import LoraDense
+from kbert.layers.self_attention import SelfAttention
 from kbert.models.bert_model import BertModel
 
+# The dense layers of a block whose inputs have a range of their own. Key and value read what query reads.
+INPUTS = (
+    "attention.query",
+    "attention.output_projection",
+    "feed_forward.intermediate",
+    "feed_forward.output_projection",
+)
 _OP = "_QuantizedMatMul"
 _FUSED = {"gelu_erf": "GeluExact", "gelu_tanh": "GeluApproximate", "relu": "Relu", "tanh": "Tanh"}  # by the op itself
 _PREPARED = 1024  # products that oneDNN keeps ready for each thread: one for each layer and number of rows
@@ -110,29 +117,50 @@ def check_int8_product() -> None:
         )
 
 
-def dense_layers(model: BertModel) -> Iterator[tuple[Any, str, LoraDense]]:
-    """(owner, attribute, layer) of all dense layers in encoder blocks, of an ensemble's members too."""
-    for block in all_layers(model):
-        if isinstance(block, EncoderBlock):
-            attention, feed_forward = block.attention, block.feed_forward
-            for name in ("query", "key", "value", "output_projection"):
-                yield attention, name, getattr(attention, name)
-            for name in ("intermediate", "output_projection"):
-                yield feed_forward, name, getattr(feed_forward, name)
+def encoder_blocks(model: BertModel) -> list[EncoderBlock]:
+    """The blocks of a model's encoder, or of the encoders of an ensemble's members."""
+    return [layer for layer in all_layers(model) if isinstance(layer, EncoderBlock)]
 
 
-def fused_activation(owner: Any, name: str) -> str | None:
-    """The activation after a dense layer of `owner` if the product computes it; `owner` then computes none."""
-    config = owner.get_config()
-    fused = _FUSED.get(config.get("activation")) if name == "intermediate" else None
-    if fused:
-        owner.activate = lambda x, training=False: x
-    return fused
+def quantize_block(block: EncoderBlock, bounds: Mapping[str, tuple[float, float]]) -> None:
+    """Computes a block's dense layers as int8 products, without changing its weights.
+
+    Args:
+        bounds: dense layer of `INPUTS` → the least and the largest of its inputs.
+    """
+    attention, feed_forward = block.attention, block.feed_forward
+    activation = _FUSED.get(block.activation)
+    attention.project_heads = _JointProjection(attention, bounds["attention.query"])
+    attention.output_projection = _product(attention.output_projection, bounds["attention.output_projection"])
+    feed_forward.intermediate = _product(feed_forward.intermediate, bounds["feed_forward.intermediate"], activation)
+    feed_forward.output_projection = _product(feed_forward.output_projection, bounds["feed_forward.output_projection"])
+    if activation:
+        feed_forward.activate = lambda x, training=False: x
+
+
+def _product(dense: LoraDense, bounds: tuple[float, float], activation: str | None = None) -> Int8Product:
+    return Int8Product(dense.kernel.numpy(), dense.bias.numpy(), bounds, activation)
+
+
+class _JointProjection:
+    """`SelfAttention.project_heads` as one product."""
+
+    def __init__(self, attention: SelfAttention, bounds: tuple[float, float]) -> None:
+        layers = attention.query, attention.key, attention.value
+        scales = attention.head_dim**-0.5, 1.0, 1.0
+        kernel = [scale * layer.kernel.numpy() for scale, layer in zip(scales, layers, strict=True)]
+        bias = [scale * layer.bias.numpy() for scale, layer in zip(scales, layers, strict=True)]
+        self.product = Int8Product(np.concatenate(kernel, axis=1), np.concatenate(bias), bounds)
+
+    def __call__(self, rows: tf.Tensor, shape: tuple) -> list[tf.Tensor]:
+        batch, length, heads, width = shape
+        parts = tf.reshape(self.product(rows), (batch, length, 3, heads, width))
+        return tf.unstack(tf.transpose(parts, (2, 0, 3, 1, 4)), 3)
 
 
 def row_lengths(model: BertModel) -> tuple[int, ...]:
     """Lengths for `BertModel.row_lengths`: 8 in each doubling, or 4 in a model too deep to keep so many ready."""
-    products = len(list(dense_layers(model)))
+    products = len(INPUTS) * len(encoder_blocks(model))
     steps = 8 if 32 * products <= _PREPARED else 4  # lengths up to 512: 32 or 20
     lengths = list(range(8, 8 * steps, 8))
     while lengths[-1] < model.config.max_sequence_length:

@@ -20,7 +20,7 @@ from kbert.errors import SetupError
 from kbert.models.average import average_models
 from kbert.serving import int8, int8_export
 from kbert.serving.calibration import calibration_rows, int8_pipeline
-from kbert.serving.int8 import Int8Product, dense_layers, row_lengths
+from kbert.serving.int8 import Int8Product, encoder_blocks, row_lengths
 
 _GELU = {"GeluExact": False, "GeluApproximate": True}
 
@@ -87,7 +87,7 @@ def test_the_numbers_of_rows_share_weights_and_give_the_same_bits():
 
 def test_lengths_of_rows_are_few():
     """The op keeps about 1,024 products ready for each thread, one for each layer and number of rows."""
-    for layers, most in ((2, 32), (6, 28), (12, 20), (24, 20)):
+    for layers, most in ((2, 32), (6, 32), (12, 20), (24, 20)):
         encoder = kbert.BertEncoder(tiny_config(num_layers=layers, max_sequence_length=512))
         lengths = row_lengths(encoder)
         assert lengths[0] == 8 and lengths[-1] == 512 and len(lengths) <= most
@@ -106,13 +106,14 @@ def test_rows_of_200_lengths_make_products_of_few_shapes(monkeypatch):
     pipeline = kbert.build_pipeline(model, tiny_tokenizer(), sequence_length=256)
     quantized = int8_pipeline(pipeline, TEXTS)
     seen = tf.Variable(tf.zeros(300, tf.int32))
-    query = quantized.model.blocks[0].attention.query
+    attention = quantized.model.blocks[0].attention
+    product = attention.output_projection
 
     def counting(x, training=False):
         seen.scatter_nd_add([[tf.shape(x)[0]]], [1])
-        return query(x)
+        return product(x)
 
-    quantized.model.blocks[0].attention.query = counting
+    attention.output_projection = counting
     for length in range(1, 201):
         quantized.predict_on_batch([" ".join(["film"] * length)])
     shapes = set(np.flatnonzero(seen.numpy()).tolist())
@@ -142,7 +143,7 @@ def test_every_kind_of_model_is_exported(kind, tmp_path):
     assert card["int8"]["rows"] == len(next(iter(columns.values())))
     report = kbert.audit(path)
     assert not report.problems and report.oldest_server == "2.17"
-    assert report.ops["_QuantizedMatMul"] % (6 * pipeline.model.config.num_layers) == 0
+    assert report.ops["_QuantizedMatMul"] % (4 * pipeline.model.config.num_layers) == 0
     assert report.ops["QuantizeV2"] == report.ops["_QuantizedMatMul"]
     for weight, value in zip(pipeline.model.weights, before, strict=True):  # the model stays as it is
         np.testing.assert_array_equal(weight.numpy(), value)
@@ -183,7 +184,7 @@ def test_weights_bias_and_ranges_are_constants_of_the_graph(tmp_path):
     pipeline = _classifier()
     path = kbert.export(pipeline, tmp_path / "int8", precision="int8", calibration=TEXTS)
     inputs = _inputs_of_products(path)
-    assert len(inputs) == 2 * 6  # serving_default and classify, one block
+    assert len(inputs) == 2 * 4  # serving_default and classify, one block
     assert all(each == ["Const"] * 6 for each in inputs)
 
 
@@ -231,9 +232,9 @@ def test_lora_ensembles_several_labels_entities_and_windows(make, tmp_path):
     if "probabilities" in plain:
         np.testing.assert_allclose(answers["probabilities"], copied["probabilities"], atol=0.02)
         assert 1e-6 < np.abs(answers["probabilities"] - plain["probabilities"]).max() < 0.1
-    blocks = len(list(dense_layers(pipeline.model))) // 6
+    blocks = len(encoder_blocks(pipeline.model))
     assert blocks == (2 if make is _ensemble else 1)
-    assert kbert.audit(path).ops["_QuantizedMatMul"] % (6 * blocks) == 0
+    assert kbert.audit(path).ops["_QuantizedMatMul"] % (4 * blocks) == 0
     assert "agreement" in json.loads((path / "card.json").read_text("utf-8"))["int8"]
 
 

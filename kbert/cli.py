@@ -31,7 +31,7 @@ from typing import Any, Literal, NoReturn
 
 from kbert.checks import Unfit, convert, must_be
 from kbert.errors import UserError, user_errors
-from kbert.options import Options, fixed_by_model, grouped, option_help, to_json
+from kbert.options import Options, fixed_by_model, grouped, option_help, read_config, to_json
 
 _LOGGER = logging.getLogger("kbert")
 REQUIRED = inspect.Parameter.empty
@@ -56,6 +56,7 @@ class Command:
         reads: of a verb that keeps nothing but checkpoints (`kbert.training.ExactResume`): the parameters that name the
             files it learns from; ``source`` is a model. The command opens ``output`` by the rule that all runs share:
             with other values of its parameters, or other files, it does not go on.
+        presets: directory of configuration files that ``--config`` takes by their names, without ``.yaml``.
         epilog: examples, for the help.
         about: what the help says instead of the verb's docstring.
     """
@@ -69,6 +70,7 @@ class Command:
     partial_task: bool = False
     resumes: bool = False
     reads: tuple[str, ...] = ()
+    presets: pathlib.Path | None = None
     epilog: str = ""
     about: str = ""
 
@@ -216,7 +218,10 @@ def make_parser(prog: str, command: Command, task_class: type | None = None) -> 
         for flag in task_flags:
             _add_flag(group, dataclasses.replace(flag, path=("task", *flag.path)), False, flag.name)
     others = parser.add_argument_group("configuration")
-    others.add_argument("--config", metavar="FILE", help="YAML or JSON with values of flags; other flags override them")
+    text = "YAML or JSON with values of flags; flags override it, and a later file an earlier one"
+    if command.presets is not None:
+        text += f"; or {', '.join(sorted(path.stem for path in command.presets.glob('*.yaml')))}"
+    others.add_argument("--config", metavar="FILE", action="append", help=text)
     others.add_argument("--print-config", action="store_true", help="print all values as YAML, and do nothing")
     if command.as_json is not None:
         others.add_argument("--json", action="store_true", help="print the result as JSON on the last line")
@@ -273,25 +278,6 @@ def _metavar(annotation) -> str:
     return next((names[member] for member in members if member in names), "JSON")
 
 
-def read_config(path: str) -> dict[str, Any]:
-    """The values of a configuration file, YAML or JSON."""
-    import yaml
-
-    class Loader(yaml.SafeLoader):
-        """YAML 1.1 takes 1e-4 for a word, JSON and people for a number."""
-
-    Loader.add_implicit_resolver(
-        "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), "-+0123456789"
-    )
-    try:
-        values = yaml.load(pathlib.Path(path).read_text("utf-8"), Loader)
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"--config {path}: expected YAML or JSON. Received: {' '.join(str(error).split())}") from None
-    if not isinstance(values, dict):
-        raise ValueError(f"--config {path}: expected names with values. Received: {values!r}")
-    return values
-
-
 def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[str, Any], argparse.Namespace]:
     """The arguments of the verb that the words of a command line mean, and the parsed words.
 
@@ -302,7 +288,7 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
     if "beam_flags" in parameters and "--" in argv:
         end = list(argv).index("--")
         argv, beam_flags = argv[:end], list(argv[end + 1 :])
-    config = _config_of(argv)
+    config = _config_of(command, argv)
     task_class, argv = None, list(argv)
     if command.tasks is not None:
         if config.get("task") is None:
@@ -332,11 +318,11 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
     try:
         values = grouped(command.verb, values)
     except TypeError as error:
-        raise ValueError(f"--config {words.config}: {error}") from None
+        raise ValueError(f"--config {' '.join(words.config)}: {error}") from None
     if task_class is not None:
         fields = values.get("task", {})
         if unknown := sorted(set(fields) - set(inspect.signature(task_class).parameters)):
-            raise ValueError(f"--config {words.config}: {task_class.__name__} has no field `{unknown[0]}`")
+            raise ValueError(f"--config {' '.join(words.config)}: {task_class.__name__} has no field `{unknown[0]}`")
         values["task"] = fields if command.partial_task and isinstance(task_class, type) else task_class(**fields)
     for name, parameter in parameters.items():
         if parameter.default is REQUIRED and name not in values and parameter.kind is not parameter.VAR_KEYWORD:
@@ -348,11 +334,16 @@ def parse_call(prog: str, command: Command, argv: Sequence[str]) -> tuple[dict[s
     return values, words
 
 
-def _config_of(argv: Sequence[str]) -> dict[str, Any]:
-    reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    reader.add_argument("--config")
-    path = reader.parse_known_args(argv)[0].config
-    return {} if path is None else read_config(path)
+def _config_of(command: Command, argv: Sequence[str]) -> dict[str, Any]:
+    """The values of all configuration files of a command line; a later one overrides an earlier one."""
+    reader = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
+    reader.add_argument("--config", action="append", default=[])
+    config = {}
+    with contextlib.suppress(argparse.ArgumentError):  # a flag without a file, which the command's parser refuses
+        for name in reader.parse_known_args(argv)[0].config:
+            preset = command.presets and command.presets / f"{name}.yaml"
+            config |= read_config(preset if preset and preset.is_file() else name)
+    return config
 
 
 def _choose_task(prog: str, command: Command, argv: list[str], config: Mapping):

@@ -11,6 +11,7 @@ import functools
 import inspect
 import numbers
 import os
+import pathlib
 import re
 import types
 import typing
@@ -316,6 +317,25 @@ def into_groups(owner: str, signature: inspect.Signature, given: Mapping[str, An
             raise TypeError(f"{owner}: `{name}` has no field `{unknown[0]}`")
         arguments[name] = dataclasses.replace(arguments.get(name, groups[name]), **values)
     return arguments
+
+
+def read_config(path: PathLike) -> dict[str, Any]:
+    """The values of a configuration file, YAML or JSON, such as a run's settings.json: by the names of flags."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """YAML 1.1 takes 1e-4 for a word, JSON and people for a number."""
+
+    Loader.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), "-+0123456789"
+    )
+    try:
+        values = yaml.load(pathlib.Path(path).read_text("utf-8"), Loader)
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ValueError(f"--config {path}: expected YAML or JSON. Received: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"--config {path}: expected names with values. Received: {values!r}")
+    return values
 
 
 def option_help(documented: Any) -> dict[str, str]:

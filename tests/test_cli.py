@@ -10,9 +10,9 @@ import pytest
 from helpers.run_python import assert_imports_none
 from helpers.wrong_values import wrong_inputs
 
-from kbert.cli import Command, execute, make_parser, parse_call, read_config
+from kbert.cli import Command, execute, make_parser, parse_call
 from kbert.errors import UserError, internal_errors
-from kbert.options import NOT_RECORDED, Count, Machine, NonzeroFraction, Options, PathLike, Peak
+from kbert.options import NOT_RECORDED, Count, Machine, NonzeroFraction, Options, PathLike, Peak, read_config
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -176,6 +176,25 @@ def test_a_configuration_file_has_the_values_of_flags(tmp_path, capsys):
     path.write_text(capsys.readouterr().out)
     again = parse("--config", str(path))
     assert (again["learning_rate"], again["machine"].logical_cpus, again["keep"]) == (0.5, 2, "best")
+
+
+def test_presets_are_configuration_files_and_a_later_one_overrides_an_earlier_one(tmp_path, capsys):
+    (tmp_path / "small.yaml").write_text("steps: 5\nrate: 0.5\n")
+    (tmp_path / "run.json").write_text('{"steps": 7}')
+    command = dataclasses.replace(TRAIN, presets=tmp_path)
+    configs = ["--config", "small", "--config", str(tmp_path / "run.json")]
+    values = parse("a", *configs, "--learning-rate", "0.1", command=command)
+    assert values == {"corpus": ["a"], "steps": 7, "masking": Masking(rate=0.5), "learning_rate": 0.1}
+    with pytest.raises(FileNotFoundError):
+        parse("a", "--config", "smalll", command=command)
+    for words, shown in (
+        (["--help"], "an earlier one; or small"),
+        (["a", "--config"], "--config expected one argument"),
+    ):
+        with pytest.raises(SystemExit):
+            parse(*words, command=command)
+        out = capsys.readouterr()
+        assert shown in " ".join((out.out + out.err).split())
 
 
 def test_some_fields_of_a_task_are_a_configuration(tmp_path, capsys):

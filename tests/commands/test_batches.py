@@ -99,7 +99,7 @@ SIZES = {"steps": 1, "batch_size": 2, "sequence_length": 64, "evaluation_batches
 
 def test_masks_and_packing_are_those_of_kbert_pretrain(records, tmp_path, monkeypatch):  # noqa: F811
     given = {}
-    monkeypatch.setattr(corpus_data, "packing_pays", lambda *_, **options: given.update(options) or False)
+    monkeypatch.setattr(corpus_data, "packing_pays", lambda settings, *_: given.update(vars(settings)) or False)
     rates = {"mask_rate": 0.3, "random_next_rate": 0.25}
     manifest = write_batches(records, tmp_path / "batches", **SIZES, **rates)
     assert given.items() >= rates.items()

@@ -2,6 +2,7 @@
 
 import functools
 import gzip
+import importlib
 import json
 import sys
 
@@ -12,9 +13,10 @@ from helpers.tiny_corpus import make_documents, make_tokenizer, write_lines
 from kbert.corpus.documents import read_documents
 from kbert.corpus.records import Records
 from kbert.corpus.write_records import write_records
-from kbert.pretraining.run import run_preparing
 from kbert.text.tokenizer import BertTokenizer
 from kbert.text.vocabulary import write_vocabulary
+
+statistics_module = importlib.import_module("kbert.pretraining.dataset_statistics")  # its name means the function
 
 
 @pytest.fixture
@@ -26,8 +28,8 @@ def arguments(tmp_path):
 
 
 def test_prepares(arguments, tmp_path, capsys, monkeypatch):
-    statistics = functools.partial(run_preparing.dataset_statistics, batches=20)
-    monkeypatch.setattr(run_preparing, "dataset_statistics", statistics)
+    statistics = functools.partial(statistics_module.dataset_statistics, batches=20)
+    monkeypatch.setattr(statistics_module, "dataset_statistics", statistics)
     run_kbert("records", *arguments, "--held-out", 0.1, "--shard-tokens", 500, "--json")
     printed = capsys.readouterr().out
     records = Records(tmp_path / "records")
@@ -42,7 +44,7 @@ def test_prepares(arguments, tmp_path, capsys, monkeypatch):
     assert settings["held_out"] == 0.1 and settings["shard_tokens"] == 500
     with pytest.raises(SystemExit, match="overwrite"):
         run_kbert("records", *arguments, "--held-out", 0.1, "--shard-tokens", 500)
-    monkeypatch.setattr(run_preparing, "dataset_statistics", lambda *_: metrics["data"])  # once is enough
+    monkeypatch.setattr(statistics_module, "dataset_statistics", lambda *_: metrics["data"])  # once is enough
     run_kbert("records", *arguments, "--held-out", 0.0, "--overwrite")
     assert not Records(tmp_path / "records").held_out
     data = [tmp_path / "records", "--output", tmp_path / "run", "--steps", 2]

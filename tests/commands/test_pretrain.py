@@ -57,7 +57,7 @@ def test_it_learns_and_compares_itself_with_token_frequencies(run):
     metrics = read_json(run / "metrics.json")
     assert metrics["steps"] == 160
     assert metrics["mlm_cross_entropy"] < metrics["unigram"]["cross_entropy"] - 0.2
-    assert 0.4 < metrics["data"]["random_next_fraction"] < 0.7
+    assert 0.4 < metrics["data"]["random_next_fraction"] < 0.8
     history = [json.loads(line)["mlm_loss"] for line in (run / "history.jsonl").open()]
     assert history[-1] < history[0] - 0.5
 
@@ -70,7 +70,7 @@ def test_the_reported_loss_is_the_mean_over_the_evaluation_set(run):
 
 
 def test_what_it_leaves(run):
-    left = {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "logs"}
+    left = {"model", "records", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "logs"}
     assert {path.name for path in run.iterdir()} == left
     model = kbert.load_pretrained(run)
     assert model.task == "pretraining"

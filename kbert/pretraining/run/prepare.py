@@ -1,18 +1,23 @@
-"""What is made of a corpus before a pre-training: records, and batches as files. `run_preparing` does the work."""
+"""What is made of a corpus before a pre-training: records, and batches as files."""
 
-from typing import Annotated, Any
+import itertools
+import logging
+import os
+import pathlib
+from typing import TYPE_CHECKING, Annotated, Any
 
-from kbert.options import PASSING, CorpusFormat, Count, FractionBelowOne, Natural, PathLike, verb
-from kbert.pretraining.run.pretrain import Masking, Objective, Rows
+from kbert.options import NOT_RECORDED, CorpusFormat, Count, FractionBelowOne, Natural, PathLike, checked, verb
+from kbert.pretraining.run.pretrain import Masking, Objective, Rows, pretrain
+
+if TYPE_CHECKING:
+    from kbert.text.tokenizer import BertTokenizer
 
 
-def _prepare_records(asked):
-    from kbert.pretraining.run.run_preparing import run_prepare_records  # not above: it loads TensorFlow
-
-    return run_prepare_records(asked)
+_LOGGER = logging.getLogger("kbert")
+_PARTS = ("inputs", "labels", "weights")
 
 
-@verb(_prepare_records)
+@checked
 def prepare_records(
     corpus: list[PathLike] | PathLike,
     vocabulary: PathLike,
@@ -64,15 +69,151 @@ def prepare_records(
 
         kbert.pretraining.prepare_records("wiki/*.gz", "vocab.txt", "records")
     """
+    from kbert.checks import check_integers
+    from kbert.corpus.corpus_files import find_files
+    from kbert.corpus.documents import iterate_documents
+    from kbert.corpus.held_out import check_held_out
+    from kbert.corpus.write_records import SHARED, checked_division, write_records
+    from kbert.corpus.write_records_with_beam import write_records_with_beam
+    from kbert.pretraining.dataset import pretraining_dataset
+    from kbert.pretraining.dataset_statistics import dataset_statistics
+    from kbert.text.tokenizer import warn_of_unknown
+    from kbert.training.run_directory import open_run
+    from kbert.weights.source import local_source
+
+    if runner is None and (beam_flags or shared):
+        raise ValueError("prepare_records: `shared` and `beam_flags` need `runner`. Received: no runner")
+    check_integers("prepare_records", 5, sequence_length=sequence_length)
+    division = checked_division("prepare_records", shard_tokens, shuffle_shards, held_out, seed)
+    reading = {"format": format, "language": language}
+    output = pathlib.Path(output)
+    files = find_files(corpus, output=output)
+    tokenizer = _tokenizer(vocabulary, lowercase)
+    next(iterate_documents(files, **reading))  # after an empty corpus no files remain
+    if held_out:  # which pre-training, but no other reader of records needs
+        check_held_out(iterate_documents(files, **reading), held_out)
+
+    settings = {
+        "corpus": [os.fspath(file) for file in files],
+        "vocabulary": os.fspath(vocabulary),
+        "lowercase": lowercase,
+        **reading,
+        "sequence_length": sequence_length,
+        **division,
+    }
+    inputs = {"corpus": files, "vocabulary": local_source(vocabulary) or vocabulary}
+    run = open_run(output, settings, overwrite, inputs=inputs, recipe="kbert records")
+    options = {**division, "settings": {"corpus": [[path, os.path.getsize(path)] for path in files], **reading}}
+    try:
+        if runner is None:
+            records = write_records(iterate_documents(files, **reading), tokenizer, output, **options)
+        else:
+            beam = {"runner": runner, "beam_flags": list(beam_flags), "shared": shared}
+            records = write_records_with_beam(files, tokenizer, output, **beam, **reading, **options)
+    except Exception:  # a corpus that cannot be read leaves nothing but what it can resume from
+        if not any(output.glob("train-*")) and not any(output.glob(f"{SHARED}/*/file-*.documents")):
+            run.discard()
+        raise
+
+    metrics = {**records.manifest["counts"], "shards": len(records.training), "held_out_shards": len(records.held_out)}
+    dataset = pretraining_dataset(records, tokenizer, batch_size=32, sequence_length=sequence_length)
+    metrics["data"] = dataset_statistics(dataset, tokenizer)
+    warn_of_unknown(metrics["data"]["unknown_fraction"], "the corpus")
+    run.finish(metrics)
+    return metrics | {"sequence_length": sequence_length}
 
 
-def _write_batches(asked):
-    from kbert.pretraining.run.run_preparing import run_write_batches  # not above: it loads TensorFlow
+def _tokenizer(vocabulary: PathLike, lowercase: bool) -> "BertTokenizer":
+    """That of a file, or of a model, with all of its settings."""
+    from kbert.text.tokenizer import BertTokenizer  # not above: they load TensorFlow
+    from kbert.weights.source import open_checkpoint
 
-    return run_write_batches(asked)
+    path = pathlib.Path(vocabulary)
+    if path.is_file() or path.suffix == ".txt":
+        return BertTokenizer(path, lowercase=lowercase)
+    if not lowercase:
+        raise ValueError(
+            "prepare_records: `lowercase` goes with a `vocabulary` file: a model has a setting of its own. "
+            f"Received: lowercase=False and {vocabulary}"
+        )
+    stored = open_checkpoint(vocabulary)
+    if stored.vocabulary is None:
+        raise ValueError(f"prepare_records: expected a model with its vocabulary. Received: {vocabulary} without one")
+    return BertTokenizer(stored.vocabulary, **stored.settings.tokenizer)
 
 
-@verb(_write_batches)
+def _run_write_batches(asked):
+    from kbert.files import check_directory_is_free
+    from kbert.locks import locked_output
+    from kbert.pretraining.run.stored_batches import MANIFEST, VOCABULARY  # not above: it loads Keras
+
+    files = (MANIFEST, VOCABULARY, "train-*.npz", "evaluation-*.npz")
+    check_directory_is_free(asked.output, files, asked.overwrite)
+    with locked_output(asked.output):
+        return _write_batches(asked, files)
+
+
+def _write_batches(asked, files):
+    # Not above: they load TensorFlow.
+    from kbert.corpus.records import Records
+    from kbert.errors import reading_errors
+    from kbert.files import check_directory_is_free, to_json, write_directory
+    from kbert.pretraining.run.corpus_data import CorpusData
+    from kbert.pretraining.run.pretraining_settings import PretrainingSettings
+    from kbert.pretraining.run.stored_batches import FORMAT, MANIFEST, VOCABULARY
+    from kbert.text.vocabulary import write_vocabulary
+
+    records = Records(asked.records)
+    options = {"masking": asked.masking, "objective": asked.objective, "rows": asked.rows, "seed": asked.seed}
+    options |= {"steps": asked.steps, "batch_size": asked.batch_size, "sequence_length": asked.sequence_length}
+    settings = PretrainingSettings(pretrain.arguments(asked.records, **options), records.directory)
+    if settings.left_to_right:
+        raise ValueError(
+            "write_batches: expected masked tokens, as only bidirectional models are trained on batches. "
+            "Received: left_to_right=True. Train such a model on the records themselves"
+        )
+    data = CorpusData(settings)
+    data.take_tokenizer(records.tokenizer())
+    data.choose_packing()
+    settings = data.settings
+    [stage] = settings.stages()
+    training = data.batches(stage, batches=asked.steps)
+    evaluation = data.batches(stage, evaluation=True, batches=settings.evaluation_batches)
+    manifest = {
+        "format": FORMAT,
+        "steps": asked.steps,
+        "batch_size": asked.batch_size,
+        "sequence_length": asked.sequence_length,
+        "seed": asked.seed,
+        **asked.masking.to_json(),
+        **asked.objective.to_json(),
+        "fill_rows": asked.rows.fill_rows,
+        "max_predictions": stage.max_predictions,
+        "packed": settings.packed,
+        "num_parts": settings.num_parts if settings.packed else None,
+        "vocabulary_size": data.tokenizer.vocabulary_size,
+        "tokenizer": data.tokenizer_settings,
+        "records_sha256": records.manifest["sha256"],
+        "arrays": {
+            name: {"shape": list(spec.shape), "dtype": spec.dtype.name}
+            for name, spec in _flat(training.element_spec).items()
+        },
+    }
+
+    def write(partial):
+        manifest["files"] = []
+        for kind, dataset in (("train", training), ("evaluation", evaluation)):
+            with reading_errors():
+                _write_files(partial, kind, dataset.as_numpy_iterator(), asked.batches_per_file, manifest["files"])
+        write_vocabulary(partial / VOCABULARY, data.vocabulary)
+        (partial / MANIFEST).write_text(to_json(manifest), encoding="utf-8")
+        check_directory_is_free(asked.output, files, asked.overwrite)  # another program may have written there
+
+    write_directory(asked.output, write)
+    return manifest
+
+
+@verb(_run_write_batches)
 def write_batches(
     records: PathLike,
     output: PathLike,
@@ -85,7 +226,7 @@ def write_batches(
     rows: Rows = Rows(),
     batches_per_file: Count = 100,
     seed: Natural = 0,
-    overwrite: Annotated[bool, PASSING] = False,
+    overwrite: Annotated[bool, NOT_RECORDED] = False,
 ) -> dict[str, Any]:
     """Writes the batches of a pre-training as NumPy files, for GPU machines that have JAX but not TensorFlow.
 
@@ -112,3 +253,36 @@ def write_batches(
 
         kbert.pretraining.write_batches("records", "batches", steps=10_000, whole_word=True)
     """
+
+
+def _write_files(directory, kind, batches, batches_per_file, files):
+    import numpy as np  # not above: the command line does without
+
+    from kbert.files import sha256
+
+    for number in itertools.count():
+        of_file = [_flat(batch) for batch in itertools.islice(batches, batches_per_file)]
+        if not of_file:
+            return
+        path = pathlib.Path(directory) / f"{kind}-{number:05d}.npz"
+        np.savez(path, **{name: _small(np.stack([batch[name] for batch in of_file])) for name in of_file[0]})
+        size = path.stat().st_size
+        files.append({"name": path.name, "kind": kind, "batches": len(of_file), "bytes": size, "sha256": sha256(path)})
+        _LOGGER.info("%s: %s batches", path.name, len(of_file))
+
+
+def _flat(batch):
+    return {
+        f"{part}/{name}": value for part, columns in zip(_PARTS, batch, strict=True) for name, value in columns.items()
+    }
+
+
+def _small(values):
+    """Token ids and positions in two bytes where they fit; weights of 0 and 1 in one."""
+    import numpy as np
+
+    for dtype in ("uint8", "uint16"):
+        small = values.astype(dtype) if values.dtype.kind in "if" and values.min() >= 0 else values
+        if np.array_equal(small, values):
+            return small
+    return values

@@ -1,6 +1,5 @@
 """What an installed wheel must be able to do without the checkout: import, tokenise, build, predict, serve, export."""
 
-import importlib.metadata
 import os
 import pathlib
 import subprocess
@@ -20,9 +19,9 @@ for name in kbert.__all__:
     getattr(kbert, name)
 
 import tensorflow as tf  # noqa: E402
-from werkzeug.test import Client  # noqa: E402
 
-from kbert.inspection.playground import PlaygroundApp  # noqa: E402
+from kbert.inspection.playground.answers import ask  # noqa: E402
+from kbert.inspection.playground.models import named_models  # noqa: E402
 
 words = ["a", "charming", "mess", "journey", "##s", "."]
 tokenizer = kbert.BertTokenizer(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words])
@@ -35,10 +34,10 @@ with tempfile.TemporaryDirectory() as directory:
     kbert.save_pretrained(pipeline, f"{directory}/saved")
     loaded = kbert.build_pipeline(kbert.load_pretrained(f"{directory}/saved"))
     assert loaded.predict(["A charming journey.", "a mess"], verbose=0)["label"].tolist() == expected
-    page = Client(PlaygroundApp([f"{directory}/saved"]))
-    assert {page.get(f"/{name}").status_code for name in ("", "index.js", "style.css")} == {200}
-    question = {"model": "saved", "text": "A charming journey."}
-    assert page.post("/api/classification", json=question).json["label"] == expected[0]
+    (shown,) = named_models([f"{directory}/saved"]).values()
+    assert ask(shown.pipeline, ["A charming journey."])["label"] == expected[0]
+    for style in ("playground/style.css", "analysis/report.css"):
+        assert (package / "inspection" / style).is_file(), f"the wheel lacks {style}"
     exported = kbert.export(loaded, f"{directory}/exported")
     kbert.audit(exported).require_clean()
     serve = tf.saved_model.load(str(exported)).signatures["serving_default"]
@@ -65,6 +64,4 @@ with tempfile.TemporaryDirectory() as directory:  # the command: a fine-tuning, 
         assert done.returncode == 0, f"kbert {command}: {done.stdout}{done.stderr}"
     assert len(pathlib.Path(directory, "answers.csv").read_text().splitlines()) == 9
     assert pathlib.Path(directory, "exported/1/saved_model.pb").is_file()
-(tab,) = importlib.metadata.entry_points(group="tensorboard_plugins", name="kbert")
-assert tab.load().__name__ == "PlaygroundLoader"
 print(f"The wheel works: kbert {kbert.__version__} from {package}, imported in {seconds:.2f} s")

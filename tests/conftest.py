@@ -171,8 +171,7 @@ _TOGETHER = (  # folders and files that run in one process, as they share
         "tests/test_pages.py",
     ),
     ("tests/pretraining/run/",),  # graphs of datasets
-    ("tests/inspection/playground/",),  # models in memory
-    ("tests/inspection/browser/",),  # a browser
+    ("tests/inspection/playground/",),  # a browser, and models in memory
 )
 _FIRST = [
     f"tests/{room}/"

@@ -1,9 +1,10 @@
 """Makes the pictures of the pages, and the runs that they show, with Chromium.
 
     python docs/maintainers/make_screenshots.py --encoder all-MiniLM-L6-v2 --data data
-    python docs/maintainers/make_screenshots.py --only masking attention
+    python docs/maintainers/make_screenshots.py --only playground_masking playground_attention
 
-It needs the extra "browser" (pip install -e ".[browser]"; Debian: chromium-driver). --data holds GLUE's, CoNLL's and
+It needs the extra "browser" (pip install -e ".[browser]"; Debian: chromium-driver). The playground's pictures show the
+models of saved_models and need nothing else. --data holds GLUE's, CoNLL's and
 SQuAD's files in the folders glue, conll2003 and squad. --runs has a pre-training, tiny (docs/pretraining.md); of the
 other runs, which take minutes each, those that the pictures show and that are not there are made. screenshots/ has a
 file for each kind of picture.
@@ -29,7 +30,7 @@ def main():
     add("--data", default=ROOT / "data", type=pathlib.Path, metavar="DIR", help="real data")
     add("--only", nargs="+", default=names, choices=names, metavar="NAME", help=f"of {', '.join(names)}")
     args = parser.parse_args()
-    if not (args.runs / "tiny/model").is_dir():
+    if set(args.only) - set(playground.PICTURES) and not (args.runs / "tiny/model").is_dir():
         parser.error(f"expected a finished pre-training. Received: --runs {args.runs}, without tiny/model")
     shown = [kind.PICTURES[name] for kind in KINDS for name in kind.PICTURES if name in args.only]
     make_runs(args.runs, args.encoder, args.data, runs_of(*shown))

@@ -110,7 +110,7 @@ def inspect(
         max_words: the maximum number of words or texts to read from a file.
         compare: another model, such as the one before fine-tuning, to whose layers those of this one are compared.
         corpus, records: text files, or records, whose most frequent tokens the projector shows.
-        output: directory for report.html, figures.json and pictures/.
+        output: directory for report.html and figures.json.
         log_dir: directory of TensorBoard logs, to which the run "inspection" is added, with the projector.
         sequence_length: tokens of a text.
         seed: determines the labels of the control tasks.
@@ -166,23 +166,31 @@ def report_inspection(result: Mapping[str, Any]) -> None:
 
 @checked
 def playground(
-    models: Sequence[str] = (), *, vocabulary: PathLike | None = None, port: Natural = 6007, host: str = "127.0.0.1"
+    models: Sequence[str] = (), *, host: str = "127.0.0.1", port: Natural = 6007, share: bool = False
 ) -> None:
-    """Serves the playground: BERT's masking, next sentences and input, attention and answers of models, in a browser.
+    """Serves the playground: masking, next sentences, input rows, attention and answers of models, in a browser.
 
     Args:
-        models: to try.
-        vocabulary: a vocab.txt for the views that need no model; None: one learned from Python's documentation.
-        port: 0: any free one.
-        host: the address to serve; whoever can reach it can query the models. The default is only this machine.
+        models: models to show, such as saved_models/kbert-tiny. SavedModels only answer questions.
+        host: address to listen on. The default is reachable from this machine only.
+        port: 0 takes the first free one from 7860 on.
+        share: whether Gradio opens a public link, through its own servers, to whoever knows the address.
     """
-    from kbert.inspection.playground import PlaygroundApp, PlaygroundServer
+    from kbert.training.hardware import processor_only
 
-    app = PlaygroundApp(list(models), vocabulary=vocabulary, host=host)
-    app.api.models.check()
-    server = PlaygroundServer(app, host, port)
-    print(f"The playground is at {server.address} until you press Ctrl-C.", flush=True)
-    server.serve()
+    processor_only()  # a training beside this may need the accelerator
+    from kbert.inspection.playground.models import named_models
+
+    try:
+        from kbert.inspection.playground.app import serve
+    except ModuleNotFoundError as error:
+        if error.name != "gradio":
+            raise
+        message = 'The playground needs gradio: pip install "gradio>=6.31,<7", which the extra `playground` installs'
+        raise ImportError(message, name="gradio") from error
+    page = serve(named_models(models), host, port, share)
+    print(f"The playground is at {page.share_url or page.local_url} until you press Ctrl-C.", flush=True)
+    page.block_thread()
 
 
 COMMANDS = {

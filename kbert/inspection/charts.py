@@ -5,13 +5,9 @@ Shapes: A heads, S sequence, r rows, c columns. Every picture is uint8 [height, 
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike
-
-if TYPE_CHECKING:
-    from kbert.inspection.examples.prediction_views import Calibration
 
 # Okabe and Ito's colours, which colour-blind people tell apart; charts also differ in marks or places.
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"
@@ -157,18 +153,21 @@ def confusion_picture(counts: np.ndarray, names: Sequence[str], title: str) -> n
 
 
 def reliability_picture(
-    calibration: "Calibration", title: str, of: str = "the predicted label", fraction: str = "accuracy"
+    counts: np.ndarray,
+    confidence: np.ndarray,
+    accuracy: np.ndarray,
+    title: str,
+    of: str = "the predicted label",
+    fraction: str = "accuracy",
 ) -> np.ndarray:
     """The reliability diagram: accuracy as bars, the gap to the confidence as a line, the counts below.
 
-    `calibration` has ``counts``, ``confidence`` and ``accuracy`` of bins of equal width. `of` names whose probability
-    it is, `fraction` what the bars show.
+    The arrays are of bins of equal width. `of` names whose probability it is, `fraction` what the bars show.
     """
-    bins = len(calibration.counts)
-    used = np.flatnonzero(calibration.counts)
+    bins = len(counts)
+    used = np.flatnonzero(counts)
     middles = (used + 0.5) / bins
-    confidence = calibration.confidence[used]
-    accuracy = calibration.accuracy[used]
+    confidence, accuracy = confidence[used], accuracy[used]
 
     def draw(figure):
         above, below = figure.subplots(2, 1, sharex=True, height_ratios=(4, 1))
@@ -180,7 +179,7 @@ def reliability_picture(
         above.set(xlim=(0, 1), ylim=(0, 1), ylabel=fraction)
         above.grid(axis="y")
         above.yaxis.set_major_formatter(_as_percent)
-        below.bar(middles, calibration.counts[used], 0.84 / bins, color=BLUE, alpha=0.45)
+        below.bar(middles, counts[used], 0.84 / bins, color=BLUE, alpha=0.45)
         below.set(ylabel="examples", xlabel=f"probability of {of}")
         below.xaxis.set_major_formatter(_as_percent)
         figure.legend(loc="outside right upper", frameon=False)

@@ -76,8 +76,8 @@ def inspect(
         counts: how often each token of the vocabulary occurs, ints [V] (`kbert.pretraining.token_counts`). The
             projector then has the most frequent tokens, with their frequencies.
         log_dir: TensorBoard's log directory, to which the run ``inspection`` is added.
-        directory: for ``report.html``, ``figures.json`` and ``pictures/``. Here and in TensorBoard there are pictures
-            of attention for the first two texts and of attributions for the first 16. The report shows all.
+        directory: for ``report.html`` and ``figures.json``. The report and TensorBoard show pictures of attention for
+            the first two texts and of attributions for the first 16.
         overwrite: whether an inspection that is in `directory` may be replaced.
         name: of the model in headings. None: its directory, or its class.
         sequence_length: tokens of a text or window, at most the encoder's.

@@ -49,7 +49,6 @@ class Encoder(Task):
     answer_names = {"embedding": "EmbeddingAnswers"}
     is_finetuned = False
     stands_on_encoder = False
-    playground_views = ()
 
     def parts(
         self, model: "BertModel", tokenizer: "BertTokenizer", sequence_length: int

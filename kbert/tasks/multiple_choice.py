@@ -238,7 +238,6 @@ class MultipleChoice(Task):
     signature = "choose"
     reading = ("prompt", "choices", "label", "format")
     heads = ("multiple_choice_head",)
-    playground_views = ()
     lists = ("metrics", "choices")
 
     def __post_init__(self):

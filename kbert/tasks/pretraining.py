@@ -43,7 +43,6 @@ class MaskedLm(Task):
     answer_names = {"tokens": "FillMaskAnswers"}
     is_finetuned = False
     heads = ("masked_lm_head",)
-    playground_views = ("fill_mask",)
     model_arguments = {"masked_lm": True, "next_sentence": False}
 
     @classmethod
@@ -178,7 +177,6 @@ class NextSentence(Task):
     signature = "next_sentence"
     is_finetuned = False
     heads = ("next_sentence_head",)
-    playground_views = ()  # its view is there for every model
     model_arguments = {"masked_lm": False, "next_sentence": True}
 
     def parts(

@@ -98,7 +98,6 @@ class Similarity(Task):
     answer_names = {"embedding": "SentenceEmbeddings"}
     signature = "embed"
     even_batches = True
-    playground_views = ()
     reading = ("text", "text_pair", "negative", "label", "score_range")
 
     def __post_init__(self):

@@ -173,8 +173,6 @@ class Task:
         model_arguments: arguments of the model's class for this task.
         stands_on_encoder: whether the model is a head on a `kbert.BertEncoder` (all are, except the encoder itself).
         default_length: tokens of a text by default.
-        playground_views: the views of the playground that show its answers. "classification" shows what it does not
-            know as it is.
         labels: a field of tasks with labels: the names of the logits, in their order. None: not known, or none.
         thresholds: a field of tasks with several labels a text. None: 0.5 each.
         metrics: a field: names of its official metrics. The first one chooses the best epoch.
@@ -207,7 +205,6 @@ class Task:
     model_arguments: ClassVar[Mapping[str, Any]] = {}
     stands_on_encoder: ClassVar[bool] = True
     default_length: ClassVar[int] = DEFAULT_SEQUENCE_LENGTH
-    playground_views: ClassVar[tuple[str, ...]] = ("classification",)
     even_batches: ClassVar[bool] = False
     lower_is_better: ClassVar[tuple[str, ...]] = ()
     nested_columns: ClassVar[Sequence[str]] = ()

@@ -10,7 +10,7 @@ from helpers.run_eagerly import run_eagerly
 
 import kbert
 from kbert.files import read_json, write_json
-from kbert.inspection.playground.sources import ModelSource
+from kbert.inspection.playground.models import Model
 from kbert.serving.exported_pipeline import ExportedPipeline
 
 pytestmark = pytest.mark.slow  # of a script that runs once for each model; what it wrote: test_shipped_models.py
@@ -67,8 +67,7 @@ def test_it_is_loaded_by_its_folder_and_answers_as_exported(shipped):
 
 
 def test_the_playground_takes_the_model_not_the_export(shipped):
-    assert not ModelSource("toy", str(shipped)).is_saved_model
-    assert ModelSource("toy", str(shipped / "1")).is_saved_model
+    assert not Model(shipped).is_saved_model and Model(shipped / "1").is_saved_model
 
 
 def test_the_card(home, shipped):

@@ -69,7 +69,7 @@ COMMANDS = {  # sound ones; names in angle brackets are paths of `home`, those o
     "glue_submission": ("--directory", "<glue>", "--constant", "SST-2", "--output", "<new>"),
     "gpu_rows": ("<records>", "--output", "<new>"),
     "inspect": ("--source", "<init>", "--output", "<new>", "--data", "<tags.conll>", "--dev", "<tags.conll>"),
-    "playground": ("<init>", "--vocabulary", "<vocab.txt>"),
+    "playground": ("<init>",),
     "predict": ("--source", "<classifier>", "--input", "<texts.txt>", "--output", "<new.jsonl>"),
     "pretrain": ("<corpus.txt>", "--vocabulary", "<vocab.txt>", "--output", "<new>", *SHORT, "--held-out", 0.2),
     "pretrain_with_fit": (

@@ -49,14 +49,6 @@ class Browser:
         self.hosts = set()  # that pages have asked anything of
         driver.set_window_size(1280, 900)
 
-    def open(self, url, settle=True):
-        """Goes to a page of kbert and waits until it is built, and, if it shall settle, has its first answers."""
-        self.driver.get("about:blank")  # another fragment of the same page would load nothing
-        self.driver.get(url)
-        self.wait(lambda: self.js("return document.documentElement.dataset.ready === 'yes'"))
-        if settle:
-            self.settle()
-
     def wait(self, condition):
         """What the condition returns once that is true; AssertionError if it takes too long."""
         end = time.monotonic() + WAIT
@@ -65,9 +57,14 @@ class Browser:
             time.sleep(0.03)
         return found
 
-    def settle(self):
-        """Waits until the open view has all its answers."""
-        self.wait(lambda: self.js("return document.querySelector('.view')?.dataset.state === 'done'"))
+    def rest(self):
+        """Waits until the page has been the same for a second."""
+        seen, since = None, time.monotonic()
+        while time.monotonic() < since + 1:
+            now = self.js("return document.body.innerHTML")
+            if now != seen:
+                seen, since = now, time.monotonic()
+            time.sleep(0.1)
 
     def js(self, script, *arguments):
         return self.driver.execute_script(script, *arguments)
@@ -82,11 +79,6 @@ class Browser:
         """What the elements say, hidden or not, as it was put into them."""
         return self.js("return [...document.querySelectorAll(arguments[0])].map((one) => one.textContent)", css)
 
-    def view(self, name):
-        """Opens a view by its tab."""
-        self.one(f"[data-tab={name}]").click()
-        self.settle()
-
     def press(self, *keys):
         """Keys, sent to what has the focus; names as those of selenium's Keys."""
         from selenium.webdriver.common.keys import Keys
@@ -97,16 +89,6 @@ class Browser:
         """Replaces what a box, or the one with this selector, holds, in one go as the clipboard does."""
         self.js("arguments[0].focus(); arguments[0].select()", self.one(box) if isinstance(box, str) else box)
         self.driver.execute_cdp_cmd("Input.insertText", {"text": text})
-
-    def type(self, css, text):
-        """As `put`, and waits for the answers."""
-        self.put(css, text)
-        self.settle()
-
-    def point_at(self, node):
-        from selenium.webdriver import ActionChains
-
-        ActionChains(self.driver).move_to_element(node).perform()
 
     @contextlib.contextmanager
     def emulating(self, scheme="light", width=None):

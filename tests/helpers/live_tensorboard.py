@@ -37,14 +37,9 @@ class LiveTensorBoard:
 
 
 @contextlib.contextmanager
-def live_tensorboard(log_dir, plugins=()):
-    """A TensorBoard that has read all of `log_dir`, once; what is written later it does not see.
-
-    Args:
-        log_dir: path.
-        plugins: further plugins, beside those of TensorBoard and of installed packages.
-    """
-    board = program.TensorBoard(plugins=list(dict.fromkeys([*default.get_plugins(), *plugins])))
+def live_tensorboard(log_dir):
+    """A TensorBoard that has read all of `log_dir`, once; what is written later it does not see."""
+    board = program.TensorBoard(plugins=default.get_plugins())
     once = {"load_fast": "false", "reload_interval": 0, "reload_task": "blocking"}
     board.configure(logdir=str(log_dir), port=0, host="127.0.0.1", **once)
     server = board._make_server()  # `launch` gives the address alone, and the server would run for ever

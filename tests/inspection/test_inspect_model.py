@@ -13,6 +13,7 @@ from helpers.wrong_values import wrong_values
 
 import kbert
 from kbert.inspection.analysis.labelled_data import labelled_data
+from kbert.inspection.analysis.report import pictures
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.tagging.readers import TaggedText
 
@@ -88,16 +89,10 @@ def test_a_model_is_like_itself(pipeline):
 
 def test_the_files(found, place):
     files = place / "files"
-    assert sorted(path.name for path in files.iterdir()) == ["figures.json", "pictures", "report.html"]
+    assert sorted(path.name for path in files.iterdir()) == ["figures.json", "report.html"]
     figures = json.loads((files / "figures.json").read_text("utf-8"))
     assert figures == json.loads(json.dumps(found.to_dict()))
     assert "the film is good" in (files / "report.html").read_text("utf-8")
-    from PIL import Image
-
-    names = {path.name for path in (files / "pictures").iterdir()}
-    assert {"attention-text-1-layer-2.png", "probes-pos.png", "similarity-cka.png", "heads-to-sep.png"} <= names
-    with Image.open(files / "pictures/probes-pos.png") as picture:
-        assert picture.size[0] > 300
 
 
 def test_the_tensorboard_data(found, place):
@@ -107,13 +102,8 @@ def test_the_tensorboard_data(found, place):
         for value in event.summary.value:
             tags.setdefault((value.metadata.plugin_data.plugin_name, value.tag), []).append((event.step, value))
     kinds = {kind for kind, _ in tags}
-    assert kinds == {"text", "images", "histograms", "scalars"}
-    assert len({tag for _, tag in tags}) == len(tags)  # a tag of two dashboards would be shown by one of them alone
-    values = tags["scalars", "model probe scores/pos/accuracy"]
-    steps = [(step, tf.make_ndarray(value.tensor).item()) for step, value in values]
-    assert [step for step, _ in steps] == [0, 1, 2]
-    np.testing.assert_allclose([value for _, value in steps], found.probes["pos"].accuracy, rtol=1e-6)
-    assert len(tags["histograms", "model head statistics/entropy"]) == 2
+    assert kinds == {"images"}
+    assert {f"model {name}" for name in pictures(found)} == {tag for _, tag in tags}
     assert (place / "logs/inspection/projector_config.pbtxt").is_file()
 
 

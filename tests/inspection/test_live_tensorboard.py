@@ -10,7 +10,6 @@ from helpers.tiny_corpus import VOCABULARY, make_documents, write_lines
 from helpers.tiny_directory import sentences
 
 import kbert
-from kbert.inspection.playground.plugin import PlaygroundLoader
 
 pytestmark = pytest.mark.slow  # what is written: inspection/board; the plugin in a live server: browser/
 
@@ -63,7 +62,7 @@ def make_runs(path):
 
 @pytest.fixture(scope="module")
 def live(runs):
-    with live_tensorboard(runs[0], [PlaygroundLoader]) as board:
+    with live_tensorboard(runs[0]) as board:
         yield board
 
 

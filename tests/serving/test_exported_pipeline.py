@@ -14,7 +14,7 @@ from kbert.serving.saved_model_file import find_export
 
 
 # What comes out of the other kinds' graphs: test_export.py; their rows: the pipelines' own tests; those of taggers also
-# test_entities_and_labels of test_playground.py.
+# test_answers_of_saved_models of inspection/playground/test_answers.py.
 @pytest.mark.parametrize("served", slow_but(("single", "span"), KINDS), indirect=True)
 def test_rows_are_those_of_the_pipeline(served):
     exported = ExportedPipeline(served.path)

@@ -6,7 +6,6 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from helpers.playground import asking
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import run_kbert
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
@@ -16,7 +15,8 @@ from helpers.toy_task import BertPoliteness, Politeness
 
 import kbert
 from kbert.finetuning.predict_file import predict_file
-from kbert.inspection.playground.app import PlaygroundApp
+from kbert.inspection.playground.answers import ask
+from kbert.inspection.playground.models import named_models
 from kbert.pipelines import registry
 
 TEXTS = ["good film", "a very bad film !", "never", "paris is good ."]
@@ -124,10 +124,8 @@ def test_it_is_inspected_plainly(pipeline, tmp_path, caplog):
     assert kbert.inspect(pipeline, TEXTS[:1]).attributions == [None]
     assert "no attributions: the politeness model has no head of classifier_head, " in caplog.text
     kbert.save_pretrained(pipeline, tmp_path / "polite")
-    app = PlaygroundApp([tmp_path / "polite"])
-    (described,) = app.api.list_models()["models"]
-    assert described["views"][-2:] == ["attention", "classification"]
-    answer = asking(app)("classification", model="polite", text=TEXTS[0])["answer"]
+    (model,) = named_models([tmp_path / "polite"]).values()
+    answer = ask(model.pipeline, [TEXTS[0]])
     assert answer == {
         "politeness": pytest.approx(expected["politeness"][0], abs=1e-5),
         "verdict": expected["verdict"][0],

@@ -12,7 +12,6 @@ from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs
 
 import kbert
-from kbert.inspection.playground.app import PlaygroundApp
 from kbert.training import hardware
 from kbert.training.hardware import choose_hardware, processor_only
 from kbert.training.workers import check_tf_config
@@ -250,12 +249,6 @@ def hidden(monkeypatch):
 def test_gpus_are_hidden(hidden):
     processor_only()
     assert hidden == [([], "GPU")]
-
-
-def test_the_playground_hides_them_before_its_first_model(hidden):
-    app = PlaygroundApp()
-    assert hidden == []
-    assert app.api.models and hidden == [([], "GPU")]
 
 
 def test_what_is_in_use_stays_in_use(monkeypatch):

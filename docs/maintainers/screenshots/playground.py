@@ -1,76 +1,42 @@
-"""Pictures of the playground's views."""
+"""Pictures of the playground's tabs, with the models of saved_models: at 1280 and 390 pixels, light and dark."""
 
-import pathlib
-import time
+from screenshots.pictures import ROOT, Pictures
 
-from screenshots.pictures import Pictures
-
-TEXT = "The river froze early that winter, and nobody had expected it."
-PAIR = "The children skated on the ice until it was dark."
-STORY = "The animal did not cross the street because it was too tired."
-MASKED = "The army crossed the [MASK] and attacked the [MASK] at night."
-QUESTION = "Who carried the first stone to the bank?"
-CONTEXT = (
-    "The old bridge across the river burnt down twice within thirty years. After the second fire the town collected "
-    "money for a new one, and the mayor himself carried the first stone to the bank. The work took four summers."
-)
-ENTITIES = (
-    "Ada Lovelace met Charles Babbage in London. Later the British Museum bought his papers from Oxford University."
-)
-LIBRARY = "Trains the model for a fixed number of epochs, with callbacks."
-# Picture: view, models, what is typed, what of the page is shown.
+MODELS = ("kbert-mini", "kbert-tiny", "kbert-mini-sentiment")
+# Picture: tab, what is done there, width, theme, height.
 PICTURES = {
-    "masking": ("masking", ["tiny"], {"text": TEXT, "text_pair": PAIR}, "body"),
-    "next_sentence": ("next_sentence", ["tiny"], {}, ".view"),
-    "input_representation": ("input_representation", ["tiny"], {"text": TEXT, "text_pair": PAIR}, ".column"),
-    "attention": ("attention", ["encoder"], {"text": STORY, "text_pair": ""}, ".column"),
-    "fill_mask": ("fill_mask", ["tiny"], {"masked_text": MASKED}, ".view"),
-    "question_answering": ("question_answering", ["questions"], {"question": QUESTION, "context": CONTEXT}, ".view"),
-    "entities": ("entities", ["entities"], {"entity_text": ENTITIES}, ".view"),
-    "classification": ("classification", ["healthy", "overfitting"], {"text": LIBRARY}, ".view"),
+    "playground_masking": ("masking", {}, 1280, "light", 900),
+    "playground_masking_phone": ("masking", {}, 390, "dark", 1300),
+    "playground_next_sentence": ("next_sentence", {}, 1280, "light", 1100),
+    "playground_next_sentence_phone": ("next_sentence", {}, 390, "light", 1500),
+    "playground_input": ("input", {"click": "#input_table [data-n='2']"}, 1280, "light", 1000),
+    "playground_input_phone": ("input", {"click": "#input_table [data-n='2']"}, 390, "dark", 1700),
+    "playground_attention": ("attention", {}, 1280, "dark", 1200),
+    "playground_attention_phone": ("attention", {"click": "#lines_left [data-n='7'] span"}, 390, "light", 1300),
+    "playground_ask": ("ask", {"choose": ("ask_model", "kbert-mini-sentiment")}, 1280, "light", 800),
+    "playground_ask_phone": ("ask", {}, 390, "dark", 900),
 }
 
 
 def make(pictures: Pictures, names) -> None:
-    """Makes these pictures, from one playground with all models."""
-    from helpers.playground import serving
+    """Makes these pictures, from one playground."""
+    from helpers.playground_page import choose, open_tab
 
-    of_runs = ("tiny", "healthy", "overfitting", "questions", "entities")
-    made = [str(pictures.runs / run) for run in of_runs if (pictures.runs / run / "model").is_dir()]
-    pictures.window(1100)
-    with serving([*made, pictures.encoder]) as address:
-        for name in names:
-            view, models, typed, shown = PICTURES[name]
-            models = [pathlib.PurePath(pictures.encoder).name if one == "encoder" else one for one in models]
-            _open(pictures.browser, f"{address}#{view}", models, typed)
-            _ACTIONS.get(name, lambda browser: None)(pictures.browser)
-            pictures.browser.js("for (const one of document.querySelectorAll('.scroll')) one.style.maxHeight = 'none'")
-            pictures.shoot(name, shown)
+    from kbert.inspection.playground.app import serve
+    from kbert.inspection.playground.models import named_models
 
-
-def _open(browser, url, models, typed):
-    browser.open(url)
-    for box in browser.all("[name=model]"):
-        if box.is_selected() != (box.get_attribute("value") in models):
-            box.click()
-    for field, text in typed.items():
-        browser.type(f"[name={field}]", text)
-    browser.settle()
-
-
-def _choose_token(browser):
-    browser.all("button.token")[2].click()
-    browser.wait(lambda: len(browser.all(".strip")) == 5)
-
-
-def _choose_head(browser):
-    """A head that looks at one neighbour, in dark colours; the pointer is away from the tokens."""
-    browser.one('.head[data-layer="0"][data-head="2"]').click()
-    time.sleep(5)  # until the head's own lines are there
-    browser.js("document.documentElement.dataset.theme = 'dark'")
-
-
-_ACTIONS = {
-    "input_representation": _choose_token,
-    "attention": _choose_head,
-}
+    page = serve(named_models(ROOT / "saved_models" / name for name in MODELS), "127.0.0.1", 0)
+    browser = pictures.browser
+    for name in names:
+        tab, done, width, scheme, height = PICTURES[name]
+        with browser.emulating(scheme, width):
+            browser.driver.get(page.local_url)
+            browser.wait(lambda: browser.all("#masking_chips .chip"))
+            open_tab(browser, tab)
+            if "choose" in done:
+                choose(browser, *done["choose"])
+            if "click" in done:
+                browser.wait(lambda done=done: browser.all(done["click"]))[0].click()
+            browser.rest()
+            pictures.shoot(name, "body", height)
+    page.close()

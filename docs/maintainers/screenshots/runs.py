@@ -25,7 +25,7 @@ RUNS = {  # folder: command and its arguments, besides --output; q is the quicks
     "questions": "finetune span --train {data}/squad/dev-v1.1.json --dev 0.03 --source {encoder} --steps 600 "
     "--batch-size 12 --sequence-length 128 --doc-stride 64 --learning-rate 1e-4 --evaluate-every 300",
     "probes": "inspect --source {encoder} --data {data}/conll2003/eng.train --dev {data}/conll2003/eng.testa "
-    '--columns {{"pos":1,"tags":-1}}',
+    '--columns {{"pos":1,"tags":-1}} --log-dir {runs}/probes-logs',
 }
 _DONE = ("metrics.json", "figures.json")  # one of them is written last
 
@@ -33,11 +33,13 @@ _DONE = ("metrics.json", "figures.json")  # one of them is written last
 def runs_of(*pictures) -> set[str]:
     """The runs that pictures show, by what their kinds say of them, and those that these begin with."""
     words = [str(word) for picture in pictures for word in _flat(picture)]
-    needed = {word.split("/")[0] for word in words} & set(RUNS)
+    needed = {word.split("/")[0].removesuffix("-logs") for word in words} & set(RUNS)
     return needed | ({"quickstart"} if any("{q}" in RUNS[name] for name in needed) else set())
 
 
 def _flat(value):
+    if not isinstance(value, str | dict | list | tuple):
+        return []
     if isinstance(value, str):
         return [value]
     values = value.values() if isinstance(value, dict) else value
@@ -46,7 +48,7 @@ def _flat(value):
 
 def make_runs(directory: pathlib.Path, encoder: str, data: pathlib.Path, names: set[str]) -> None:
     """Makes those of the named runs that are not there; one that was broken off resumes."""
-    places = {"q": directory / "quickstart", "encoder": encoder, "data": data}
+    places = {"q": directory / "quickstart", "encoder": encoder, "data": data, "runs": directory}
     for name, command in RUNS.items():
         if name not in names:
             continue

@@ -29,7 +29,6 @@ PICTURES = {
     ),
     "hparams": ("quickstart/finetuned",),
     "projector": ("quickstart/finetuned/pre-trained-0/logs",),
-    "tensorboard_tab": ("quickstart/pretrained",),
 }
 _SETTINGS = {"ignoreOutliers": False, "scalarSmoothing": 0, "timeSeriesSettingsPaneOpened": False}
 _SETTINGS |= {"sideBarWidthInPercent": 8, "timeSeriesCardMinWidth": 470}
@@ -41,12 +40,10 @@ def make(pictures: Pictures, names) -> None:
     """Makes these pictures, each from a TensorBoard over its own directory."""
     from helpers.live_tensorboard import live_tensorboard
 
-    from kbert.inspection.playground.plugin import PlaygroundLoader
-
     for name in names:
         logs, *options = PICTURES[name]
         pictures.window(1300, 900)
-        with _directory(pictures.runs, logs) as log_dir, live_tensorboard(log_dir, [PlaygroundLoader]) as board:
+        with _directory(pictures.runs, logs) as log_dir, live_tensorboard(log_dir) as board:
             browser = pictures.browser
             browser.driver.get(f"{board.url}/data/environment")  # any page of this host, for its settings
             browser.js("localStorage.setItem('_tb_global_settings', arguments[0])", json.dumps(_SETTINGS))
@@ -105,17 +102,4 @@ def _projector(pictures, name, url):
     pictures.shoot(name)
 
 
-def _tab(pictures, name, url):
-    pictures.window(1400, 900)  # for which the tab is tested
-    browser = pictures.browser
-    browser.driver.get(f"{url}/#kbert")
-    frame = browser.wait(lambda: browser.js("return document.querySelector('iframe[src*=plugin_entry]')"))
-    browser.driver.switch_to.frame(frame)
-    browser.wait(lambda: browser.js("return document.documentElement.dataset.ready === 'yes'"))
-    browser.settle()
-    browser.driver.switch_to.default_content()
-    time.sleep(_DRAWN)
-    pictures.shoot(name)
-
-
-_VIEWS = {"hparams": _hparams, "projector": _projector, "tensorboard_tab": _tab}
+_VIEWS = {"hparams": _hparams, "projector": _projector}

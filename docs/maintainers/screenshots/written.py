@@ -1,9 +1,9 @@
-"""Pictures that runs have written themselves, as files or into TensorBoard's data."""
+"""Pictures that runs have written into TensorBoard's data."""
 
 from screenshots.pictures import Pictures, write
 
-PICTURES = {  # file, or log directory and tag
-    "probes_pos": "probes/pictures/probes-pos.png",
+PICTURES = {  # log directory and tag
+    "probes_pos": ("probes-logs/inspection", "model probes/pos"),
     "confusion_matrix": ("sst2/logs/examples", "predictions/confusion matrix"),
     "reliability": ("sst2/logs/examples", "predictions/calibration"),
 }
@@ -12,11 +12,8 @@ PICTURES = {  # file, or log directory and tag
 def make(pictures: Pictures, names) -> None:
     """Copies these pictures, with fewer colours; of a tag the last one."""
     for name in names:
-        found = PICTURES[name]
-        if isinstance(found, str):
-            write(name, (pictures.runs / found).read_bytes())
-        else:
-            write(name, _last_image(pictures.runs / found[0], found[1]))
+        log_dir, tag = PICTURES[name]
+        write(name, _last_image(pictures.runs / log_dir, tag))
 
 
 def _last_image(log_dir, tag):

@@ -1,4 +1,4 @@
-"""What `kbert.inspect` returns, and how it is shown: pictures, Markdown, one HTML page, files, a run of TensorBoard.
+"""What `kbert.inspect` returns, and how it is shown: pictures, one HTML page with them, a run of TensorBoard.
 
 Shapes: L layers, A heads.
 """
@@ -7,9 +7,7 @@ import base64
 import dataclasses
 import hashlib
 import html
-import json
 import pathlib
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,17 +20,35 @@ from kbert.inspection.analysis.probes import LayerProbes
 from kbert.inspection.analysis.projector import Embeddings, write_projector
 from kbert.inspection.analysis.states import TextStates
 from kbert.inspection.board.event_file import INSPECTION, EventFile
-from kbert.inspection.board.summaries import histogram, image, scalar, text
+from kbert.inspection.board.summaries import image, png_file
 from kbert.inspection.charts import attention_picture, attribution_picture, heat_map, layer_chart
-from kbert.inspection.markdown import escape, markdown_table, percent
+from kbert.inspection.markdown import percent
 from kbert.options import PathLike
 
 DRAWN_TEXTS = 2  # a base model's pictures of attention take 160 MB for each text
 DRAWN_ATTRIBUTIONS = 16  # pictures of up to 4 MB each, which are in memory together
-_MOST_TOKENS = 64  # of a text, in the page
 _FIGURES = "figures.json"
 _REPORT = "report.html"
-_PICTURES = "pictures"
+_SECTIONS = {  # group of pictures → heading, and what to look for
+    "attributions": (
+        "Which tokens decided",
+        "Integrated gradients on the token embeddings. Bars to the right speak for the answer, bars to the left "
+        "against it. They add up to the change of the output.",
+    ),
+    "attention": ("Attention", "Each row of a map is a token that attends, and adds up to 100%."),
+    "heads": ("Heads", "Means over the tokens of all texts."),
+    "probes": (
+        "Layer probes",
+        "Accuracy of a linear classifier on the states of each layer. In the control task every word type has a random "
+        "label: what a probe scores there it has memorized (Hewitt and Liang 2019).",
+    ),
+    "syntax": ("Heads and syntax", "How often a word attends most to its syntactic head, or the head to it."),
+    "entities": ("Heads and entities", "How much of their attention the words of an entity give to its other words."),
+    "similarity": (
+        "Similarity of layers",
+        "Linear CKA: 1 where two layers are equal up to rotation and scale. Where the diagonal falls, models differ.",
+    ),
+}
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -97,11 +113,11 @@ def _plain(value):
     return value.tolist() if isinstance(value, np.ndarray | np.generic) else value
 
 
-# Pictures and Markdown
+# Pictures
 
 
 def pictures(inspection: Inspection) -> dict[str, np.ndarray]:
-    """Name → picture, uint8 [height, width, 3]; a name's first part is its group. The report shows all texts."""
+    """Name → picture, uint8 [height, width, 3]; a name's first part is its group."""
     layers = [f"layer {n}" for n in range(1, inspection.model["layers"] + 1)]
     heads = [f"head {n}" for n in range(1, inspection.model["heads"] + 1)]
     drawn = {}
@@ -134,148 +150,114 @@ def pictures(inspection: Inspection) -> dict[str, np.ndarray]:
     return drawn
 
 
-def markdown_texts(inspection: Inspection) -> dict[str, str]:
-    """Name → Markdown, in which all that comes from texts and models is escaped."""
-    facts = [[escape(str(name)), escape(str(value))] for name, value in inspection.model.items()]
-    pages = {"model": markdown_table([escape(inspection.name), ""], facts)}
-    if len(inspection.texts) > DRAWN_TEXTS:
-        pages["model"] += (
-            f"\n\nAttention is drawn of the first {DRAWN_TEXTS} of {len(inspection.texts)} texts, attributions of the "
-            f"first {DRAWN_ATTRIBUTIONS}; report.html has all."
-        )
-    rows = []
-    for name, values in inspection.statistics.items():
-        layer, head = np.unravel_index(np.argmax(values), values.shape)
-        where = f"layer {layer + 1}, head {head + 1}"
-        rows.append([escape(name), f"{values.mean():.2f}", f"{values.max():.2f}", where])
-    pages["heads"] = markdown_table(["statistic", "mean", "highest", "where"], rows)
-    for name, probes in inspection.probes.items():
-        scores = zip(probes.accuracy, probes.macro_f1, probes.control_accuracy, probes.selectivity, strict=True)
-        rows = [[str(layer), *map(percent, row)] for layer, row in enumerate(scores)]
-        header = ["layer", "accuracy", "macro F1", "control task", "selectivity"]
-        majority = f"\n\nMost frequent label: {percent(probes.majority)}; {probes.test_words:,} words."
-        pages[f"probes/{name}"] = markdown_table(header, rows) + majority
-    for number, explained in enumerate(inspection.attributions, start=1):
-        if explained is not None:
-            numbers = [f"{value:+.3f}" for value in explained.attributions]
-            rows = list(zip(map(escape, explained.tokens), numbers, strict=True))
-            path = f"from {explained.start:.3f} to {explained.end:.3f}"
-            note = f"{escape(explained.target)}: {path}, {_completeness(explained)}"
-            pages[f"attributions/text {number}"] = f"{note}\n\n" + markdown_table(["token", "attribution"], rows)
-    return pages
-
-
-def _completeness(explained):
-    """Whether attributions add up."""
-    verdict = "they add up" if explained.is_complete else "they do NOT add up"
-    return f"{verdict} to the difference, but for {100 * explained.error:.2g}% ({explained.steps} steps)"
-
-
 # A directory
 
 
 def check_output(directory: PathLike, overwrite: bool) -> None:
     """Raises FileExistsError if `write_files` may not replace something; call it before long work."""
-    check_directory_is_free(directory, (_FIGURES, _REPORT, _PICTURES), overwrite)
+    check_directory_is_free(directory, (_FIGURES, _REPORT), overwrite)
 
 
 def write_files(inspection: Inspection, directory: PathLike, drawn: Mapping[str, np.ndarray]) -> None:
-    """Writes ``figures.json``, ``report.html`` and, of the `pictures`, ``pictures/*.png``, atomically."""
-    from PIL import Image
+    """Writes ``figures.json`` and ``report.html``, with the `pictures`, atomically."""
 
     def write(place):
         (place / _FIGURES).write_text(to_json(inspection.to_dict()), encoding="utf-8")
-        (place / _REPORT).write_text(report_html(inspection), encoding="utf-8")
-        (place / _PICTURES).mkdir()
-        for number, (name, pixels) in enumerate(drawn.items()):
-            stem = re.sub("[^a-z0-9]+", "-", name.lower()).strip("-")[:80] or "picture"
-            file = place / _PICTURES / f"{stem}.png"
-            if file.exists():  # other characters are left out
-                file = file.with_stem(f"{stem}-{number}")
-            Image.fromarray(pixels).save(file, "PNG", optimize=True)
+        (place / _REPORT).write_text(report_html(inspection, drawn), encoding="utf-8")
 
     write_directory(directory, write)
 
 
-def report_html(inspection: Inspection) -> str:
-    """The report as one page: attention to look into, tables and charts, for light and dark.
-
-    It requests nothing: its policy allows only its own script and style, by their hashes. Texts and tokens are data of
-    the script, which shows them as text.
-    """
-    here = pathlib.Path(__file__)
-    style, script = (here.with_suffix(f".{kind}").read_text(encoding="utf-8") for kind in ("css", "js"))
-    policy = (
-        f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
+def report_html(inspection: Inspection, drawn: Mapping[str, np.ndarray]) -> str:
+    """The report as one static page, for light and dark, which requests nothing: the pictures are in it."""
+    style = pathlib.Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode()
+    policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
+    facts = " · ".join(
+        f"{name.replace('_', ' ')} {value:,}" if isinstance(value, int) else f"{name} {value}"
+        for name, value in inspection.model.items()
     )
-    data = json.dumps(_data(inspection), ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for char in "<\u2028\u2029":  # no text ends the script
-        data = data.replace(char, f"\\u{ord(char):04x}")
     title = html.escape(inspection.name)
+    body = [f'<h1>{title}</h1>\n<p class="note">{html.escape(facts)}</p>\n<ul>', *_summary(inspection), "</ul>"]
+    for group, (heading, note) in _SECTIONS.items():
+        figures = {name: pixels for name, pixels in drawn.items() if name.partition("/")[0] == group}
+        if not figures:
+            continue
+        body.append(f'<h2>{heading}</h2>\n<p class="note">{note}</p>')
+        for name, pixels in figures.items():
+            part = name.partition("/")[2]
+            png = base64.b64encode(png_file(pixels)).decode()
+            width = pixels.shape[1] // 2  # two pixels a point
+            caption = html.escape(STATISTICS.get(part, part))
+            body.append(
+                f'<figure><img src="data:image/png;base64,{png}" width="{width}" alt="{html.escape(name)}">'
+                f"<figcaption>{caption}</figcaption></figure>"
+            )
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}: inspection</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f"<main><h1>{title}</h1><noscript>This page draws its figures with a script of its own.</noscript></main>\n"
-        f'<script type="application/json" id="data">{data}</script>\n<script>{script}</script>\n</body>\n</html>\n'
+        f"<title>{title}: inspection</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
+        + "\n".join(body)
+        + f'\n<p class="note">kbert.inspect wrote this page; {_FIGURES} beside it has the numbers.</p>\n</main>\n'
+        "</body>\n</html>\n"
     )
 
 
-def _hash(content):
-    return f"'sha256-{base64.b64encode(hashlib.sha256(content.encode('utf-8')).digest()).decode()}'"
+def _summary(inspection: Inspection) -> list[str]:
+    """What there is to see, an item of a list for each finding."""
+    items = []
 
+    def add(text, kind=""):
+        items.append(f"<li{kind}>{html.escape(text)}</li>")
 
-def _data(inspection):
-    figures = inspection.to_dict()
-    for of_text, states in zip(figures["texts"], inspection.texts, strict=True):
-        shown = min(len(states.tokens), _MOST_TOKENS)
-        of_text["shown"] = shown
-        of_text["attention"] = _packed(states.attention[:, :, :shown, :shown])
-        of_text["norms"] = np.linalg.norm(states.hidden_states[:, :shown], axis=-1).round(3).tolist()
-    for of_text, explained in zip(figures["attributions"], inspection.attributions, strict=True):
-        if explained is not None:
-            of_text["verdict"] = _completeness(explained)
-    return figures | {"meaning": STATISTICS}
-
-
-def _packed(probs):
-    """Probabilities as 16-bit numbers, little-endian, in base64: steps of 0.000015."""
-    steps = np.round(np.clip(probs, 0.0, 1.0) * 65535).astype("<u2")
-    return base64.b64encode(steps.tobytes()).decode()
+    for states, explained in zip(inspection.texts, inspection.attributions, strict=False):
+        if explained is None:
+            continue
+        values = explained.attributions
+        order = sorted(range(len(values)), key=lambda n: -abs(values[n]))[:3]
+        tokens = ", ".join(f"{explained.tokens[n]} ({values[n]:+.2f})" for n in order)
+        text = " | ".join(states.texts)
+        text = text if len(text) <= 80 else text[:79] + "…"
+        add(f"“{text}”: {explained.target} went from {explained.start:.2f} to {explained.end:.2f}, mostly by {tokens}.")
+        if not explained.is_complete:
+            missed = f"These attributions miss the change of the output by {100 * explained.error:.2g}%."
+            add(missed, ' class="warning"')
+    places = {"to_cls": "[CLS]", "to_sep": "[SEP]", "next": "the next token", "previous": "the previous token"}
+    counts = {where: int((inspection.statistics[name] > 0.5).sum()) for name, where in places.items()}
+    found = ", ".join(f"{where} {count}" for where, count in counts.items())
+    heads = inspection.model["layers"] * inspection.model["heads"]
+    add(f"Number of heads, of {heads}, that give more than half of their attention to one place: {found}.")
+    for name, one in inspection.probes.items():
+        best = one.best_layer
+        scores = f"{percent(one.accuracy[best])} (control task {percent(one.control_accuracy[best])}"
+        add(f"{name}: the best probe reads layer {best}, accuracy {scores}, majority label {percent(one.majority)}).")
+    if inspection.similarity is not None:
+        diagonal = ", ".join(f"{value:.2f}" for value in np.diag(inspection.similarity))
+        add(f"Similarity of each layer to the same layer of {inspection.other}, embeddings first: {diagonal}.")
+    if len(inspection.texts) > DRAWN_TEXTS:
+        add(
+            f"The figures show attention of the first {DRAWN_TEXTS} texts and attributions of the first "
+            f"{DRAWN_ATTRIBUTIONS}; {_FIGURES} has the attributions of all {len(inspection.texts)}."
+        )
+    return items
 
 
 # TensorBoard
 
 
 def write_tensorboard(inspection: Inspection, log_dir: PathLike, drawn: Mapping[str, np.ndarray]) -> None:
-    """Writes, or replaces, the run `inspection` with all `pictures`.
+    """Writes, or replaces, the run `inspection` with all `pictures` and the projector.
 
-    In Scalars and Histograms the step is the layer, 0 the embeddings. Tags begin with "model", so that Time Series,
-    which sorts them, still opens on accuracy and loss; no two dashboards have a tag in common, which only one of them
-    would show.
+    Tags begin with "model", so that Time Series, which sorts them, still opens on accuracy and loss.
     """
 
     def write(directory):
         write_projector(directory, inspection.embeddings)  # before the events, by which TensorBoard finds the run
         file = EventFile(directory)
-        file.write(0, [text(f"model tables/{name}", page) for name, page in markdown_texts(inspection).items()])
         for name, pixels in drawn.items():
             group, _, part = name.partition("/")
             file.write(0, [image(f"model {name}", pixels, STATISTICS[part] if group == "heads" else "")])
-        for name, values in inspection.statistics.items():
-            for layer, heads in enumerate(values, start=1):
-                file.write(layer, [histogram(f"model head statistics/{name}", heads, STATISTICS[name])])
-        for name, probes in inspection.probes.items():
-            scores = {
-                "accuracy": probes.accuracy,
-                "macro_f1": probes.macro_f1,
-                "control_accuracy": probes.control_accuracy,
-                "selectivity": probes.selectivity,
-            }
-            for part, values in scores.items():
-                for layer, value in enumerate(values):
-                    file.write(layer, [scalar(f"model probe scores/{name}/{part}", value)])
         file.close()
 
     write_directory(pathlib.Path(log_dir) / INSPECTION, write)

@@ -65,17 +65,24 @@ def text_states(
     of_texts = []
     for text in texts:
         parts = (text,) if isinstance(text, str) else tuple(text)
-        columns = {name: [part] for name, part in zip(("text", "text_pair"), parts, strict=False)}
-        preprocessor = TextPreprocessor(tokenizer, length, pair=len(parts) == 2)
-        batch = {name: np.asarray(value) for name, value in preprocessor(columns).items()}
-        size = int(batch["padding_mask"].sum())
-        batch = {name: value[:, :size] for name, value in batch.items()}
-        states, probs = states_and_attention(encoder, batch)
-        ids = batch["token_ids"][0]
+        row, truncated = text_row(tokenizer, parts, length)
+        row = {name: np.asarray(value) for name, value in row.items()}
+        states, probs = states_and_attention(encoder, row)
+        ids = row["token_ids"][0]
         tokens = [vocabulary[n] for n in ids]
-        truncated = truncated_tokens(tokenizer, parts, size)
-        of_texts.append(TextStates(parts, tokens, ids, batch["segment_ids"][0], states, probs, truncated))
+        of_texts.append(TextStates(parts, tokens, ids, row["segment_ids"][0], states, probs, truncated))
     return of_texts
+
+
+def text_row(
+    tokenizer: "BertTokenizer", parts: Sequence[str], sequence_length: int
+) -> tuple[dict[str, tf.Tensor], int]:
+    """The batch of one text or pair alone, without padding, and how many of its tokens did not fit."""
+    columns = {name: [part] for name, part in zip(("text", "text_pair"), parts, strict=False)}
+    batch = TextPreprocessor(tokenizer, sequence_length, pair=len(parts) == 2)(columns)
+    size = int(np.asarray(batch["padding_mask"]).sum())
+    row = {name: value[:, :size] for name, value in batch.items()}
+    return row, truncated_tokens(tokenizer, parts, size)
 
 
 def truncated_tokens(tokenizer: "BertTokenizer", texts: Sequence[str], size: int) -> int:

@@ -38,13 +38,19 @@ def text(tag: str, markdown: str, description: str = "") -> "Summary.Value":
 
 def image(tag: str, pixels: np.ndarray, description: str = "") -> "Summary.Value":
     """A picture of the Images tab, uint8 [height, width, 3]."""
-    from PIL import Image
     from tensorboard.plugins.image import metadata
+
+    content = [str(size).encode() for size in pixels.shape[1::-1]] + [png_file(pixels)]  # width, height, file
+    return _value(tag, content, metadata.create_summary_metadata("", description))
+
+
+def png_file(pixels: np.ndarray) -> bytes:
+    """The content of a PNG file."""
+    from PIL import Image
 
     file = io.BytesIO()
     Image.fromarray(pixels).save(file, "PNG")
-    content = [str(size).encode() for size in pixels.shape[1::-1]] + [file.getvalue()]  # width, height, file
-    return _value(tag, content, metadata.create_summary_metadata("", description))
+    return file.getvalue()
 
 
 def session_start(settings: Mapping[str, Any]) -> "Summary.Value":

@@ -14,6 +14,7 @@ from kbert.checks import check_directory, check_positive
 from kbert.inspection.board.event_file import EventFile
 from kbert.inspection.markdown import escape, markdown_table, percent
 from kbert.inspection.view import View
+from kbert.inspection.views.masking import masked_tokens, softmax
 from kbert.options import PathLike
 from kbert.training.logs import is_chief, updates_done
 
@@ -38,7 +39,7 @@ def next_sentence_table(
     part_ids = inputs.get("part_ids", np.asarray(inputs["padding_mask"], "int32"))  # part 0 is padding
     labels = np.reshape(labels, (len(token_ids), -1))  # [B, K]
     weights = np.ones(labels.shape) if weights is None else np.reshape(weights, labels.shape)
-    fractions = _softmax(np.reshape(logits, (*labels.shape, 2)).astype("float64"))  # [B, K, 2]
+    fractions = softmax(np.reshape(logits, (*labels.shape, 2)).astype("float64"))  # [B, K, 2]
     rows = []
     for row, part in np.argwhere(weights > 0):
         segments = []
@@ -127,38 +128,32 @@ class MaskedExamples(keras.callbacks.Callback):
         for row in range(len(logits)):
             places = self.inputs["mask_positions"][row][used[row]].tolist()
             truth = self.labels["mlm_logits"][row][used[row]].tolist()
-            for name, text in self._example(row, places, truth, _softmax(logits[row][used[row]])):
+            for name, text in self._example(row, places, truth, logits[row][used[row]]):
                 lines.append(f"| **{name.replace(' ', '&nbsp;')}** | {text} |")  # the narrow column stays on one line
         return "\n".join(lines)
 
-    def _example(self, row, places, truth, probabilities):
-        ids = self.inputs["token_ids"][row].tolist()
-        ids = ids[: np.flatnonzero(self.inputs["padding_mask"][row]).max(initial=-1) + 1]
-        guesses = probabilities.argmax(axis=-1).tolist()
-        correct = sum(guess == true for guess, true in zip(guesses, truth, strict=True))
-        answers = map(self._answer, guesses, truth, probabilities)
+    def _example(self, row, places, truth, logits):
+        size = np.flatnonzero(self.inputs["padding_mask"][row]).max(initial=-1) + 1
+        ids = self.inputs["token_ids"][row][:size].tolist()
+        tokens = masked_tokens(ids, [0] * len(ids), places, truth, self.vocabulary, logits)
+        correct = sum(token.guesses[0][0] == token.original for token in tokens if token.is_chosen)
 
-        def line(replacements):
-            replaced = dict(zip(places, replacements, strict=True))
-            return " ".join(replaced.get(place) or self.piece(token_id) for place, token_id in enumerate(ids))
+        def line(show):
+            return " ".join(show(token) if token.is_chosen else escape(token.corrupted) for token in tokens)
 
         return (
-            ("original", line(f"**{self.piece(true)}**" for true in truth)),
-            ("corrupted", line(f"**{self.piece(ids[place])}**" for place in places)),
-            (f"predicted, {correct} of {len(places)}", line(answers)),
+            ("original", line(lambda token: f"**{escape(token.original)}**")),
+            ("corrupted", line(lambda token: f"**{escape(token.corrupted)}**")),
+            (f"predicted, {correct} of {len(places)}", line(_answer)),
         )
-
-    def _answer(self, guess, true, probabilities):
-        fraction = percent(probabilities[guess])
-        if guess == true:
-            return f"✓ **{self.piece(guess)}** ({fraction})"
-        return f"✗ *{self.piece(guess)}* ({fraction}, right: {percent(probabilities[true])})"
 
     def piece(self, token_id: int) -> str:
         """A token for TensorBoard's Markdown."""
         return escape(self.vocabulary[token_id] if token_id < len(self.vocabulary) else f"[{token_id}]")
 
 
-def _softmax(logits):
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
+def _answer(token):
+    guess, fraction = token.guesses[0]
+    if guess == token.original:
+        return f"✓ **{escape(guess)}** ({percent(fraction)})"
+    return f"✗ *{escape(guess)}* ({percent(fraction)}, right: {percent(token.label_probability)})"

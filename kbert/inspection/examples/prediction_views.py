@@ -17,7 +17,6 @@ MOST_EXAMPLES = 10  # rows of a table of examples
 MOST_LABELS = 20
 OTHERS = "other labels"
 _MOST_NAMES = 8  # labels in a cell
-_PARTS = 5  # of the residuals, by the gold number
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -86,16 +85,6 @@ def confusion_matrix(
     return counts, [names[n] for n in shown] + [OTHERS] * is_folded
 
 
-def confusion_table(counts: np.ndarray, names: Sequence[str]) -> str:
-    """A Markdown table of a confusion matrix; right predictions are in bold, and zeros are dots."""
-    rows = []
-    for n, name in enumerate(names):
-        cells = [f"{count:,}" if count else "·" for count in counts[n].tolist()]
-        cells[n] = f"**{counts[n, n]:,}**"
-        rows.append([escape(name, 60), *cells])
-    return markdown_table(["gold ↓ predicted →", *(escape(name, 60) for name in names)], rows)
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class Calibration:
     """Examples in b bins of equal width by the probability of the predicted label.
@@ -126,18 +115,9 @@ class Calibration:
         gaps = np.abs(self.confidence - self.accuracy)[used]
         return float(np.sum(self.counts[used] * gaps) / self.counts.sum())
 
-    def table(self) -> str:
-        """A Markdown table of the bins that have examples."""
-        verdicts = {1: "too sure", 0: "as it is", -1: "not sure enough"}
-        bins = len(self.counts)
-        rows = []
-        for n in np.flatnonzero(self.counts):
-            confidence = float(self.confidence[n])
-            accuracy = float(self.accuracy[n])
-            verdict = verdicts[int(np.sign(confidence - accuracy))]
-            span = f"{100 * n / bins:.0f} to {100 * (n + 1) / bins:.0f}%"
-            rows.append([span, percent(confidence), percent(accuracy), verdict, f"{self.counts[n]:,}"])
-        return markdown_table(["probability", "mean", "accuracy", "the model is", "examples"], rows)
+    def picture(self, title: str, **names) -> np.ndarray:
+        """The reliability diagram; `names` as for `reliability_picture`."""
+        return reliability_picture(self.counts, self.confidence, self.accuracy, title, **names)
 
 
 def label_views(
@@ -164,15 +144,8 @@ def label_views(
     summary = f"{len(labels):,} held-out examples, accuracy {percent(is_right.mean())}"
     error = f"expected calibration error {percent(calibration.error)}"
     limit = _limit(shown, names)
-    page = [
-        f"{summary}, {error}",
-        f"### Precision and recall{limit}",
-        scores.table(names, shown),
-        f"### Confusion matrix{limit}",
-        confusion_table(counts, shown_names),
-        "### Calibration",
-        calibration.table(),
-    ]
+    page = [f"{summary}, {error}", f"### Precision and recall{limit}", scores.table(names, shown)]
+    title = f"Confusion matrix{limit}: {summary}"
 
     def table(rows):
         lines = []
@@ -187,8 +160,8 @@ def label_views(
     wrong = surest[~is_right[surest]]
     views = [
         View("predictions/by label", "\n\n".join(page)),
-        View("predictions/confusion matrix", confusion_picture(counts, shown_names, f"Confusion matrix: {summary}")),
-        View("predictions/calibration", reliability_picture(calibration, f"Reliability: {error}")),
+        View("predictions/confusion matrix", confusion_picture(counts, shown_names, title)),
+        View("predictions/calibration", calibration.picture(f"Reliability: {error}")),
         View("predictions/expected calibration error", calibration.error),
         View(
             "predictions/confidently wrong",
@@ -242,7 +215,7 @@ def multi_label_views(
     likely = np.clip(np.where(gold, probabilities, 1 - probabilities), 1e-300, None)
     worst = np.argsort(np.log(likely).mean(axis=1), kind="stable")[:MOST_EXAMPLES].tolist()
     rows = [["✓" if is_right[row] else "✗", listed(row, gold), listed(row, predicted), *cells(row)] for row in worst]
-    picture = reliability_picture(calibration, f"Reliability: {error}", of="a label", fraction="fraction with it")
+    picture = calibration.picture(f"Reliability: {error}", of="a label", fraction="fraction with it")
     return [
         View("predictions/by label", "\n\n".join(page)),
         View("predictions/calibration", picture, "All labels of all examples."),
@@ -274,9 +247,7 @@ def number_views(
     for row in np.argsort(-np.abs(residuals), kind="stable")[:MOST_EXAMPLES].tolist():
         worst.append([f"{labels[row]:.4g}", f"{predictions[row]:.4g}", f"{residuals[row]:+.3g}", *cells(row)])
     count = f"{len(labels):,} held-out examples"
-    table = f"{count}; a residual is the prediction minus the gold number\n\n{residual_table(labels, residuals)}"
     return [
-        View("predictions/residuals", table),
         View("predictions/scatter plot", scatter_picture(labels, predictions, f"Predicted against gold: {count}")),
         View("predictions/residual histogram", residual_picture(residuals, f"Residuals: {count}")),
         View(
@@ -285,17 +256,3 @@ def number_views(
             "The examples with the largest residuals.",
         ),
     ]
-
-
-def residual_table(labels: np.ndarray, residuals: np.ndarray) -> str:
-    """A Markdown table of the residuals: of all examples, and of fifths by the gold number."""
-    order = np.argsort(labels, kind="stable")
-    parts = [("all", order)]
-    if len(order) >= 2 * _PARTS:
-        fifths = np.array_split(order, _PARTS)
-        parts += [(f"{labels[part[0]]:.3g} to {labels[part[-1]]:.3g}", part) for part in fifths]
-    rows = []
-    for span, part in parts:
-        mean, absolute, square = (np.mean(x) for x in (residuals[part], np.abs(residuals[part]), residuals[part] ** 2))
-        rows.append([span, f"{mean:+.3g}", f"{absolute:.3g}", f"{np.sqrt(square):.3g}", f"{len(part):,}"])
-    return markdown_table(["gold", "mean residual", "mean absolute residual", "root mean square", "examples"], rows)

@@ -1,254 +1,389 @@
-"""The playground as a WSGI application, the files of its page and JSON, and on a port of this machine."""
+"""The playground's page, made with Gradio: tabs, controls and events over the views."""
 
-import ipaddress
-import json
-import logging
+import functools
+import os
 import pathlib
-import socket
-import threading
-import urllib.parse
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
 
-from werkzeug.exceptions import HTTPException, abort
-from werkzeug.serving import WSGIRequestHandler, make_server
-from werkzeug.wrappers import Request, Response
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # read when gradio is imported
+import gradio as gr  # noqa: E402
 
-from kbert.files import parse_json
-from kbert.options import PathLike
+from kbert.inspection.analysis.attention_heads import STATISTICS, attention_statistics  # noqa: E402
+from kbert.inspection.analysis.states import text_states  # noqa: E402
+from kbert.inspection.playground import html  # noqa: E402
+from kbert.inspection.playground.answers import ask, form_of  # noqa: E402
+from kbert.inspection.playground.models import Model  # noqa: E402
+from kbert.inspection.views.embeddings import input_row  # noqa: E402
+from kbert.inspection.views.masking import mask_text  # noqa: E402
+from kbert.inspection.views.pairs import draw_pair  # noqa: E402
+from kbert.serving.limits import MAX_REQUEST_BYTES  # noqa: E402
 
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
-
-    from kbert.inspection.playground.api import PlaygroundApi
-
-_LOGGER = logging.getLogger("kbert")
-STATIC = pathlib.Path(__file__).parent / "static"
-_TYPES = {
-    ".html": "text/html; charset=utf-8",
-    ".js": "text/javascript; charset=utf-8",
-    ".css": "text/css; charset=utf-8",
-    ".svg": "image/svg+xml; charset=utf-8",
+_STYLE = pathlib.Path(__file__).with_name("style.css")
+_LONGEST = 128  # tokens whose attention is drawn
+_SEEDS = 2**31 - 1
+_NONE = "none"
+_PAPER = "by the paper's rule"
+_TEXT = "The river froze early that winter, and nobody had expected it."
+_SECOND = "The children skated on the ice until it was dark."
+_MEASURES = {
+    "entropy": "Entropy",
+    "distance": "Distance",
+    "to_cls": "Attention to [CLS]",
+    "to_sep": "Attention to [SEP]",
+    "next": "Attention to the next token",
+    "previous": "Attention to the token before",
 }
-_JSON = "application/json; charset=utf-8"
-_LARGEST = 4 * 2**20  # bytes of a question
-_READ_AWAY = 64 * 2**20  # bytes read of a larger one, so that the browser sees the refusal
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_ANY = ("0.0.0.0", "::", "")  # addresses that mean all of this machine's
-_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
-    "font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'self'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
+_STORY = "The animal did not cross the street because it was too tired."
+_DOCUMENTS = (
+    "The river froze early that winter. Nobody had expected it. The children skated on the ice until it was dark. "
+    "Then their mothers called them home.",
+    "A library is a collection of books. Some libraries are open to everyone. Others belong to a school or a company.",
+)
+# Where something with a number is clicked, or chosen by the keyboard: buttons are clicked by it, parts of pictures not.
+_CLICKS = """
+for (const kind of ["click", "keydown"]) element.addEventListener(kind, (event) => {
+  const chosen = event.target.closest("[data-n]");
+  if (chosen && (kind === "click" || (event.key === "Enter" && chosen.localName === "g")))
+    trigger("click", { n: Number(chosen.dataset.n) });
+});
+"""
 
 
-class PlaygroundApp:
-    """Serves the page at ``/``, its files beside it, ``GET api/models`` and ``POST api/<view>``.
+def build(models: Mapping[str, Model]) -> gr.Blocks:
+    """The page for these models. It keeps nothing of its users but what their own page sends back."""
+    with gr.Blocks(title="kbert playground", analytics_enabled=False) as page:
+        gr.Markdown("# kbert playground\nWhat BERT is trained on and what it computes, by the code that trains it.")
+        with gr.Tabs():
+            _masking(page, models)
+            _next_sentence(models)
+            _input_representation(models)
+            _attention(models)
+            _ask(models)
+    return page
 
-    It answers only pages of its own origin. The Host of a request must be a name of this machine: a foreign page that
-    was given this machine's address cannot have one. An Origin must be that host. The application reads only the files
-    of the page and the models that it was pointed at, and writes nothing.
+
+def serve(models: Mapping[str, Model], host: str, port: int, share: bool = False) -> gr.Blocks:
+    """Starts to serve the page, in threads; ``close()`` ends it.
 
     Args:
-        sources, log_dirs, vocabulary: see `kbert.inspection.playground.models.PlaygroundModels`.
-        host: the address that is served. If it means all addresses, such as 0.0.0.0, every IP address is a valid Host.
-        hosts: further valid Hosts, such as a proxy's name.
+        port: 0 takes the first free one from 7860 on.
+        share: whether Gradio opens a public link.
 
     Raises:
-        ValueError: on the first use of `api`, Keras' backend is not TensorFlow. A faulty request raises nothing: its
-            answer is a status and a sentence as JSON.
+        OSError: the port is taken.
     """
-
-    def __init__(
-        self,
-        sources: Iterable[PathLike] = (),
-        log_dirs: Iterable[PathLike] = (),
-        vocabulary: PathLike | None = None,
-        host: str = "127.0.0.1",
-        hosts: Iterable[str] = (),
-    ) -> None:
-        self._arguments = (tuple(sources), tuple(log_dirs), vocabulary)
-        self._api = None
-        self._lock = threading.Lock()
-        self._takes_addresses = host in _ANY
-        names = {socket.gethostname(), socket.getfqdn()} if self._takes_addresses else {host}
-        self._proxies = frozenset(_bracketed(name.lower()) for name in hosts)
-        self._hosts = _LOOPBACK | self._proxies | {_bracketed(name.lower()) for name in names}
-
-    @property
-    def api(self) -> "PlaygroundApi":
-        """`kbert.inspection.playground.api.PlaygroundApi`, made when it is first needed: it imports TensorFlow."""
-        with self._lock:
-            if self._api is None:
-                from kbert.training.hardware import processor_only
-
-                processor_only()  # a training beside this may need the accelerator
-                from kbert.inspection.playground.api import PlaygroundApi
-                from kbert.inspection.playground.models import PlaygroundModels
-
-                self._api = PlaygroundApi(PlaygroundModels(*self._arguments))
-            return self._api
-
-    def __call__(self, environ: "WSGIEnvironment", start_response: "StartResponse") -> Iterable[bytes]:
-        request = Request(environ)
-        request.max_content_length = _LARGEST + 1
-        try:
-            response = self._answer(request)
-        except HTTPException as error:  # of `abort`, or such as a body that ends early
-            response = _json({"error": error.description or error.name}, error.code)
-        except (ValueError, OSError) as error:  # what kbert expected, in a sentence
-            response = _json({"error": first_line(error)}, 400)
-        except Exception:
-            _LOGGER.exception("playground: %s %s failed", request.method, request.path)
-            response = _json({"error": "The playground failed; its log says why. Expected an answer."}, 500)
-        response.headers.update(_HEADERS)
-        return response(environ, start_response)
-
-    def _answer(self, request):
-        self._check_host(request)
-        name = request.path.removeprefix("/") or "index.html"
-        if name != "api" and not name.startswith("api/"):
-            return _static(request, name)
-        self._check_origin(request)
-        view = name.removeprefix("api/")
-        if view == "models":
-            _check_method(request, "GET")
-            return _json(self.api.list_models())
-        if view not in self.api.views:
-            names = ", ".join(("models", *self.api.views))
-            abort(404, description=f"Expected api/ and one of {names}. Received: {name:.60}")
-        _check_method(request, "POST")
-        if request.mimetype != "application/json":
-            received = request.mimetype[:60] or "none"
-            abort(415, description=f"Expected the Content-Type application/json. Received: {received}")
-        return _json(self.api.ask(view, _question(request)))
-
-    def _check_host(self, request):
-        host = _without_port(request.environ.get("HTTP_HOST", ""))
-        if host not in self._hosts and not (self._takes_addresses and _is_address(host)):
-            hosts = ", ".join(sorted(self._hosts))
-            abort(403, description=f"Expected a request to {hosts}. Received: one to {host[:60] or 'no host'}")
-
-    def _check_origin(self, request):
-        """Refuses requests that other sites make a browser send here."""
-        site = request.headers.get("Sec-Fetch-Site")
-        origin = request.headers.get("Origin")
-        foreign = site not in (None, "same-origin", "none")
-        if origin is not None:
-            place = urllib.parse.urlsplit(origin).netloc.lower()
-            proxied = _without_port(place) in self._proxies  # a proxy may give the request another Host
-            foreign = foreign or (place != request.environ.get("HTTP_HOST", "").lower() and not proxied)
-        if foreign:
-            abort(403, description=f"Expected a request of this page. Received: one of {(origin or site)[:60]}")
+    fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}  # none from elsewhere
+    page = build(models)
+    page.launch(
+        server_name=host,
+        server_port=port or None,
+        share=share,
+        theme=gr.themes.Default(**fonts),
+        css=_STYLE.read_text(encoding="utf-8"),
+        ssr_mode=False,
+        quiet=True,
+        footer_links=[],
+        run_history=False,
+        mcp_server=False,
+        pwa=False,
+        enable_monitoring=False,
+        prevent_thread_lock=True,
+    )
+    return page
 
 
-class PlaygroundServer:
-    """Serves a WSGI application, each request in a thread of its own.
+def _answering(outputs: int) -> Callable:
+    """Makes a handler answer a wrong input by a sentence in its first output; the others are emptied."""
 
-    Args:
-        port: 0: one that is free.
+    def decorate(function):
+        @functools.wraps(function)
+        def answer(*values):
+            try:
+                size = sum(len(value.encode()) for value in values if isinstance(value, str))
+                if size > MAX_REQUEST_BYTES:
+                    raise ValueError(
+                        f"The texts may have {MAX_REQUEST_BYTES:,} bytes together, as a request to a server may. "
+                        f"Received: {size:,}"
+                    )
+                return function(*values)
+            except (ValueError, TypeError, OSError) as error:
+                message = html.error((str(error).splitlines() or [type(error).__name__])[0][:500])
+                return message if outputs == 1 else (message, *[None] * (outputs - 1))
 
-    Attributes:
-        address: "http://host:port/".
+        return answer
 
-    Raises:
-        OSError: the port is taken, or no such address; the message names it.
-    """
-
-    def __init__(self, app: "WSGIApplication", host: str = "127.0.0.1", port: int = 0) -> None:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            self._socket = socket.create_server((host, port), family=family)
-        except (OSError, OverflowError) as error:  # OverflowError: no such port
-            raise OSError(f"Expected a free port of this machine. Received: {host}, port {port}: {error}") from error
-        port = self._socket.getsockname()[1]
-        fileno = self._socket.fileno()
-        self._server = make_server(host, port, app, threaded=True, request_handler=_Handler, fd=fileno)
-        self._server.daemon_threads = True
-        self.address = f"http://{_bracketed(host)}:{port}/"
-
-    def serve(self) -> None:
-        """Answers until `close` is called or the process is interrupted."""
-        try:
-            self._server.serve_forever(poll_interval=0.1)
-        finally:
-            self._server.server_close()
-            self._socket.close()
-
-    def close(self) -> None:
-        """Ends `serve`, which runs in another thread."""
-        self._server.shutdown()
+    return decorate
 
 
-class _Handler(WSGIRequestHandler):
-    """Writes nothing to the terminal, and gives up on clients that say nothing for a minute."""
-
-    timeout = 60
-
-    def log(self, type, message, *args):
-        _LOGGER.debug("playground: " + message, *args)
+def _live(triggers, function, inputs, outputs) -> None:
+    """Answers at every change; of several that come meanwhile the last one."""
+    options = {"show_progress": "hidden", "trigger_mode": "always_last", "api_visibility": "private"}
+    gr.on(triggers, function, inputs, outputs, **options)
 
 
-def first_line(error: Exception) -> str:
-    """The message of one of kbert's errors, for the user."""
-    return (str(error).splitlines() or [type(error).__name__])[0][:500]
+def _model_choice(models, elem_id, label="Model", default=0, none=False):
+    names = [_NONE] * none + list(models)
+    return gr.Dropdown(names, value=names[min(default, len(names) - 1)], label=label, elem_id=elem_id)
 
 
-def _check_method(request, method):
-    if request.method != method and not (method == "GET" and request.method == "HEAD"):
-        abort(405, description=f"Expected the method {method}. Received: {request.method[:20]}")
+def _two_texts(prefix, first=_TEXT, second=_SECOND):
+    with gr.Row():
+        text = gr.Textbox(first, label="Text", lines=2, min_width=300, elem_id=f"{prefix}_text")
+        pair = gr.Textbox(
+            second, label="Second text (may be empty)", lines=2, min_width=300, elem_id=f"{prefix}_second"
+        )
+    return text, pair
 
 
-def _question(request):
-    expected = f"Expected at most {_LARGEST:,} bytes."
-    if (length := request.content_length or 0) > _LARGEST:
-        stream = request.environ["wsgi.input"]
-        left = min(length, _READ_AWAY)
-        while left > 0 and (part := stream.read(min(left, 2**20))):
-            left -= len(part)
-        abort(413, description=f"{expected} Received: {length:,}; shorten the text.")
-    body = request.get_data(cache=False)
-    if len(body) > _LARGEST:  # it was sent in chunks, without a length
-        abort(413, description=f"{expected} Received: more; shorten the text.")
-    return parse_json(body, "the request", parse_constant=_refuse_constant)
+def _given(text, second):
+    return (text, second) if second and second.strip() else (text or "",)
 
 
-def _refuse_constant(name):
-    raise ValueError(f"a finite number was expected, not {name}")
+def _masking(page, models) -> None:
+    with gr.Tab("Masking", id="masking", elem_id="tab_masking"):
+        name = _model_choice(models, "masking_model")
+        text, second = _two_texts("masking")
+        with gr.Row():
+            rate = gr.Slider(0.01, 1, 0.15, step=0.01, label="Share of tokens chosen", elem_id="mask_rate")
+            shares = [
+                gr.Slider(
+                    0, 1, value, step=0.01, label=f"of these: {label}", elem_id=f"share_{label.strip('[]').lower()}"
+                )
+                for label, value in (("[MASK]", 0.8), ("random", 0.1), ("kept", 0.1))
+            ]
+        with gr.Row():
+            whole = gr.Checkbox(False, label="Whole words", elem_id="whole_word")
+            seed = gr.Number(1, label="Seed", precision=0, minimum=0, maximum=_SEEDS, elem_id="masking_seed")
+            again = gr.Button("Mask anew", scale=0, min_width=160, elem_id="mask_again")
+        chips = gr.HTML(elem_id="masking_chips")
+        table = gr.HTML(elem_id="masking_table")
+
+        @_answering(2)
+        def mask(name, text, second, rate, masked, random, kept, whole, seed):
+            shares = {"[MASK]": masked, "random": random, "kept": kept}
+            model = models[name]
+            made = mask_text(
+                model.tokenizer,
+                _given(text, second),
+                model.model,
+                mask_rate=rate,
+                mask_token_rate=masked,
+                random_token_rate=random,
+                keep_rate=1 - masked - random if abs(masked + random + kept - 1) < 0.005 else kept,
+                whole_word=whole,
+                seed=seed or 0,
+                sequence_length=model.model.config.max_sequence_length,
+            )
+            why = (
+                "" if made.loss is not None or not made.chosen else f"{name} guesses nothing: {_silence(model.model)}."
+            )
+            told = html.masking_sentence(made, shares) + html.note(why) + html.truncated(made.truncated)
+            return told + html.masked_chips(made), html.masking_table(made)
+
+        inputs = [name, text, second, rate, *shares, whole, seed]
+        again.click(
+            lambda seed: ((seed or 0) + 1) % _SEEDS, seed, seed, api_visibility="private", show_progress="hidden"
+        )
+        changes = [one.change for one in (name, text, second, whole, seed)]
+        _live([page.load, *changes, rate.change, *(share.change for share in shares)], mask, inputs, [chips, table])
+        for number, share in enumerate(shares):
+            others = shares[:number] + shares[number + 1 :]
+            _live([share.input], _rest, [share, *others], others)
 
 
-def _static(request, name):
-    _check_method(request, "GET")
-    files = {path.relative_to(STATIC).as_posix(): path for path in STATIC.rglob("*")}
-    path = files.get(name)  # names are compared, not joined: there is no way out of the directory
-    if path is None or path.suffix not in _TYPES or path.is_symlink() or not path.is_file():
-        abort(404, description=f"Expected a file of the page. Received: {name:.60}")
-    return Response(path.read_bytes(), content_type=_TYPES[path.suffix], headers={"Cache-Control": "no-cache"})
+def _rest(moved: float, first: float, second: float) -> tuple[float, float]:
+    """The other two shares after one was moved: they keep their ratio, and all three add up to 1."""
+    part = first / (first + second) if first + second else 0.5
+    left = round(1 - moved, 2)
+    first = round(left * part, 2)
+    return first, round(left - first, 2)
 
 
-def _json(value, status=200):
-    try:
-        body = json.dumps(value, allow_nan=False)
-    except ValueError:
-        return _json({"error": "Expected finite numbers of the model. Received: NaN: its weights are damaged."}, 400)
-    return Response(body.encode(), status, content_type=_JSON, headers={"Cache-Control": "no-store"})
+def _silence(model) -> str:
+    if "mlm_logits" not in model.output:
+        return "it has no masked-LM head"
+    return "a left-to-right model never sees a [MASK], and predicts every token from those before it"
 
 
-def _without_port(host):
-    """A Host header, in lower case, without its port."""
-    name, colon, port = host.lower().rpartition(":")
-    return name if colon and port.isdecimal() else host.lower()
+def _next_sentence(models) -> None:
+    with gr.Tab("Next sentence", id="next_sentence", elem_id="tab_next_sentence") as tab:
+        name = _model_choice(models, "pair_model")
+        with gr.Row():
+            documents = [
+                gr.Textbox(text, label=f"Document {n}", lines=4, min_width=300, elem_id=f"document_{n}")
+                for n, text in enumerate(_DOCUMENTS, start=1)
+            ]
+        with gr.Row():
+            label = gr.Radio([_PAPER, "IsNext", "NotNext"], value=_PAPER, label="The label", elem_id="pair_label")
+            length = gr.Slider(8, 128, 64, step=1, label="Tokens of the row", elem_id="pair_length")
+            seed = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=_SEEDS, elem_id="pair_seed")
+            again = gr.Button("Draw anew", scale=0, min_width=160, elem_id="draw_again")
+        marked = gr.HTML(elem_id="pair_documents")
+        verdict = gr.HTML(elem_id="pair_verdict")
+        steps = gr.HTML(elem_id="pair_steps")
+
+        @_answering(3)
+        def draw(name, first, second, label, length, seed):
+            model = models[name]
+            pair = draw_pair(
+                model.tokenizer,
+                (first or "", second or ""),
+                model.model,
+                label=None if label == _PAPER else label,
+                sequence_length=min(length, model.model.config.max_sequence_length),
+                seed=seed or 0,
+            )
+            return html.pair_documents(pair), html.pair_verdict(pair, name), html.pair_steps(pair)
+
+        inputs = [name, *documents, label, length, seed]
+        again.click(
+            lambda seed: ((seed or 0) + 1) % _SEEDS, seed, seed, api_visibility="private", show_progress="hidden"
+        )
+        _live([tab.select, *(one.change for one in inputs)], draw, inputs, [marked, verdict, steps])
 
 
-def _bracketed(name):
-    return f"[{name}]" if ":" in name and not name.startswith("[") else name
+def _input_representation(models) -> None:
+    with gr.Tab("Input representation", id="input", elem_id="tab_input") as tab:
+        name = _model_choice(models, "input_model")
+        text, second = _two_texts("input")
+        chosen = gr.State(1)
+        gr.Markdown("Choose a token to see what its row sums up to.")
+        with gr.Row():
+            with gr.Column(min_width=320):
+                table = gr.HTML(elem_id="input_table", js_on_load=_CLICKS)
+            with gr.Column(min_width=320):
+                parts = gr.HTML(elem_id="input_sum")
+
+        @_answering(2)
+        def show(name, text, second, chosen):
+            model = models[name]
+            row = input_row(model.model.encoder, model.tokenizer, _given(text, second))
+            chosen = min(chosen, len(row.tokens) - 1)
+            return html.input_table(row, chosen) + html.truncated(row.truncated), html.input_sum(row, chosen)
+
+        table.click(_clicked, None, chosen, api_visibility="private", show_progress="hidden")
+        inputs = [name, text, second, chosen]
+        _live([tab.select, *(one.change for one in inputs)], show, inputs, [table, parts])
 
 
-def _is_address(host):
-    try:
-        ipaddress.ip_address(host.strip("[]"))
-    except ValueError:
-        return False
-    return True
+def _clicked(event: gr.EventData) -> int:
+    return int(event.n)
+
+
+def _attention(models) -> None:
+    with gr.Tab("Attention", id="attention", elem_id="tab_attention") as tab:
+        text, second = _two_texts("attention", _STORY, "")
+        with gr.Row():
+            measure = gr.Dropdown(
+                [(label, key) for key, label in _MEASURES.items()],
+                value="entropy",
+                label="Measure of the heads",
+                elem_id="measure",
+            )
+            clear = gr.Button("Unpin all", scale=0, min_width=160, elem_id="unpin")
+        gr.Markdown(
+            "Choose a head in the table. Choose tokens at the left to pin them: only their lines are then drawn."
+        )
+        pinned = gr.State([])
+        clear.click(lambda: [], None, pinned, api_visibility="private", show_progress="hidden")
+        with gr.Row():
+            for side, default in (("left", 0), ("right", 2)):
+                _attention_side(models, tab, side, default, text, second, measure, pinned)
+
+
+def _attention_side(models, tab, side, default, text, second, measure, pinned) -> None:
+    """One model: its heads, and the lines of the chosen one. The right side may have none."""
+    with gr.Column(min_width=320):
+        is_right = side == "right"
+        default = min(default, len(models)) if is_right and len(models) > 1 else 0
+        label = "Model beside it" if is_right else "Model"
+        name = _model_choice(models, f"attention_model_{side}", label, default, none=is_right)
+        head = gr.State(None)
+        heads = gr.HTML(elem_id=f"heads_{side}", js_on_load=_CLICKS)
+        lines = gr.HTML(elem_id=f"lines_{side}", js_on_load=_CLICKS)
+
+        @_answering(2)
+        def show(name, text, second, measure, pinned, head):
+            if name == _NONE:
+                return "", ""
+            model = models[name]
+            tokenizer = model.tokenizer
+            if "mlm_logits" in model.model.output:
+                tokenizer = tokenizer.reading_special_tokens()
+            (states,) = text_states(model.model.encoder, tokenizer, [_given(text, second)], _LONGEST)
+            values = attention_statistics(states.attention, states.tokens)[measure]
+            if head is None or head >= values.size:  # the clearest one: the least spread, else the highest
+                head = int(values.argmin() if measure == "entropy" else values.argmax())
+            layer, number = divmod(head, values.shape[1])
+            table = html.heads_table(values, (layer, number), is_fraction=measure not in ("entropy", "distance"))
+            drawn = html.attention_lines(states.attention[layer, number], states.tokens, states.segment_ids, pinned)
+            title = html.note(
+                f"Layer {layer + 1}, head {number + 1}: from each token at the left to those it attends to."
+            )
+            return table + html.note(STATISTICS[measure]), title + drawn + html.truncated(
+                states.truncated
+            ) + html.SEGMENTS
+
+        heads.click(_clicked, None, head, api_visibility="private", show_progress="hidden")
+        lines.click(_toggled, pinned, pinned, api_visibility="private", show_progress="hidden")
+        inputs = [name, text, second, measure, pinned, head]
+        _live([tab.select, *(one.change for one in inputs)], show, inputs, [heads, lines])
+
+
+def _toggled(pinned: list[int], event: gr.EventData) -> list[int]:
+    return sorted(set(pinned) ^ {int(event.n)})
+
+
+def _ask(models) -> None:
+    with gr.Tab("Ask", id="ask", elem_id="tab_ask") as tab:
+        name = _model_choice(models, "ask_model")
+        with gr.Row():
+            texts = [gr.Textbox(lines=4, elem_id=f"ask_{n}", visible=n == 1, min_width=300) for n in (1, 2)]
+        button = gr.Button("Ask", variant="primary", elem_id="ask_button")
+        told = gr.HTML(elem_id="ask_told")
+        labels = gr.Label(elem_id="ask_labels", visible=False, show_label=False)
+        marked = gr.HighlightedText(elem_id="ask_marked", visible=False, show_label=False)
+
+        @_answering(3)
+        def choose(name):
+            fields = [*form_of(models[name].pipeline).fields.items(), (None, "")]
+            boxes = [gr.Textbox(example, label=label, visible=label is not None) for label, example in fields[:2]]
+            return "", *boxes
+
+        @_answering(3)
+        def answer(name, *given):
+            pipeline = models[name].pipeline
+            row = ask(pipeline, [text or "" for text in given])
+            return _shown(row, given)
+
+        options = {"api_visibility": "private", "show_progress": "hidden"}
+        chosen = gr.on([tab.select, name.change], choose, name, [told, *texts], **options)
+        button.click(answer, [name, *texts], [told, labels, marked], **options)
+        chosen.then(answer, [name, *texts], [told, labels, marked], **options)
+
+
+def _shown(row, given):
+    """The updates of the sentence or table, the labels and the marked text, by what the answer has."""
+    told, labels, marked = "", gr.Label(visible=False), gr.HighlightedText(visible=False)
+    if "masks" in row:
+        told = html.filled_masks(given[0], row["masks"]) if row["masks"] else html.error("Expected a text with [MASK].")
+    elif "probabilities" in row:
+        labels = gr.Label(row["probabilities"], visible=True, num_top_classes=20)
+        on = row.get("labels")
+        told = "" if on is None else html.note("Labels above their thresholds: " + (", ".join(on) or "none") + ".")
+    elif "entities" in row:
+        entities = [{"entity": one["type"], "start": one["start"], "end": one["end"]} for one in row["entities"]]
+        marked = gr.HighlightedText({"text": given[0], "entities": entities}, visible=True)
+        told = "" if entities else html.note("The model finds no entities.")
+    elif "n_best" in row:
+        place = [{"entity": "answer", "start": row["start"], "end": row["end"]}] if row["answer"] else []
+        marked = gr.HighlightedText({"text": given[1], "entities": place}, visible=True)
+        told = html.note(f"Answer: {row['answer'] or 'none'}") + html.listed_answers(row)
+    elif "similarities" in row:
+        ordered = sorted(row["similarities"], key=lambda pair: -pair[1])
+        told = html.ranked(["text", "cosine"], ordered, "{:.3f}".format)
+    elif "is_next" in row:
+        labels = gr.Label({"IsNext": row["is_next"], "NotNext": 1 - row["is_next"]}, visible=True)
+    else:
+        told = html.table(row, [[html.escape(str(value)) for value in row.values()]])
+    return told, labels, marked

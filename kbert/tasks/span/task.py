@@ -64,7 +64,6 @@ class SpanExtraction(Task):
     answer_names = {"answer": "SpanAnswers"}
     signature = "answer"
     heads = ("span_head",)
-    playground_views = ("question_answering",)
     default_length = 384  # as run_squad.py; windows no longer than the step between them would not overlap
 
     def __post_init__(self):

@@ -79,7 +79,6 @@ class Tagging(Task):
     answer_names = {"tags": "TagAnswers", "entities": "EntityAnswers"}
     reading = ("scheme", "tag_column", "context")
     heads = ("tagger_head",)
-    playground_views = ("entities",)
 
     def __post_init__(self):
         super().__post_init__()

@@ -4,18 +4,18 @@ import base64
 import dataclasses
 import hashlib
 import html.parser
-import json
+import io
 import re
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from kbert.inspection.analysis.attention_heads import mean_statistics
 from kbert.inspection.analysis.attributions import TokenAttributions
 from kbert.inspection.analysis.probes import LayerProbes
 from kbert.inspection.analysis.report import (
     Inspection,
-    markdown_texts,
     pictures,
     report_html,
     write_files,
@@ -74,39 +74,56 @@ def found():
     )
 
 
-def test_it_asks_for_nothing_and_runs_only_its_own_script(found):
-    page = report_html(found)
+@pytest.fixture(scope="module")
+def drawn(found):
+    return pictures(found)
+
+
+def test_the_page_is_static_and_asks_for_nothing(found, drawn):
+    page = report_html(found, drawn)
     elements = Page(page)
-    assert not [one for one in elements.elements if {"src", "href", "action", "style", "onload"} & set(one)]
-    assert [one["tag"] for one in elements.elements].count("script") == 2 and "alert(1)</script>" not in page
-    data, script = elements.all("script")
-    assert data["type"] == "application/json"
+    assert not [one for one in elements.elements if {"href", "action", "style", "onload", "srcset"} & set(one)]
+    assert all(one["src"].startswith("data:image/png;base64,") for one in elements.elements if "src" in one)
+    assert not elements.all("script") and "<script" not in page.lower() and "<b>" not in page
     policy = next(one["content"] for one in elements.all("meta") if one.get("http-equiv"))
-    for content in (script["text"], elements.all("style")[0]["text"]):
-        assert base64.b64encode(hashlib.sha256(content.encode()).digest()).decode() in policy
-    assert policy.startswith("default-src 'none';") and "unsafe" not in policy
-    code = script["text"].replace("http://www.w3.org/2000/svg", "") + elements.all("style")[0]["text"]
-    assert not re.search(r"https?://|url\(|@import|fetch|XMLHttp|innerHTML|insertAdjacent|document\.write|eval\(", code)
+    style = elements.all("style")[0]["text"]
+    assert base64.b64encode(hashlib.sha256(style.encode()).digest()).decode() in policy
+    assert policy.startswith("default-src 'none';") and "unsafe" not in policy and "script-src" not in policy
+    assert not re.search(r"https?://|url\(|@import", style)
     assert elements.all("title")[0]["text"].startswith(MARKUP) and elements.all("h1")[0]["text"] == MARKUP
 
 
-def test_its_data_are_the_figures(found):
-    data = json.loads(Page(report_html(found)).all("script")[0]["text"])
-    assert data["texts"][0]["tokens"] == TOKENS and data["texts"][0]["truncated"] == 5
-    packed = np.frombuffer(base64.b64decode(data["texts"][0]["attention"]), "<u2").reshape(2, 3, 4, 4)
-    np.testing.assert_allclose(packed / 65535, found.texts[0].attention, atol=1e-5)
-    assert data["probes"][MARKUP]["selectivity"] == pytest.approx([0.0, 0.4, 0.2])
-    assert data["similarity"]["other"] == MARKUP and data["attributions"][0]["verdict"].startswith("they add up")
-    assert set(data["meaning"]) == set(data["head_statistics"])
+def test_the_page_has_every_picture_and_says_what_there_is_to_see(found, drawn):
+    elements = Page(report_html(found, drawn))
+    images = elements.all("img")
+    assert [one["alt"] for one in images] == sorted(drawn, key=[one["alt"] for one in images].index)
+    assert len(images) == len(drawn)
+    with Image.open(io.BytesIO(base64.b64decode(images[0]["src"].partition(",")[2]))) as picture:
+        np.testing.assert_array_equal(np.asarray(picture), drawn[images[0]["alt"]])
+    findings = [one["text"] for one in elements.all("li")]
+    assert f"went from 1.00 to 2.00, mostly by {MARKUP} (+1.50), 中 (-0.50), [CLS] (+0.00)." in findings[0]
+    assert any("Number of heads, of 6," in one for one in findings)
+    assert any("reads layer 1, accuracy 90% (control task 50%, majority label 50%)" in one for one in findings)
+    assert any(f"the same layer of {MARKUP}" in one for one in findings) and not elements.all("figcaption")[0].get(
+        "class"
+    )
 
 
-def test_an_infinite_number_is_refused(found):
+def test_attributions_that_do_not_add_up_are_marked(found):
+    wrong = dataclasses.replace(found.attributions[0], is_complete=False, error=0.25)
+    elements = Page(report_html(dataclasses.replace(found, attributions=[wrong]), {}))
+    (warning,) = [one["text"] for one in elements.all("li") if one.get("class") == "warning"]
+    assert warning == "These attributions miss the change of the output by 25%."
+
+
+def test_an_infinite_number_is_refused(found, tmp_path):
+    statistics = found.statistics | {"entropy": np.full((2, 3), np.inf)}
     with pytest.raises(ValueError):
-        report_html(Inspection("x", found.model, [], {"entropy": np.full((2, 3), np.inf)}))
+        write_files(dataclasses.replace(found, statistics=statistics), tmp_path / "report", {})
+    assert not (tmp_path / "report").exists()
 
 
-def test_every_finding_has_its_picture(found):
-    drawn = pictures(found)
+def test_every_finding_has_its_picture(drawn):
     findings = "attention heads syntax entities probes similarity attributions"
     assert {name.partition("/")[0] for name in drawn} == set(findings.split())
     assert sum(name.startswith("attention/") for name in drawn) == 2
@@ -114,21 +131,12 @@ def test_every_finding_has_its_picture(found):
         assert pixels.dtype == np.uint8 and pixels.ndim == 3 and pixels.min() < 100 and pixels.max() == 255
 
 
-def test_pictures_of_equal_letters_have_files_of_their_own(found, tmp_path):
-    pixels = np.zeros((2, 2, 3), "uint8")
-    write_files(found, tmp_path / "report", dict.fromkeys(["probes/c", "probes/c++", "тема", "x" * 300], pixels))
-    names = sorted(file.name for file in (tmp_path / "report/pictures").iterdir())
-    assert names == ["picture.png", "probes-c-1.png", "probes-c.png", f"{'x' * 80}.png"]
-
-
-def test_attention_is_drawn_of_the_first_texts_and_the_report_has_all(found):
-    more = dataclasses.replace(found, texts=[*found.texts] * 3, attributions=())
+def test_attention_is_drawn_of_the_first_texts(found):
+    more = dataclasses.replace(found, texts=[*found.texts] * 3, attributions=[None] * 3)
     drawn = [name for name in pictures(more) if name.startswith("attention/")]
     assert drawn == [f"attention/text {text}, layer {layer}" for text in (1, 2) for layer in (1, 2)]
-    assert "of the first 2 of 3 texts" in markdown_texts(more)["model"]
-    assert "of the first" not in markdown_texts(found)["model"]
-    page = Page(report_html(dataclasses.replace(more, attributions=[None] * 3)))
-    assert len(json.loads(page.all("script")[0]["text"])["texts"]) == 3
+    for inspection, is_said in ((more, True), (found, False)):
+        assert ("attention of the first 2 texts" in report_html(inspection, {})) is is_said
 
 
 def test_a_stronger_attention_is_darker(found):
@@ -141,11 +149,3 @@ def test_a_stronger_attention_is_darker(found):
     where = np.argwhere((none != dark).any(axis=-1))  # one cell
     height, width = where.max(axis=0) - where.min(axis=0) + 1
     assert len(where) > 0.95 * height * width and height * width < dark.shape[0] * dark.shape[1] / 16
-
-
-def test_markdown_shows_what_texts_say(found):
-    texts = markdown_texts(found)
-    assert {name.partition("/")[0] for name in texts} == {"model", "heads", "probes", "attributions"}
-    for text in texts.values():
-        assert "<script" not in text and "**x**" not in text and "](http" not in text
-    assert "+1.500" in texts["attributions/text 1"] and "90%" in texts[f"probes/{MARKUP}"]

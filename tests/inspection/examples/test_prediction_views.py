@@ -10,7 +10,6 @@ from kbert.inspection.charts import (
     MOST_POINTS,
     ORANGE,
     confusion_picture,
-    reliability_picture,
     residual_picture,
     scatter_picture,
 )
@@ -20,11 +19,9 @@ from kbert.inspection.examples.prediction_views import (
     Calibration,
     LabelScores,
     confusion_matrix,
-    confusion_table,
     label_views,
     multi_label_views,
     number_views,
-    residual_table,
 )
 from kbert.inspection.markdown import escape
 
@@ -38,13 +35,7 @@ NAMES = ["neg", "pos", "other", "never"]
 def test_counts():
     counts, names = confusion_matrix(LABELS, PREDICTIONS, NAMES, range(4))
     assert counts.tolist() == [[2, 1, 0, 0], [1, 1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0]]
-    assert shown_cells(confusion_table(counts, names)) == [
-        ["gold ↓ predicted →", "neg", "pos", "other", "never"],
-        ["neg", "**2**", "1", "·", "·"],
-        ["pos", "1", "**1**", "·", "·"],
-        ["other", "1", "·", "**0**", "·"],
-        ["never", "·", "·", "·", "**0**"],
-    ]
+    assert names == NAMES
 
 
 def test_precision_and_recall():
@@ -74,10 +65,11 @@ def test_many_labels_share_a_row():
 
 
 def test_names_with_markup():
-    cells = shown_cells(confusion_table(*confusion_matrix([0], [1], HOSTILE, range(len(HOSTILE)))))
+    scores = LabelScores.from_predictions(np.array([0]), np.array([1]), len(HOSTILE))
+    cells = shown_cells(scores.table(HOSTILE, range(len(HOSTILE))))
     shown = [shown_as(name) for name in HOSTILE]
     cut = [text if len(text) <= 60 else text[:60].rstrip() + "…" for text in shown]
-    assert [row[0] for row in cells[1:]] == cells[0][1:] == cut
+    assert [row[0] for row in cells[1:]] == cut
 
 
 @pytest.mark.parametrize("number", [2, 5, 21])
@@ -122,18 +114,13 @@ def test_borders_and_empty_bins():
     assert calibration.error == pytest.approx(0.4)
     assert np.isnan(calibration.accuracy[0]) and calibration.accuracy[8] == 0.5
     assert Calibration.from_confidence([1.0, 1.0], [True, True]).error == 0
-    assert shown_cells(calibration.table()) == [
-        ["probability", "mean", "accuracy", "the model is", "examples"],
-        ["50 to 60%", "60%", "100%", "not sure enough", "1"],
-        ["80 to 90%", "90%", "50%", "too sure", "2"],
-    ]
 
 
 def test_the_gap_is_drawn():
     """The orange line stands at the confidence: higher for a model that is surer."""
     tops = []
     for sure in (0.65, 0.95):
-        pixels = reliability_picture(Calibration.from_confidence([sure, sure], [True, False]), "Reliability")
+        pixels = Calibration.from_confidence([sure, sure], [True, False]).picture("Reliability")
         rows, _ = pixels_of(pixels[:, :800], ORANGE)  # without the legend
         tops.append(rows.min())
     low, _ = pixels_of(pixels[:, :800], "#338ec1")  # the bar, up to 50 % in both
@@ -167,7 +154,6 @@ def test_the_worst_and_the_surest_errors():
     page = views["by label"]
     assert page.startswith("5 held-out examples, accuracy 40%, expected calibration error ")
     assert ["a", "100%", "33%", "50%", "3", "1"] in shown_cells(page)
-    assert ["a", "**1**", "1", "1"] in shown_cells(page)
     assert views["expected calibration error"] == pytest.approx((0.3 + 0.6 + 0.9 + 0.61 + 0.5) / 5)
     assert views["confusion matrix"].dtype == views["calibration"].dtype == np.uint8
 
@@ -237,19 +223,7 @@ def test_numbers():
     worst = shown_cells(views["worst"])
     assert worst[1] == ["3", "-6", "-9", shown_as(HOSTILE[3])]
     assert worst[2] == ["0", "0.125", "+0.125", shown_as(HOSTILE[0])] and len(worst) == 11
-    assert views["residuals"].startswith("15 held-out examples")
-    assert ["all", "-0.483", "0.717", "2.33", "15"] in shown_cells(views["residuals"])
     assert views["scatter plot"].ndim == views["residual histogram"].ndim == 3
-
-
-def test_residuals_by_fifths():
-    labels, residuals = np.arange(10.0), np.repeat([1.0, -3.0], 5)
-    table = shown_cells(residual_table(labels, residuals))
-    assert table[0] == ["gold", "mean residual", "mean absolute residual", "root mean square", "examples"]
-    assert table[1] == ["all", "-1", "2", "2.24", "10"]
-    assert table[2] == ["0 to 1", "+1", "1", "1", "2"] and table[4] == ["4 to 5", "-1", "2", "2.24", "2"]
-    assert len(table) == 7
-    assert len(shown_cells(residual_table(labels[:3], residuals[:3]))) == 2  # too few for fifths
 
 
 def test_right_predictions_lie_on_the_diagonal():

@@ -1,2 +1,0 @@
-from .app import PlaygroundApp as PlaygroundApp
-from .app import PlaygroundServer as PlaygroundServer

@@ -28,21 +28,15 @@ from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import has_splits
 from kbert.tasks.task import Evaluation, Task, TrainingData
 from kbert.text.tokenizer import unknown_fraction, warn_of_unknown
-from kbert.training.callbacks import ConsoleProgress, callback_list
-from kbert.training.dev_evaluation import DevEvaluation, EvaluationEpochs, evaluation_steps
+from kbert.training.callbacks import callback_list
+from kbert.training.dev_scoring import DevScoring, evaluation_steps, without_neighbours
 from kbert.training.dry_run import estimate_training
+from kbert.training.exact_resume import ExactResume
 from kbert.training.hardware import check_accumulation, choose_hardware
-from kbert.training.intervals import (
-    check_intervals,
-    log_interval,
-    log_interval_for,
-    training_steps,
-    without_neighbours,
-)
-from kbert.training.logs import read_history, training_minutes
+from kbert.training.loop import train, training_steps
 from kbert.training.made_by import METRICS, identify_model, note_origin
-from kbert.training.resume import fit_steps
 from kbert.training.run_directory import RunDirectory, open_run
+from kbert.training.run_log import RunLog, read_history, training_minutes
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 from kbert.weights.provenance import trained_columns
@@ -53,7 +47,7 @@ from kbert.weights.source import check_source, local_source
 _LOGGER = logging.getLogger("kbert")
 _CHECKPOINT_EVERY = 200  # steps
 _FIRST = 200  # examples, whose fraction of [UNK] is looked at
-_LOG_EVERY = 50  # steps, about: a divisor of checkpoint_every
+_LOG_EVERY = 50  # steps
 
 
 class Finetuning:
@@ -254,40 +248,39 @@ class Finetuning:
         self._compile(model)
         _, tokenizer, model_settings = resolve_parts(self.pipeline)
         run.describe_model(model, model_settings, tokenizer.vocabulary)
-        evaluation, window = self._evaluation(steps)
+        scoring = self._scoring(steps)
         run.show(
             self.settings() | model.config.to_dict() | {"parameters": model.count_params()},
             {} if self.dev is None else self._constant_answer(self.dev),
             batch=lambda: next(iter(data.make_dataset())),
             profile=asked.bookkeeping.profile,
-            examples=None if evaluation is None else functools.partial(DevExamples, evaluation),
+            examples=None if scoring is None else functools.partial(DevExamples, scoring),
         )
-        history = fit_steps(
-            model,
-            data.make_dataset,
-            steps,
-            self.output,
-            window=window,
-            checkpoint_every=self._checkpoint_every // window,
-            callbacks=[*self._callers_callbacks(evaluation), ConsoleProgress(), *run.callbacks],
-            real_tokens=asked.batch_size * data.real_tokens,
-            evaluation=evaluation,
-        )
-        done = history[-1]["step"] if history else steps  # a callback or `patience` may stop a run
-        metrics = self._describe(history, done)
-        if evaluation is None:
+        log = RunLog(self.output, asked.batch_size * data.real_tokens)
+        callbacks = [log, *self.callbacks] if scoring is None else [scoring, log]
+        callbacks += run.callbacks
+        start = 0
+        if directory is not None:
+            stored = [] if scoring is None else [scoring]
+            resume = ExactResume(self.output, model, every=self._checkpoint_every, callbacks=stored)
+            start = resume.step
+            callbacks.append(resume)
+        log_every = asked.bookkeeping.log_every or _LOG_EVERY
+        done = train(model, data.make_dataset, steps, start=start, log_every=log_every, callbacks=callbacks)
+        metrics = self._describe(log.records, done)
+        if scoring is None:
             result = None
             scored_step = done
-            scores = history[-1] if history else {}
+            scores = log.records[-1] if log.records else {}
         else:
-            result, scored = self._score_kept(evaluation)
+            scored_step = scoring.kept_step(done)
+            result, scored = self._score_kept(scoring, scored_step)
             metrics = scored | metrics
-            scored_step = evaluation.kept_step
             scores = result.scores
         run.finish(metrics, scores, scored_step, functools.partial(self._save, run, result))
         note_origin(model, directory, metrics, "kbert.finetune", self.settings(), ("source", *self._examples))
         self.pipeline.trained_columns = trained_columns(model)
-        return FinetunedRun(metrics, history, self.pipeline, self.output)
+        return FinetunedRun(metrics, log.records, self.pipeline, self.output)
 
     def _log_plan(self, steps: int) -> None:
         windows = f" in {self.data.windows:,} windows" if self.data.windows != len(self.train) else ""
@@ -346,35 +339,26 @@ class Finetuning:
                 jit_compile=self.hardware.jit_compile,
             )
 
-    def _callers_callbacks(self, evaluation):
-        if evaluation is None or not self.callbacks:
-            return self.callbacks
-        modes = {name: "min" if name in self.task.lower_is_better else "max" for name in self.task.metrics}
-        return [EvaluationEpochs(self.callbacks, evaluation, modes)]
-
     # Evaluate
 
-    def _evaluation(self, steps: int) -> tuple[DevEvaluation | None, int]:
-        """The evaluation on `dev`, and the steps of a window of logs, with one evaluation at most."""
-        asked = self.asked
-        log_every = asked.bookkeeping.log_every
-        if log_every is not None:
-            check_intervals(self._checkpoint_every, log_every)
+    def _scoring(self, steps: int) -> DevScoring | None:
+        """The evaluation on `dev`, whose ends are the epochs of the caller's callbacks."""
         if self.dev is None:
-            return None, log_every or log_interval(self._checkpoint_every, _LOG_EVERY)
-        every = asked.scoring.evaluate_every
-        due = without_neighbours(evaluation_steps(steps, every, self.data.rows / asked.batch_size))
-        window = log_interval_for(due, self._checkpoint_every, log_every or _LOG_EVERY)
-        evaluation = DevEvaluation(
+            return None
+        scoring, task = self.asked.scoring, self.task
+        for callback in self.callbacks:
+            score = str(getattr(callback, "monitor", "")).removeprefix("val_")
+            if getattr(callback, "mode", None) == "auto" and score in task.metrics:
+                callback.mode = "min" if score in task.lower_is_better else "max"
+        return DevScoring(
             self._score_dev,
-            due,
-            self.task.metrics[0],
-            self.output,
-            keep=asked.scoring.keep,
-            patience=asked.scoring.patience,
-            lower_is_better=self.task.metrics[0] in self.task.lower_is_better,
+            task.metrics[0],
+            without_neighbours(evaluation_steps(steps, scoring.evaluate_every, self.data.rows / self.asked.batch_size)),
+            keep=scoring.keep,
+            patience=scoring.patience,
+            lower_is_better=task.metrics[0] in task.lower_is_better,
+            callbacks=self.callbacks,
         )
-        return evaluation, window
 
     def _score_dev(self) -> Evaluation:
         """The scores on the dev set, which also chooses settings such as the null threshold."""
@@ -390,15 +374,15 @@ class Finetuning:
         """The scores of the training examples' most frequent answer."""
         return self.task.baseline_scores(self.train.baseline(), examples)
 
-    def _score_kept(self, evaluation: DevEvaluation) -> tuple[Evaluation, dict[str, Any]]:
+    def _score_kept(self, scoring: DevScoring, kept_step: int) -> tuple[Evaluation, dict[str, Any]]:
         """Restores and evaluates the weights that are kept; returns the evaluation and its part of metrics.json.
 
         The pipeline takes the settings that were chosen on `dev`, with which `more_dev` is scored.
         """
         model = self.pipeline.model
-        evaluation.restore_kept(model)
-        step, result = evaluation.last
-        if result is None or step != evaluation.kept_step:
+        scoring.restore_kept(model)
+        step, result = scoring.last
+        if result is None or step != kept_step:
             result = self._score_dev()
         if result.settings:
             options = self.pipeline.options() | result.settings
@@ -414,8 +398,8 @@ class Finetuning:
             "dev": scores,
             **result.settings,
             "constant_answer": constant,
-            "evaluations": evaluation.records,
-            "kept_step": evaluation.kept_step,
+            "evaluations": scoring.records,
+            "kept_step": kept_step,
         }
 
     # Save

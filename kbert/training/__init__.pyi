@@ -1,11 +1,9 @@
-from .callbacks import ConsoleProgress as ConsoleProgress
-from .checkpoints import ExactResume as ExactResume
 from .console import log_to_console as log_to_console
-from .dev_evaluation import DevEvaluation as DevEvaluation
+from .dev_scoring import DevScoring as DevScoring
+from .exact_resume import ExactResume as ExactResume
 from .hardware import Hardware as Hardware
 from .hardware import choose_hardware as choose_hardware
-from .resume import fit_steps as fit_steps
+from .loop import train as train
 from .run_directory import open_run as open_run
-from .run_state import Stage as Stage
+from .run_log import RunLog as RunLog
 from .signals import Interrupted as Interrupted
-from .time_budget import TimeBudget as TimeBudget

@@ -17,7 +17,7 @@ from kbert.checks import check_bool, check_directory, differing
 from kbert.errors import internal_errors
 from kbert.files import explain_full_disk, flush, flush_tree, is_partial, read_json, remove_partial, write_json
 from kbert.locks import LOCK, lock_directory, unlock_directory
-from kbert.training.checkpoints import is_milestone
+from kbert.training.exact_resume import is_milestone
 from kbert.training.made_by import (
     INPUTS,
     METRICS,
@@ -44,8 +44,8 @@ class RunDirectory:
     """The directory of one run, opened by `open_run`.
 
     Attributes:
-        resume: bool, whether there is an unfinished run with the same settings and inputs. `fit_steps` resumes it,
-            from the checkpoints in the directory.
+        resume: bool, whether there is an unfinished run with the same settings and inputs. `ExactResume`
+            restores its last checkpoint.
         is_chief: bool, whether this process writes; of several workers the first does.
         is_made: bool, whether `open_run` made the directory.
         is_finished: bool, whether the run has ended: nothing is left to do, and the directory is not locked.

@@ -30,7 +30,7 @@ ARRAYS = "values.npz"  # written by the JAX backend
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class StepCheckpoint(Checkpoint):
-    """The model of a checkpoint that `kbert.training.checkpoints` wrote; its optimizer is not read."""
+    """The model of a checkpoint that `kbert.training.exact_resume` wrote; its optimizer is not read."""
 
     step: int  # updates before it
     lora_layers: dict[str, list] = dataclasses.field(default_factory=dict)  # path of the layer → [rank, alpha]

@@ -15,7 +15,7 @@ import pathlib
 from matplotlib.figure import Figure
 
 from kbert.files import write_json
-from kbert.training.logs import read_history
+from kbert.training.run_log import read_history
 
 SCORES = {  # in history.jsonl → title and factor
     "mlm_cross_entropy": ("masked-LM loss (nats)", 1.0),

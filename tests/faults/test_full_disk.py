@@ -16,10 +16,9 @@ from kbert.corpus.write_records import write_records
 from kbert.files import FullDisk, WriteFault, explain_full_disk
 from kbert.inspection.board.tensor_board import TensorBoard
 from kbert.inspection.examples.masked_examples import MaskedExamples
-from kbert.training.checkpoints import Checkpoints
-from kbert.training.logs import History
-from kbert.training.resume import fit_steps
+from kbert.training.exact_resume import Checkpoints
 from kbert.training.run_directory import open_run
+from kbert.training.run_log import RunLog
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +67,10 @@ def test_a_checkpoint_says_how_much_room_it_needs(tmp_path, monkeypatch):
 
 def test_history_records_metrics_and_models_name_their_path(tmp_path, monkeypatch):
     run = open_run(tmp_path / "run", {})
-    history = History(tmp_path / "history.jsonl")
+    log = RunLog(tmp_path)
     monkeypatch.setattr(os, "fsync", _full)
     for name, write in {
-        "history.jsonl": lambda: history.append({"step": 1}),
+        "history.jsonl": lambda: log.append({"step": 1}),
         "records/": lambda: write_records(make_documents(9), make_tokenizer(), tmp_path / "records"),
         "run": lambda: run.finish({}),
         "model": lambda: save(make_model("encoder"), tmp_path / "model", "huggingface"),
@@ -105,11 +104,11 @@ def test_a_disk_that_is_really_full(tmp_path, weights):
         with pytest.raises(
             FullDisk, match=f"{mount}/checkpoints/step-0000000004: not written, .*needed.*free"
         ) as error:
-            fit_steps(tiny.model(), tiny.make_dataset, tiny.STEPS, mount, **fit)
+            tiny.train(tiny.model(), tiny.make_dataset, tiny.STEPS, mount, **fit)
         assert "\n" not in str(error.value) and not list((mount / "checkpoints").iterdir())
         filler.unlink()
         model = tiny.model()
-        fit_steps(model, tiny.make_dataset, tiny.STEPS, mount, **fit)
+        tiny.train(model, tiny.make_dataset, tiny.STEPS, mount, **fit)
         assert_arrays_equal([variable.numpy() for variable in model.variables], weights)
     finally:
         subprocess.run(["umount", mount], check=True)

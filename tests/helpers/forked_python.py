@@ -17,7 +17,7 @@ import time
 from helpers.fork_server import ForkServer, redirect, serve
 from helpers.paths import ROOT
 
-MODULES = ("tensorflow", "tensorflow_text", "keras", "kbert.training.resume", "kbert.finetuning.finetune")
+MODULES = ("tensorflow", "tensorflow_text", "keras", "kbert.training.loop", "kbert.finetuning.finetune")
 _POLL_SECONDS = 0.02
 _server = None
 

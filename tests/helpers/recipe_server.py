@@ -18,7 +18,7 @@ MODULES = (
     "kbert.models.pretrainer kbert.optim.losses kbert.optim.metrics kbert.weights.build_pipeline "
     "kbert.tasks.scores kbert.tasks.training_data "
     "kbert.tasks.text_task kbert.finetuning.finetune kbert.pretraining.run.pretrain "
-    "kbert.inspection.examples.dev_examples kbert.training.callbacks kbert.training.hardware kbert.training.resume "
+    "kbert.inspection.examples.dev_examples kbert.training.callbacks kbert.training.hardware kbert.training.loop "
     "kbert.training.run_directory kbert.weights.load kbert.weights.save"
 ).split()
 ACTIONS = {None: 0, "kill": 1, "full": 2, "fail": 3, "signal": 4}  # as in file_faults.c

@@ -24,9 +24,8 @@ from kbert.models.classifier import BertClassifier
 from kbert.optim import adamw, cross_entropy
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
-from kbert.training.checkpoints import Checkpoints
+from kbert.training.exact_resume import Checkpoints
 from kbert.training.hardware import choose_hardware
-from kbert.training.resume import fit_steps
 from kbert.xla import is_worth_compiling
 
 SMALL = {"num_layers": 1, "hidden_dropout": 0.0, "attention_dropout": 0.0}
@@ -40,14 +39,13 @@ def pretrain(hardware, output, **parts):
             model.compile(model.optimizer, **parts)
     batch = next(iter(tiny.make_dataset(300)))
     board = TensorBoard(os.path.join(output, "logs"), batch=batch)
-    history = fit_steps(
+    history = tiny.train(
         model,
         tiny.make_dataset,
         7,
         output,
         window=5,
-        validation_data=tiny.make_dataset(300),
-        validation_steps=2,
+        scoring=[tiny.held_out(model, tiny.make_dataset(300), 2)],
         callbacks=[board],
     )
     evaluation = model.evaluate(tiny.make_dataset(400).take(3), return_dict=True, verbose=0)

@@ -22,7 +22,11 @@ from kbert.config import BertConfig
 from kbert.models.pretrainer import BertPretrainer
 from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
-from kbert.training.resume import fit_steps
+from kbert.training import loop
+from kbert.training.dev_scoring import DevScoring
+from kbert.training.exact_resume import ExactResume
+from kbert.training.logs import readable_logs
+from kbert.training.run_log import RunLog
 
 B, S, P, V = 6, 9, 2, 37
 STEPS, WINDOW = 11, 4
@@ -82,11 +86,40 @@ def dies_at(step):
     return AtStep(step, lambda model: os.kill(os.getpid(), signal.SIGKILL))
 
 
+def held_out(model, data, steps=None, due=None, **options):
+    """A `DevScoring` on batches, by their loss; after the steps that are `due`, or each window."""
+    evaluate = lambda: readable_logs(model.evaluate(data, steps=steps, return_dict=True, verbose=0), model)  # noqa: E731
+    return DevScoring(evaluate, "loss", due, lower_is_better=True, **options)
+
+
+def train(
+    model,
+    make_dataset,
+    steps,
+    output=None,
+    window=WINDOW,
+    callbacks=(),
+    scoring=(),
+    every=None,
+    real_tokens=None,
+    **stored,
+):
+    """`kbert.training.train` with a log and, in a directory, checkpoints; returns the records of the windows."""
+    log, resume = RunLog(output, real_tokens), []
+    if output is not None:
+        resume = [ExactResume(output, model, every=every or window, callbacks=scoring, **stored)]
+    start = resume[0].step if resume else 0
+    loop.train(
+        model, make_dataset, steps, start=start, log_every=window, callbacks=[*scoring, log, *callbacks, *resume]
+    )
+    return log.records
+
+
 def run(output, kill_at=None, **arguments):
     """Trains with dropout 0.1; returns the history, and all weights and states of random generators."""
     trained = model()
     callbacks = [dies_at(kill_at)] if kill_at else []
-    history = fit_steps(trained, make_dataset, STEPS, output, window=WINDOW, callbacks=callbacks, **arguments)
+    history = train(trained, make_dataset, STEPS, output, callbacks=callbacks, **arguments)
     return history, [v.numpy() for v in trained.variables]
 
 

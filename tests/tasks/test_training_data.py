@@ -9,7 +9,7 @@ import tensorflow as tf
 from kbert.preprocessing.buckets import window_size
 from kbert.tasks.labelled_text import LabelledText
 from kbert.tasks.training_data import example_rows, labels_by_output, real_tokens, token_counts, training_dataset
-from kbert.training.intervals import training_steps
+from kbert.training.loop import training_steps
 
 N, BATCH = 11, 3
 EXAMPLES = LabelledText([f"é{n}" for n in range(N)], np.arange(N, dtype="int32"))

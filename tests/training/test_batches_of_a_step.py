@@ -12,7 +12,6 @@ from helpers.slow_but import slow_but
 
 from kbert.models.classifier import BertClassifier
 from kbert.optim import adamw
-from kbert.training.resume import fit_steps
 
 NO_DROPOUT = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
 
@@ -26,7 +25,7 @@ def compiled_model(*compiled):
 
 def train(output, steps=4, **compiled):
     model = reused(compiled_model, *compiled.items())
-    history = fit_steps(model, tiny.make_dataset, steps, output, window=2)
+    history = tiny.train(model, tiny.make_dataset, steps, output, window=2)
     return history, model.get_weights()
 
 
@@ -52,7 +51,7 @@ def test_several_steps_in_one_execution_are_the_same_steps(tmp_path, plain):
 def test_a_batch_is_a_step(tmp_path):
     model = tiny.compiled_model(keras.optimizers.SGD(0.2, gradient_accumulation_steps=2))
     with pytest.raises(ValueError, match="micro_batches.* Received: .*gradient_accumulation_steps=2"):
-        fit_steps(model, tiny.make_dataset, 2, tmp_path)
+        tiny.train(model, tiny.make_dataset, 2, tmp_path)
 
 
 def pretrainer(jit_compile):

@@ -12,11 +12,12 @@ from helpers import tiny_pretraining as tiny
 
 import kbert
 from kbert.training import callbacks
-from kbert.training.callbacks import ConsoleProgress, PredictionProgress, callback_list, clock
+from kbert.training.callbacks import PredictionProgress, callback_list, clock
 from kbert.training.console import log_to_console
-from kbert.training.intervals import check_intervals, log_interval, log_interval_for, without_neighbours
-from kbert.training.logs import History, readable_logs, training_minutes
-from kbert.training.resume import fit_steps
+from kbert.training.dev_scoring import without_neighbours
+from kbert.training.logs import readable_logs
+from kbert.training.loop import train
+from kbert.training.run_log import RunLog, read_history, training_minutes
 
 GOOD = [{"step": 100, "loss": 5.0}, {"step": 200, "loss": 4.0}, {"step": 300, "loss": 3.0}]
 DAMAGED = {
@@ -100,7 +101,7 @@ def test_names(outputs, logs, names):
 
 
 def test_console_prints_a_line_a_window(tmp_path, caplog):
-    fit_steps(tiny.model(), tiny.make_dataset, 5, tmp_path, window=4, callbacks=[ConsoleProgress()])
+    tiny.train(tiny.model(), tiny.make_dataset, 5, tmp_path, window=4)
     lines = [record.getMessage() for record in caplog.records if record.name == "kbert"]
     assert len(lines) == 3 and lines.pop(0).startswith("first step done after ")
     assert re.fullmatch(
@@ -112,7 +113,7 @@ def test_console_prints_a_line_a_window(tmp_path, caplog):
 
 
 def test_it_goes_with_plain_fit(caplog):
-    tiny.model().fit(tiny.make_dataset(), steps_per_epoch=2, epochs=2, callbacks=[ConsoleProgress()], verbose=0)
+    tiny.model().fit(tiny.make_dataset(), steps_per_epoch=2, epochs=2, callbacks=[RunLog()], verbose=0)
     assert [record.getMessage().split()[1] for record in caplog.records if record.name == "kbert"] == ["step", "2", "4"]
 
 
@@ -121,16 +122,16 @@ CALLS = {
         "nowhere/init", kbert.tasks.Classification(), [("a", "b")], output=output, bookkeeping=bookkeeping
     ),
     "pretrain": lambda **options: kbert.pretrain("nowhere.txt", vocabulary="nowhere.txt", steps=1, **options),
-    "fit_steps": lambda **options: fit_steps(tiny.model(), tiny.make_dataset, 1, **options),
+    "train": lambda **options: train(tiny.model(), tiny.make_dataset, 1, **options),
 }
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_what_are_no_callbacks_is_named(name):
-    for wrong in ("x", [ConsoleProgress(), "x"], None):
+    for wrong in ("x", [RunLog(), "x"], None):
         with pytest.raises(TypeError, match=f"{name}: `callbacks` must be a keras.callbacks.Callback.* Received: "):
             CALLS[name](callbacks=wrong)
-    if name != "fit_steps":
+    if name != "train":
         with pytest.raises(
             ValueError, match=f"{name}: `profile` needs a directory for the logs, `log_dir` or `output`"
         ):
@@ -143,8 +144,8 @@ def test_the_learning_rate_is_not_set_by_callbacks(name, tmp_path):
     for one in callbacks:
         kind = type(one).__name__
         with pytest.raises(ValueError, match=f"{name}: `callbacks` cannot set the learning rate.* Received: .*{kind}"):
-            CALLS[name](callbacks=[ConsoleProgress(), one], output=tmp_path / "run")
-        assert callback_list("fit_steps", one) == [one]
+            CALLS[name](callbacks=[RunLog(), one], output=tmp_path / "run")
+        assert callback_list("train", one) == [one]
     assert not (tmp_path / "run").exists()
 
 
@@ -153,69 +154,50 @@ def test_a_damaged_line_is_reported_and_the_others_are_kept(tmp_path, caplog, da
     path = tmp_path / "history.jsonl"
     lines = [json.dumps(record).encode() for record in GOOD]
     path.write_bytes(b"\n".join([lines[0], DAMAGED[damage], lines[2], lines[1]]) + b"\n")
-    assert History(path, step=300).records == [GOOD[0], GOOD[2], GOOD[1]]
+    RunLog(tmp_path).begin(300)
     assert f"{path}, line 2: " in (out := caplog.text) and "This line is dropped." in out
     assert [json.loads(line) for line in path.read_text().splitlines()] == [GOOD[0], GOOD[2], GOOD[1]]
 
 
 def test_records_of_work_that_is_done_again_are_dropped(tmp_path, caplog):
-    path = tmp_path / "history.jsonl"
+    log = RunLog(tmp_path)
     for record in GOOD:
-        History(path, 300).append(record)
-    history = History(path, step=200)
-    assert history.records == GOOD[:2] and not caplog.text
-    history.append({"step": 300, "loss": 2.0, "gradient_norm": float("inf")})  # of a float16 step that was skipped
-    assert json.loads(path.read_text().splitlines()[-1]) == {"step": 300, "loss": 2.0, "gradient_norm": None}
-    assert History(path, step=300).records[-1]["gradient_norm"] is None and not caplog.text
+        log.append(record)
+    again = RunLog(tmp_path)
+    again.begin(200)
+    assert again.records == GOOD[:2] and not caplog.text
+    again.append({"step": 300, "loss": 2.0, "gradient_norm": float("inf")})  # of a float16 step that was skipped
+    last = {"step": 300, "loss": 2.0, "gradient_norm": None}
+    assert read_history(tmp_path / "history.jsonl") == [*GOOD[:2], last] and not caplog.text
+    again.begin(0)  # there is no checkpoint
+    assert read_history(tmp_path / "history.jsonl") == []
 
 
-def test_a_worker_that_does_not_write_leaves_the_file_as_it_is(tmp_path):
+def test_a_worker_that_does_not_write_leaves_the_file_as_it_is(tmp_path, monkeypatch):
     path = tmp_path / "history.jsonl"
     path.write_text("".join(json.dumps(record) + "\n" for record in GOOD) + '{"step": 4')
     before = path.stat()
-    assert History(path, step=200, writes=False).records == GOOD[:2]
+    monkeypatch.setattr("kbert.training.run_log.is_chief", lambda model: False)
+    tiny.model().fit(tiny.make_dataset(), steps_per_epoch=2, callbacks=[RunLog(tmp_path)], verbose=0)
     assert (path.stat().st_ino, path.stat().st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
 
 
 def test_minutes_are_of_all_processes_of_a_run(tmp_path):
-    path = tmp_path / "history.jsonl"
+    log = RunLog(tmp_path)
     for step, seconds in ((100, 90.0), (200, 60.0), (300, 600.0)):  # killed before the checkpoint of step 300
-        History(path, 300).append({"step": step, "seconds": seconds})
-    resumed = History(path, step=200)
+        log.append({"step": step, "seconds": seconds})
+    resumed = RunLog(tmp_path)
+    resumed.begin(200)
     resumed.append({"step": 300, "seconds": 30.0})
     assert training_minutes([{"step": 0}, *resumed.records]) == 3.0 and training_minutes([]) == 0.0
 
 
-@pytest.mark.parametrize(
-    "every, wanted, window",
-    [(120, 50, 60), (200, 50, 50), (10, 50, 10), (97, 50, 97), (500, 100, 100), (1, 50, 1), (10**12, 50, 50)],
-)
-def test_windows_divide_the_interval_of_checkpoints(every, wanted, window):
-    assert log_interval(every, wanted) == window and every % window == 0
-
-
-def test_a_window_has_one_evaluation():
-    assert log_interval_for([30, 60, 90], 200, 50) == 25 and log_interval_for([50, 100], 200, 50) == 50
-    assert log_interval_for([3], 200, 50) == 50 and log_interval_for([1, 2], 97, 50) == 1
-    for due, kept, window in (
-        ([7, 14, 15], [7, 15], 5),
-        ([100, 200, 201], [100, 201], 50),
-        ([30, 31], [31], 50),
-        ([85, 170, 195], [85, 170, 195], 25),
-        ([3], [3], 50),
+def test_there_is_no_evaluation_just_before_the_last():
+    for due, kept in (
+        ([7, 14, 15], [7, 15]),
+        ([100, 200, 201], [100, 201]),
+        ([30, 31], [31]),
+        ([85, 170, 195], [85, 170, 195]),
+        ([3], [3]),
     ):
-        assert without_neighbours(due) == kept and log_interval_for(kept, 200, 50) == window
-
-
-def test_intervals_that_do_not_fit_are_an_error_that_says_what_does():
-    check_intervals(300, 100)
-    with pytest.raises(ValueError, match="120 and 100. Give --checkpoint-every 100 or 200, or --log-every 120"):
-        check_intervals(120, 100)
-    with pytest.raises(ValueError, match="50 and 100. Give --checkpoint-every 100, or --log-every 50"):
-        check_intervals(50, 100)
-
-
-def test_pretraining_takes_no_interval_that_it_would_not_keep():
-    assert log_interval(120, 100) == 120
-    with pytest.raises(ValueError, match="Give --checkpoint-every 100 or 200, or --log-every 120"):
-        kbert.pretrain("a", vocabulary="b", steps=9, checkpoint_every=120, log_every=100)
+        assert without_neighbours(due) == kept

@@ -19,9 +19,8 @@ from kbert.models.classifier import BertClassifier
 from kbert.optim.adamw import AdamW
 from kbert.optim.metrics import Perplexity
 from kbert.tasks.scores import check_scores
-from kbert.training.checkpoints import Checkpoints
 from kbert.training.divergence import is_finite
-from kbert.training.resume import fit_steps
+from kbert.training.exact_resume import Checkpoints
 
 STEPS, WINDOW = 11, 4
 FIRST, MIDDLE, LAST_OF_WINDOW, LAST = 1, 6, 8, 11
@@ -112,7 +111,7 @@ every_task = pytest.mark.parametrize("task", ["pretraining", pytest.param("fine-
 def test_a_loss_that_is_nan(tmp_path, task, step):
     build, make_dataset = TASKS[task]
     with pytest.raises(FloatingPointError, match=rf"diverged in step {step}: expected a finite loss. Received: nan"):
-        fit_steps(tiny.reused(build, sgd), bad_loss(make_dataset, step), STEPS, tmp_path, window=WINDOW)
+        tiny.train(tiny.reused(build, sgd), bad_loss(make_dataset, step), STEPS, tmp_path, window=WINDOW)
     assert_checkpoints_are_good(tmp_path, tiny.reused(build, sgd), step)
 
 
@@ -123,7 +122,7 @@ def test_a_gradient_that_is_nan(tmp_path, task, step):
     model = tiny.reused(build, bad_gradient)
     model.optimizer.bad_step.assign(step)
     with pytest.raises(FloatingPointError, match=rf"diverged in step {step}: expected a finite gradient"):
-        fit_steps(model, make_dataset, STEPS, tmp_path, window=WINDOW)
+        tiny.train(model, make_dataset, STEPS, tmp_path, window=WINDOW)
     assert_checkpoints_are_good(tmp_path, tiny.reused(build, bad_gradient), step)
 
 
@@ -132,7 +131,7 @@ def test_a_weight_that_is_infinite(tmp_path, step):
     """In the last step of a window, so that no loss shows it, by an optimizer that keeps no norm."""
     model = tiny.reused(pretrainer, sgd)
     with pytest.raises(FloatingPointError, match=rf"in steps \d+ to {step}: expected finite weights. Received.*embed"):
-        fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW, callbacks=[AtStep(step, spoil_weight)])
+        tiny.train(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW, callbacks=[AtStep(step, spoil_weight)])
     assert_checkpoints_are_good(tmp_path, tiny.reused(pretrainer, sgd), step)
 
 
@@ -153,7 +152,7 @@ def test_gradients_that_overflow_under_any_loss_scale_are(tmp_path):
     model = tiny.reused(pretrainer, Overflows)
     model.optimizer.at.assign(0)
     with pytest.raises(FloatingPointError, match="in steps 1 to 4: expected gradients that are finite under some loss"):
-        fit_steps(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
+        tiny.train(model, tiny.make_dataset, STEPS, tmp_path, window=WINDOW)
     assert not (tmp_path / "checkpoints").exists()
 
 

@@ -15,7 +15,6 @@ from kbert.optim.adamw import AdamW
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.optim.warmup_stable_decay import WarmupStableDecay
 from kbert.training.made_by import describe_inputs, describe_maker, identify_inputs
-from kbert.training.resume import fit_steps
 from kbert.training.run_directory import check_extension, open_run
 from kbert.versions import versions
 
@@ -309,7 +308,7 @@ def _train(path, steps):
     """What a recipe does: opens the run, trains, finishes. Returns all weights and states."""
     run = open_run(path, {"steps": steps}, schedule=_schedule)
     model = tiny.reused(_model)
-    history = fit_steps(model, tiny.make_dataset, steps, path, window=2)
+    history = tiny.train(model, tiny.make_dataset, steps, path, window=2)
     run.finish({"loss": history[-1]["loss"]}, keep_checkpoint=True)
     return [variable.numpy() for variable in model.variables], history
 

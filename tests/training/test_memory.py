@@ -6,13 +6,13 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import tiny_pretraining as tiny
 from helpers.paths import ROOT
 from helpers.tiny_bert import tiny_config
 
 import kbert
 from kbert.training import memory
 from kbert.training.memory import batch_shape, check_batch_memory, memory_errors
-from kbert.training.resume import fit_steps
 
 FAULTS = """
 import ctypes, resource, sys, threading
@@ -63,7 +63,7 @@ def test_what_can_never_fit_is_refused_before_it_is_made(model, tmp_path):
         r"A batch of 1,000,000,000 rows of 16 tokens does not fit into memory.* at least [\d,.]+ GiB.* has [\d,.]+"
     )
     with pytest.raises(ValueError, match=message):
-        fit_steps(model, lambda start_step: dataset, 2, tmp_path)
+        tiny.train(model, lambda start_step: dataset, 2, tmp_path)
 
 
 def test_the_estimate_is_a_lower_bound(model, monkeypatch):
@@ -108,7 +108,7 @@ def _allocate(ids):
 def test_memory_that_runs_out_is_named(model, tmp_path, map_ids):
     dataset = batches(3, 16).map(lambda inputs, labels: (inputs | {"token_ids": map_ids(inputs["token_ids"])}, labels))
     with pytest.raises(ValueError, match=r"Memory was not enough for a batch of 3 rows of 16 tokens. Make the"):
-        fit_steps(model, lambda start_step: dataset, 2, tmp_path)
+        tiny.train(model, lambda start_step: dataset, 2, tmp_path)
 
 
 def test_other_errors_pass():
@@ -142,7 +142,7 @@ def test_damaged_records_end_the_run(tmp_path):
         return dataset
 
     with pytest.raises(ValueError, match=r"^\S*train-00000.tokens is damaged: its SHA-256[^\n]*$"):
-        fit_steps(model, make_dataset, 2, tmp_path / "run")
+        tiny.train(model, make_dataset, 2, tmp_path / "run")
 
 
 def test_frozen_layers_keep_nothing_for_the_gradient(monkeypatch):

@@ -155,7 +155,6 @@ import json, os, sys
 from helpers import tiny_pretraining as tiny
 from kbert.training.hardware import choose_hardware
 from kbert.cli import run_program
-from kbert.training.resume import fit_steps
 
 output, kill_at = sys.argv[1], int(sys.argv[2])
 
@@ -165,7 +164,7 @@ def main():
         model = tiny.compiled_model(num_layers=1, hidden_dropout=0.0, attention_dropout=0.0)
     is_killed = kill_at and not hardware.is_chief
     callbacks = [tiny.dies_at(kill_at)] if is_killed else []
-    fit_steps(model, tiny.make_dataset, tiny.STEPS, output, window=tiny.WINDOW, callbacks=callbacks)
+    tiny.train(model, tiny.make_dataset, tiny.STEPS, output, window=tiny.WINDOW, callbacks=callbacks)
     if hardware.is_chief:
         tiny.np.savez(os.path.join(output, "weights.npz"), *model.get_weights())
 

@@ -19,8 +19,7 @@ from helpers.tiny_bert import randomise, tiny_config
 
 import kbert
 from kbert.training import ExactResume
-from kbert.training.checkpoints import Checkpoints
-from kbert.training.resume import fit_steps
+from kbert.training.exact_resume import Checkpoints
 
 STEPS = 3
 
@@ -49,7 +48,7 @@ def test_killed_and_started_again_is_bit_identical(tmp_path, uninterrupted, capl
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert os.listdir(tmp_path / "checkpoints") == ["step-0000000004"]
     assert_arrays_equal(tiny.run(tmp_path)[1], weights)
-    assert "resuming from the checkpoint of step 4 of 11" in caplog.text
+    assert "resuming from the checkpoint of step 4." in caplog.text
     lines = [json.loads(line) for line in (tmp_path / "history.jsonl").read_text().splitlines()]
     assert without_times(lines) == without_times(history)
 
@@ -59,7 +58,7 @@ def test_a_new_process_that_goes_on_is_bit_identical(tmp_path, uninterrupted):
     assert start_process(tmp_path, "6").returncode == -signal.SIGKILL
     again = start_process(tmp_path)
     assert again.returncode == 0, again.stderr
-    assert "resuming from the checkpoint of step 4 of 11" in again.stdout
+    assert "resuming from the checkpoint of step 4." in again.stdout
     with np.load(tmp_path / "weights.npz") as arrays:
         assert_arrays_equal(list(arrays.values()), uninterrupted[2])
 
@@ -89,7 +88,7 @@ def test_a_finished_run_does_nothing(uninterrupted, caplog):
     def no_dataset(start_step):
         raise AssertionError("there is nothing to train")
 
-    assert fit_steps(tiny.model(), no_dataset, tiny.STEPS, output, window=tiny.WINDOW) == history
+    assert tiny.train(tiny.model(), no_dataset, tiny.STEPS, output, window=tiny.WINDOW) == history
     assert "all 11 steps are done" in caplog.text
 
 
@@ -149,18 +148,18 @@ def test_a_directory_that_tensorflow_reads_as_a_pattern(tmp_path, name):
 def test_another_models_checkpoint_is_an_error(uninterrupted):
     output, _, _ = uninterrupted
     with pytest.raises(ValueError, match=r"another model.*Received: .*\[37, 12\].*another directory"):
-        fit_steps(tiny.compiled_model(hidden_dim=15), tiny.make_dataset, 20, output)
+        tiny.train(tiny.compiled_model(hidden_dim=15), tiny.make_dataset, 20, output)
     with pytest.raises(ValueError, match="another model or optimizer"):
-        fit_steps(tiny.compiled_model(optimizer=keras.optimizers.SGD(0.1)), tiny.make_dataset, 20, output)
+        tiny.train(tiny.compiled_model(optimizer=keras.optimizers.SGD(0.1)), tiny.make_dataset, 20, output)
 
 
 def test_a_dataset_that_ends_too_early(tmp_path):
     model = tiny.model()
     with pytest.raises(ValueError, match="at least 8 batches.*Received: 5"):
-        fit_steps(model, lambda start_step: tiny.make_dataset(start_step).take(5), 8, tmp_path, window=4)
+        tiny.train(model, lambda start_step: tiny.make_dataset(start_step).take(5), 8, tmp_path, window=4)
     unknown = lambda start_step: tiny.make_dataset(start_step).take(5).filter(lambda *batch: True)  # noqa: E731
     with pytest.raises(ValueError, match="ended after step 5"):
-        fit_steps(model, unknown, 8, tmp_path / "unknown", window=4)
+        tiny.train(model, unknown, 8, tmp_path / "unknown", window=4)
     assert os.listdir(tmp_path / "unknown" / "checkpoints") == ["step-0000000004"]
 
 
@@ -168,40 +167,31 @@ def test_interrupting_says_how_to_go_on(tmp_path, caplog):
     interrupt = killed_at(6, KeyboardInterrupt)
     model = tiny.model()
     with pytest.raises(KeyboardInterrupt):
-        fit_steps(model, tiny.make_dataset, 8, tmp_path, window=4, callbacks=[interrupt])
+        tiny.train(model, tiny.make_dataset, 8, tmp_path, window=4, callbacks=[interrupt])
     assert "Interrupted after step" in (out := caplog.text) and "checkpoint of step 4" in out
     caplog.clear()
     with pytest.raises(KeyboardInterrupt):
-        fit_steps(tiny.model(), tiny.make_dataset, 8, window=4, callbacks=[interrupt])
+        tiny.train(tiny.model(), tiny.make_dataset, 8, window=4, callbacks=[interrupt])
     assert "nterrupted" not in caplog.text  # a program says what resumes, such as a table of which this is one training
 
 
 def test_validation_and_intervals(tmp_path):
     model = tiny.model()
-    history = fit_steps(
-        model,
-        tiny.make_dataset,
-        9,
-        tmp_path,
-        window=2,
-        validation_data=tiny.make_dataset(500),
-        validation_steps=2,
-        validation_every=2,
-        checkpoint_every=3,
-        keep=5,
-    )
-    assert [r["step"] for r in history if "val_loss" in r] == [4, 8, 9]
+    scoring = [tiny.held_out(model, tiny.make_dataset(500), 2, due=[0, 5, 9])]
+    history = tiny.train(model, tiny.make_dataset, 9, tmp_path, window=2, every=3, scoring=scoring, keep=5)
+    assert [r["step"] for r in history] == [0, 2, 3, 4, 5, 6, 8, 9]  # none divides another
+    assert [r["step"] for r in history if "val_loss" in r] == [0, 5, 9] and "loss" not in history[0]
     assert {"val_mlm_accuracy", "val_mlm_cross_entropy", "val_nsp_accuracy"} <= set(history[-1])
-    assert sorted(os.listdir(tmp_path / "checkpoints")) == ["step-0000000006", "step-0000000009"]
+    assert sorted(os.listdir(tmp_path / "checkpoints")) == [f"step-000000000{step}" for step in (3, 6, 9)]
 
 
-@pytest.mark.parametrize("arguments", [{"window": 0}, {"total_steps": 0}, {"validation_every": 0}])
+@pytest.mark.parametrize("arguments", [{"window": 0}, {"steps": 0}])
 def test_bad_arguments(tmp_path, arguments):
-    arguments = {"total_steps": 4, "window": 2} | arguments
+    arguments = {"steps": 4, "window": 2} | arguments
     with pytest.raises(ValueError, match="at least 1"):
-        fit_steps(tiny.model(), tiny.make_dataset, output=tmp_path, **arguments)
+        tiny.train(tiny.model(), tiny.make_dataset, output=tmp_path, **arguments)
     with pytest.raises(ValueError, match="compiled"):
-        fit_steps(keras.Sequential([keras.layers.Dense(1)]), tf.data.Dataset.range, 1, tmp_path)
+        tiny.train(keras.Sequential([keras.layers.Dense(1)]), tf.data.Dataset.range, 1, tmp_path)
 
 
 def make_classifier_dataset(start_step):
@@ -286,5 +276,5 @@ def test_other_steps_or_another_place_are_an_error(tmp_path, whole):
     with pytest.raises(ValueError, match="checkpoint of step 12 .* not at the end of an epoch.* Received: 5"):
         ExactResume(whole[0], make_classifier(), 5)
     (tmp_path / "file").write_text("")
-    with pytest.raises(NotADirectoryError, match="ExactResume: `directory`"):
+    with pytest.raises(NotADirectoryError, match="ExactResume: `output`"):
         ExactResume(tmp_path / "file", make_classifier(), STEPS)

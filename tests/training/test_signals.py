@@ -19,8 +19,7 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 from kbert import cli as program
 from kbert.finetuning.features import write_features
-from kbert.training.logs import read_history
-from kbert.training.resume import fit_steps
+from kbert.training.run_log import read_history
 from kbert.training.signals import Interrupted
 
 STATUS = {signal.SIGINT: 130, signal.SIGTERM: 143}
@@ -36,6 +35,17 @@ def handlers_of_python():
     yield
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+def assert_equal_but_for_parts(history, undisturbed, interrupted):
+    """A window in which a run was interrupted is in two parts, whose losses are means over fewer steps."""
+    steps = [record["step"] for record in undisturbed]
+    assert [record["step"] for record in history] == sorted({*steps, *interrupted})
+    for begin, record in zip([0, *steps], without_times(undisturbed), strict=False):
+        [found] = [one for one in without_times(history) if one["step"] == record["step"]]
+        if any(begin < step < record["step"] for step in interrupted):
+            record, found = ({k: one[k] for k in ("learning_rate", "gradient_norm")} for one in (record, found))
+        assert found == record
 
 
 class Send(keras.callbacks.Callback):
@@ -71,7 +81,7 @@ _SLOW = pytest.mark.slow  # the same with the other signal
     [
         (6, signal.SIGTERM),
         (8, signal.SIGINT),
-        # the first and the last window: test_the_second_interruption_of_a_window
+        # the first and the last window: test_a_run_that_is_interrupted_again_and_again
         pytest.param(2, signal.SIGINT, marks=pytest.mark.slow),
         pytest.param(11, signal.SIGTERM, marks=pytest.mark.slow),
         pytest.param(2, signal.SIGTERM, marks=_SLOW),
@@ -84,44 +94,45 @@ def test_the_step_is_finished_and_saved_and_the_run_resumes(tmp_path, caplog, un
     handlers = {one: signal.getsignal(one) for one in STATUS}
     model = tiny.model()
     with pytest.raises(Interrupted, match=f"after step {step}. The same command resumes from the checkpoint of") as e:
-        fit_steps(model, tiny.make_dataset, tiny.STEPS, tmp_path, window=tiny.WINDOW, callbacks=[Send(number, step)])
+        tiny.train(model, tiny.make_dataset, tiny.STEPS, tmp_path, window=tiny.WINDOW, callbacks=[Send(number, step)])
     assert isinstance(e.value, KeyboardInterrupt) and e.value.status == STATUS[number]
     assert {one: signal.getsignal(one) for one in STATUS} == handlers
-    [message] = [record.getMessage() for record in caplog.records if record.name == "kbert"]
+    [message] = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
     assert message.count("\n") == 1  # an empty line before it
     assert steps_saved(tmp_path)[-1] == step
     history, weights = tiny.run(tmp_path)
     assert_arrays_equal(weights, uninterrupted[1])
-    assert without_times(history) == without_times(uninterrupted[0])
+    assert_equal_but_for_parts(history, uninterrupted[0], {step})
     assert without_times(read_history(tmp_path / "history.jsonl")) == without_times(history)
 
 
-def test_validation_is_interrupted_too(tmp_path):
-    class InValidation(keras.callbacks.Callback):
-        def on_test_batch_begin(self, batch, logs=None):
-            os.kill(os.getpid(), signal.SIGTERM)
+def test_a_signal_waits_for_the_scores(tmp_path):
+    """They are in the checkpoint, and in one record with the steps before them."""
 
-    def train(output, *callbacks):
-        validation = {"validation_data": tiny.make_dataset(300), "validation_steps": 1}
-        return fit_steps(tiny.model(), tiny.make_dataset, 4, output, window=2, callbacks=list(callbacks), **validation)
+    def train(output, sends=()):
+        model = tiny.model()
+        scoring = tiny.held_out(model, tiny.make_dataset(300), 1, due=[2, 4])
+        evaluate = scoring.evaluate
+        scoring.evaluate = lambda: [os.kill(os.getpid(), number) for number in sends] and evaluate() or evaluate()
+        return tiny.train(model, tiny.make_dataset, 4, output, window=3, every=3, scoring=[scoring]), scoring.records
 
-    with pytest.raises(Interrupted):
-        train(tmp_path / "interrupted", InValidation())
+    with pytest.raises(Interrupted, match="after step 2"):
+        train(tmp_path / "interrupted", [signal.SIGTERM])
     assert steps_saved(tmp_path / "interrupted") == [2]
-    history, undisturbed = (train(tmp_path / name) for name in ("interrupted", "whole"))
-    assert len(undisturbed) == 2 and "val_loss" in undisturbed[0]
-    assert without_times(history) == without_times(undisturbed)
+    (history, scores), (undisturbed, expected) = (train(tmp_path / name) for name in ("interrupted", "whole"))
+    assert [record["step"] for record in undisturbed] == [2, 3, 4] and "val_loss" in undisturbed[0]
+    assert without_times(history) == without_times(undisturbed) and scores == expected
 
 
-def test_the_second_interruption_of_a_window(tmp_path, uninterrupted):
+def test_a_run_that_is_interrupted_again_and_again(tmp_path, uninterrupted):
     for number, step in zip([*STATUS, *STATUS], (2, 4, 6, 11), strict=True):
         with pytest.raises(Interrupted, match=f"after step {step}"):
             callbacks = [Send(number, step)]
-            fit_steps(tiny.model(), tiny.make_dataset, tiny.STEPS, tmp_path, window=tiny.WINDOW, callbacks=callbacks)
+            tiny.train(tiny.model(), tiny.make_dataset, tiny.STEPS, tmp_path, window=tiny.WINDOW, callbacks=callbacks)
     for _ in range(2):  # the second time nothing is left to do
         history, weights = tiny.run(tmp_path)
         assert_arrays_equal(weights, uninterrupted[1])
-        assert without_times(history) == without_times(uninterrupted[0])
+        assert_equal_but_for_parts(history, uninterrupted[0], {2, 4, 6, 11})
 
 
 def test_handlers_of_the_program_are_left_alone(tmp_path):
@@ -129,7 +140,7 @@ def test_handlers_of_the_program_are_left_alone(tmp_path):
     before = signal.signal(signal.SIGTERM, lambda number, frame: received.append(number))
     try:
         callbacks = [Send(signal.SIGTERM, 2)]
-        history = fit_steps(tiny.model(), tiny.make_dataset, 4, tmp_path, window=4, callbacks=callbacks)
+        history = tiny.train(tiny.model(), tiny.make_dataset, 4, tmp_path, window=4, callbacks=callbacks)
     finally:
         signal.signal(signal.SIGTERM, before)
     assert received == [signal.SIGTERM] and history[-1]["step"] == 4
@@ -137,7 +148,7 @@ def test_handlers_of_the_program_are_left_alone(tmp_path):
 
 def test_another_thread_trains_without_handlers(tmp_path):
     model, found = tiny.model(), []
-    thread = threading.Thread(target=lambda: found.extend(fit_steps(model, tiny.make_dataset, 4, tmp_path, window=4)))
+    thread = threading.Thread(target=lambda: found.extend(tiny.train(model, tiny.make_dataset, 4, tmp_path, window=4)))
     thread.start()
     thread.join()
     assert found[-1]["step"] == 4
@@ -319,8 +330,7 @@ def test_the_second_signal_ends_at_once(tmp_path):
     import pathlib, signal, sys, time
     import keras, tensorflow
     from helpers import tiny_pretraining as tiny
-    from kbert.training.resume import fit_steps
-
+    
     class Slow(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):
             if batch == 2:
@@ -331,7 +341,7 @@ def test_the_second_signal_ends_at_once(tmp_path):
                 time.sleep(600)
 
     tensorflow.config.run_functions_eagerly(True)
-    fit_steps(tiny.compiled_model(), tiny.make_dataset, 8, sys.argv[1], window=4, callbacks=[Slow()])
+    tiny.train(tiny.compiled_model(), tiny.make_dataset, 8, sys.argv[1], window=4, callbacks=[Slow()])
     """
     process = ForkedPython(None, tmp_path, code=textwrap.dedent(script))
     wait_for(tmp_path / "begun", process)

@@ -20,14 +20,14 @@ from kbert.training.flops import device_peak, peak_accelerator_memory_bytes, pea
 from kbert.training.logs import complete_logs, is_chief, updates_done
 
 _LOGGER = logging.getLogger("kbert")
-_NOT_SHOWN = ("step", "total_steps", "seconds", "seconds_left", "flops_per_second")
+_NOT_SHOWN = ("step", "total_steps", "seconds", "flops_per_second")
 _PEAK_SECONDS = 0.3  # to measure the peak of a device that is not known
 
 
 class TensorBoard(keras.callbacks.Callback):
     """A callback that writes a training's curves and histograms for TensorBoard.
 
-    `kbert.pretrain` and `kbert.finetune` have it by default. It also works with `fit_steps` and a plain `model.fit`, on
+    `kbert.pretrain` and `kbert.finetune` have it by default. It also works with `train` and a plain `model.fit`, on
     TensorFlow and on JAX, with and without strategies (one process writes). The steps are the run's. There are:
 
     - *Time Series*: one chart for the runs `train`, `validation`, `baseline` and `final`. Every window (an epoch of
@@ -124,7 +124,7 @@ class TensorBoard(keras.callbacks.Callback):
         self._write_scalars("train", step, trained)
         self._write_scalars("validation", step, held_out)
         self._write_scalars("baseline", step, self.baseline)
-        if self._sampler.is_due():
+        if "loss" in logs and self._sampler.is_due():  # not of the scores before the first step
             with self._sampler.measure():
                 self._file("train").write(step, list(self._samples(logs["learning_rate"])))
         self._flush()
@@ -137,7 +137,7 @@ class TensorBoard(keras.callbacks.Callback):
             self._profiler.stop()
         last = self._last
         # A run in steps is several calls of `fit`, and this may be the end of any.
-        is_over = last and last["step"] == last.get("total_steps", last["step"]) and last.get("time_fraction", 1.0) >= 1
+        is_over = last and last["step"] == last.get("total_steps", last["step"])
         if is_over and not self.wait_for_finish:
             trained, held_out = _by_run(last)
             self.finish({name: float(value) for name, value in (held_out or trained).items()}, last["step"])

@@ -1,6 +1,5 @@
 """What a model gets right and wrong on held-out examples, in TensorBoard while it is fine-tuned."""
 
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +8,7 @@ import keras
 from kbert.checks import check_directory, check_positive
 from kbert.inspection.board.event_file import EventFile
 from kbert.options import PathLike
-from kbert.training.dev_evaluation import DevEvaluation
+from kbert.training.dev_scoring import DevScoring
 from kbert.training.logs import is_chief, updates_done
 
 
@@ -21,9 +20,8 @@ class DevExamples(keras.callbacks.Callback):
     examples. Each table shows ten of them. `kbert.finetune` adds this callback if there are logs and a dev set.
 
     Args:
-        source: `DevEvaluation` of the `fit_steps` that this callback goes to: its results are shown, and nothing is
-            predicted again. For a plain `model.fit`, a function without arguments that returns a
-            `kbert.tasks.Evaluation`.
+        source: the `DevScoring` before this callback in the list: its results are shown, and nothing is predicted
+            again. Or a function without arguments that returns a `kbert.tasks.Evaluation`.
         log_dir: the directory of the TensorBoard logs.
         every: epochs from one call of a function to the next.
 
@@ -38,11 +36,11 @@ class DevExamples(keras.callbacks.Callback):
         pipeline.model.fit(data, epochs=3, steps_per_epoch=100, callbacks=[shown])
     """
 
-    def __init__(self, source: DevEvaluation | Callable[[], Any], log_dir: PathLike, every: int = 1) -> None:
+    def __init__(self, source: DevScoring | Callable[[], Any], log_dir: PathLike, every: int = 1) -> None:
         super().__init__()
-        if not isinstance(source, DevEvaluation) and not callable(source):
+        if not isinstance(source, DevScoring) and not callable(source):
             raise TypeError(
-                "DevExamples: expected `source` as a DevEvaluation or a function that returns an Evaluation. "
+                "DevExamples: expected `source` as a DevScoring or a function that returns an Evaluation. "
                 f"Received: {source!r}"
             )
         self.source = source
@@ -50,27 +48,16 @@ class DevExamples(keras.callbacks.Callback):
         self._file = EventFile(check_directory(log_dir, "`log_dir`") / "examples")
         self._shown = 0
 
-    def on_train_begin(self, logs: dict[str, Any] | None = None) -> None:
-        self._show_new()  # an interruption may have left a checkpoint just before its evaluation
-
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
-        self._show_new()
-
     def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
-        if callable(self.source) and (epoch + 1) % self.every == 0:
+        if isinstance(self.source, DevScoring):
+            if self.source.last[0] != self._shown:
+                self._show(*self.source.last)
+        elif (epoch + 1) % self.every == 0:
             step = logs["step"] if logs and "step" in logs else updates_done(self.model.optimizer)
             self._show(step, self.source())
 
     def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
-        self._show_new()
         self._file.close()
-
-    def _show_new(self):
-        """Shows the result of an evaluation, unless it was shown already."""
-        if isinstance(self.source, DevEvaluation) and self.source.last[0] != self._shown:
-            start = time.perf_counter()
-            self._show(*self.source.last)
-            self.source.pause(time.perf_counter() - start)
 
     def _show(self, step, result):
         self._shown = step

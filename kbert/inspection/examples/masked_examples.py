@@ -69,7 +69,7 @@ class MaskedExamples(keras.callbacks.Callback):
         batch: one pre-training batch `(inputs, labels, sample_weight)`, for example the first of the validation data.
         log_dir: the directory of the TensorBoard logs.
         examples: the number of rows of the batch to show.
-        every: in epochs of `fit` (windows of `fit_steps`).
+        every: in epochs of `fit` (windows of `train`).
 
     Raises:
         ValueError: `examples` or `every` is not a positive integer.

@@ -26,12 +26,11 @@ from kbert.pretraining.entities import known_names, read_names
 from kbert.pretraining.masking import NextTokens, TokenMasking
 from kbert.pretraining.record_pools import check_shards
 from kbert.pretraining.row_sampler import RowSampler
-from kbert.pretraining.run.phases import first_row, plan_stages
+from kbert.pretraining.run.phases import Stage, first_row, plan_stages
 from kbert.pretraining.run.starting_model import starting_model
 from kbert.pretraining.tfrecords import check_tfrecords
 from kbert.text.tokenizer import BertTokenizer, warn_of_unknown
 from kbert.training.dry_run import count_sequences
-from kbert.training.run_state import Stage
 from kbert.weights.save import save_pretrained
 
 if TYPE_CHECKING:
@@ -142,7 +141,7 @@ class CorpusData:
         )
 
     def from_step(self, start_step: int, starts: Sequence[int]) -> "tf.data.Dataset":
-        """The batches from a step to the end of its stage, as `fit_steps` asks for them."""
+        """The batches from a step to the end of its stage, as `train` asks for them."""
         stages = self.settings.stages()
         row = first_row(stages, starts, start_step)
         return self.batches(stages[len(starts) - 1], start_row=row)

@@ -10,7 +10,17 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from kbert.config import default_max_predictions
-from kbert.training.run_state import Stage, first_steps
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A part of a run whose batches all have the same shape: it ends at `end`, a fraction of the run."""
+
+    end: float
+    phase: int  # its number
+    batch_size: int
+    sequence_length: int
+    max_predictions: int
 
 
 class Phase(NamedTuple):
@@ -111,6 +121,11 @@ def plan_stages(phases: Sequence[Phase], ramp: tuple[int, float] | None = None) 
         stages.append(stage)
         start = end
     return stages
+
+
+def first_steps(stages: Sequence[Stage], steps: int, multiple: int = 1) -> list[int]:
+    """The first step of every stage of a run of `steps`; stages end at multiples of a number of steps."""
+    return [0, *(round(stage.end * steps / multiple) * multiple for stage in stages[:-1])]
 
 
 def count_steps(stages: Sequence[Stage], steps: int, multiple: int = 1) -> list[int]:

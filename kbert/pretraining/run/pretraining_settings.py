@@ -15,13 +15,12 @@ from kbert.corpus.documents import DocumentList, prose_sentences, texts_as_docum
 from kbert.corpus.held_out import HELD_OUT
 from kbert.corpus.records_manifest import is_records
 from kbert.options import Arguments, to_json
-from kbert.pretraining.run.phases import Phase, count_steps, plan_stages, read_phases, read_ramp
+from kbert.pretraining.run.phases import Phase, Stage, count_steps, plan_stages, read_phases, read_ramp
 from kbert.pretraining.run.pretrain import Masking, Objective, Rows, pretrain
 from kbert.pretraining.run.stored_batches import MANIFEST, is_batches, read_manifest
 from kbert.tasks.in_memory import column_names, table_of
 from kbert.tasks.table import check_texts
 from kbert.training.made_by import identify_model, identify_source, identify_vocabulary
-from kbert.training.run_state import Stage
 from kbert.weights.source import local_source
 
 _WARMUP_PROPORTION, _WARMUP = 0.1, 10_000  # where nothing is given: of the run, and at most these steps
@@ -140,7 +139,6 @@ class PretrainingSettings:
         """Checks the length of the run, and gives it a warm-up."""
         if self.steps is None and self.hours is None:
             raise ValueError("pretrain: expected either `steps` or `hours`. Received: neither")
-        self._check_either("steps", "hours")
         self._check_either("warmup_steps", "warmup_proportion")
         if self.hours is not None:
             if self.warmup_steps is not None:
@@ -150,6 +148,7 @@ class PretrainingSettings:
                 )
             if self.warmup_proportion is None:
                 self.warmup_proportion = _WARMUP_PROPORTION
+        if self.steps is None:  # until they are counted
             return
         if self.warmup_steps is None:
             # Without bias correction the first hundreds of updates are several times too large: after too short a
@@ -157,7 +156,8 @@ class PretrainingSettings:
             self.warmup_steps = min(_WARMUP, math.ceil(self.steps * _WARMUP_PROPORTION))
             if self.warmup_proportion is not None:
                 self.warmup_steps = max(1, math.ceil(self.steps * self.warmup_proportion))
-            self.warmup_proportion = None  # with these steps, not the fraction, a run can be extended
+            if self.hours is None:
+                self.warmup_proportion = None  # with these steps, not the fraction, a run can be extended
         if self.warmup_steps > self.steps:
             raise ValueError(
                 f"pretrain: `warmup_steps` must be at most `steps`. Received: {self.warmup_steps} of {self.steps}"
@@ -183,6 +183,14 @@ class PretrainingSettings:
     def num_parts(self) -> int:
         """K of packed rows, the same for all phases."""
         return self.batches["num_parts"] if self.batches else default_num_parts(self.sequence_length)
+
+    def with_steps(self, steps: int) -> "PretrainingSettings":
+        """The same settings with the steps that there is time for in `hours`."""
+        decided = copy.copy(self)
+        decided.steps = steps
+        decided._complete_warmup()
+        decided._complete_ramp()
+        return decided
 
     def with_packing(self, packed: bool) -> "PretrainingSettings":
         """The same settings with `packed` decided."""
@@ -244,6 +252,8 @@ class PretrainingSettings:
     def to_dict(self) -> dict:
         """The settings in JSON form; objects are identified by the hash of their content."""
         fields = {name: vars(self)[name] for name in self._names}
+        if self.hours is not None:
+            fields["warmup_steps"] = None  # the proportion decides
         identified = {
             "corpus_or_records": identify_source(self.source),
             "vocabulary": identify_vocabulary(self.vocabulary),

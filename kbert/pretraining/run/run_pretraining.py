@@ -1,11 +1,10 @@
 """The course of a pre-training: data, model, training, evaluation, saving."""
 
 import contextlib
-import dataclasses
 import functools
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import keras
@@ -15,27 +14,30 @@ from kbert.finetuning.run import Run
 from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.keras_compat import seeded
+from kbert.models.copies import copy_model
 from kbert.models.quantized_layers import check_not_quantized
 from kbert.optim.make_optimizer import make_optimizer
 from kbert.optim.schedule import WarmupLinearDecay
 from kbert.optim.warmup_stable_decay import WarmupStableDecay
 from kbert.options import Arguments
 from kbert.pipelines.settings import ModelSettings
-from kbert.pretraining.run.phases import count_steps
+from kbert.pretraining.run.phases import count_steps, first_steps
 from kbert.pretraining.run.pretrain import PretrainingRun
 from kbert.pretraining.run.pretraining_settings import PretrainingSettings, check_paths, corpus_source
 from kbert.pretraining.run.stored_batches import StoredBatches
-from kbert.training.callbacks import ConsoleProgress, callback_list
+from kbert.training.callbacks import callback_list
+from kbert.training.dev_scoring import DevScoring
 from kbert.training.dry_run import estimate_training
+from kbert.training.exact_resume import ExactResume
 from kbert.training.hardware import Hardware, check_accumulation, choose_hardware
-from kbert.training.intervals import check_milestones, resolve_log_interval
 from kbert.training.jax_devices import check_divides
-from kbert.training.logs import best_step, readable_logs, training_minutes
+from kbert.training.logs import readable_logs, updates_done
+from kbert.training.loop import train
 from kbert.training.made_by import note_origin
 from kbert.training.memory import check_batch_memory
-from kbert.training.resume import fit_steps
 from kbert.training.run_directory import open_run
-from kbert.training.time_budget import Forecast, TimeBudget
+from kbert.training.run_log import RunLog, training_minutes
+from kbert.training.workers import message_of_first
 from kbert.weights.report import log_dropout
 
 if TYPE_CHECKING:
@@ -46,6 +48,7 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("kbert")
 _INPUTS = ("corpus_or_records", "vocabulary", "init", "names")
 _CHECKPOINT_EVERY = 500  # steps
+_LOG_EVERY = 100
 _DECAY_FRACTION = 0.2  # of a run with a stable rate: the end, in which it falls to 0
 
 
@@ -58,14 +61,13 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
     log_dir = log_directory("pretrain", bookkeeping.log_dir, asked.output, bookkeeping.profile)
     callbacks = callback_list("pretrain", bookkeeping.callbacks, has_own_rate=True)
     checkpoint_every = bookkeeping.checkpoint_every or _CHECKPOINT_EVERY
-    log_every = resolve_log_interval(checkpoint_every, bookkeeping.log_every)
-    _check_kept(asked, settings, checkpoint_every)
+    _check_kept(asked, settings)
     hardware = choose_hardware(
         settings.strategy, settings.precision, settings.xla, settings.logical_cpus, source=settings.init
     )
-    check_run(settings, hardware, log_every)
+    check_run(settings, hardware)
     stages = settings.stages()
-    # Phases, a ramp and the clock are fractions of the run: of a longer one the steps done would have been others.
+    # Phases, a ramp and hours are fractions of the run: of a longer one the steps done would have been others.
     is_extendable = settings.hours is None and len(stages) == 1
     longer_schedule = make_schedule if is_extendable else None
     data = _open_data(settings)
@@ -83,7 +85,7 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
                 inputs=settings.inputs(asked.output),
                 recipe="kbert.pretrain",
                 schedule=longer_schedule,
-                decided=["packed"],
+                decided=["packed", "steps"],
             )
         run = Run(directory, log_dir, hardware.is_chief)
         place = stack.enter_context(records_place(run.path))
@@ -92,6 +94,9 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
                 data.write_records(place, hardware, run.path, asked.dry_run)
             data.choose_packing()
             settings = data.settings  # with what the data decided
+            if settings.steps is None:
+                steps = None if directory is None else directory.settings["steps"]
+                settings = data.settings = settings.with_steps(steps or steps_of_hours(data, model, hardware))
             if settings.rematerialize is not None:
                 for block in model.encoder.blocks:
                     block.rematerialize = settings.rematerialize
@@ -111,57 +116,62 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
             evaluation = evaluations[stages[-1].phase]
             real_fractions, about_data, corpus_tokens = data.describe(evaluation)
             if directory is not None:
-                directory.decide(packed=settings.packed)
+                directory.decide(packed=settings.packed, steps=settings.steps)
         _LOGGER.info("%s", describe_plan(settings, model, real_fractions, corpus_tokens))
         if settings.init is not None:
             log_dropout(model.config, settings.init, settings.dropout)
         run.describe_model(model, model_settings, data.vocabulary)
-        windows = checkpoint_every // log_every
+        shown = []
         if log_dir is not None:
             batch = next(iter(evaluations[stages[0].phase]))
             hyperparameters = settings.to_dict() | model.config.to_dict() | {"parameters": model.count_params()}
-            examples = None
-            if not settings.left_to_right:  # which has no masks to show
-                examples = functools.partial(MaskedExamples, data.vocabulary, batch, every=windows)
-            run.show(hyperparameters, data.baseline(about_data), batch, bookkeeping.profile, examples)
-        budget = None
-        if settings.hours is not None:
-            budget = TimeBudget(3600 * settings.hours, make_clock_rate(vars(settings)))
-            tokens = stages[0].batch_size * stages[0].sequence_length
-            callbacks = [Forecast(budget, tokens, real_fractions[0], corpus_tokens), *callbacks]
-        history = fit_steps(
-            trained,
-            data.from_step,
-            settings.steps,
-            run.path,
-            window=log_every,
-            checkpoint_every=windows,
-            keep_every=bookkeeping.keep_every,
-            keep_best=bookkeeping.keep_best,
-            validation_every=windows,
-            validate_first=settings.init is not None,
-            stages=[
-                dataclasses.replace(
-                    stage, validation_data=evaluations[stage.phase], real_fraction=real_fractions[stage.phase]
-                )
-                for stage in stages
-            ],
-            budget=budget,
-            callbacks=[ConsoleProgress(), *run.callbacks, *callbacks],
-        )
+            run.show(hyperparameters, data.baseline(about_data), batch, bookkeeping.profile)
+            if run.callbacks and not settings.left_to_right:  # which has no masks to show
+                shown = [MaskedExamples(data.vocabulary, batch, log_dir)]
+        starts = first_steps(stages, settings.steps, settings.steps_per_execution)
+        held_out = HeldOut(trained, [evaluations[stage.phase] for stage in stages])
+        due = {*range(checkpoint_every, settings.steps, checkpoint_every), *starts[1:], settings.steps}
+        if settings.init is not None:
+            due.add(0)
+        scoring = DevScoring(held_out, "loss", due, keep="last", lower_is_better=True, callbacks=shown)
+        log = RunLog(run.path)
+        resume = None
+        if directory is not None:
+            resume = ExactResume(
+                run.path,
+                trained,
+                every=checkpoint_every,
+                keep_every=bookkeeping.keep_every,
+                keep_step=(lambda: best_step(scoring.records)) if bookkeeping.keep_best else None,
+                callbacks=[scoring],
+            )
+        done = 0 if resume is None else resume.step
+        callbacks = [scoring, log, *run.callbacks, *callbacks, *([] if resume is None else [resume])]
+        log_every = bookkeeping.log_every or _LOG_EVERY
+        for number, (stage, end) in enumerate(zip(stages, [*starts[1:], settings.steps], strict=True)):
+            if done >= end:
+                continue
+            log.real_tokens = real_fractions[stage.phase] * stage.batch_size * stage.sequence_length
+            held_out.begin(number)
+            make_dataset = functools.partial(data.from_step, starts=starts[: number + 1])
+            done = train(
+                trained, make_dataset, settings.steps, start=done, end=end, log_every=log_every, callbacks=callbacks
+            )
+            if done < end:  # a callback stopped it
+                break
 
         # What came out
         scores = readable_logs(trained.evaluate(evaluation, return_dict=True, verbose=0), trained)
-        first, last = (history[0], history[-1]) if history else ({}, {})  # none but on the chief
+        first, last = (log.records[0], log.records[-1]) if log.records else ({}, {})  # none but on the chief
         metrics = scores | about_data
         metrics["epochs"] = count_epochs(settings, real_fractions, corpus_tokens, last.get("step"))
         metrics["steps"] = last.get("step", settings.steps)
         metrics["parameters"] = trained.count_params()
         metrics["tokens_per_second"] = last.get("tokens_per_second")
-        metrics["minutes"] = training_minutes(history)
+        metrics["minutes"] = training_minutes(log.records)
         if first.get("step") == 0:
             metrics["before"] = {name.removeprefix("val_"): value for name, value in first.items() if name != "step"}
-        best = best_step(history) if bookkeeping.keep_best else None
+        best = best_step(scoring.records) if bookkeeping.keep_best else None
         if best is not None:
             metrics["best_step"] = best
         run.finish(
@@ -174,12 +184,43 @@ def run_pretraining(asked: Arguments) -> PretrainingRun:
             keep_step=best,
         )
         note_origin(model, directory, metrics, "kbert.pretrain", settings.to_dict(), _INPUTS)
-        return PretrainingRun(metrics, history, model, data.tokenizer, model_settings, run.path)
+        return PretrainingRun(metrics, log.records, model, data.tokenizer, model_settings, run.path)
 
 
-def _check_kept(asked, settings, checkpoint_every) -> None:
+class HeldOut:
+    """Scores on the held-out batches of the stage that a pre-training is in; before its first step, of the last."""
+
+    def __init__(self, model: "BertPretrainer", batches: Sequence):
+        self.model = model
+        self.batches = batches  # of every stage
+        self.stage = 0
+        self._begun = False
+
+    def begin(self, stage: int) -> None:
+        """Says which stage begins, of another shape than the one before."""
+        if self._begun:  # else Keras would trace one step for both shapes
+            self.model.make_train_function(force=True)
+            self.model.make_test_function(force=True)
+        self._begun = True
+        self.stage = stage
+
+    def __call__(self) -> dict[str, float]:
+        is_first = updates_done(self.model.optimizer) == 0
+        batches = self.batches[-1 if is_first else self.stage]
+        scores = readable_logs(self.model.evaluate(batches, return_dict=True, verbose=0), self.model)
+        if is_first and len(self.batches) > 1:
+            self.model.make_test_function(force=True)
+        return scores
+
+
+def best_step(records: Sequence[dict]) -> int | None:
+    """The step with the lowest held-out loss; None: none was measured after the first step."""
+    losses = {record["step"]: record["loss"] for record in records if record["step"]}
+    return min(losses, key=losses.get, default=None)
+
+
+def _check_kept(asked, settings) -> None:
     keep_every = asked.bookkeeping.keep_every
-    check_milestones(keep_every, checkpoint_every)
     if keep_every is not None and asked.output is None and not asked.dry_run:
         raise ValueError(f"pretrain: `keep_every` needs `output`. Received: keep_every={keep_every!r} and output=None")
     if asked.bookkeeping.keep_best and (asked.output is None or settings.phases is not None):
@@ -187,22 +228,10 @@ def _check_kept(asked, settings, checkpoint_every) -> None:
         raise ValueError(f"pretrain: `keep_best` needs `output` and rows of one length. Received: {received}")
 
 
-def check_run(settings: PretrainingSettings, hardware: Hardware, log_every: int) -> None:
-    """Raises ValueError if the hardware or the intervals do not go with the settings."""
-    if settings.hours is not None and hardware.name == "multiworker":
-        raise ValueError("pretrain: `hours` works on one machine only, as the clocks of several differ. Give `steps`.")
-    if settings.hours is not None and keras.backend.backend() != "tensorflow":
-        raise ValueError(
-            "pretrain: `hours` needs the TensorFlow backend, as others keep the learning rate for a window of steps. "
-            f"Give `steps`. Received: the backend {keras.backend.backend()}"
-        )
+def check_run(settings: PretrainingSettings, hardware: Hardware) -> None:
+    """Raises ValueError if the hardware does not go with the settings."""
     sizes = [stage.batch_size for stage in settings.stages()]
     check_accumulation(settings.accumulate, hardware, sizes)
-    if log_every % settings.steps_per_execution:
-        raise ValueError(
-            "pretrain: --log-every (by default the divisor of --checkpoint-every nearest to 100) must be a multiple of "
-            f"--steps-per-execution. Received: {log_every} and {settings.steps_per_execution}"
-        )
     for rows in (*sizes, *(phase.batch_size for phase in settings.all_phases())):  # of training, and of evaluation
         check_divides(rows)
 
@@ -244,20 +273,6 @@ def make_schedule(settings: Mapping[str, Any]) -> keras.optimizers.schedules.Lea
     return WarmupStableDecay(peak, warmup, steps, min(math.ceil(_DECAY_FRACTION * steps), steps - warmup))
 
 
-def make_clock_rate(settings: Mapping[str, Any]) -> Callable[[float], float]:
-    """The same as a function of the fraction of a run's time: warm-up and decay are fractions of it."""
-    peak = settings["learning_rate"]
-    warmup = settings["warmup_proportion"]
-    decay = {"linear": 1.0, "constant": 0.0}.get(settings["schedule"], min(_DECAY_FRACTION, 1.0 - warmup))
-
-    def rate(fraction):
-        if fraction < warmup:
-            return peak * fraction / warmup
-        return peak * min(1.0, (1.0 - fraction) / decay) if decay else peak
-
-    return rate
-
-
 def compile_models(
     trained: "BertPretrainer",
     model: "BertPretrainer",
@@ -274,10 +289,8 @@ def compile_models(
         "jit_compile": hardware.jit_compile,
         "steps_per_execution": steps_per_execution or settings.steps_per_execution,
     }
-    by_name = vars(settings)
     with hardware.scope():
-        rate = make_schedule(by_name) if settings.hours is None else make_clock_rate(by_name)(0.0)
-        trained.compile(make_optimizer(settings, rate), **arguments)
+        trained.compile(make_optimizer(settings, make_schedule(vars(settings))), **arguments)
         if model is not trained:
             model.compile(trained.optimizer, **arguments)  # with its loss scale, if there is one
 
@@ -287,31 +300,23 @@ def describe_plan(
 ) -> str:
     """Lines on the size of the model and of the run; `real_fractions` of every phase, `corpus_tokens` of an epoch."""
     lines = [f"{model.count_params():,} parameters"]
-    start = real = 0.0
+    real = 0.0
     tokens = 0
-    if settings.hours is not None:
-        lines.append(f"{settings.hours:g} hours; the first steps will tell how many fit")
     for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
-        shape = f"{stage.batch_size:,} rows of {stage.sequence_length} tokens"
-        if steps is None:
-            lines.append(f"from {start:.1%} to {stage.end:.1%} of the time steps of {shape}")
-        else:
-            lines.append(f"{steps:,} steps of {shape}")
-            of_stage = steps * stage.batch_size * stage.sequence_length
-            tokens += of_stage
-            real += of_stage * real_fractions[stage.phase]
-        start = stage.end
-    if tokens:
-        epochs = f", {real / corpus_tokens:.2f} epochs" if corpus_tokens else ""
-        lines.append(f"{tokens:,} tokens with padding, about {real:,.0f} without{epochs}")
+        lines.append(f"{steps:,} steps of {stage.batch_size:,} rows of {stage.sequence_length} tokens")
+        of_stage = steps * stage.batch_size * stage.sequence_length
+        tokens += of_stage
+        real += of_stage * real_fractions[stage.phase]
+    epochs = f", {real / corpus_tokens:.2f} epochs" if corpus_tokens else ""
+    lines.append(f"{tokens:,} tokens with padding, about {real:,.0f} without{epochs}")
     return "\n".join(lines)
 
 
 def count_epochs(
     settings: PretrainingSettings, real_fractions: Sequence[float], corpus_tokens: int | None, done: int | None = None
 ) -> float | None:
-    """About how many epochs the `done` steps were; None where the clock ends a run or the corpus was not counted."""
-    if settings.hours is not None or not corpus_tokens:
+    """About how many epochs the `done` steps were; None where the corpus was not counted."""
+    if not corpus_tokens:
         return None
     left = settings.steps if done is None else done
     tokens = 0.0
@@ -322,12 +327,29 @@ def count_epochs(
     return tokens / corpus_tokens
 
 
-def stage_steps(settings: PretrainingSettings) -> list[int | None]:
-    """The number of steps of every stage; None for those that the clock ends."""
-    stages = settings.stages()
-    if settings.hours is not None:
-        return [None] * len(stages)
-    return count_steps(stages, settings.steps, settings.steps_per_execution)
+def stage_steps(settings: PretrainingSettings) -> list[int]:
+    """The number of steps of every stage."""
+    return count_steps(settings.stages(), settings.steps, settings.steps_per_execution)
+
+
+def steps_of_hours(data: "CorpusData | StoredBatches", model: "BertPretrainer", hardware: Hardware) -> int:
+    """How many steps there is time for; a copy of the model makes a few of each stage, compilation not counted."""
+    settings = data.settings.with_steps(
+        10**6 * data.settings.steps_per_execution
+    )  # for a schedule; it does not change the time of a step
+    seconds = start = 0.0
+    for stage in settings.stages():
+        with hardware.scope():
+            copy = model_of_rows(copy_model(model), settings)
+        compile_models(copy, copy, settings, hardware, steps_per_execution=1)
+        seconds += (stage.end - start) * estimate_training(copy, data.batches(stage), 1)["seconds_per_step"]
+        start = stage.end
+    execution = settings.steps_per_execution
+    steps = max(1, int(3600 * data.settings.hours / seconds / execution)) * execution
+    if hardware.name == "multiworker":
+        steps = int(message_of_first(hardware.strategy, str(steps)))
+    _LOGGER.info("%.3f s a step: %g hours are enough for %s steps", seconds, data.settings.hours, f"{steps:,}")
+    return steps
 
 
 def estimate_pretraining(data: "CorpusData | StoredBatches", model: "BertPretrainer", hardware: Hardware) -> dict:
@@ -340,16 +362,12 @@ def estimate_pretraining(data: "CorpusData | StoredBatches", model: "BertPretrai
     settings = data.settings
     sequences = data.count_sequences()
     stages = []
-    start = 0.0
     for stage, steps in zip(settings.stages(), stage_steps(settings), strict=True):
         compile_models(model, model, settings, hardware, steps_per_execution=1)
         estimate = estimate_training(model, data.batches(stage), 1)
         seconds = estimate["seconds_per_step"]
-        if steps is None:
-            steps = int(3600 * settings.hours * (stage.end - start) / seconds)
         tokens = steps * stage.batch_size * stage.sequence_length
         stages.append(estimate | {"steps": steps, "tokens": tokens, "seconds": steps * seconds})
-        start = stage.end
     total = {name: sum(stage[name] for stage in stages) for name in ("steps", "tokens", "seconds")}
     total["memory_bytes"] = max(stage["memory_bytes"] for stage in stages)
     if len(stages) > 1:

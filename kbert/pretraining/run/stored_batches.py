@@ -30,8 +30,8 @@ from kbert.files import read_json, write_directory
 from kbert.models.grow import grow_model
 from kbert.models.pretrainer import BertPretrainer
 from kbert.pretraining.run.new_model import dropout_of, new_model
+from kbert.pretraining.run.phases import Stage
 from kbert.text.vocabulary import check_same_tokenizer, read_vocabulary
-from kbert.training.run_state import Stage
 from kbert.weights.formats import huggingface
 
 if TYPE_CHECKING:
@@ -222,7 +222,7 @@ class StoredBatches:
         return BatchFiles(self.directory)
 
     def from_step(self, start_step: int, starts: Sequence[int]) -> BatchFiles:
-        """The batches from a step on, as `fit_steps` asks for them."""
+        """The batches from a step on, as `train` asks for them."""
         return BatchFiles(self.directory, start_step)
 
     def evaluations(self) -> dict:

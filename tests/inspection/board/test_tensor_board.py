@@ -19,10 +19,9 @@ from kbert.inspection.board.scalar_tags import scalar_tag
 from kbert.inspection.board.summaries import session_start
 from kbert.inspection.board.tensor_board import profiled_steps
 from kbert.training.flops import training_flops_per_token
-from kbert.training.resume import fit_steps
 
 BASELINE = {"mlm_accuracy": 0.25, "mlm_loss": 3.0}
-WINDOWS = dict(window=3, validation_data=tiny.make_dataset(500), validation_steps=2, real_fraction=0.75)
+REAL = 0.75  # of the tokens
 
 
 PEAK = 1e12
@@ -41,7 +40,10 @@ def run(tmp_path_factory):
     output = tmp_path_factory.mktemp("run")
     batch = next(iter(tiny.make_dataset(500)))
     board = TensorBoard(output / "logs", settings={"seed": 7}, baseline=BASELINE, batch=batch, time_fraction=1.0)
-    history = fit_steps(tiny.model(), tiny.make_dataset, 7, output, callbacks=[board], **WINDOWS)
+    model = tiny.model()
+    scoring = [tiny.held_out(model, tiny.make_dataset(500), 2)]
+    options = {"window": 3, "scoring": scoring, "real_tokens": REAL * tiny.B * tiny.S}
+    history = tiny.train(model, tiny.make_dataset, 7, output, callbacks=[board], **options)
     return output / "logs", history
 
 
@@ -149,8 +151,8 @@ def test_the_final_scores_are_those_of_the_held_out_data(run):
 def test_a_resumed_run_shows_every_step_once(tmp_path):
     def train(*callbacks):
         board = TensorBoard(tmp_path / "logs", baseline=BASELINE, time_fraction=1.0)
-        options = {"window": 2, "checkpoint_every": 2, "callbacks": [board, *callbacks]}
-        return fit_steps(tiny.model(), tiny.make_dataset, 10, tmp_path, **options)
+        options = {"window": 2, "every": 4, "callbacks": [board, *callbacks]}
+        return tiny.train(tiny.model(), tiny.make_dataset, 10, tmp_path, **options)
 
     with pytest.raises(Killed):
         train(killed_at(7))
@@ -200,7 +202,7 @@ def test_only_a_peak_that_must_be_measured_waits(tmp_path, monkeypatch):
     def fractions(name, peak):
         monkeypatch.setattr("kbert.inspection.board.tensor_board.device_peak", peak)
         board = TensorBoard(tmp_path / name, time_fraction=1e-9)
-        fit_steps(tiny.model(), tiny.make_dataset, 2, window=1, callbacks=[board])
+        tiny.train(tiny.model(), tiny.make_dataset, 2, window=1, callbacks=[board])
         return [step for step, _ in read_scalars(tmp_path / name).get(("train", "speed/fraction_of_peak"), [])]
 
     assert fractions("known", lambda model, measure=True: PEAK) == [1, 2]
@@ -215,7 +217,7 @@ def test_other_workers_write_nothing(tmp_path, monkeypatch):
 
 def test_steps_on_request_are_profiled(tmp_path):
     board = TensorBoard(tmp_path / "logs", profile="2:3")
-    fit_steps(tiny.model(), tiny.make_dataset, 4, window=4, callbacks=[board])
+    tiny.train(tiny.model(), tiny.make_dataset, 4, window=4, callbacks=[board])
     (profile,) = (tmp_path / "logs").rglob("*.xplane.pb")
     assert profile.relative_to(tmp_path / "logs").parts[:3] == ("train", "plugins", "profile")
 
@@ -270,6 +272,6 @@ def test_groups(name, group):
 def test_a_callback_can_be_used_for_a_second_run(tmp_path):
     board = TensorBoard(tmp_path)
     for _ in range(2):
-        fit_steps(tiny.model(), tiny.make_dataset, 2, window=2, callbacks=[board])
+        tiny.train(tiny.model(), tiny.make_dataset, 2, window=2, callbacks=[board])
     starts = [e.session_log.status for run, e in read_events(tmp_path) if run == "train" and e.HasField("session_log")]
     assert starts == [1, 1]  # the second start at step 1 makes TensorBoard forget the first run

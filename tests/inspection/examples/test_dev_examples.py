@@ -1,8 +1,11 @@
 """What an evaluation shows is written when it was made, and nothing is predicted for it again."""
 
+import time
+
 import numpy as np
 import pytest
 import tensorflow as tf
+from helpers import tiny_pretraining as tiny
 from helpers.event_files import event_values
 from helpers.tiny_pretraining import config
 
@@ -11,8 +14,7 @@ from kbert.inspection.view import View
 from kbert.models.classifier import BertClassifier
 from kbert.optim.adamw import AdamW
 from kbert.tasks.task import Evaluation
-from kbert.training.dev_evaluation import DevEvaluation
-from kbert.training.resume import fit_steps
+from kbert.training.dev_scoring import DevScoring
 
 
 class Evaluator:
@@ -47,30 +49,24 @@ def shown(directory):
 
 def test_evaluations_of_a_run(model, tmp_path):
     evaluate = Evaluator()
-    evaluation = DevEvaluation(evaluate, [1, 3, 4, 5], "accuracy")
+    evaluation = DevScoring(evaluate, "accuracy", [1, 3, 4, 5])
     callbacks = [DevExamples(evaluation, tmp_path)]
-    fit_steps(model, make_dataset, 5, window=2, evaluation=evaluation, callbacks=callbacks)
+    tiny.train(model, make_dataset, 5, window=2, scoring=[evaluation], callbacks=callbacks)
     assert evaluate.done == 4
     assert shown(tmp_path) == [(1, "evaluation 1"), (3, "evaluation 2"), (4, "evaluation 3"), (5, "evaluation 4")]
 
 
-def test_showing_takes_no_time_of_the_training(model, tmp_path):
-    """What it takes goes to the account of the evaluation, which the speeds of training leave out."""
-    evaluation = DevEvaluation(Evaluator(), [1, 2], "accuracy")
-    shown, paused = DevExamples(evaluation, tmp_path), []
-    evaluation.pause = paused.append
-    fit_steps(model, make_dataset, 2, window=1, evaluation=evaluation, callbacks=[shown])
-    assert len(paused) == 4 and min(paused) > 0  # evaluating and showing, twice
+def test_evaluating_takes_no_time_of_the_training(model):
+    """Nor do callbacks that show what was evaluated: the speeds of training leave them out."""
 
+    class Slow(Evaluator):
+        def __call__(self):
+            time.sleep(0.5)
+            return super().__call__()
 
-def test_a_run_that_resumes_just_before_an_evaluation(model, tmp_path):
-    """The evaluation before the first step is shown, too."""
-    evaluate = Evaluator()
-    fit_steps(model, make_dataset, 1, tmp_path / "run", window=1)
-    evaluation = DevEvaluation(evaluate, [1, 2], "accuracy", tmp_path / "run")
-    callbacks = [DevExamples(evaluation, tmp_path / "logs")]
-    fit_steps(model, make_dataset, 2, tmp_path / "run", window=1, evaluation=evaluation, callbacks=callbacks)
-    assert shown(tmp_path / "logs") == [(1, "evaluation 1"), (2, "evaluation 2")]
+    history = tiny.train(model, make_dataset, 4, window=2, scoring=[DevScoring(Slow(), "accuracy", [1, 2, 3])])
+    assert [record["step"] for record in history] == [1, 2, 3, 4]
+    assert all(record["seconds"] < 0.4 and record["steps_per_second"] > 2.5 for record in history[1:])
 
 
 def test_a_plain_fit(model, tmp_path):
@@ -82,11 +78,11 @@ def test_a_plain_fit(model, tmp_path):
 
 
 def test_nothing_to_show(model, tmp_path):
-    evaluation = DevEvaluation(Evaluator(shows=False), [1], "accuracy")
-    fit_steps(model, make_dataset, 1, evaluation=evaluation, callbacks=[DevExamples(evaluation, tmp_path / "logs")])
+    evaluation = DevScoring(Evaluator(shows=False), "accuracy", [1])
+    tiny.train(model, make_dataset, 1, scoring=[evaluation], callbacks=[DevExamples(evaluation, tmp_path / "logs")])
     assert not (tmp_path / "logs").exists()
 
 
 def test_what_is_no_source():
-    with pytest.raises(TypeError, match="expected `source` as a DevEvaluation or a function.*Received: 0.5"):
+    with pytest.raises(TypeError, match="expected `source` as a DevScoring or a function.*Received: 0.5"):
         DevExamples(0.5, "logs")

@@ -11,6 +11,7 @@ import tensorflow as tf
 from helpers.compare import assert_arrays_equal
 from helpers.run_eagerly import run_eagerly
 from helpers.tiny_corpus import make_pretrainer, make_tokenizer
+from kbert.training.time_budget import TimeBudget
 
 import kbert
 from kbert.files import read_json, write_json
@@ -19,7 +20,6 @@ from kbert.optim.schedule import WarmupLinearDecay
 from kbert.pretraining.dataset import pretraining_dataset
 from kbert.pretraining.run import run_pretraining
 from kbert.training.made_by import identify_inputs
-from kbert.training.time_budget import TimeBudget
 from kbert.weights.step_checkpoint import ARRAYS, read_step_checkpoint
 from kbert.weights.step_paths import find_step_checkpoint
 

@@ -1,0 +1,289 @@
+"""The state of a training run on disk, and the callback that stores it: written atomically, checked when read."""
+
+import contextlib
+import logging
+import math
+import os
+import pathlib
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+from kbert.checks import check_directory
+from kbert.files import remove_partial, storable, write_directory, write_json
+from kbert.keras_compat import strategy_scope
+from kbert.training.divergence import check_finite
+from kbert.training.logs import is_chief
+from kbert.training.loop import check_compiled, rounded_up
+from kbert.training.signals import DeferredSignals, Interrupted
+from kbert.weights.step_checkpoint import ARRAYS, MANIFEST, VALUES, read_step_checkpoint
+from kbert.weights.step_paths import CHECKPOINTS, checkpoint_name, checkpoint_paths, checkpoint_step
+
+_LOGGER = logging.getLogger("kbert")
+STATES = "callbacks.npz"  # arrays of the states of callbacks
+
+
+class Checkpoints:
+    """The checkpoints of one run: weights, optimizer state, the state of dropout's random generators, the step.
+
+    Each is a directory `step-00001200` with the values (TensorFlow's checkpoint format or, on the JAX backend, NumPy's
+    .npz; both carry checksums) and a manifest of the variables. One that was damaged is reported and the previous one
+    is used. Values are stored as plain tensors, in the order of `model.variables`, then the optimizer's: a run may
+    resume with another number of replicas.
+    """
+
+    def __init__(self, directory: str | os.PathLike, model: keras.Model, keep: int = 2, keep_every: int | None = None):
+        self.directory = pathlib.Path(directory)
+        self.model = model
+        self.keep = max(1, keep)
+        self.keep_every = keep_every
+        self.facts: dict = {}  # what was given to `save` of the checkpoint that was restored
+        self.arrays: dict[str, np.ndarray] = {}  # the same
+        if not model.optimizer.built:  # not in the first step of `fit`: TensorFlow would trace the step twice
+            with strategy_scope(model):
+                model.optimizer.build(model.trainable_variables)
+
+    def save(
+        self, step: int, facts: dict | None = None, arrays: dict[str, np.ndarray] | None = None, best: int | None = None
+    ) -> None:
+        """Writes the state after `step` steps, and deletes all but the last `keep` checkpoints and those to be kept."""
+        variables = self._variables()
+        manifest = {"step": step, "variables": [_describe(variable) for variable in variables], "facts": facts or {}}
+
+        def write(directory):
+            _write_values(directory, variables)
+            if arrays:
+                np.savez(directory / STATES, **{name: storable(value) for name, value in arrays.items()})
+            write_json(directory / MANIFEST, manifest)
+
+        needed = sum(math.prod(variable.shape) * np.dtype(variable.dtype).itemsize for variable in variables)
+        needed += sum(value.nbytes for value in (arrays or {}).values())
+        write_directory(self.directory / checkpoint_name(step), write, needed)  # what it replaces is damaged
+        saved = checkpoint_paths(self.directory)
+        done = [path for path in saved if checkpoint_step(path) <= step]  # those beyond it are damaged
+        for old in done[: -self.keep]:
+            if not is_milestone(checkpoint_step(old), self.keep_every) and checkpoint_step(old) != best:
+                shutil.rmtree(old, ignore_errors=True)
+
+    def restore(self) -> int:
+        """Sets the model and its optimizer to the newest intact checkpoint; returns its step, or 0 if there is none."""
+        if self.directory.is_dir() and is_chief(self.model):
+            remove_partial(self.directory)
+        for path in reversed(checkpoint_paths(self.directory)):
+            try:
+                manifest, values = read_step_checkpoint(path)
+                arrays = _read_arrays(path / STATES)
+            except Exception as error:  # what a damaged file raises depends on where it is damaged
+                reason = f"{type(error).__name__}: {str(error)[:200]}"
+                _LOGGER.warning("Checkpoint %s is damaged (%s): trying the previous one.", path, reason)
+                continue
+            variables = self._variables()
+            _check_same(path, manifest["variables"], [_describe(variable) for variable in variables])
+            with strategy_scope(self.model):
+                for variable, value in zip(variables, values, strict=True):
+                    variable.assign(value)
+            self.facts, self.arrays = manifest["facts"], arrays
+            return manifest["step"]
+        return 0
+
+    def steps(self) -> list[int]:
+        """The steps of the checkpoints on disk, in order."""
+        return [checkpoint_step(path) for path in checkpoint_paths(self.directory)]
+
+    def _variables(self) -> list:
+        return [*self.model.variables, *self.model.optimizer.variables]
+
+
+def is_milestone(step: int, keep_every: int | None) -> bool:
+    """Whether the checkpoint of a step is kept for good."""
+    return bool(keep_every) and step % keep_every == 0
+
+
+def _describe(variable) -> dict:
+    return {"path": variable.path, "shape": list(variable.shape), "dtype": str(variable.dtype)}
+
+
+def _write_values(directory: pathlib.Path, variables: list) -> None:
+    if keras.backend.backend() != "tensorflow":
+        np.savez(directory / ARRAYS, *[storable(variable.numpy()) for variable in variables])
+        return
+    import tensorflow as tf
+
+    tf.train.Checkpoint(values=[variable.value for variable in variables]).write(str(directory / VALUES))
+
+
+def _read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+    if not path.exists():
+        return {}
+    with np.load(path, allow_pickle=False) as file:  # zip archives carry checksums
+        return {name: file[name] for name in file.files}
+
+
+def _check_same(path: pathlib.Path, stored: list[dict], own: list[dict]) -> None:
+    """Shapes and types in order; not paths, because Keras numbers layer names differently in each process."""
+    help_line = "Continue with the settings the run was started with, or start another run in another directory."
+    for old, new in zip(stored, own, strict=False):
+        if (old["shape"], old["dtype"]) != (new["shape"], new["dtype"]):
+            raise ValueError(
+                f"Checkpoint {path} is of another model or optimizer. Expected {new['path']} {new['shape']} "
+                f"{new['dtype']}. Received: {old['path']} {old['shape']} {old['dtype']}. {help_line}"
+            )
+    if len(stored) != len(own):
+        raise ValueError(
+            f"Checkpoint {path} is of another model or optimizer. Expected {len(own)} variables. "
+            f"Received: {len(stored)}. {help_line}"
+        )
+
+
+class ExactResume(keras.callbacks.Callback):
+    """Checkpoints of a training; the same program, started again, goes on from the last one.
+
+    Weights, optimizer, the state of dropout and that of other callbacks are restored when it is made. Where batch n of
+    the dataset depends only on n, a run that was killed and started again ends on a CPU with bit for bit the same
+    weights and scores.
+
+    In `train` it saves every so many steps. On SIGINT or SIGTERM the current step is finished and saved, and
+    `Interrupted` is raised; a second signal ends the process at once. This works only in the main thread, and only if
+    the program has no handler of its own. In a plain `model.fit` it saves at the end of each epoch, where alone `fit`
+    can begin again; a signal ends the process at once.
+
+    Other data or other rates are not noticed: give them another directory, or open it with `open_run`, which compares
+    settings and inputs with those of the run that is there.
+
+    Args:
+        output: path of a directory, receives ``checkpoints/``.
+        model: compiled, built under its strategy's scope.
+        steps_per_epoch: that of `fit`.
+        every: steps between two checkpoints; None: at the end of each epoch.
+        keep: how many checkpoints are kept.
+        keep_every: steps: checkpoints at its multiples are all kept; None: only the last `keep`.
+        keep_step: function that returns a step whose checkpoint is kept, too, or None.
+        callbacks: those whose `get_state()` is stored with each checkpoint and restored by `set_state(state)`, such as
+            `DevScoring`. A state is a dict of what JSON can hold, and of lists of arrays.
+
+    Attributes:
+        step: the number of updates so far: the dataset begins with this batch.
+        epoch: `initial_epoch` of `fit`.
+
+    Raises:
+        NotADirectoryError: `output` is a file.
+        ValueError: the checkpoint is of another model, or in the middle of an epoch of `steps_per_epoch`.
+        FloatingPointError: a weight is not finite; nothing is saved.
+
+    Example::
+
+        resume = ExactResume("runs/tiny", model, steps_per_epoch=100)
+        model.fit(
+            pretraining_dataset("records", tokenizer, batch_size=32, start_step=resume.step),
+            steps_per_epoch=100,
+            epochs=50,
+            initial_epoch=resume.epoch,
+            callbacks=[resume],
+        )
+    """
+
+    def __init__(
+        self,
+        output: str | os.PathLike,
+        model: keras.Model,
+        steps_per_epoch: int | None = None,
+        *,
+        every: int | None = None,
+        keep: int = 2,
+        keep_every: int | None = None,
+        keep_step: Callable[[], int | None] | None = None,
+        callbacks: Sequence[keras.callbacks.Callback] = (),
+    ):
+        super().__init__()
+        self.output = check_directory(output, "ExactResume: `output`")
+        check_compiled("ExactResume", model)
+        self.steps_per_epoch = steps_per_epoch
+        self.every = None if every is None else rounded_up(every, model)
+        self.keep_every = None if keep_every is None else rounded_up(keep_every, model)
+        self.keep_step = keep_step
+        self.callbacks = list(callbacks)
+        self.signals: DeferredSignals | None = None
+        self._checkpoints = Checkpoints(self.output / CHECKPOINTS, model, keep, self.keep_every)
+        self.step = self.saved = self._checkpoints.restore()
+        if self.step:
+            _LOGGER.info("%s: resuming from the checkpoint of step %s.", self.output, self.step)
+            self._set_states()
+        self.epoch, rest = divmod(self.step, steps_per_epoch or 1)
+        if rest:
+            raise ValueError(
+                f"ExactResume: the checkpoint of step {self.step} in {self.output} is not at the end of an epoch. "
+                f"Expected the `steps_per_epoch` of the run. Received: {steps_per_epoch}"
+            )
+
+    def closes(self, step: int) -> bool:
+        """Whether a checkpoint is due after this step."""
+        intervals = (self.every, self.keep_every)
+        return any(step // every > self.saved // every for every in intervals if every is not None)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether a signal waits for the checkpoint."""
+        return self.signals is not None and self.signals.received is not None
+
+    @contextlib.contextmanager
+    def handling_signals(self) -> Iterator[None]:
+        """A context in which signals wait for the end of a step; `train` enters it."""
+        try:
+            with DeferredSignals() as self.signals:
+                yield
+        except KeyboardInterrupt as error:
+            saved = [done for done in self._checkpoints.steps() if done <= self.step]  # those beyond it are damaged
+            start = f"the checkpoint of step {saved[-1]} in {self.output}" if saved else "the start: there is none yet"
+            report = f"Interrupted after step {self.step}. The same command resumes from {start}."
+            _LOGGER.warning("\n%s", report)
+            if isinstance(error, Interrupted):
+                raise Interrupted(error.number, report) from None
+            raise
+        finally:
+            self.signals = None
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        self._first = epoch * self.steps_per_epoch if self.steps_per_epoch else self.step
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        self.step = self._first + batch + 1
+        if self.signals is not None:
+            self.signals.deferring = True
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        if self.every is None or self.closes(self.step) or self.is_interrupted:
+            self._save()
+
+    def on_train_end(self, logs: dict[str, Any] | None = None) -> None:
+        if self.saved != self.step:
+            self._save()
+
+    def _save(self):
+        check_finite(self.model, self.saved, self.step)
+        self.saved = self.step
+        if is_chief(self.model):
+            states, arrays = [], {}
+            for number, callback in enumerate(self.callbacks):
+                states.append({})
+                for name, value in callback.get_state().items():
+                    if isinstance(value, list) and value and isinstance(value[0], np.ndarray):
+                        arrays |= {f"{number}/{name}/{i}": array for i, array in enumerate(value)}
+                        value = len(value)
+                    states[-1][name] = value
+            best = None if self.keep_step is None else self.keep_step()
+            self._checkpoints.save(self.step, {"callbacks": states}, arrays, best)
+        if self.signals is not None:
+            self.signals.deferring = False
+            self.signals.check()
+
+    def _set_states(self):
+        arrays = self._checkpoints.arrays
+        for number, (callback, state) in enumerate(
+            zip(self.callbacks, self._checkpoints.facts["callbacks"], strict=True)
+        ):
+            of_arrays = {name for name in state if f"{number}/{name}/0" in arrays}
+            lists = {name: [arrays[f"{number}/{name}/{i}"] for i in range(state[name])] for name in of_arrays}
+            callback.set_state(state | lists)

@@ -194,7 +194,7 @@ def test_numbers_are_named(pipeline):
         (lambda wrong: predict_file(pipeline, __file__, "a.jsonl", batch_size=wrong), "predict_file: `batch_size`"),
         (lambda wrong: kbert.training.choose_hardware(threads=wrong), "choose_hardware: `threads`"),
         (lambda wrong: kbert.training.choose_hardware(logical_cpus=wrong), "choose_hardware: `logical_cpus`"),
-        (lambda wrong: kbert.training.DevEvaluation(dict, [], "x", patience=wrong), "DevEvaluation: `patience`"),
+        (lambda wrong: kbert.training.DevScoring(dict, "x", patience=wrong), "DevScoring: `patience`"),
         (lambda wrong: kbert.inspection.DevExamples(dict, "logs", every=wrong), "DevExamples: `every`"),
         (lambda wrong: MaskedExamples([], ({}, {}, {}), "logs", every=wrong), "MaskedExamples: `every`"),
         (lambda wrong: MaskedExamples([], ({}, {}, {}), "logs", examples=wrong), "MaskedExamples: `examples`"),

@@ -142,7 +142,8 @@ class DevScoring(keras.callbacks.CallbackList):
         logs.update({f"val_{k}": float(v) for k, v in record.items() if isinstance(v, float)})  # no counts
         shown = ", ".join(f"{name} {record[name]:.4f}" for name in ("loss", self.metric) if name in record)
         _LOGGER.info("step %d, dev: %s%s", step, shown, " (best so far)" if is_best and len(self.records) > 1 else "")
-        super().on_epoch_end(len(self.records) - 1, logs)
+        for callback in self.callbacks:  # Keras' own list would give them a sorted copy, in which a step is a float
+            callback.on_epoch_end(len(self.records) - 1, logs)
         self._in_epoch = False
         if self.is_stopped:
             _LOGGER.info("step %d: %d evaluations without improvement: stopped early", step, self.patience)

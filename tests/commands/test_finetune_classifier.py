@@ -80,7 +80,7 @@ def test_settings_history_logs_but_no_checkpoints(run, home):
     assert settings["train"] == str(home / "train.csv")
     assert settings["learning_rate"] == 2e-3
     assert [json.loads(line)["step"] for line in (run / "history.jsonl").open()] == [10, 20, 30, 40, 50, 60]
-    left = {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "evaluations.jsonl", "logs"}
+    left = {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "logs"}
     assert {path.name for path in run.iterdir()} == left
     assert any((run / "logs").rglob("events*"))
 

@@ -10,7 +10,6 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 import kbert
 from kbert.corpus.write_records import write_records
 from kbert.finetuning import run_finetuning
-from kbert.training import resume
 
 
 @pytest.fixture(scope="module")
@@ -101,13 +100,12 @@ def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypat
         target = tmp_path / source.relative_to(made)
         target.mkdir(exist_ok=True) if source.is_dir() else target.write_bytes(source.read_bytes())
 
-    def fit_steps(*args, **kwargs):
+    def train(*args, **kwargs):
         raise RuntimeError("killed")
 
-    monkeypatch.setattr(resume, "fit_steps", fit_steps)
-    monkeypatch.setattr(run_finetuning, "fit_steps", fit_steps)
+    monkeypatch.setattr(run_finetuning, "train", train)
     pretrain = importlib.import_module("kbert.pretraining.run.run_pretraining")
-    monkeypatch.setattr(pretrain, "fit_steps", fit_steps)
+    monkeypatch.setattr(pretrain, "train", train)
     corpus = importlib.import_module("kbert.pretraining.run.corpus_data")
     monkeypatch.setattr(corpus, "choose_packing", lambda settings, *others: settings.with_packing(False))
     monkeypatch.setattr(corpus.CorpusData, "evaluations", lambda *args: {0: [None]})  # what is read is looked at before

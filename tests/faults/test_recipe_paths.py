@@ -103,7 +103,7 @@ NO_PATHS = {"pretrain_on_gpu", "predict_with_beam"}  # on JAX, and a Beam pipeli
 PRETRAINING, CORPUS = "kbert.pretraining.run.run_pretraining", "kbert.pretraining.run.corpus_data"
 TRAINERS = ("kbert.finetuning.run_finetuning", PRETRAINING)
 BEFORE_AN_OUTPUT = {
-    **{f"{trainer}.fit_steps": None for trainer in TRAINERS},  # an output is looked at before any training
+    **{f"{trainer}.train": None for trainer in TRAINERS},  # an output is looked at before any training
     f"{CORPUS}.choose_packing": lambda settings, *others: settings.with_packing(False),
     f"{CORPUS}.CorpusData.evaluations": lambda *arguments: None,
 }

@@ -59,7 +59,7 @@ def test_metrics_are_those_of_the_file(run):
 def test_the_intervals_do_not_decide_when_dev_is_scored(init):
     for bookkeeping in ({}, {"log_every": 1}):
         finetuning = prepare(init, TASK, ROWS, DEV, **QUICK | {"evaluate_every": 30, "bookkeeping": bookkeeping})
-        assert finetuning._evaluation(31)[0].steps == {31}
+        assert finetuning._scoring(31).steps == [31]
 
 
 def test_the_best_weights_are_kept_in_bfloat16(init, tmp_path):
@@ -93,7 +93,8 @@ def weights(model):
 def test_a_run_killed_after_its_best_epoch_is_resumed_to_the_same_model(init, run, tmp_path, step):
     with pytest.raises(Killed):  # the last checkpoint is of step 3 or 6: before or after the best evaluation
         kbert.finetune(init, Scripted(), ROWS, DEV, tmp_path / "run", **with_callback(killed_at(step)))
-    assert (tmp_path / "run" / "checkpoints" / "best-0000000004.npz").exists()
+    stored = {path.parent.name for path in (tmp_path / "run" / "checkpoints").glob("*/callbacks.npz")}
+    assert stored == {f"step-{saved:010d}" for saved in (3, 6) if 2 < saved < step}  # the best weights so far
     unfinished = kbert.load_pretrained(tmp_path / "run")  # its last checkpoint
     assert unfinished.task == run.pipeline.model.task
     assert list(unfinished.pretrained.settings.task.labels) == list(run.pipeline.settings()["labels"])

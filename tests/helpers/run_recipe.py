@@ -12,7 +12,7 @@ from kbert.commands import COMMANDS
 from kbert.training.console import log_to_console
 
 RECIPES = ROOT / "recipes"
-FINETUNED = {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "evaluations.jsonl", "logs"}
+FINETUNED = {"model", "metrics.json", "settings.json", "inputs.json", "history.jsonl", "logs"}
 
 
 def import_recipe(name):

@@ -13,7 +13,7 @@ from helpers.tiny_bert import tiny_config, tiny_tokenizer
 from helpers.wrong_values import wrong_inputs, wrong_values
 
 import kbert
-from kbert.training.callbacks import ConsoleProgress
+from kbert.training.run_log import RunLog
 
 LABELS = ["bad", "good"]
 TEXTS = ["good film", "bad film", "very good", "very bad"] * 4
@@ -203,7 +203,7 @@ def test_a_backup_is_restored(tmp_path):
 def test_our_own_callbacks_see_the_model(tmp_path, caplog):
     caplog.set_level("INFO", logger="kbert")
     board = kbert.inspection.TensorBoard(tmp_path)
-    make().fit(TEXTS[:4], NAMES[:4], callbacks=[board, ConsoleProgress()], verbose=0)
+    make().fit(TEXTS[:4], NAMES[:4], callbacks=[board, RunLog()], verbose=0)
     assert board.model is make().model and "step 1" in caplog.text and "accuracy" in caplog.text
     assert any((tmp_path / "train").iterdir())
 

@@ -20,12 +20,12 @@ SHORT = {"steps": 2, "batch_size": 4, "sequence_length": 16, "evaluation_batches
 @pytest.mark.usefixtures("eagerly", "same_data")
 def test_a_run_is_resumed_with_the_same_documents_only(tmp_path, caplog, monkeypatch):
     def pretrain(documents, error=None):
-        def fit_steps(*arguments, **options):
+        def train(*arguments, **options):
             if error is not None:
                 raise error
-            return []
+            return 2
 
-        monkeypatch.setattr(run_pretraining, "fit_steps", fit_steps)
+        monkeypatch.setattr(run_pretraining, "train", train)
         arguments = {"vocabulary": make_tokenizer(), "output": tmp_path / "run"} | SHORT
         return kbert.pretrain(documents, init=make_pretrainer(16), **arguments)
 

@@ -1,8 +1,6 @@
 """The settings of a pre-training: what they complete, refuse and store, their phases, and the new weights."""
 
-import dataclasses
 import json
-import types
 
 import keras
 import numpy as np
@@ -229,41 +227,35 @@ def settings_of(**given):
 
 
 def test_what_goes_together():
-    check_run(settings_of(), TWO, 100)
-    check_run(settings_of(accumulate=4, steps_per_execution=5), ONE, 50)
-    check_run(settings_of(accumulate=4), TWO, 100)
-    check_run(settings_of(steps=None, hours=1.0), TWO, 100)
+    check_run(settings_of(), TWO)
+    check_run(settings_of(accumulate=4, steps_per_execution=5), ONE)
+    check_run(settings_of(accumulate=4), TWO)
+    check_run(settings_of(steps=None, hours=1.0), TWO)
 
 
 def test_what_does_not():
     def check(run):
         options, hardware = run
-        check_run(settings_of(**options), hardware, 100)
+        check_run(settings_of(**options), hardware)
 
-    several = dataclasses.replace(TWO, name="multiworker")
     wrong_inputs(
         check,
         (({"accumulate": 3, "batch_size": 9}, TWO), r"multiple of `accumulate`, 3 times the 2 rep.*: \[9\]"),
-        (({"steps_per_execution": 8}, ONE), "--log-every .*of --steps-per-execution. Received: 100 and 8"),
-        (({"steps": None, "hours": 1.0}, several), "`hours` works on one machine only"),
     )
 
 
-def test_on_jax_all_batches_are_checked_and_the_clock_is_refused(monkeypatch):
+def test_on_jax_all_batches_are_checked(monkeypatch):
     asked = []
     monkeypatch.setattr(module, "check_divides", asked.append)
-    check_run(settings_of(batch_size=20, batch_size_ramp="8:0.5"), JAX, 100)
+    check_run(settings_of(batch_size=20, batch_size_ramp="8:0.5"), JAX)
     assert set(asked) == {8, 16, 20}
-    monkeypatch.setattr(module.keras, "backend", types.SimpleNamespace(backend=lambda: "jax"))
-    with pytest.raises(ValueError, match="needs the TensorFlow backend.*Received: the backend jax"):
-        check_run(settings_of(steps=None, hours=1.0), JAX, 100)
     with pytest.raises(ValueError, match=r"multiple of `accumulate`, 2 times the 2 replicas. Received: \[6\]"):
-        check_run(settings_of(accumulate=2, batch_size=6), JAX, 100)
+        check_run(settings_of(accumulate=2, batch_size=6), JAX)
 
 
 def test_nothing_is_left_behind(tmp_path):
-    with pytest.raises(ValueError, match="--steps-per-execution"):
-        kbert.pretrain("a.txt", vocabulary="vocab.txt", steps=8, steps_per_execution=8, output=tmp_path / "run")
+    with pytest.raises(ValueError, match="`steps` must be a multiple of `steps_per_execution`. Received: 9 and 8"):
+        kbert.pretrain("a.txt", vocabulary="vocab.txt", steps=9, steps_per_execution=8, output=tmp_path / "run")
     with pytest.raises(ValueError, match="`xla` must be one of .* Received: 'maybe'"):
         kbert.pretrain("a.txt", vocabulary="vocab.txt", steps=8, xla="maybe", output=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -378,7 +378,8 @@ class Bookkeeping(Options):
     Args:
         checkpoint_every: steps from one checkpoint to the next; None: the verb's own, 200 for fine-tuning and 500 for
             pre-training.
-        log_every: steps of a window of logs; None: the divisor of `checkpoint_every` nearest to the verb's own.
+        log_every: steps of a window of logs; None: the verb's own, 50 for fine-tuning and 100
+            for pre-training.
         log_dir: directory of the TensorBoard logs (`kbert.inspection.TensorBoard`); None: ``logs`` in `output`.
         profile: steps to profile for TensorBoard, as "20:25", with `log_dir` or `output`.
         callbacks: your own Keras callbacks, or one; none that sets the learning rate.

@@ -48,8 +48,8 @@ def train(
         end: the step with which this call ends; None: `steps`.
         log_every: steps of a window. With `steps_per_execution` it is rounded up to a multiple.
         callbacks: Keras callbacks, in this order: `DevScoring`, `RunLog`, others, `ExactResume`. Their logs also have
-            "step" (of the whole run), "total_steps", "learning_rate" and "gradient_norm", under the names of
-            `kbert.training.logs.readable_logs`.
+            "step" (of the whole run), "total_steps", "learning_rate" and "gradient_norm"; names do not depend on the
+            number of outputs ("mlm_accuracy").
 
     Returns:
         The last step; less than `end` where a callback stopped the training.

@@ -83,9 +83,9 @@ class PretrainingOptimization(Optimization):
             the warm-up, and to 0 in the last fifth; "constant" after the warm-up: such a run keeps its last checkpoint,
             and the same call with more `steps` and the same `warmup_steps` extends it.
         warmup_steps: steps of rising learning rate; a tenth of `steps` by default, at most 10,000.
-        warmup_proportion: instead of `warmup_steps`, a fraction of the run; a tenth of `hours` by default.
-        hours: instead of `steps`: hours to train; warm-up, decay and phases, each at least a step, are fractions of
-            this time. The time of a run that was killed continues from its last step.
+        warmup_proportion: instead of `warmup_steps`, a fraction of the run.
+        hours: instead of `steps`: hours to train. A few steps of a copy of the model decide how many steps there is
+            time for; tracing, evaluations and checkpoints are not counted. A resumed run keeps its steps.
         phases: instead of `sequence_length`, parts of the run in order, each (sequence length, fraction of the run),
             and if given its own batch size and `max_predictions`: the paper's are [(128, 0.9), (512, 0.1)], on the
             command line 128:0.9 512:0.1.
@@ -160,16 +160,14 @@ class Execution(Machine):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class PretrainingBookkeeping(Bookkeeping):
-    """What a run writes and how often, as in `kbert.options.Bookkeeping`; none of it changes the result.
-
-    With `hours` it does, as evaluations and checkpoints take their time from the run; your own `callbacks` may.
+    """What a run writes and how often, as in `kbert.options.Bookkeeping`; only `callbacks` may change the result.
 
     Args:
         checkpoint_every: steps between checkpoints, 500 by default; the held-out data are evaluated at the same time.
-        log_every: steps of a window of logs; by default the divisor of `checkpoint_every` nearest to 100.
+        log_every: steps of a window of logs, 100 by default; checkpoints and evaluations end one, too.
         callbacks: further Keras callbacks, or one; their epochs are windows of `log_every` steps. None that sets the
             learning rate (LearningRateScheduler, ReduceLROnPlateau): `schedule` does.
-        keep_every: steps, a multiple of `checkpoint_every`: checkpoints at its multiples are kept for good.
+        keep_every: steps: checkpoints at its multiples are kept for good.
             ``kbert.load_pretrained("runs/tiny@20000")`` loads the model of one.
         keep_best: keep the checkpoint with the lowest held-out loss for good: `metrics["best_step"]` names it, and
             ``RUN@STEP`` loads it. The run's own model is that of its last step in any case.

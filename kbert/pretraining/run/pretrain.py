@@ -85,7 +85,8 @@ class PretrainingOptimization(Optimization):
         warmup_steps: steps of rising learning rate; a tenth of `steps` by default, at most 10,000.
         warmup_proportion: instead of `warmup_steps`, a fraction of the run.
         hours: instead of `steps`: hours to train. A few steps of a copy of the model decide how many steps there is
-            time for; tracing, evaluations and checkpoints are not counted. A resumed run keeps its steps.
+            time for; tracing, evaluations and checkpoints are not counted. A resumed run keeps its steps, and
+            with `steps`, as in settings.json, nothing is measured.
         phases: instead of `sequence_length`, parts of the run in order, each (sequence length, fraction of the run),
             and if given its own batch size and `max_predictions`: the paper's are [(128, 0.9), (512, 0.1)], on the
             command line 128:0.9 512:0.1.

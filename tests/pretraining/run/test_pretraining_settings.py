@@ -49,7 +49,6 @@ def test_settings_are_complete_and_identify_objects():
         assert pretraining_settings(**phases | {"sequence_length": length}).sequence_length == 24
     wrong_inputs(
         lambda change: pretraining_settings(**fields | change),
-        ({"hours": 1.0}, "either `steps` or `hours`"),
         ({"steps": None}, "either `steps` or `hours`"),
         ({"steps": None, "hours": -1.0}, r"`hours` must be a number in \(0, inf\) or None. Received: -1.0"),
         ({"steps": None, "hours": 1.0, "warmup_steps": 3}, "takes `warmup_proportion`"),

@@ -1,4 +1,4 @@
-"""A directory, or a file, that one process at a time writes to."""
+"""A directory or a file that one process at a time writes to, by the library filelock. Errors name the holder."""
 
 import contextlib
 import datetime
@@ -7,8 +7,9 @@ import logging
 import os
 import pathlib
 import socket
-import stat
 from collections.abc import Iterator
+
+import filelock
 
 from kbert.files import explain_full_disk
 from kbert.options import PathLike
@@ -16,26 +17,31 @@ from kbert.options import PathLike
 LOCK = ".lock"
 _LOGGER = logging.getLogger("kbert")
 _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-_held = {}  # path of a lock file -> (its handle, the process that opened it: after a fork the child has both)
+_held: dict[pathlib.Path, filelock.BaseFileLock] = {}
 
 
 def lock_directory(directory: PathLike) -> None:
-    """Claims a directory for this process, until `unlock_directory` or the end of the process, however it ends.
+    """Locks a directory for this process, until `unlock_directory` or the end of the process, however it ends.
 
-    The claim is a lock of the operating system on the file ``.lock`` in it, which says who holds it. A process may
-    claim a directory again that it holds already. Where the file system has no locks, a line says so.
+    The lock is the file ``.lock`` in it, which names its holder. A process may lock a directory again that it has
+    locked already. On a file system without locks, a warning says so.
     """
     unlock_directory(directory)
     path = pathlib.Path(directory).resolve() / LOCK
     _lock(path, path.parent)
 
 
+def unlock_directory(directory: PathLike) -> None:
+    """Releases the lock of `lock_directory`; does nothing where this process has none."""
+    _unlock(pathlib.Path(directory).resolve() / LOCK)
+
+
 @contextlib.contextmanager
 def locked_output(path: PathLike) -> Iterator[pathlib.Path]:
-    """Claims a file to write for the block: another claim, of this process or another one, is an error.
+    """Locks a file to write for the block. Another lock on it, by this process or another one, raises an error.
 
-    The lock is the file ``.<name>.lock`` beside it. Directories that are missing are made, and deleted again at the
-    end if they are still empty.
+    The lock is the file ``.<name>.lock`` beside it. Missing directories are made, and deleted again at the end if they
+    are still empty.
 
     Yields:
         The path with symbolic links resolved: what they point to is written.
@@ -56,65 +62,35 @@ def locked_output(path: PathLike) -> Iterator[pathlib.Path]:
                 directory.rmdir()
 
 
-def _lock(path, claimed):
-    while (handle := _try_lock(path, claimed)) is not None:
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), os.stat(path)):
-                break
-        os.close(handle)  # its holder deleted the file between our opening and our locking it
-    if handle is None:
+def _lock(path, locked):
+    lock = filelock.FileLock(path, timeout=0, thread_local=False, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except filelock.Timeout:
+        holder = ""
+        with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+            holder = path.read_text(errors="replace").strip()
+        raise BlockingIOError(
+            f"{locked} is in use by {holder or 'another process'}. Wait until it has ended, end it, or write elsewhere."
+        ) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        path.unlink(missing_ok=True)
+        _LOGGER.warning("%s: this file system has no locks; let no other process write there.", locked)
         return
+    _held[path] = lock
     since = datetime.datetime.now(datetime.UTC).isoformat(sep=" ", timespec="seconds")
-    _held[path] = handle, os.getpid()
     try:
         with explain_full_disk(path):
-            os.ftruncate(handle, 0)
-            os.write(handle, f"process {os.getpid()} on {socket.gethostname()} since {since}\n".encode())
+            path.write_text(f"process {os.getpid()} on {socket.gethostname()} since {since}\n")
     except OSError:
         _unlock(path)
         raise
 
 
-def _try_lock(path, claimed):
-    """A handle with the lock, or None where the file system has no locks."""
-    import fcntl  # POSIX only
-
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)  # a link's file would be overwritten
-    opened = os.fstat(handle)
-    if not stat.S_ISREG(opened.st_mode) or opened.st_nlink > 1:
-        os.close(handle)
-        raise OSError(
-            f"Expected a file that kbert made as a lock, or none. Received: {path}, which has another name (a"
-            " hard link), or is no file; delete it"
-        )
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        holder = os.read(handle, 200).decode("utf-8", "replace").strip() or "another process"
-        os.close(handle)
-        if error.errno in _NO_LOCKS:
-            path.unlink(missing_ok=True)
-            _LOGGER.warning("%s: this file system has no locks; let no other process write there.", claimed)
-            return None
-        if not isinstance(error, BlockingIOError):
-            raise
-        raise BlockingIOError(
-            f"{claimed} is in use by {holder}. Wait until it has ended, end it, or write elsewhere."
-        ) from None
-    return handle
-
-
-def unlock_directory(directory: PathLike) -> None:
-    """Gives up the claim of `lock_directory`; does nothing where this process has none."""
-    _unlock(pathlib.Path(directory).resolve() / LOCK)
-
-
 def _unlock(path):
-    handle, process = _held.pop(path, (None, None))
-    if handle is None:
-        return
-    if process == os.getpid():
-        with contextlib.suppress(FileNotFoundError):
-            if os.path.samestat(os.fstat(handle), os.stat(path)):
-                path.unlink()
-    os.close(handle)
+    lock = _held.pop(path, None)
+    if lock is not None and lock.is_locked:  # not in a process that was forked from the holder
+        path.unlink(missing_ok=True)  # before it is released: then it may be another process'
+        lock.release()

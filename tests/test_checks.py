@@ -243,8 +243,8 @@ def test_a_path_that_is_none_names_its_argument(pipeline):
         (lambda wrong: kbert.finetuning.predict_file(pipeline, "a", wrong), "output"),
         (lambda wrong: kbert.finetuning.read_rows(pipeline, wrong, {}), "path"),
         (lambda wrong: kbert.serving.trained_options(wrong), "source"),
-        (lambda wrong: encoder.load_adapter(wrong), "path"),
-        (lambda wrong: adapted.save_adapter(wrong), "path"),
+        (lambda wrong: kbert.weights.load_adapter(encoder, wrong), "directory"),
+        (lambda wrong: kbert.weights.save_adapter(adapted, wrong), "directory"),
     ]
     refused(rows, (None, 3), TypeError, ".*`{name}` must be .*Received: (NoneType|int)")
     rows = [

@@ -110,8 +110,8 @@ def finetune(
         seed: determines new weights, dropout and the order of the examples.
         dropout: instead of the model's own dropout rates.
         lora_rank: instead of all weights, train the head and, for the encoder, LoRA's matrices of this rank
-            (`enable_lora`). They are merged in the model that is stored; ``adapter.npz`` beside it has them and the
-            head alone, for `load_adapter`.
+            (`enable_lora`). The stored model has them merged. ``adapter/`` beside it has only them and the head, for
+            `kbert.weights.load_adapter` or Hugging Face's PEFT.
         class_weight: for a classifier, {label: loss factor of its examples}, or "balanced": every label has the same
             total weight, in windows where texts have windows. An integer is a class number, and an error if it is also
             the label of another class.

@@ -37,6 +37,7 @@ from kbert.training.loop import train, training_steps
 from kbert.training.made_by import METRICS, identify_model, note_origin
 from kbert.training.run_directory import RunDirectory, open_run
 from kbert.training.run_log import RunLog, read_history, training_minutes
+from kbert.weights.adapter import save_adapter
 from kbert.weights.build_pipeline import build_pipeline
 from kbert.weights.load import load_pretrained
 from kbert.weights.provenance import trained_columns
@@ -420,7 +421,7 @@ class Finetuning:
     def _save(self, run: Run, result: Evaluation | None, path, made_by) -> None:
         save_pretrained(self.pipeline, path, made_by=made_by, overwrite=True)
         if self.asked.lora_rank:
-            self.pipeline.model.save_adapter(run.path / "adapter.npz")
+            save_adapter(self.pipeline.model, run.path / "adapter")
         if result is not None and result.write is not None:
             result.write(run.path)
 

@@ -18,7 +18,6 @@ from kbert.keras_compat import (
     serialize_shared,
     split_rows,
 )
-from kbert.models.adapter import load_adapter, save_adapter
 from kbert.models.check_inputs import checked_inputs, complete_inputs, lists_to_arrays
 from kbert.models.check_targets import check_targets, checked_dataset
 from kbert.models.class_weights import apply_class_weight
@@ -311,8 +310,8 @@ class BertModel(CompatibleModel):
         """Freezes the encoder and trains low-rank matrices in its place. Compile the model afterwards.
 
         At first the outputs do not change. A task's head on the encoder is trained as before. A ``.keras`` file keeps
-        the matrices, exports and `kbert.save_pretrained` merge them, and `save_adapter` writes only the matrices and
-        the head.
+        the matrices, exports and `kbert.save_pretrained` merge them, and `kbert.weights.save_adapter` writes only the
+        matrices and the head.
 
         Args:
             rank: r, of the matrices A [H, r] and B [r, u] of a layer with u units.
@@ -332,31 +331,6 @@ class BertModel(CompatibleModel):
         Outputs do not change except for rounding. Compile the model afterwards.
         """
         merge_lora(self)
-
-    def save_adapter(self, path: str | os.PathLike) -> None:
-        """Writes LoRA's matrices and the head to a small file, with a hash of the frozen weights.
-
-        Args:
-            path: the file to write, such as ``sst2.adapter.npz``.
-
-        Raises:
-            ValueError: a model without LoRA.
-        """
-        save_adapter(self, path)
-
-    def load_adapter(self, path: str | os.PathLike) -> None:
-        """Loads LoRA's matrices and the head that `save_adapter` wrote. Outputs are then those of the saved model.
-
-        Args:
-            path: the file to read. The model must have the weights of the base, and no LoRA or LoRA of the same layers,
-                rank and alpha.
-
-        Raises:
-            FileNotFoundError: no such file.
-            ValueError: a file that is damaged, of another kind of model or head, or of other base weights. The model is
-                then left unchanged.
-        """
-        load_adapter(self, path)
 
     def export(
         self,

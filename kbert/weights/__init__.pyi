@@ -1,3 +1,5 @@
+from .adapter import load_adapter as load_adapter
+from .adapter import save_adapter as save_adapter
 from .build_pipeline import build_pipeline as build_pipeline
 from .extend_vocabulary import extend_vocabulary as extend_vocabulary
 from .keras_hub_bridge import from_keras_hub as from_keras_hub

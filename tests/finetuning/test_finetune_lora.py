@@ -50,7 +50,7 @@ def test_what_is_stored(init, run, tmp_path):
     np.testing.assert_allclose(probabilities(kbert.build_pipeline(stored)), probabilities(run.pipeline), atol=1e-5)
     kbert.export(run.pipeline, tmp_path / "served")
     base = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
-    base.load_adapter(run.path / "adapter.npz")
+    kbert.weights.load_adapter(base, run.path / "adapter")
     assert same(base.get_weights(), run.pipeline.model.get_weights())
 
 

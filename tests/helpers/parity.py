@@ -38,12 +38,15 @@ class ParityReport:
         return max(difference / self.largest[name] for name, difference in self.differences.items())
 
 
-def measure_parity(model: BertModel, path: PathLike) -> ParityReport:
-    """Compares a kbert model, which was loaded from these files or written to them, with the format's own library."""
+def measure_parity(model: BertModel, path: PathLike, **options) -> ParityReport:
+    """Compares a kbert model, which was loaded from these files or written to them, with the format's own library.
+
+    `options` are for that library: the directory of an `adapter` for Hugging Face's.
+    """
     path = pathlib.Path(path)
     batch = _random_batch(model)
     name = "kerashub" if is_preset(path) else recognize_format(path).NAMES.format
-    library, expected = REFERENCE_OUTPUTS[name](model, path, batch)
+    library, expected = REFERENCE_OUTPUTS[name](model, path, batch, **options)
     outputs = _kbert_outputs(model, batch)
     real = batch["padding_mask"]
     differences, largest = {}, {}

@@ -32,7 +32,8 @@ def _google(model, path, batch):
     return "a NumPy transcription of google-research/bert", outputs
 
 
-def _huggingface(model, path, batch):
+def _huggingface(model, path, batch, adapter=None):
+    """With an adapter, as PEFT puts it onto the model."""
     import torch
     import transformers
 
@@ -42,6 +43,10 @@ def _huggingface(model, path, batch):
     configs = (directory / huggingface.CONFIG, directory / huggingface.OLD_CONFIG)
     config = transformers.BertConfig.from_json_file(next(p for p in configs if p.is_file()))
     theirs = their_class.from_pretrained(directory, config=config, **options).eval()
+    if adapter is not None:
+        import peft
+
+        theirs = peft.PeftModel.from_pretrained(theirs, adapter).eval().base_model.model
     arguments = {
         "input_ids": torch.tensor(batch["token_ids"], dtype=torch.long),
         "token_type_ids": torch.tensor(batch["segment_ids"], dtype=torch.long),

@@ -1,6 +1,4 @@
-"""LoRA: exact at the start, trains its matrices and the head alone, is saved, merged, exported, and a small file."""
-
-import json
+"""LoRA: exact at the start, trains its matrices and the head alone, is saved, merged and exported."""
 
 import keras
 import numpy as np
@@ -143,76 +141,6 @@ def test_keras_files_of_own_models_keep_the_matrices_inside_blocks(tmp_path):
 def _weights_of(model, folder):
     model.save_weights(folder / "plain.weights.h5")
     return folder / "plain.weights.h5"
-
-
-def test_an_adapter_is_small_and_gives_the_outputs(adapted, tmp_path):
-    base, model = adapted
-    path = tmp_path / "it.npz"
-    model.save_adapter(path)
-    assert path.stat().st_size < 10_000
-    other = classifier()
-    for a, b in zip(other.weights, base, strict=True):
-        a.assign(b)
-    other.get_layer("classifier_head").dense.bias.assign(np.ones(3, "float32"))  # it comes with the adapter
-    other.load_adapter(path)
-    np.testing.assert_array_equal(logits(other), logits(model))
-    assert [v.path for v in other.trainable_variables] == [v.path for v in model.trainable_variables]
-    trained(other, 1).load_adapter(path)
-    np.testing.assert_array_equal(logits(other), logits(model))
-    encoder = kbert.BertEncoder(config())
-    encoder.enable_lora(2)
-    encoder.save_adapter(tmp_path / "encoder.npz")
-    assert len(np.load(tmp_path / "encoder.npz").files) == 1 + 2 * 2 * 2
-
-
-def test_an_adapter_of_a_model_in_bfloat16_is_exact(tmp_path):
-    model = kbert.BertClassifier(config(num_layers=1), num_labels=3, dtype="bfloat16")
-    base = kbert.BertClassifier.from_config(model.get_config())
-    base.set_weights(model.get_weights())
-    model.enable_lora(2)
-    model.get_layer("classifier_head").dense.bias.assign([0.1, 0.2, 0.3])
-    model.save_adapter(tmp_path / "it.npz")
-    base.load_adapter(tmp_path / "it.npz")
-    assert_arrays_equal(values(base.trainable_variables), values(model.trainable_variables))
-
-
-def test_what_an_adapter_refuses(adapted, tmp_path):
-    base, model = adapted
-    path = tmp_path / "it.npz"
-    model.save_adapter(path)
-
-    def refused(other, file, message, error=ValueError):
-        before = values(other.weights)
-        with pytest.raises(error, match=message):
-            other.load_adapter(file)
-        assert all(np.array_equal(a, b) for a, b in zip(before, values(other.weights), strict=True))
-
-    other = classifier()
-    other.set_weights(base)
-    other.encoder.embeddings.token_embedding.embeddings.assign_add(np.full((37, 12), 1e-6, "float32"))
-    refused(other, path, "adapter of a base whose weights have the hash")
-    refused(kbert.BertTagger(config(), 3), path, "adapter of the model BertTagger. Received: BertClassifier")
-    refused(
-        kbert.BertClassifier(config(), 4), path, r"classifier_head/dense/bias` of the shape \(4,\). Received: \(3,\)"
-    )
-    refused(kbert.BertClassifier(config(num_layers=1), 3), path, "expected LoRA of .*Received: encoder_block_1")
-    ranked = classifier()
-    ranked.enable_lora(1)
-    refused(ranked, path, "LoRA of these layers, rank and alpha")
-    refused(other, tmp_path / "none.npz", "Received: '.*none.npz'", FileNotFoundError)
-    content = path.read_bytes()
-    for damaged in (b"", b"no archive", content[:-30], content[: len(content) // 2]):
-        (tmp_path / "damaged.npz").write_bytes(damaged)
-        refused(other, tmp_path / "damaged.npz", "damaged.npz: expected")
-    arrays = dict(np.load(path))
-    np.savez(tmp_path / "strange.npz", **arrays | {"classifier_head/dense/bias": np.zeros(3, "V2")})
-    other.set_weights(base)
-    refused(other, tmp_path / "strange.npz", "`classifier_head/dense/bias` in floats, NumPy's kind f. Received: V")
-    for description in ([], {"model": "x"}, {"model": "BertClassifier", "base": "", "lora_layers": {"a": [0.5, 1]}}):
-        np.savez(tmp_path / "other.npz", **{"adapter.json": np.frombuffer(json.dumps(description).encode(), "uint8")})
-        refused(other, tmp_path / "other.npz", "expected the description of an adapter")
-    with pytest.raises(ValueError, match="a model without LoRA"):
-        classifier().save_adapter(path)
 
 
 def test_arguments():

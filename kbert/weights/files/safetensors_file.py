@@ -42,6 +42,7 @@ class SafetensorsFile:
         self.path = checked_file(path)
         self.tensors: dict[str, TensorInfo] = {}
         with _opened(self.path) as file:
+            self.metadata: dict[str, str] = file.metadata() or {}
             for name in file.keys():
                 tensor = file.get_slice(name)
                 kind = tensor.get_dtype()

@@ -1,0 +1,149 @@
+"""LoRA adapters in the files of Hugging Face's PEFT, `adapter_model.safetensors` and `adapter_config.json`."""
+
+import hashlib
+import re
+from functools import partial
+from typing import Any
+
+import keras
+import numpy as np
+
+from kbert.checks import check_path
+from kbert.files import check_directory_is_free, read_json, write_directory, write_json
+from kbert.models.bert_model import BertModel
+from kbert.models.lora import add_lora, dense_layers, freeze_encoder, lora_layers
+from kbert.options import PathLike
+from kbert.pipelines.registry import task_class
+from kbert.weights.files.safetensors_file import SafetensorsFile, write_safetensors
+from kbert.weights.formats.huggingface import NAMES
+
+_WEIGHTS, _CONFIG, _HASH = "adapter_model.safetensors", "adapter_config.json", "kbert_base_sha256"
+_DECODER = "base_model.model.cls.predictions.decoder.weight"
+_TASK_TYPES = {"classification": "SEQ_CLS", "regression": "SEQ_CLS", "tagging": "TOKEN_CLS", "span": "QUESTION_ANS"}
+# Settings that change what PEFT computes, with the only values that kbert has.
+_FIXED = dict(peft_type="LORA", bias="none", use_rslora=False, use_dora=False, rank_pattern={}, alpha_pattern={})
+
+
+def save_adapter(model: BertModel, directory: PathLike) -> None:
+    """Writes LoRA's matrices and the head as an adapter that PEFT loads onto the same base model in transformers.
+
+    Args:
+        model: a model with LoRA.
+        directory: where to write the two files. An adapter that is already there is replaced.
+
+    Raises:
+        FileExistsError: the directory contains other files.
+        ValueError: the model has no LoRA, unequal ranks, or a head that transformers' BERT does not have.
+
+    Example::
+
+        kbert.weights.save_adapter(model, "adapter")
+        # peft.PeftModel.from_pretrained(transformers.BertForSequenceClassification.from_pretrained(base), "adapter")
+    """
+    directory = check_path(directory, "save_adapter: `directory`")
+    settings = {tuple(setting) for setting in lora_layers(model).values()}
+    if len(settings) != 1:
+        problem = f"one rank and alpha. Received: {sorted(settings) or 'no LoRA'}. Call `enable_lora(rank)`"
+        raise ValueError(f"save_adapter: the LoRA layers must have {problem}")
+    ((rank, alpha),) = settings
+    learned = _learned(model)
+    tensors = {name: (v.shape[::-1] if t else v.shape, partial(_values, v, t)) for name, (v, t) in learned.items()}
+    heads = {name.split(".")[2] for name in tensors if ".lora_" not in name}
+    modules = (name.split(".", 2)[2].split(".lora_")[0] for name in tensors if ".lora_" in name)
+    config = _FIXED | dict(task_type=_TASK_TYPES.get(model.task), r=rank, lora_alpha=alpha)
+    config["modules_to_save"] = sorted(heads) or None
+    config["target_modules"] = "|".join(sorted({re.sub(r"\\\.\d+", r"\\.\\d+", re.escape(name)) for name in modules}))
+
+    def write(place):
+        write_safetensors(place / _WEIGHTS, tensors, **{"format": "pt", _HASH: _base_hash(model)})
+        write_json(place / _CONFIG, config)
+
+    check_directory_is_free(directory, (_WEIGHTS, _CONFIG), overwrite=True)
+    write_directory(directory, write)
+
+
+def load_adapter(model: BertModel, directory: PathLike) -> None:
+    """Loads an adapter that `save_adapter` or PEFT wrote, with its head. The encoder's own weights are frozen.
+
+    Args:
+        model: the base model, without LoRA, or with LoRA of the adapter's layers, rank and alpha.
+        directory: where the adapter's two files are.
+
+    Raises:
+        FileNotFoundError: a file is missing.
+        ValueError: damaged files, settings that kbert does not have, or an adapter for another model. The model is
+            unchanged.
+    """
+    directory = check_path(directory, "load_adapter: `directory`")
+    file, config = SafetensorsFile(directory / _WEIGHTS), read_json(directory / _CONFIG)
+    for name, value in (_FIXED | {"task_type": _TASK_TYPES.get(model.task)}).items():
+        if (found := config.get(name) or value) != value:
+            raise ValueError(f"{directory / _CONFIG}: `{name}` must be {value!r}. Received: {found!r:.80}")
+    rank, alpha = config.get("r"), config.get("lora_alpha")
+    if type(rank) is not int or rank < 1 or type(alpha) not in (int, float) or not alpha > 0:
+        raise ValueError(f"{directory / _CONFIG}: `r` and `lora_alpha` must be positive. Received: {rank}, {alpha}")
+    shapes = {name: info.shape for name, info in file.tensors.items()}
+    learned, wanted = _learned(model), {}
+    expected = {name: v.shape[::-1] if t else v.shape for name, (v, t) in learned.items()}
+    for layer in dense_layers(model):
+        name = _name(model, f"{layer.path}/kernel").removesuffix(".weight")
+        if f"{name}.lora_A.weight" in shapes:
+            wanted[layer.path] = [rank, alpha]
+            inputs, units = layer.kernel.shape
+            expected |= {f"{name}.lora_A.weight": (rank, inputs), f"{name}.lora_B.weight": (units, rank)}
+    for name in sorted({*expected, *shapes}):
+        if expected.get(name) != shapes.get(name):
+            what = f"{name}: expected {expected.get(name)}, received {shapes.get(name)}"
+            raise ValueError(f"{file.path} is not an adapter for this model and head. {what}")
+    if (present := lora_layers(model)) not in ({}, wanted):
+        raise ValueError(f"{directory}: the model's LoRA has other layers or another rank or alpha. Load its base")
+    if _DECODER in expected and model.tied and not np.array_equal(file.read(_DECODER), _values(learned[_DECODER][0])):
+        raise ValueError(f"{file.path}: {_DECODER} differs from the token embeddings, to which this head is tied")
+    if file.metadata.get(_HASH) not in (None, _base_hash(model)):  # PEFT writes no hash
+        raise ValueError(f"{directory} was trained on other base weights (a missing pooler is new on every load)")
+    if not present:
+        freeze_encoder(model)
+        add_lora(model, wanted)
+    for name, (variable, is_transposed) in _learned(model).items():
+        variable.assign(file.read(name).T if is_transposed else file.read(name))
+
+
+def _name(model, path: str) -> str:
+    """PEFT's name of a variable: transformers', in which an encoder's own class has no prefix."""
+    tensor = NAMES.find(path)
+    if tensor is None:
+        raise ValueError(f"An adapter cannot contain {path}, which transformers' BERT does not have")
+    name = tensor.name if task_class(model.task).heads else tensor.name.removeprefix("bert.")
+    return f"base_model.model.{name}"
+
+
+def _learned(model) -> dict[str, tuple[Any, bool]]:
+    """PEFT's name → the head's variables and LoRA's matrices, and whether they are stored transposed."""
+    encoder = {id(variable) for variable in model.encoder.weights}
+    learned = {}
+    for variable in model.weights:
+        if id(variable) not in encoder:
+            learned[_name(model, variable.path)] = variable, NAMES.find(variable.path).transposed
+        if variable.path == "masked_lm_head/output_bias":  # PEFT saves the whole head, in which they are tied
+            learned[_DECODER.replace("weight", "bias")] = variable, False
+            learned |= {_DECODER: (model.encoder.embeddings.token_embedding.embeddings, False)} if model.tied else {}
+    for layer in dense_layers(model):
+        if layer.lora_enabled:
+            name = _name(model, f"{layer.path}/kernel").removesuffix(".weight")
+            learned[f"{name}.lora_A.weight"] = layer.lora_kernel_a, True
+            learned[f"{name}.lora_B.weight"] = layer.lora_kernel_b, True
+    return learned
+
+
+def _values(variable, is_transposed=False) -> np.ndarray:
+    values = keras.ops.convert_to_numpy(variable.value).astype("float32", copy=False)
+    return values.T if is_transposed else values
+
+
+def _base_hash(model) -> str:
+    """A hash of the encoder's weights without LoRA's matrices."""
+    digest = hashlib.sha256()
+    for variable in sorted(model.encoder.weights, key=lambda variable: variable.path):
+        if "/lora_kernel_" not in variable.path:
+            digest.update(f"{variable.path} {variable.shape}".encode() + _values(variable).tobytes())
+    return digest.hexdigest()

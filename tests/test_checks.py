@@ -130,7 +130,7 @@ def test_a_flag_of_a_class_must_be_a_bool(owner, flag):
 
 def test_flags_of_functions(tmp_path, pipeline):
     kbert.save_pretrained(pipeline, tmp_path / "it")
-    before = (tmp_path / "it" / "manifest.json").read_bytes()
+    before = (tmp_path / "it" / "kbert.json").read_bytes()
     rows = [
         (lambda wrong: kbert.save_pretrained(pipeline, tmp_path / "it", overwrite=wrong), "overwrite"),
         (lambda wrong: kbert.export(pipeline, tmp_path / "served", frozen_weights=wrong), "frozen_weights"),
@@ -144,7 +144,7 @@ def test_flags_of_functions(tmp_path, pipeline):
     ]
     refused(rows, ["no"], ValueError, ".*`{name}` must be True or False. Received: {wrong}")
     assert [path.name for path in tmp_path.iterdir()] == ["it"]
-    assert (tmp_path / "it" / "manifest.json").read_bytes() == before
+    assert (tmp_path / "it" / "kbert.json").read_bytes() == before
 
 
 def test_numpys_bools_are_stored_as_json_has_them(tmp_path):

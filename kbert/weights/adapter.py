@@ -15,7 +15,7 @@ from kbert.models.lora import add_lora, dense_layers, freeze_encoder, lora_layer
 from kbert.options import PathLike
 from kbert.pipelines.registry import task_class
 from kbert.weights.files.safetensors_file import SafetensorsFile, write_safetensors
-from kbert.weights.formats.huggingface import NAMES
+from kbert.weights.formats.huggingface_weights import NAMES
 
 _WEIGHTS, _CONFIG, _HASH = "adapter_model.safetensors", "adapter_config.json", "kbert_base_sha256"
 _DECODER = "base_model.model.cls.predictions.decoder.weight"

@@ -21,18 +21,20 @@ from kbert.serving.limits import MAX_REQUEST_BYTES  # noqa: E402
 _STYLE = pathlib.Path(__file__).with_name("style.css")
 _LONGEST = 128  # tokens whose attention is drawn
 _SEEDS = 2**31 - 1
+_QUIET = {"show_progress": "hidden", "api_visibility": "private"}
 _NONE = "none"
 _PAPER = "by the paper's rule"
 _TEXT = "The river froze early that winter, and nobody had expected it."
 _SECOND = "The children skated on the ice until it was dark."
-_MEASURES = {
-    "entropy": "Entropy",
-    "distance": "Distance",
-    "to_cls": "Attention to [CLS]",
-    "to_sep": "Attention to [SEP]",
-    "next": "Attention to the next token",
-    "previous": "Attention to the token before",
-}
+_MEASURES = [
+    ("Entropy", "entropy"),
+    ("Distance", "distance"),
+    ("Attention to [CLS]", "to_cls"),
+    ("Attention to [SEP]", "to_sep"),
+    ("Attention to the next token", "next"),
+    ("Attention to the token before", "previous"),
+]
+_SHARES = (("share_mask", "[MASK]", 0.8), ("share_random", "random", 0.1), ("share_kept", "kept", 0.1))
 _STORY = "The animal did not cross the street because it was too tired."
 _DOCUMENTS = (
     "The river froze early that winter. Nobody had expected it. The children skated on the ice until it was dark. "
@@ -84,8 +86,6 @@ def serve(models: Mapping[str, Model], host: str, port: int, share: bool = False
         quiet=True,
         footer_links=[],
         run_history=False,
-        mcp_server=False,
-        pwa=False,
         enable_monitoring=False,
         prevent_thread_lock=True,
     )
@@ -93,7 +93,7 @@ def serve(models: Mapping[str, Model], host: str, port: int, share: bool = False
 
 
 def _answering(outputs: int) -> Callable:
-    """Makes a handler answer a wrong input by a sentence in its first output; the others are emptied."""
+    """Makes a handler answer a wrong input with a sentence in its first output, and empties the other outputs."""
 
     def decorate(function):
         @functools.wraps(function)
@@ -101,10 +101,7 @@ def _answering(outputs: int) -> Callable:
             try:
                 size = sum(len(value.encode()) for value in values if isinstance(value, str))
                 if size > MAX_REQUEST_BYTES:
-                    raise ValueError(
-                        f"The texts may have {MAX_REQUEST_BYTES:,} bytes together, as a request to a server may. "
-                        f"Received: {size:,}"
-                    )
+                    raise ValueError(f"The texts are too long: {size:,} bytes. The limit is {MAX_REQUEST_BYTES:,}.")
                 return function(*values)
             except (ValueError, TypeError, OSError) as error:
                 message = html.error((str(error).splitlines() or [type(error).__name__])[0][:500])
@@ -117,22 +114,30 @@ def _answering(outputs: int) -> Callable:
 
 def _live(triggers, function, inputs, outputs) -> None:
     """Answers at every change; of several that come meanwhile the last one."""
-    options = {"show_progress": "hidden", "trigger_mode": "always_last", "api_visibility": "private"}
-    gr.on(triggers, function, inputs, outputs, **options)
+    options = {"show_progress": "minimal", "trigger_mode": "always_last", "api_visibility": "private"}
+    gr.on([*triggers, *(one.change for one in inputs)], function, inputs, outputs, **options)
 
 
-def _model_choice(models, elem_id, label="Model", default=0, none=False):
-    names = [_NONE] * none + list(models)
-    return gr.Dropdown(names, value=names[min(default, len(names) - 1)], label=label, elem_id=elem_id)
+def _seeded(prefix, seed, words):
+    """A seed, and a button that makes it the next one."""
+    box = gr.Number(seed, label="Seed", precision=0, minimum=0, maximum=_SEEDS, elem_id=f"{prefix}_seed")
+    again = gr.Button(words, scale=0, min_width=160, elem_id=f"{prefix}_again")
+    again.click(lambda seed: ((seed or 0) + 1) % _SEEDS, box, box, **_QUIET)
+    return box
+
+
+def _text(value, label, elem_id, lines=2):
+    return gr.Textbox(value, label=label, lines=lines, min_width=300, elem_id=elem_id)
+
+
+def _model_choice(models, elem_id, label="Model", default=0):
+    return gr.Dropdown(list(models), value=list(models)[default], label=label, elem_id=elem_id)
 
 
 def _two_texts(prefix, first=_TEXT, second=_SECOND):
     with gr.Row():
-        text = gr.Textbox(first, label="Text", lines=2, min_width=300, elem_id=f"{prefix}_text")
-        pair = gr.Textbox(
-            second, label="Second text (may be empty)", lines=2, min_width=300, elem_id=f"{prefix}_second"
-        )
-    return text, pair
+        text = _text(first, "Text", f"{prefix}_text")
+        return text, _text(second, "Second text (may be empty)", f"{prefix}_second")
 
 
 def _given(text, second):
@@ -146,15 +151,12 @@ def _masking(page, models) -> None:
         with gr.Row():
             rate = gr.Slider(0.01, 1, 0.15, step=0.01, label="Share of tokens chosen", elem_id="mask_rate")
             shares = [
-                gr.Slider(
-                    0, 1, value, step=0.01, label=f"of these: {label}", elem_id=f"share_{label.strip('[]').lower()}"
-                )
-                for label, value in (("[MASK]", 0.8), ("random", 0.1), ("kept", 0.1))
+                gr.Slider(0, 1, share, step=0.01, label=f"of these: {label}", elem_id=elem_id)
+                for elem_id, label, share in _SHARES
             ]
         with gr.Row():
             whole = gr.Checkbox(False, label="Whole words", elem_id="whole_word")
-            seed = gr.Number(1, label="Seed", precision=0, minimum=0, maximum=_SEEDS, elem_id="masking_seed")
-            again = gr.Button("Mask anew", scale=0, min_width=160, elem_id="mask_again")
+            seed = _seeded("masking", 1, "Mask anew")
         chips = gr.HTML(elem_id="masking_chips")
         table = gr.HTML(elem_id="masking_table")
 
@@ -174,21 +176,16 @@ def _masking(page, models) -> None:
                 seed=seed or 0,
                 sequence_length=model.model.config.max_sequence_length,
             )
-            why = (
-                "" if made.loss is not None or not made.chosen else f"{name} guesses nothing: {_silence(model.model)}."
-            )
-            told = html.masking_sentence(made, shares) + html.note(why) + html.truncated(made.truncated)
+            told = html.masking_sentence(made, shares) + html.truncated(made.truncated)
+            if made.chosen and made.loss is None:
+                told += html.note(f"{name} guesses nothing: {_silence(model.model)}.")
             return told + html.masked_chips(made), html.masking_table(made)
 
         inputs = [name, text, second, rate, *shares, whole, seed]
-        again.click(
-            lambda seed: ((seed or 0) + 1) % _SEEDS, seed, seed, api_visibility="private", show_progress="hidden"
-        )
-        changes = [one.change for one in (name, text, second, whole, seed)]
-        _live([page.load, *changes, rate.change, *(share.change for share in shares)], mask, inputs, [chips, table])
+        _live([page.load], mask, inputs, [chips, table])
         for number, share in enumerate(shares):
             others = shares[:number] + shares[number + 1 :]
-            _live([share.input], _rest, [share, *others], others)
+            share.input(_rest, [share, *others], others, trigger_mode="always_last", **_QUIET)
 
 
 def _rest(moved: float, first: float, second: float) -> tuple[float, float]:
@@ -209,18 +206,12 @@ def _next_sentence(models) -> None:
     with gr.Tab("Next sentence", id="next_sentence", elem_id="tab_next_sentence") as tab:
         name = _model_choice(models, "pair_model")
         with gr.Row():
-            documents = [
-                gr.Textbox(text, label=f"Document {n}", lines=4, min_width=300, elem_id=f"document_{n}")
-                for n, text in enumerate(_DOCUMENTS, start=1)
-            ]
+            first, second = (_text(text, f"Document {n}", f"document_{n}", 4) for n, text in enumerate(_DOCUMENTS, 1))
         with gr.Row():
             label = gr.Radio([_PAPER, "IsNext", "NotNext"], value=_PAPER, label="The label", elem_id="pair_label")
             length = gr.Slider(8, 128, 64, step=1, label="Tokens of the row", elem_id="pair_length")
-            seed = gr.Number(0, label="Seed", precision=0, minimum=0, maximum=_SEEDS, elem_id="pair_seed")
-            again = gr.Button("Draw anew", scale=0, min_width=160, elem_id="draw_again")
-        marked = gr.HTML(elem_id="pair_documents")
-        verdict = gr.HTML(elem_id="pair_verdict")
-        steps = gr.HTML(elem_id="pair_steps")
+            seed = _seeded("pair", 0, "Draw anew")
+        marked, verdict, steps = (gr.HTML(elem_id=f"pair_{part}") for part in ("documents", "verdict", "steps"))
 
         @_answering(3)
         def draw(name, first, second, label, length, seed):
@@ -235,11 +226,7 @@ def _next_sentence(models) -> None:
             )
             return html.pair_documents(pair), html.pair_verdict(pair, name), html.pair_steps(pair)
 
-        inputs = [name, *documents, label, length, seed]
-        again.click(
-            lambda seed: ((seed or 0) + 1) % _SEEDS, seed, seed, api_visibility="private", show_progress="hidden"
-        )
-        _live([tab.select, *(one.change for one in inputs)], draw, inputs, [marked, verdict, steps])
+        _live([tab.select], draw, [name, first, second, label, length, seed], [marked, verdict, steps])
 
 
 def _input_representation(models) -> None:
@@ -247,7 +234,7 @@ def _input_representation(models) -> None:
         name = _model_choice(models, "input_model")
         text, second = _two_texts("input")
         chosen = gr.State(1)
-        gr.Markdown("Choose a token to see what its row sums up to.")
+        gr.Markdown("Click a token to see the three embeddings of its row, their sum and its LayerNorm.")
         with gr.Row():
             with gr.Column(min_width=320):
                 table = gr.HTML(elem_id="input_table", js_on_load=_CLICKS)
@@ -261,9 +248,8 @@ def _input_representation(models) -> None:
             chosen = min(chosen, len(row.tokens) - 1)
             return html.input_table(row, chosen) + html.truncated(row.truncated), html.input_sum(row, chosen)
 
-        table.click(_clicked, None, chosen, api_visibility="private", show_progress="hidden")
-        inputs = [name, text, second, chosen]
-        _live([tab.select, *(one.change for one in inputs)], show, inputs, [table, parts])
+        table.click(_clicked, None, chosen, **_QUIET)
+        _live([tab.select], show, [name, text, second, chosen], [table, parts])
 
 
 def _clicked(event: gr.EventData) -> int:
@@ -274,30 +260,23 @@ def _attention(models) -> None:
     with gr.Tab("Attention", id="attention", elem_id="tab_attention") as tab:
         text, second = _two_texts("attention", _STORY, "")
         with gr.Row():
-            measure = gr.Dropdown(
-                [(label, key) for key, label in _MEASURES.items()],
-                value="entropy",
-                label="Measure of the heads",
-                elem_id="measure",
-            )
+            measure = gr.Dropdown(_MEASURES, value="entropy", label="Measure of the heads", elem_id="measure")
             clear = gr.Button("Unpin all", scale=0, min_width=160, elem_id="unpin")
-        gr.Markdown(
-            "Choose a head in the table. Choose tokens at the left to pin them: only their lines are then drawn."
-        )
+        gr.Markdown("Click a head in the table to see its lines. Click tokens at the left to pin them.")
         pinned = gr.State([])
-        clear.click(lambda: [], None, pinned, api_visibility="private", show_progress="hidden")
+        clear.click(lambda: [], None, pinned, **_QUIET)
         with gr.Row():
-            for side, default in (("left", 0), ("right", 2)):
-                _attention_side(models, tab, side, default, text, second, measure, pinned)
+            for side in ("left", "right"):
+                _attention_side(models, tab, side, text, second, measure, pinned)
 
 
-def _attention_side(models, tab, side, default, text, second, measure, pinned) -> None:
+def _attention_side(models, tab, side, text, second, measure, pinned) -> None:
     """One model: its heads, and the lines of the chosen one. The right side may have none."""
     with gr.Column(min_width=320):
-        is_right = side == "right"
-        default = min(default, len(models)) if is_right and len(models) > 1 else 0
-        label = "Model beside it" if is_right else "Model"
-        name = _model_choice(models, f"attention_model_{side}", label, default, none=is_right)
+        if side == "left":
+            name = _model_choice(models, "attention_model_left")
+        else:
+            name = _model_choice([_NONE, *models], "attention_model_right", "Model beside it", 2 * (len(models) > 1))
         head = gr.State(None)
         heads = gr.HTML(elem_id=f"heads_{side}", js_on_load=_CLICKS)
         lines = gr.HTML(elem_id=f"lines_{side}", js_on_load=_CLICKS)
@@ -317,17 +296,13 @@ def _attention_side(models, tab, side, default, text, second, measure, pinned) -
             layer, number = divmod(head, values.shape[1])
             table = html.heads_table(values, (layer, number), is_fraction=measure not in ("entropy", "distance"))
             drawn = html.attention_lines(states.attention[layer, number], states.tokens, states.segment_ids, pinned)
-            title = html.note(
-                f"Layer {layer + 1}, head {number + 1}: from each token at the left to those it attends to."
-            )
-            return table + html.note(STATISTICS[measure]), title + drawn + html.truncated(
-                states.truncated
-            ) + html.SEGMENTS
+            title = f"Layer {layer + 1}, head {number + 1}: lines from each token at the left to those it attends to."
+            drawn = html.note(title) + drawn + html.truncated(states.truncated) + html.SEGMENTS
+            return table + html.note(STATISTICS[measure]), drawn
 
-        heads.click(_clicked, None, head, api_visibility="private", show_progress="hidden")
-        lines.click(_toggled, pinned, pinned, api_visibility="private", show_progress="hidden")
-        inputs = [name, text, second, measure, pinned, head]
-        _live([tab.select, *(one.change for one in inputs)], show, inputs, [heads, lines])
+        heads.click(_clicked, None, head, **_QUIET)
+        lines.click(_toggled, pinned, pinned, **_QUIET)
+        _live([tab.select], show, [name, text, second, measure, pinned, head], [heads, lines])
 
 
 def _toggled(pinned: list[int], event: gr.EventData) -> list[int]:
@@ -352,14 +327,11 @@ def _ask(models) -> None:
 
         @_answering(3)
         def answer(name, *given):
-            pipeline = models[name].pipeline
-            row = ask(pipeline, [text or "" for text in given])
-            return _shown(row, given)
+            return _shown(ask(models[name].pipeline, [text or "" for text in given]), given)
 
-        options = {"api_visibility": "private", "show_progress": "hidden"}
-        chosen = gr.on([tab.select, name.change], choose, name, [told, *texts], **options)
-        button.click(answer, [name, *texts], [told, labels, marked], **options)
-        chosen.then(answer, [name, *texts], [told, labels, marked], **options)
+        shown = gr.on([tab.select, name.change], choose, name, [told, *texts], api_visibility="private")
+        for asked in (button.click, shown.then):
+            asked(answer, [name, *texts], [told, labels, marked], api_visibility="private")
 
 
 def _shown(row, given):

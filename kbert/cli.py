@@ -216,7 +216,7 @@ def make_parser(prog: str, command: Command, task_class: type | None = None) -> 
     if task_class is not None:
         group = parser.add_argument_group(f"the task, {task_class.__name__}")
         for flag in task_flags:
-            _add_flag(group, dataclasses.replace(flag, path=("task", *flag.path)), False, flag.name)
+            _add_flag(group, dataclasses.replace(flag, path=("task", *flag.path)))
     others = parser.add_argument_group("configuration")
     text = "YAML or JSON with values of flags; flags override it, and a later file an earlier one"
     if command.presets is not None:
@@ -228,7 +228,7 @@ def make_parser(prog: str, command: Command, task_class: type | None = None) -> 
     return parser
 
 
-def _add_flag(group, flag: Flag, is_positional: bool, name: str | None = None) -> None:
+def _add_flag(group, flag: Flag, is_positional: bool = False) -> None:
     text = flag.help.replace("%", "%%").replace("``", "")
     if flag.default is not REQUIRED and flag.default not in (None, (), " "):
         text += f" (default: {to_json(flag.default)})"
@@ -238,7 +238,7 @@ def _add_flag(group, flag: Flag, is_positional: bool, name: str | None = None) -
         options["nargs"] = "*" if item is not None else "?"
         group.add_argument(".".join(flag.path), metavar=flag.path[-1].upper(), type=_parse_item(flag, item), **options)
         return
-    string = f"--{name or flag.name}"
+    string = f"--{flag.name}"
     if _accepts(flag.annotation, bool):
         group.add_argument(string, dest=".".join(flag.path), action=argparse.BooleanOptionalAction, **options)
         return

@@ -32,7 +32,7 @@ def model_card(
     name = target.parent.name
     settings = pipeline.settings()
     vocabulary = pipeline.tokenizer.vocabulary
-    # The hash of vocab.txt, so that it is the one of manifest.json.
+    # The hash of vocab.txt, so that it is the one of kbert.json.
     file = "".join(f"{token}\n" for token in vocabulary).encode("utf-8")
     joined = {name: dataclasses.asdict(each) for name, each in pipeline.trained_columns.items() if len(each.names) > 1}
     return {

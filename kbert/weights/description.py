@@ -29,7 +29,6 @@ FREE_FIELDS = (
     "pad_token_id",
 )
 _MOST = 4096  # limit of a count, if the position table is shorter
-_WITHOUT_VARIABLES = ("dropout", "multi_label", "outputs")  # constructor arguments that add or change no variable
 ENCODER_ARGUMENTS = ("outputs", "num_parts", "pooler")
 
 
@@ -82,19 +81,6 @@ class ModelDescription:
         model = task.model_class()(base, dtype=dtype, **self.arguments, **task.model_arguments)
         quantize_layers(model, self.quantized_layers)
         return model
-
-    def has_the_variables_of(self, other: "ModelDescription") -> bool:
-        """Whether a weights file of one model fits the other."""
-        return self._structure() == other._structure()
-
-    def _structure(self):
-        def shaping(arguments):
-            return {k: v for k, v in (arguments or {}).items() if k not in _WITHOUT_VARIABLES}
-
-        config = {k: v for k, v in self.config.to_dict().items() if k not in FREE_FIELDS}
-        has_encoder = self.encoder_arguments is not None  # None, the task's default, is not known to be equal
-        arguments = shaping(self.arguments), has_encoder, shaping(self.encoder_arguments)
-        return self.task, config, arguments, self.quantized_layers
 
 
 def _check_argument(name: str, value: Any) -> None:

@@ -185,10 +185,14 @@ def _load_all_but(layers: Sequence[str], stored: Checkpoint, model) -> LoadRepor
 
 
 def _check_quantized(stored: Checkpoint, description: ModelDescription, new: Sequence[str]) -> None:
-    if stored.description.quantized_layers and (new or not description.has_the_variables_of(stored.description)):
+    own = stored.description
+    is_other = description.task != own.task or description.arguments.get("num_labels") != own.arguments.get(
+        "num_labels"
+    )
+    if own.quantized_layers and (new or is_other):
         raise ValueError(
             f"load_pretrained: {stored.path} is quantised: it can only be loaded as it is, for the task "
-            f"{stored.description.task}. Load the model that it was made from for another task."
+            f"{own.task}. Load the model that it was made from for another task."
         )
 
 

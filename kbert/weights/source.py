@@ -116,9 +116,9 @@ def open_checkpoint(
     """Reads a model's description, settings and vocabulary, and opens its weights; builds nothing.
 
     Args:
-        source: what any registered format recognises: a model directory, or a recipe's output with one in ``model/``. A
-            directory of Google's, Hugging Face's or KerasHub's format, or a file in one. A checkpoint of a run (see
-            `kbert.weights.local_source`). Or a name on the Hugging Face hub.
+        source: a model directory of kbert or Hugging Face, a file in one, or a recipe's output with one in ``model/``.
+            The directory or prefix of Google's checkpoint. A checkpoint of a run (see `kbert.weights.local_source`).
+            Or a name on the Hugging Face hub.
         vocabulary: path of a vocabulary for a checkpoint that has none, or the wrong one.
         revision, token: for a name on the hub; see `kbert.weights.resolve_source`.
 

@@ -6,7 +6,7 @@ D head width, N labels; digits are literal sizes.
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -182,23 +182,9 @@ class NameTable:
     def why_absent(self, variable: str) -> str:
         return self._absent.get(variable.split("/")[0], f"the variable {variable}")
 
-    def layer_variables(self) -> dict[str, list[str]]:
-        """Path of each layer, with ``{i}`` for its number → names of its variables, for formats with Keras' layers."""
-        return group_by_layer(self._names[variable].name for variable in VARIABLES if variable in self._names)
-
 
 def _with_dims(entry, dims):
     return dataclasses.replace(entry, dims=entry.dims or (dims[::-1] if entry.transposed else dims))
-
-
-def group_by_layer(names: Iterable[str]) -> dict[str, list[str]]:
-    """Path of each layer → the last parts of the names that begin with it, without duplicates."""
-    layers: dict[str, list[str]] = {}
-    for name in names:
-        layer, _, variable = name.rpartition("/")
-        if variable not in layers.setdefault(layer, []):
-            layers[layer].append(variable)
-    return layers
 
 
 class _OwnNames(NameTable):

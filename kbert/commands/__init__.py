@@ -9,14 +9,14 @@ from collections.abc import Sequence
 
 import kbert
 from kbert.cli import run_command, suggest
-from kbert.commands import finetuning, looking, pretraining, serving, using
+from kbert.commands import finetuning, inspecting, predicting, pretraining, serving
 
 GROUPS = {
     "pre-train": pretraining.COMMANDS,
     "fine-tune": finetuning.COMMANDS,
-    "use": using.COMMANDS,
+    "use": predicting.COMMANDS,
     "serve": serving.COMMANDS,
-    "look inside": looking.COMMANDS,
+    "look inside": inspecting.COMMANDS,
 }
 COMMANDS = {name: command for group in GROUPS.values() for name, command in group.items()}
 

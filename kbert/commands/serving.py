@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 import kbert
 from kbert.cli import Command
-from kbert.commands.using import given
+from kbert.commands.predicting import drop_none
 from kbert.finetuning.evaluate import not_as_stored
 from kbert.options import NOT_RECORDED, Count, PathLike, Positive, checked, record
 from kbert.serving.limits import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS
@@ -203,8 +203,8 @@ def query(
         rows = [{"prompt": prompt, "choices": list(choices)}]
     else:
         rows = [{"text": pair[0], "text_pair": pair[1]}] if pair else [{"text": text} for text in texts]
-    options = given(version=version, label=label, root_certificates=root_certificates)
-    options |= given(client_certificate=client_certificate and tuple(client_certificate))
+    options = drop_none(version=version, label=label, root_certificates=root_certificates)
+    options |= drop_none(client_certificate=client_certificate and tuple(client_certificate))
     client = ServingClient(url, model, timeout=timeout, tries=tries, **options)
     answers = []
     for answer in ask(client, rows, signature, batch_size):

@@ -14,8 +14,8 @@ from kbert.finetuning.evaluate import evaluate, not_as_stored
 from kbert.options import NOT_RECORDED, Count, PathLike, Precision, checked, record
 
 
-def given(**options) -> dict[str, Any]:
-    """Those that are not None."""
+def drop_none(**options) -> dict[str, Any]:
+    """Drops the options that are None."""
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -87,17 +87,17 @@ def predict(
         raise ValueError(f"predict: `keep` needs an input with columns. Received: {input}")
     columns = {"text": text, "text_pair": text_pair, "question": question, "context": context, "prompt": prompt}
     options = {"sequence_length": sequence_length, "pair": pair, "top_k": top_k, "tagging_output": tagging_output}
-    options = given(**options) | not_as_stored(window_pooling=window_pooling, null_threshold=null_threshold)
+    options = drop_none(**options) | not_as_stored(window_pooling=window_pooling, null_threshold=null_threshold)
     texts = predict_file(
         open_pipeline(source, precision, **options),
         input,
         path,
-        columns=given(**columns),
+        columns=drop_none(**columns),
         trained=trained_options(source),
         keep=list(keep),
         batch_size=batch_size,
         overwrite=overwrite,
-        **given(format=format, choice_columns=choices),
+        **drop_none(format=format, choice_columns=choices),
     )
     result = {"settings": settings, "texts": texts, "seconds": round(time.monotonic() - start, 1)}
     write_json(metrics_path, result)
@@ -181,7 +181,7 @@ def embed(
     texts = list(iterate_lines(input)) if input else [*sentences, *first, *second]
     if not texts:
         raise ValueError(f"embed: {input} has no sentences")
-    options = given(sequence_length=sequence_length, pooling=pooling, normalize=normalize)
+    options = drop_none(sequence_length=sequence_length, pooling=pooling, normalize=normalize)
     pipeline = encoder.embedding_pipeline(source, texts, **options)
     run = None
     if output is not None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import kbert
 from kbert.cli import Command
-from kbert.commands.using import given
+from kbert.commands.predicting import drop_none
 from kbert.options import Count, Natural, PathLike, Precision, checked
 
 
@@ -55,7 +55,7 @@ def convert(
 
     if format == "kerashub" and storage_dtype is not None:
         raise ValueError("convert: only format=\"huggingface\" takes a `storage_dtype`. Received: 'kerashub'")
-    overrides = given(lowercase=lowercase, vocabulary=vocabulary) | ({} if pooler else {"pooler": False})
+    overrides = drop_none(lowercase=lowercase, vocabulary=vocabulary) | ({} if pooler else {"pooler": False})
     model = load(source, task=task, **overrides)
     if new := [row.variable for row in model.pretrained.report.newly_initialised]:
         raise ValueError(f"{source} has no weights for {new}, and a conversion adds none: choose another `task`")
@@ -148,7 +148,7 @@ def inspect(
             overwrite=overwrite,
             max_words=max_words,
             seed=seed,
-            **given(log_dir=log_dir, sequence_length=sequence_length, compare=compare),
+            **drop_none(log_dir=log_dir, sequence_length=sequence_length, compare=compare),
         )
     return {"inspection": inspection, "output": output, "log_dir": log_dir}
 

@@ -2,6 +2,7 @@
 
 import json
 
+import keras
 import pytest
 from helpers.run_recipe import as_flags, read_json, run_kbert
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
@@ -171,3 +172,17 @@ def test_what_is_wrong_is_said_before_anything_is_written(home, tmp_path, monkey
     with pytest.raises(SystemExit, match=f"error: .*{message}"):
         run_kbert("finetune", "classification", *_arguments(home, tmp_path / "run", *flags))
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "error, ends", [(ValueError("operands differ"), ValueError), (OSError("operands differ"), SystemExit)]
+)
+def test_a_bug_within_the_training_has_a_traceback(home, tmp_path, monkeypatch, error, ends):
+    """A ValueError before the training is about what the user passed, and ends with one line."""
+
+    def fit(*_, **__):
+        raise error
+
+    monkeypatch.setattr(keras.Model, "fit", fit)
+    with pytest.raises(ends, match="operands differ"):
+        run_kbert("finetune", "classification", *_arguments(home, tmp_path / "run"))

@@ -29,5 +29,7 @@ def _write(home, number, vocabulary):
         model = kbert.load_pretrained(home / "init")
         model.set_weights([-value for value in model.get_weights()])
         kbert.save_pretrained(model, home / "init", overwrite=True)
+    write_tiny_directory(home / "classifier", "classification", num_labels=2)
+    (home / "texts.txt").write_text("".join(f"{text}\n" for text, _ in sentences(300, number)))
     documents = [[text for text, _ in sentences(5, start)] for start in range(number, 200, 5)]
     write_records(documents, kbert.BertTokenizer(home / "init" / "vocab.txt"), home / "records", held_out=0.2)

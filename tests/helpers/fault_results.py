@@ -20,6 +20,9 @@ class Results:
     def of(cls, output):
         """Reads the results of the run in `output`. JSON as other programs read it: NaN is an AssertionError."""
         names = sorted(str(path.relative_to(output)) for path in output.rglob("*"))
+        if not (output / "model").is_dir():  # of predictions
+            answers = [name for name in names if not name.endswith(".metrics.json")]  # which has times
+            return cls(names, {name: (output / name).read_bytes() for name in answers}, {}, [])
         file = SafetensorsFile(output / "model" / "model.safetensors")
         weights = {name: file.read(name).tobytes() for name in file.tensors}
         lines = (output / "history.jsonl").read_text().splitlines()

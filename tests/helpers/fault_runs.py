@@ -19,13 +19,28 @@ from helpers.fault_results import Results
 STEPS = 8
 _SHORT = ("--batch-size", 4, "--sequence-length", 16, "--checkpoint-every", 2, "--steps", STEPS)
 _PRETRAIN = (*_SHORT, "--max-predictions", 3, "--evaluation-batches", 1, "--log-every", 1)
-RECIPES = {
+RECIPES = {  # command, inputs by flag, other flags
     "text": ("pretrain", {"": "corpus.txt", "--vocabulary": "vocab.txt"}, (*_PRETRAIN, "--held-out", 0.2)),
     "records": ("pretrain", {"": "records", "--init": "init"}, _PRETRAIN),
     "table": (
         "finetune classification",
         {"--train": "train.csv", "--source": "init"},
         (*_SHORT, "--dev", 0.1),
+    ),
+    "phases": (
+        "pretrain",
+        {"": "records", "--init": "init"},
+        (*_PRETRAIN[2:], "--phases", "12:0.5", "16:0.5:2", "--packed", "--log-every", 3, "--batch-size", 4),
+    ),
+    "patience": (
+        "finetune classification",
+        {"--train": "train.csv", "--source": "init"},
+        (*_SHORT, "--dev", 0.1, "--evaluate-every", 1, "--patience", 3, "--checkpoint-every", 3),
+    ),
+    "predict": (
+        "predict",
+        {"--source": "classifier", "--input": "texts.txt"},
+        ("--batch-size", 4),
     ),
 }
 _SIGNALS = {"SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
@@ -79,7 +94,8 @@ class FaultRun:
         self.recipe, inputs, flags = RECIPES[recipe]
         self.inputs = [place / name for name in inputs.values()]
         paths = [part for flag, name in inputs.items() for part in (flag, place / name) if part]
-        self.arguments = [*paths, *flags, "--output", self.output]
+        self.written = self.output / "answers.jsonl" if self.recipe == "predict" else self.output
+        self.arguments = [*paths, *flags, "--output", self.written]
 
     def undisturbed(self):
         """The `Reference`."""
@@ -87,7 +103,7 @@ class FaultRun:
         ended = self._run()
         assert ended.status == 0, ended.printed
         seconds = time.monotonic() - start
-        largest = max(path.stat().st_size for path in (self.output / "model").iterdir())
+        largest = max(path.stat().st_size for path in self.output.rglob("*") if "logs" not in path.parts)
         return Reference(Results.of(self.output), ended.operations, seconds, largest)
 
     def meet(self, reference, *faults):
@@ -116,11 +132,15 @@ class FaultRun:
             put_right = None
             if fault is None:
                 assert ended.status == 0 or self._is_finished(ended), ended.printed
-                if ended.status:  # killed between metrics.json and the deletion of its checkpoints
+                if ended.status:  # killed between its last file and the deletion of what it no longer needs
                     shutil.rmtree(self.output / "checkpoints", ignore_errors=True)
+                    shutil.rmtree(f"{self.written}.partial", ignore_errors=True)
+                    for lock in self.output.glob(".*lock"):
+                        lock.unlink()
             else:
                 self._check_end(ended, fault)
                 outcomes.append("resumed" if ended.status else "survived")
+                history = history and fault.kind not in _SIGNALS  # a window in which it came is in two parts
                 if ended.status == 0:
                     break
                 put_right = self._alter(fault)
@@ -204,6 +224,8 @@ class FaultRun:
 
     def _is_finished(self, ended):
         """Whether the process refused as the run was finished already: killed in its last moment."""
+        if self.recipe == "predict":
+            return ended.status == 1 and f"{self.written} exists" in "".join(ended.errors)
         return ended.status == 1 and "finished run" in "".join(ended.errors) and (self.output / "metrics.json").exists()
 
 

@@ -3,8 +3,8 @@
     python docs/maintainers/make_screenshots.py --encoder all-MiniLM-L6-v2 --data data
     python docs/maintainers/make_screenshots.py --only playground_masking playground_attention
 
-It needs the extra "browser" (pip install -e ".[browser]"; Debian: chromium-driver). The playground's pictures show the
-models of saved_models and need nothing else. --data holds GLUE's, CoNLL's and
+It needs the extra "browser" (pip install -e ".[browser]"; Debian: chromium-driver). The pictures of the playground and
+the report show the models of saved_models and need nothing else. --data holds GLUE's, CoNLL's and
 SQuAD's files in the folders glue, conll2003 and squad. --runs has a pre-training, tiny (docs/pretraining.md); of the
 other runs, which take minutes each, those that the pictures show and that are not there are made. screenshots/ has a
 file for each kind of picture.
@@ -30,7 +30,7 @@ def main():
     add("--data", default=ROOT / "data", type=pathlib.Path, metavar="DIR", help="real data")
     add("--only", nargs="+", default=names, choices=names, metavar="NAME", help=f"of {', '.join(names)}")
     args = parser.parse_args()
-    if set(args.only) - set(playground.PICTURES) and not (args.runs / "tiny/model").is_dir():
+    if set(args.only) - {*playground.PICTURES, *report.PICTURES} and not (args.runs / "tiny/model").is_dir():
         parser.error(f"expected a finished pre-training. Received: --runs {args.runs}, without tiny/model")
     shown = [kind.PICTURES[name] for kind in KINDS for name in kind.PICTURES if name in args.only]
     make_runs(args.runs, args.encoder, args.data, runs_of(*shown))

@@ -1,14 +1,21 @@
-"""A picture of the report of `kbert.inspect`."""
+"""A picture of the report of `kbert.inspect`, of a model of saved_models."""
 
-from screenshots.pictures import Pictures
+import pathlib
+import tempfile
 
-PICTURES = {"report": "quickstart/inspection/report.html"}
+from screenshots.pictures import ROOT, Pictures
+
+PICTURES = {"report": "A charming film, although the second half is far too long."}
 _HEIGHT = 1500  # of the page's start
 
 
 def make(pictures: Pictures, names) -> None:
-    """Makes these pictures, from files."""
+    """Makes these pictures, each from the inspection of a text."""
+    import kbert
+
     pictures.window(1000)
     for name in names:
-        pictures.browser.driver.get((pictures.runs / PICTURES[name]).resolve().as_uri())
-        pictures.shoot(name, "body", _HEIGHT)
+        with tempfile.TemporaryDirectory() as directory:
+            kbert.inspect(ROOT / "saved_models/kbert-mini-sentiment", [PICTURES[name]], directory=directory)
+            pictures.browser.driver.get((pathlib.Path(directory) / "report.html").as_uri())
+            pictures.shoot(name, "body", _HEIGHT)

@@ -5,7 +5,6 @@ Shapes: L layers, A heads.
 
 import base64
 import dataclasses
-import hashlib
 import html
 import pathlib
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,6 @@ from kbert.inspection.analysis.states import TextStates
 from kbert.inspection.board.event_file import INSPECTION, EventFile
 from kbert.inspection.board.summaries import image, png_file
 from kbert.inspection.charts import attention_picture, attribution_picture, heat_map, layer_chart
-from kbert.inspection.markdown import percent
 from kbert.options import PathLike
 
 DRAWN_TEXTS = 2  # a base model's pictures of attention take 160 MB for each text
@@ -171,76 +169,58 @@ def write_files(inspection: Inspection, directory: PathLike, drawn: Mapping[str,
 def report_html(inspection: Inspection, drawn: Mapping[str, np.ndarray]) -> str:
     """The report as one static page, for light and dark, which requests nothing: the pictures are in it."""
     style = pathlib.Path(__file__).with_suffix(".css").read_text(encoding="utf-8")
-    digest = base64.b64encode(hashlib.sha256(style.encode("utf-8")).digest()).decode()
-    policy = f"default-src 'none'; img-src data:; style-src 'sha256-{digest}'; base-uri 'none'; form-action 'none'"
-    facts = " · ".join(
-        f"{name.replace('_', ' ')} {value:,}" if isinstance(value, int) else f"{name} {value}"
-        for name, value in inspection.model.items()
-    )
     title = html.escape(inspection.name)
-    body = [f'<h1>{title}</h1>\n<p class="note">{html.escape(facts)}</p>\n<ul>', *_summary(inspection), "</ul>"]
+    facts = " · ".join(f"{name.replace('_', ' ')} {value}" for name, value in inspection.model.items())
+    captions = _captions(inspection)
+    body = [f'<h1>{title}</h1>\n<p class="note">{html.escape(facts)}</p>']
     for group, (heading, note) in _SECTIONS.items():
         figures = {name: pixels for name, pixels in drawn.items() if name.partition("/")[0] == group}
-        if not figures:
-            continue
-        body.append(f'<h2>{heading}</h2>\n<p class="note">{note}</p>')
+        if figures:
+            body.append(f'<h2>{heading}</h2>\n<p class="note">{note}</p>')
         for name, pixels in figures.items():
-            part = name.partition("/")[2]
             png = base64.b64encode(png_file(pixels)).decode()
             width = pixels.shape[1] // 2  # two pixels a point
-            caption = html.escape(STATISTICS.get(part, part))
-            body.append(
-                f'<figure><img src="data:image/png;base64,{png}" width="{width}" alt="{html.escape(name)}">'
-                f"<figcaption>{caption}</figcaption></figure>"
-            )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{title}: inspection</title>\n<style>{style}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(body)
-        + f'\n<p class="note">kbert.inspect wrote this page; {_FIGURES} beside it has the numbers.</p>\n</main>\n'
-        "</body>\n</html>\n"
-    )
+            image = f'<img src="data:image/png;base64,{png}" width="{width}" alt="{html.escape(name)}">'
+            body.append(f"<figure>{image}<figcaption>{html.escape(captions.get(name, ''))}</figcaption></figure>")
+    if len(inspection.texts) > DRAWN_TEXTS:
+        body.append(
+            f'<p class="note">Attention is drawn of the first {DRAWN_TEXTS} of {len(inspection.texts)} texts, '
+            f"attributions of the first {DRAWN_ATTRIBUTIONS}.</p>"
+        )
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{title}: inspection</title>
+<style>{style}</style>
+</head>
+<body>
+<main>
+{chr(10).join(body)}
+<p class="note">kbert.inspect wrote this page; {_FIGURES} beside it has the numbers.</p>
+</main>
+</body>
+</html>
+"""
 
 
-def _summary(inspection: Inspection) -> list[str]:
-    """What there is to see, an item of a list for each finding."""
-    items = []
-
-    def add(text, kind=""):
-        items.append(f"<li{kind}>{html.escape(text)}</li>")
-
-    for states, explained in zip(inspection.texts, inspection.attributions, strict=False):
-        if explained is None:
-            continue
-        values = explained.attributions
-        order = sorted(range(len(values)), key=lambda n: -abs(values[n]))[:3]
-        tokens = ", ".join(f"{explained.tokens[n]} ({values[n]:+.2f})" for n in order)
+def _captions(inspection: Inspection) -> dict[str, str]:
+    """Name of a picture → what its title does not say."""
+    captions = {f"heads/{name}": meaning for name, meaning in STATISTICS.items()}
+    for number, states in enumerate(inspection.texts, start=1):
         text = " | ".join(states.texts)
         text = text if len(text) <= 80 else text[:79] + "…"
-        add(f"“{text}”: {explained.target} went from {explained.start:.2f} to {explained.end:.2f}, mostly by {tokens}.")
-        if not explained.is_complete:
-            missed = f"These attributions miss the change of the output by {100 * explained.error:.2g}%."
-            add(missed, ' class="warning"')
-    places = {"to_cls": "[CLS]", "to_sep": "[SEP]", "next": "the next token", "previous": "the previous token"}
-    counts = {where: int((inspection.statistics[name] > 0.5).sum()) for name, where in places.items()}
-    found = ", ".join(f"{where} {count}" for where, count in counts.items())
-    heads = inspection.model["layers"] * inspection.model["heads"]
-    add(f"Number of heads, of {heads}, that give more than half of their attention to one place: {found}.")
-    for name, one in inspection.probes.items():
-        best = one.best_layer
-        scores = f"{percent(one.accuracy[best])} (control task {percent(one.control_accuracy[best])}"
-        add(f"{name}: the best probe reads layer {best}, accuracy {scores}, majority label {percent(one.majority)}).")
-    if inspection.similarity is not None:
-        diagonal = ", ".join(f"{value:.2f}" for value in np.diag(inspection.similarity))
-        add(f"Similarity of each layer to the same layer of {inspection.other}, embeddings first: {diagonal}.")
-    if len(inspection.texts) > DRAWN_TEXTS:
-        add(
-            f"The figures show attention of the first {DRAWN_TEXTS} texts and attributions of the first "
-            f"{DRAWN_ATTRIBUTIONS}; {_FIGURES} has the attributions of all {len(inspection.texts)}."
-        )
-    return items
+        captions[f"attention/text {number}, layer 1"] = text
+        captions[f"attributions/text {number}"] = text
+    for number, explained in enumerate(inspection.attributions, start=1):
+        if explained is not None:
+            change = f". The output changes from {explained.start:.2f} at the baseline to {explained.end:.2f}."
+            if not explained.is_complete:
+                change += f" The attributions miss this change by {100 * explained.error:.2g}%."
+            captions[f"attributions/text {number}"] += change
+    return captions
 
 
 # TensorBoard

@@ -101,7 +101,7 @@ def _answering(outputs: int) -> Callable:
             try:
                 size = sum(len(value.encode()) for value in values if isinstance(value, str))
                 if size > MAX_REQUEST_BYTES:
-                    raise ValueError(f"The texts are too long: {size:,} bytes. The limit is {MAX_REQUEST_BYTES:,}.")
+                    raise ValueError(f"The texts are too long: {size:,} bytes. Shorten them to {MAX_REQUEST_BYTES:,}.")
                 return function(*values)
             except (ValueError, TypeError, OSError) as error:
                 message = html.error((str(error).splitlines() or [type(error).__name__])[0][:500])
@@ -149,7 +149,7 @@ def _masking(page, models) -> None:
         name = _model_choice(models, "masking_model")
         text, second = _two_texts("masking")
         with gr.Row():
-            rate = gr.Slider(0.01, 1, 0.15, step=0.01, label="Share of tokens chosen", elem_id="mask_rate")
+            rate = gr.Slider(0.01, 1, 0.15, step=0.01, label="Tokens chosen", elem_id="mask_rate")
             shares = [
                 gr.Slider(0, 1, share, step=0.01, label=f"of these: {label}", elem_id=elem_id)
                 for elem_id, label, share in _SHARES
@@ -315,9 +315,9 @@ def _ask(models) -> None:
         with gr.Row():
             texts = [gr.Textbox(lines=4, elem_id=f"ask_{n}", visible=n == 1, min_width=300) for n in (1, 2)]
         button = gr.Button("Ask", variant="primary", elem_id="ask_button")
-        told = gr.HTML(elem_id="ask_told")
         labels = gr.Label(elem_id="ask_labels", visible=False, show_label=False)
         marked = gr.HighlightedText(elem_id="ask_marked", visible=False, show_label=False)
+        told = gr.HTML(elem_id="ask_told")
 
         @_answering(3)
         def choose(name):
@@ -357,5 +357,5 @@ def _shown(row, given):
     elif "is_next" in row:
         labels = gr.Label({"IsNext": row["is_next"], "NotNext": 1 - row["is_next"]}, visible=True)
     else:
-        told = html.table(row, [[html.escape(str(value)) for value in row.values()]])
+        told = html.plain(row)
     return told, labels, marked

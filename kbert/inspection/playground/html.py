@@ -18,7 +18,7 @@ from kbert.inspection.views.pairs import DrawnPair
 _MARKS = {"[MASK]": "■", "random": "⇄", "kept": "="}
 _ROW, _SIDE, _WIDTH = 24, 150, 440  # of a picture of attention: a row, a column of tokens, all
 _FAINTEST = 0.02  # lines below it are not drawn: thousands would hide the others
-_MOST_LISTED = 20
+_MOST_LISTED = 10
 SEGMENTS = (
     '<p class="note"><span class="token a">Solid underline</span>: segment A. '
     '<span class="token b">Dashed underline</span>: segment B.</p>'
@@ -153,12 +153,14 @@ def pair_verdict(pair: DrawnPair, name: str) -> str:
 
 
 def input_table(row: InputRow, chosen: int) -> str:
-    """Index, token, segment and position; each token is a button."""
+    """Index, token with its id, segment and position; each token is a button."""
     rows = []
-    for n, (token, segment) in enumerate(zip(row.tokens, row.segments, strict=True)):
+    for n, (token, token_id, segment) in enumerate(zip(row.tokens, row.token_ids, row.segments, strict=True)):
         button = f'<button data-n="{n}" aria-pressed="{str(n == chosen).lower()}">{escape(token)}</button>'
-        rows.append([str(n), button, f'<span class="token {"ab"[segment]}">{"AB"[segment]}</span>', str(n)])
-    return table(["index", "token", "segment", "position"], rows)
+        rows.append(
+            [str(n), button, str(token_id), f'<span class="token {"ab"[segment]}">{"AB"[segment]}</span>', str(n)]
+        )
+    return table(["index", "token", "id", "segment", "position"], rows)
 
 
 def input_sum(row: InputRow, chosen: int) -> str:
@@ -253,6 +255,12 @@ def filled_masks(text: str, masks: Sequence[Sequence[Mapping]]) -> str:
         )
         pieces.append(f'<span class="chip chosen"><span class="token">■ [MASK]</span>{proposals}</span>{escape(part)}')
     return f'<div class="chips text">{"".join(pieces)}</div>'
+
+
+def plain(row: Mapping) -> str:
+    """The answer of any task, as a table of one row."""
+    cells = (f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values())
+    return table(row, [list(map(escape, cells))])
 
 
 def listed_answers(row: Mapping) -> str:

@@ -23,13 +23,14 @@ class InputRow:
     """The input of an encoder for a text or pair.
 
     Attributes:
-        tokens, segments: of the S positions.
+        tokens, token_ids, segments: of the S positions.
         parts: name → float32 [S, H]: "token", "segment" and "position" embedding, their "sum", and its "LayerNorm",
             which the first layer reads.
         truncated: how many tokens did not fit.
     """
 
     tokens: list[str]
+    token_ids: list[int]
     segments: list[int]
     parts: dict[str, np.ndarray]
     truncated: int
@@ -48,8 +49,10 @@ def input_row(encoder: "BertEncoder", tokenizer: "BertTokenizer", texts: Sequenc
     total = token + segment + position  # in the order in which the block adds
     parts = {"token": token, "segment": segment, "position": position, "sum": total}
     parts["LayerNorm"] = block.layer_norm(total)
+    ids = row["token_ids"][0].numpy().tolist()
     return InputRow(
-        tokens=[tokenizer.vocabulary[n] for n in row["token_ids"][0].numpy()],
+        tokens=[tokenizer.vocabulary[n] for n in ids],
+        token_ids=ids,
         segments=row["segment_ids"][0].numpy().tolist(),
         parts={name: keras.ops.convert_to_numpy(value)[0].astype("float32") for name, value in parts.items()},
         truncated=truncated,

@@ -12,7 +12,8 @@ def test_the_parts_add_up_to_what_the_first_layer_reads():
     texts = ("The film is good.", "paris was never the capital")
     row = input_row(pipeline.model, pipeline.tokenizer, texts)
     (states,) = text_states(pipeline.model, pipeline.tokenizer, [texts])
-    assert row.tokens == states.tokens and row.segments == states.segment_ids.tolist() and row.truncated == 0
+    assert row.tokens == states.tokens and row.token_ids == states.token_ids.tolist()
+    assert row.segments == states.segment_ids.tolist() and row.truncated == 0
     parts = row.parts
     np.testing.assert_allclose(parts["token"] + parts["segment"] + parts["position"], parts["sum"], atol=1e-6)
     np.testing.assert_allclose(parts["LayerNorm"], states.hidden_states[0], atol=1e-6)

@@ -67,8 +67,8 @@ def reference_page(package) -> str:
 
 def options_page() -> str:
     """The page of the groups of options that the verbs take."""
-    lines = ["# kbert.options", "", "Groups of options that the verbs take. A field can be given by its own name, too:"]
-    lines += ['``kbert.finetune(…, strategy="one")`` is ``kbert.finetune(…, machine=Machine(strategy="one"))``.', ""]
+    lines = ["# kbert.options", "", "Groups of options, which a function takes as one object. On the command line, in"]
+    lines += ["``--config`` files and in settings.json each field has its own name.", ""]
     lines += ["```{eval-rst}"]
     for verb in (kbert.finetune, kbert.pretrain):
         for parameter in inspect.signature(verb).parameters.values():

@@ -158,8 +158,13 @@ def flags_of(function: Callable, names: Sequence[str] | None = None, prefix: tup
             for flag in flags_of(annotation, None, (*prefix, name)):
                 own = REQUIRED if parameter.default is REQUIRED else getattr(parameter.default, flag.path[-1])
                 yield dataclasses.replace(flag, default=own)
-        elif _members(annotation) != (Any,):
+        elif any(_is_of_words(member) for member in _members(annotation)):
             yield Flag((*prefix, name), annotation, parameter.default, help_texts.get(name, ""))
+
+
+def _is_of_words(member) -> bool:
+    """Whether words can stand for a value of a type: not of classes in quotes, which are objects in memory."""
+    return member not in (Any, type(None)) and not isinstance(member, str | typing.ForwardRef)
 
 
 def suggest(word: str, words: Sequence[str] | Mapping, otherwise: str) -> str:

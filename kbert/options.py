@@ -26,6 +26,7 @@ Count = Annotated[int, Bounds("[1, inf)")]
 Natural = Annotated[int, Bounds("[0, inf)")]
 Positive = Annotated[float, Bounds("(0, inf)")]
 Strategy = Literal["auto", "one", "mirrored", "multiworker", "tpu"]
+Xla = Literal["auto", "on", "off"]
 Precision = Literal["auto", "float32", "mixed_bfloat16", "mixed_float16"]
 CorpusFormat = Literal["auto", "lines", "prose", "wikiextractor"]
 Fraction = Annotated[float, Bounds("[0, 1]")]
@@ -355,19 +356,14 @@ def option_help(documented: Any) -> dict[str, str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Machine(Options):
-    """Where and how a model is trained; `kbert.training.choose_hardware` explains the choices.
+    """How a model is compiled and where; `kbert.training.choose_hardware` explains the choices.
 
     Args:
-        strategy: "auto" takes a TPU if there is one, all GPUs if there are several, else one device; "one",
-            "mirrored", "multiworker" or "tpu".
-        precision: a Keras dtype policy; "auto" is bfloat16 or float16 where the accelerator is fast with it.
         xla: "auto" compiles on one GPU, else not.
         logical_cpus: the number of devices to split the CPU into, to try "mirrored" without GPUs.
     """
 
-    strategy: Strategy = "auto"
-    precision: Precision = "auto"
-    xla: Literal["auto", "on", "off"] = "auto"
+    xla: Xla = "auto"
     logical_cpus: Count | None = None
 
 
@@ -414,38 +410,12 @@ class Optimization(Options):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Distillation(Options):
-    """A teacher, from whose answers a student learns, and how it does.
+    """How a student learns from its teacher.
 
     Args:
-        teacher: a fine-tuned model of the same task, as a source for `kbert.load_pretrained` or a pipeline
-            (classification, regression, tagging; spans, if both have the same vocabulary). Its answers are computed
-            once and kept in the output.
-        unlabelled: texts that only the teacher answers, in the columns of the task: a file as ``kbert predict`` takes
-            it, or strings as ``pipeline.predict`` does. They count as examples of an epoch.
         teacher_temperature: what the logits of teacher and student are divided by before they are compared.
-        hard_fraction: the fraction of the labels in the loss; 0: the teacher's answers alone.
+        hard_fraction: the weight of the label loss. 0 trains on the teacher's answers alone.
     """
 
-    teacher: PathLike | Any = None
-    unlabelled: PathLike | Any = None
     teacher_temperature: Positive = 2.0
     hard_fraction: Fraction = 0.5
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Scoring(Options):
-    """When a fine-tuning is scored on `dev`, which weights are kept, and when it ends early.
-
-    Args:
-        evaluate_every: "epoch" or, with `dev`, a number of steps: when `dev` is scored; None: only at the end. Always
-            at the end, and not a few steps before it.
-        keep: which weights are kept: "best" by the first of the task's `metrics` (of equal ones the lowest loss), or
-            "last".
-        patience: with `dev`, stop after this many evaluations without improvement; None: never.
-        more_dev: with `dev`, {suffix: examples}, scored at the end; their metrics have this suffix.
-    """
-
-    evaluate_every: Literal["epoch"] | Count | None = "epoch"
-    keep: Literal["best", "last"] = "best"
-    patience: Count | None = None
-    more_dev: Annotated[Mapping[str, Any] | None, PASSING] = None

@@ -18,7 +18,7 @@ import numpy as np
 import kbert
 from kbert.checks import check_directory
 from kbert.cli import Command, run_command
-from kbert.options import Count, Fraction, Natural, PathLike, Peak, Positive
+from kbert.options import Count, Distillation, Fraction, Natural, PathLike, Peak, Positive
 from kbert.weights.source import open_checkpoint
 
 
@@ -63,7 +63,7 @@ def distill(
     names = {task.partition(":")[0] for task in tasks}
     if len(words) < len(students) or len(names) < len(tasks):
         raise ValueError(f"expected students and tasks of different names. Received: {[*students, *tasks]}")
-    taught = {"teacher_temperature": teacher_temperature, "hard_fraction": hard_fraction}
+    loss = {"teacher_temperature": teacher_temperature, "hard_fraction": hard_fraction}
 
     def score(source, task, train, dev, name, **options) -> float:
         """The first metric on dev of a fine-tuning, which is made once."""
@@ -76,7 +76,7 @@ def distill(
         task = kbert.tasks.glue(name)
         train = task.read(glue, "train")
         dev = task.read(glue, "dev")
-        kinds = {"alone": {}, "taught": taught | {"teacher": output / name / "teacher"}}
+        kinds = {"alone": {}, "taught": {"teacher": output / name / "teacher", "distillation": Distillation(**loss)}}
         if count:
             others, train = train.split(int(count))
             texts = {getattr(task, column): list(values)[:unlabelled] for column, values in others.columns.items()}
@@ -93,7 +93,7 @@ def distill(
                 print(f"{name}  {word}, {kind}, seed {seed}: {task.metrics[0]} {made[f'{word}, {kind}'][-1]:.4f}")
         results[name] = {"metric": task.metrics[0], "examples": len(train), "dev_examples": len(dev)} | made
     settings = {"epochs": epochs, "batch_size": batch_size, "sequence_length": sequence_length, "seeds": list(seeds)}
-    settings |= {"unlabelled": unlabelled, "teacher_rate": teacher_rate, "student_rate": student_rate, **taught}
+    settings |= {"unlabelled": unlabelled, "teacher_rate": teacher_rate, "student_rate": student_rate, **loss}
     (output / "results.json").write_text(json.dumps({"settings": settings, "tasks": results}, indent=2) + "\n")
     for name, made in results.items():
         print(f"\n{name}, {made['metric']} on dev ({made['examples']:,} examples to learn from)")

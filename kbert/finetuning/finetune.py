@@ -1,14 +1,13 @@
-"""Fine-tuning as one call: section 3.2 and appendix A.3 of the paper. `run_finetuning` does the work."""
+"""Fine-tuning as one call: section 3.2 and appendix A.3 of the paper."""
 
 import dataclasses
 import pathlib
-import typing
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from kbert.aliases import ExampleData, ModelSource
 from kbert.options import (
-    PASSING,
-    Bookkeeping,
+    NOT_RECORDED,
     Count,
     Distillation,
     Fraction,
@@ -19,12 +18,22 @@ from kbert.options import (
     PathLike,
     Peak,
     Positive,
-    Scoring,
-    verb,
+    Precision,
+    Strategy,
+    checked,
+    record,
 )
 
-if typing.TYPE_CHECKING:
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import keras
+
+    from kbert.finetuning.example_sets import ExampleSets
     from kbert.pipelines.pipeline import Pipeline
+    from kbert.tasks.task import Task
+
+    Callbacks = keras.callbacks.Callback | Sequence[keras.callbacks.Callback]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,19 +54,13 @@ class FinetunedRun:
     path: pathlib.Path | None
 
 
-def _run(arguments) -> FinetunedRun:
-    from kbert.finetuning.run_finetuning import Finetuning  # not above: it loads TensorFlow
-
-    return Finetuning(arguments).run()
-
-
-@verb(_run)
+@checked
 def finetune(
-    source: PathLike | Any,
-    task,
-    train: PathLike | Any,
-    dev: FractionBelowOne | PathLike | Any = None,
-    output: Annotated[PathLike | None, PASSING] = None,
+    source: ModelSource,
+    task: "Task",
+    train: ExampleData,
+    dev: FractionBelowOne | ExampleData | None = None,
+    output: Annotated[PathLike | None, NOT_RECORDED] = None,
     *,
     epochs: Positive = 3.0,
     steps: Count | None = None,
@@ -71,14 +74,25 @@ def finetune(
     class_weight: Literal["balanced"] | Mapping | None = None,
     group_by_length: bool = False,
     random_weights: bool = False,
-    scoring: Scoring = Scoring(),
+    evaluate_every: Literal["epoch"] | Count | None = "epoch",
+    keep: Literal["best", "last"] = "best",
+    patience: Count | None = None,
+    more_dev: Annotated[Mapping[str, ExampleData] | None, NOT_RECORDED] = None,
+    teacher: ModelSource | None = None,
+    unlabelled: ExampleData | None = None,
     distillation: Distillation = Distillation(),
     optimization: Optimization = Optimization(),
+    strategy: Strategy = "auto",
+    precision: Precision = "auto",
     machine: Machine = Machine(),
-    bookkeeping: Bookkeeping = Bookkeeping(),
-    overwrite: Annotated[bool, PASSING] = False,
-    reuse: Annotated[bool, PASSING] = False,
-    dry_run: Annotated[bool, PASSING] = False,
+    checkpoint_every: Annotated[Count, NOT_RECORDED] = 200,
+    log_every: Annotated[Count, NOT_RECORDED] = 50,
+    log_dir: Annotated[PathLike | None, NOT_RECORDED] = None,
+    profile: Annotated[str | None, NOT_RECORDED] = None,
+    callbacks: Annotated["Callbacks", NOT_RECORDED] = (),
+    overwrite: Annotated[bool, NOT_RECORDED] = False,
+    reuse: Annotated[bool, NOT_RECORDED] = False,
+    dry_run: Annotated[bool, NOT_RECORDED] = False,
 ) -> FinetunedRun:
     """Fine-tunes a pre-trained model on a task, with a new last layer unless it has one for the same labels.
 
@@ -119,13 +133,30 @@ def finetune(
             rows.
         random_weights: whether to take only architecture and vocabulary of `source`, to measure the effect of
             pre-training. All weights are trained.
-        scoring: `kbert.options.Scoring`: when `dev` is scored, which weights are kept, and when to end early.
-        distillation: `kbert.options.Distillation`: a teacher, whose answers the model learns, too.
+        evaluate_every: when to score `dev`: after each "epoch" or a number of steps, and always at the end, but not a
+            few steps before it. None scores it only at the end.
+        keep: the weights to keep: the "best" by the first of the task's `metrics` (then by the lowest loss, then the
+            earliest), or the "last".
+        patience: with `dev`, stop after this many evaluations without improvement. None: never.
+        more_dev: with `dev`, further sets to score at the end: {suffix of their metrics: examples}.
+        teacher: a fine-tuned model of the same task, as a source for `kbert.load_pretrained` or a pipeline, from whose
+            answers the model also learns (classification, regression, tagging, and spans if both have the same
+            vocabulary). They are computed once and kept in the output.
+        unlabelled: texts that only the teacher answers, in the columns of the task: a file as ``kbert predict`` takes
+            it, or strings as ``pipeline.predict`` does. They count as examples of an epoch.
+        distillation: `kbert.options.Distillation`: how the model learns from the teacher.
         optimization: `kbert.options.Optimization`: weight decay, bias correction, decay by layer, micro-batches.
-        machine: `kbert.options.Machine`: strategy, precision, XLA.
-        bookkeeping: `kbert.options.Bookkeeping`: checkpoints, TensorBoard, your own callbacks. With `dev` their
+        strategy: "auto" takes a TPU if there is one, all GPUs if there are several, else one device; "one",
+            "mirrored", "multiworker" or "tpu".
+        precision: a Keras dtype policy. "auto" is bfloat16 or float16 where the accelerator is fast with it.
+        machine: `kbert.options.Machine`: XLA, and devices to try a strategy on.
+        checkpoint_every: steps from one checkpoint to the next.
+        log_every: steps of a window of logs.
+        log_dir: directory of the TensorBoard logs (`kbert.inspection.TensorBoard`). Defaults to ``logs`` in `output`.
+        profile: steps to profile for TensorBoard, as "20:25", with `log_dir` or `output`.
+        callbacks: your own Keras callbacks, or one; they must not set the learning rate. With `dev` their
             ``on_epoch_end`` fires after each evaluation, with its scores (``val_accuracy`` …); without, after each
-            window of about 50 steps. Which weights are kept is for `keep`.
+            window of logs. `keep` selects the weights.
         overwrite: delete another run in `output`.
         reuse: of a finished run with the same settings and examples in `output`, return the result, instead of an
             error; `overwrite` keeps it.
@@ -151,3 +182,98 @@ def finetune(
         run = kbert.finetune("google-bert/bert-base-uncased", task, "reviews.csv", 0.1, "runs/reviews", epochs=4)
         run.metrics["dev"]["accuracy"], run.pipeline.predict(["A charming journey."])["label"]
     """
+    settings = record(finetune, locals())
+    from kbert.finetuning import stored_run
+    from kbert.finetuning.dev_scores import make_dev_scores
+    from kbert.finetuning.example_sets import ExampleSets
+    from kbert.finetuning.identity import identify
+    from kbert.finetuning.starting_pipeline import starting_pipeline
+    from kbert.finetuning.teacher import Teacher
+    from kbert.inspection.board.tensor_board import log_directory
+    from kbert.inspection.examples.dev_examples import DevExamples
+    from kbert.keras_compat import seeded
+    from kbert.models.copies import copy_model
+    from kbert.optim.make_optimizer import make_optimizer
+    from kbert.optim.schedule import WarmupLinearDecay
+    from kbert.training import ExactResume, RunLog, choose_hardware, loop, open_run
+    from kbert.training.callbacks import callback_list
+    from kbert.training.dry_run import estimate_training
+
+    log_dir = log_directory("finetune", log_dir, output, profile)
+    callbacks = callback_list("finetune", callbacks, has_own_rate=True)
+    sets = ExampleSets.read(task, train, dev, more_dev or {})
+    _check_needs(sets, evaluate_every, patience, teacher, unlabelled, class_weight)
+    hardware = choose_hardware(strategy, precision, machine.xla, machine.logical_cpus, source=source)
+    hardware.check_batch_size(batch_size, optimization.accumulate, is_even=task.even_batches)
+    identity, made_of = identify(source, task, sets, dev, teacher, unlabelled)
+    settings |= identity
+    with seeded(seed), hardware.scope():
+        pipeline, task, sets = starting_pipeline(
+            source, task, sets, sequence_length, dropout, lora_rank, random_weights
+        )
+    batches = {"batch_size": batch_size, "seed": seed, "group_by_length": group_by_length, "padding": hardware.padding}
+    if class_weight is not None:
+        task.check_class_weight(class_weight, pipeline, sets.train)
+        batches["class_weight"] = class_weight
+    examples, taught = sets.train, None
+    if teacher is not None:
+        taught = Teacher(teacher, task, pipeline, sets.train, unlabelled, distillation, batch_size)
+        examples = taught.examples
+    data = task.training_data(pipeline, examples, **batches)  # before anything is written, for its errors
+
+    place = None if dry_run else output
+    run = open_run(place, settings, overwrite, hardware, recipe="kbert.finetune", reuse=reuse, **made_of)
+    if run.is_finished:
+        with hardware.scope():
+            return FinetunedRun(*stored_run.read_finished(run), run.path)
+    losses = "auto"
+    if taught is not None and not dry_run:
+        data = task.training_data(pipeline, examples, teacher=taught.answers(run), **batches)
+        losses = taught.losses()
+
+    steps = steps or loop.training_steps(data.rows, batch_size, epochs)
+    schedule = WarmupLinearDecay(learning_rate, int(warmup_proportion * steps), steps)
+    with seeded(seed), hardware.scope():
+        model = copy_model(pipeline.model) if dry_run else pipeline.model
+        if lora_rank:
+            model.enable_lora(lora_rank)
+        optimizer = make_optimizer(optimization, schedule)
+        model.compile(optimizer, losses, micro_batches=optimization.accumulate, jit_compile=hardware.jit_compile)
+    if dry_run:
+        counts = {"examples": len(sets.train), "windows": data.windows}
+        return FinetunedRun(counts | estimate_training(model, data.make_dataset(), steps), [], pipeline, None)
+
+    stored_run.log_plan(hardware, model, source, dropout, sets, examples, data.windows, steps)
+    stored_run.describe_checkpoints(run, pipeline)
+    log = RunLog(run.path, batch_size * data.real_tokens)
+    scoring = make_dev_scores(
+        pipeline, task, sets, hardware, steps, data.rows, batch_size, evaluate_every, keep, patience, callbacks
+    )
+    watching, stored, baseline = [log, *callbacks], [], {}
+    if scoring is not None:
+        watching, stored, baseline = [scoring, log], [scoring], scoring.constant_answer()
+    board = stored_run.open_board(log_dir, model, settings, baseline, data.make_dataset, profile)
+    if board is not None:
+        watching += [board] if scoring is None else [board, DevExamples(scoring, log_dir)]
+    resume = None if run.path is None else ExactResume(run.path, model, every=checkpoint_every, callbacks=stored)
+    watching += [] if resume is None else [resume]
+    start = 0 if resume is None else resume.step
+    done = loop.train(model, data.make_dataset, steps, start=start, log_every=log_every, callbacks=watching)
+
+    metrics = stored_run.describe_run(task, sets, examples, data.windows, done, log.records)
+    result = None
+    if scoring is not None:
+        pipeline, result, scored = scoring.score_kept(pipeline, done)
+        metrics = scored | metrics
+    stored_run.finish_run(run, board, pipeline, result, metrics, log.records, settings)
+    return FinetunedRun(metrics, log.records, pipeline, run.path)
+
+
+def _check_needs(sets: "ExampleSets", evaluate_every, patience, teacher, unlabelled, class_weight) -> None:
+    """Raises ValueError for options that would have no effect without another."""
+    every = None if evaluate_every == "epoch" else evaluate_every  # the default
+    for name, value in {"more_dev": list(sets.more_dev), "patience": patience, "evaluate_every": every}.items():
+        if value and sets.dev is None:
+            raise ValueError(f"finetune: `{name}` needs `dev`. Received: {name}={value!r} and dev=None")
+    if unlabelled is not None and (teacher is None or class_weight is not None):
+        raise ValueError("finetune: `unlabelled` needs `teacher`, and no `class_weight`")

@@ -4,18 +4,16 @@ import functools
 import gc
 import itertools
 import logging
-import os
 import shutil
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kbert.aliases import ExampleData
 from kbert.checks import check_directory
 from kbert.files import write_directory, write_json
 from kbert.finetuning.finetune import finetune
 from kbert.options import (
-    Arguments,
-    Bookkeeping,
     Count,
     FractionBelowOne,
     Machine,
@@ -24,29 +22,33 @@ from kbert.options import (
     PathLike,
     Peak,
     Positive,
-    verb,
+    Precision,
+    Strategy,
+    checked,
 )
 
 if TYPE_CHECKING:
+    from kbert.tasks.glue_benchmark.tasks import GlueTask
     from kbert.tasks.task import Task
 
 _LOGGER = logging.getLogger("kbert")
 GRID = "grid.json"
 
 
+@checked
 def finetune_grid(
     source: PathLike,
     task: "Task",
-    train: Any,
-    dev: Any,
+    train: ExampleData,
+    dev: FractionBelowOne | ExampleData | None,
     output: PathLike,
     *,
-    learning_rates: Sequence[float] = (5e-5, 3e-5, 2e-5),
-    epochs: Sequence[float] = (2, 3, 4),
-    batch_sizes: Sequence[int] = (16, 32),
-    seeds: Sequence[int] = (0,),
+    learning_rates: Sequence[Peak] = (5e-5, 3e-5, 2e-5),
+    epochs: Sequence[Positive] = (2, 3, 4),
+    batch_sizes: Sequence[Count] = (16, 32),
+    seeds: Sequence[Natural] = (0,),
     dry_run: bool = False,
-    **options,
+    **options: Any,
 ) -> dict[str, Any]:
     """Fine-tunes with every combination of these settings, and keeps the model that is best on `dev`.
 
@@ -68,8 +70,8 @@ def finetune_grid(
         ``mean`` of the dev scores and, of several seeds, their ``deviation``; ``constant_answer``, ``train_examples``.
 
     Raises:
-        TypeError: `source` is a model in memory, which the first run would change.
-        ValueError: no values to try, or one of them twice; no `dev`; as `kbert.finetune`.
+        ValueError: `source` is a model in memory; no values to try, or one of them twice; no `dev`; as
+            `kbert.finetune`.
         FileExistsError: a folder has a run with other settings or examples, and `overwrite` is not given.
 
     Source: Devlin et al. 2018, section 4.1 and appendix A.3.
@@ -82,11 +84,6 @@ def finetune_grid(
     from kbert.training.logs import is_chief  # not above: it loads Keras
     from kbert.training.made_by import METRICS
 
-    if not isinstance(source, str | os.PathLike):
-        raise TypeError(
-            "finetune_grid: expected `source` as the path or the name of a model, from which each run starts anew. "
-            f"Received: {type(source).__name__}"
-        )
     points = [
         {"learning_rate": rate, "epochs": number, "batch_size": size, "seed": seed}
         for rate, number, size, seed in itertools.product(learning_rates, epochs, batch_sizes, seeds)
@@ -155,59 +152,7 @@ def _summarise(task, runs: list[dict[str, Any]]) -> dict[str, Any]:
     return {"metric": metric, "best": best, "runs": runs, "settings": settings}
 
 
-def _run_glue(asked: Arguments) -> dict[str, Any]:
-    from kbert.tasks.glue_benchmark.tasks import average, glue, present_tasks
-    from kbert.training.hardware import choose_hardware
-
-    tasks = present_tasks(asked.directory, asked.tasks)
-    examples = {task.name: _glue_examples(task, asked) for task in tasks}  # all are read before the first is trained
-    output = check_directory(asked.output, "finetune_glue: `output`")
-    results = {}
-    for task in tasks:
-        train, dev = examples[task.name]
-        results[task.name] = finetune_grid(
-            asked.source,
-            glue(task.name),
-            train,
-            dev.pop(""),
-            output / task.name,
-            learning_rates=asked.learning_rates,
-            epochs=asked.epochs,
-            batch_sizes=asked.batch_sizes,
-            seeds=asked.seeds,
-            dry_run=asked.dry_run,
-            more_dev=dev,
-            steps=asked.steps,
-            sequence_length=asked.sequence_length,
-            dropout=asked.dropout,
-            group_by_length=asked.group_by_length,
-            random_weights=asked.random_weights,
-            optimization=asked.optimization,
-            machine=asked.machine,
-            bookkeeping=asked.bookkeeping,
-        )
-    if asked.dry_run:
-        return {"tasks": results}
-    result = {"tasks": results, "average": average(results)}
-    machine = asked.machine
-    if choose_hardware(machine.strategy, machine.precision, machine.xla, machine.logical_cpus).is_chief:
-        write_json(output / "glue.json", result)
-    return result
-
-
-def _glue_examples(task, asked: Arguments):
-    """Training texts, and the texts to evaluate on: {"": dev, "_mm": the other dev set of MNLI}."""
-    train = task.read(asked.directory, "train")
-    dev = {split.removeprefix("dev"): task.read(asked.directory, split) for split in task.dev_splits}
-    for name, examples in {"train": train, **{f"dev{suffix}": each for suffix, each in dev.items()}}.items():
-        if examples.skipped:
-            _LOGGER.info("%s, %s: %d rows without all their cells are skipped", task.name, name, examples.skipped)
-    if asked.train_examples is not None and asked.train_examples < len(train):
-        _, train = train.split(asked.train_examples)
-    return train, dev
-
-
-@verb(_run_glue)
+@checked
 def finetune_glue(
     source: PathLike,
     directory: PathLike,
@@ -225,8 +170,11 @@ def finetune_glue(
     group_by_length: bool = False,
     random_weights: bool = False,
     optimization: Optimization = Optimization(),
+    strategy: Strategy = "auto",
+    precision: Precision = "auto",
     machine: Machine = Machine(),
-    bookkeeping: Bookkeeping = Bookkeeping(),
+    checkpoint_every: Count = 200,
+    log_every: Count = 50,
     dry_run: bool = False,
 ) -> dict[str, Any]:
     """Fine-tunes on the tasks of GLUE as in section 4.1 of the paper, each by `finetune_grid`.
@@ -244,7 +192,8 @@ def finetune_glue(
         steps: weight updates of each run, instead of `epochs`.
         train_examples: train on that many of each task, drawn at random, the same ones for every seed; None: all.
         sequence_length, dropout, group_by_length, random_weights: see `kbert.finetune`.
-        optimization, machine, bookkeeping: see `kbert.finetune`.
+        optimization, strategy, precision, machine: see `kbert.finetune`.
+        checkpoint_every, log_every: see `kbert.finetune`.
         dry_run: train nothing: of each task the number of runs that are left, and an estimate of the first.
 
     Returns:
@@ -260,3 +209,53 @@ def finetune_glue(
 
         kbert.finetuning.finetune_glue("saved_models/kbert-tiny", "glue", "runs/glue", tasks=("SST-2",), seeds=(0, 1))
     """
+    from kbert.tasks.glue_benchmark.tasks import average, glue, present_tasks
+    from kbert.training.hardware import choose_hardware
+
+    chosen = present_tasks(directory, tasks)
+    examples = {task.name: _glue_examples(task, directory, train_examples) for task in chosen}  # before any training
+    output = check_directory(output, "finetune_glue: `output`")
+    results = {}
+    for name, (train, dev) in examples.items():
+        results[name] = finetune_grid(
+            source,
+            glue(name),
+            train,
+            dev.pop(""),
+            output / name,
+            learning_rates=learning_rates,
+            epochs=epochs,
+            batch_sizes=batch_sizes,
+            seeds=seeds,
+            dry_run=dry_run,
+            more_dev=dev,
+            steps=steps,
+            sequence_length=sequence_length,
+            dropout=dropout,
+            group_by_length=group_by_length,
+            random_weights=random_weights,
+            optimization=optimization,
+            strategy=strategy,
+            precision=precision,
+            machine=machine,
+            checkpoint_every=checkpoint_every,
+            log_every=log_every,
+        )
+    if dry_run:
+        return {"tasks": results}
+    result = {"tasks": results, "average": average(results)}
+    if choose_hardware(strategy, precision, machine.xla, machine.logical_cpus).is_chief:
+        write_json(output / "glue.json", result)
+    return result
+
+
+def _glue_examples(task: "GlueTask", directory: PathLike, count: int | None):
+    """Training texts, and the texts to evaluate on: {"": dev, "_mm": the other dev set of MNLI}."""
+    train = task.read(directory, "train")
+    dev = {split.removeprefix("dev"): task.read(directory, split) for split in task.dev_splits}
+    for name, examples in {"train": train, **{f"dev{suffix}": each for suffix, each in dev.items()}}.items():
+        if examples.skipped:
+            _LOGGER.info("%s, %s: %d rows without all their cells are skipped", task.name, name, examples.skipped)
+    if count is not None and count < len(train):
+        _, train = train.split(count)
+    return train, dev

@@ -1,74 +1,104 @@
 """The pipeline that a fine-tuning trains, with the weights that it starts from."""
 
+import dataclasses
 import logging
 
+from kbert.aliases import ModelSource
+from kbert.finetuning.example_sets import ExampleSets
 from kbert.models.bert_model import BertModel
-from kbert.options import Arguments, PathLike
+from kbert.models.lora import lora_layers
+from kbert.models.quantized_layers import check_not_quantized
 from kbert.pipelines.pipeline import Pipeline
 from kbert.pipelines.registry import task_class
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH
 from kbert.tasks.task import Task
-from kbert.text.tokenizer import BertTokenizer
+from kbert.text.tokenizer import BertTokenizer, unknown_fraction, warn_of_unknown
 from kbert.weights.build_pipeline import build_pipeline, own_tokenizer
 from kbert.weights.description import ModelDescription
 from kbert.weights.load import head_labels, load_pretrained
 from kbert.weights.source import open_checkpoint
 
 _LOGGER = logging.getLogger("kbert")
+_FIRST_EXAMPLES = 200  # whose fraction of [UNK] is looked at
 
 
 def starting_pipeline(
-    source: BertModel | Pipeline | PathLike, task: Task, settings: dict, asked: Arguments
-) -> Pipeline:
-    """Loads or builds the model of a task, with the preprocessing and the answers that the task wants."""
-    length = {} if asked.sequence_length is None else {"sequence_length": asked.sequence_length}
+    source: ModelSource,
+    task: Task,
+    examples: ExampleSets,
+    sequence_length: int | None,
+    dropout: float | None,
+    lora_rank: int | None,
+    random_weights: bool,
+) -> tuple[Pipeline, Task, ExampleSets]:
+    """Loads or builds the model of a task, with its preprocessing and answers.
+
+    Returns:
+        (pipeline, the task as the examples complete it, the examples that can be learned with the pipeline's labels).
+    """
+    given, (task, train) = task, task.for_training(examples.train)
+    settings = task.settings(train)
+    for dev in (examples.dev, *examples.more_dev.values()):
+        if dev is not None:
+            task.check_dev(dev, settings)
+    examples = dataclasses.replace(examples, train=train).for_model(task, settings)
+    keeps_order = given.labels is None  # thresholds without labels are in the order of the head
+    length = {} if sequence_length is None else {"sequence_length": sequence_length}
     if isinstance(source, BertModel | Pipeline):
-        if (source.model if isinstance(source, Pipeline) else source).members:
-            raise ValueError(
-                "finetune: `source` must be a single model. Received: an ensemble; take one of its members"
-            )
-        head = _own_head(source, task.name, settings, asked)
-        tokenizer, own_length = _own_preprocessing(source, task.name)
-        model = _of_given(source, task.name, settings, asked, head is not None)
-        fields = {k: v for k, v in settings.items() if k not in ("num_labels", "multi_label")}
-        fields |= (head or {}) | own_length | length
+        if random_weights or dropout is not None:
+            raise ValueError("finetune: `random_weights` and `dropout` need a source that is loaded. Received: a model")
+        pipeline = _of_given(source, task.name, settings, length, keeps_order)
     else:
-        model = _load(source, task.name, settings | length, asked)
-        tokenizer = None
-        fields = {}  # `load_pretrained` keeps them with the model
-    pipeline = build_pipeline(model, tokenizer, **fields)
+        model = _load(source, task.name, settings | length, dropout, random_weights, keeps_order)
+        pipeline = build_pipeline(model)  # `load_pretrained` keeps its settings with the model
     task.check_length(pipeline.preprocessor.sequence_length)
-    return pipeline
+    check_not_quantized(pipeline.model)
+    if lora_rank and lora_layers(pipeline.model):
+        raise ValueError("finetune: `lora_rank` needs a model without LoRA. Call its `merge_lora()` first.")
+    examples = examples.for_model(task, pipeline.settings())  # in the order of a head that is reused
+    first = examples.train.take(range(min(len(train), _FIRST_EXAMPLES)))
+    warn_of_unknown(unknown_fraction(pipeline.tokenizer, first.columns.values()), train.path or "the training examples")
+    return pipeline, task, examples
 
 
-def _load(source, task: str, settings: dict, asked: Arguments) -> BertModel:
-    settings = dict(settings)
+def _of_given(source, task: str, settings: dict, length: dict, keeps_order: bool) -> Pipeline:
+    model = source.model if isinstance(source, Pipeline) else source
+    if model.members:
+        raise ValueError("finetune: `source` must be a single model. Received: an ensemble; take one of its members")
+    head = _own_head(source, task, settings, keeps_order)
+    tokenizer, own_length = _own_preprocessing(source, task)
+    model = _with_head(model, task, settings, head is not None)
+    fields = {k: v for k, v in settings.items() if k not in ("num_labels", "multi_label")}
+    return build_pipeline(model, tokenizer, **fields | (head or {}) | own_length | length)
+
+
+def _load(source, task: str, settings: dict, dropout, random_weights: bool, keeps_order: bool) -> BertModel:
     own = set(ModelDescription.argument_names(task))
-    if asked.dropout is not None:  # the head of spans has none
-        settings |= dict.fromkeys((*(own & {"dropout"}), "hidden_dropout", "attention_dropout"), asked.dropout)
+    if dropout is not None:  # the head of spans has none
+        settings |= dict.fromkeys((*(own & {"dropout"}), "hidden_dropout", "attention_dropout"), dropout)
     stored = open_checkpoint(source)
     if task == stored.description.task and "labels" in settings:
         labels = head_labels(stored.settings.task.labels, settings["labels"]) or settings["labels"]
-        settings |= {"labels": labels} | _thresholds(settings, labels, asked)
+        settings |= {"labels": labels} | _thresholds(settings, labels, keeps_order)
     model = load_pretrained(stored, task, **settings)
-    if not asked.random_weights:
+    if not random_weights:
         return model
     fresh = ModelDescription.from_model(model).build()
     fresh.pretrained = model.pretrained
     return fresh
 
 
-def _thresholds(settings: dict, labels: list[str], asked: Arguments) -> dict:
+def _thresholds(settings: dict, labels: list[str], keeps_order: bool) -> dict:
     """The task's thresholds, if it has any, in the order of the labels of a head."""
     if "thresholds" not in settings:
         return {}
     own = settings["thresholds"]
-    if asked.task.labels is None or len(own) != len(labels):  # in the head's order already; an error, found later
+    if keeps_order or len(own) != len(labels):  # the latter is an error, found later
         return {"thresholds": own}
     return {"thresholds": [own[settings["labels"].index(label)] for label in labels]}
 
 
-def _own_head(source, task: str, settings: dict, asked: Arguments) -> dict | None:
+def _own_head(source, task: str, settings: dict, keeps_order: bool) -> dict | None:
     """Labels and thresholds of a given model whose head the task trains further; None: the task needs a new head."""
     model = source.model if isinstance(source, Pipeline) else source
     if model.task != task or model.num_labels != settings.get("num_labels"):
@@ -84,14 +114,11 @@ def _own_head(source, task: str, settings: dict, asked: Arguments) -> dict | Non
         return labels and {"labels": labels}
     is_same = settings["multi_label"] and labels == list(own.get("labels") or ())
     stored = {"thresholds": own.get("thresholds") if is_same else None}
-    return {"labels": labels} | stored | _thresholds(settings, labels, asked)
+    return {"labels": labels} | stored | _thresholds(settings, labels, keeps_order)
 
 
-def _of_given(source, task: str, settings: dict, asked: Arguments, head_goes_on: bool) -> BertModel:
+def _with_head(model: BertModel, task: str, settings: dict, head_goes_on: bool) -> BertModel:
     """The given model where it is the task's already, otherwise a new one on its encoder."""
-    model = source.model if isinstance(source, Pipeline) else source
-    if asked.random_weights or asked.dropout is not None:
-        raise ValueError("finetune: `random_weights` and `dropout` need a source that is loaded. Received: a model")
     if head_goes_on and model.multi_label == settings.get("multi_label", False):
         return model
     encoder = model if model.task == "encoder" else model.encoder

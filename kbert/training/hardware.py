@@ -12,7 +12,7 @@ import keras
 from kbert.checks import check_option, check_positive
 from kbert.errors import SetupError
 from kbert.keras_compat import limit_waiting_for_workers, multiworker_strategy, strategy_of
-from kbert.options import Machine
+from kbert.options import Precision, Strategy, Xla
 from kbert.training.jax_devices import choose_jax_devices
 from kbert.training.memory import keep_freed_memory
 from kbert.training.workers import (
@@ -69,6 +69,20 @@ class Hardware:
     def is_chief(self) -> bool:
         """Whether this process writes the shared files of a run; True for a single process."""
         return self.strategy is None or self.strategy.extended.should_checkpoint
+
+    def check_batch_size(self, batch_size: int, accumulate: int = 1, is_even: bool = False) -> None:
+        """Raises ValueError unless the replicas can divide a batch into micro-batches, or, `is_even`, among them."""
+        check_accumulation(accumulate, self, [batch_size])
+        if is_even and batch_size % self.replicas:
+            raise ValueError(
+                f"`batch_size` must be a multiple of the {self.replicas} replicas, which share a batch evenly. "
+                f"Received: {batch_size}"
+            )
+
+    @property
+    def padding(self) -> str:
+        """How batches are padded: few shapes where each is compiled, one on a TPU."""
+        return "full" if self.name == "tpu" else "bucket" if self.jit_compile else "longest"
 
     def wait_for_all(self, problem: str | None = None) -> None:
         """Waits until every worker has reached this point, and learns of a problem of worker 0.
@@ -139,8 +153,9 @@ def choose_hardware(
             model = BertClassifier(config)
             model.compile(AdamW(2e-5), jit_compile=hardware.jit_compile)
     """
-    for name, value in {"strategy": strategy, "precision": precision, "xla": xla}.items():
-        check_option("choose_hardware", name, value, Machine.__annotations__[name])
+    check_option("choose_hardware", "strategy", strategy, Strategy)
+    check_option("choose_hardware", "precision", precision, Precision)
+    check_option("choose_hardware", "xla", xla, Xla)
     numbers = {"logical_cpus": logical_cpus, "threads": threads}
     check_positive("choose_hardware", **{name: value for name, value in numbers.items() if value is not None})
     if keras.backend.backend() != "tensorflow":

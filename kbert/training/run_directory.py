@@ -54,14 +54,14 @@ class RunDirectory:
 
     def __init__(
         self,
-        path: str | os.PathLike,
+        path: str | os.PathLike | None,
         resume: bool,
         is_chief: bool = True,
         is_made: bool = False,
         is_finished: bool = False,
         settings: dict | None = None,
     ):
-        self.path = pathlib.Path(path)
+        self.path = None if path is None else pathlib.Path(path)
         self.settings = settings or {}
         self.resume = resume
         self.is_chief = is_chief
@@ -120,7 +120,7 @@ class RunDirectory:
         Raises:
             FloatingPointError: a metric that is not finite; nothing is written or deleted.
         """
-        if not self.is_chief:
+        if not self.is_chief or self.path is None:
             return
         if wrong := list(_not_finite(metrics)):
             raise FloatingPointError(
@@ -151,7 +151,7 @@ class RunDirectory:
 
 
 def open_run(
-    output: str | os.PathLike,
+    output: str | os.PathLike | None,
     settings: dict,
     overwrite: bool | None = False,
     hardware: "Hardware | None" = None,
@@ -177,6 +177,7 @@ def open_run(
     each checks that it reads the same inputs.
 
     Args:
+        output: the directory. None: the run writes nothing, and its `path` is None.
         settings: all that defines the run, as JSON can hold it.
         overwrite: None: the recipe never overwrites, and no message offers it.
         hardware: `Hardware` of a run that several workers may share; None: this process is alone.
@@ -198,6 +199,8 @@ def open_run(
     """
     if overwrite is not None:
         check_bool(overwrite, "`overwrite`")
+    if output is None:
+        return RunDirectory(None, resume=False)
     path = check_directory(output, "`output`")
     settings = json.loads(json.dumps(settings))
     inputs = inputs or {}

@@ -2,6 +2,7 @@
 
 import contextlib
 import importlib
+import inspect
 import io
 import json
 import shutil
@@ -17,6 +18,7 @@ from helpers.wrong_values import wrong_inputs
 import kbert
 from kbert.cli import parse_call
 from kbert.commands import COMMANDS
+from kbert.options import record, to_json
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS, describe_scores
 from kbert.training import dry_run
 
@@ -54,13 +56,20 @@ def copies(mrpc, monkeypatch):
     return made
 
 
+def defaults(function):
+    """The defaults of its parameters."""
+    return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
+
+
 @pytest.mark.parametrize("words", [(), ("glue",)])
 def test_settings_of_a_run_are_a_configuration(mrpc, words):
     (path,) = (mrpc[0] / "MRPC").glob("rate-*/settings.json")
     values, _ = parse_call("kbert finetune", COMMANDS["finetune"], [*words, "--config", str(path)])
-    asked = kbert.finetune.arguments(**values, output=None)
-    assert (asked.settings() | {"task": asked.task.to_dict()}) == read_json(path)
-    assert len(asked.task.examples(asked.train)) == 60 and len(asked.task.examples(asked.dev, dev=True)) == 20
+    settings = read_json(path)
+    again = to_json(record(kbert.finetune, defaults(kbert.finetune) | values))
+    assert again | {"task": values["task"].to_dict()} == settings
+    task = values["task"]
+    assert len(task.examples(values["train"])) == 60 and len(task.examples(values["dev"], dev=True)) == 20
     with pytest.raises(SystemExit, match="error: --config .*settings.json: Tagging has no field `name`"):
         run_kbert("finetune", "tagging", "--config", path, "--output", path.parent / "other")
 

@@ -7,7 +7,7 @@ from helpers.run_recipe import run_kbert
 from helpers.tiny_corpus import VOCABULARY
 from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
-from kbert.finetuning import run_finetuning
+import kbert
 from kbert.pretraining.run import run_pretraining
 from kbert.training.hardware import choose_hardware
 
@@ -17,16 +17,16 @@ def test_the_flags_choose_the_hardware(tmp_path, monkeypatch):
     write_table(tmp_path / "train.csv", sentences(8))
     (tmp_path / "corpus.txt").write_text("a b .\n")
     (tmp_path / "vocab.txt").write_text("\n".join(VOCABULARY) + "\n")
-    given = []
+    given, signature = [], inspect.signature(choose_hardware)
 
     def choose(*arguments, **options):
-        given.append(inspect.signature(choose_hardware).bind(*arguments, **options).arguments)
+        given.append(signature.bind(*arguments, **options).arguments)
         raise ValueError("chosen")
 
     table = ("classification", "--train", tmp_path / "train.csv")
     text = (tmp_path / "corpus.txt", "--vocabulary", tmp_path / "vocab.txt", "--steps", 1)
     for recipe, module, inputs in (
-        ("finetune", run_finetuning, (*table, "--source", tmp_path / "init")),
+        ("finetune", kbert.training, (*table, "--source", tmp_path / "init")),
         ("pretrain", run_pretraining, text),
     ):
         monkeypatch.setattr(module, "choose_hardware", choose)

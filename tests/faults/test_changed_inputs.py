@@ -9,7 +9,6 @@ from helpers.tiny_directory import sentences, write_table, write_tiny_directory
 
 import kbert
 from kbert.corpus.write_records import write_records
-from kbert.finetuning import run_finetuning
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +102,7 @@ def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypat
     def train(*args, **kwargs):
         raise RuntimeError("killed")
 
-    monkeypatch.setattr(run_finetuning, "train", train)
+    monkeypatch.setattr("kbert.training.loop.train", train)
     pretrain = importlib.import_module("kbert.pretraining.run.run_pretraining")
     monkeypatch.setattr(pretrain, "train", train)
     corpus = importlib.import_module("kbert.pretraining.run.corpus_data")
@@ -111,7 +110,7 @@ def test_what_changes_between_kill_and_resume_is_named(made, tmp_path, monkeypat
     monkeypatch.setattr(corpus.CorpusData, "evaluations", lambda *args: {0: [None]})  # what is read is looked at before
     monkeypatch.setattr(corpus.CorpusData, "describe", lambda *args: ([1.0], {}, None))
     monkeypatch.setattr(corpus.CorpusData, "baseline", lambda *args: {})
-    monkeypatch.setattr("kbert.finetuning.run.run_board", lambda *args, **options: None)
+    monkeypatch.setattr("kbert.inspection.board.tensor_board.run_board", lambda *args, **options: None)
     monkeypatch.setattr(pretrain, "MaskedExamples", lambda *args, **options: None)
     with pytest.raises(RuntimeError, match="killed"):
         run_kbert(*arguments(tmp_path))

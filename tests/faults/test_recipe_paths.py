@@ -101,9 +101,8 @@ MORE = {  # other flags that take a path
 }
 NO_PATHS = {"pretrain_on_gpu", "predict_with_beam"}  # on JAX, and a Beam pipeline: each has a test of its own
 PRETRAINING, CORPUS = "kbert.pretraining.run.run_pretraining", "kbert.pretraining.run.corpus_data"
-TRAINERS = ("kbert.finetuning.run_finetuning", PRETRAINING)
 BEFORE_AN_OUTPUT = {
-    **{f"{trainer}.train": None for trainer in TRAINERS},  # an output is looked at before any training
+    **dict.fromkeys(("kbert.training.loop.train", f"{PRETRAINING}.train")),  # an output is looked at before
     f"{CORPUS}.choose_packing": lambda settings, *others: settings.with_packing(False),
     f"{CORPUS}.CorpusData.evaluations": lambda *arguments: None,
 }

@@ -1,6 +1,7 @@
 """kbert.finetune: what it takes, keeps, resumes and leaves alone."""
 
 import dataclasses
+import inspect
 
 import keras
 import numpy as np
@@ -10,9 +11,10 @@ from helpers.random_numbers import assert_not_reset
 from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import read_json
 from helpers.slow_but import slow_but
-from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, calling, prepare, same
+from helpers.tiny_finetuning import DEV, NO_DEV, QUICK, ROWS, SHORT, TASK, prepare, same
 
 import kbert
+from kbert.options import Optimization, Options, is_passing
 from kbert.tasks.task import Evaluation
 from kbert.training.hardware import Hardware
 
@@ -36,12 +38,11 @@ class Scripted(kbert.tasks.Classification):
         return Evaluation({"accuracy": self.script[done // self.every - 1]}, None)
 
 
-CHECKPOINTS = {"checkpoint_every": 3}
-PLAN = QUICK | {"steps": 8, "evaluate_every": 2, "bookkeeping": CHECKPOINTS}
+PLAN = QUICK | {"steps": 8, "evaluate_every": 2, "checkpoint_every": 3}
 
 
 def with_callback(callback):
-    return PLAN | {"bookkeeping": CHECKPOINTS | {"callbacks": [callback]}}
+    return PLAN | {"callbacks": [callback]}
 
 
 @pytest.fixture(scope="module")
@@ -56,10 +57,22 @@ def test_metrics_are_those_of_the_file(run):
     )
 
 
+def test_settings_are_the_parameters_that_define_a_run(run):
+    expected = set()
+    for name, parameter in inspect.signature(kbert.finetune).parameters.items():
+        if isinstance(parameter.default, Options):
+            expected |= {field.name for field in dataclasses.fields(parameter.default)}
+        elif not is_passing(parameter.annotation):
+            expected.add(name)
+    settings = read_json(run.path / "settings.json")
+    assert set(settings) == expected and {"learning_rate", "weight_decay", "teacher", "strategy"} <= expected
+    assert not {"output", "checkpoint_every", "callbacks", "overwrite", "dry_run"} & expected
+
+
 def test_the_intervals_do_not_decide_when_dev_is_scored(init):
-    for bookkeeping in ({}, {"log_every": 1}):
-        finetuning = prepare(init, TASK, ROWS, DEV, **QUICK | {"evaluate_every": 30, "bookkeeping": bookkeeping})
-        assert finetuning._scoring(31).steps == [31]
+    for intervals in ({}, {"log_every": 1}):
+        work = prepare(init, TASK, ROWS, DEV, **QUICK | {"steps": 31, "evaluate_every": 30} | intervals)
+        assert work.scoring.steps == [31]
 
 
 def test_the_best_weights_are_kept_in_bfloat16(init, tmp_path):
@@ -169,13 +182,13 @@ def test_a_run_that_a_callback_stopped(init, keep, step, kept):
         seen.extend(weights(model))
         model.stop_training = True
 
-    run = kbert.finetune(init, TASK, ROWS, DEV, **SHORT | {"keep": keep} | calling(AtStep(step, stop)))
+    run = kbert.finetune(init, TASK, ROWS, DEV, **SHORT | {"keep": keep} | {"callbacks": AtStep(step, stop)})
     assert run.metrics["steps"] == run.history[-1]["step"] == step
     assert run.metrics["kept_step"] == kept
     assert same(seen, run.pipeline.model.get_weights()) == (kept == step)
     assert run.metrics["dev"]["accuracy"] == kbert.evaluate(run.pipeline, TASK, DEV)["accuracy"]
     with_evaluations, seen = seen, []
-    silent = kbert.finetune(init, TASK, ROWS, **SHORT | {"evaluate_every": None} | calling(AtStep(step, stop)))
+    silent = kbert.finetune(init, TASK, ROWS, **SHORT | {"evaluate_every": None} | {"callbacks": AtStep(step, stop)})
     assert same(with_evaluations, seen) and "dev" not in silent.metrics
 
 
@@ -204,7 +217,9 @@ def test_epochs_of_callbacks_end_with_an_evaluation(init):
     """Windows of two steps, of which three of six, and the last one, which is half a window, have an evaluation."""
     plan = QUICK | {"steps": 11, "evaluate_every": 3}
     seen, stop = Seen(), keras.callbacks.EarlyStopping("val_accuracy", patience=9)
-    kbert.finetune(init, Scripted(script=(0.5, 0.9, 0.7, 0.7), every=3), ROWS, DEV, **plan | calling([seen, stop]))
+    kbert.finetune(
+        init, Scripted(script=(0.5, 0.9, 0.7, 0.7), every=3), ROWS, DEV, **plan | {"callbacks": [seen, stop]}
+    )
     ends = [call for call in seen.calls if call[0] == "to"]
     assert [(epoch, score) for _, epoch, _, score in ends] == [(0, 0.5), (1, 0.9), (2, 0.7), (3, 0.7)]
     assert seen.calls[0] == "begin" and seen.calls[-1] == "end" and len(seen.calls) == 10
@@ -214,7 +229,7 @@ def test_epochs_of_callbacks_end_with_an_evaluation(init):
 
 def test_an_evaluation_just_before_the_last_is_left_out(init):
     seen = Seen()
-    run = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK | {"steps": 6, "evaluate_every": 5} | calling(seen))
+    run = kbert.finetune(init, Scripted(), ROWS, DEV, **QUICK | {"steps": 6, "evaluate_every": 5} | {"callbacks": seen})
     assert [record["step"] for record in run.metrics["evaluations"]] == [6]
     assert [call[1] for call in seen.calls if call[0] == "to"] == [0]
 
@@ -226,7 +241,7 @@ def test_callbacks_watch_official_metrics(init, lower):
     rows = [(text, len(label)) for text, label in ROWS]
     task, data = (Errors(metrics="mean_squared_error"), rows) if lower else (TASK, ROWS)
     stop = keras.callbacks.EarlyStopping("val_mean_squared_error" if lower else "val_macro_f1")
-    run = kbert.finetune(init, task, data, data[:9], **SHORT | calling(stop))
+    run = kbert.finetune(init, task, data, data[:9], **SHORT | {"callbacks": stop})
     assert stop.monitor_op is (keras.ops.less if lower else keras.ops.greater)
     if lower:
         assert [one["step"] for one in run.metrics["evaluations"]] == [2, 4] and run.metrics["kept_step"] == 2
@@ -237,10 +252,9 @@ def test_an_estimate_leaves_the_model_as_it_is(init, in_pipeline):
     model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
     model.compile("sgd")
     optimizer, before = model.optimizer, model.get_weights()
-    work = prepare(
-        kbert.build_pipeline(model) if in_pipeline else model, TASK, ROWS, **NO_DEV, optimization={"accumulate": 2}
-    )
-    assert work.pipeline.model is model and work.estimate()["seconds_per_step"] > 0
+    source = kbert.build_pipeline(model) if in_pipeline else model
+    run = kbert.finetune(source, TASK, ROWS, **NO_DEV, optimization={"accumulate": 2}, dry_run=True)
+    assert run.pipeline.model is model and run.metrics["seconds_per_step"] > 0
     assert same(before, model.get_weights()) and (model.optimizer, model.micro_batches) == (optimizer, 1)
 
 
@@ -253,8 +267,8 @@ def test_xla_where_it_is_asked_for(init):
 def test_accumulated_batches_are_the_batch(init):
     """Without dropout, in two steps: the rows of a step are the same ones, in two parts."""
     plan = QUICK | {"steps": 2, "dropout": 0.0, "keep": "last", "evaluate_every": None, "warmup_proportion": 0.5}
-    plan |= {"layer_decay": 0.5, "weight_decay": 0.3}
-    whole, parts = (kbert.finetune(init, TASK, ROWS, **plan, accumulate=n).pipeline.model for n in (1, 2))
+    options = [Optimization(layer_decay=0.5, weight_decay=0.3, accumulate=n) for n in (1, 2)]
+    whole, parts = (kbert.finetune(init, TASK, ROWS, **plan, optimization=each).pipeline.model for each in options)
     assert whole.optimizer.layer_decay == parts.optimizer.layer_decay == 0.5
     assert (whole.optimizer.weight_decay, whole.optimizer._learning_rate.warmup_steps) == (0.3, 1)
     assert parts.micro_batches == 2 and int(parts.optimizer.iterations.numpy()) == 2
@@ -266,6 +280,6 @@ def test_accumulated_batches_are_the_batch(init):
 
 def test_replicas_divide_their_shares(init, monkeypatch):
     two = Hardware(object(), "mirrored", 2, "float32", False, ())
-    monkeypatch.setattr("kbert.finetuning.run_finetuning.choose_hardware", lambda *arguments, **options: two)
+    monkeypatch.setattr("kbert.training.choose_hardware", lambda *arguments, **options: two)
     with pytest.raises(ValueError, match=r"multiple of `accumulate`, 8 times the 2 replicas. Received: \[8\]"):
         kbert.finetune(init, TASK, ROWS, **NO_DEV, optimization={"accumulate": 8})

@@ -30,7 +30,7 @@ def test_models_and_pipelines_are_trained_themselves(init, caplog):
     assert run.pipeline.model.encoder is encoder and not same(before, encoder.get_weights())
     again = kbert.finetune(run.pipeline, TASK, ROWS, **(NO_DEV | {"steps": 2}), class_weight={"good": 2.0})
     assert again.pipeline.model is run.pipeline.model
-    assert "no dev set: nothing is evaluated, and the weights of the last step are kept" in caplog.text
+    assert "no dev set: skipping evaluation and keeping the final weights" in caplog.text
     with pytest.raises(ValueError, match="a source that is loaded"):
         kbert.finetune(encoder, TASK, ROWS, dropout=0.1)
     with pytest.raises(ValueError, match="`class_weight` for the labels.*Received: 'fine'"):
@@ -42,7 +42,7 @@ def test_frames_of_pandas_are_examples_and_texts(init):
     pandas = pytest.importorskip("pandas")
     frames = [pandas.DataFrame(rows, columns=["text", "label"]) for rows in (ROWS, DEV)]
     texts = pandas.DataFrame({"text": ["a film", "good ."]})
-    options = QUICK | {"steps": 2, "machine": {"strategy": "one"}}
+    options = QUICK | {"steps": 2, "strategy": "one"}
     teacher = prepare(init, TASK, ROWS, **NO_DEV).pipeline
     run = kbert.finetune(init, TASK, *frames, teacher=teacher, unlabelled=texts, **options)
     assert run.metrics["unlabelled_examples"] == 2
@@ -55,18 +55,18 @@ def test_the_dtype_policy_is_honoured_whether_passed_or_global(init):
         return work.hardware.precision, work.pipeline.model.dtype_policy.name, keras.config.dtype_policy().name
 
     half, full = "mixed_bfloat16", "float32"
-    assert policies(machine={"precision": half}) == (half, half, full)
+    assert policies(precision=half) == (half, half, full)
     encoder = kbert.load_pretrained(init, "encoder", dtype=half)
     assert policies(encoder) == (half, half, full)
     with pytest.raises(ValueError, match=r"`precision` must be 'mixed_bfloat16'.*'float32'"):
-        policies(encoder, machine={"precision": full})
+        policies(encoder, precision=full)
     with pytest.raises(ValueError, match="class_weight"):
-        policies(machine={"precision": half}, class_weight={"fine": 1.0})
+        policies(precision=half, class_weight={"fine": 1.0})
     assert keras.config.dtype_policy().name == full
     keras.config.set_dtype_policy(half)
     try:
         assert policies() == (half, half, half)
-        assert policies(machine={"precision": full}) == (full, full, half)
+        assert policies(precision=full) == (full, full, half)
     finally:
         keras.config.set_dtype_policy(full)
 
@@ -93,17 +93,12 @@ def test_random_weights_keep_only_the_architecture(init):
 
 
 def test_other_rows_do_not_resume(init, tmp_path):
-    prepare(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK).open()
-    for rows, message in ((ROWS[:-1], "other rows in train"), (ROWS, None)):
-        work = prepare(init, TASK, rows, DEV, tmp_path / "run", **QUICK)
-        kbert_locks_free(tmp_path / "run")
-        if message:
-            with pytest.raises(ValueError, match=message):
-                work.open()
-        else:
-            assert work.open().resume
+    prepare(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK)
+    with pytest.raises(ValueError, match="other rows in train"):
+        kbert.finetune(init, TASK, ROWS[:-1], DEV, tmp_path / "run", **QUICK)
+    assert prepare(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK).run.resume
     with pytest.raises(FileExistsError, match="seed: 0 there, 1 now"):
-        prepare(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK, seed=1).open()
+        kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK, seed=1)
 
 
 def test_another_model_does_not_resume(init, tmp_path):
@@ -113,12 +108,9 @@ def test_another_model_does_not_resume(init, tmp_path):
     pipelines = [kbert.build_pipeline(one, sequence_length=9) for one in (model, again)]
     for number, (first, second) in enumerate(((model, again), pipelines)):
         path = tmp_path / str(number)
-        prepare(first, TASK, ROWS, DEV, path, **QUICK).open()
-        kbert_locks_free(path)
-        work = prepare(second, TASK, ROWS, DEV, path, **QUICK)
-        again.encoder.trainable = False  # once it is opened, what happens to the model is the training itself
-        assert work.open().resume
-        kbert_locks_free(path)
+        prepare(first, TASK, ROWS, DEV, path, **QUICK)
+        assert prepare(second, TASK, ROWS, DEV, path, **QUICK).run.resume
+        again.encoder.trainable = False
         with pytest.raises(FileExistsError, match=r"other settings \(source: \{'sha256': .* there, .* now\)"):
             prepare(second, TASK, ROWS, DEV, path, **QUICK).open()
         again.encoder.trainable = True
@@ -145,19 +137,14 @@ def test_training_without_dropout_is_logged(tmp_path, caplog):
         assert "dropout is 0" not in caplog.text if expected is None else expected in caplog.text
 
 
-def test_frozen_layers_stay_frozen_and_random_ones_are_trained(init, tmp_path, caplog):
+def test_frozen_layers_of_a_model_in_memory_stay_frozen(init, caplog):
     model = kbert.load_pretrained(init, "classification", labels=["bad", "good"])
     model.encoder.trainable = False
-    kbert.save_pretrained(model, tmp_path / "frozen")
-    random = prepare(tmp_path / "frozen", TASK, ROWS, random_weights=True, **NO_DEV).pipeline.model
-    assert len(random.trainable_weights) == len(random.weights)
     caplog.set_level("INFO", logger="kbert")
-    for source in (model, tmp_path / "frozen"):
-        caplog.clear()
-        run = kbert.finetune(source, TASK, ROWS, **(NO_DEV | {"steps": 1}))
-        assert run.pipeline.model.trainable_weights == run.pipeline.model.weights[-2:]  # the head
-        trained = sum(weight.shape.num_elements() for weight in run.pipeline.model.trainable_weights)
-        assert f"frozen in the source: {trained} of {model.count_params():,} parameters are trained" in caplog.text
+    run = kbert.finetune(model, TASK, ROWS, **(NO_DEV | {"steps": 1}))
+    assert run.pipeline.model.trainable_weights == run.pipeline.model.weights[-2:]  # the head
+    trained = sum(weight.shape.num_elements() for weight in run.pipeline.model.trainable_weights)
+    assert f"training {trained} of {model.count_params():,} parameters (the rest are frozen" in caplog.text
 
 
 def test_another_vocabulary_does_not_resume(init):
@@ -165,34 +152,25 @@ def test_another_vocabulary_does_not_resume(init):
     tokens = model.pretrained.tokenizer.vocabulary
     other = kbert.BertTokenizer([*tokens[:5], *tokens[:4:-1]])
     pipelines = [kbert.build_pipeline(model, tokenizer) for tokenizer in (None, other)]
-    first, second = (prepare(pipeline, TASK, ROWS, DEV, **QUICK).settings()["source"] for pipeline in pipelines)
+    first, second = (prepare(pipeline, TASK, ROWS, DEV, **QUICK).settings["source"] for pipeline in pipelines)
     assert first != second
-    alone = prepare(model, TASK, ROWS, DEV, **QUICK).settings()["source"]
+    alone = prepare(model, TASK, ROWS, DEV, **QUICK).settings["source"]
     model.pretrained = dataclasses.replace(model.pretrained, tokenizer=other)
-    assert prepare(model, TASK, ROWS, DEV, **QUICK).settings()["source"] != alone
+    assert prepare(model, TASK, ROWS, DEV, **QUICK).settings["source"] != alone
 
 
 def test_a_run_records_all_that_it_reads(init, tmp_path):
     for name in ("train", "dev", "more"):
         write_table(tmp_path / f"{name}.csv", ROWS)
     files = {name: TASK.read(tmp_path / f"{name}.csv") for name in ("train", "dev", "more")}
-    work = prepare(
-        init, TASK, files["train"], files["dev"], tmp_path / "run", more_dev={"_more": files["more"]}, **QUICK
-    )
-    work.open()
+    prepare(init, TASK, files["train"], files["dev"], tmp_path / "run", more_dev={"_more": files["more"]}, **QUICK)
     recorded = read_json(tmp_path / "run" / "inputs.json")
     assert set(recorded["inputs"]) == {"train", "dev", "more_dev", "source"} and set(recorded["made_by"]) == {"source"}
     examples = {"train": files["train"], "dev": files["dev"], "more_dev_more": files["more"]}
     assert recorded["examples"] == {name: rows.fingerprint() for name, rows in examples.items()}
     train, dev = files["train"].split(0.2)
-    prepare(init, TASK, train, dev, tmp_path / "split", **QUICK).open()
+    prepare(init, TASK, train, dev, tmp_path / "split", **QUICK)
     assert set(read_json(tmp_path / "split" / "inputs.json")["inputs"]) == {"train", "source"}
-
-
-def kbert_locks_free(path):
-    from kbert.locks import unlock_directory
-
-    unlock_directory(path)
 
 
 def test_copies_of_a_trained_pipeline_read_its_columns(init, tmp_path):
@@ -207,10 +185,9 @@ def test_copies_of_a_trained_pipeline_read_its_columns(init, tmp_path):
 
 
 def test_an_estimate_writes_nothing(init, tmp_path):
-    work = prepare(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK)
-    estimate = work.estimate()
+    run = kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **QUICK, dry_run=True)
+    estimate, model = run.metrics, run.pipeline.model
     assert not (tmp_path / "run").exists()
-    model = work.pipeline.model
     assert (estimate["examples"], estimate["windows"], estimate["steps"]) == (30, 30, 12)
     assert estimate["parameters"] == estimate["trainable_parameters"] == model.count_params()
     assert estimate["memory_bytes"] > 16 * model.count_params() and estimate["seconds"] > 0
@@ -230,7 +207,7 @@ def test_wrong_options_are_named(init):
         ({"patience": 3}, "finetune: `patience` needs `dev`. Received: patience=3"),
         ({"more_dev": {"_x": DEV}}, r"finetune: `more_dev` needs `dev`. Received: more_dev=\['_x'\]"),
         ({"evaluate_every": 3}, "finetune: `evaluate_every` needs `dev`. Received: evaluate_every=3 and dev=None"),
-        ({"bookkeeping": {"profile": "1:2"}}, "finetune: `profile` needs .*`log_dir` or `output`. .* profile='1:2'"),
+        ({"profile": "1:2"}, "finetune: `profile` needs .*`log_dir` or `output`. .* profile='1:2'"),
     )
 
 

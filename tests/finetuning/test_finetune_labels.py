@@ -119,10 +119,11 @@ def test_tags_are_labels_too(stored):
 def test_one_label_a_text_from_a_multi_label_model_and_the_reverse(stored):
     """The head goes on with the same labels, without thresholds; the given model stays what it is."""
     source, head = stored("classification", WORDS, multi_label=True, thresholds=[0.3, 0.4, 0.5])
-    work = prepare(source, kbert.tasks.Classification(), SINGLE, **(NO_DEV | {"steps": 1}))
+    work = prepare(source, kbert.tasks.Classification(), SINGLE, **NO_DEV)
     assert not work.pipeline.model.multi_label and "thresholds" not in work.pipeline.settings()
     assert work.pipeline.answers.labels == WORDS and goes_on(work, head)
-    assert np.isfinite(work.run().history[-1]["loss"])
+    again = kbert.finetune(source, kbert.tasks.Classification(), SINGLE, **(NO_DEV | {"steps": 1}))
+    assert np.isfinite(again.history[-1]["loss"])
     source, head = stored("classification", WORDS)
     work = prepare(source, SEVERAL, MANY, **NO_DEV)
     assert work.pipeline.model.multi_label and goes_on(work, head)
@@ -158,8 +159,8 @@ def test_thresholds_of_the_task_replace_those_of_the_source(stored):
 
 @pytest.mark.slow  # without labels of its own: test_finetune.py
 def test_a_run_whose_head_goes_on_in_its_own_order_is_resumed_exactly(init, tmp_path):
-    short = QUICK | {"steps": 4, "evaluate_every": 4, "bookkeeping": {"checkpoint_every": 2}}
-    stopping = {"bookkeeping": {"checkpoint_every": 2, "callbacks": [killed_at(3)]}}
+    short = QUICK | {"steps": 4, "evaluate_every": 4, "checkpoint_every": 2}
+    stopping = {"callbacks": [killed_at(3)]}
     model = kbert.load_pretrained(init, "classification", num_labels=2)
     kbert.save_pretrained(kbert.build_pipeline(model, labels=["good", "bad"], sequence_length=9), tmp_path / "it")
     whole = kbert.finetune(tmp_path / "it", TASK, ROWS, DEV, tmp_path / "whole", **short)
@@ -225,8 +226,7 @@ def test_keys_and_factors_of_class_weights_are_those_of_a_pipeline(init, tmp_pat
     expected = r"finetune: expected strings as keys of `class_weight`.*the label '1'; write \{\"1\": 5\.0\}"
     with pytest.raises(ValueError, match=expected):
         prepare(init, TASK, stars, class_weight={1: 5.0}, **NO_DEV)
-    work = prepare(init, TASK, stars, output=tmp_path / "run", class_weight={"1": np.float32(5.0)}, **NO_DEV)
-    work.open()
+    prepare(init, TASK, stars, output=tmp_path / "run", class_weight={"1": np.float32(5.0)}, **NO_DEV)
     assert read_json(tmp_path / "run" / "settings.json")["class_weight"] == {"1": 5.0}
     regression = kbert.tasks.Regression()
     with pytest.raises(ValueError, match="`class_weight` is for models with labels. Received: 'balanced'"):

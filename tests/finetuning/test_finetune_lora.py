@@ -12,7 +12,7 @@ import kbert
 from kbert.models.lora import lora_layers
 
 LORA = QUICK | {"lora_rank": 2, "learning_rate": 0.03, "dropout": 0.0, "steps": 4}
-LORA |= {"evaluate_every": 2, "bookkeeping": {"checkpoint_every": 2}}
+LORA |= {"evaluate_every": 2, "checkpoint_every": 2}
 TEXTS = [text for text, _ in sentences(5, start=40)]
 
 
@@ -55,9 +55,8 @@ def test_what_is_stored(init, run, tmp_path):
 
 
 def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
-    killed = {"checkpoint_every": 2, "callbacks": [killed_at(3)]}
     with pytest.raises(Killed):
-        kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA | {"bookkeeping": killed})
+        kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA, callbacks=[killed_at(3)])
     part = kbert.load_pretrained(tmp_path / "run")  # the checkpoint of step 2, with LoRA merged
     assert not lora_layers(part) and part.pretrained.settings.task.labels == ("bad", "good")
     assert read_json(tmp_path / "run/checkpoints/description/config.json")["kbert"]["lora_layers"]

@@ -65,11 +65,11 @@ def test_a_grid_of_students_goes_on_with_its_teacher_alone(source, tmp_path):
     assert again == first
     taught = {"teacher": teacher, "unlabelled": texts}
     for other, name in (
-        ({}, r"other settings \(distillation"),
+        ({}, r"other settings \(teacher"),
         ({"teacher": source}, "expected a classification model"),
-        (taught | {"hard_fraction": 0.1}, r"other settings \(distillation"),
-        (taught | {"unlabelled": None}, "other rows in taught and unlabelled"),
-        (taught | {"unlabelled": {"text": ["the film"]}}, "other rows in taught and unlabelled"),
+        (taught | {"distillation": {"hard_fraction": 0.1}}, r"other settings \(hard_fraction"),
+        (taught | {"unlabelled": None}, "other rows in unlabelled"),
+        (taught | {"unlabelled": {"text": ["the film"]}}, "other rows in unlabelled"),
     ):
         with pytest.raises((FileExistsError, ValueError), match=name):
             finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", **other, **values)
@@ -102,6 +102,6 @@ def test_what_is_no_grid_is_an_error(source, tmp_path):
         finetune_grid(source, TASK, ROWS, DEV, tmp_path / "grid", learning_rates=(1e-3,), seeds=(0, 0))
     with pytest.raises(ValueError, match="dev=None"):
         finetune_grid(source, TASK, ROWS, None, tmp_path / "grid")
-    with pytest.raises(TypeError, match="the path or the name of a model"):
+    with pytest.raises(ValueError, match="`source` must be a path"):
         finetune_grid(kbert.load_pretrained(source), TASK, ROWS, DEV, tmp_path / "grid")
     assert not (tmp_path / "grid").exists()

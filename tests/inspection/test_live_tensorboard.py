@@ -39,7 +39,7 @@ def make_runs(path):
         packed=False,
         **SHORT,
     )
-    rows, options = sentences(24), SHORT | {"evaluate_every": 2, "bookkeeping": {"checkpoint_every": 2}}
+    rows, options = sentences(24), SHORT | {"evaluate_every": 2, "checkpoint_every": 2}
     tunings = [
         kbert.finetune(
             path / "pretraining",

@@ -13,10 +13,9 @@ from helpers.run_eagerly import run_eagerly
 from helpers.run_recipe import run_kbert
 from helpers.slow_but import slow_but
 from helpers.tiny_directory import BAD, GOOD, write_table, write_tiny_directory
-from helpers.tiny_finetuning import OFTEN, prepare
+from helpers.tiny_finetuning import prepare
 
 import kbert
-from kbert.finetuning import run_finetuning
 from kbert.tasks import Similarity, search_scores
 from kbert.tasks.metrics import random_search_scores
 from kbert.training import dry_run
@@ -24,7 +23,7 @@ from kbert.training.hardware import choose_hardware
 
 WORDS = ["good", "bad", "paris", "london", "film", "france"]
 PAIRS = [(f"{a} {b}", f"{b} {a} .") for a in WORDS for b in WORDS if a != b]
-QUICK = dict(batch_size=8, sequence_length=9, learning_rate=2e-3, steps=6, evaluate_every=3, bookkeeping=OFTEN)
+QUICK = dict(batch_size=8, sequence_length=9, learning_rate=2e-3, steps=6, evaluate_every=3, checkpoint_every=4)
 
 
 @pytest.fixture(scope="module")
@@ -69,12 +68,11 @@ def check_what_is_stored(run, task, dev, texts, expected, tmp_path):
 @pytest.mark.usefixtures("eagerly")
 def test_a_run_that_stopped_is_resumed_to_the_same_weights(init, tmp_path):
     task = Similarity(text_pair="pair")
-    often = {"checkpoint_every": 1}
-    options = QUICK | {"steps": 3, "evaluate_every": None, "bookkeeping": often}
+    options = QUICK | {"steps": 3, "evaluate_every": None, "checkpoint_every": 1}
     whole = kbert.finetune(init, task, PAIRS, None, tmp_path / "whole", **options)
-    killed = often | {"callbacks": [killed_at(2)]}
+    killed = {"callbacks": [killed_at(2)]}
     with pytest.raises(Killed):
-        kbert.finetune(init, task, PAIRS, None, tmp_path / "resumed", **options | {"bookkeeping": killed})
+        kbert.finetune(init, task, PAIRS, None, tmp_path / "resumed", **options | killed)
     resumed = kbert.finetune(init, task, PAIRS, None, tmp_path / "resumed", **options)
     for one, other in zip(whole.pipeline.model.get_weights(), resumed.pipeline.model.get_weights(), strict=True):
         np.testing.assert_array_equal(one, other)
@@ -200,8 +198,8 @@ def test_replicas_share_a_batch_evenly(init, monkeypatch):
     def three(*arguments, **options):
         return dataclasses.replace(choose_hardware(*arguments, **options), replicas=3)
 
-    monkeypatch.setattr(run_finetuning, "choose_hardware", three)
-    with pytest.raises(ValueError, match="similarity must be a multiple of the 3 replicas.* Received: 8"):
+    monkeypatch.setattr("kbert.training.choose_hardware", three)
+    with pytest.raises(ValueError, match="`batch_size` must be a multiple of the 3 replicas.* Received: 8"):
         kbert.finetune(init, Similarity(text_pair="p"), PAIRS, **QUICK | {"evaluate_every": None})
 
 

@@ -118,8 +118,8 @@ def test_it_goes_with_plain_fit(caplog):
 
 
 CALLS = {
-    "finetune": lambda output=None, **bookkeeping: kbert.finetune(
-        "nowhere/init", kbert.tasks.Classification(), [("a", "b")], output=output, bookkeeping=bookkeeping
+    "finetune": lambda output=None, **options: kbert.finetune(
+        "nowhere/init", kbert.tasks.Classification(), [("a", "b")], output=output, **options
     ),
     "pretrain": lambda **options: kbert.pretrain("nowhere.txt", vocabulary="nowhere.txt", steps=1, **options),
     "train": lambda **options: train(tiny.model(), tiny.make_dataset, 1, **options),

@@ -20,6 +20,8 @@ from kbert.options import (
     PathLike,
     Peak,
     Positive,
+    Precision,
+    Strategy,
     verb,
 )
 
@@ -150,11 +152,14 @@ class Execution(Machine):
     """Where a model is trained as in `kbert.options.Machine`, and how.
 
     Args:
+        strategy, precision: see `kbert.finetune`.
         steps_per_execution: of `compile`.
         rematerialize: keep only the inputs of encoder blocks for the gradient and recompute the rest: less memory,
             about a third more time. None: as the blocks of `init` are; new ones keep everything.
     """
 
+    strategy: Strategy = "auto"
+    precision: Precision = "auto"
     steps_per_execution: Count = 1
     rematerialize: bool | None = None
 

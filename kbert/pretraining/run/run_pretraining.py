@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import keras
 
 from kbert.corpus.text_records import records_place
-from kbert.finetuning.run import Run
 from kbert.inspection.board.tensor_board import log_directory
 from kbert.inspection.examples.masked_examples import MaskedExamples
 from kbert.keras_compat import seeded
@@ -24,6 +23,7 @@ from kbert.pipelines.settings import ModelSettings
 from kbert.pretraining.run.phases import count_steps, first_steps
 from kbert.pretraining.run.pretrain import PretrainingRun
 from kbert.pretraining.run.pretraining_settings import PretrainingSettings, check_paths, corpus_source
+from kbert.pretraining.run.run import Run
 from kbert.pretraining.run.stored_batches import StoredBatches
 from kbert.training.callbacks import callback_list
 from kbert.training.dev_scoring import DevScoring

@@ -1,4 +1,4 @@
-"""A run as fine-tuning, taggers on features and pre-training have it: its directory, its logs."""
+"""The directory of a pre-training, and its logs."""
 
 import logging
 import pathlib

@@ -1,7 +1,6 @@
-"""What a student learns of its teacher: the teacher's answers, which a run keeps, and the losses that take them."""
+"""The teacher of a distillation: its answers to the training examples, and the losses of a student that learns them."""
 
 import contextlib
-import functools
 import hashlib
 import json
 import logging
@@ -13,17 +12,16 @@ from typing import Any
 
 import numpy as np
 
+from kbert.aliases import ExampleData, ModelSource
 from kbert.files import atomic_file
 from kbert.finetuning.prediction_rows import rows_to_answer
-from kbert.models.bert_model import BertModel
 from kbert.optim.distillation_loss import DistillationLoss
-from kbert.options import Arguments, Distillation
+from kbert.options import Distillation
 from kbert.pipelines.pipeline import Pipeline, joined_columns
 from kbert.pipelines.text_columns import TextColumns
 from kbert.preprocessing.strings import warn_of_empty_strings
 from kbert.tasks.examples import Examples
 from kbert.tasks.task import Task, TeacherAnswers
-from kbert.training.made_by import identify_model
 from kbert.training.run_directory import RunDirectory
 from kbert.weights.build_pipeline import build_pipeline
 
@@ -31,46 +29,76 @@ _LOGGER = logging.getLogger("kbert")
 ANSWERS = "teacher.npz"  # in the run's directory
 
 
-class Teaching:
-    """What a student learns of its teacher: checked when it is made, answered by `ask`."""
+class Teacher:
+    """A fine-tuned model that answers the training examples of a student.
 
-    def __init__(self, asked: Arguments, task: Task, pipeline: Pipeline, train: Examples) -> None:
-        teacher, unlabelled = asked.distillation.teacher, asked.distillation.unlabelled
-        self.name = identify_model(teacher)  # in settings.json
-        if not isinstance(teacher, Pipeline):
-            teacher = build_pipeline(teacher)
-        self.examples = train  # then texts without labels
+    Args:
+        source: the teacher, a pipeline or a source for `kbert.build_pipeline`.
+        task: the student's task.
+        student: the student's pipeline.
+        train: the labeled examples.
+        unlabelled: texts without labels, as `kbert.finetune` takes them, or None.
+        distillation: the student's loss.
+        batch_size: rows per forward pass.
+
+    Attributes:
+        examples: the labeled examples, then the texts without labels.
+
+    Raises:
+        ValueError: a model that cannot teach this student.
+    """
+
+    def __init__(
+        self,
+        source: ModelSource,
+        task: Task,
+        student: Pipeline,
+        train: Examples,
+        unlabelled: ExampleData | None,
+        distillation: Distillation,
+        batch_size: int,
+    ) -> None:
+        self._pipeline = source if isinstance(source, Pipeline) else build_pipeline(source)
+        self._task = task
+        self._student = student
+        self._distillation = distillation
+        self._batch_size = batch_size
+        self.examples = train
         if unlabelled is not None:
-            self.examples = task.with_texts(train, _read_texts(unlabelled, task, pipeline))
-        self.unlabelled = len(self.examples) - len(train)
-        self.answers: TeacherAnswers | None = None  # before `ask`, and of a dry run
-        if asked.dry_run:
-            return
-        self._answer = functools.partial(task.teacher_answers, teacher, pipeline, batch_size=asked.batch_size)
+            self.examples = task.with_texts(train, _read_texts(unlabelled, task, student))
+        self._labelled = len(train)
         with _errors_of_the_teacher():
-            task.check_pipeline(teacher)
-            self._answer(self.examples.take([0]))  # one that cannot is refused before anything is written
+            task.check_pipeline(self._pipeline)
+            self._answer(self.examples.take([0]))
 
-    def ask(self, run: RunDirectory | None) -> None:
-        """The teacher answers all examples, unless an earlier start of the run has its answers."""
-        outputs = None if run is None else _stored(run.path / ANSWERS)
+    def answers(self, run: RunDirectory) -> TeacherAnswers:
+        """The answers to all examples; a resumed run reads those that it has stored."""
+        stored = None if run.path is None else _stored(run.path / ANSWERS)
+        outputs = stored
         if outputs is None:
             _LOGGER.info("the teacher answers %s examples", f"{len(self.examples):,}")
             with _errors_of_the_teacher():
                 outputs = self._answer(self.examples)
-            if run is not None and run.is_chief:
+            if run.path is not None and run.is_chief:
                 with atomic_file(run.path / ANSWERS, "wb") as file:
                     np.savez(file, **outputs)
-        self._answer = None  # the teacher's memory is for the training now
-        self.answers = TeacherAnswers(outputs, len(self.examples) - self.unlabelled)
+        self._pipeline = None  # the training needs its memory
+        return TeacherAnswers(outputs, self._labelled)
+
+    def losses(self) -> dict[str, DistillationLoss]:
+        """The student's losses, by output."""
+        options = (self._distillation.teacher_temperature, self._distillation.hard_fraction)
+        return {name: DistillationLoss(loss, *options) for name, loss in self._student.model.default_loss().items()}
+
+    def _answer(self, examples: Examples) -> dict[str, np.ndarray]:
+        return self._task.teacher_answers(self._pipeline, self._student, examples, batch_size=self._batch_size)
 
 
 def _stored(path: pathlib.Path) -> dict[str, np.ndarray] | None:
-    """The answers of an earlier start of a run, which has the same teacher and examples; None: there are none."""
     try:
         with np.load(path, allow_pickle=False) as file:
             return dict(file)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile):
+    except (OSError, ValueError, EOFError, zipfile.BadZipFile):  # no file, or a damaged one
         return None
 
 
@@ -83,18 +111,10 @@ def _errors_of_the_teacher() -> Iterator[None]:
 
 
 def hash_of_texts(texts: Any) -> str:
-    """What identifies texts in memory, as `Distillation` takes them."""
+    """Identifies texts in memory, as `kbert.finetune` takes them."""
     columns = {str(name): texts[name] for name in texts} if hasattr(texts, "keys") else {"": texts}
     plain = {name: [str(text) for text in column] for name, column in columns.items()}
     return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
-
-
-def distillation_losses(model: BertModel, distillation: Distillation) -> dict[str, DistillationLoss]:
-    """The losses of a student, by output."""
-    return {
-        name: DistillationLoss(loss, distillation.teacher_temperature, distillation.hard_fraction)
-        for name, loss in model.default_loss().items()
-    }
 
 
 def _read_texts(data, task: Task, pipeline: Pipeline) -> dict[str, list[str]]:

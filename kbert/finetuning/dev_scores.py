@@ -1,0 +1,103 @@
+"""The scores of a fine-tuning on its dev sets."""
+
+import functools
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import keras
+
+from kbert.finetuning.example_sets import ExampleSets
+from kbert.pipelines.pipeline import Pipeline
+from kbert.tasks.task import Evaluation, Task
+from kbert.training.dev_scoring import DevScoring, evaluation_steps, without_neighbours
+from kbert.training.hardware import Hardware
+from kbert.weights.build_pipeline import build_pipeline
+
+
+class DevScores(DevScoring):
+    """Scores a pipeline on the dev set while it trains, and on all dev sets with the weights that are kept.
+
+    Args:
+        pipeline: what is trained.
+        task: its task.
+        sets: the examples, with `dev`.
+        steps: the steps after which to score.
+        keep, patience: see `DevScoring`.
+        callbacks: Keras callbacks that see an evaluation as the end of an epoch.
+        **options: of `Task.evaluate`: ``batch_size`` and ``static``.
+    """
+
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        task: Task,
+        sets: ExampleSets,
+        steps: Sequence[int],
+        keep: Literal["best", "last"],
+        patience: int | None,
+        callbacks: Sequence[keras.callbacks.Callback],
+        **options: Any,
+    ) -> None:
+        self.task = task
+        self.sets = sets
+        self._score = functools.partial(task.evaluate, **options)
+        for callback in callbacks:
+            watched = str(getattr(callback, "monitor", "")).removeprefix("val_")
+            if getattr(callback, "mode", None) == "auto" and watched in task.metrics:
+                callback.mode = "min" if watched in task.lower_is_better else "max"
+        super().__init__(
+            functools.partial(self._score, pipeline, sets.dev, choose=True),
+            task.metrics[0],
+            steps,
+            keep=keep,
+            patience=patience,
+            lower_is_better=task.metrics[0] in task.lower_is_better,
+            callbacks=callbacks,
+        )
+
+    def score_kept(self, pipeline: Pipeline, last: int) -> tuple[Pipeline, Evaluation, dict[str, Any]]:
+        """Restores the weights that are kept, and scores them on all dev sets; the model has those of step `last`.
+
+        Returns:
+            (the pipeline with the settings that were chosen on dev, the evaluation, its part of metrics.json).
+        """
+        self.restore_kept(pipeline.model)
+        step = self.kept_step(last)
+        scored, result = self.last
+        if result is None or scored != step:
+            result = self.evaluate()
+        if result.settings:
+            options = pipeline.options() | result.settings
+            pipeline = build_pipeline(pipeline.model, pipeline.tokenizer, **options)
+        scores, constant = dict(result.scores), self.constant_answer()
+        for suffix, examples in self.sets.more_dev.items():
+            more, of_constant = self._score(pipeline, examples).scores, self.constant_answer(examples)
+            scores |= {name + suffix: more[name] for name in self.task.metrics}
+            constant |= {name + suffix: of_constant[name] for name in self.task.metrics}
+        metrics = {"dev": scores, **result.settings, "constant_answer": constant}
+        return pipeline, result, metrics | {"evaluations": self.records, "kept_step": step}
+
+    def constant_answer(self, examples: Any = None) -> dict[str, float]:
+        """The scores on `dev`, or other examples, of the most frequent answer in the training examples."""
+        return dict(self.task.baseline_scores(self.sets.train.baseline(), examples or self.sets.dev))
+
+
+def make_dev_scores(
+    pipeline: Pipeline,
+    task: Task,
+    sets: ExampleSets,
+    hardware: Hardware,
+    steps: int,
+    rows: int,
+    batch_size: int,
+    every: Literal["epoch"] | int | None,
+    keep: Literal["best", "last"],
+    patience: int | None,
+    callbacks: Sequence[keras.callbacks.Callback],
+) -> DevScores | None:
+    """The callback that scores `dev`, if there is one, in a run of so many steps with `rows` in an epoch."""
+    if sets.dev is None:
+        return None
+    due = without_neighbours(evaluation_steps(steps, every, rows / batch_size))
+    is_static = hardware.name == "tpu"
+    return DevScores(pipeline, task, sets, due, keep, patience, callbacks, batch_size=batch_size, static=is_static)

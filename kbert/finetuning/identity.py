@@ -1,0 +1,45 @@
+"""What a fine-tuning is made of, by name and by content, for settings.json and inputs.json."""
+
+import os
+from typing import Any
+
+from kbert.aliases import ModelSource
+from kbert.finetuning.example_sets import ExampleSets
+from kbert.finetuning.teacher import hash_of_texts
+from kbert.models.bert_model import BertModel
+from kbert.options import to_json
+from kbert.pipelines.pipeline import Pipeline
+from kbert.tasks.task import Task
+from kbert.training.made_by import identify_model
+from kbert.weights.source import check_source, local_source
+
+
+def identify(
+    source: ModelSource,
+    task: Task,
+    sets: ExampleSets,
+    dev: Any,
+    teacher: ModelSource | None,
+    unlabelled: Any,
+) -> tuple[dict[str, Any], dict[str, dict]]:
+    """Identifies the source, the task and the examples of `kbert.finetune`, before the source is trained.
+
+    Returns:
+        (their part of settings.json, the arguments ``inputs`` and ``examples`` of `open_run`).
+    """
+    if not isinstance(source, BertModel | Pipeline):
+        check_source("finetune: `source`", source, "a kbert model", "a kbert.Pipeline")
+    inputs = sets.paths() | {"unlabelled": unlabelled if _is_path(unlabelled) else None}
+    settings = {name: inputs[name] for name in ("train", "unlabelled")} | {"dev": sets.dev and sets.dev.path}
+    if isinstance(dev, float):
+        settings["dev"] = dev
+    settings |= {"task": task.to_dict(), "source": identify_model(source), "teacher": identify_model(teacher)}
+    inputs |= {n: local_source(m) or m for n, m in {"source": source, "teacher": teacher}.items() if _is_path(m)}
+    examples = sets.fingerprints()
+    if unlabelled is not None and not _is_path(unlabelled):
+        examples["unlabelled"] = hash_of_texts(unlabelled)
+    return to_json(settings), {"inputs": inputs, "examples": examples}
+
+
+def _is_path(value) -> bool:
+    return isinstance(value, str | os.PathLike)

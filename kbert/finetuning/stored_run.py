@@ -1,0 +1,138 @@
+"""The directory of a fine-tuning: what it stores, and the result of a finished run."""
+
+import logging
+import math
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from kbert.aliases import ModelSource
+from kbert.files import read_json
+from kbert.finetuning.example_sets import ExampleSets
+from kbert.inspection.board.tensor_board import TensorBoard, run_board
+from kbert.models.bert_model import BertModel
+from kbert.models.lora import lora_layers
+from kbert.pipelines.pipeline import Pipeline
+from kbert.tasks.examples import Examples
+from kbert.tasks.task import Evaluation, Task
+from kbert.training.hardware import Hardware
+from kbert.training.logs import is_chief
+from kbert.training.made_by import METRICS, note_origin
+from kbert.training.run_directory import RunDirectory
+from kbert.training.run_log import HISTORY, read_history, training_minutes
+from kbert.weights.adapter import save_adapter
+from kbert.weights.build_pipeline import build_pipeline
+from kbert.weights.load import load_pretrained
+from kbert.weights.provenance import trained_columns
+from kbert.weights.report import log_dropout
+from kbert.weights.save import resolve_parts, save_pretrained
+from kbert.weights.step_checkpoint import write_description
+from kbert.weights.step_paths import CHECKPOINTS
+
+_LOGGER = logging.getLogger("kbert")
+
+
+def describe_checkpoints(run: RunDirectory, pipeline: Pipeline) -> None:
+    """Writes what the checkpoints of a run need beside them to be loaded as models."""
+    if run.path is not None and run.is_chief:
+        model, tokenizer, settings = resolve_parts(pipeline)
+        write_description(run.path / CHECKPOINTS, model, settings, tokenizer.vocabulary)
+
+
+def log_plan(
+    hardware: Hardware,
+    model: BertModel,
+    source: ModelSource,
+    dropout: float | None,
+    sets: ExampleSets,
+    examples: Examples,
+    windows: int,
+    steps: int,
+) -> None:
+    """Logs what is about to be trained, on what, and where; `examples` include texts without labels."""
+    _LOGGER.info(hardware.describe())
+    in_windows = f" in {windows:,} windows" if windows != len(sets.train) else ""
+    evaluated = f", {len(sets.dev):,} to evaluate on" if sets.dev is not None else ""
+    if len(examples) > len(sets.train):
+        _LOGGER.info("the teacher labels %s texts without labels", f"{len(examples) - len(sets.train):,}")
+    _LOGGER.info("%s examples%s to learn from%s; %s steps", f"{len(sets.train):,}", in_windows, evaluated, f"{steps:,}")
+    trained = sum(math.prod(weight.shape) for weight in model.trainable_weights)
+    if trained < model.count_params() and not lora_layers(model):
+        every = f"{model.count_params():,}"
+        _LOGGER.info("training %s of %s parameters (the rest are frozen in the source)", f"{trained:,}", every)
+    log_dropout(model.config, source, dropout)
+    if sets.dev is None:
+        _LOGGER.info("no dev set: skipping evaluation and keeping the final weights")
+
+
+def open_board(
+    log_dir: pathlib.Path | None,
+    model: BertModel,
+    settings: Mapping[str, Any],
+    baseline: Mapping[str, float],
+    make_dataset: Callable[[], Any],
+    profile: str | None,
+) -> TensorBoard | None:
+    """The callback that writes TensorBoard's logs, if there are any."""
+    settings = {**settings, **model.config.to_dict(), "parameters": model.count_params()}
+    return run_board(
+        log_dir,
+        settings=settings,
+        baseline=baseline,
+        batch=lambda: next(iter(make_dataset())),
+        profile=profile,
+    )
+
+
+def describe_run(
+    task: Task, sets: ExampleSets, examples: Examples, windows: int, steps: int, records: Sequence[dict]
+) -> dict[str, Any]:
+    """What metrics.json contains besides the scores."""
+    speeds = [record["real_tokens_per_second"] for record in records if "real_tokens_per_second" in record]
+    return {
+        "task": task.to_dict(),  # with what the training examples decided
+        "train_examples": len(sets.train),
+        "unlabelled_examples": len(examples) - len(sets.train),
+        "train_windows": windows,
+        "dev_examples": 0 if sets.dev is None else len(sets.dev),
+        "steps": steps,
+        "minutes": training_minutes(records),
+        "real_tokens_per_second": sum(speeds) / len(speeds) if speeds else None,
+    }
+
+
+def finish_run(
+    run: RunDirectory,
+    board: TensorBoard | None,
+    pipeline: Pipeline,
+    result: Evaluation | None,
+    metrics: dict[str, Any],
+    records: Sequence[dict],
+    settings: Mapping[str, Any],
+) -> None:
+    """Writes the final scores, the model, the official prediction files and metrics.json.
+
+    Also notes in the pipeline where its weights come from and which columns it was trained on.
+    """
+    model: BertModel = pipeline.model
+
+    def save(path: pathlib.Path, made_by: dict) -> None:
+        save_pretrained(pipeline, path, made_by=made_by, overwrite=True)
+        if settings["lora_rank"]:
+            save_adapter(model, run.path / "adapter")
+        if result is not None and result.write is not None:
+            result.write(run.path)
+
+    if board is not None and is_chief(model):
+        scores = result.scores if result is not None else records[-1] if records else {}
+        board.finish({**scores, "minutes": metrics["minutes"]}, metrics.get("kept_step", metrics["steps"]))
+    run.finish(metrics, save)
+    stored = None if run.path is None else run
+    note_origin(model, stored, metrics, "kbert.finetune", settings, ("source", "train", "dev"))
+    pipeline.trained_columns = trained_columns(model)
+
+
+def read_finished(run: RunDirectory) -> tuple[dict[str, Any], list[dict], Pipeline]:
+    """The metrics, the history and the model of a finished run."""
+    pipeline = build_pipeline(load_pretrained(run.path))
+    return read_json(run.path / METRICS), read_history(run.path / HISTORY), pipeline

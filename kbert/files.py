@@ -195,7 +195,7 @@ def explain_full_disk(path: PathLike, needed: int | None = None) -> Iterator[Non
     """
     try:
         yield
-    except Exception as error:  # h5py and TensorFlow have errors of their own
+    except Exception as error:  # TensorFlow has errors of its own
         code = getattr(error, "errno", None)
         if code not in (*_FULL, errno.EIO):
             code = next((code for code in (*_FULL, errno.EIO) if os.strerror(code) in str(error)), None)

@@ -2,12 +2,12 @@
 
 import json
 
-import h5py
 import numpy as np
 import pytest
 from helpers.run_recipe import as_flags, read_json, run_kbert
 from helpers.tiny_corpus import LETTERS, VOCABULARY, write_lines
 from helpers.wrong_values import wrong_inputs
+from safetensors.numpy import load_file
 
 import kbert
 from kbert.pretraining.run.corpus_data import CorpusData
@@ -46,11 +46,7 @@ def run(home):
 
 
 def _weights(run):
-    weights = {}
-    with h5py.File(run / "model" / "model.weights.h5") as file:
-        file.visititems(lambda name, item: weights.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
-    assert weights and not any("optimizer" in name for name in weights)  # it would be two thirds of the file
-    return weights
+    return load_file(run / "model" / "model.safetensors")
 
 
 def test_it_learns_and_compares_itself_with_token_frequencies(run):

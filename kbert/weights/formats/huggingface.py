@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from keras import ops
 
+from kbert.config import BertConfig
 from kbert.files import write_json
 from kbert.layers.sinusoidal_positions import SinusoidalPositions
 from kbert.models.quantized_layers import quantized_layers
@@ -114,9 +115,15 @@ def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckp
     names, ignored = current_names(tensors)
     if kind is None:
         _check_names(tensors, names, config)
-    if config.config.position_embedding == "sinusoidal" and POSITIONS in names:
-        ignored.add(names.pop(POSITIONS))  # transformers has a table where kbert has a function
     task, remarks = _task_of(config, tensors, names)
+    if config.config.position_embedding == "sinusoidal" and POSITIONS in names:
+        if _are_sines(tensors.read(names[POSITIONS]), config.config):
+            ignored.add(names.pop(POSITIONS))  # transformers has a table where kbert has a function
+        else:
+            config = dataclasses.replace(
+                config, config=dataclasses.replace(config.config, position_embedding="learned")
+            )
+            remarks = (*remarks, "the table of positions was trained since: they are no sines any more, but learned")
     pooling, more = read_pooling(directory)
     description = _description(task, config, tensors, names, pooling)
     if description.arguments.get("tied") and DECODER in names:
@@ -135,6 +142,17 @@ def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckp
         ignored=frozenset(ignored),
         remarks=(*([_BY_NAMES] if kind is None else []), *remarks, *tokenizer.remarks, *more),
     ).check()
+
+
+def _are_sines(table: np.ndarray, config: BertConfig) -> bool:
+    """Whether a table has the values of `SinusoidalPositions`, but for the rounding of another machine."""
+    sines = _sines(config)
+    return table.shape == sines.shape and np.allclose(table, sines, rtol=0, atol=1e-4 * config.initializer_stddev)
+
+
+def _sines(config: BertConfig) -> np.ndarray:
+    positions = SinusoidalPositions(config.hidden_dim, config.initializer_stddev, dtype="float32")
+    return ops.convert_to_numpy(positions(ops.arange(config.max_sequence_length)))
 
 
 def _own_checkpoint(path, config: ModelConfig, tensors: TensorFile, tokenizer: StoredTokenizer) -> TensorCheckpoint:
@@ -386,12 +404,7 @@ def _their_tensors(model: "BertModel") -> _Tensors:
         tensors[DECODER_BIAS] = tensors[BIAS]  # the library computes with it, but needs the other one too
     config = model.config
     if config.position_embedding == "sinusoidal":
-        positions = SinusoidalPositions(config.hidden_dim, config.initializer_stddev, dtype="float32")
-
-        def table():
-            return ops.convert_to_numpy(positions(ops.arange(config.max_sequence_length)))
-
-        tensors[POSITIONS] = (config.max_sequence_length, config.hidden_dim), table
+        tensors[POSITIONS] = (config.max_sequence_length, config.hidden_dim), lambda: _sines(config)
     return tensors
 
 

@@ -117,8 +117,8 @@ def test_what_cannot_be_scored(tmp_path, records):
     store(tmp_path / "left", next_sentence=False, causal=True)
     store(tmp_path / "other", tokenizer=kbert.BertTokenizer([*make_tokenizer().vocabulary, "more"]))
     model = kbert.load_pretrained(tmp_path / "other")
-    kbert.save_pretrained(model, tmp_path / "without", format="huggingface")
-    for file in ("vocab.txt", "tokenizer.json", "tokenizer_config.json"):
+    kbert.save_pretrained(model, tmp_path / "without")
+    for file in ("vocab.txt", "tokenizer.json", "tokenizer_config.json", "kbert.json"):
         (tmp_path / "without" / file).unlink(missing_ok=True)
     wrong_inputs(
         lambda name: evaluate_pretraining(tmp_path / name, records, **OPTIONS),

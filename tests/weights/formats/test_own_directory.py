@@ -6,7 +6,7 @@ import pytest
 from helpers.hf_directory import edit, rewrite
 from helpers.model_settings import settings_of
 from helpers.slow_but import slow_but
-from helpers.stored_models import MODELS, assert_same_model, assert_same_weights, load, make_model, save
+from helpers.stored_models import MODELS, assert_same_model, assert_same_weights, load, make_model, save, weights
 from helpers.tiny_bert import VOCABULARY, randomise, tiny_config, tiny_tokenizer
 from safetensors.numpy import load_file, save_file
 
@@ -79,6 +79,18 @@ def test_positions_and_segments(position_embedding, segments, tmp_path):
     assert_same_weights(loaded, model)
     names = read_json(tmp_path / "it/tokenizer_config.json")["model_input_names"]
     assert names == ["input_ids", *(["token_type_ids"] if segments == 2 else []), "attention_mask"]
+
+
+def test_a_table_of_sines_that_transformers_trained_is_learned(tmp_path):
+    model = randomise(kbert.BertEncoder(tiny_config(hidden_dim=18, position_embedding="sinusoidal")))
+    save(model, tmp_path / "it", "huggingface")
+    as_others_save_it(tmp_path / "it")
+    name = "bert.embeddings.position_embeddings.weight"
+    table = SafetensorsFile(tmp_path / "it/model.safetensors").read(name) + 1e-4
+    rewrite(tmp_path / "it", drop=[name], add={name: table})
+    loaded = load(tmp_path / "it")
+    assert loaded.config.position_embedding == "learned" and "learned" in loaded.pretrained.report.remarks[-1]
+    np.testing.assert_array_equal(weights(loaded)["embeddings/position_embedding/embeddings"], table)
 
 
 def test_an_encoder_for_packed_rows(tmp_path):

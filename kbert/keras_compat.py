@@ -140,22 +140,29 @@ class CompatibleModel(KerasFiles, FreshFunctions, keras.Model):
 
     def fit(self, x: Any = None, *args, validation_data: Any = None, **kwargs) -> keras.callbacks.History:
         ends = _ends_unannounced(x) and not kwargs.get("steps_per_epoch")
-        self._wait_for_batches(ends or (_ends_unannounced(validation_data) and not kwargs.get("validation_steps")))
+        ends = ends or (_ends_unannounced(validation_data) and not kwargs.get("validation_steps"))
+        self._wait_for_batches(ends, "train", "test")
         return super().fit(x, *args, validation_data=validation_data, **kwargs)
 
     def evaluate(self, x: Any = None, *args, **kwargs) -> float | list[float] | dict[str, float]:
         if not is_within_fit(kwargs):
-            self._wait_for_batches(_ends_unannounced(x) and not kwargs.get("steps"))
+            self._wait_for_batches(_ends_unannounced(x) and not kwargs.get("steps"), "test")
         return super().evaluate(x, *args, **kwargs)
 
-    def _wait_for_batches(self, waits: bool) -> None:
-        """Whether steps wait for their batch, at an eighth of the time: where the end of the data is not known."""
-        if waits != self.__dict__.get("_waits", False):
-            self.__dict__["_waits"] = waits  # neither tracked nor saved by Keras
-            self.train_function = self.test_function = None
+    def _wait_for_batches(self, waits: bool, *functions: str) -> None:
+        """Whether steps wait for their batch, at an eighth of the time: where the end of the data is not known.
+
+        A callback may evaluate in the middle of a `fit`, whose function stays as it is.
+        """
+        before = self.__dict__.setdefault("_waits", {"train": False, "test": False})  # not tracked or saved by Keras
+        for name in functions:
+            if before[name] != waits:
+                before[name] = waits
+                setattr(self, f"{name}_function", None)
 
     def _make_function(self, step_function, *args, **kwargs):
-        if self.__dict__.get("_waits", False):
+        name = "train" if step_function == self.train_step else "test"
+        if self.__dict__.get("_waits", {}).get(name):
             step_function = _after_its_batch(step_function)
         return super()._make_function(step_function, *args, **kwargs)
 

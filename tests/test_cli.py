@@ -92,7 +92,7 @@ def test_flags_are_parameters():
     values = parse(
         *("a.txt", "b.txt", "--steps", "100", "--learning-rate", "3e-4", "--keep", "last", "--evaluate-every", "50"),
         *("--no-packed", "--phases", "[[128, 0.9], [512, 0.1]]", "--class-weight", '{"a": 2}', "--layers", "-1", "0"),
-        *("--name", "12", "--whole-word", "--strategy", "one", "--output", "runs/1"),
+        *("--name", "12", "--whole-word", "--xla", "on", "--output", "runs/1"),
     )
     assert values == {
         "corpus": ["a.txt", "b.txt"],
@@ -106,7 +106,7 @@ def test_flags_are_parameters():
         "layers": [-1, 0],
         "name": "12",
         "masking": Masking(rate=0.2, whole_word=True),
-        "machine": Machine(strategy="one"),
+        "machine": Machine(xla="on"),
         "output": "runs/1",
     }
     assert parse("a", "--evaluate-every", "none", "--class-weight", "balanced") == {
@@ -162,13 +162,13 @@ def test_the_help_is_the_docstring(capsys):
 
 def test_a_configuration_file_has_the_values_of_flags(tmp_path, capsys):
     path = tmp_path / "run.yaml"
-    path.write_text("corpus: [a]\nsteps: 5\nmachine: {strategy: one, logical_cpus: 2}\nmasking: {whole_word: true}\n")
-    values = parse("--config", str(path), "--strategy", "mirrored")
+    path.write_text("corpus: [a]\nsteps: 5\nmachine: {xla: auto, logical_cpus: 2}\nmasking: {whole_word: true}\n")
+    values = parse("--config", str(path), "--xla", "off")
     rates = {"learning_rate: 1e-4": 1e-4, '{"learning_rate": 5e-05}': 5e-5, "learning_rate: 1.5E+2": 150.0}
     for text, rate in rates.items():
         (tmp_path / "other.yaml").write_text(text)
         assert parse("a", "--config", str(tmp_path / "other.yaml"))["learning_rate"] == rate
-    assert values["machine"] == Machine(strategy="mirrored", logical_cpus=2)
+    assert values["machine"] == Machine(xla="off", logical_cpus=2)
     assert values["masking"] == Masking(rate=0.2, whole_word=True)
     assert (values["corpus"], values["steps"]) == (["a"], 5)
     with pytest.raises(SystemExit):

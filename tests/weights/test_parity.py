@@ -1,4 +1,4 @@
-"""Against transformers itself, where it is installed: every class, both directions, with weights of other sizes."""
+"""What transformers writes, read by kbert: every class, with weights of other sizes, and the tokenizers of both."""
 
 import json
 import logging
@@ -6,14 +6,11 @@ import logging
 import numpy as np
 import pytest
 from helpers.parity import measure_parity
-from helpers.slow_but import slow_but
-from helpers.stored_models import MODELS, assert_same_weights, load, make_model, save
+from helpers.stored_models import assert_same_weights, load, make_model
 from helpers.tiny_bert import PAIRS, TEXTS, VOCABULARY, tiny_tokenizer
 
 import kbert
 from kbert.preprocessing.preprocessor import TextPreprocessor
-from kbert.weights.description import ModelDescription
-from kbert.weights.formats.huggingface_config import transformers_class
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -35,13 +32,6 @@ SAME = (  # fields of the config that come back
     "max_position_embeddings is_decoder num_attention_heads tie_word_embeddings id2label"
 ).split()
 QUICK = ("BertForPreTraining", "BertForTokenClassification", "BertForMultipleChoice")
-UNHELD = (
-    "encoder without pooler",
-    "masked_lm with pooler",
-    "masked_lm as KerasHub's",
-    "span with pooler",
-    "similarity",
-)
 ACTIVATIONS = ["gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "relu", "silu", "tanh"]
 
 
@@ -121,21 +111,6 @@ def check_no_warning(theirs, path):
     tanh = {"gelu_new": "gelu_pytorch_tanh", "gelu_fast": "gelu_pytorch_tanh"}  # two spellings of the same function
     wanted["hidden_act"] = tanh.get(wanted["hidden_act"], wanted["hidden_act"])
     assert {key: ours[key] for key in SAME} == {key: wanted[key] for key in SAME}
-
-
-# What other models' files hold: formats/test_round_trips.py.
-@pytest.mark.parametrize(
-    "name", slow_but(("pretraining", "classification"), [name for name in MODELS if name not in UNHELD])
-)
-def test_what_kbert_writes(name, tmp_path):
-    model = make_model(name, activation="gelu_erf")
-    save(model, tmp_path / "out", "huggingface")
-    check_parity(model, tmp_path / "out", heads(model))
-    their_class = getattr(transformers, transformers_class(ModelDescription.from_model(model)))
-    theirs, info = their_class.from_pretrained(tmp_path / "out", output_loading_info=True)
-    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys")), info
-    theirs.save_pretrained(tmp_path / "again")
-    assert_same_weights(load(tmp_path / "again"), model)
 
 
 def test_an_untied_decoder(tmp_path):

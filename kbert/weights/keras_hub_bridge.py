@@ -16,7 +16,7 @@ from kbert.options import PathLike
 from kbert.weights.description import default_settings
 from kbert.weights.files.tensor_file import TensorInfo
 from kbert.weights.formats.checkpoint import NO_VOCABULARY, TensorCheckpoint, described
-from kbert.weights.formats.config_names import ConfigNames
+from kbert.weights.formats.config_names import SIZES, ConfigNames
 from kbert.weights.formats.export_tensors import check_held, export_tensors
 from kbert.weights.formats.name_table import NameTable, TensorName
 from kbert.weights.load import load_pretrained
@@ -36,14 +36,12 @@ _ATTENTION = "transformer_layer_{i}/self_attention_layer/"
 NAMES = NameTable(
     "kerashub",
     names={  # its attention layers have a separate axis of heads
-        "encoder_block_{i}/attention/query/kernel": TensorName(_ATTENTION + "query/kernel", "HAD"),
-        "encoder_block_{i}/attention/query/bias": TensorName(_ATTENTION + "query/bias", "AD"),
-        "encoder_block_{i}/attention/key/kernel": TensorName(_ATTENTION + "key/kernel", "HAD"),
-        "encoder_block_{i}/attention/key/bias": TensorName(_ATTENTION + "key/bias", "AD"),
-        "encoder_block_{i}/attention/value/kernel": TensorName(_ATTENTION + "value/kernel", "HAD"),
-        "encoder_block_{i}/attention/value/bias": TensorName(_ATTENTION + "value/bias", "AD"),
+        "encoder_block_{i}/attention/" + layer + part: TensorName(_ATTENTION + layer + part, dims)
+        for layer in ("query", "key", "value")
+        for part, dims in (("/kernel", "HAD"), ("/bias", "AD"))
+    }
+    | {
         "encoder_block_{i}/attention/output/kernel": TensorName(_ATTENTION + "attention_output/kernel", "ADH"),
-        "encoder_block_{i}/attention/output/bias": _ATTENTION + "attention_output/bias",
         "masked_lm_head/output_bias": "mlm_head/output_bias",
     },
     layers={
@@ -51,6 +49,7 @@ NAMES = NameTable(
         "embeddings/segment_embedding": "segment_embedding",
         "embeddings/position_embedding": "position_embedding",
         "embeddings/layer_norm": "embeddings_layer_norm",
+        "encoder_block_{i}/attention/output": _ATTENTION + "attention_output",
         "encoder_block_{i}/attention_layer_norm": "transformer_layer_{i}/self_attention_layer_norm",
         "encoder_block_{i}/feed_forward/intermediate": "transformer_layer_{i}/feedforward_intermediate_dense",
         "encoder_block_{i}/feed_forward/output": "transformer_layer_{i}/feedforward_output_dense",
@@ -71,24 +70,14 @@ NAMES = NameTable(
 )
 CONFIG_NAMES = ConfigNames(
     format="kerashub",
-    fields={
-        "vocabulary_size": "vocabulary_size",
-        "num_layers": "num_layers",
-        "hidden_dim": "hidden_dim",
-        "num_heads": "num_heads",
-        "intermediate_dim": "intermediate_dim",
-        "max_sequence_length": "max_sequence_length",
-        "num_segments": "num_segments",
-        "hidden_dropout": "dropout",
-        "attention_dropout": "dropout",
-    },
-    fixed={
-        "activation": "gelu_tanh",
-        "layer_norm_epsilon": 1e-12,
-        "causal": False,
-        "position_embedding": "learned",
-        "pooled_token": "first",
-    },
+    fields={name: name for name in SIZES} | {"hidden_dropout": "dropout", "attention_dropout": "dropout"},
+    fixed=dict(
+        activation="gelu_tanh",
+        layer_norm_epsilon=1e-12,
+        causal=False,
+        position_embedding="learned",
+        pooled_token="first",
+    ),
     fixed_reason="BertBackbone has no such argument, and means",
 )
 _PRESET_FILES = ("*.json", "*.weights.h5", "assets")
@@ -96,12 +85,8 @@ _TASKS = {"BertMaskedLM": "masked_lm", "BertTextClassifier": "classification"}
 # What KerasHub's masked-LM head computes, independently of the backbone (keras_hub 0.32, bert_masked_lm.py).
 _HEAD = {"head_activation": "gelu_erf", "head_layer_norm_epsilon": 1e-5}
 _MAX_WORD_LENGTH = 100  # bytes, of tensorflow-text's FastWordpieceTokenizer as KerasHub uses it
-_TOKENIZER_ARGUMENTS = {
-    "lowercase": "lowercase",
-    "strip_accents": "strip_accents",
-    "split_on_cjk": "split_on_cjk",
-    "special_tokens_in_strings": "special_tokens_in_text",
-}
+_TOKENIZER_ARGUMENTS = {name: name for name in ("lowercase", "strip_accents", "split_on_cjk")}  # KerasHub's → kbert's
+_TOKENIZER_ARGUMENTS |= {"special_tokens_in_strings": "special_tokens_in_text"}
 
 
 def from_keras_hub(
@@ -238,16 +223,10 @@ def _opened(preset: str, tokenizer):
         return backbone, tokenizer
     except Exception as error:  # without a network, the exception depends on the versions of several libraries
         reason = (str(error) or repr(error)).splitlines()[0]
-        message = (
-            f"from_keras_hub: KerasHub could not load a BERT from the preset {preset!r} "
-            f"({type(error).__name__}: {reason})."
-        )
-        if directory.is_dir():
-            raise ValueError(message) from error
-        raise FileNotFoundError(
-            f"{message} Without a network: save the preset where there is one "
-            "(keras_hub.models.BertBackbone.from_preset(…).save_to_preset(DIRECTORY), and the same of BertTokenizer), "
-            "and pass the directory."
+        raise (ValueError if directory.is_dir() else FileNotFoundError)(
+            f"from_keras_hub: KerasHub could not load a BERT from the preset {preset!r} ({type(error).__name__}: "
+            f"{reason}). Without a network, save the preset on a machine that has one (BertBackbone.from_preset(…)"
+            ".save_to_preset(DIRECTORY), and BertTokenizer's), and pass the directory"
         ) from error
 
 
@@ -332,11 +311,7 @@ def _their_tokenizer(settings: "ModelSettings", vocabulary: list[str]) -> "keras
             "KerasHub's tokenizer has no special tokens of one's own. Expected True or False as "
             f"`special_tokens_in_text`. Received: {wanted['special_tokens_in_text']}"
         )
-    strip = wanted["lowercase"] if wanted["strip_accents"] is None else wanted["strip_accents"]
-    return keras_hub.models.BertTokenizer(
-        vocabulary=list(vocabulary),
-        lowercase=wanted["lowercase"],
-        strip_accents=strip,
-        split_on_cjk=wanted["split_on_cjk"],
-        special_tokens_in_strings=wanted["special_tokens_in_text"],
-    )
+    arguments = {its: wanted[ours] for its, ours in _TOKENIZER_ARGUMENTS.items()}
+    if arguments["strip_accents"] is None:
+        arguments["strip_accents"] = wanted["lowercase"]
+    return keras_hub.models.BertTokenizer(vocabulary=list(vocabulary), **arguments)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import keras
 
+from kbert.errors import internal_errors
 from kbert.finetuning.example_sets import ExampleSets
 from kbert.pipelines.pipeline import Pipeline
 from kbert.tasks.task import Evaluation, Task
@@ -55,6 +56,7 @@ class DevScores(DevScoring):
             callbacks=callbacks,
         )
 
+    @internal_errors()
     def score_kept(self, pipeline: Pipeline, last: int) -> tuple[Pipeline, Evaluation, dict[str, Any]]:
         """Restores the weights that are kept, and scores them on all dev sets; the model has those of step `last`.
 

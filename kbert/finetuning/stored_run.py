@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from kbert.aliases import ModelSource
+from kbert.errors import internal_errors
 from kbert.files import read_json
 from kbert.finetuning.example_sets import ExampleSets
 from kbert.inspection.board.tensor_board import TensorBoard, run_board
@@ -101,6 +102,7 @@ def describe_run(
     }
 
 
+@internal_errors()
 def finish_run(
     run: RunDirectory,
     board: TensorBoard | None,

@@ -7,6 +7,7 @@ from typing import Any, Literal
 import kbert
 from kbert.cli import Command
 from kbert.commands.predicting import drop_none
+from kbert.errors import MissingPackage
 from kbert.options import Count, Natural, PathLike, Precision, checked
 
 
@@ -187,7 +188,7 @@ def playground(
         if error.name != "gradio":
             raise
         message = 'The playground needs gradio: pip install "gradio>=6.31,<7", which the extra `playground` installs'
-        raise ImportError(message, name="gradio") from error
+        raise MissingPackage(message, name="gradio") from error
     page = serve(named_models(models), host, port, share)
     print(f"The playground is at {page.share_url or page.local_url} until you press Ctrl-C.", flush=True)
     page.block_thread()

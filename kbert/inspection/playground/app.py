@@ -72,23 +72,26 @@ def serve(models: Mapping[str, Model], host: str, port: int, share: bool = False
         share: whether Gradio opens a public link.
 
     Raises:
-        OSError: the port is taken.
+        OSError: the port is taken, or there is no such address.
     """
     fonts = {"font": ["system-ui", "sans-serif"], "font_mono": ["ui-monospace", "monospace"]}  # none from elsewhere
     page = build(models)
-    page.launch(
-        server_name=host,
-        server_port=port or None,
-        share=share,
-        theme=gr.themes.Default(**fonts),
-        css=_STYLE.read_text(encoding="utf-8"),
-        ssr_mode=False,
-        quiet=True,
-        footer_links=[],
-        run_history=False,
-        enable_monitoring=False,
-        prevent_thread_lock=True,
-    )
+    try:
+        page.launch(
+            server_name=host,
+            server_port=port or None,
+            share=share,
+            theme=gr.themes.Default(**fonts),
+            css=_STYLE.read_text(encoding="utf-8"),
+            ssr_mode=False,
+            quiet=True,
+            footer_links=[],
+            run_history=False,
+            enable_monitoring=False,
+            prevent_thread_lock=True,
+        )
+    except OSError as error:
+        raise OSError(f"Port {port} of {host} cannot be opened. Choose another `port`.") from error
     return page
 
 

@@ -1,10 +1,14 @@
 """The models of a playground have names, and are loaded when they are first used."""
 
+import sys
+
 import pytest
 from helpers.stored_models import make_model
 from helpers.tiny_bert import tiny_tokenizer
 
 import kbert
+from kbert.commands.inspecting import playground
+from kbert.errors import MissingPackage
 from kbert.inspection.playground import models as module
 from kbert.inspection.playground.models import named_models
 
@@ -43,6 +47,13 @@ def test_a_model_of_packed_rows_takes_plain_ones(tmp_path):
     kbert.save_pretrained(packed, tmp_path / "packed", tokenizer=tiny_tokenizer())
     (model,) = named_models([tmp_path / "packed"]).values()
     assert model.model.encoder.num_parts is None and "part_ids" not in model.model.input
+
+
+def test_without_gradio_the_command_says_what_to_install(home, monkeypatch):
+    monkeypatch.setitem(sys.modules, "gradio", None)
+    monkeypatch.delitem(sys.modules, "kbert.inspection.playground.app", raising=False)
+    with pytest.raises(MissingPackage, match=r'pip install "gradio>=6.31,<7", which the extra `playground` installs'):
+        playground([str(home / "one")])
 
 
 @pytest.mark.parametrize(

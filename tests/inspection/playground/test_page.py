@@ -259,6 +259,14 @@ def test_a_wrong_or_large_input_is_a_sentence_in_the_page(page):
     page.wait(lambda: page.all("#masking_chips .chip"))
 
 
+def test_a_port_that_is_taken_is_named(models, address):
+    from kbert.inspection.playground.app import serve
+
+    port = int(address.rstrip("/").rpartition(":")[2])
+    with pytest.raises(OSError, match=f"Port {port} of 127.0.0.1 cannot be opened. Choose another `port`."):
+        serve(models, "127.0.0.1", port)
+
+
 def test_two_users_do_not_see_each_other(page, address):
     open_tab(page, "attention")
     page.one("#lines_left [data-n='1'] span").click()

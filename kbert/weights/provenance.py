@@ -1,4 +1,4 @@
-"""How the weights of a model in memory were made, as the directory that they were loaded from says."""
+"""How the weights of an in-memory model were made, noted when they were loaded or trained."""
 
 import dataclasses
 import pathlib
@@ -19,13 +19,13 @@ _METRICS = "metrics.json"
 
 @dataclasses.dataclass(frozen=True)
 class Provenance:
-    """The value of ``model.provenance``: what `kbert.load_pretrained` or a training noted. `fit` removes it.
+    """The value of ``model.provenance``, set by loading and training. `fit`, `set_weights` and `load_weights` clear it.
 
     Attributes:
-        made_by: for the card of an export: ``model``, the name of a run, directory or model on the hub;
-            ``weights_sha256`` and ``run`` as in kbert.json.
-        metrics: metrics.json of the run.
-        path: where the model is stored. None: nowhere.
+        made_by: What an export's card says: ``model``, the name of a run, directory or model on the hub, and
+            ``weights_sha256`` and ``run`` from kbert.json.
+        metrics: The run's metrics.json.
+        path: Where the model is stored. Defaults to nowhere.
     """
 
     made_by: dict[str, Any]

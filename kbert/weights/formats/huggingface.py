@@ -74,7 +74,7 @@ _REFUSED = {  # config field → (the values that kbert supports, why no other)
     "quantization_config": ((), "the weights are quantised; kbert reads float32, float16 and bfloat16"),
 }
 _BY_NAMES = "the config does not say which model it is; the names of the tensors are BERT's"
-_SUBTASKS = {"encoder": "similarity", "regression": "classification"}  # what tensors show → what kbert may know better
+_SUBTASKS = {"encoder": "similarity", "regression": "classification"}  # task by the tensors → task kbert may store
 STORAGE_DTYPES = ("float32", "float16", "bfloat16")
 TITLE = f"a Hugging Face directory ({CONFIG} or {OLD_CONFIG}, {WEIGHTS} or {PICKLE})"
 FILES = (CONFIG, WEIGHTS, *TOKENIZER_FILES, *EMBEDDING_FILES, README, KBERT_JSON)
@@ -94,9 +94,9 @@ def recognizes(path: pathlib.Path) -> bool:
 
 
 def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckpoint:
-    """The tensors decide the task or, if heads share a name, ``architectures`` in the config.
+    """Reads a directory; the tensors or, where heads share a name, ``architectures`` in the config decide the task.
 
-    The key ``kbert`` adds what transformers lacks, unless the tensors are another task's by now.
+    The key ``kbert`` is used for what transformers' fields cannot express, unless the model has another task by now.
     """
     directory = _directory_of(path)
     if _is_older(directory):
@@ -123,7 +123,10 @@ def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckp
             config = dataclasses.replace(
                 config, config=dataclasses.replace(config.config, position_embedding="learned")
             )
-            remarks = (*remarks, "the table of positions was trained since: they are no sines any more, but learned")
+            remarks = (
+                *remarks,
+                "the position table was trained after kbert saved it, so positions are learned instead of sinusoidal",
+            )
     pooling, more = read_pooling(directory)
     description = _description(task, config, tensors, names, pooling)
     if description.arguments.get("tied") and DECODER in names:
@@ -145,7 +148,7 @@ def read(path: pathlib.Path, vocabulary: PathLike | None = None) -> TensorCheckp
 
 
 def _are_sines(table: np.ndarray, config: BertConfig) -> bool:
-    """Whether a table has the values of `SinusoidalPositions`, but for the rounding of another machine."""
+    """Whether a table equals `SinusoidalPositions` up to rounding on another machine."""
     sines = _sines(config)
     return table.shape == sines.shape and np.allclose(table, sines, rtol=0, atol=1e-4 * config.initializer_stddev)
 
@@ -156,7 +159,7 @@ def _sines(config: BertConfig) -> np.ndarray:
 
 
 def _own_checkpoint(path, config: ModelConfig, tensors: TensorFile, tokenizer: StoredTokenizer) -> TensorCheckpoint:
-    """A model that transformers' BERT cannot compute, under kbert's names."""
+    """Reads a model that transformers' BERT cannot compute. Its tensors have kbert's variable paths as names."""
     return (_QuantizedCheckpoint if config.own.quantized_layers else TensorCheckpoint)(
         path=path,
         config_path=config.path,
@@ -173,7 +176,7 @@ def _own_checkpoint(path, config: ModelConfig, tensors: TensorFile, tokenizer: S
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _QuantizedCheckpoint(TensorCheckpoint):
-    """Quantised layers have variables that are in no name table. They can only be loaded as they are."""
+    """A quantized model, which can only be loaded as it is: its layers have variables that no name table lists."""
 
     def load_into(self, model: "BertModel") -> LoadReport:
         stored = self.tensors.tensors
@@ -197,7 +200,7 @@ def _is_older(directory: pathlib.Path) -> bool:
 
 
 def read_description(directory: pathlib.Path) -> dict[str, Any]:
-    """What a model directory without weights says: ``description, settings, vocabulary, lora_layers``."""
+    """Reads a model directory without weights: ``description, settings, vocabulary, lora_layers``."""
     config = read_model_config(directory / CONFIG)
     if config.own is None:
         raise ValueError(f"{config.path} lacks the key `{OWN}`, by which kbert describes a model without its weights")
@@ -309,7 +312,7 @@ def _classifier_task(config, rows, claimed, names):
 def _description(
     task: str, config: ModelConfig, tensors: TensorFile, names: dict[str, str], pooling: Mapping[str, Any]
 ) -> ModelDescription:
-    """The model: kbert's own description of it, with what transformers' fields and the tensors say by now."""
+    """The model as kbert described it, updated by transformers' fields and the tensors."""
     fields, own = config.fields, config.own
     known = ModelDescription.argument_names(task)
     is_own = own is not None and own.task == task
@@ -361,7 +364,7 @@ def write(
     made_by: Mapping[str, Any] | None = None,
     storage_dtype: str = "float32",
 ) -> None:
-    """`made_by` goes into kbert.json, `storage_dtype` is the type of the weights on disk."""
+    """Writes a directory. `made_by` goes into kbert.json; `storage_dtype` is the type of the weights on disk."""
     if storage_dtype not in STORAGE_DTYPES:
         raise ValueError(f"`storage_dtype` must be one of {STORAGE_DTYPES}. Received: {storage_dtype!r}")
     if storage_dtype != "float32" and quantized_layers(model):

@@ -1,4 +1,4 @@
-"""config.json of a model directory: transformers' fields for the model, and the key ``kbert`` for what they lack."""
+"""config.json of a model directory: transformers' fields, and the key ``kbert`` for what they cannot express."""
 
 import dataclasses
 import pathlib
@@ -13,7 +13,7 @@ from kbert.weights.description import ModelDescription
 from kbert.weights.formats.config_names import BERT_CONFIG_FIELDS, ConfigNames, entry
 
 CONFIG = "config.json"
-OWN = "kbert"  # the key, and the model_type of what transformers' BERT would compute differently
+OWN = "kbert"  # the key, and the model_type of models that transformers' BERT would compute differently
 CONFIG_NAMES = ConfigNames(
     format="huggingface",
     fields=BERT_CONFIG_FIELDS | {"layer_norm_epsilon": "layer_norm_eps", "causal": "is_decoder"},
@@ -53,7 +53,7 @@ _OPTIONAL_KEYS = {"storage_dtype", "quantized_layers", "lora_layers"}
 
 
 def transformers_class(description: ModelDescription) -> str | None:
-    """The class of transformers that computes the same as a model, or None if there is none."""
+    """The transformers class that computes the same outputs as a model, or None."""
     config, arguments = description.config, description.arguments
     head = [
         arguments.get(name) in (None, value)
@@ -83,7 +83,7 @@ def config_json(
 ) -> dict[str, Any]:
     """The content of config.json.
 
-    ``dtype`` is the type that transformers computes in, whatever the weights are stored in.
+    Its ``dtype`` is float32 whatever the storage type, because transformers 5 computes in that type.
     """
     config, arguments = description.config, description.arguments
     name = transformers_class(description)
@@ -120,9 +120,9 @@ def config_json(
 
 @dataclasses.dataclass(frozen=True)
 class ModelConfig:
-    """What a config.json says: its fields, the architecture, and the entries of the key ``kbert``, if it has one.
+    """A config.json: its fields, the architecture and, with a key ``kbert``, the model and settings that kbert saved.
 
-    `own` describes the model that kbert saved. Another program may have given it another head since.
+    Another program may have replaced the model's head since.
     """
 
     path: pathlib.Path
@@ -133,7 +133,7 @@ class ModelConfig:
     lora_layers: dict[str, list] = dataclasses.field(default_factory=dict)
 
     def labels(self, number: int) -> list[str] | None:
-        """The names in ``id2label``, of which there must be that many; None if there are none."""
+        """The `number` names in ``id2label``, or None if the config has none."""
         names = entry(self.fields, "id2label", dict, self.path)
         if not names:
             return None
@@ -149,7 +149,7 @@ class ModelConfig:
         return labels
 
     def with_labels(self, settings: ModelSettings, arguments: dict[str, Any]) -> ModelSettings:
-        """The settings with the labels of ``id2label``, and without thresholds that are not of these labels."""
+        """The settings with the labels in ``id2label``. Thresholds of other labels are dropped."""
         names = settings.task.option_names()
         number = arguments.get("num_labels")
         if number is None or "labels" not in names:
@@ -157,7 +157,7 @@ class ModelConfig:
         labels, known = self.labels(number), settings.task.labels
         default = default_labels(number)[1]
         if self.settings is not None and known is None and labels == default:
-            labels = None  # they had no names when they were saved
+            labels = None  # the model was saved without names for its labels
         stated = {"labels": labels}
         is_known = labels in ([list(known)] if known else [None, default])
         if "thresholds" in names and not (is_known and arguments.get("multi_label")):

@@ -1,4 +1,4 @@
-"""kbert.json: what is true of a model directory only until its weights change, so no other program keeps it."""
+"""kbert.json: hashes and provenance of a model directory, which hold only until its weights change."""
 
 import datetime
 import pathlib
@@ -15,7 +15,7 @@ _CHECKED = ("model.safetensors", "vocab.txt")  # config.json may be edited
 
 
 def write_kbert_json(directory: pathlib.Path, parameters: int, made_by: Mapping[str, Any] | None) -> None:
-    """Writes it, last, for the files in the directory."""
+    """Writes kbert.json with the hash of every file in the directory, so call it last."""
     files = sorted(file for file in directory.rglob("*") if file.is_file())
     content = {
         "versions": {"python": platform.python_version(), **versions()},
@@ -28,7 +28,7 @@ def write_kbert_json(directory: pathlib.Path, parameters: int, made_by: Mapping[
 
 
 def read_kbert_json(directory: PathLike) -> dict[str, Any]:
-    """Its content, which is {} where there is none."""
+    """The content of kbert.json, or {} if the directory has none."""
     path = pathlib.Path(directory) / KBERT_JSON
     if not path.is_file():
         return {}
@@ -40,7 +40,7 @@ def read_kbert_json(directory: PathLike) -> dict[str, Any]:
 
 
 def check_hashes(directory: pathlib.Path) -> None:
-    """Raises ValueError unless weights and vocabulary are the files that were saved."""
+    """Raises ValueError unless kbert.json lists the weights and the vocabulary with their present hashes."""
     for name, expected in read_kbert_json(directory).get("sha256", {}).items():
         path = directory / name
         if name in _CHECKED and (not path.is_file() or sha256(path) != expected):

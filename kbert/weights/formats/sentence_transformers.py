@@ -20,7 +20,7 @@ _FLAGS = {"mean": "mean_tokens", "max": "max_tokens", "cls": "cls_token"}  # kbe
 
 
 def read_length(directory: pathlib.Path) -> int | None:
-    """The sequence length of a model of sentence-transformers (version 6 keeps it with the tokenizer), or None."""
+    """A sentence-transformers model's sequence length (version 6 stores it with the tokenizer), or None."""
     path, tokenizer = directory / _TRANSFORMER, directory / TOKENIZER_CONFIG
     if not path.is_file():
         return None
@@ -31,7 +31,7 @@ def read_length(directory: pathlib.Path) -> int | None:
 
 
 def read_pooling(directory: pathlib.Path) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """({"pooling", "normalize"}, lines for the report), if the directory is of sentence-transformers."""
+    """A sentence-transformers model's ``pooling`` and ``normalize``, and lines for the report; else ({}, ())."""
     path, prompts = directory / _POOLING / "config.json", directory / _PROMPTS
     if not path.is_file():
         return {}, ()
@@ -65,7 +65,7 @@ def read_pooling(directory: pathlib.Path) -> tuple[dict[str, Any], tuple[str, ..
 
 
 def embeds(description: ModelDescription, settings: ModelSettings) -> dict[str, Any] | None:
-    """The ``pooling`` and ``normalize`` of a model of embeddings that sentence-transformers can compute, or None."""
+    """``pooling`` and ``normalize`` of an embedding model that sentence-transformers can compute, or None."""
     fields = description.arguments if description.task == "similarity" else settings.task.options()
     if description.task not in ("encoder", "similarity") or fields["pooling"] not in _FLAGS:
         return None
@@ -75,7 +75,7 @@ def embeds(description: ModelDescription, settings: ModelSettings) -> dict[str, 
 def write_sentence_transformers(
     directory: pathlib.Path, description: ModelDescription, settings: ModelSettings
 ) -> None:
-    """Writes the files of a model of embeddings; of another model none."""
+    """Writes the files of an embedding model, and nothing for other models."""
     own = embeds(description, settings)
     if own is None:
         return

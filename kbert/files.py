@@ -15,8 +15,8 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from kbert.aliases import PathLike
 from kbert.checks import check_bool
-from kbert.options import PathLike
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 
 import filelock
 
+from kbert.aliases import PathLike
 from kbert.files import explain_full_disk
-from kbert.options import PathLike
 
 LOCK = ".lock"
 _LOGGER = logging.getLogger("kbert")

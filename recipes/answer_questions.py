@@ -13,9 +13,10 @@ import pathlib
 import keras
 
 import kbert
+from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, PathLike, Peak
+from kbert.options import Count, Natural, Peak
 from kbert.preprocessing import SpanPreprocessor
 from kbert.tasks.span.evaluation import span_windows
 from kbert.tasks.training_data import training_dataset, window_rows

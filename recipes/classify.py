@@ -11,9 +11,10 @@ import pathlib
 import keras
 
 import kbert
+from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, PathLike, Peak
+from kbert.options import Count, Natural, Peak
 from kbert.preprocessing import TextPreprocessor
 from kbert.tasks.training_data import example_rows, training_dataset
 from kbert.training import ExactResume

@@ -16,9 +16,10 @@ import pathlib
 import numpy as np
 
 import kbert
+from kbert.aliases import PathLike
 from kbert.checks import check_directory
 from kbert.cli import Command, run_command
-from kbert.options import Count, Distillation, Fraction, Natural, PathLike, Peak, Positive
+from kbert.options import Count, Distillation, Fraction, Natural, Peak, Positive
 from kbert.weights.source import open_checkpoint
 
 

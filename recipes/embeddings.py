@@ -16,11 +16,12 @@ from typing import Literal
 import keras
 
 import kbert
+from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.corpus import find_files, read_documents
 from kbert.corpus.corpus_files import open_texts
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, FractionBelowOne, Natural, PathLike, Peak, Positive
+from kbert.options import Count, FractionBelowOne, Natural, Peak, Positive
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 from kbert.training import ExactResume
 

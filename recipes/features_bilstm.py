@@ -18,9 +18,10 @@ import numpy as np
 import tensorflow as tf
 
 import kbert
+from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import ClassificationLoss
-from kbert.options import Count, Natural, PathLike, Peak
+from kbert.options import Count, Natural, Peak
 from kbert.preprocessing import TaggingPreprocessor
 from kbert.training import ExactResume
 

@@ -12,9 +12,10 @@ import pathlib
 import keras
 
 import kbert
+from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, PathLike, Peak
+from kbert.options import Count, Natural, Peak
 from kbert.preprocessing import TaggingPreprocessor
 from kbert.tasks.tagging.evaluation import TaggedWindows, tagged_rows
 from kbert.tasks.training_data import training_dataset

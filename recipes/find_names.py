@@ -11,9 +11,10 @@ import pathlib
 import re
 from collections import Counter
 
+from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.corpus import read_documents
-from kbert.options import Count, PathLike
+from kbert.options import Count
 
 WORD = re.compile(r"[^\W\d_]+(?:['’.-][^\W\d_]+)*\.?|\d+|\S")
 LINKS = {"of", "the", "de", "la", "von", "van", "der"}  # may stand inside a name, but not at its ends

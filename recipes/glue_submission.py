@@ -14,8 +14,9 @@ import zipfile
 import numpy as np
 
 import kbert
+from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
-from kbert.options import Count, PathLike
+from kbert.options import Count
 
 FILES = {  # file of the submission → task, and where downloads have its texts
     "CoLA": ("CoLA", ["CoLA/test.tsv"]),

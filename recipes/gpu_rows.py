@@ -9,11 +9,12 @@ import pathlib
 
 import numpy as np
 
+from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.corpus.records import Records
 from kbert.corpus.records_manifest import MANIFEST, VOCABULARY
 from kbert.files import sha256, write_json
-from kbert.options import Count, Natural, PathLike
+from kbert.options import Count, Natural
 from kbert.pretraining.pairs import max_pair_tokens, sentence_pairs
 
 

@@ -13,11 +13,12 @@ import pathlib
 import keras
 
 import kbert
+from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.config import default_max_predictions
 from kbert.corpus import Records
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, PathLike, Peak
+from kbert.options import Count, Natural, Peak
 from kbert.pretraining import pretraining_dataset
 from kbert.pretraining.run.pretrain import SIZES
 from kbert.training import ExactResume, choose_hardware

@@ -16,8 +16,9 @@ import pathlib
 import time
 from typing import Literal
 
+from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
-from kbert.options import Count, Fraction, Natural, PathLike
+from kbert.options import Count, Fraction, Natural
 
 
 def pretrain_on_gpu(

@@ -8,9 +8,10 @@ One text a line; a text longer than a row becomes windows. Masks are made inside
 import pathlib
 
 import kbert
+from kbert.aliases import PathLike
 from kbert.checks import check_directory
 from kbert.cli import Command, run_command
-from kbert.options import Count, PathLike
+from kbert.options import Count
 
 
 def pretrain(

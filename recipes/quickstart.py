@@ -17,10 +17,11 @@ import sys
 import time
 
 import kbert
+from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.corpus.installed_prose import installed_documents
 from kbert.files import write_json
-from kbert.options import Count, PathLike
+from kbert.options import Count
 from kbert.text.learn_vocabulary import learn_vocabulary
 from kbert.text.vocabulary import write_vocabulary
 

@@ -14,8 +14,9 @@ import pathlib
 import re
 from collections.abc import Iterable, Iterator
 
+from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
-from kbert.options import Count, PathLike
+from kbert.options import Count
 
 DOCUMENTS = (("EntityPages", "wikipedia"), ("SearchResults", "web"))  # list in the JSON, folder of its files
 

@@ -14,9 +14,10 @@ import numpy as np
 import tensorflow as tf
 
 import kbert
+from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, PathLike, Peak
+from kbert.options import Count, Natural, Peak
 from kbert.preprocessing import TextPreprocessor
 from kbert.training import ExactResume
 

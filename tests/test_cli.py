@@ -10,9 +10,10 @@ import pytest
 from helpers.run_python import assert_imports_none
 from helpers.wrong_values import wrong_inputs
 
+from kbert.aliases import PathLike
 from kbert.cli import Command, execute, make_parser, parse_call
 from kbert.errors import UserError, internal_errors
-from kbert.options import NOT_RECORDED, Count, Machine, NonzeroFraction, Options, PathLike, Peak, read_config
+from kbert.options import NOT_RECORDED, Count, Machine, NonzeroFraction, Options, Peak, read_config
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

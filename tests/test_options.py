@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from helpers.wrong_values import wrong_values
 
+from kbert.aliases import PathLike
 from kbert.options import (
     NOT_RECORDED,
     Count,
@@ -16,7 +17,6 @@ from kbert.options import (
     NonzeroFraction,
     Optimization,
     Options,
-    PathLike,
     Peak,
     checked,
     grouped,

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import kbert
+from kbert.aliases import PathLike
 from kbert.cli import Command
 from kbert.commands.predicting import drop_none
 from kbert.errors import MissingPackage
-from kbert.options import Count, Natural, PathLike, Precision, checked
+from kbert.options import Count, Natural, Precision, checked
 
 
 @checked

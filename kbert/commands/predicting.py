@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal
 
 import kbert
+from kbert.aliases import PathLike
 from kbert.checks import check_output_file
 from kbert.cli import Command
 from kbert.commands.finetuning import report_scores, task_classes
 from kbert.finetuning.evaluate import evaluate, not_as_stored
-from kbert.options import NOT_RECORDED, Count, PathLike, Precision, checked, record
+from kbert.options import NOT_RECORDED, Count, Precision, checked, record
 
 
 def drop_none(**options) -> dict[str, Any]:

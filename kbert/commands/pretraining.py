@@ -7,9 +7,10 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
+from kbert.aliases import PathLike
 from kbert.checks import check_output_file
 from kbert.cli import Command
-from kbert.options import CorpusFormat, Count, PathLike, checked, record
+from kbert.options import CorpusFormat, Count, checked, record
 from kbert.pretraining.run.evaluate_pretraining import evaluate_pretraining
 from kbert.pretraining.run.prepare import prepare_records, write_batches
 from kbert.pretraining.run.pretrain import PretrainingRun, pretrain

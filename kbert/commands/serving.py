@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 import kbert
+from kbert.aliases import PathLike
 from kbert.cli import Command
 from kbert.commands.predicting import drop_none
 from kbert.finetuning.evaluate import not_as_stored
-from kbert.options import NOT_RECORDED, Count, PathLike, Positive, checked, record
+from kbert.options import NOT_RECORDED, Count, Positive, checked, record
 from kbert.serving.limits import MAX_REQUEST_BYTES, MAX_REQUEST_TOKENS
 
 

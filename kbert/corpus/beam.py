@@ -16,9 +16,9 @@ import uuid
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from typing import Any, BinaryIO
 
+from kbert.aliases import PathLike
 from kbert.errors import SetupError
 from kbert.files import atomic_file
-from kbert.options import PathLike
 
 _LOGGER = logging.getLogger("kbert")
 _ERROR = "error"  # prefix of the files in which workers report errors of the user's input

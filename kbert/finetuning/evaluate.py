@@ -7,17 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from kbert.options import (
-    NOT_RECORDED,
-    Count,
-    PathLike,
-    Precision,
-    Strategy,
-    checked,
-    fixed_by_model,
-    record,
-    to_json,
-)
+from kbert.aliases import ExampleData, ModelSource, PathLike
+from kbert.options import NOT_RECORDED, Count, Precision, Strategy, checked, fixed_by_model, record, to_json
 
 if TYPE_CHECKING:
     from kbert.pipelines.pipeline import Pipeline
@@ -29,9 +20,9 @@ _LOGGER = logging.getLogger("kbert")
 
 @checked
 def evaluate(
-    pipeline: list[PathLike] | PathLike | Any,
+    pipeline: ModelSource | list[ModelSource],
     task: "Task | Mapping[str, Any] | None" = None,
-    examples: PathLike | Any = None,
+    examples: ExampleData | None = None,
     batch_size: Count = 32,
     *,
     window_pooling: Literal["stored", "mean", "max", "off"] = "stored",

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
+from kbert.aliases import PathLike
 from kbert.files import atomic_file
 from kbert.locks import locked_output
-from kbert.options import PathLike
 from kbert.preprocessing.buckets import limit_batch_size, padding_for, trim_padding
 from kbert.tasks.tagging.evaluation import INPUTS
 from kbert.training.callbacks import PredictionProgress

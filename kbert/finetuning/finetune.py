@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from kbert.aliases import ExampleData, ModelSource
+from kbert.aliases import ExampleData, ModelSource, PathLike
 from kbert.options import (
     NOT_RECORDED,
     Count,
@@ -15,7 +15,6 @@ from kbert.options import (
     Machine,
     Natural,
     Optimization,
-    PathLike,
     Peak,
     Positive,
     Precision,

@@ -9,7 +9,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kbert.aliases import ExampleData
+from kbert.aliases import ExampleData, PathLike
 from kbert.checks import check_directory
 from kbert.files import write_directory, write_json
 from kbert.finetuning.finetune import finetune
@@ -19,7 +19,6 @@ from kbert.options import (
     Machine,
     Natural,
     Optimization,
-    PathLike,
     Peak,
     Positive,
     Precision,

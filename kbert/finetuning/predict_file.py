@@ -13,11 +13,11 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kbert.aliases import PathLike
 from kbert.checks import check_bool, check_path, check_positive
 from kbert.files import atomic_file, check_file, explain_full_disk, sha256
 from kbert.finetuning.prediction_rows import ColumnNames, rows_to_answer
 from kbert.locks import locked_output, unlock_directory
-from kbert.options import PathLike
 from kbert.pipelines.text_columns import TextColumns
 from kbert.training.callbacks import PredictionProgress
 from kbert.training.run_directory import open_run

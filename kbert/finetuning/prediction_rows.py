@@ -9,8 +9,8 @@ import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kbert.aliases import PathLike
 from kbert.checks import check_path, warn_of_empty_texts
-from kbert.options import PathLike
 from kbert.pipelines.pipeline import check_columns_taken
 from kbert.pipelines.registry import task_class
 from kbert.pipelines.text_columns import TextColumns, names_of

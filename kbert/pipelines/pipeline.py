@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from kbert.aliases import PathLike
 from kbert.answers.answers import Answers
 from kbert.checks import check_positive
 from kbert.errors import SetupError
@@ -31,7 +32,6 @@ from kbert.models.check_targets import check_targets
 from kbert.models.copies import in_precision
 from kbert.models.lora import lora_layers, merged
 from kbert.models.write_saved_model import write_saved_model
-from kbert.options import PathLike
 from kbert.pipelines.registry import task_class
 from kbert.pipelines.run_in_length_buckets import answer_batch
 from kbert.pipelines.targets import check_rows, class_weight_ids, label_ids, split_texts, values_of_windows

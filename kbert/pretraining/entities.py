@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import tensorflow as tf
 
-from kbert.options import PathLike
+from kbert.aliases import PathLike
 
 if TYPE_CHECKING:
     from kbert.text.tokenizer import BertTokenizer

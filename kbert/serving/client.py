@@ -15,9 +15,9 @@ import urllib.parse
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kbert.aliases import PathLike
 from kbert.checks import check_numbers, check_positive, is_missing
 from kbert.files import parse_json
-from kbert.options import PathLike
 from kbert.serving.rest_transport import RestTransport, ServingError, request_json, unexpected
 from kbert.serving.saved_model_file import check_version
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import requests
 
+from kbert.aliases import PathLike
 from kbert.files import parse_json
-from kbert.options import PathLike
 
 MAX_MESSAGE = 256 * 2**20  # bytes of the largest answer that is read
 NO_SERVER = "Is TensorFlow Serving running there (docs/serving.md)? Without a server, kbert predict answers."

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
+from kbert.aliases import PathLike
 from kbert.checks import is_missing, shown
 from kbert.files import read_json
 from kbert.inspection.markdown import escape, percent
-from kbert.options import PathLike
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import table_of
 from kbert.tasks.metrics import accuracy

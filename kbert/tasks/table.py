@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from kbert.aliases import PathLike
 from kbert.checks import check_path, is_missing, shown, warn_of_empty_texts
 from kbert.errors import MissingPackage
 from kbert.files import check_file, parse_json
-from kbert.options import PathLike
 from kbert.tasks.stored_texts import store_columns
 
 JSON_LINES = (".jsonl", ".ndjson")

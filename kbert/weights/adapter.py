@@ -8,11 +8,11 @@ from typing import Any
 import keras
 import numpy as np
 
+from kbert.aliases import PathLike
 from kbert.checks import check_path
 from kbert.files import check_directory_is_free, read_json, write_directory, write_json
 from kbert.models.bert_model import BertModel
 from kbert.models.lora import add_lora, dense_layers, freeze_encoder, lora_layers
-from kbert.options import PathLike
 from kbert.pipelines.registry import task_class
 from kbert.weights.files.safetensors_file import SafetensorsFile, write_safetensors
 from kbert.weights.formats.huggingface_weights import NAMES

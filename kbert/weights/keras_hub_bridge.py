@@ -9,10 +9,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from kbert.aliases import PathLike
 from kbert.errors import MissingPackage
 from kbert.files import check_directory_is_free, read_json, write_directory
 from kbert.models.lora import merged
-from kbert.options import PathLike
 from kbert.weights.description import default_settings
 from kbert.weights.files.tensor_file import TensorInfo
 from kbert.weights.formats.checkpoint import NO_VOCABULARY, TensorCheckpoint, described

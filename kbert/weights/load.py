@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from keras import ops
 
+from kbert.aliases import PathLike
 from kbert.checks import check_labels, check_path
 from kbert.config import BertConfig
-from kbert.options import PathLike
 from kbert.pipelines.registry import task_class, task_names
 from kbert.pipelines.settings import DEFAULT_SEQUENCE_LENGTH, ModelSettings, default_labels
 from kbert.text.tokenizer import BertTokenizer

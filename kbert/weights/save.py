@@ -3,11 +3,11 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
+from kbert.aliases import PathLike
 from kbert.checks import check_directory
 from kbert.files import check_directory_is_free, check_json, write_directory
 from kbert.models.bert_model import BertModel
 from kbert.models.lora import merged
-from kbert.options import PathLike
 from kbert.pipelines.settings import ModelSettings
 from kbert.text.tokenizer import BertTokenizer, check_tokenizer
 from kbert.weights.description import (

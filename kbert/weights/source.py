@@ -8,9 +8,9 @@ import pathlib
 import re
 from typing import TYPE_CHECKING, Any
 
+from kbert.aliases import PathLike
 from kbert.errors import MissingPackage
 from kbert.files import read_json, similar_names
-from kbert.options import PathLike
 from kbert.weights.formats.registry import FORMATS, get_format, recognize_format
 from kbert.weights.step_paths import find_step_checkpoint, is_step_checkpoint
 

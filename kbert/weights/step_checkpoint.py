@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from kbert.aliases import PathLike
 from kbert.files import flush, read_json, remove_partial, write_directory
 from kbert.models.lora import add_lora, lora_layers, merge_lora
-from kbert.options import PathLike
 from kbert.weights.description import ModelDescription
 from kbert.weights.formats.checkpoint import Checkpoint
 from kbert.weights.formats.huggingface import read_description, write_description_files

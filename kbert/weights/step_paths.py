@@ -3,7 +3,7 @@
 import pathlib
 import re
 
-from kbert.options import PathLike
+from kbert.aliases import PathLike
 
 CHECKPOINTS = "checkpoints"  # the folder of a run's checkpoints
 DESCRIPTION = "description"  # beside them: describes the model they are of

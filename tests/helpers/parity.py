@@ -10,8 +10,8 @@ import numpy as np
 from keras import ops
 
 from helpers.reference_outputs import REFERENCE_OUTPUTS
+from kbert.aliases import PathLike
 from kbert.models.bert_model import BertModel
-from kbert.options import PathLike
 from kbert.weights.formats.registry import recognize_format
 from kbert.weights.source import is_preset
 

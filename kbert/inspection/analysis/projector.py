@@ -14,9 +14,9 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kbert.aliases import PathLike
 from kbert.files import atomic_file
 from kbert.inspection.analysis.labelled_data import LabelledData
-from kbert.options import PathLike
 
 if TYPE_CHECKING:
     from kbert.models.encoder import BertEncoder

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kbert.aliases import PathLike
 from kbert.files import check_directory_is_free, to_json, write_directory
 from kbert.inspection.analysis.attention_heads import STATISTICS
 from kbert.inspection.analysis.attributions import TokenAttributions
@@ -21,7 +22,6 @@ from kbert.inspection.analysis.states import TextStates
 from kbert.inspection.board.event_file import INSPECTION, EventFile
 from kbert.inspection.board.summaries import image, png_file
 from kbert.inspection.charts import attention_picture, attribution_picture, heat_map, layer_chart
-from kbert.options import PathLike
 
 DRAWN_TEXTS = 2  # a base model's pictures of attention take 160 MB for each text
 DRAWN_ATTRIBUTIONS = 16  # pictures of up to 4 MB each, which are in memory together

@@ -7,8 +7,8 @@ import sys
 import time
 from collections.abc import Iterable
 
+from kbert.aliases import PathLike
 from kbert.files import explain_full_disk
-from kbert.options import PathLike
 
 _PREFIX = "events.out.tfevents"
 INSPECTION = "inspection"  # the run of `kbert.inspect`

@@ -8,6 +8,7 @@ from typing import Any
 
 import keras
 
+from kbert.aliases import PathLike
 from kbert.checks import check_bool, check_directory
 from kbert.inspection.board.event_file import EventFile, event_files
 from kbert.inspection.board.samples import AttentionEntropy, Sampler, layer_norms, weight_samples
@@ -15,7 +16,6 @@ from kbert.inspection.board.scalar_tags import DESCRIPTIONS, scalar_tag
 from kbert.inspection.board.summaries import custom_scalars, histogram, scalar, session_end, session_start
 from kbert.keras_compat import base_optimizer, strategy_scope
 from kbert.models.bert_model import BertModel
-from kbert.options import PathLike
 from kbert.training.flops import device_peak, peak_accelerator_memory_bytes, peak_memory_bytes
 from kbert.training.logs import complete_logs, is_chief, updates_done
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import keras
 
+from kbert.aliases import PathLike
 from kbert.checks import check_directory, check_positive
 from kbert.inspection.board.event_file import EventFile
-from kbert.options import PathLike
 from kbert.training.dev_scoring import DevScoring
 from kbert.training.logs import is_chief, updates_done
 

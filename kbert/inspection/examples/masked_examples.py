@@ -10,12 +10,12 @@ import keras
 import numpy as np
 from numpy.typing import ArrayLike
 
+from kbert.aliases import PathLike
 from kbert.checks import check_directory, check_positive
 from kbert.inspection.board.event_file import EventFile
 from kbert.inspection.markdown import escape, markdown_table, percent
 from kbert.inspection.view import View
 from kbert.inspection.views.masking import masked_tokens, softmax
-from kbert.options import PathLike
 from kbert.training.logs import is_chief, updates_done
 
 _NAMES = ("IsNext", "NotNext")

@@ -7,8 +7,8 @@ import pathlib
 import statistics
 from collections.abc import Mapping, Sequence
 
+from kbert.aliases import PathLike
 from kbert.checks import check_path
-from kbert.options import PathLike
 from kbert.tasks.labelled_text import LabelledText, from_table
 from kbert.tasks.table import read_table
 from kbert.tasks.text_task import Classification, Regression

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Literal
 import numpy as np
 import tensorflow as tf
 
+from kbert.aliases import PathLike
 from kbert.answers.spans import SpanAnswers
 from kbert.files import write_json
 from kbert.inspection.markdown import escape, mark_spans, markdown_table, percent
 from kbert.inspection.view import View
-from kbert.options import PathLike
 from kbert.pipelines.pipeline import Pipeline
 from kbert.tasks.scores import check_scores, predict_answers
 from kbert.tasks.span.metrics import null_threshold, raw_scores, squad_scores

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from kbert.aliases import PathLike
 from kbert.checks import shown
 from kbert.files import read_json
-from kbert.options import PathLike
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import column_names, table_of
 from kbert.tasks.table import Table, check_characters, check_texts, whole_number

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import tensorflow as tf
 
+from kbert.aliases import PathLike
 from kbert.answers.words import TagAnswers, prefix_and_type
 from kbert.files import atomic_file
 from kbert.inspection.markdown import escape, mark_entities, markdown_table, percent
 from kbert.inspection.view import View
-from kbert.options import PathLike
 from kbert.tasks.scores import check_scores, cross_entropies, predict_windows
 from kbert.tasks.tagging.readers import DOCUMENT_START, TaggedText
 from kbert.tasks.tagging.tag_scheme import entity_chunks, entity_scores, tag_scores

@@ -10,8 +10,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from kbert.aliases import PathLike
 from kbert.checks import shown
-from kbert.options import PathLike
 from kbert.tasks.examples import Examples
 from kbert.tasks.in_memory import column_names, table_of
 from kbert.tasks.table import TABLES, Table, place, read_lines, read_table, whole_number

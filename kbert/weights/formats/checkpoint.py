@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kbert.aliases import PathLike
 from kbert.config import BertConfig
 from kbert.files import read_json
-from kbert.options import PathLike
 from kbert.pipelines.settings import ModelSettings
 from kbert.weights.description import ModelDescription, check_settings
 from kbert.weights.files.tensor_file import TensorFile

@@ -4,8 +4,8 @@ import dataclasses
 import reprlib
 from typing import Any
 
+from kbert.aliases import PathLike
 from kbert.config import BertConfig
-from kbert.options import PathLike
 
 BERT_CONFIG_FIELDS = {  # of Google's bert_config.json, whose words Hugging Face kept
     "vocabulary_size": "vocab_size",

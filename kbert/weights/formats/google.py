@@ -9,8 +9,8 @@ Shapes: H hidden.
 import pathlib
 from typing import TYPE_CHECKING
 
+from kbert.aliases import PathLike
 from kbert.files import read_json, write_json
-from kbert.options import PathLike
 from kbert.text.vocabulary import read_vocabulary, write_vocabulary
 from kbert.weights.description import default_settings
 from kbert.weights.files.tf_checkpoint_file import TFCheckpointFile

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from keras import ops
 
+from kbert.aliases import PathLike
 from kbert.config import BertConfig
 from kbert.files import write_json
 from kbert.layers.sinusoidal_positions import SinusoidalPositions
 from kbert.models.quantized_layers import quantized_layers
-from kbert.options import PathLike
 from kbert.pipelines.settings import ModelSettings
 from kbert.text.vocabulary import SPECIAL_TOKENS
 from kbert.weights.description import ModelDescription, check_settings, default_settings

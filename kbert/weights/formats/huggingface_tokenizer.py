@@ -6,8 +6,8 @@ import reprlib
 from collections.abc import Mapping
 from typing import Any
 
+from kbert.aliases import PathLike
 from kbert.files import read_json, write_json
-from kbert.options import PathLike
 from kbert.text.vocabulary import SPECIAL_TOKENS, check_vocabulary, read_vocabulary, write_vocabulary
 from kbert.weights.formats.checkpoint import NO_VOCABULARY, StoredTokenizer, case_remark, looks_cased
 from kbert.weights.formats.config_names import entry

@@ -6,8 +6,8 @@ import platform
 from collections.abc import Mapping
 from typing import Any
 
+from kbert.aliases import PathLike
 from kbert.files import read_json, sha256, write_json
-from kbert.options import PathLike
 from kbert.versions import versions
 
 KBERT_JSON = "kbert.json"

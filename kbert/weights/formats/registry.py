@@ -16,7 +16,7 @@ import importlib
 import pathlib
 import types
 
-from kbert.options import PathLike
+from kbert.aliases import PathLike
 
 FORMATS = {  # name → module, in the order in which they are tried on a path
     "huggingface": "kbert.weights.formats.huggingface",  # before Google's, whose config is often copied along

@@ -15,7 +15,6 @@ import contextlib
 import dataclasses
 import difflib
 import functools
-import glob
 import inspect
 import json
 import logging
@@ -53,9 +52,6 @@ class Command:
         partial_task: whether the verb takes, instead of a task object, the fields that are given, as a dict; those that
             a trained model has fixed are no flags.
         resumes: whether the same command resumes a killed run, if it has an ``output``.
-        reads: of a verb that keeps nothing but checkpoints (`kbert.training.ExactResume`): the parameters that name the
-            files it learns from; ``source`` is a model. The command opens ``output`` by the rule that all runs share:
-            with other values of its parameters, or other files, it does not go on.
         presets: directory of configuration files that ``--config`` takes by their names, without ``.yaml``.
         epilog: examples, for the help.
         about: what the help says instead of the verb's docstring.
@@ -69,7 +65,6 @@ class Command:
     tasks: Callable[[], Mapping[str, Callable]] | None = None
     partial_task: bool = False
     resumes: bool = False
-    reads: tuple[str, ...] = ()
     presets: pathlib.Path | None = None
     epilog: str = ""
     about: str = ""
@@ -397,35 +392,6 @@ def _all_values(command: Command, values: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
-def _run_of(command: Command, values: Mapping[str, Any], prog: str) -> contextlib.AbstractContextManager:
-    """The context of a call, in which the output of a command that `reads` is open."""
-    if not command.reads:
-        return contextlib.nullcontext()
-    from kbert.training.hardware import choose_hardware
-    from kbert.training.run_directory import recipe_run
-
-    settings = _all_values(command, values)
-    output = settings.pop("output")
-    hardware = choose_hardware(settings["strategy"]) if "strategy" in settings else None
-    inputs = {name: _files_of(name, values[name]) for name in command.reads}
-    return recipe_run(output, settings, hardware, inputs=inputs, recipe=prog)
-
-
-def _files_of(name: str, value: str | os.PathLike) -> Any:
-    """What a parameter names, for `identify_inputs`."""
-    from kbert.corpus.corpus_files import find_files
-    from kbert.files import similar_names
-    from kbert.weights.source import local_source
-
-    if name == "source":
-        return local_source(value) or value
-    if os.path.exists(value):
-        return value
-    if glob.has_magic(os.fspath(value)):
-        return find_files(value, are_texts=False)
-    raise FileNotFoundError(f"Expected a file. Received: {str(value)!r}, which does not exist{similar_names(value)}")
-
-
 def execute(command: Command, argv: Sequence[str], prog: str, call: dict[str, Any] | None = None) -> Any:
     """Calls the verb that the words of a command line mean, and prints its report; returns its result.
 
@@ -437,8 +403,7 @@ def execute(command: Command, argv: Sequence[str], prog: str, call: dict[str, An
             call |= values
         if command.resumes and values.get("output") is None and not values.get("dry_run"):
             _LOGGER.warning("no --output: no checkpoint and no model will be stored")
-        with _run_of(command, values, prog):
-            result = command.verb(**values)
+        result = command.verb(**values)
     if command.report is not None:
         command.report(result)
     if command.as_json is not None and words.json:

@@ -16,7 +16,7 @@ import kbert
 from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, Peak
+from kbert.options import Count, Natural, Peak, record
 from kbert.preprocessing import SpanPreprocessor
 from kbert.tasks.span.evaluation import span_windows
 from kbert.tasks.training_data import training_dataset, window_rows
@@ -51,6 +51,8 @@ def answer_questions(
         learning_rate: the peak.
         seed: determines the new layer, dropout and the order of the windows.
     """
+    settings = record(answer_questions, locals())
+    files = {"train": train, "dev": dev, "source": source}
     output = pathlib.Path(output)
     keras.utils.set_random_seed(seed)
 
@@ -71,7 +73,7 @@ def answer_questions(
     steps = epochs * steps_per_epoch
     model.compile(kbert.AdamW(WarmupLinearDecay(learning_rate, steps // 10, steps), weight_decay=0.01))
 
-    resume = ExactResume(output, model, steps_per_epoch)
+    resume = ExactResume(output, model, steps_per_epoch, settings=settings, inputs=files)
     model.fit(
         training_dataset(window_rows(windows, positions), batch_size=batch_size, seed=seed, start_step=resume.step),
         steps_per_epoch=steps_per_epoch,
@@ -98,7 +100,7 @@ def answer_questions(
     return scores
 
 
-COMMAND = Command(verb=answer_questions, resumes=True, reads=("train", "dev", "source"), about=__doc__)
+COMMAND = Command(verb=answer_questions, resumes=True, about=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -14,7 +14,7 @@ import kbert
 from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, Peak
+from kbert.options import Count, Natural, Peak, record
 from kbert.preprocessing import TextPreprocessor
 from kbert.tasks.training_data import example_rows, training_dataset
 from kbert.training import ExactResume
@@ -46,6 +46,8 @@ def classify(
         learning_rate: the peak.
         seed: determines the new layer, dropout and the order of the texts.
     """
+    settings = record(classify, locals())
+    files = {"table": table, "source": source}
     output = pathlib.Path(output)
     keras.utils.set_random_seed(seed)
 
@@ -63,7 +65,7 @@ def classify(
 
     # From strings to batches, in the graph: WordPiece, [CLS] … [SEP], padding.
     preprocessor = TextPreprocessor(encoder.pretrained.tokenizer, sequence_length)
-    resume = ExactResume(output, model, steps_per_epoch)
+    resume = ExactResume(output, model, steps_per_epoch, settings=settings, inputs=files)
     batches = training_dataset(
         example_rows(train, preprocessor), batch_size=batch_size, seed=seed, start_step=resume.step
     )
@@ -86,7 +88,7 @@ def classify(
     return scores
 
 
-COMMAND = Command(verb=classify, resumes=True, reads=("table", "source"), about=__doc__)
+COMMAND = Command(verb=classify, resumes=True, about=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

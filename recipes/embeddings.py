@@ -21,7 +21,7 @@ from kbert.cli import Command, run_command
 from kbert.corpus import find_files, read_documents
 from kbert.corpus.corpus_files import open_texts
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, FractionBelowOne, Natural, Peak, Positive
+from kbert.options import Count, FractionBelowOne, Natural, Peak, Positive, record
 from kbert.tasks.glue_benchmark.tasks import GLUE_TASKS
 from kbert.training import ExactResume
 
@@ -73,6 +73,8 @@ def train_embeddings(
         temperature: what similarities are divided by.
         seed: determines dropout and the order of the pairs.
     """
+    settings = record(train_embeddings, locals())
+    files = {"corpus": find_files(corpus), "source": source}
     keras.utils.set_random_seed(seed)
     task = kbert.tasks.Similarity(text_pair=None if pairs == "same" else "pair", temperature=temperature)
     train = task.read(pairs_of(corpus, pairs, examples))
@@ -93,7 +95,7 @@ def train_embeddings(
     schedule = WarmupLinearDecay(learning_rate, steps // 10, steps)
     model.compile(kbert.AdamW(schedule, weight_decay=0.01, bias_correction=True))  # the run is short
     before = score()
-    resume = ExactResume(output, model, steps_per_epoch)
+    resume = ExactResume(output, model, steps_per_epoch, settings=settings, inputs=files)
     data = task.training_data(
         pipeline, train, batch_size=batch_size, seed=seed, padding="bucket", group_by_length=False
     )
@@ -114,7 +116,7 @@ def train_embeddings(
     return {"before": before, "after": after}
 
 
-COMMAND = Command(verb=train_embeddings, resumes=True, reads=("corpus", "source"), about=__doc__)
+COMMAND = Command(verb=train_embeddings, resumes=True, about=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

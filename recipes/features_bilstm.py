@@ -21,7 +21,7 @@ import kbert
 from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import ClassificationLoss
-from kbert.options import Count, Natural, Peak
+from kbert.options import Count, Natural, Peak, record
 from kbert.preprocessing import TaggingPreprocessor
 from kbert.training import ExactResume
 
@@ -66,6 +66,8 @@ def features_bilstm(
         learning_rate: at the start.
         seed: determines the new weights, dropout and the order of the sentences.
     """
+    settings = record(features_bilstm, locals())
+    files = {"train": train, "dev": dev, "source": source}
     # The data: sentences, their tags, and the hidden states of their words.
     task = kbert.tasks.Tagging()
     train, dev = task.read(train), task.read(dev)
@@ -98,7 +100,9 @@ def features_bilstm(
         rate = keras.optimizers.schedules.PolynomialDecay(learning_rate, len(batches), end_learning_rate=0.0)
         model.compile(keras.optimizers.Adam(rate, global_clipnorm=1.0), {"logits": ClassificationLoss()})
 
-        resume = ExactResume(pathlib.Path(output) / row, model, steps_per_epoch, keep=1)
+        resume = ExactResume(
+            pathlib.Path(output) / row, model, steps_per_epoch, keep=1, settings=settings, inputs=files
+        )
         data = tf.data.Dataset.from_tensor_slices(batches[resume.step :])
         data = data.map(functools.partial(read_train, layers=layers)).prefetch(2)
         steps = {"steps_per_epoch": steps_per_epoch, "epochs": epochs, "initial_epoch": resume.epoch}
@@ -145,7 +149,7 @@ def batches_of(text, batch_size: int, seed: int, epoch: int) -> np.ndarray:
     return random.permutation(order[np.argsort(lengths, kind="stable")].reshape(-1, batch_size))
 
 
-COMMAND = Command(verb=features_bilstm, resumes=True, reads=("train", "dev", "source"), about=__doc__)
+COMMAND = Command(verb=features_bilstm, resumes=True, about=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

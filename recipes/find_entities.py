@@ -15,7 +15,7 @@ import kbert
 from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, Peak
+from kbert.options import Count, Natural, Peak, record
 from kbert.preprocessing import TaggingPreprocessor
 from kbert.tasks.tagging.evaluation import TaggedWindows, tagged_rows
 from kbert.tasks.training_data import training_dataset
@@ -46,6 +46,8 @@ def find_entities(
         learning_rate: the peak.
         seed: determines the new layer, dropout and the order of the windows.
     """
+    settings = record(find_entities, locals())
+    files = {"train": train, "dev": dev, "source": source}
     output = pathlib.Path(output)
     keras.utils.set_random_seed(seed)
 
@@ -65,7 +67,7 @@ def find_entities(
     steps = epochs * steps_per_epoch
     model.compile(kbert.AdamW(WarmupLinearDecay(learning_rate, steps // 10, steps), weight_decay=0.01))
 
-    resume = ExactResume(output, model, steps_per_epoch)
+    resume = ExactResume(output, model, steps_per_epoch, settings=settings, inputs=files)
     model.fit(
         training_dataset(tagged_rows(windows), batch_size=batch_size, seed=seed, start_step=resume.step),
         steps_per_epoch=steps_per_epoch,
@@ -83,7 +85,7 @@ def find_entities(
     return scores
 
 
-COMMAND = Command(verb=find_entities, resumes=True, reads=("train", "dev", "source"), about=__doc__)
+COMMAND = Command(verb=find_entities, resumes=True, about=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -18,7 +18,7 @@ from kbert.cli import Command, run_command
 from kbert.config import default_max_predictions
 from kbert.corpus import Records
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, Peak
+from kbert.options import Count, Natural, Peak, record
 from kbert.pretraining import pretraining_dataset
 from kbert.pretraining.run.pretrain import SIZES
 from kbert.training import ExactResume, choose_hardware
@@ -51,6 +51,8 @@ def pretrain(
         seed: determines new weights, dropout, pairs and masks.
         strategy: see `kbert.training.choose_hardware`.
     """
+    settings = record(pretrain, locals())
+    files = {"records": records}
     if steps % steps_per_epoch:
         raise ValueError(f"`steps` must be a multiple of `steps_per_epoch`. Received: {steps} and {steps_per_epoch}")
     output = pathlib.Path(output)
@@ -71,7 +73,7 @@ def pretrain(
 
     # The data: half of the pairs are random, 15 % of the tokens are masked (80 % [MASK], 10 % kept, 10 % random).
     # Batch n is a function of seed and n, so a run that resumes goes on with the next one.
-    resume = ExactResume(output, model, steps_per_epoch)
+    resume = ExactResume(output, model, steps_per_epoch, settings=settings, inputs=files, hardware=hardware)
     rows = {
         "batch_size": batch_size,
         "sequence_length": sequence_length,
@@ -96,7 +98,7 @@ def pretrain(
     return history.history
 
 
-COMMAND = Command(verb=pretrain, resumes=True, reads=("records",), about=__doc__)
+COMMAND = Command(verb=pretrain, resumes=True, about=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

@@ -17,7 +17,7 @@ import kbert
 from kbert.aliases import PathLike
 from kbert.cli import Command, run_command
 from kbert.optim import WarmupLinearDecay
-from kbert.options import Count, Natural, Peak
+from kbert.options import Count, Natural, Peak, record
 from kbert.preprocessing import TextPreprocessor
 from kbert.training import ExactResume
 
@@ -49,6 +49,8 @@ def two_tasks(
         learning_rate: the peak.
         seed: determines the new weights, dropout and the order of the texts.
     """
+    settings = record(two_tasks, locals())
+    files = {"table": table, "source": source}
     output = pathlib.Path(output)
     keras.utils.set_random_seed(seed)
 
@@ -92,7 +94,7 @@ def two_tasks(
         strings = tf.data.Dataset.from_tensor_slices((texts[rows].astype(str), labels)).batch(batch_size)
         return strings.map(lambda text, labels: (preprocessor({"text": text}), labels)).prefetch(2)
 
-    resume = ExactResume(output, model, steps_per_epoch)
+    resume = ExactResume(output, model, steps_per_epoch, settings=settings, inputs=files)
     left = [
         np.random.default_rng((seed, epoch)).permutation(train)[: steps_per_epoch * batch_size]
         for epoch in range(resume.epoch, epochs)
@@ -113,7 +115,7 @@ def two_tasks(
     return scores
 
 
-COMMAND = Command(verb=two_tasks, resumes=True, reads=("table", "source"), about=__doc__)
+COMMAND = Command(verb=two_tasks, resumes=True, about=__doc__)
 
 if __name__ == "__main__":
     run_command(COMMAND)

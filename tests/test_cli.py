@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import pathlib
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -298,47 +297,6 @@ def test_errors_that_a_user_can_fix_are_one_line_and_bugs_have_a_traceback():
     for steps, error in (("3", SystemExit), ("4", ValueError), ("5", KeyError), ("6", SystemExit), ("7", SystemExit)):
         with pytest.raises(error, match=f"{steps} steps"):
             execute(Command(verb=train), ["--steps", steps], "train")
-
-
-def _learn(corpus: str, output: PathLike, *, steps: Count = 3) -> int:
-    """Learns.
-
-    Args:
-        corpus: a pattern.
-        output: directory.
-    """
-    if steps == 9:
-        raise ValueError("9 steps")
-    (pathlib.Path(output) / "weights").touch()
-    return steps
-
-
-def test_a_command_that_says_what_it_reads_goes_on_with_that_alone(tmp_path):
-    command = Command(verb=_learn, resumes=True, reads=("corpus",))
-
-    def learn(steps=3, output="run", corpus="*.txt"):
-        words = ["--corpus", tmp_path / corpus, "--output", tmp_path / output, "--steps", steps]
-        return execute(command, [str(word) for word in words], "learn.py")
-
-    (tmp_path / "a.txt").write_text("a")
-    for _ in range(2):
-        assert learn() == 3
-    assert json.loads((tmp_path / "run/settings.json").read_text()) == {"corpus": f"{tmp_path}/*.txt", "steps": 3}
-    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["inputs.json", "settings.json", "weights"]
-    with pytest.raises(SystemExit, match=r"a run with other settings \(steps: 3 there, 4 now\).* delete what is there"):
-        learn(4)
-    (tmp_path / "b.txt").write_text("b")
-    with pytest.raises(SystemExit, match=r"b.txt \(--corpus\) is new"):
-        learn()
-    with pytest.raises(SystemExit, match="9 steps"):
-        learn(9, "other")
-    assert not (tmp_path / "other").exists()
-    with pytest.raises(SystemExit, match="Expected a file. Received: .*none.csv', which does not exist"):
-        learn(corpus="none.csv")
-    (tmp_path / "notes").mkdir()
-    (tmp_path / "notes/letter.txt").touch()
-    with pytest.raises(SystemExit, match="holds other files than a run's.*letter.txt"):
-        learn(output="notes")
 
 
 def test_the_parser_has_every_option():

@@ -1,12 +1,13 @@
 """The state of a training run on disk, and the callback that stores it: written atomically, checked when read."""
 
+import atexit
 import contextlib
 import logging
 import math
 import os
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import keras
@@ -15,12 +16,16 @@ import numpy as np
 from kbert.checks import check_directory
 from kbert.files import remove_partial, storable, write_directory, write_json
 from kbert.keras_compat import strategy_scope
+from kbert.locks import unlock_directory
 from kbert.training.divergence import check_finite
+from kbert.training.hardware import Hardware
 from kbert.training.logs import is_chief
 from kbert.training.loop import check_compiled, rounded_up
+from kbert.training.run_directory import open_run
 from kbert.training.signals import DeferredSignals, Interrupted
+from kbert.weights.source import local_source
 from kbert.weights.step_checkpoint import ARRAYS, MANIFEST, VALUES, read_step_checkpoint
-from kbert.weights.step_paths import CHECKPOINTS, checkpoint_name, checkpoint_paths, checkpoint_step
+from kbert.weights.step_paths import CHECKPOINTS, checkpoint_name, checkpoint_paths, checkpoint_step, is_milestone
 
 _LOGGER = logging.getLogger("kbert")
 STATES = "callbacks.npz"  # arrays of the states of callbacks
@@ -97,11 +102,6 @@ class Checkpoints:
         return [*self.model.variables, *self.model.optimizer.variables]
 
 
-def is_milestone(step: int, keep_every: int | None) -> bool:
-    """Whether the checkpoint of a step is kept for good."""
-    return bool(keep_every) and step % keep_every == 0
-
-
 def _describe(variable) -> dict:
     return {"path": variable.path, "shape": list(variable.shape), "dtype": str(variable.dtype)}
 
@@ -150,8 +150,8 @@ class ExactResume(keras.callbacks.Callback):
     the program has no handler of its own. In a plain `model.fit` it saves at the end of each epoch, where alone `fit`
     can begin again; a signal ends the process at once.
 
-    Other data or other rates are not noticed: give them another directory, or open it with `open_run`, which compares
-    settings and inputs with those of the run that is there.
+    With `settings`, the rule for outputs applies (`open_run`): other settings or changed inputs raise an error, and so
+    does another process that writes to the directory. Without, other data or learning rates are not noticed.
 
     Args:
         output: path of a directory, receives ``checkpoints/``.
@@ -163,6 +163,9 @@ class ExactResume(keras.callbacks.Callback):
         keep_step: function that returns a step whose checkpoint is kept, too, or None.
         callbacks: those whose `get_state()` is stored with each checkpoint and restored by `set_state(state)`, such as
             `DevScoring`. A state is a dict of what JSON can hold, and of lists of arrays.
+        settings: all that decides the result, such as ``record(main, locals())``; ``output`` in it does not count.
+        inputs: argument → path or paths of the files that are read; ``source`` is a model.
+        hardware: `Hardware` of a run that several workers may share.
 
     Attributes:
         step: the number of updates so far: the dataset begins with this batch.
@@ -170,7 +173,10 @@ class ExactResume(keras.callbacks.Callback):
 
     Raises:
         NotADirectoryError: `output` is a file.
-        ValueError: the checkpoint is of another model, or in the middle of an epoch of `steps_per_epoch`.
+        ValueError: the checkpoint is of another model, or in the middle of an epoch of `steps_per_epoch`; inputs that
+            have changed.
+        FileExistsError: with `settings`, a run with other settings, or other files.
+        BlockingIOError: with `settings`, another process has locked the directory.
         FloatingPointError: a weight is not finite; nothing is saved.
 
     Example::
@@ -196,10 +202,20 @@ class ExactResume(keras.callbacks.Callback):
         keep_every: int | None = None,
         keep_step: Callable[[], int | None] | None = None,
         callbacks: Sequence[keras.callbacks.Callback] = (),
+        settings: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        hardware: Hardware | None = None,
     ):
         super().__init__()
         self.output = check_directory(output, "ExactResume: `output`")
         check_compiled("ExactResume", model)
+        if settings is not None:
+            settings = {name: value for name, value in settings.items() if name != "output"}
+            inputs = dict(inputs or {})
+            if "source" in inputs:
+                inputs["source"] = local_source(inputs["source"]) or inputs["source"]
+            open_run(self.output, settings, None, hardware, inputs=inputs)
+            atexit.register(unlock_directory, self.output)
         self.steps_per_epoch = steps_per_epoch
         self.every = None if every is None else rounded_up(every, model)
         self.keep_every = None if keep_every is None else rounded_up(keep_every, model)

@@ -17,7 +17,6 @@ from kbert.checks import check_bool, check_directory, differing
 from kbert.errors import internal_errors
 from kbert.files import explain_full_disk, flush, flush_tree, is_partial, read_json, remove_partial, write_json
 from kbert.locks import LOCK, lock_directory, unlock_directory
-from kbert.training.exact_resume import is_milestone
 from kbert.training.made_by import (
     INPUTS,
     METRICS,
@@ -30,7 +29,7 @@ from kbert.training.made_by import (
     run_record,
 )
 from kbert.versions import versions
-from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step
+from kbert.weights.step_paths import CHECKPOINTS, checkpoint_paths, checkpoint_step, is_milestone
 
 if TYPE_CHECKING:
     from kbert.training.hardware import Hardware
@@ -222,26 +221,6 @@ def open_run(
         raise
     hardware.wait_for_all()
     return run
-
-
-@contextlib.contextmanager
-def recipe_run(
-    output: str | os.PathLike, settings: dict, hardware: "Hardware | None" = None, *, inputs: dict, recipe: str
-) -> Iterator[None]:
-    """The directory of a recipe that keeps its own checkpoints, opened for the block by the rule of `open_run`.
-
-    It is never marked as finished: the same settings and inputs again only score and save what was trained. Where the
-    block fails before it has written anything, the directory is left as it was.
-    """
-    run = open_run(output, settings, None, hardware, inputs=inputs, recipe=recipe)
-    try:
-        yield
-    except Exception:
-        if not run.resume and {entry.name for entry in run.path.iterdir()} <= {LOCK, INPUTS, SETTINGS}:
-            run.discard()
-        raise
-    finally:
-        unlock_directory(run.path)
 
 
 def _with_decided(settings: dict, stored: dict | None, decided: Sequence[str]) -> dict:

@@ -57,3 +57,8 @@ def find_step_checkpoint(source: PathLike) -> pathlib.Path | None:
             "step)"
         )
     return checkpoint
+
+
+def is_milestone(step: int, keep_every: int | None) -> bool:
+    """Whether the checkpoint of a step is kept for good."""
+    return bool(keep_every) and step % keep_every == 0

@@ -4,6 +4,7 @@ import csv
 import gzip
 import inspect
 import json
+import re
 import types
 
 import distill
@@ -101,14 +102,16 @@ def test_classify(home, tmp_path):
     assert read_json(tmp_path / "run/model/kbert.json") == stored
 
 
-def test_every_recipe_that_resumes_says_what_it_reads():
-    resuming = [path.stem for path in RECIPES.glob("*.py") if "ExactResume(" in path.read_text()]
+def test_every_recipe_that_resumes_compares_settings_and_inputs():
+    resuming = [path for path in RECIPES.glob("*.py") if "ExactResume(" in path.read_text()]
     assert len(resuming) == 7
-    for name in resuming:
-        command = import_recipe(name).COMMAND
-        parameters = inspect.signature(command.verb).parameters
-        assert command.reads and set(command.reads) <= set(parameters)
-        assert ("source" in command.reads) == ("source" in parameters)
+    for path in resuming:
+        text = path.read_text()
+        assert "settings=settings, inputs=files" in text and "record(" in text
+        names = re.search(r" files = {(.*)}", text)[1]
+        parameters = inspect.signature(import_recipe(path.stem).COMMAND.verb).parameters
+        assert ('"source"' in names) == ("source" in parameters)
+        assert set(re.findall(r'"(\w+)"', names)) <= set(parameters)
 
 
 def test_answer_questions(home, tmp_path):

@@ -278,3 +278,24 @@ def test_other_steps_or_another_place_are_an_error(tmp_path, whole):
     (tmp_path / "file").write_text("")
     with pytest.raises(NotADirectoryError, match="ExactResume: `output`"):
         ExactResume(tmp_path / "file", make_classifier(), STEPS)
+
+
+def test_with_settings_it_goes_on_with_the_same_settings_and_inputs_alone(tmp_path):
+    def resume(steps=3, output="run"):
+        files = {"corpus": sorted(tmp_path.glob("*.txt"))}
+        settings = {"corpus": "*.txt", "steps": steps, "output": output}
+        return ExactResume(tmp_path / output, reused(make_classifier), STEPS, settings=settings, inputs=files)
+
+    (tmp_path / "a.txt").write_text("a")
+    for _ in range(2):
+        assert resume().step == 0
+    assert json.loads((tmp_path / "run/settings.json").read_text()) == {"corpus": "*.txt", "steps": 3}
+    with pytest.raises(FileExistsError, match=r"a run with other settings \(steps: 3 there, 4 now\)"):
+        resume(4)
+    (tmp_path / "b.txt").write_text("b")
+    with pytest.raises(ValueError, match=r"b.txt \(--corpus\) is new"):
+        resume()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/letter.txt").touch()
+    with pytest.raises(FileExistsError, match="holds other files than a run's.*letter.txt"):
+        resume(output="notes")

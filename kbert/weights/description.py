@@ -59,11 +59,11 @@ class ModelDescription:
     def from_model(cls, model: BertModel) -> "ModelDescription":
         if not isinstance(model, BertModel) or model.task not in task_names():
             raise ValueError(f"Expected one of kbert's models, or a Pipeline with one. Received: {model!r}")
-        encoder = model.encoder.get_config()
-        encoder = {name: encoder[name] for name in ENCODER_ARGUMENTS}
-        if not task_class(model.task).stands_on_encoder:
-            return cls(model.task, model.config, encoder, quantized_layers=quantized_layers(model))
-        arguments = {name: getattr(model, name) for name in cls.argument_names(model.task)}
+        config, encoder = model.get_config(), None
+        arguments = {name: config[name] for name in cls.argument_names(model.task)}
+        if task_class(model.task).stands_on_encoder:
+            config = model.encoder.get_config()
+            encoder = {name: config[name] for name in ENCODER_ARGUMENTS}
         return cls(model.task, model.config, arguments, encoder, quantized_layers(model))
 
     @staticmethod

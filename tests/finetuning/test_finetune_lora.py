@@ -59,7 +59,10 @@ def test_a_killed_run_is_resumed_to_the_same_model(init, run, tmp_path):
         kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA, callbacks=[killed_at(3)])
     part = kbert.load_pretrained(tmp_path / "run")  # the checkpoint of step 2, with LoRA merged
     assert not lora_layers(part) and part.pretrained.settings.task.labels == ("bad", "good")
-    assert read_json(tmp_path / "run/checkpoints/description/config.json")["kbert"]["lora_layers"]
+    description = tmp_path / "run/checkpoints/description"
+    assert read_json(description / "config.json")["kbert"]["lora_layers"]
+    names = ["config.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+    assert sorted(file.name for file in description.iterdir()) == names
     with pytest.raises(FileExistsError, match="lora_rank: 2 there, None now"):
         kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA | {"lora_rank": None})
     resumed = kbert.finetune(init, TASK, ROWS, DEV, tmp_path / "run", **LORA)

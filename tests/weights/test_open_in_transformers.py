@@ -27,6 +27,7 @@ import kbert
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("torch")
 pytestmark = pytest.mark.parity
+TWO_CLASSES = {"num_labels": 2, "problem_type": "single_label_classification"}
 WITHIN = 1e-5  # of the output's largest absolute value
 _POOLER = {"pooler.dense.weight", "pooler.dense.bias"}
 QUICK = ("pretraining", "classification", "similarity")
@@ -167,6 +168,37 @@ def test_pair_length_labels_and_thresholds_come_back(tmp_path):
     for row, (text, pair) in zip(found, zip(TEXTS, pairs, strict=True), strict=True):
         scores = {answer["label"]: answer["score"] for answer in run({"text": text, "text_pair": pair})}
         assert relative(row, [scores[label] for label in "abc"]) < WITHIN
+
+
+@pytest.mark.parametrize(
+    "name, auto, options, task, labels",
+    [
+        ("classification", "SequenceClassification", {"num_labels": 5}, "classification", 5),
+        ("classification", "SequenceClassification", {"num_labels": 1}, "regression", None),
+        ("regression", "SequenceClassification", TWO_CLASSES, "classification", 2),
+        ("encoder", "TokenClassification", {"id2label": {0: "O", 1: "B-X"}}, "tagging", 2),
+        ("pretraining", "MaskedLM", {}, "masked_lm", None),
+    ],
+)
+def test_another_head_there_is_another_task_here(name, auto, options, task, labels, tmp_path):
+    """The key `kbert` still describes the head that kbert saved."""
+    save(make(name), tmp_path / "ours")
+    theirs = getattr(transformers, f"AutoModelFor{auto}").from_pretrained(
+        tmp_path / "ours", ignore_mismatched_sizes=True, **options
+    )
+    theirs.save_pretrained(tmp_path / "theirs")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "ours")
+    tokenizer.save_pretrained(tmp_path / "theirs")
+    again = kbert.load_pretrained(tmp_path / "theirs")
+    assert (again.task, again.pretrained.settings.sequence_length) == (task, LENGTH)
+    if labels:
+        assert again.num_labels == labels
+    if "id2label" in options:
+        assert again.pretrained.settings.task.labels == ("O", "B-X")
+    batch = {"token_ids": np.array([[2, 6, 7, 3]])}
+    batch |= {"mask_positions": np.array([[1, 2]])} if task == "masked_lm" else {}
+    again(batch, training=False)
+    assert not again.pretrained.report.newly_initialised and not again.pretrained.report.unused
 
 
 # Answers to texts.

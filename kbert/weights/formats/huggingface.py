@@ -265,9 +265,11 @@ def _architecture(fields: dict) -> str | None:
 def _task_of(config: ModelConfig, tensors: TensorFile, names: dict[str, str]) -> tuple[str, tuple[str, ...]]:
     """The task, and lines for the report on how it was found."""
     task, remarks = _task_of_tensors(config, tensors, names)
-    if config.own is not None and config.own.task == _SUBTASKS.get(task):
-        return config.own.task, ()
-    return task, remarks
+    own = config.own
+    if own is None or own.task != _SUBTASKS.get(task):
+        return task, remarks
+    had_another_head = task == "regression" and own.arguments.get("num_labels") != 1
+    return (task, remarks) if had_another_head else (own.task, ())
 
 
 def _task_of_tensors(config, tensors, names):

@@ -175,14 +175,15 @@ def playground(
     Args:
         models: models to show, such as saved_models/kbert-tiny. SavedModels only answer questions.
         host: address to listen on. The default is reachable from this machine only.
-        port: 0 takes the first free one from 7860 on.
-        share: whether Gradio opens a public link, through its own servers, to whoever knows the address.
+        port: port to listen on. 0 takes the first free one from 7860 on.
+        share: opens a public link through Gradio's servers. Everyone who knows it can query the models.
     """
     from kbert.training.hardware import processor_only
 
     processor_only()  # a training beside this may need the accelerator
     from kbert.inspection.playground.models import named_models
 
+    named = named_models(models)
     try:
         from kbert.inspection.playground.app import serve
     except ModuleNotFoundError as error:
@@ -190,7 +191,7 @@ def playground(
             raise
         message = 'The playground needs gradio: pip install "gradio>=6.31,<7", which the extra `playground` installs'
         raise MissingPackage(message, name="gradio") from error
-    page = serve(named_models(models), host, port, share)
+    page = serve(named, host, port, share)
     print(f"The playground is at {page.share_url or page.local_url} until you press Ctrl-C.", flush=True)
     page.block_thread()
 

@@ -245,7 +245,7 @@ def attention_lines(probs: np.ndarray, tokens: Sequence[str], segments: Sequence
 
 
 def filled_masks(text: str, masks: Sequence[Sequence[Mapping]]) -> str:
-    """The text with the proposals under each [MASK]; masks beyond those that the model fills have none."""
+    """The text with the proposals under each [MASK]. The model fills only the first masks of a text."""
     parts = text.split("[MASK]")
     pieces = [escape(parts[0])]
     for number, part in enumerate(parts[1:]):

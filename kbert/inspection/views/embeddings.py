@@ -23,10 +23,10 @@ class InputRow:
     """The input of an encoder for a text or pair.
 
     Attributes:
-        tokens, token_ids, segments: of the S positions.
+        tokens, token_ids, segments: the S positions.
         parts: name → float32 [S, H]: "token", "segment" and "position" embedding, their "sum", and its "LayerNorm",
             which the first layer reads.
-        truncated: how many tokens did not fit.
+        truncated: number of tokens that did not fit.
     """
 
     tokens: list[str]

@@ -63,8 +63,8 @@ def masked_tokens(
     Args:
         token_ids: what the model reads.
         places, labels: the positions of the P chosen tokens, and their original ids.
-        logits: float [P, V], of the chosen tokens; None: no model was asked.
-        guesses: how many to list for each.
+        logits: the model's logits for the chosen tokens, float [P, V]. Without them there are no guesses.
+        guesses: number of guesses for each chosen token.
     """
 
     def piece(token_id):
@@ -87,8 +87,8 @@ class MaskedText:
     """A masked text.
 
     Attributes:
-        candidates: how many tokens could have been chosen.
-        truncated: how many tokens did not fit.
+        candidates: number of tokens that could have been chosen.
+        truncated: number of tokens that did not fit.
     """
 
     tokens: list[MaskedToken]
@@ -105,7 +105,7 @@ class MaskedText:
 
     @property
     def loss(self) -> float | None:
-        """The mean cross entropy of the chosen tokens, in nats, which training minimizes; None: no model was asked."""
+        """The mean cross entropy of the chosen tokens in nats, the loss of the training. None without guesses."""
         fractions = [token.label_probability for token in self.chosen]
         return None if None in fractions or not fractions else float(-np.log(np.maximum(fractions, 1e-30)).mean())
 
@@ -129,10 +129,10 @@ def mask_text(
     A left-to-right model and one without a masked-LM head are not asked.
 
     Args:
-        texts: one or two.
+        texts: one text or a pair.
         mask_rate, mask_token_rate, random_token_rate, keep_rate, whole_word: of `TokenMasking`.
         seed: determines the masks, with the key that the first text of a training would have.
-        guesses: tokens that are listed for each mask.
+        guesses: number of guesses for each chosen token.
 
     Raises:
         ValueError: rates or texts that `TokenMasking` or `TextPreprocessor` does not take.

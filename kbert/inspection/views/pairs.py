@@ -30,13 +30,13 @@ class DrawnPair:
     """The first pair of a document.
 
     Attributes:
-        sentences: of both documents, those that have tokens.
-        tokens, segments: of the row, with [CLS] and [SEP].
+        sentences: the sentences of both documents, without those that have no tokens.
+        tokens, segments: the row, with [CLS] and [SEP].
         label: "IsNext" or "NotNext".
-        first: the numbers of the sentences of segment A, which come from the first document.
-        document, second: the document of segment B, 0 or 1, and the numbers of its sentences there.
+        first: numbers of segment A's sentences in the first document.
+        document, second: segment B's document, 0 or 1, and the numbers of its sentences there.
         steps: what was done, a sentence for each step.
-        is_next: the probability of IsNext that the model gives; None: it was not asked.
+        is_next: the model's probability of IsNext. None without a next-sentence head.
     """
 
     sentences: list[list[str]]
@@ -63,7 +63,7 @@ def draw_pair(
     """Makes the first pair of the first of two documents, and asks a model with a next-sentence head about it.
 
     Args:
-        label: replaces the coin that decides whether B is random; A stays as it is. None: the paper's rule.
+        label: label to draw. Segment A stays the same. Defaults to the paper's rule, a coin.
         sequence_length: tokens of the row, at least 5.
         short_rate: how often a document's pairs are made shorter.
 

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import tensorflow as tf
+from helpers.c_api import ask
 from helpers.compare import assert_same_answers
 from helpers.served_models import KINDS, make_pipeline
 from helpers.slow_but import slow_but
@@ -255,10 +256,10 @@ np.save(sys.argv[2], serve(text=tf.constant(sys.argv[3:]))["probabilities"].nump
     serve = served.signatures["serving_default"]
     answers = {}
 
-    def ask(number):
+    def call(number):
         answers[number] = [serve(tf.constant([text]))["probabilities"].numpy()[0] for text in texts]
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(8)]  # all from the first call on
+    threads = [threading.Thread(target=call, args=(number,)) for number in range(8)]  # all from the first call on
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -266,6 +267,15 @@ np.save(sys.argv[2], serve(text=tf.constant(sys.argv[3:]))["probabilities"].nump
     for number in range(8):
         np.testing.assert_array_equal(answers[number], expected)
     np.testing.assert_array_equal(serve(tf.constant(texts))["probabilities"], expected)
+
+
+@pytest.mark.parity  # it needs a compiler, as test_c_api.py does
+def test_an_export_answers_without_python(program, tmp_path):
+    path = kbert.export(_classifier(), tmp_path / "int8", precision="int8", calibration=TEXTS)
+    (answer,) = ask(program, path, [("serving_default", {"text": np.array(TEXTS, dtype=object)})])
+    served = tf.saved_model.load(str(path))
+    expected = served.signatures["serving_default"](tf.constant(TEXTS))
+    np.testing.assert_allclose(answer["probabilities"], expected["probabilities"], atol=1e-6)
 
 
 def test_calibration_in_memory_and_from_files(tmp_path):

@@ -38,9 +38,9 @@ def int8_export(pipeline: Pipeline, calibration: Any, examples: Any = None) -> t
     if not len(next(iter(float_answers.values()))):
         raise ValueError(f"export: `calibration` has no rows. Received: {shown(calibration)}")
     int8 = int8_pipeline(pipeline, texts)
-    report: dict[str, Any] = {"rows": len(next(iter(float_answers.values())))}
-    report |= differences(float_answers, int8.predict(texts, verbose=0))
-    _LOGGER.info("int8 against float32 on %s calibration rows: %s", report["rows"], _shown(report))
+    found = differences(float_answers, int8.predict(texts, verbose=0))
+    report: dict[str, Any] = {"rows": len(next(iter(float_answers.values()))), **found}
+    _LOGGER.info("int8 against float32 on %s calibration rows: %s", report["rows"], _shown(found))
     if low := {name: limit for name, limit in _LIMITS.items() if report.get(name, limit) < limit}:
         _LOGGER.warning(
             "int8 answers differ from float32 more than usual: %s, below %s. Calibrate on texts of the kind that the "

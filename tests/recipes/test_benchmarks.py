@@ -6,6 +6,7 @@ import time
 import encoding_speed
 import fit_speed
 import input_speed
+import int8_speed
 import numpy as np
 import pytest
 import serving_speed
@@ -195,3 +196,14 @@ def test_fits_on_strings(corpus):
     config = tiny_config(vocabulary_size=len(VOCABULARY), max_sequence_length=24)
     for prepare in (fit_speed.fit_on_strings, fit_speed.fit_on_batches):
         assert prepare(texts, VOCABULARY, config, 2, 24)()[0][0] > 0
+
+
+def test_requests_and_table_of_the_int8_benchmark(capsys):
+    loads = int8_speed.loads()
+    assert tuple(loads) == int8_speed.LOADS
+    assert [len(each) for each in loads["256 tokens"]] == [1] and len(loads["32 mixed"][0]) == 32
+    lengths = [len(request[0].split()) for request in loads["120 lengths"]]
+    assert len(set(lengths)) == 120 and lengths != sorted(lengths)
+    results = {"mini | 1 | kbert int8": [dict.fromkeys(loads, 2.0), dict.fromkeys(loads, 1.5)], "mini | 1 | torch": []}
+    int8_speed.print_table(results)
+    assert capsys.readouterr().out.splitlines()[2:] == ["| mini | 1 | kbert int8 | 1.5 | 1.5 | 1.5 | 1.5 |"]

@@ -144,6 +144,7 @@ def test_every_kind_of_model_is_exported(kind, tmp_path):
     assert card["int8"]["rows"] == len(next(iter(columns.values())))
     report = kbert.audit(path)
     assert not report.problems and report.oldest_server == "2.17"
+    assert list(report.lines())[-1] == "  A stock tensorflow_model_server 2.17 or later on x86-64 runs it."
     assert report.ops["_QuantizedMatMul"] % (4 * pipeline.model.config.num_layers) == 0
     assert report.ops["QuantizeV2"] == report.ops["_QuantizedMatMul"]
     for weight, value in zip(pipeline.model.weights, before, strict=True):  # the model stays as it is
@@ -183,10 +184,11 @@ def _inputs_of_products(path):
 def test_weights_bias_and_ranges_are_constants_of_the_graph(tmp_path):
     """The kernel caches what it makes of them: with values that vary it would give wrong results without an error."""
     pipeline = _classifier()
-    path = kbert.export(pipeline, tmp_path / "int8", precision="int8", calibration=TEXTS)
-    inputs = _inputs_of_products(path)
-    assert len(inputs) == 2 * 4  # serving_default and classify, one block
-    assert all(each == ["Const"] * 6 for each in inputs)
+    for frozen in (False, True):
+        path = kbert.export(pipeline, tmp_path / "int8", precision="int8", calibration=TEXTS, frozen_weights=frozen)
+        inputs = _inputs_of_products(path)
+        assert len(inputs) == 2 * 4  # serving_default and classify, one block
+        assert all(each == ["Const"] * 6 for each in inputs)
 
 
 def _with_lora():

@@ -19,7 +19,7 @@ PYTHON = {name: getattr(kbert, name) for name in ("audit", "evaluate", "export",
 LONGEST = 80  # lines of a body, without empty ones
 
 
-@pytest.mark.parametrize("name", [*(VERBS.keys() - {"kbert pretrain", "kbert batches"}), *PYTHON])
+@pytest.mark.parametrize("name", [*sorted(VERBS.keys() - {"kbert pretrain", "kbert batches"}), *PYTHON])
 def test_a_verb_has_a_body_that_one_can_follow(name):
     function = inspect.unwrap((VERBS | PYTHON)[name])
     source = textwrap.dedent(inspect.getsource(function))

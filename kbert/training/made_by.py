@@ -33,9 +33,9 @@ SETTINGS = "settings.json"
 INPUTS = "inputs.json"
 METRICS = "metrics.json"
 MODEL = "model"
-_SETTINGS = ("*.json", "*.txt", "assets/tokenizer/*", "1_Pooling/*")
-_MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.h5", "*.index", "*.data-*-of-*", "checkpoint", ARRAYS)
-_WEIGHTS = (".safetensors", ".bin", ".h5", ".index")
+_SETTINGS = ("*.json", "*.txt", "1_Pooling/*")
+_MODEL_FILES = (*_SETTINGS, "*.safetensors", "*.bin", "*.index", "*.data-*-of-*", "checkpoint", ARRAYS)
+_WEIGHTS = (".safetensors", ".bin", ".index")
 
 
 def describe_maker(path: str | os.PathLike) -> dict | None:

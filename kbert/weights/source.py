@@ -21,7 +21,7 @@ _CONFIGS = ("config.json", "bert_config.json")
 # File extensions of checkpoints: a name that ends like this is not a repository.
 _FILE_ENDINGS = (".ckpt", ".index", ".meta", ".safetensors", ".bin", ".h5", ".keras", ".json", ".txt")
 _NAME = re.compile(r"([A-Za-z0-9][\w.-]*(?:/[A-Za-z0-9][\w.-]*)?)(?:@(\w[\w.-]*))?")
-_WEIGHTS = (r"model.*\.safetensors", r"pytorch_model.*\.bin", r".*\.weights\.h5", r".*\.ckpt.*")  # the first kind found
+_WEIGHTS = (r"model.*\.safetensors", r"pytorch_model.*\.bin", r".*\.ckpt.*")  # the first kind found
 _OTHERS = r"[^/]+\.json|vocab\.txt|1_Pooling/config\.json"
 
 

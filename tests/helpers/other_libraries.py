@@ -6,6 +6,7 @@ import numpy as np
 import kbert
 from helpers.model_settings import settings_of
 from helpers.parity import measure_parity
+from helpers.reference_outputs import OUTPUTS
 from helpers.stored_models import MODELS
 from helpers.tiny_bert import randomise, tiny_config, tiny_tokenizer
 from kbert.weights import from_keras_hub, load_adapter, save_adapter, to_keras_hub
@@ -26,16 +27,7 @@ AUTO = {  # kbert's model → transformers' class, by which a user opens it
     "multiple_choice": "AutoModelForMultipleChoice",
     "similarity": "AutoModel",
 }
-_OUTPUTS = {  # kbert's output → transformers', the first that its class has
-    "sequence_output": ("last_hidden_state",),
-    "pooled_output": ("pooler_output",),
-    "mlm_logits": ("prediction_logits", "logits"),
-    "nsp_logits": ("seq_relationship_logits", "logits"),
-    "logits": ("logits",),
-    "score": ("logits",),
-    "start_logits": ("start_logits",),
-    "end_logits": ("end_logits",),
-}
+_OUTPUTS = {"sequence_output": ("last_hidden_state",), "pooled_output": ("pooler_output",), **OUTPUTS}
 
 
 def make(name, **fields):

@@ -14,7 +14,7 @@ from kbert.weights.description import ModelDescription
 from kbert.weights.formats import google, huggingface
 from kbert.weights.formats.huggingface_config import transformers_class
 
-_OUTPUTS = {  # kbert's output → transformers', the first that its class has
+OUTPUTS = {  # kbert's output → transformers', the first that its class has
     "mlm_logits": ("prediction_logits", "logits"),
     "nsp_logits": ("seq_relationship_logits", "logits"),
     "logits": ("logits",),
@@ -60,7 +60,7 @@ def _huggingface(model, path, batch, adapter=None):
     expected = {"hidden_states": [x.numpy().reshape(*shape, -1) for x in outputs.hidden_states]}
     if pooled is not None:
         expected["pooled_output"] = pooled.numpy()
-    for ours, names in _OUTPUTS.items():
+    for ours, names in OUTPUTS.items():
         if ours in model.output:
             expected[ours] = next(outputs[name].numpy() for name in names if name in outputs)
     if "mlm_logits" in expected:

@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from helpers.google_checkpoints import ORIGINAL
+from helpers.hf_directory import edit
 from helpers.paths import ROOT
 from helpers.stored_models import make_model, save
 from helpers.tiny_bert import tiny_tokenizer
@@ -271,7 +272,10 @@ def test_every_call_of_the_migration_page_runs(tmp_path, monkeypatch):
             write_preset(make_model(model, max_sequence_length=128, num_layers=1), name, tiny_tokenizer())
             continue
         save(make_model(model, max_sequence_length=128, num_layers=1), name, format)
-        (tmp_path / name / "kbert_settings.json").unlink()  # as others' programs write them
+        # As other programs write them.
+        (tmp_path / name / ("kbert_settings.json" if format == "google" else "kbert.json")).unlink()
+        if format == "huggingface":
+            edit(tmp_path / name / "config.json", kbert=...)
     (tmp_path / "pretraining_output").mkdir()
     for file in ORIGINAL.iterdir():
         shutil.copy(file, tmp_path / "pretraining_output" / file.name.replace("bert_model.ckpt", "model.ckpt-20000"))
